@@ -1,0 +1,78 @@
+//! Why bytes were refused as a message, and where.
+
+use std::fmt;
+
+/// A refusal: the reason and the offset (bytes from the start of the message) at which it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error {
+    pub reason: Reason,
+    pub offset: usize,
+}
+
+impl Error {
+    pub const fn new(reason: Reason, offset: usize) -> Self {
+        Self { reason, offset }
+    }
+
+    /// The status code with which a server answers such a request (RFC 3261 section 21.4).
+    pub const fn status(&self) -> u16 {
+        self.reason.status()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.reason.text(), self.offset)
+    }
+}
+
+impl std::error::Error for Error {}
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident, $status:literal, $text:literal;)*) => {
+        /// What is wrong with the bytes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Reason { $($(#[$doc])* $name,)* }
+
+        impl Reason {
+            /// The status code with which a request refused for this reason is answered.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$name => $status,)* }
+            }
+
+            /// The reason for people, in lower case, without full stop.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Only line ends and keep-alives, or nothing at all.
+    Empty, 400, "nothing but line ends";
+    StartLine, 400, "start line is neither a request nor a status line";
+    Version, 505, "SIP version is not 2.0";
+    Method, 400, "method is not a token";
+    RequestUri, 400, "Request-URI is malformed";
+    UriTooLong, 414, "Request-URI is longer than the limit";
+    UriScheme, 416, "URI scheme is not supported";
+    StatusCode, 400, "status code is not three digits from 100 to 699";
+    HeaderName, 400, "header name is not a token followed by a colon";
+    TooManyHeaders, 400, "more header lines than the limit";
+    MessageTooLarge, 513, "message is larger than the limit";
+    BodyTooLarge, 413, "body is larger than the limit";
+    /// The blank line that ends the header is missing.
+    Unterminated, 400, "the blank line after the header is missing";
+    ContentLength, 400, "Content-Length is not one number";
+    /// Content-Length names more bytes than came.
+    BodyTooShort, 400, "Content-Length is larger than the body that came";
+    /// A header field that must be there is not (RFC 3261 section 8.1.1).
+    Missing, 400, "a mandatory header field is missing";
+    /// A header field that may stand once stands twice with different values.
+    Repeated, 400, "a header field that may stand once stands twice";
+    /// A header field does not follow its grammar.
+    Malformed, 400, "a header field does not follow its grammar";
+    MethodMismatch, 400, "CSeq method differs from the request's";
+    Sdp, 400, "session description is malformed";
+}

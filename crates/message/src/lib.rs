@@ -1,0 +1,25 @@
+//! SIP messages as text: parse, view, edit, write.
+//!
+//! One pass over the received bytes makes an [`Index`]; nothing is copied. A [`Message`] is a view of
+//! bytes and index together; typed header views are made when asked for. A change is a list of patches
+//! on the received bytes ([`Edit`]), so that whatever is not changed leaves byte for byte as it came.
+
+#![forbid(unsafe_op_in_unsafe_fn)]
+
+pub mod edit;
+pub mod error;
+pub mod frame;
+pub mod index;
+pub mod limits;
+pub mod message;
+pub mod method;
+pub mod name;
+pub mod status;
+
+pub use edit::Edit;
+pub use error::{Error, Reason};
+pub use index::{Index, Line};
+pub use limits::Limits;
+pub use message::Message;
+pub use method::Method;
+pub use name::Name;

@@ -1,0 +1,20 @@
+//! The sizes that a reader accepts: settings, never constants.
+
+/// Upper bounds of one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a whole message; more is answered 513 (RFC 3261 section 21.5.14). Default 65,535.
+    pub message: usize,
+    /// Bytes of a body; more is answered 413 (section 21.4.11). Default 65,535.
+    pub body: usize,
+    /// Header lines, a folded one counted once; more is answered 400. Default 256, at most 65,000.
+    pub headers: usize,
+    /// Bytes of a Request-URI; more is answered 414 (section 21.4.12). Default 4,096.
+    pub uri: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { message: 65_535, body: 65_535, headers: 256, uri: 4_096 }
+    }
+}
