@@ -1,0 +1,16 @@
+//! Machines without I/O: transactions, dialogs, user agents, the proxy, the registrar, digest.
+//!
+//! The one rule of use: a machine reads no clock, opens no socket and draws no randomness. [`Now`], received
+//! bytes and entropy come in; what is to be sent goes out through the [`Outbox`].
+
+#![forbid(unsafe_code)]
+
+pub mod call;
+pub mod digest;
+pub mod now;
+pub mod outbox;
+pub mod transport;
+
+pub use now::Now;
+pub use outbox::Outbox;
+pub use transport::{Arrival, Flow, ListenerId, Target, Transport};

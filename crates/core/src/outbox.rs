@@ -1,0 +1,63 @@
+//! What the machines of one round want sent: one run of bytes and a list of who gets which part.
+
+use crate::Target;
+use std::ops::Range;
+
+/// Messages to send, in order. Machines write straight into [`Outbox::bytes`]; the shard hands the ranges
+/// to the kernel without copying them again. Cleared after each round, it allocates nothing once warm.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pub bytes: Vec<u8>,
+    sends: Vec<Send>,
+}
+
+/// One message to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Send {
+    pub target: Target,
+    range: (u32, u32),
+    /// Given back with [`Failure`] if the message could not be sent; 0: nobody asks.
+    pub token: u64,
+}
+
+impl Send {
+    pub fn range(&self) -> Range<usize> {
+        self.range.0 as usize..self.range.1 as usize
+    }
+}
+
+/// A message that could not be sent (RFC 3261 section 17.1.4).
+#[derive(Clone, Copy, Debug)]
+pub struct Failure {
+    pub token: u64,
+}
+
+impl Outbox {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where the next message starts: take it, write into [`Outbox::bytes`], then [`Outbox::send`] the range.
+    pub fn start(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// `range` of [`Outbox::bytes`] goes to `target`. The same range may be sent several times.
+    pub fn send(&mut self, target: Target, range: Range<usize>, token: u64) {
+        debug_assert!(range.end <= self.bytes.len());
+        self.sends.push(Send { target, range: (range.start as u32, range.end as u32), token });
+    }
+
+    pub fn sends(&self) -> &[Send] {
+        &self.sends
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sends.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.sends.clear();
+    }
+}

@@ -1,0 +1,107 @@
+//! Where a message came from and where one goes: names, never descriptors.
+
+use std::net::SocketAddr;
+
+/// How messages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Transport {
+    Udp,
+    Tcp,
+    Tls,
+    /// RFC 7118.
+    Ws,
+    Wss,
+}
+
+impl Transport {
+    pub const ALL: [Self; 5] = [Self::Udp, Self::Tcp, Self::Tls, Self::Ws, Self::Wss];
+
+    /// The transport itself retransmits: no timers A, E, G (RFC 3261 section 17).
+    pub const fn is_reliable(self) -> bool {
+        !matches!(self, Self::Udp)
+    }
+
+    pub const fn is_secure(self) -> bool {
+        matches!(self, Self::Tls | Self::Wss)
+    }
+
+    /// As it stands in a Via (RFC 3261 section 18.1.1, RFC 7118 section 5.1).
+    pub const fn via(self) -> &'static str {
+        match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+            Self::Tls => "TLS",
+            Self::Ws => "WS",
+            Self::Wss => "WSS",
+        }
+    }
+
+    /// As it stands in a `transport` parameter and in our own settings.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+            Self::Ws => "ws",
+            Self::Wss => "wss",
+        }
+    }
+
+    pub fn of(text: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|t| t.text().as_bytes().eq_ignore_ascii_case(text))
+    }
+
+    /// The port taken when none is named (RFC 3261 section 19.1.2, RFC 7118).
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Udp | Self::Tcp => 5060,
+            Self::Tls => 5061,
+            Self::Ws => 80,
+            Self::Wss => 443,
+        }
+    }
+}
+
+/// A listener: its place in the list of listeners of the running configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ListenerId(pub u16);
+
+/// A connection, named so that any shard of any process of any node can tell whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flow {
+    pub node: u16,
+    pub process: u16,
+    pub shard: u8,
+    pub slot: u32,
+    /// Counts the uses of the slot: a flow that ended is never mistaken for its successor.
+    pub generation: u32,
+}
+
+/// Where a message came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    pub transport: Transport,
+    pub listener: ListenerId,
+    pub remote: SocketAddr,
+    /// The connection, of a stream.
+    pub flow: Option<Flow>,
+}
+
+impl Arrival {
+    /// Back over the way that it came.
+    pub const fn reply(&self) -> Target {
+        Target { transport: self.transport, listener: self.listener, address: self.remote, flow: self.flow }
+    }
+}
+
+/// Where a message goes: over `flow` while it lives, else to `address` (streams: over a connection that
+/// is there already, or a new one).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub transport: Transport,
+    /// The listener whose socket sends, or whose address a new connection comes from.
+    pub listener: ListenerId,
+    pub address: SocketAddr,
+    pub flow: Option<Flow>,
+}

@@ -1,0 +1,36 @@
+//! What a shard drives: the server, a load generator, or anything else that speaks in messages.
+
+use strowger_core::{Arrival, Flow, Now, Outbox};
+
+/// The machines of one shard. The shard calls it; it never blocks, and what it wants sent it puts into the
+/// [`Outbox`], which the shard empties at the end of the round.
+pub trait Service {
+    /// What comes back from the service runtime (look-ups, commits) to this shard.
+    type Answer: Send + 'static;
+    /// A piece of state on its way to another shard, when buckets move.
+    type Record: Send + 'static;
+
+    /// One whole message: a datagram, or one cut from a stream. Calls whose bucket this shard owns, only.
+    fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox);
+
+    /// Timers: called when [`Service::deadline`] has passed.
+    fn poll(&mut self, now: Now, out: &mut Outbox);
+
+    /// When [`Service::poll`] must be called at the latest ([`Now::mono`] milliseconds).
+    fn deadline(&self) -> Option<u64>;
+
+    /// An answer to something this shard asked the service runtime.
+    fn answered(&mut self, now: Now, answer: Self::Answer, out: &mut Outbox);
+
+    /// A message with this token (see [`Outbox::send`]) could not be sent.
+    fn failed(&mut self, now: Now, token: u64, out: &mut Outbox);
+
+    /// A connection accepted or made by this shard has ended.
+    fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);
+
+    /// Everything of the calls of this bucket, taken out, for its new owner.
+    fn export(&mut self, bucket: u8) -> Vec<Self::Record>;
+
+    /// What another shard exported; timers go on where they were.
+    fn import(&mut self, now: Now, record: Self::Record, out: &mut Outbox);
+}
