@@ -1,5 +1,6 @@
 //! One pass over the received bytes: where the start line, each header line and the body are.
 
+use crate::scan::{self, Lines};
 use crate::{Error, Limits, Method, Name, Reason};
 use std::ops::Range;
 
@@ -38,6 +39,10 @@ pub struct Index {
     pub(crate) lines: Vec<Line>,
     /// Line number + 1 of the first line of each name; 0: none.
     pub(crate) first: [u16; Name::COUNT],
+    /// A bit for each name that has more than one line.
+    pub(crate) repeated: u128,
+    /// Some line of the header ends with a bare CR or LF.
+    pub(crate) bare_line_ends: bool,
     /// End of the start line: the first header line starts here.
     pub(crate) headers: u32,
     pub(crate) body: u32,
@@ -50,12 +55,16 @@ impl Default for Index {
             start: Start::Status { code: 0, reason: (0, 0) },
             lines: Vec::with_capacity(32),
             first: [0; Name::COUNT],
+            repeated: 0,
+            bare_line_ends: false,
             headers: 0,
             body: 0,
             end: 0,
         }
     }
 }
+
+const _: () = assert!(Name::COUNT <= u128::BITS as usize);
 
 impl Index {
     pub fn new() -> Self {
@@ -74,6 +83,8 @@ impl Index {
     pub fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Error> {
         self.lines.clear();
         self.first = [0; Name::COUNT];
+        self.repeated = 0;
+        self.bare_line_ends = false;
         self.start = Start::Status { code: 0, reason: (0, 0) };
         (self.headers, self.body, self.end) = (0, 0, 0);
         if bytes.len() > limits.message {
@@ -85,70 +96,95 @@ impl Index {
     }
 
     fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Error> {
-        let mut at = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).ok_or(Error::new(Reason::Empty, 0))?;
-        let (line, next) = line_end(bytes, at);
-        self.start = start_line(bytes, at..line, limits)?;
-        at = next;
+        let from = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).ok_or(Error::new(Reason::Empty, 0))?;
+        let mut lines = Lines::new(bytes, from);
+        let end = lines.end(from);
+        self.start = start_line(bytes, from..end, limits)?;
+        let mut at = scan::past(bytes, end);
+        let mut bare = at - end != 2;
         self.headers = at as u32;
+        // Line numbers are kept in 16 bits.
+        let most = limits.headers.min(u16::MAX as usize - 1);
         loop {
-            if at >= bytes.len() {
-                (self.body, self.end) = (at as u32, at as u32);
-                return Err(Error::new(Reason::Unterminated, at));
+            let colon = lines.end_or_colon(at);
+            match bytes.get(colon) {
+                Some(b':') => (),
+                Some(_) if colon == at => break,
+                None if colon == at => {
+                    (self.body, self.end) = (at as u32, at as u32);
+                    return Err(Error::new(Reason::Unterminated, at));
+                }
+                _ => return Err(Error::new(Reason::HeaderName, at)),
             }
-            let (mut end, mut next) = line_end(bytes, at);
-            if end == at {
-                at = next;
-                break;
-            }
+            let mut end = lines.end(colon);
+            let mut next = scan::past(bytes, end);
+            bare |= next - end != 2;
             let mut folded = false;
             while let Some(b' ' | b'\t') = bytes.get(next) {
                 folded = true;
-                (end, next) = line_end(bytes, next);
+                end = lines.end(next);
+                next = scan::past(bytes, end);
+                bare |= next - end != 2;
             }
-            if self.lines.len() >= limits.headers {
+            if self.lines.len() >= most {
                 return Err(Error::new(Reason::TooManyHeaders, at));
             }
-            self.header_line(bytes, at, end, next, folded)?;
+            self.header_line(bytes, at, colon, end, next, folded)?;
             at = next;
         }
-        self.body = at as u32;
+        let body = scan::past(bytes, at);
+        self.bare_line_ends = bare || body - at != 2;
+        self.body = body as u32;
         self.end = bytes.len() as u32;
         if let Some(length) = self.content_length(bytes)? {
             if length > limits.body {
-                return Err(Error::new(Reason::BodyTooLarge, at));
+                return Err(Error::new(Reason::BodyTooLarge, body));
             }
-            if length > bytes.len() - at {
-                return Err(Error::new(Reason::BodyTooShort, at));
+            if length > bytes.len() - body {
+                return Err(Error::new(Reason::BodyTooShort, body));
             }
-            self.end = (at + length) as u32;
-        } else if bytes.len() - at > limits.body {
-            return Err(Error::new(Reason::BodyTooLarge, at));
+            self.end = (body + length) as u32;
+        } else if bytes.len() - body > limits.body {
+            return Err(Error::new(Reason::BodyTooLarge, body));
         }
         Ok(())
     }
 
-    fn header_line(&mut self, bytes: &[u8], at: usize, end: usize, next: usize, folded: bool) -> Result<(), Error> {
-        let line = &bytes[at..end];
-        let colon = memchr::memchr(b':', line).ok_or(Error::new(Reason::HeaderName, at))?;
-        let name = line[..colon].trim_ascii_end();
-        if name.is_empty() || name.len() > u16::MAX as usize || !name.iter().all(|&b| is_token(b)) {
-            return Err(Error::new(Reason::HeaderName, at));
+    #[inline(always)]
+    fn header_line(
+        &mut self,
+        bytes: &[u8],
+        at: usize,
+        colon: usize,
+        end: usize,
+        next: usize,
+        folded: bool,
+    ) -> Result<(), Error> {
+        let mut name_end = colon;
+        while name_end > at && matches!(bytes[name_end - 1], b' ' | b'\t') {
+            name_end -= 1;
         }
-        let value = &line[colon + 1..];
-        let trimmed = value.trim_ascii();
-        let start = end - value.trim_ascii_start().len();
-        let kind = Name::of(name);
-        let first = &mut self.first[kind as usize];
+        let name = Name::of_at(bytes, at, name_end - at);
+        if name == Name::Other {
+            let text = &bytes[at..name_end];
+            if text.is_empty() || text.len() > u16::MAX as usize || !text.iter().all(|&b| is_token(b)) {
+                return Err(Error::new(Reason::HeaderName, at));
+            }
+        }
+        let value = scan::trim(bytes, colon + 1..end);
+        let first = &mut self.first[name as usize];
         if *first == 0 {
             *first = self.lines.len() as u16 + 1;
+        } else {
+            self.repeated |= 1 << name as u32;
         }
         self.lines.push(Line {
             start: at as u32,
-            value: start as u32,
-            value_end: (start + trimmed.len()) as u32,
+            value: value.start as u32,
+            value_end: value.end as u32,
             end: next as u32,
-            name_len: name.len() as u16,
-            name: kind,
+            name_len: (name_end - at) as u16,
+            name,
             folded,
         });
         Ok(())
@@ -160,10 +196,7 @@ impl Index {
         for line in self.lines_of(Name::ContentLength) {
             let value = &bytes[line.value as usize..line.value_end as usize];
             let wrong = Error::new(Reason::ContentLength, line.value as usize);
-            if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-                return Err(wrong);
-            }
-            let number = value.iter().try_fold(0usize, |n, d| n.checked_mul(10)?.checked_add((d - b'0') as usize)).ok_or(wrong)?;
+            let number = length(value).ok_or(wrong)?;
             if found.is_some_and(|other| other != number) {
                 return Err(wrong);
             }
@@ -201,6 +234,18 @@ impl Index {
         self.lines[from..].iter().filter(move |l| l.name == name)
     }
 
+    /// More than one line has this name.
+    #[inline]
+    pub fn repeated(&self, name: Name) -> bool {
+        self.repeated >> name as u32 & 1 != 0
+    }
+
+    /// Some line of start line and header ends with a bare CR or LF, which a stricter reader may take for part
+    /// of the line.
+    pub fn bare_line_ends(&self) -> bool {
+        self.bare_line_ends
+    }
+
     /// Where the first header line starts: one past the start line's end.
     pub fn headers_start(&self) -> usize {
         self.headers as usize
@@ -221,17 +266,15 @@ impl Index {
     }
 }
 
-/// From `at`: (one past the last byte of the line, start of the next line).
-#[inline]
-fn line_end(bytes: &[u8], at: usize) -> (usize, usize) {
-    match memchr::memchr2(b'\r', b'\n', &bytes[at..]) {
-        None => (bytes.len(), bytes.len()),
-        Some(n) => {
-            let end = at + n;
-            let crlf = bytes[end] == b'\r' && bytes.get(end + 1) == Some(&b'\n');
-            (end, end + 1 + crlf as usize)
-        }
+/// The number that a Content-Length value is, in bytes.
+pub(crate) fn length(value: &[u8]) -> Option<usize> {
+    if value.is_empty() {
+        return None;
     }
+    value.iter().try_fold(0usize, |n, d| match d {
+        b'0'..=b'9' => n.checked_mul(10)?.checked_add((d - b'0') as usize),
+        _ => None,
+    })
 }
 
 fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start, Error> {
@@ -260,17 +303,16 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
     if first.is_empty() || first.len() > u16::MAX as usize || !first.iter().all(|&b| is_token(b)) {
         return Err(wrong(Reason::Method, at));
     }
-    let last = memchr::memrchr(b' ', text).unwrap_or(space);
-    if last == space {
-        return Err(wrong(Reason::StartLine, at));
-    }
-    let version = &text[last + 1..];
-    if !version.eq_ignore_ascii_case(b"SIP/2.0") {
-        let reason = if version.len() > 3 && version[..4].eq_ignore_ascii_case(b"SIP/") { Reason::Version } else { Reason::StartLine };
+    let Some(last) = text.len().checked_sub(8).filter(|&n| n > space && text[n..].eq_ignore_ascii_case(b" SIP/2.0")) else {
+        // What stands last, if not the right version, tells why.
+        let last = memchr::memrchr(b' ', text).unwrap_or(space);
+        let named = text.get(last + 1..last + 5).is_some_and(|v| v.eq_ignore_ascii_case(b"SIP/"));
+        let reason = if named && last > space { Reason::Version } else { Reason::StartLine };
         return Err(wrong(reason, at + last + 1));
-    }
+    };
     let uri = &text[space + 1..last];
-    if uri.is_empty() || uri.iter().any(|&b| b <= b' ' || b == 0x7f) {
+    // Not `any`: without a way out early the compiler takes many bytes at once.
+    if uri.is_empty() || uri.iter().fold(false, |bad, &b| bad | (b <= b' ') | (b == 0x7f)) {
         return Err(wrong(Reason::RequestUri, at + space + 1));
     }
     if uri.len() > limits.uri {
@@ -286,5 +328,16 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
 /// A token character (RFC 3261 section 25.1).
 #[inline]
 pub(crate) const fn is_token(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'!' | b'%' | b'*' | b'_' | b'+' | b'`' | b'\'' | b'~')
+    TOKEN[b as usize]
 }
+
+static TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0u8;
+    while b < 128 {
+        table[b as usize] = b.is_ascii_alphanumeric()
+            || matches!(b, b'-' | b'.' | b'!' | b'%' | b'*' | b'_' | b'+' | b'`' | b'\'' | b'~');
+        b += 1;
+    }
+    table
+};

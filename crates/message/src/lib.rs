@@ -4,6 +4,7 @@
 //! bytes and index together; typed header views are made when asked for. A change is a list of patches
 //! on the received bytes ([`Edit`]), so that whatever is not changed leaves byte for byte as it came.
 
+#![deny(unsafe_code)]
 #![forbid(unsafe_op_in_unsafe_fn)]
 
 pub mod edit;
@@ -14,6 +15,9 @@ pub mod limits;
 pub mod message;
 pub mod method;
 pub mod name;
+#[allow(unsafe_code)]
+pub mod scan;
+pub mod reader;
 pub mod status;
 
 pub use edit::Edit;

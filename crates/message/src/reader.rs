@@ -1,0 +1,325 @@
+//! The reader under every view: a position in the bytes, and which byte may stand where.
+
+use crate::{Error, Reason};
+
+/// A position in one header value or URI. What a view reads moves it forward; where it stands when a
+/// view refuses is where the fault is.
+#[derive(Clone, Debug)]
+pub struct Scan<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+/// A header field value with a grammar of its own.
+pub trait Field<'a>: Sized {
+    /// Reads one value and stops after it, before a comma or at the end. `None`: it does not follow its
+    /// grammar, and `scan` stands where that was seen.
+    fn read(scan: &mut Scan<'a>) -> Option<Self>;
+}
+
+/// Reads a whole value: nothing but white space may follow.
+#[inline]
+pub(crate) fn whole<'a, T: Field<'a>>(text: &'a [u8]) -> Result<T, Error> {
+    let mut scan = Scan::new(text);
+    scan.ws();
+    match T::read(&mut scan) {
+        Some(value) => {
+            scan.ws();
+            if scan.is_done() { Ok(value) } else { Err(scan.error()) }
+        }
+        None => Err(scan.error()),
+    }
+}
+
+impl<'a> Scan<'a> {
+    #[inline]
+    pub fn new(text: &'a [u8]) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// Bytes from the start of the text.
+    #[inline]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Goes to a place reached before.
+    #[inline]
+    pub(crate) fn go(&mut self, at: usize) {
+        self.at = at;
+    }
+
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.at >= self.text.len()
+    }
+
+    #[cold]
+    pub(crate) fn error(&self) -> Error {
+        Error::new(Reason::Malformed, self.at)
+    }
+
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// The bytes from `from` to here.
+    #[inline]
+    pub(crate) fn since(&self, from: usize) -> &'a [u8] {
+        self.text.get(from..self.at).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+
+    /// White space; a folded line's CRLF is white space (RFC 3261 section 7.3.1).
+    #[inline]
+    pub fn ws(&mut self) {
+        while let Some(&b) = self.text.get(self.at)
+            && CLASS[b as usize] & WS != 0
+        {
+            self.at += 1;
+        }
+    }
+
+    /// One such byte, if it stands here.
+    #[inline]
+    pub(crate) fn take(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += found as usize;
+        found
+    }
+
+    /// As many bytes of this class as stand here, maybe none.
+    #[inline]
+    pub(crate) fn span(&mut self, class: u16) -> &'a [u8] {
+        let from = self.at;
+        while let Some(&b) = self.text.get(self.at)
+            && CLASS[b as usize] & class != 0
+        {
+            self.at += 1;
+        }
+        &self.text[from..self.at]
+    }
+
+    /// At least one byte of this class.
+    #[inline]
+    pub(crate) fn some(&mut self, class: u16) -> Option<&'a [u8]> {
+        let found = self.span(class);
+        if found.is_empty() { None } else { Some(found) }
+    }
+
+    #[inline]
+    pub(crate) fn token(&mut self) -> Option<&'a [u8]> {
+        self.some(TOKEN)
+    }
+
+    /// Bytes of this class and escapes of two hexadecimal digits, maybe none (RFC 3261 section 25.1).
+    #[inline]
+    pub(crate) fn escaped(&mut self, class: u16) -> Option<&'a [u8]> {
+        let from = self.at;
+        loop {
+            self.span(class);
+            if self.peek() != Some(b'%') {
+                return Some(&self.text[from..self.at]);
+            }
+            match self.text.get(self.at + 1..self.at + 3) {
+                Some([a, b]) if CLASS[*a as usize] & CLASS[*b as usize] & HEX != 0 => self.at += 3,
+                _ => return None,
+            }
+        }
+    }
+
+    /// A quoted string with its quotes; the position is on the opening one (RFC 3261 section 25.1).
+    #[inline]
+    pub(crate) fn quoted(&mut self) -> Option<&'a [u8]> {
+        let from = self.at;
+        let mut at = from + 1;
+        loop {
+            let found = memchr::memchr2(b'"', b'\\', self.text.get(at..)?)?;
+            at += found;
+            if self.text[at] == b'"' {
+                self.at = at + 1;
+                return Some(&self.text[from..self.at]);
+            }
+            at += 2;
+        }
+    }
+
+    /// Decimal digits; a number beyond `u32` becomes its largest value.
+    #[inline]
+    pub(crate) fn number(&mut self) -> Option<u32> {
+        let digits = self.some(DIGIT)?;
+        Some(number(digits))
+    }
+
+    /// A comment in parentheses, which nest (RFC 3261 section 25.1), without the outer ones.
+    pub(crate) fn comment(&mut self) -> Option<&'a [u8]> {
+        let from = self.at + 1;
+        let mut depth = 0u32;
+        loop {
+            match self.peek()? {
+                b'(' => depth += 1,
+                b')' => {
+                    depth -= 1;
+                    if depth == 0 {
+                        self.at += 1;
+                        return self.text.get(from..self.at - 1);
+                    }
+                }
+                b'\\' => self.at += 1,
+                _ => (),
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Goes to the comma that ends this value, or to the end: quotes and angle brackets are respected.
+    pub(crate) fn to_comma(&mut self) -> Option<()> {
+        loop {
+            match self.peek() {
+                None | Some(b',') => return Some(()),
+                Some(b'"') => {
+                    self.quoted()?;
+                }
+                Some(b'<') => self.at += memchr::memchr(b'>', self.rest())? + 1,
+                Some(_) => self.at += 1,
+            }
+        }
+    }
+}
+
+/// The value of decimal digits; beyond `u32` its largest value.
+#[inline]
+pub(crate) fn number(digits: &[u8]) -> u32 {
+    if digits.len() < 10 {
+        return digits.iter().fold(0, |n, d| n * 10 + (d & 15) as u32);
+    }
+    digits.iter().fold(0u32, |n, d| n.saturating_mul(10).saturating_add((d & 15) as u32))
+}
+
+/// A number of decimal digits and nothing else that fits `u32`.
+pub(crate) fn strict_number(text: &[u8]) -> Option<u32> {
+    let plain = !text.is_empty() && text.len() <= 10 && text.iter().all(u8::is_ascii_digit);
+    if !plain {
+        return None;
+    }
+    u32::try_from(text.iter().fold(0u64, |n, d| n * 10 + (d & 15) as u64)).ok()
+}
+
+/// Is this name, in any case, the one given in lower case?
+#[inline]
+pub(crate) fn is<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
+    match <&[u8; N]>::try_from(name) {
+        Ok(name) => {
+            let mut different = 0;
+            let mut i = 0;
+            while i < N {
+                different |= (name[i] | 0x20) ^ lower[i];
+                i += 1;
+            }
+            different == 0
+        }
+        Err(_) => false,
+    }
+}
+
+pub(crate) const TOKEN: u16 = 1;
+pub(crate) const WS: u16 = 1 << 1;
+pub(crate) const HOST: u16 = 1 << 2;
+/// A user part's bytes but for escapes (RFC 3261 section 25.1: unreserved, user-unreserved).
+pub(crate) const USER: u16 = 1 << 3;
+pub(crate) const PASSWORD: u16 = 1 << 4;
+/// A URI parameter's (paramchar).
+pub(crate) const URI_PARAM: u16 = 1 << 5;
+/// A URI header's (hnv-unreserved, unreserved), `=` and `&` too.
+pub(crate) const URI_HEADER: u16 = 1 << 6;
+pub(crate) const DIGIT: u16 = 1 << 7;
+/// A Call-ID's: `word` and `@`.
+pub(crate) const WORD: u16 = 1 << 8;
+/// A header parameter's value that is not quoted: token, IP address, and what is harmlessly seen in the
+/// wild without quotes (base64, URIs).
+pub(crate) const VALUE: u16 = 1 << 9;
+pub(crate) const HEX: u16 = 1 << 10;
+/// Of any absolute URI: visible ASCII but for quotes and angle brackets.
+pub(crate) const ANY_URI: u16 = 1 << 11;
+/// Of a telephone number (RFC 3966): digits and visual separators, hexadecimal digits, `*`, `#`.
+pub(crate) const PHONE: u16 = 1 << 12;
+/// Token or white space within a display name.
+pub(crate) const DISPLAY: u16 = 1 << 13;
+
+pub(crate) static CLASS: [u16; 256] = {
+    const fn any(set: &[u8], b: u8) -> bool {
+        let mut i = 0;
+        while i < set.len() {
+            if set[i] == b {
+                return true;
+            }
+            i += 1;
+        }
+        false
+    }
+    let mut table = [0u16; 256];
+    let mut i = 0;
+    while i < 256 {
+        let b = i as u8;
+        let alnum = b.is_ascii_alphanumeric();
+        let unreserved = alnum || any(b"-_.!~*'()", b);
+        let token = alnum || any(b"-.!%*_+`'~", b);
+        let mut class = 0;
+        if token {
+            class |= TOKEN | DISPLAY;
+        }
+        if any(b" \t\r\n", b) {
+            class |= WS | DISPLAY;
+        }
+        if alnum || any(b"-._", b) {
+            class |= HOST;
+        }
+        if unreserved || any(b"&=+$,;?/", b) {
+            class |= USER;
+        }
+        // '#' is not in the grammar, but dialled feature codes are sent with it.
+        if b == b'#' {
+            class |= USER;
+        }
+        if unreserved || any(b"&=+$,", b) {
+            class |= PASSWORD;
+        }
+        if unreserved || any(b"[]/:&+$", b) {
+            class |= URI_PARAM;
+        }
+        if unreserved || any(b"[]/?:+$=&", b) {
+            class |= URI_HEADER;
+        }
+        if b.is_ascii_digit() {
+            class |= DIGIT;
+        }
+        if token || any(b"()<>:\\\"/[]?{}@", b) {
+            class |= WORD;
+        }
+        if token || any(b"[]:/=@?&$#{}|^", b) {
+            class |= VALUE;
+        }
+        if b.is_ascii_hexdigit() {
+            class |= HEX;
+        }
+        if b > b' ' && b < 0x7f && !any(b"\"<>", b) {
+            class |= ANY_URI;
+        }
+        if b.is_ascii_hexdigit() || any(b"-.()*#", b) {
+            class |= PHONE;
+        }
+        table[i] = class;
+        i += 1;
+    }
+    table
+};
