@@ -1,0 +1,402 @@
+//! A server's judgement of credentials: RFC 3261 section 22 and RFC 7616 section 3.4.6.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::algorithm::{Algorithm, Hash, HashValue};
+use super::challenge::{ChallengeHeader, NewChallenge, QopOffer};
+use super::compute::{Ha1, Ha1Set, Qop, ResponseInput, response};
+use super::credentials::Credentials;
+use super::nonce::{Hmac, Nonce, NonceKey};
+use super::replay::{Admission, Count, ReplaySettings, ReplayTable};
+use crate::now::Now;
+
+/// How a server challenges and what it accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DigestSettings {
+    /// Offered in this order, the preferred one first (RFC 8760 section 2.3). Only these are accepted.
+    pub algorithms: Vec<Algorithm>,
+    /// Offered and accepted. auth-int breaks where a proxy on the way changes a body.
+    pub qop: QopOffer,
+    /// Whether answers without qop (RFC 2069) are accepted; each then costs a nonce. Never if only auth-int is offered.
+    pub without_qop: bool,
+    /// Seconds for which a nonce can be used.
+    pub nonce_life: u32,
+    /// Seconds by which the clocks of servers with the same secret may differ.
+    pub clock_skew: u32,
+    /// How close the `uri` parameter must be to the Request-URI.
+    pub uri_check: UriCheck,
+    pub replay: ReplaySettings,
+}
+
+impl Default for DigestSettings {
+    fn default() -> Self {
+        Self {
+            algorithms: vec![Algorithm::SHA_256, Algorithm::MD5],
+            qop: QopOffer::AUTH,
+            without_qop: true,
+            nonce_life: 300,
+            clock_skew: 10,
+            uri_check: UriCheck::Off,
+            replay: ReplaySettings::default(),
+        }
+    }
+}
+
+/// How the `uri` parameter is compared with the Request-URI (RFC 7616 section 3.4.6).
+///
+/// Proxies on the way may rewrite a Request-URI (RFC 3261 section 22.4 item 5), so it is off by default: the response
+/// covers the parameter, and a request cannot be replayed anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum UriCheck {
+    #[default]
+    Off,
+    /// Same user and same host; scheme, port and parameters may differ.
+    Loose,
+    /// Same bytes.
+    Exact,
+}
+
+/// The request that carries the credentials.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    pub method: &'a [u8],
+    /// The Request-URI.
+    pub uri: &'a [u8],
+    pub body: &'a [u8],
+    /// The address of the source without its port, as bytes of any fixed form; the same as for the challenge.
+    pub source: &'a [u8],
+}
+
+/// The judgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The user knows the password, and this request was not seen before.
+    Ok,
+    /// The response is right, its nonce no longer good: challenge again with stale=true.
+    Stale(Staleness),
+    /// A nonce of ours, and the response is wrong or the user unknown.
+    WrongPassword {
+        /// Whether the nonce had been issued to the source that used it, which is proof that the source receives what
+        /// we send there.
+        same_source: bool,
+    },
+    /// The nonce is not ours (or of a secret since changed); nothing else was looked at. The new challenge says
+    /// stale=true, so that a phone tries again by itself and nobody learns whether the response was right.
+    ForgedNonce,
+    /// A right response whose nonce count was used before: challenge again with stale=true.
+    Replay,
+    /// To be answered 400.
+    BadRequest(BadRequest),
+}
+
+impl Verdict {
+    pub fn is_ok(self) -> bool {
+        self == Self::Ok
+    }
+
+    /// The `stale` of the challenge that answers this verdict.
+    pub fn stale(self) -> bool {
+        matches!(self, Self::Stale(_) | Self::ForgedNonce | Self::Replay)
+    }
+
+    /// Whether this counts as a failed authentication of its source. By UDP a source can be forged, so there only a
+    /// failure on a nonce that went to it counts.
+    pub fn is_failure_of_source(self, source_is_proven: bool) -> bool {
+        match self {
+            Self::WrongPassword { same_source } => same_source || source_is_proven,
+            Self::ForgedNonce | Self::BadRequest(_) | Self::Ok | Self::Stale(_) | Self::Replay => false,
+        }
+    }
+}
+
+/// Why a right response was not enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Staleness {
+    /// The nonce's life is over.
+    Expired,
+    /// The table of used nonces is full.
+    TableFull,
+}
+
+/// What makes credentials unusable before any secret is looked at (RFC 7616 section 3.4: 400).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadRequest {
+    /// The realm is not the one asked for.
+    Realm,
+    /// The algorithm is unknown or was not offered.
+    Algorithm,
+    /// The qop is unknown or was not offered, or there is none and that is not allowed.
+    Qop,
+    /// nc is missing or no number although qop is there.
+    NonceCount,
+    /// cnonce is missing although qop or a `-sess` algorithm needs it.
+    Cnonce,
+    /// The response is not hexadecimal of the algorithm's length.
+    Response,
+    /// The `uri` parameter names another resource than the Request-URI.
+    Uri,
+    /// The username cannot be decoded.
+    Username,
+}
+
+impl fmt::Display for BadRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Realm => "credentials are for another realm",
+            Self::Algorithm => "the algorithm was not offered",
+            Self::Qop => "the qop was not offered",
+            Self::NonceCount => "nc is missing or no number",
+            Self::Cnonce => "cnonce is missing",
+            Self::Response => "the response has not the length of its algorithm",
+            Self::Uri => "the uri parameter names another resource",
+            Self::Username => "the username cannot be read",
+        })
+    }
+}
+
+/// Credentials whose form is right and whose nonce is ours. Kept while the subscriber is looked up.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    nonce: Nonce,
+    algorithm: Algorithm,
+    qop: Option<Qop>,
+    count: Count,
+    given: HashValue,
+}
+
+impl Ticket {
+    /// The algorithm used, so that a store can fetch that HA1 alone.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+}
+
+/// Challenges and judges for one process; shared by all shards.
+#[derive(Debug)]
+pub struct Authenticator {
+    settings: DigestSettings,
+    key: NonceKey,
+    nobody: Ha1Set,
+    used: ReplayTable,
+}
+
+impl Authenticator {
+    /// `secret` is shared by servers that should accept each other's nonces; each keeps its own table of used counts,
+    /// so what was sent to one can be replayed to another until its nonce expires. `seed` is random per process.
+    pub fn new(settings: DigestSettings, secret: &[u8], seed: u64) -> Self {
+        let nobody = Hmac::new(secret);
+        let nobody = Hash::ALL.into_iter().filter_map(|hash| {
+            let value = nobody.mac(&[b"strowger digest nobody 1"]);
+            Ha1::from_bytes(hash, &value[..hash.len()])
+        });
+        Self {
+            key: NonceKey::new(secret),
+            nobody: nobody.collect(),
+            used: ReplayTable::new(settings.replay, settings.nonce_life, settings.clock_skew, seed),
+            settings,
+        }
+    }
+
+    pub fn settings(&self) -> &DigestSettings {
+        &self.settings
+    }
+
+    /// The table of used counts, for its gauges.
+    pub fn used(&self) -> &ReplayTable {
+        &self.used
+    }
+
+    /// Forgets used nonces whose life is over. Verifying does so too, part by part; called every few seconds this keeps
+    /// an idle server's table empty.
+    pub fn purge(&self, now: Now) {
+        self.used.purge(seconds(now));
+    }
+
+    /// Writes one header line per algorithm offered, all with the same new nonce.
+    ///
+    /// `source` as in [`Attempt`]; `entropy` as [`NonceKey::issue`] needs it.
+    pub fn write_challenges(
+        &self,
+        header: ChallengeHeader,
+        now: Now,
+        realm: &[u8],
+        source: &[u8],
+        entropy: u64,
+        stale: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let nonce = self.key.issue(seconds(now), realm, source, entropy);
+        for &algorithm in &self.settings.algorithms {
+            let nonce = nonce.as_bytes();
+            NewChallenge { realm, nonce, algorithm, qop: self.settings.qop, stale }.write(header, out);
+        }
+    }
+
+    /// Checks everything that needs no secret of the user: form, offer, and whether the nonce is ours.
+    pub fn check(&self, realm: &[u8], attempt: &Attempt<'_>, credentials: &Credentials<'_>) -> Result<Ticket, Verdict> {
+        let bad = Verdict::BadRequest;
+        if credentials.realm.value().as_ref() != realm {
+            return Err(bad(BadRequest::Realm));
+        }
+        let algorithm = credentials.algorithm().ok_or(bad(BadRequest::Algorithm))?;
+        if !self.settings.algorithms.contains(&algorithm) {
+            return Err(bad(BadRequest::Algorithm));
+        }
+        let qop = credentials.qop().ok_or(bad(BadRequest::Qop))?;
+        let allowed = match qop {
+            Some(qop) => self.settings.qop.contains(qop),
+            None => self.settings.without_qop && self.settings.qop != QopOffer::AUTH_INT,
+        };
+        if !allowed {
+            return Err(bad(BadRequest::Qop));
+        }
+        let count = match qop {
+            Some(_) => Count::Nc(credentials.nonce_count().ok_or(bad(BadRequest::NonceCount))?),
+            None => Count::Once,
+        };
+        if (qop.is_some() || algorithm.session) && credentials.cnonce.is_none() {
+            return Err(bad(BadRequest::Cnonce));
+        }
+        let given = credentials.response_value().ok_or(bad(BadRequest::Response))?;
+        if credentials.user().is_none() {
+            return Err(bad(BadRequest::Username));
+        }
+        let uri = credentials.uri.value();
+        if uri.is_empty() || !self.settings.uri_check.accepts(&uri, attempt.uri) {
+            return Err(bad(BadRequest::Uri));
+        }
+        let nonce = self.key.open(credentials.nonce.raw(), realm).ok_or(Verdict::ForgedNonce)?;
+        Ok(Ticket { nonce, algorithm, qop, count, given })
+    }
+
+    /// Judges the response. `ha1` is `None` for an unknown user; the work is then the same as for a wrong password, and
+    /// so is a set without the algorithm used.
+    pub fn decide(
+        &self,
+        now: Now,
+        ticket: &Ticket,
+        attempt: &Attempt<'_>,
+        credentials: &Credentials<'_>,
+        ha1: Option<&Ha1Set>,
+    ) -> Verdict {
+        let hash = ticket.algorithm.hash;
+        let known = ha1.and_then(|set| set.of(hash));
+        let ha1 = known.or_else(|| self.nobody.of(hash)).expect("`nobody` was made with every hash");
+        let cnonce = credentials.cnonce.map_or(Cow::Borrowed(&b""[..]), |cnonce| cnonce.value());
+        let right = response(
+            &ha1,
+            &ResponseInput {
+                algorithm: ticket.algorithm,
+                qop: ticket.qop,
+                nonce: credentials.nonce.raw(),
+                nc: credentials.nc.map_or(b"", |nc| nc.raw()),
+                cnonce: &cnonce,
+                method: attempt.method,
+                uri: &credentials.uri.value(),
+                body: attempt.body,
+            },
+        );
+        if right != ticket.given || known.is_none() {
+            return Verdict::WrongPassword { same_source: self.key.was_issued_to(&ticket.nonce, attempt.source) };
+        }
+        if !ticket.nonce.is_fresh(seconds(now), self.settings.nonce_life, self.settings.clock_skew) {
+            return Verdict::Stale(Staleness::Expired);
+        }
+        let user = credentials.user().unwrap_or_default();
+        match self.used.admit(seconds(now), &ticket.nonce, &user, ticket.count) {
+            Admission::New => Verdict::Ok,
+            Admission::Replayed => Verdict::Replay,
+            Admission::Full => Verdict::Stale(Staleness::TableFull),
+        }
+    }
+
+    /// [`Authenticator::check`] and [`Authenticator::decide`] in one.
+    pub fn verify(
+        &self,
+        now: Now,
+        realm: &[u8],
+        attempt: &Attempt<'_>,
+        credentials: &Credentials<'_>,
+        ha1: Option<&Ha1Set>,
+    ) -> Verdict {
+        match self.check(realm, attempt, credentials) {
+            Ok(ticket) => self.decide(now, &ticket, attempt, credentials, ha1),
+            Err(verdict) => verdict,
+        }
+    }
+}
+
+/// Nonces are judged by the wall clock, because other servers judge them too.
+fn seconds(now: Now) -> u64 {
+    now.wall / 1_000
+}
+
+impl UriCheck {
+    fn accepts(self, parameter: &[u8], request_uri: &[u8]) -> bool {
+        match self {
+            Self::Off => true,
+            Self::Loose => {
+                let (a, b) = (user_and_host(parameter), user_and_host(request_uri));
+                a.0 == b.0 && a.1.eq_ignore_ascii_case(b.1)
+            }
+            Self::Exact => parameter == request_uri,
+        }
+    }
+}
+
+/// The user part (without a password) and the host of a URI, as much as it has of them.
+fn user_and_host(uri: &[u8]) -> (&[u8], &[u8]) {
+    let rest = match uri.iter().position(|&b| b == b':') {
+        Some(colon) if uri[..colon].iter().all(u8::is_ascii_alphabetic) => &uri[colon + 1..],
+        _ => uri,
+    };
+    // An `@` may stand in headers, but not in a host, and `;` and `?` may stand in a user part (RFC 3261 section 25.1).
+    let (user, rest) = match rest.iter().position(|&b| b == b'@') {
+        Some(at) => (&rest[..at], &rest[at + 1..]),
+        None => (&rest[..0], rest),
+    };
+    let user = user.split(|&b| b == b':').next().unwrap_or_default();
+    let end = match rest {
+        [b'[', ..] => rest.iter().position(|&b| b == b']').map(|end| end + 1),
+        _ => rest.iter().position(|b| b":;?>".contains(b)),
+    };
+    (user, &rest[..end.unwrap_or(rest.len())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loose_and_exact_uris() {
+        for (parameter, request_uri, loose) in [
+            ("sip:biloxi.com", "sip:biloxi.com", true),
+            ("sip:biloxi.com", "sips:BILOXI.com:5061;transport=tls", true),
+            ("sip:bob@biloxi.com", "sip:bob:pw@biloxi.com;user=phone?a=b", true),
+            ("sip:bob@biloxi.com", "sip:Bob@biloxi.com", false),
+            ("sip:bob@biloxi.com", "sip:biloxi.com", false),
+            ("sip:[::1]:5060", "sip:[::1]", true),
+            ("sip:[::1]", "sip:[::2]", false),
+            ("tel:+1555", "tel:+1555;phone-context=x", true),
+            ("sip:a;b@h", "sip:a@h", false),
+        ] {
+            let (a, b) = (parameter.as_bytes(), request_uri.as_bytes());
+            assert_eq!(UriCheck::Loose.accepts(a, b), loose, "{parameter} {request_uri}");
+            assert_eq!(UriCheck::Exact.accepts(a, b), parameter == request_uri);
+            assert!(UriCheck::Off.accepts(a, b));
+        }
+    }
+
+    #[test]
+    fn only_a_proven_source_is_to_blame() {
+        assert!(Verdict::WrongPassword { same_source: true }.is_failure_of_source(false));
+        assert!(!Verdict::WrongPassword { same_source: false }.is_failure_of_source(false));
+        assert!(Verdict::WrongPassword { same_source: false }.is_failure_of_source(true));
+        for verdict in [Verdict::Ok, Verdict::ForgedNonce, Verdict::Replay, Verdict::Stale(Staleness::Expired)] {
+            assert!(!verdict.is_failure_of_source(true));
+            assert_eq!(verdict.stale(), verdict != Verdict::Ok);
+        }
+        assert!(!Verdict::WrongPassword { same_source: true }.stale());
+    }
+}

@@ -1,0 +1,216 @@
+//! HA1, HA2 and the response: RFC 7616 section 3.4.1 to 3.4.4.
+
+use std::fmt;
+
+use super::algorithm::{Algorithm, Hash, HashValue};
+
+/// The quality of protection that a response claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Qop {
+    /// The method and the URI are covered.
+    Auth,
+    /// The body is covered too.
+    AuthInt,
+}
+
+impl Qop {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::AuthInt => "auth-int",
+        }
+    }
+
+    /// Reads the token without regard to case.
+    pub fn parse(token: &[u8]) -> Option<Self> {
+        [Self::Auth, Self::AuthInt].into_iter().find(|qop| token.eq_ignore_ascii_case(qop.name().as_bytes()))
+    }
+}
+
+/// `H(user ":" realm ":" password)`, what a subscriber database keeps in place of a password.
+///
+/// It opens the account in this realm as the password does, so `Debug` hides it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Ha1(HashValue);
+
+impl Ha1 {
+    pub fn new(hash: Hash, user: &[u8], realm: &[u8], password: &[u8]) -> Self {
+        Self(hash.of(&[user, b":", realm, b":", password]))
+    }
+
+    /// Reads the stored hexadecimal; `None` if it is not a value of that hash.
+    pub fn from_hex(hash: Hash, hex: &[u8]) -> Option<Self> {
+        HashValue::from_hex(hash, hex).map(Self)
+    }
+
+    /// The value from its raw bytes, 16 for MD5 and 32 for the others.
+    pub fn from_bytes(hash: Hash, bytes: &[u8]) -> Option<Self> {
+        HashValue::from_bytes(hash, bytes).map(Self)
+    }
+
+    pub fn value(&self) -> &HashValue {
+        &self.0
+    }
+
+    pub fn hash(&self) -> Hash {
+        self.0.hash()
+    }
+
+    /// Lower-case hexadecimal for the database.
+    pub fn to_hex(&self) -> String {
+        self.0.hex().as_str().to_owned()
+    }
+}
+
+impl fmt::Debug for Ha1 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ha1({:?}, ..)", self.0.hash())
+    }
+}
+
+/// The HA1 values of one subscriber in one realm, one per hash at most: 83 bytes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ha1Set {
+    md5: Option<[u8; 16]>,
+    sha256: Option<[u8; 32]>,
+    sha512_256: Option<[u8; 32]>,
+}
+
+impl Ha1Set {
+    /// All three values of a password.
+    pub fn of_password(user: &[u8], realm: &[u8], password: &[u8]) -> Self {
+        Hash::ALL.into_iter().map(|hash| Ha1::new(hash, user, realm, password)).collect()
+    }
+
+    /// Adds or replaces the value of its hash.
+    pub fn insert(&mut self, ha1: Ha1) {
+        let bytes = ha1.0.as_bytes();
+        match ha1.hash() {
+            Hash::Md5 => self.md5 = bytes.try_into().ok(),
+            Hash::Sha256 => self.sha256 = bytes.try_into().ok(),
+            Hash::Sha512_256 => self.sha512_256 = bytes.try_into().ok(),
+        }
+    }
+
+    /// The value for this hash, if one is stored.
+    pub fn of(&self, hash: Hash) -> Option<Ha1> {
+        let bytes: &[u8] = match hash {
+            Hash::Md5 => self.md5.as_ref()?,
+            Hash::Sha256 => self.sha256.as_ref()?,
+            Hash::Sha512_256 => self.sha512_256.as_ref()?,
+        };
+        Ha1::from_bytes(hash, bytes)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.md5.is_none() && self.sha256.is_none() && self.sha512_256.is_none()
+    }
+}
+
+impl FromIterator<Ha1> for Ha1Set {
+    fn from_iter<I: IntoIterator<Item = Ha1>>(values: I) -> Self {
+        let mut set = Self::default();
+        for ha1 in values {
+            set.insert(ha1);
+        }
+        set
+    }
+}
+
+impl fmt::Debug for Ha1Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(Hash::ALL.into_iter().filter_map(|hash| self.of(hash))).finish()
+    }
+}
+
+/// The HA1 of a `-sess` algorithm: `H(HA1 ":" nonce ":" cnonce)` (RFC 7616 section 3.4.2).
+pub fn session_ha1(ha1: &Ha1, nonce: &[u8], cnonce: &[u8]) -> HashValue {
+    ha1.hash().of(&[ha1.0.hex().as_bytes(), b":", nonce, b":", cnonce])
+}
+
+/// HA2: `H(method ":" uri)`, for auth-int `H(method ":" uri ":" H(body))` (RFC 7616 section 3.4.3).
+pub fn a2_hash(hash: Hash, qop: Option<Qop>, method: &[u8], uri: &[u8], body: &[u8]) -> HashValue {
+    match qop {
+        Some(Qop::AuthInt) => {
+            let body = hash.of(&[body]).hex();
+            hash.of(&[method, b":", uri, b":", body.as_bytes()])
+        }
+        Some(Qop::Auth) | None => hash.of(&[method, b":", uri]),
+    }
+}
+
+/// The username that stands in the header when `userhash` is in use: `H(user ":" realm)` (RFC 7616 section 3.4.4).
+pub fn userhash(hash: Hash, user: &[u8], realm: &[u8]) -> HashValue {
+    hash.of(&[user, b":", realm])
+}
+
+/// What goes into a response beside the secret. Values are unquoted.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseInput<'a> {
+    pub algorithm: Algorithm,
+    pub qop: Option<Qop>,
+    pub nonce: &'a [u8],
+    /// The digits as they stood in the header; unused without qop.
+    pub nc: &'a [u8],
+    /// Unused without qop, save by a `-sess` algorithm.
+    pub cnonce: &'a [u8],
+    /// Empty for the `rspauth` of a server.
+    pub method: &'a [u8],
+    pub uri: &'a [u8],
+    /// Used by auth-int alone.
+    pub body: &'a [u8],
+}
+
+/// The response (RFC 7616 section 3.4.1); without qop that of RFC 2069.
+///
+/// `ha1` must be of the algorithm's hash, else the value matches nothing.
+pub fn response(ha1: &Ha1, input: &ResponseInput<'_>) -> HashValue {
+    let hash = input.algorithm.hash;
+    let a1 = if input.algorithm.session { session_ha1(ha1, input.nonce, input.cnonce) } else { ha1.0 };
+    let a2 = a2_hash(hash, input.qop, input.method, input.uri, input.body).hex();
+    let (a1, a2) = (a1.hex(), a2.as_bytes());
+    match input.qop {
+        Some(qop) => hash.of(&[
+            a1.as_bytes(),
+            b":",
+            input.nonce,
+            b":",
+            input.nc,
+            b":",
+            input.cnonce,
+            b":",
+            qop.name().as_bytes(),
+            b":",
+            a2,
+        ]),
+        None => hash.of(&[a1.as_bytes(), b":", input.nonce, b":", a2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ha1_set_keeps_one_value_per_hash() {
+        let set = Ha1Set::of_password(b"bob", b"biloxi.com", b"zanzibar");
+        for hash in Hash::ALL {
+            let ha1 = Ha1::new(hash, b"bob", b"biloxi.com", b"zanzibar");
+            assert_eq!(set.of(hash), Some(ha1));
+            assert_eq!(Ha1::from_hex(hash, ha1.to_hex().as_bytes()), Some(ha1));
+        }
+        let one: Ha1Set = [Ha1::new(Hash::Md5, b"a", b"b", b"c")].into_iter().collect();
+        assert!(one.of(Hash::Sha256).is_none() && !one.is_empty() && Ha1Set::default().is_empty());
+        assert_eq!(format!("{one:?}"), "[Ha1(Md5, ..)]");
+        assert!(size_of::<Ha1Set>() <= 83);
+    }
+
+    #[test]
+    fn known_ha1() {
+        // printf 'bob:biloxi.com:zanzibar' | md5sum
+        assert_eq!(
+            Ha1::new(Hash::Md5, b"bob", b"biloxi.com", b"zanzibar").to_hex(),
+            "12af60467a33e8518da5c68bbff12b11"
+        );
+    }
+}

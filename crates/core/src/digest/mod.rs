@@ -1,0 +1,33 @@
+//! Digest access authentication: RFC 7616 with the algorithms of RFC 8760, and RFC 2617 for old peers.
+//!
+//! Nothing here does I/O, reads a clock or draws randomness: the time, the secret and the entropy of
+//! a nonce come in as arguments. A server needs three calls of [`Authenticator`]:
+//!
+//! 1. no credentials: [`Authenticator::write_challenges`] writes one header line per algorithm offered;
+//! 2. [`Credentials::parse`] on the header value, then [`Authenticator::check`], which costs one MAC and no look-up, so
+//!    that a forged nonce never reaches the subscriber database;
+//! 3. with the stored [`Ha1Set`] (or `None` for an unknown user) [`Authenticator::decide`] gives a [`Verdict`].
+//!
+//! [`Authenticator::verify`] does 2 and 3 at once where the subscriber is at hand.
+//!
+//! A user agent parses each [`Challenge`], takes the [`strongest`] and writes its [`Answer`].
+
+mod algorithm;
+mod answer;
+mod authenticator;
+mod challenge;
+mod compute;
+mod credentials;
+mod nonce;
+mod params;
+mod replay;
+
+pub use algorithm::{Algorithm, Hash, HashValue};
+pub use answer::{Answer, AnswerError, Secret};
+pub use authenticator::{Attempt, Authenticator, BadRequest, DigestSettings, Staleness, Ticket, UriCheck, Verdict};
+pub use challenge::{Challenge, ChallengeHeader, QopOffer, strongest};
+pub use compute::{Ha1, Ha1Set, Qop, ResponseInput, a2_hash, response, session_ha1, userhash};
+pub use credentials::Credentials;
+pub use nonce::{NONCE_LEN, Nonce, NonceKey, NonceText};
+pub use params::{HeaderError, Text};
+pub use replay::{Admission, Count, ReplaySettings, ReplayTable};
