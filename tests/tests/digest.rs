@@ -1,0 +1,529 @@
+//! Digest authentication from both ends: known answers, then a user agent and servers that judge it.
+//!
+//! `STROWGER_CORPORA` (default `../shared/corpora` beside the workspace) holds more known answers than this file; where
+//! it is missing the test says so and passes on its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+use strowger_core::Now;
+use strowger_core::digest::{
+    Algorithm, Answer, Attempt, Authenticator, BadRequest, Challenge, ChallengeHeader, Credentials, DigestSettings,
+    Ha1, Ha1Set, Hash, Qop, QopOffer, ReplaySettings, ResponseInput, Secret, Staleness, UriCheck, Verdict, response,
+    strongest,
+};
+
+const REALM: &[u8] = b"example.org";
+const SOURCE: &[u8] = &[127, 0, 0, 2];
+
+fn at(seconds: u64) -> Now {
+    Now { mono: 0, wall: seconds * 1_000 }
+}
+
+/// user, realm, password, method, uri, nonce, nc, cnonce, body.
+type Inputs<'a> = [&'a str; 9];
+
+fn compute(algorithm: Algorithm, qop: Option<Qop>, inputs: Inputs<'_>) -> String {
+    let [user, realm, password, method, uri, nonce, nc, cnonce, body] = inputs.map(str::as_bytes);
+    let ha1 = Ha1::new(algorithm.hash, user, realm, password);
+    let input = ResponseInput { algorithm, qop, nonce, nc, cnonce, method, uri, body };
+    response(&ha1, &input).hex().as_str().to_owned()
+}
+
+#[test]
+fn known_answers_of_the_rfcs() {
+    // RFC 2617 section 3.5.
+    let mufasa = [
+        "Mufasa",
+        "testrealm@host.com",
+        "Circle Of Life",
+        "GET",
+        "/dir/index.html",
+        "dcd98b7102dd2f0e8b11d0f600bfb0c093",
+        "00000001",
+        "0a4f113b",
+        "",
+    ];
+    assert_eq!(compute(Algorithm::MD5, Some(Qop::Auth), mufasa), "6629fae49393a05397450978507c4ef1");
+    // RFC 7616 section 3.9.1.
+    let again = [
+        "Mufasa",
+        "http-auth@example.org",
+        "Circle of Life",
+        "GET",
+        "/dir/index.html",
+        "7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v",
+        "00000001",
+        "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ",
+        "",
+    ];
+    assert_eq!(compute(Algorithm::MD5, Some(Qop::Auth), again), "8ca523f5e9506fed4657c9700eebdbec");
+    assert_eq!(
+        compute(Algorithm::SHA_256, Some(Qop::Auth), again),
+        "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"
+    );
+}
+
+#[test]
+fn known_answers_computed_by_other_tools() {
+    // Each by chains of `md5sum`, `sha256sum` and `openssl dgst -sha512-256` over the strings of RFC 7616 section 3.4.
+    let bob = [
+        "bob",
+        "biloxi.com",
+        "zanzibar",
+        "INVITE",
+        "sip:alice@atlanta.com",
+        "84a4cc6f3082121f32b42a2187831a9e",
+        "0000000a",
+        "0a4f113b",
+        "v=0\r\n",
+    ];
+    for (algorithm, qop, want) in OWN_ANSWERS {
+        assert_eq!(compute(algorithm, qop, bob), want, "{algorithm} {qop:?}");
+    }
+}
+
+const OWN_ANSWERS: [(Algorithm, Option<Qop>, &str); 18] = [
+    (Algorithm::MD5, None, "240ac31b71cac62e00ea935e7fc10f71"),
+    (Algorithm::MD5, Some(Qop::Auth), "5b7b9ba997dc45d089cbca18a1af90dc"),
+    (Algorithm::MD5, Some(Qop::AuthInt), "032511b746521ffc270f2ad15208dc10"),
+    (Algorithm::MD5_SESS, None, "ce091737f35c45428eb04382acaab965"),
+    (Algorithm::MD5_SESS, Some(Qop::Auth), "d5909447dc9ab21a828255208b751ff6"),
+    (Algorithm::MD5_SESS, Some(Qop::AuthInt), "7fbc54b8b9df2669f4872cdf9490f5fc"),
+    (Algorithm::SHA_256, None, "1bbd29d5967fe9913c06ce35f7e782cfd4a922fa46bc53472ecf69ad021c3e1f"),
+    (Algorithm::SHA_256, Some(Qop::Auth), "86afedba25b0f8c83716b1720cfc7b5fec65c45a170b37f90c9218b572143b95"),
+    (Algorithm::SHA_256, Some(Qop::AuthInt), "123b68f510e18880488549671625aee2e03fdbc704cfbafbaaef54139115b3f6"),
+    (Algorithm::SHA_256_SESS, None, "bf42c0e14908e074116b7ae67e3f4329847527265f54912e8ccedd61ba19de08"),
+    (Algorithm::SHA_256_SESS, Some(Qop::Auth), "7dacf64d7e7678ae6590dcb48f10387af5f647f889150c03efa0fb2a6757dc6f"),
+    (Algorithm::SHA_256_SESS, Some(Qop::AuthInt), "7bc9482e017e922106d9f510e3bec833b9667e0fa5e24605fd457b74eba43e27"),
+    (Algorithm::SHA_512_256, None, "7246ac39d7d170cafa4c26f377905503b35a9993bb34e70745026fc9ffe81a01"),
+    (Algorithm::SHA_512_256, Some(Qop::Auth), "ac08edc894f9127adff611318a6297dc5cd25cd6bc575fadaf58d678b9e98dc6"),
+    (Algorithm::SHA_512_256, Some(Qop::AuthInt), "8969b82e555adafbaa15936e26053b57b42aed06ab57d67139e55b072a479af8"),
+    (Algorithm::SHA_512_256_SESS, None, "5d5b78aca342f3e3a05a83b3bfa6c9da744a753adcd315a9c61b865c7b82a306"),
+    (Algorithm::SHA_512_256_SESS, Some(Qop::Auth), "e034ddce1f855d9bff66ec45653b13de74257cfe7d039497859e10027501b11c"),
+    (
+        Algorithm::SHA_512_256_SESS,
+        Some(Qop::AuthInt),
+        "ad8961b5dce7c4cf05c59368e44fd3db6d9c0f97c1564ee948088ae23d6f8134",
+    ),
+];
+
+#[test]
+fn known_answers_of_the_corpus() {
+    let root = std::env::var_os("STROWGER_CORPORA").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora"),
+        |given| {
+            let given = PathBuf::from(given);
+            if given.is_absolute() { given } else { PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(given) }
+        },
+    );
+    let path = root.join("digest/kat.json");
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        println!("not there, so its known answers were not tried: {}", path.display());
+        return;
+    };
+    let cases: Vec<Value> = serde_json::from_str(&text).expect("kat.json is JSON");
+    let mut tried = 0;
+    for case in &cases {
+        let name = case["name"].as_str().expect("every case has a name");
+        // Where the RFC's own example is known not to match a recomputation, there is nothing to be gated.
+        if case["match"] == Value::Bool(false) {
+            continue;
+        }
+        let want = case["expected"].as_str().or(case["computed"].as_str()).expect("a value to compare with");
+        let input = &case["inputs"];
+        let text = |key: &str| input[key].as_str().unwrap_or_default();
+        let mut algorithm = Algorithm::parse(text("a").as_bytes()).expect("a known algorithm");
+        algorithm.session = input["sess"] == Value::Bool(true);
+        let qop = input["qop"].as_str().map(|qop| Qop::parse(qop.as_bytes()).expect("a known qop"));
+        let inputs = ["u", "r", "p", "m", "uri", "nonce", "nc", "cn", "body"].map(text);
+        assert_eq!(compute(algorithm, qop, inputs), want, "{name}");
+
+        // The same through the texts of both headers.
+        let [user, realm, password, method, uri, nonce, nc, cnonce, body] = inputs;
+        let qop_param = qop.map_or(String::new(), |qop| format!(", qop=\"{}\"", qop.name()));
+        let challenge = format!("Digest realm=\"{realm}\", nonce=\"{nonce}\", algorithm={algorithm}{qop_param}");
+        let mut header = Vec::new();
+        Answer {
+            user: user.as_bytes(),
+            secret: Secret::Password(password.as_bytes()),
+            method: method.as_bytes(),
+            uri: uri.as_bytes(),
+            body: body.as_bytes(),
+            cnonce: cnonce.as_bytes(),
+            nc: u32::from_str_radix(nc, 16).unwrap_or(1),
+        }
+        .write(&Challenge::parse(challenge.as_bytes()).expect("valid"), &mut header)
+        .expect("supported");
+        let read = Credentials::parse(&header).expect("own writing");
+        assert_eq!(read.response.raw(), want.as_bytes(), "{name}");
+        tried += 1;
+    }
+    assert_eq!(tried, 25, "known answers that match");
+}
+
+/// A user agent that knows one password and counts its uses of a nonce.
+struct Phone {
+    user: &'static str,
+    password: &'static str,
+    challenge: String,
+    nc: u32,
+}
+
+impl Phone {
+    fn new(user: &'static str, password: &'static str) -> Self {
+        Self { user, password, challenge: String::new(), nc: 0 }
+    }
+
+    /// Takes the strongest of the challenges written by a server.
+    fn take(&mut self, lines: &[u8]) {
+        let lines = std::str::from_utf8(lines).expect("ASCII");
+        let values: Vec<&str> =
+            lines.lines().map(|line| line.strip_prefix("WWW-Authenticate: ").expect("the header asked for")).collect();
+        let challenges: Vec<_> =
+            values.iter().map(|value| Challenge::parse(value.as_bytes()).expect("valid")).collect();
+        let best = strongest(&challenges).expect("one is supported");
+        let index = challenges.iter().position(|other| std::ptr::eq(other, best)).expect("one of them");
+        self.challenge = values[index].to_owned();
+        self.nc = 0;
+    }
+
+    fn answer(&mut self) -> Vec<u8> {
+        self.nc += 1;
+        self.answer_with(self.nc)
+    }
+
+    fn answer_with(&self, nc: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        Answer {
+            user: self.user.as_bytes(),
+            secret: Secret::Password(self.password.as_bytes()),
+            method: b"REGISTER",
+            uri: b"sip:example.org",
+            body: b"body",
+            cnonce: b"0a4f113b",
+            nc,
+        }
+        .write(&Challenge::parse(self.challenge.as_bytes()).expect("valid"), &mut out)
+        .expect("supported");
+        out
+    }
+}
+
+const ATTEMPT: Attempt<'_> = Attempt { method: b"REGISTER", uri: b"sip:example.org", body: b"body", source: SOURCE };
+
+fn judge(server: &Authenticator, now: u64, header: &[u8], ha1: Option<&Ha1Set>) -> Verdict {
+    server.verify(at(now), REALM, &ATTEMPT, &Credentials::parse(header).expect("valid"), ha1)
+}
+
+fn challenge(server: &Authenticator, now: u64, entropy: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    server.write_challenges(ChallengeHeader::WwwAuthenticate, at(now), REALM, SOURCE, entropy, false, &mut out);
+    out
+}
+
+fn bob() -> (Phone, Ha1Set) {
+    (Phone::new("bob", "zanzibar"), Ha1Set::of_password(b"bob", REALM, b"zanzibar"))
+}
+
+fn server() -> Authenticator {
+    Authenticator::new(DigestSettings::default(), b"one secret", 1)
+}
+
+#[test]
+fn every_algorithm_and_quality_from_challenge_to_verdict() {
+    for algorithm in Algorithm::ALL {
+        for qop in [QopOffer::AUTH, QopOffer::AUTH_INT, QopOffer::BOTH] {
+            let settings = DigestSettings { algorithms: vec![algorithm], qop, ..DigestSettings::default() };
+            let server = Authenticator::new(settings, b"one secret", 1);
+            let (mut phone, ha1) = bob();
+            phone.take(&challenge(&server, 1_000, 1));
+            for _ in 0..3 {
+                let header = phone.answer();
+                assert_eq!(judge(&server, 1_010, &header, Some(&ha1)), Verdict::Ok, "{algorithm} {qop:?}");
+            }
+            let body = Attempt { body: b"another body", ..ATTEMPT };
+            let header = phone.answer();
+            let read = Credentials::parse(&header).expect("valid");
+            let verdict = server.verify(at(1_010), REALM, &body, &read, Some(&ha1));
+            let covered = qop == QopOffer::AUTH_INT;
+            assert_eq!(verdict, if covered { Verdict::WrongPassword { same_source: true } } else { Verdict::Ok });
+        }
+    }
+}
+
+#[test]
+fn the_strongest_algorithm_offered_is_answered() {
+    let settings = DigestSettings { algorithms: vec![Algorithm::MD5, Algorithm::SHA_256], ..DigestSettings::default() };
+    let server = Authenticator::new(settings, b"one secret", 1);
+    let (mut phone, ha1) = bob();
+    let lines = challenge(&server, 1_000, 1);
+    assert_eq!(lines.iter().filter(|&&byte| byte == b'\n').count(), 2);
+    phone.take(&lines);
+    let header = phone.answer();
+    let read = Credentials::parse(&header).expect("valid");
+    assert_eq!(read.algorithm(), Some(Algorithm::SHA_256));
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::Ok);
+    // A subscriber of whom only the MD5 value is stored fails with SHA-256 like a wrong password.
+    let old: Ha1Set = [Ha1::new(Hash::Md5, b"bob", REALM, b"zanzibar")].into_iter().collect();
+    let header = phone.answer();
+    assert_eq!(judge(&server, 1_000, &header, Some(&old)), Verdict::WrongPassword { same_source: true });
+}
+
+#[test]
+fn wrong_passwords_and_unknown_users_look_alike_and_leave_no_trace() {
+    let server = server();
+    let (mut phone, ha1) = bob();
+    phone.take(&challenge(&server, 1_000, 1));
+    let mut wrong = Phone::new("bob", "Zanzibar");
+    wrong.challenge = phone.challenge.clone();
+    let header = wrong.answer();
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::WrongPassword { same_source: true });
+    let header = phone.answer_with(1);
+    assert_eq!(judge(&server, 1_000, &header, None), Verdict::WrongPassword { same_source: true });
+    assert_eq!(judge(&server, 1_000, &header, Some(&Ha1Set::default())), Verdict::WrongPassword { same_source: true });
+    assert_eq!(server.used().entries(), 0, "only a right response enters");
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::Ok, "and nobody used up the count");
+    assert_eq!(server.used().entries(), 1);
+}
+
+#[test]
+fn a_failure_on_a_nonce_that_went_elsewhere_does_not_blame_the_source() {
+    let server = server();
+    let mut wrong = Phone::new("bob", "Zanzibar");
+    wrong.take(&challenge(&server, 1_000, 1));
+    let header = wrong.answer();
+    let victim = Attempt { source: &[127, 0, 0, 3], ..ATTEMPT };
+    let verdict = server.verify(at(1_000), REALM, &victim, &Credentials::parse(&header).expect("valid"), None);
+    assert_eq!(verdict, Verdict::WrongPassword { same_source: false });
+    assert!(!verdict.is_failure_of_source(false) && verdict.is_failure_of_source(true));
+    // A right one is right from anywhere: phones move between networks.
+    let (mut phone, ha1) = bob();
+    phone.challenge = wrong.challenge;
+    let header = phone.answer();
+    let read = Credentials::parse(&header).expect("valid");
+    assert_eq!(server.verify(at(1_000), REALM, &victim, &read, Some(&ha1)), Verdict::Ok);
+}
+
+#[test]
+fn replayed_counts_are_refused_and_reordered_ones_are_not() {
+    let server = server();
+    let (mut phone, ha1) = bob();
+    phone.take(&challenge(&server, 1_000, 1));
+    let headers: Vec<_> = (1..=5).map(|nc| phone.answer_with(nc)).collect();
+    for index in [0, 2, 1, 4, 3] {
+        assert_eq!(judge(&server, 1_000, &headers[index], Some(&ha1)), Verdict::Ok, "{index}");
+    }
+    for header in &headers {
+        let verdict = judge(&server, 1_000, header, Some(&ha1));
+        assert_eq!(verdict, Verdict::Replay);
+        assert!(verdict.stale() && !verdict.is_failure_of_source(true));
+    }
+}
+
+#[test]
+fn expired_nonces_are_stale_only_to_who_knows_the_password() {
+    let server = server();
+    let (mut phone, ha1) = bob();
+    phone.take(&challenge(&server, 1_000, 1));
+    let header = phone.answer();
+    assert_eq!(judge(&server, 1_301, &header, Some(&ha1)), Verdict::Stale(Staleness::Expired));
+    assert_eq!(judge(&server, 1_301, &header, None), Verdict::WrongPassword { same_source: true });
+    assert_eq!(judge(&server, 980, &header, Some(&ha1)), Verdict::Stale(Staleness::Expired), "from the future");
+    assert_eq!(server.used().entries(), 0);
+    assert_eq!(judge(&server, 1_300, &header, Some(&ha1)), Verdict::Ok);
+    server.purge(at(2_000));
+    assert_eq!(server.used().entries(), 0);
+
+    let mut again = Vec::new();
+    server.write_challenges(ChallengeHeader::WwwAuthenticate, at(1_301), REALM, SOURCE, 2, true, &mut again);
+    phone.take(&again);
+    assert!(Challenge::parse(phone.challenge.as_bytes()).expect("valid").stale);
+    let header = phone.answer();
+    assert_eq!(judge(&server, 1_301, &header, Some(&ha1)), Verdict::Ok);
+}
+
+#[test]
+fn forged_nonces_reach_no_secret() {
+    let server = server();
+    let (mut phone, ha1) = bob();
+    for nonce in ["", "84a4cc6f3082121f32b42a2187831a9e", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "a\\\"b"] {
+        phone.challenge = format!("Digest realm=\"example.org\", nonce=\"{nonce}\", algorithm=SHA-256, qop=\"auth\"");
+        let header = phone.answer();
+        let verdict = judge(&server, 1_000, &header, Some(&ha1));
+        assert_eq!(verdict, Verdict::ForgedNonce, "{nonce}");
+        assert!(verdict.stale() && !verdict.is_failure_of_source(false));
+        let read = Credentials::parse(&header).expect("valid");
+        assert_eq!(server.check(REALM, &ATTEMPT, &read).map(|_| ()), Err(Verdict::ForgedNonce));
+    }
+    // A nonce for another realm of the same server.
+    let mut lines = Vec::new();
+    server.write_challenges(ChallengeHeader::WwwAuthenticate, at(1_000), b"other.org", SOURCE, 1, false, &mut lines);
+    phone.take(&lines);
+    phone.challenge = phone.challenge.replace("other.org", "example.org");
+    let header = phone.answer();
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::ForgedNonce);
+}
+
+#[test]
+fn shards_share_one_table() {
+    let server = Arc::new(server());
+    let (mut phone, ha1) = bob();
+    phone.take(&challenge(&server, 1_000, 1));
+    // Every shard gets the same 500 requests; each request must pass exactly once.
+    let settled: usize = std::thread::scope(|scope| {
+        let (server, phone, ha1) = (&server, &phone, &ha1);
+        let shards: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(move || {
+                    let passes = (1..=500).filter(|&nc| {
+                        let header = phone.answer_with(nc);
+                        judge(server, 1_000, &header, Some(ha1)).is_ok()
+                    });
+                    passes.count()
+                })
+            })
+            .collect();
+        shards.into_iter().map(|shard| shard.join().expect("no shard panics")).sum()
+    });
+    // A thread far behind the others finds its counts out of the window, so some may pass nowhere, but none twice.
+    assert!((1..=500).contains(&settled), "{settled}");
+    assert_eq!(judge(&server, 1_000, &phone.answer_with(500), Some(&ha1)), Verdict::Replay);
+    assert_eq!(judge(&server, 1_000, &phone.answer_with(501), Some(&ha1)), Verdict::Ok);
+    assert_eq!(server.used().entries(), 1);
+}
+
+#[test]
+fn servers_with_one_secret_accept_each_others_nonces() {
+    let first = server();
+    let second = Authenticator::new(DigestSettings::default(), b"one secret", 2);
+    let stranger = Authenticator::new(DigestSettings::default(), b"another secret", 1);
+    let (mut phone, ha1) = bob();
+    phone.take(&challenge(&first, 1_000, 1));
+    let header = phone.answer();
+    // The clock of the second is behind by no more than the skew allowed.
+    assert_eq!(judge(&second, 990, &header, Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&second, 1_000, &header, Some(&ha1)), Verdict::Replay);
+    assert_eq!(judge(&stranger, 1_000, &header, Some(&ha1)), Verdict::ForgedNonce);
+    // Tables are not shared between servers: documented, and over with the nonce's life.
+    assert_eq!(judge(&first, 1_000, &header, Some(&ha1)), Verdict::Ok);
+}
+
+#[test]
+fn answers_without_qop_use_up_their_nonce() {
+    let server = server();
+    let (mut phone, ha1) = bob();
+    phone.take(&challenge(&server, 1_000, 1));
+    phone.challenge = phone.challenge.replace(", qop=\"auth\"", "");
+    let header = phone.answer();
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::Replay);
+
+    for settings in [
+        DigestSettings { without_qop: false, ..DigestSettings::default() },
+        DigestSettings { qop: QopOffer::AUTH_INT, ..DigestSettings::default() },
+    ] {
+        let strict = Authenticator::new(settings, b"one secret", 1);
+        assert_eq!(judge(&strict, 1_000, &header, Some(&ha1)), Verdict::BadRequest(BadRequest::Qop));
+    }
+}
+
+#[test]
+fn a_full_table_makes_new_nonces_stale() {
+    let replay = ReplaySettings { entries: 2, partitions: 1, window: 0 };
+    let server = Authenticator::new(DigestSettings { replay, ..DigestSettings::default() }, b"one secret", 1);
+    let (mut phone, ha1) = bob();
+    let mut verdicts = Vec::new();
+    for entropy in 1..=3 {
+        phone.take(&challenge(&server, 1_000, entropy));
+        verdicts.push(judge(&server, 1_000, &phone.answer(), Some(&ha1)));
+    }
+    assert_eq!(verdicts, [Verdict::Ok, Verdict::Ok, Verdict::Stale(Staleness::TableFull)]);
+    assert_eq!(server.used().entries(), server.used().capacity());
+    // Room comes back with time.
+    phone.take(&challenge(&server, 2_000, 4));
+    assert_eq!(judge(&server, 2_000, &phone.answer(), Some(&ha1)), Verdict::Ok);
+}
+
+#[test]
+fn unusable_credentials_say_why() {
+    let server = Authenticator::new(
+        DigestSettings { uri_check: UriCheck::Loose, ..DigestSettings::default() },
+        b"one secret",
+        1,
+    );
+    let (mut phone, ha1) = bob();
+    phone.take(&challenge(&server, 1_000, 1));
+    let good = String::from_utf8(phone.answer()).expect("ASCII");
+    for (from, to, why) in [
+        ("realm=\"example.org\"", "realm=\"Example.org\"", BadRequest::Realm),
+        ("algorithm=SHA-256", "algorithm=SHA-512-256", BadRequest::Algorithm),
+        ("algorithm=SHA-256", "algorithm=SHA-1", BadRequest::Algorithm),
+        ("algorithm=SHA-256", "algorithm=MD5", BadRequest::Response),
+        ("qop=auth", "qop=auth-int", BadRequest::Qop),
+        ("qop=auth", "qop=auth-conf", BadRequest::Qop),
+        ("nc=00000001", "nc=1x", BadRequest::NonceCount),
+        (", nc=00000001", "", BadRequest::NonceCount),
+        ("cnonce=", "xnonce=", BadRequest::Cnonce),
+        ("uri=\"sip:example.org\"", "uri=\"\"", BadRequest::Uri),
+        ("uri=\"sip:example.org\"", "uri=\"sip:example.com\"", BadRequest::Uri),
+        ("username=\"bob\"", "username*=UTF-8''%zz", BadRequest::Username),
+    ] {
+        let bad = good.replace(from, to);
+        assert_ne!(bad, good, "{from}");
+        assert_eq!(judge(&server, 1_000, bad.as_bytes(), Some(&ha1)), Verdict::BadRequest(why), "{to}");
+    }
+    assert_eq!(judge(&server, 1_000, good.as_bytes(), Some(&ha1)), Verdict::Ok);
+}
+
+#[test]
+fn a_changed_request_is_a_wrong_response() {
+    let server = server();
+    let (mut phone, ha1) = bob();
+    phone.take(&challenge(&server, 1_000, 1));
+    let good = String::from_utf8(phone.answer()).expect("ASCII");
+    for (from, to) in [
+        ("uri=\"sip:example.org\"", "uri=\"sip:example.com\""),
+        ("nc=00000001", "nc=00000002"),
+        ("nc=00000001", "nc=1"),
+        ("cnonce=\"0a4f113b\"", "cnonce=\"0a4f113c\""),
+    ] {
+        let bad = good.replace(from, to);
+        assert_ne!(bad, good, "{from}");
+        let verdict = judge(&server, 1_000, bad.as_bytes(), Some(&ha1));
+        assert_eq!(verdict, Verdict::WrongPassword { same_source: true }, "{to}");
+    }
+    let invite = Attempt { method: b"INVITE", ..ATTEMPT };
+    let read = Credentials::parse(good.as_bytes()).expect("valid");
+    let verdict = server.verify(at(1_000), REALM, &invite, &read, Some(&ha1));
+    assert_eq!(verdict, Verdict::WrongPassword { same_source: true });
+}
+
+/// What a judgement costs: `cargo test --release -p strowger-tests --test digest -- --ignored --nocapture cost`.
+#[test]
+#[ignore = "a measurement, for release builds"]
+fn cost_of_a_judgement() {
+    const ROUNDS: u32 = 200_000;
+    for algorithm in [Algorithm::MD5, Algorithm::SHA_256, Algorithm::SHA_512_256] {
+        let settings = DigestSettings { algorithms: vec![algorithm], ..DigestSettings::default() };
+        let server = Authenticator::new(settings, b"one secret", 1);
+        let (mut phone, ha1) = bob();
+        let start = std::time::Instant::now();
+        let mut lines = Vec::new();
+        for entropy in 0..ROUNDS {
+            lines.clear();
+            let header = ChallengeHeader::WwwAuthenticate;
+            server.write_challenges(header, at(1_000), REALM, SOURCE, u64::from(entropy), false, &mut lines);
+        }
+        let challenge = start.elapsed() / ROUNDS;
+        phone.take(&lines);
+        let headers: Vec<_> = (0..ROUNDS).map(|_| phone.answer()).collect();
+        let start = std::time::Instant::now();
+        for header in &headers {
+            assert_eq!(judge(&server, 1_000, header, Some(&ha1)), Verdict::Ok);
+        }
+        let verify = start.elapsed() / ROUNDS;
+        println!("{algorithm}: challenge {challenge:?}, parse and verify {verify:?}");
+    }
+}
