@@ -9,9 +9,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use strowger_core::Now;
 use strowger_core::digest::{
-    Algorithm, Answer, Attempt, Authenticator, BadRequest, Challenge, ChallengeHeader, Credentials, DigestSettings,
-    Ha1, Ha1Set, Hash, Qop, QopOffer, ReplaySettings, ResponseInput, Secret, Staleness, UriCheck, Verdict, response,
-    strongest,
+    Algorithm, Answer, Attempt, Authenticator, BadRequest, Challenge, ChallengeHeader, Credentials, Demand,
+    DigestSettings, Ha1, Ha1Set, Hash, Qop, QopOffer, ReplaySettings, ResponseInput, Secret, Staleness, UriCheck,
+    Verdict, response, strongest,
 };
 
 const REALM: &[u8] = b"example.org";
@@ -131,7 +131,7 @@ fn known_answers_of_the_corpus() {
         if case["match"] == Value::Bool(false) {
             continue;
         }
-        let want = case["expected"].as_str().or(case["computed"].as_str()).expect("a value to compare with");
+        let want = case["expected"].as_str().or_else(|| case["computed"].as_str()).expect("a value to compare with");
         let input = &case["inputs"];
         let text = |key: &str| input[key].as_str().unwrap_or_default();
         let mut algorithm = Algorithm::parse(text("a").as_bytes()).expect("a known algorithm");
@@ -217,9 +217,13 @@ fn judge(server: &Authenticator, now: u64, header: &[u8], ha1: Option<&Ha1Set>) 
     server.verify(at(now), REALM, &ATTEMPT, &Credentials::parse(header).expect("valid"), ha1)
 }
 
+fn demand(realm: &[u8], entropy: u64, stale: bool) -> Demand<'_> {
+    Demand { header: ChallengeHeader::WwwAuthenticate, realm, source: SOURCE, entropy, stale }
+}
+
 fn challenge(server: &Authenticator, now: u64, entropy: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    server.write_challenges(ChallengeHeader::WwwAuthenticate, at(now), REALM, SOURCE, entropy, false, &mut out);
+    server.write_challenges(at(now), &demand(REALM, entropy, false), &mut out);
     out
 }
 
@@ -337,7 +341,7 @@ fn expired_nonces_are_stale_only_to_who_knows_the_password() {
     assert_eq!(server.used().entries(), 0);
 
     let mut again = Vec::new();
-    server.write_challenges(ChallengeHeader::WwwAuthenticate, at(1_301), REALM, SOURCE, 2, true, &mut again);
+    server.write_challenges(at(1_301), &demand(REALM, 2, true), &mut again);
     phone.take(&again);
     assert!(Challenge::parse(phone.challenge.as_bytes()).expect("valid").stale);
     let header = phone.answer();
@@ -359,7 +363,7 @@ fn forged_nonces_reach_no_secret() {
     }
     // A nonce for another realm of the same server.
     let mut lines = Vec::new();
-    server.write_challenges(ChallengeHeader::WwwAuthenticate, at(1_000), b"other.org", SOURCE, 1, false, &mut lines);
+    server.write_challenges(at(1_000), &demand(b"other.org", 1, false), &mut lines);
     phone.take(&lines);
     phone.challenge = phone.challenge.replace("other.org", "example.org");
     let header = phone.answer();
@@ -513,8 +517,7 @@ fn cost_of_a_judgement() {
         let mut lines = Vec::new();
         for entropy in 0..ROUNDS {
             lines.clear();
-            let header = ChallengeHeader::WwwAuthenticate;
-            server.write_challenges(header, at(1_000), REALM, SOURCE, u64::from(entropy), false, &mut lines);
+            server.write_challenges(at(1_000), &demand(REALM, u64::from(entropy), false), &mut lines);
         }
         let challenge = start.elapsed() / ROUNDS;
         phone.take(&lines);

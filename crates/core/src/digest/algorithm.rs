@@ -19,7 +19,7 @@ impl Hash {
     pub const ALL: [Self; 3] = [Self::Md5, Self::Sha256, Self::Sha512_256];
 
     /// Bytes of a hash value: 16 or 32.
-    pub const fn len(self) -> usize {
+    pub const fn size(self) -> usize {
         match self {
             Self::Md5 => 16,
             Self::Sha256 | Self::Sha512_256 => 32,
@@ -53,16 +53,16 @@ pub struct HashValue {
 }
 
 impl HashValue {
-    /// The value with these bytes; `None` unless there are exactly [`Hash::len`] of them.
+    /// The value with these bytes; `None` unless there are exactly [`Hash::size`] of them.
     pub fn from_bytes(hash: Hash, bytes: &[u8]) -> Option<Self> {
         let mut all = [0; 32];
-        (bytes.len() == hash.len()).then(|| all[..hash.len()].copy_from_slice(bytes))?;
+        (bytes.len() == hash.size()).then(|| all[..hash.size()].copy_from_slice(bytes))?;
         Some(Self { hash, bytes: all })
     }
 
     /// Reads hexadecimal of either case; `None` on another length or a character that is no digit.
     pub fn from_hex(hash: Hash, hex: &[u8]) -> Option<Self> {
-        if hex.len() != 2 * hash.len() {
+        if hex.len() != 2 * hash.size() {
             return None;
         }
         let mut bytes = [0; 32];
@@ -77,7 +77,7 @@ impl HashValue {
     }
 
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.hash.len()]
+        &self.bytes[..self.hash.size()]
     }
 
     /// Lower-case hexadecimal, the form in which RFC 7616 feeds one hash into the next.
@@ -88,7 +88,7 @@ impl HashValue {
             pair[0] = DIGITS[usize::from(byte >> 4)];
             pair[1] = DIGITS[usize::from(byte & 15)];
         }
-        Hex { digits, len: 2 * self.hash.len() }
+        Hex { digits, len: 2 * self.hash.size() }
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
             assert_eq!(HashValue::from_hex(hash, value.hex().as_str().to_uppercase().as_bytes()), Some(value));
             assert_eq!(HashValue::from_bytes(hash, value.as_bytes()), Some(value));
             assert_eq!(HashValue::from_hex(hash, &value.hex().as_bytes()[1..]), None);
-            assert_eq!(HashValue::from_hex(hash, &vec![b'g'; 2 * hash.len()]), None);
+            assert_eq!(HashValue::from_hex(hash, &vec![b'g'; 2 * hash.size()]), None);
         }
     }
 

@@ -68,6 +68,19 @@ pub struct Attempt<'a> {
     pub source: &'a [u8],
 }
 
+/// What a server asks for when it challenges.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand<'a> {
+    pub header: ChallengeHeader,
+    pub realm: &'a [u8],
+    /// As in [`Attempt`].
+    pub source: &'a [u8],
+    /// 64 random bits, as [`NonceKey::issue`] needs them.
+    pub entropy: u64,
+    /// [`Verdict::stale`] of the credentials refused; false where there were none.
+    pub stale: bool,
+}
+
 /// The judgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -88,6 +101,12 @@ pub enum Verdict {
     Replay,
     /// To be answered 400.
     BadRequest(BadRequest),
+}
+
+impl From<BadRequest> for Verdict {
+    fn from(reason: BadRequest) -> Self {
+        Self::BadRequest(reason)
+    }
 }
 
 impl Verdict {
@@ -188,7 +207,7 @@ impl Authenticator {
         let nobody = Hmac::new(secret);
         let nobody = Hash::ALL.into_iter().filter_map(|hash| {
             let value = nobody.mac(&[b"strowger digest nobody 1"]);
-            Ha1::from_bytes(hash, &value[..hash.len()])
+            Ha1::from_bytes(hash, &value[..hash.size()])
         });
         Self {
             key: NonceKey::new(secret),
@@ -214,57 +233,46 @@ impl Authenticator {
     }
 
     /// Writes one header line per algorithm offered, all with the same new nonce.
-    ///
-    /// `source` as in [`Attempt`]; `entropy` as [`NonceKey::issue`] needs it.
-    pub fn write_challenges(
-        &self,
-        header: ChallengeHeader,
-        now: Now,
-        realm: &[u8],
-        source: &[u8],
-        entropy: u64,
-        stale: bool,
-        out: &mut Vec<u8>,
-    ) {
-        let nonce = self.key.issue(seconds(now), realm, source, entropy);
+    pub fn write_challenges(&self, now: Now, demand: &Demand<'_>, out: &mut Vec<u8>) {
+        let nonce = self.key.issue(seconds(now), demand.realm, demand.source, demand.entropy);
         for &algorithm in &self.settings.algorithms {
-            let nonce = nonce.as_bytes();
-            NewChallenge { realm, nonce, algorithm, qop: self.settings.qop, stale }.write(header, out);
+            let (realm, nonce) = (demand.realm, nonce.as_bytes());
+            let new = NewChallenge { realm, nonce, algorithm, qop: self.settings.qop, stale: demand.stale };
+            new.write(demand.header, out);
         }
     }
 
     /// Checks everything that needs no secret of the user: form, offer, and whether the nonce is ours.
     pub fn check(&self, realm: &[u8], attempt: &Attempt<'_>, credentials: &Credentials<'_>) -> Result<Ticket, Verdict> {
-        let bad = Verdict::BadRequest;
         if credentials.realm.value().as_ref() != realm {
-            return Err(bad(BadRequest::Realm));
+            return Err(BadRequest::Realm.into());
         }
-        let algorithm = credentials.algorithm().ok_or(bad(BadRequest::Algorithm))?;
+        let algorithm = credentials.algorithm().ok_or(BadRequest::Algorithm)?;
         if !self.settings.algorithms.contains(&algorithm) {
-            return Err(bad(BadRequest::Algorithm));
+            return Err(BadRequest::Algorithm.into());
         }
-        let qop = credentials.qop().ok_or(bad(BadRequest::Qop))?;
+        let qop = credentials.qop().ok_or(BadRequest::Qop)?;
         let allowed = match qop {
             Some(qop) => self.settings.qop.contains(qop),
             None => self.settings.without_qop && self.settings.qop != QopOffer::AUTH_INT,
         };
         if !allowed {
-            return Err(bad(BadRequest::Qop));
+            return Err(BadRequest::Qop.into());
         }
         let count = match qop {
-            Some(_) => Count::Nc(credentials.nonce_count().ok_or(bad(BadRequest::NonceCount))?),
+            Some(_) => Count::Nc(credentials.nonce_count().ok_or(BadRequest::NonceCount)?),
             None => Count::Once,
         };
         if (qop.is_some() || algorithm.session) && credentials.cnonce.is_none() {
-            return Err(bad(BadRequest::Cnonce));
+            return Err(BadRequest::Cnonce.into());
         }
-        let given = credentials.response_value().ok_or(bad(BadRequest::Response))?;
+        let given = credentials.response_value().ok_or(BadRequest::Response)?;
         if credentials.user().is_none() {
-            return Err(bad(BadRequest::Username));
+            return Err(BadRequest::Username.into());
         }
         let uri = credentials.uri.value();
         if uri.is_empty() || !self.settings.uri_check.accepts(&uri, attempt.uri) {
-            return Err(bad(BadRequest::Uri));
+            return Err(BadRequest::Uri.into());
         }
         let nonce = self.key.open(credentials.nonce.raw(), realm).ok_or(Verdict::ForgedNonce)?;
         Ok(Ticket { nonce, algorithm, qop, count, given })

@@ -24,7 +24,9 @@ mod replay;
 
 pub use algorithm::{Algorithm, Hash, HashValue};
 pub use answer::{Answer, AnswerError, Secret};
-pub use authenticator::{Attempt, Authenticator, BadRequest, DigestSettings, Staleness, Ticket, UriCheck, Verdict};
+pub use authenticator::{
+    Attempt, Authenticator, BadRequest, Demand, DigestSettings, Staleness, Ticket, UriCheck, Verdict,
+};
 pub use challenge::{Challenge, ChallengeHeader, QopOffer, strongest};
 pub use compute::{Ha1, Ha1Set, Qop, ResponseInput, a2_hash, response, session_ha1, userhash};
 pub use credentials::Credentials;
