@@ -1,0 +1,16 @@
+//! Who may register, and where they are: subscribers and the location table, with their databases.
+//!
+//! The store speaks bytes, texts and numbers; it knows no SIP. What a contact means, which of two URIs are equal, who may
+//! replace whom is the registrar's to say (`strowger-core`); the store keeps what it decided, in order, and says when it
+//! is kept.
+//!
+//! * [`location`]: the table that every call reads.
+//! * [`journal`]: from that table to a database, in groups, with tickets.
+
+#![forbid(unsafe_code)]
+
+pub mod agents;
+pub mod binding;
+pub mod journal;
+pub mod location;
+mod partition;

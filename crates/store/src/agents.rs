@@ -1,0 +1,97 @@
+//! User-Agent texts, each kept once for the whole process.
+//!
+//! A million phones carry a few hundred different User-Agent values, so a binding names its text by a 16-bit number.
+//! Numbers are never taken back: a reader needs no lock. What a peer can do with that is bounded: after `limit` different
+//! texts (or for a text over [`LONGEST`] bytes) a binding carries its own copy, some bytes more each, nothing else.
+
+use std::hash::BuildHasher;
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+
+/// Longest text that is shared, in bytes. A longer one is rare enough to be kept in the binding itself.
+pub const LONGEST: usize = 255;
+
+/// The shared texts.
+pub struct Agents {
+    texts: Box<[OnceLock<Box<[u8]>>]>,
+    index: RwLock<HashTable<u16>>,
+    hasher: RandomState,
+}
+
+impl Agents {
+    /// Room for `limit` different texts (at most 65,535; 0 shares nothing).
+    pub fn new(limit: usize) -> Self {
+        let limit = limit.min(usize::from(u16::MAX));
+        Self {
+            texts: (0..limit).map(|_| OnceLock::new()).collect(),
+            index: RwLock::new(HashTable::new()),
+            hasher: RandomState::default(),
+        }
+    }
+
+    /// The number of `text`, or `None` when it is empty, too long, or all numbers are taken.
+    pub fn intern(&self, text: &[u8]) -> Option<u16> {
+        if text.is_empty() || text.len() > LONGEST {
+            return None;
+        }
+        let hash = self.hasher.hash_one(text);
+        let same = |n: &u16| self.text(*n) == text;
+        if let Some(n) = self.index.read().unwrap_or_else(PoisonError::into_inner).find(hash, same) {
+            return Some(*n);
+        }
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(n) = index.find(hash, same) {
+            return Some(*n);
+        }
+        let n = index.len();
+        self.texts.get(n)?.set(text.into()).ok()?;
+        let n = u16::try_from(n).expect("the constructor allows at most 65,535 texts");
+        index.insert_unique(hash, n, |n| self.hasher.hash_one(self.text(*n)));
+        Some(n)
+    }
+
+    /// The text behind a number; empty for a number that was never given out.
+    pub fn text(&self, n: u16) -> &[u8] {
+        self.texts.get(usize::from(n)).and_then(|t| t.get()).map_or(&[], |t| t)
+    }
+
+    /// How many texts are shared now.
+    pub fn len(&self) -> usize {
+        self.index.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether no text is shared yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_share_a_number() {
+        let agents = Agents::new(8);
+        let a = agents.intern(b"Phone 1.0").unwrap();
+        let b = agents.intern(b"Phone 2.0").unwrap();
+        assert_ne!(a, b);
+        assert_eq!(agents.intern(b"Phone 1.0"), Some(a));
+        assert_eq!(agents.text(a), b"Phone 1.0");
+        assert_eq!(agents.text(b), b"Phone 2.0");
+        assert_eq!(agents.len(), 2);
+    }
+
+    #[test]
+    fn a_flood_of_texts_is_bounded() {
+        let agents = Agents::new(3);
+        let given = (0..1000).filter(|n| agents.intern(format!("agent {n}").as_bytes()).is_some()).count();
+        assert_eq!(given, 3);
+        assert_eq!(agents.intern(b"agent 1"), Some(1), "known texts are still shared");
+        assert_eq!(agents.intern(&[b'x'; LONGEST + 1]), None);
+        assert_eq!(agents.intern(b""), None);
+        assert_eq!(agents.text(999), b"");
+    }
+}

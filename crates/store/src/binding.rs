@@ -1,0 +1,537 @@
+//! A binding: one contact of an address-of-record (RFC 3261 section 10), and its packed form.
+//!
+//! In the table a binding is one heap block: a fixed head of [`HEAD`] bytes, then what is there only sometimes, then the
+//! texts. That costs about 60 bytes over the texts; a struct of `String`s would cost four times as much.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use crate::agents::Agents;
+
+/// The name of a binding for as long as it lives, and the key of its row on disk. Never used twice in one database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BindingId(pub u64);
+
+/// A connection or socket of some process, named so that no later one is ever taken for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// Node of the cluster.
+    pub node: u16,
+    /// Start of that node's process: after a restart the flows of the old process are known as gone.
+    pub process: u16,
+    /// Shard that owns the socket.
+    pub shard: u8,
+    /// Place in that shard's connection table.
+    pub slot: u32,
+    /// How often that place was used before.
+    pub generation: u32,
+}
+
+impl Flow {
+    /// Bytes of the written form.
+    pub const WIRE: usize = 13;
+
+    /// The written form, big-endian, in the order of the fields.
+    pub fn to_bytes(self) -> [u8; Self::WIRE] {
+        let mut out = [0; Self::WIRE];
+        out[0..2].copy_from_slice(&self.node.to_be_bytes());
+        out[2..4].copy_from_slice(&self.process.to_be_bytes());
+        out[4] = self.shard;
+        out[5..9].copy_from_slice(&self.slot.to_be_bytes());
+        out[9..13].copy_from_slice(&self.generation.to_be_bytes());
+        out
+    }
+
+    /// Reads the written form.
+    pub fn from_bytes(bytes: [u8; Self::WIRE]) -> Self {
+        let [n0, n1, p0, p1, shard, s0, s1, s2, s3, g0, g1, g2, g3] = bytes;
+        Self {
+            node: u16::from_be_bytes([n0, n1]),
+            process: u16::from_be_bytes([p0, p1]),
+            shard,
+            slot: u32::from_be_bytes([s0, s1, s2, s3]),
+            generation: u32::from_be_bytes([g0, g1, g2, g3]),
+        }
+    }
+}
+
+/// Where a REGISTER really came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Received {
+    /// Transport as the caller numbers it; the store does not look into it.
+    pub transport: u8,
+    /// Source address and port.
+    pub address: SocketAddr,
+}
+
+/// All that is kept of a contact. Texts are bytes as received; an empty one means "not there".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding<'a> {
+    /// Address-of-record in the caller's canonical form (RFC 3261 section 10.3 step 5). At most 65,535 bytes, as every text.
+    pub aor: &'a [u8],
+    /// Contact URI.
+    pub uri: &'a [u8],
+    /// Call-ID of the REGISTER.
+    pub call_id: &'a [u8],
+    /// Path URIs, comma-joined in their order (RFC 3327).
+    pub path: &'a [u8],
+    /// `+sip.instance` (RFC 5626 section 4.1).
+    pub instance: &'a [u8],
+    /// User-Agent of the REGISTER.
+    pub user_agent: &'a [u8],
+    /// CSeq number of the REGISTER.
+    pub cseq: u32,
+    /// Preference in thousandths, 0 to 1,000; `None` when the contact had no `q`.
+    pub q: Option<u16>,
+    /// End of the binding, milliseconds since 1970 UTC (48 bits are kept).
+    pub expires_at: u64,
+    /// Last REGISTER for it, milliseconds since 1970 UTC (48 bits are kept).
+    pub updated_at: u64,
+    /// Source of the REGISTER.
+    pub received: Option<Received>,
+    /// Flow that the REGISTER came by.
+    pub flow: Option<Flow>,
+    /// Listener that took the REGISTER.
+    pub listener: u16,
+    /// Node that took the REGISTER.
+    pub node: u16,
+    /// `reg-id` (RFC 5626 section 4.2); 0 when there was none.
+    pub reg_id: u32,
+    /// Marks of the caller: methods, behind NAT, needs pings.
+    pub flags: u32,
+}
+
+impl Binding<'_> {
+    /// A binding with nothing in it, to start from.
+    pub const EMPTY: Binding<'static> = Binding {
+        aor: b"",
+        uri: b"",
+        call_id: b"",
+        path: b"",
+        instance: b"",
+        user_agent: b"",
+        cseq: 0,
+        q: None,
+        expires_at: 0,
+        updated_at: 0,
+        received: None,
+        flow: None,
+        listener: 0,
+        node: 0,
+        reg_id: 0,
+        flags: 0,
+    };
+}
+
+/// Why a binding cannot be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// A text over 65,535 bytes, or the whole over the table's limit.
+    #[error("the binding has {bytes} bytes; {limit} are allowed")]
+    TooLong {
+        /// Bytes of the text or of the whole.
+        bytes: usize,
+        /// The limit that it passes.
+        limit: usize,
+    },
+    /// A `q` over 1,000.
+    #[error("q is {0} thousandths; 1,000 is the most")]
+    Preference(u16),
+}
+
+/// A packed binding.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Record(Box<[u8]>);
+
+/// Bytes of the fixed head.
+pub(crate) const HEAD: usize = 52;
+
+mod at {
+    pub(super) const ID: usize = 0;
+    pub(super) const EXPIRES: usize = 8;
+    pub(super) const UPDATED: usize = 14;
+    pub(super) const CSEQ: usize = 20;
+    pub(super) const REG_ID: usize = 24;
+    pub(super) const FLAGS: usize = 28;
+    pub(super) const Q: usize = 32;
+    pub(super) const LISTENER: usize = 34;
+    pub(super) const NODE: usize = 36;
+    pub(super) const MARKS: usize = 38;
+    pub(super) const TRANSPORT: usize = 39;
+    /// Five lengths of two bytes: AOR, URI, Call-ID, Path, instance.
+    pub(super) const LENGTHS: usize = 40;
+    /// Length of the User-Agent, or its number when shared.
+    pub(super) const AGENT: usize = 50;
+}
+
+const V4: u8 = 1;
+const V6: u8 = 2;
+const FLOW: u8 = 4;
+const SHARED_AGENT: u8 = 8;
+const NO_Q: u16 = u16::MAX;
+const MAX_MS: u64 = (1 << 48) - 1;
+
+impl Record {
+    /// Packs a binding; `limit` is the most bytes that the whole may have.
+    pub(crate) fn pack(id: BindingId, b: &Binding<'_>, agents: &Agents, limit: usize) -> Result<Self, Unfit> {
+        if let Some(q) = b.q.filter(|q| *q > 1000) {
+            return Err(Unfit::Preference(q));
+        }
+        let shared = agents.intern(b.user_agent);
+        let texts = [b.aor, b.uri, b.call_id, b.path, b.instance];
+        if let Some(long) = texts.iter().chain([&b.user_agent]).find(|t| t.len() > usize::from(u16::MAX)) {
+            return Err(Unfit::TooLong { bytes: long.len(), limit: usize::from(u16::MAX) });
+        }
+        let mut marks = 0;
+        let received = match b.received.map(|r| r.address) {
+            None => 0,
+            Some(SocketAddr::V4(_)) => {
+                marks |= V4;
+                6
+            }
+            Some(SocketAddr::V6(_)) => {
+                marks |= V6;
+                22
+            }
+        };
+        let flow = if b.flow.is_some() {
+            marks |= FLOW;
+            Flow::WIRE
+        } else {
+            0
+        };
+        let agent: &[u8] = if shared.is_some() {
+            marks |= SHARED_AGENT;
+            b""
+        } else {
+            b.user_agent
+        };
+        let bytes = HEAD + received + flow + texts.iter().map(|t| t.len()).sum::<usize>() + agent.len();
+        if bytes > limit {
+            return Err(Unfit::TooLong { bytes, limit });
+        }
+
+        let mut out = Vec::with_capacity(bytes);
+        out.extend_from_slice(&id.0.to_le_bytes());
+        out.extend_from_slice(&b.expires_at.min(MAX_MS).to_le_bytes()[..6]);
+        out.extend_from_slice(&b.updated_at.min(MAX_MS).to_le_bytes()[..6]);
+        out.extend_from_slice(&b.cseq.to_le_bytes());
+        out.extend_from_slice(&b.reg_id.to_le_bytes());
+        out.extend_from_slice(&b.flags.to_le_bytes());
+        out.extend_from_slice(&b.q.unwrap_or(NO_Q).to_le_bytes());
+        out.extend_from_slice(&b.listener.to_le_bytes());
+        out.extend_from_slice(&b.node.to_le_bytes());
+        out.push(marks);
+        out.push(b.received.map_or(0, |r| r.transport));
+        for text in texts {
+            out.extend_from_slice(&length(text).to_le_bytes());
+        }
+        out.extend_from_slice(&shared.unwrap_or_else(|| length(agent)).to_le_bytes());
+        match b.received.map(|r| r.address) {
+            None => {}
+            Some(SocketAddr::V4(a)) => {
+                out.extend_from_slice(&a.port().to_le_bytes());
+                out.extend_from_slice(&a.ip().octets());
+            }
+            Some(SocketAddr::V6(a)) => {
+                out.extend_from_slice(&a.port().to_le_bytes());
+                out.extend_from_slice(&a.ip().octets());
+                // A link-local peer is reachable only with its zone.
+                out.extend_from_slice(&a.scope_id().to_le_bytes());
+            }
+        }
+        if let Some(flow) = b.flow {
+            out.extend_from_slice(&flow.to_bytes());
+        }
+        for text in texts {
+            out.extend_from_slice(text);
+        }
+        out.extend_from_slice(agent);
+        debug_assert_eq!(out.len(), bytes);
+        Ok(Self(out.into_boxed_slice()))
+    }
+
+    pub(crate) fn id(&self) -> BindingId {
+        BindingId(u64::from_le_bytes(self.array(at::ID)))
+    }
+
+    pub(crate) fn expires_at(&self) -> u64 {
+        self.u48(at::EXPIRES)
+    }
+
+    pub(crate) fn aor(&self) -> &[u8] {
+        self.text(0)
+    }
+
+    fn array<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.0[at..at + N].try_into().expect("a slice of N bytes is an array of N")
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_le_bytes(self.array(at))
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.array(at))
+    }
+
+    fn u48(&self, at: usize) -> u64 {
+        let [a, b, c, d, e, f] = self.array(at);
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+    }
+
+    fn marks(&self) -> u8 {
+        self.0[at::MARKS]
+    }
+
+    fn received_bytes(&self) -> usize {
+        match self.marks() & (V4 | V6) {
+            V4 => 6,
+            V6 => 22,
+            _ => 0,
+        }
+    }
+
+    fn length(&self, nth: usize) -> usize {
+        usize::from(self.u16(at::LENGTHS + 2 * nth))
+    }
+
+    /// Text number `nth` in the order of the lengths; 5 is the User-Agent when it is not shared.
+    fn text(&self, nth: usize) -> &[u8] {
+        let flow = if self.marks() & FLOW != 0 { Flow::WIRE } else { 0 };
+        let from = HEAD + self.received_bytes() + flow + (0..nth).map(|n| self.length(n)).sum::<usize>();
+        &self.0[from..from + self.length(nth)]
+    }
+}
+
+/// Every text was measured against 65,535 before.
+fn length(text: &[u8]) -> u16 {
+    u16::try_from(text.len()).expect("texts over 65,535 bytes were refused above")
+}
+
+/// A binding as it lies in the table: each field is read when asked for, nothing is copied.
+#[derive(Clone, Copy)]
+pub struct BindingView<'a> {
+    record: &'a Record,
+    agents: &'a Agents,
+}
+
+impl<'a> BindingView<'a> {
+    pub(crate) fn new(record: &'a Record, agents: &'a Agents) -> Self {
+        Self { record, agents }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> BindingId {
+        self.record.id()
+    }
+
+    /// Address-of-record.
+    pub fn aor(&self) -> &'a [u8] {
+        self.record.text(0)
+    }
+
+    /// Contact URI.
+    pub fn uri(&self) -> &'a [u8] {
+        self.record.text(1)
+    }
+
+    /// Call-ID of the REGISTER.
+    pub fn call_id(&self) -> &'a [u8] {
+        self.record.text(2)
+    }
+
+    /// Path URIs, comma-joined.
+    pub fn path(&self) -> &'a [u8] {
+        self.record.text(3)
+    }
+
+    /// `+sip.instance`.
+    pub fn instance(&self) -> &'a [u8] {
+        self.record.text(4)
+    }
+
+    /// User-Agent.
+    pub fn user_agent(&self) -> &'a [u8] {
+        if self.record.marks() & SHARED_AGENT != 0 {
+            self.agents.text(self.record.u16(at::AGENT))
+        } else {
+            self.record.text(5)
+        }
+    }
+
+    /// CSeq number.
+    pub fn cseq(&self) -> u32 {
+        self.record.u32(at::CSEQ)
+    }
+
+    /// Preference in thousandths.
+    pub fn q(&self) -> Option<u16> {
+        Some(self.record.u16(at::Q)).filter(|q| *q != NO_Q)
+    }
+
+    /// End, milliseconds since 1970.
+    pub fn expires_at(&self) -> u64 {
+        self.record.expires_at()
+    }
+
+    /// Last REGISTER, milliseconds since 1970.
+    pub fn updated_at(&self) -> u64 {
+        self.record.u48(at::UPDATED)
+    }
+
+    /// Source of the REGISTER.
+    pub fn received(&self) -> Option<Received> {
+        let ip: IpAddr = match self.record.marks() & (V4 | V6) {
+            V4 => Ipv4Addr::from(self.record.array::<4>(HEAD + 2)).into(),
+            V6 => Ipv6Addr::from(self.record.array::<16>(HEAD + 2)).into(),
+            _ => return None,
+        };
+        let port = self.record.u16(HEAD);
+        let address = match ip {
+            IpAddr::V4(ip) => SocketAddr::new(ip.into(), port),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, self.record.u32(HEAD + 18)).into(),
+        };
+        Some(Received { transport: self.record.0[at::TRANSPORT], address })
+    }
+
+    /// Flow that the REGISTER came by.
+    pub fn flow(&self) -> Option<Flow> {
+        (self.record.marks() & FLOW != 0)
+            .then(|| Flow::from_bytes(self.record.array(HEAD + self.record.received_bytes())))
+    }
+
+    /// Listener that took the REGISTER.
+    pub fn listener(&self) -> u16 {
+        self.record.u16(at::LISTENER)
+    }
+
+    /// Node that took the REGISTER.
+    pub fn node(&self) -> u16 {
+        self.record.u16(at::NODE)
+    }
+
+    /// `reg-id`, 0 when there was none.
+    pub fn reg_id(&self) -> u32 {
+        self.record.u32(at::REG_ID)
+    }
+
+    /// Marks of the caller.
+    pub fn flags(&self) -> u32 {
+        self.record.u32(at::FLAGS)
+    }
+
+    /// All of it at once.
+    pub fn binding(&self) -> Binding<'a> {
+        Binding {
+            aor: self.aor(),
+            uri: self.uri(),
+            call_id: self.call_id(),
+            path: self.path(),
+            instance: self.instance(),
+            user_agent: self.user_agent(),
+            cseq: self.cseq(),
+            q: self.q(),
+            expires_at: self.expires_at(),
+            updated_at: self.updated_at(),
+            received: self.received(),
+            flow: self.flow(),
+            listener: self.listener(),
+            node: self.node(),
+            reg_id: self.reg_id(),
+            flags: self.flags(),
+        }
+    }
+}
+
+impl fmt::Debug for BindingView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BindingView")
+            .field("id", &self.id())
+            .field("aor", &self.aor().escape_ascii().to_string())
+            .field("uri", &self.uri().escape_ascii().to_string())
+            .field("expires_at", &self.expires_at())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(max: usize) -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(any::<u8>(), 0..max)
+    }
+
+    fn address() -> impl Strategy<Value = Option<Received>> {
+        proptest::option::of((any::<u8>(), any::<IpAddr>(), any::<u16>(), any::<u32>()).prop_map(
+            |(transport, ip, port, zone)| {
+                let address = match ip {
+                    IpAddr::V4(ip) => SocketAddr::new(ip.into(), port),
+                    IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, zone).into(),
+                };
+                Received { transport, address }
+            },
+        ))
+    }
+
+    fn flow() -> impl Strategy<Value = Option<Flow>> {
+        proptest::option::of((any::<u16>(), any::<u16>(), any::<u8>(), any::<u32>(), any::<u32>()).prop_map(
+            |(node, process, shard, slot, generation)| Flow { node, process, shard, slot, generation },
+        ))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_comes_back(
+            texts in [text(300), text(300), text(300), text(300), text(300), text(300)],
+            numbers in any::<(u32, u32, u32, u16, u16, u64)>(),
+            q in proptest::option::of(0u16..=1000),
+            times in (0..=MAX_MS, 0..=MAX_MS),
+            received in address(),
+            flow in flow(),
+            shared in any::<bool>(),
+        ) {
+            let [aor, uri, call_id, path, instance, user_agent] = &texts;
+            let (cseq, reg_id, flags, listener, node, id) = numbers;
+            let binding = Binding {
+                aor, uri, call_id, path, instance, user_agent, cseq, q, expires_at: times.0, updated_at: times.1,
+                received, flow, listener, node, reg_id, flags,
+            };
+            let agents = Agents::new(usize::from(shared));
+            let record = Record::pack(BindingId(id), &binding, &agents, usize::MAX).unwrap();
+            let view = BindingView::new(&record, &agents);
+            prop_assert_eq!(view.binding(), binding);
+            prop_assert_eq!(view.id(), BindingId(id));
+            prop_assert_eq!(agents.len(), usize::from(shared && (1..=255).contains(&user_agent.len())));
+        }
+
+        #[test]
+        fn a_flow_reads_back(bytes in any::<[u8; Flow::WIRE]>()) {
+            prop_assert_eq!(Flow::from_bytes(bytes).to_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let agents = Agents::new(4);
+        let long = vec![b'a'; 70_000];
+        let pack = |b: Binding<'_>, limit| Record::pack(BindingId(1), &b, &agents, limit).map(|_| ());
+        let all = usize::MAX;
+        assert_eq!(
+            pack(Binding { uri: &long, ..Binding::EMPTY }, all),
+            Err(Unfit::TooLong { bytes: 70_000, limit: 65_535 })
+        );
+        assert_eq!(
+            pack(Binding { user_agent: &long, ..Binding::EMPTY }, all),
+            Err(Unfit::TooLong { bytes: 70_000, limit: 65_535 })
+        );
+        assert_eq!(pack(Binding { q: Some(1001), ..Binding::EMPTY }, all), Err(Unfit::Preference(1001)));
+        assert_eq!(
+            pack(Binding { uri: &long[..100], ..Binding::EMPTY }, 100),
+            Err(Unfit::TooLong { bytes: HEAD + 100, limit: 100 })
+        );
+        assert_eq!(pack(Binding { uri: &long[..48], ..Binding::EMPTY }, 100), Ok(()));
+    }
+}

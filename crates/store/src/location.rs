@@ -1,0 +1,466 @@
+//! The location table (RFC 3261 section 10): which contacts an address-of-record has now.
+//!
+//! One table for the process, read by every shard on every call. It is cut into partitions, each behind its own short lock,
+//! chosen by a keyed hash of the address-of-record. A look-up allocates nothing and does no I/O; a change is decided and
+//! applied under the lock ([`LocationTable::update`]), so two phones that register one address-of-record from two shards
+//! cannot overwrite each other. How a change gets to disk, and what happens when it does not, is told in
+//! [`journal`](crate::journal).
+//!
+//! The closures given to these functions run under a partition's lock: they must be short and must not call the table.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use foldhash::quality::RandomState;
+
+use crate::agents::Agents;
+use crate::binding::{Binding, BindingId, BindingView, Record, Unfit};
+use crate::journal::{Change, Queue, Refused, Ticket};
+use crate::partition::Partition;
+
+/// Limits of the table.
+#[derive(Clone, Debug)]
+pub struct LocationSettings {
+    /// Partitions; rounded up to a power of two, 1 to 65,536.
+    pub partitions: usize,
+    /// Most bindings in all.
+    pub bindings: usize,
+    /// Most bytes of one packed binding (its texts and about 60 bytes).
+    pub binding_bytes: usize,
+    /// Most different User-Agent texts that bindings share (at most 65,535).
+    pub user_agents: usize,
+}
+
+impl Default for LocationSettings {
+    fn default() -> Self {
+        Self { partitions: 256, bindings: 10_000_000, binding_bytes: 16 * 1024, user_agents: 4096 }
+    }
+}
+
+/// One step of a decision about an address-of-record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A contact that was not there. Its `aor` is set by the table.
+    Add(Binding<'a>),
+    /// New values for a contact that is there; every field is replaced.
+    Replace(BindingId, Binding<'a>),
+    /// A contact that goes.
+    Remove(BindingId),
+    /// All contacts go (RFC 3261 section 10.2.2, `Contact: *`). Steps before it are undone by it, steps after it count.
+    RemoveAll,
+}
+
+/// How far a change is when [`LocationTable::update`] returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Final: nothing is written to disk in this durability. No ticket will come.
+    Done,
+    /// The ticket comes when the change is kept or has failed; the 200 waits for it.
+    Pending,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpdateError<E> {
+    /// What the decision itself said.
+    #[error("refused by the registrar")]
+    Decision(E),
+    /// More contacts than the address-of-record may have.
+    #[error("the address-of-record would have {contacts} contacts; {limit} are allowed")]
+    TooManyContacts {
+        /// Contacts that it would have.
+        contacts: usize,
+        /// Most that it may have.
+        limit: usize,
+    },
+    /// The whole table is at its limit.
+    #[error("the location table is full")]
+    TableFull,
+    /// A contact that cannot be kept.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+    /// A step names a contact that this address-of-record does not have.
+    #[error("no such binding")]
+    NoSuchBinding(BindingId),
+    /// The writer did not take it.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+/// Figures of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocationGauges {
+    /// Bindings, those included that expired and are not yet cleaned up.
+    pub bindings: usize,
+    /// Addresses-of-record that have one.
+    pub aors: usize,
+    /// Most bindings in all.
+    pub bound: usize,
+    /// Different User-Agent texts.
+    pub user_agents: usize,
+    /// Bindings that expired since start.
+    pub expired: u64,
+}
+
+/// What an address-of-record has at the time of a decision.
+pub struct Current<'a> {
+    partition: &'a Partition,
+    live: &'a [u32],
+    agents: &'a Agents,
+}
+
+impl<'a> Current<'a> {
+    /// The bindings that have not expired, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = BindingView<'a>> + use<'a> {
+        let (partition, agents) = (self.partition, self.agents);
+        self.live.iter().map(move |slot| BindingView::new(partition.at(*slot), agents))
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+}
+
+/// A place in [`LocationTable::walk`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    partition: usize,
+    slot: usize,
+}
+
+/// The table.
+pub struct LocationTable {
+    partitions: Box<[Mutex<Partition>]>,
+    hasher: RandomState,
+    agents: Agents,
+    settings: LocationSettings,
+    next_id: AtomicU64,
+    bindings: AtomicUsize,
+    aors: AtomicUsize,
+    expired: AtomicU64,
+    /// Where the next clean-up starts, so that its bound starves no partition.
+    clean_from: AtomicUsize,
+    queue: OnceLock<Arc<Queue>>,
+}
+
+impl LocationTable {
+    /// An empty table that writes nothing to disk until a [`Journal`](crate::journal::Journal) is started on it.
+    pub fn new(settings: LocationSettings) -> Self {
+        let partitions = settings.partitions.clamp(1, 65_536).next_power_of_two();
+        Self {
+            partitions: (0..partitions).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::default(),
+            agents: Agents::new(settings.user_agents),
+            settings,
+            next_id: AtomicU64::new(1),
+            bindings: AtomicUsize::new(0),
+            aors: AtomicUsize::new(0),
+            expired: AtomicU64::new(0),
+            clean_from: AtomicUsize::new(0),
+            queue: OnceLock::new(),
+        }
+    }
+
+    /// Calls `f` for each binding of `aor` that has not expired at `now_ms`, in no particular order. Allocates nothing.
+    pub fn lookup(&self, aor: &[u8], now_ms: u64, f: &mut dyn FnMut(BindingView<'_>)) {
+        let hash = self.hasher.hash_one(aor);
+        let partition = self.lock(hash);
+        for slot in partition.of(hash, aor) {
+            let record = partition.at(slot);
+            if record.expires_at() > now_ms {
+                f(BindingView::new(record, &self.agents));
+            }
+        }
+    }
+
+    /// Whether `aor` has a binding that has not expired at `now_ms`.
+    pub fn is_registered(&self, aor: &[u8], now_ms: u64) -> bool {
+        let mut found = false;
+        self.lookup(aor, now_ms, &mut |_| found = true);
+        found
+    }
+
+    /// Decides about the contacts of one address-of-record and applies the decision whole or not at all (RFC 3261 section
+    /// 10.3 step 7), under one lock.
+    ///
+    /// `decide` sees what is registered at `now_ms` and returns the steps, taken in their order; no steps is a question
+    /// (REGISTER without Contact). `after` gets every binding that is there then, oldest first, for the 200.
+    /// On [`Standing::Pending`] the 200 waits for `ticket`. `most` is the largest number of contacts allowed; an
+    /// address-of-record that has more already may refresh and remove, not add.
+    ///
+    /// # Errors
+    /// Nothing is changed then, and no ticket comes.
+    pub fn update<'c, E>(
+        &self,
+        aor: &[u8],
+        now_ms: u64,
+        most: usize,
+        ticket: Ticket,
+        decide: impl FnOnce(&Current<'_>) -> Result<Vec<Step<'c>>, E>,
+        after: &mut dyn FnMut(BindingView<'_>),
+    ) -> Result<Standing, UpdateError<E>> {
+        let hash = self.hasher.hash_one(aor);
+        let mut guard = self.lock(hash);
+        let partition = &mut *guard;
+        let mut all: Vec<u32> = partition.of(hash, aor).collect();
+        all.sort_unstable_by_key(|slot| partition.at(*slot).id());
+        let is_live = |partition: &Partition, slot: u32| partition.at(slot).expires_at() > now_ms;
+        let live: Vec<u32> = all.iter().copied().filter(|slot| is_live(partition, *slot)).collect();
+
+        let steps = decide(&Current { partition, live: &live, agents: &self.agents }).map_err(UpdateError::Decision)?;
+        let plan = self.plan(partition, aor, &live, &steps)?;
+        let alive = plan.puts.iter().filter(|r| r.expires_at() > now_ms).count() + plan.untouched;
+        if alive > most.max(live.len()) {
+            return Err(UpdateError::TooManyContacts { contacts: alive, limit: most });
+        }
+        let (more, less) = (plan.puts.len(), plan.gone.len());
+        if more > less && self.bindings.load(Ordering::Relaxed) + (more - less) > self.settings.bindings {
+            return Err(UpdateError::TableFull);
+        }
+
+        let standing = match self.queue.get() {
+            None => Standing::Done,
+            Some(queue) => {
+                let replaced = |id: &BindingId| plan.puts.iter().any(|r| r.id() == *id);
+                let gone = plan.gone.iter().map(|slot| partition.at(*slot).id());
+                let changed = !steps.is_empty();
+                queue.submit(Change::Update {
+                    ticket: Some(ticket),
+                    aor: aor.into(),
+                    deletes: gone.filter(|id| !replaced(id)).collect(),
+                    puts: plan.puts.clone(),
+                    before: if changed { all.iter().map(|s| partition.at(*s).clone()).collect() } else { Vec::new() },
+                })?;
+                Standing::Pending
+            }
+        };
+
+        for slot in &plan.gone {
+            partition.remove(hash, *slot);
+        }
+        for record in plan.puts {
+            partition.insert(hash, record, |record| self.hasher.hash_one(record.aor()));
+        }
+        self.account(all.len(), all.len() + more - less);
+
+        let mut now: Vec<u32> = partition.of(hash, aor).filter(|slot| is_live(partition, *slot)).collect();
+        now.sort_unstable_by_key(|slot| partition.at(*slot).id());
+        for slot in now {
+            after(BindingView::new(partition.at(slot), &self.agents));
+        }
+        Ok(standing)
+    }
+
+    /// Packs what the steps add and marks what they take away, without changing anything.
+    fn plan<E>(
+        &self,
+        partition: &Partition,
+        aor: &[u8],
+        live: &[u32],
+        steps: &[Step<'_>],
+    ) -> Result<Plan, UpdateError<E>> {
+        let mut plan = Plan { puts: Vec::with_capacity(steps.len()), gone: Vec::new(), untouched: live.len() };
+        let pack = |id, binding: &Binding<'_>| {
+            Record::pack(id, &Binding { aor, ..*binding }, &self.agents, self.settings.binding_bytes)
+        };
+        for step in steps {
+            match step {
+                Step::Add(binding) => {
+                    let id = BindingId(self.next_id.fetch_add(1, Ordering::Relaxed));
+                    plan.puts.push(pack(id, binding)?);
+                }
+                Step::Replace(id, binding) => {
+                    plan.take(partition, live, *id)?;
+                    plan.puts.push(pack(*id, binding)?);
+                }
+                Step::Remove(id) => plan.take(partition, live, *id)?,
+                Step::RemoveAll => {
+                    plan.puts.clear();
+                    plan.gone = live.to_vec();
+                    plan.untouched = 0;
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Removes what expired at or before `now_ms`, at most `most` bindings, and shows each one. Returns how many they were;
+    /// `most` of them means that there may be more. To be called about once a second.
+    pub fn expire(&self, now_ms: u64, most: usize, each: &mut dyn FnMut(BindingView<'_>)) -> usize {
+        let count = self.partitions.len();
+        let first = self.clean_from.load(Ordering::Relaxed);
+        let mut left = most;
+        for n in 0..count {
+            let at = (first + n) % count;
+            if left == 0 {
+                self.clean_from.store(at, Ordering::Relaxed);
+                break;
+            }
+            left -= self.expire_partition(at, now_ms, left, each);
+        }
+        most - left
+    }
+
+    /// Bindings taken out under one hold of a lock.
+    const CHUNK: usize = 64;
+
+    fn expire_partition(&self, at: usize, now_ms: u64, most: usize, each: &mut dyn FnMut(BindingView<'_>)) -> usize {
+        let mut done = 0;
+        let mut due = Vec::new();
+        while done < most {
+            let mut guard = self.partitions[at].lock().unwrap_or_else(PoisonError::into_inner);
+            let partition = &mut *guard;
+            due.clear();
+            let finished = partition.due(now_ms, (most - done).min(Self::CHUNK), &mut due);
+            if due.is_empty() {
+                break;
+            }
+            if let Some(queue) = self.queue.get() {
+                let ids = due.iter().map(|slot| partition.at(*slot).id()).collect();
+                // A full queue is not the time for clean-up: they stay, unseen by look-ups, until the next round.
+                if queue.submit(Change::Purge { ids, now_ms }).is_err() {
+                    break;
+                }
+            }
+            for slot in &due {
+                let record = partition.at(*slot);
+                let hash = self.hasher.hash_one(record.aor());
+                each(BindingView::new(record, &self.agents));
+                let record = partition.remove(hash, *slot);
+                let last = partition.of(hash, record.aor()).next().is_none();
+                self.bindings.fetch_sub(1, Ordering::Relaxed);
+                self.aors.fetch_sub(usize::from(last), Ordering::Relaxed);
+            }
+            done += due.len();
+            self.expired.fetch_add(due.len() as u64, Ordering::Relaxed);
+            if finished {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Shows up to `most` bindings from `from` on and returns where to go on, `None` at the end. The lock is held for those
+    /// alone; a binding that is there all the time is seen once, one that comes or goes meanwhile perhaps. Expired ones
+    /// are shown too.
+    pub fn walk(&self, from: Cursor, most: usize, each: &mut dyn FnMut(BindingView<'_>)) -> Option<Cursor> {
+        let Cursor { partition, mut slot } = from;
+        let guard = self.partitions.get(partition)?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = most.max(1);
+        while slot < guard.slots() {
+            if left == 0 {
+                return Some(Cursor { partition, slot });
+            }
+            if let Some(record) = guard.slot(slot) {
+                each(BindingView::new(record, &self.agents));
+                left -= 1;
+            }
+            slot += 1;
+        }
+        (partition + 1 < self.partitions.len()).then_some(Cursor { partition: partition + 1, slot: 0 })
+    }
+
+    /// Figures for the log and the metrics.
+    pub fn gauges(&self) -> LocationGauges {
+        LocationGauges {
+            bindings: self.bindings.load(Ordering::Relaxed),
+            aors: self.aors.load(Ordering::Relaxed),
+            bound: self.settings.bindings,
+            user_agents: self.agents.len(),
+            expired: self.expired.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn agents(&self) -> &Agents {
+        &self.agents
+    }
+
+    /// Takes over a binding that was on disk.
+    pub(crate) fn load(&self, id: BindingId, binding: &Binding<'_>) -> Result<(), Unfit> {
+        let record = Record::pack(id, binding, &self.agents, self.settings.binding_bytes)?;
+        let hash = self.hasher.hash_one(binding.aor);
+        let mut partition = self.lock(hash);
+        let before = partition.of(hash, binding.aor).count();
+        partition.insert(hash, record, |record| self.hasher.hash_one(record.aor()));
+        self.account(before, before + 1);
+        Ok(())
+    }
+
+    /// New bindings get ids from `id` on.
+    pub(crate) fn ids_from(&self, id: u64) {
+        self.next_id.fetch_max(id, Ordering::Relaxed);
+    }
+
+    /// Changes go to `queue` from now on. Only the first call counts: there is one journal for a table.
+    pub(crate) fn write_to(&self, queue: Arc<Queue>) {
+        let _first = self.queue.set(queue);
+    }
+
+    /// Puts an address-of-record back to `before`; `fence` is read under the same lock and returned.
+    pub(crate) fn restore(&self, aor: &[u8], before: Vec<Record>, fence: impl FnOnce() -> u64) -> u64 {
+        let hash = self.hasher.hash_one(aor);
+        let mut partition = self.lock(hash);
+        let now: Vec<u32> = partition.of(hash, aor).collect();
+        let counts = (now.len(), before.len());
+        for slot in now {
+            partition.remove(hash, slot);
+        }
+        for record in before {
+            partition.insert(hash, record, |record| self.hasher.hash_one(record.aor()));
+        }
+        self.account(counts.0, counts.1);
+        fence()
+    }
+
+    /// One address-of-record went from `before` to `after` bindings.
+    fn account(&self, before: usize, after: usize) {
+        if after >= before {
+            self.bindings.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            self.bindings.fetch_sub(before - after, Ordering::Relaxed);
+        }
+        match (before, after) {
+            (0, 1..) => {
+                self.aors.fetch_add(1, Ordering::Relaxed);
+            }
+            (1.., 0) => {
+                self.aors.fetch_sub(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    fn lock(&self, hash: u64) -> MutexGuard<'_, Partition> {
+        // hashbrown looks at the lowest and the seven highest bits; these lie between.
+        let at = (hash >> 32) as usize & (self.partitions.len() - 1);
+        self.partitions[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Plan {
+    puts: Vec<Record>,
+    gone: Vec<u32>,
+    /// Live bindings that stay as they are.
+    untouched: usize,
+}
+
+impl Plan {
+    fn take<E>(&mut self, partition: &Partition, live: &[u32], id: BindingId) -> Result<(), UpdateError<E>> {
+        let slot = live.iter().copied().find(|slot| partition.at(*slot).id() == id);
+        match slot {
+            Some(slot) if !self.gone.contains(&slot) => {
+                self.gone.push(slot);
+                self.untouched -= 1;
+                Ok(())
+            }
+            _ => Err(UpdateError::NoSuchBinding(id)),
+        }
+    }
+}
