@@ -1,0 +1,53 @@
+//! `[auth]`: digest authentication (RFC 7616, RFC 8760).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::key::{Rule, words};
+use super::reader::{ANY, section};
+use super::secret::Secret;
+
+words! {
+    /// Hash of the digest (RFC 7616 section 3.2, RFC 8760).
+    pub enum Algorithm {
+        /// RFC 1321; the only one that old phones know.
+        Md5 = "MD5",
+        /// RFC 6234.
+        Sha256 = "SHA-256",
+        /// SHA-512 cut to 256 bits (RFC 7616 section 3.2).
+        Sha512_256 = "SHA-512-256",
+    }
+}
+
+words! {
+    /// Quality of protection (RFC 7616 section 3.4).
+    pub enum Qop {
+        /// Method and URI are protected.
+        Auth = "auth",
+        /// The body as well.
+        AuthInt = "auth-int",
+    }
+}
+
+section! {
+    /// Digest authentication (RFC 7616, RFC 8760).
+    pub struct Auth = "auth" {
+        /// Algorithms offered, the preferred first (RFC 8760 section 2.3); one challenge each.
+        pub algorithms: Vec<Algorithm> = vec![Algorithm::Sha256, Algorithm::Md5], ANY;
+        /// Protection offered (RFC 7616 section 3.3).
+        pub qop: Vec<Qop> = vec![Qop::Auth], ANY;
+        /// How long a nonce is good; afterwards the answer is `stale=true` and no phone asks its user again.
+        pub nonce_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400));
+        /// Used nonces remembered against replay; beyond this the oldest become stale.
+        pub used_nonces: usize = 262_144, Rule::number(1_024, 1 << 28);
+        /// Key of nonces and of the routes of calls; servers that stand in for one another share it. At least 16 characters;
+        /// also by the environment variable STROWGER_AUTH_SECRET, which wins. "": drawn by the server itself.
+        pub secret: Option<Secret> = None, ANY.or("");
+        /// File whose first line is the secret, instead of `secret`.
+        pub secret_file: Option<PathBuf> = None, ANY.or("");
+        /// The authenticated user must be the one in To of a REGISTER and in From of anything else (RFC 3261 section 22.1).
+        pub user_must_match: bool = true, ANY;
+        /// Callers whose From is of a local domain must authenticate (RFC 3261 section 22.3).
+        pub calls: bool = true, ANY;
+    }
+}

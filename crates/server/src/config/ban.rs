@@ -1,0 +1,109 @@
+//! `[ban]`: sources that fail too often, and scanners.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::key::{Rule, Text};
+use super::reader::{ANY, section};
+
+/// A network in CIDR notation, or one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// Whether an address lies in it. An IPv4 address mapped into IPv6 counts as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let (network, address, width) = match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                (u128::from(u32::from(network)), u128::from(u32::from(address)), 32)
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => (u128::from(network), u128::from(address), 128),
+            _ => return false,
+        };
+        let host_bits = width - u32::from(self.prefix);
+        // A shift by the full width is not defined: prefix 0 of IPv6 contains every address of it.
+        host_bits == 128 || network >> host_bits == address >> host_bits
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+impl Text for Network {
+    const EXPECTED: &'static str = "a network such as \"192.0.2.0/24\" or \"2001:db8::/32\", or one address";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let wrong = || format!("is {text:?}, which is not a network");
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            Some(prefix) => prefix.parse().ok().filter(|prefix| *prefix <= width).ok_or_else(wrong)?,
+            None => width,
+        };
+        Ok(Self { address, prefix })
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+section! {
+    /// Sources that fail too often, and scanners. Over UDP, whose sources can be forged, only a failure on a nonce that
+    /// we issued counts.
+    pub struct Ban = "ban" {
+        /// Ban at all.
+        pub enabled: bool = true, ANY;
+        /// Failed authentications of one source within `window` that ban it.
+        pub failures: u32 = 10, Rule::number(1, 1_000_000);
+        /// Time in which the failures are counted.
+        pub window: Duration = Duration::from_secs(60), Rule::time(Duration::from_secs(1), Duration::from_secs(86_400));
+        /// How long a source stays banned.
+        pub duration: Duration = Duration::from_secs(600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
+        /// User-Agent texts of scanners; a request whose User-Agent contains one, whatever the case, is dropped.
+        pub scanners: Vec<String> = ["friendly-scanner", "sipvicious", "sipcli", "sip-scan", "sundayddr", "vaxsipuseragent", "pplsip"].map(String::from).to_vec(), ANY;
+        /// Networks that are never banned.
+        pub exempt: Vec<Network> = ["127.0.0.0/8", "::1/128"].map(|text| Network::from_text(text).expect("both are networks")).to_vec(), ANY;
+        /// Sources watched at once; beyond this the oldest is forgotten.
+        pub sources: usize = 65_536, Rule::number(16, 1 << 26);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_contain_their_addresses() {
+        let contains = |network: &str, address: &str| {
+            Network::from_text(network).expect(network).contains(address.parse().expect(address))
+        };
+        assert!(contains("192.0.2.0/24", "192.0.2.255"));
+        assert!(!contains("192.0.2.0/24", "192.0.3.0"));
+        assert!(contains("0.0.0.0/0", "8.8.8.8"));
+        assert!(!contains("0.0.0.0/0", "::1"));
+        assert!(contains("::/0", "2001:db8::1"));
+        assert!(contains("2001:db8::/32", "2001:db8:ffff::1"));
+        assert!(contains("127.0.0.0/8", "::ffff:127.1.2.3"));
+        assert!(contains("10.0.0.1", "10.0.0.1"));
+        assert!(!contains("10.0.0.1", "10.0.0.2"));
+    }
+
+    #[test]
+    fn what_is_no_network() {
+        for text in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "a/8", "10.0.0.0/", "10.0.0.0/-1"] {
+            assert!(Network::from_text(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Settings that are right alone and contradict one another, and files that are not what their key says.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+use super::key::duration_text;
+use super::listen::{Identity, Listener};
+use super::proxy::RelayFor;
+use super::reader::Reader;
+use super::registrar::Durability;
+use super::report::Fault;
+use super::tls::VerifyClient;
+use super::{Config, Source};
+
+pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    check_identity(config, reader);
+    check_listeners(config, source, reader);
+    check_outbound(config, reader);
+    check_expiry(config, reader);
+    check_timers(config, reader);
+    check_limits(config, reader);
+    check_auth(config, reader);
+    check_database(config, reader);
+    check_relay(config, reader);
+}
+
+fn check_identity(config: &Config, reader: &mut Reader) {
+    let span = reader.value_of("realm");
+    if config.realm.is_empty() {
+        reader.push(Fault::error(
+            span,
+            "realm is empty",
+            "write the name that phones show when they ask for the password, such as \"example.org\", or \"auto\"",
+        ));
+    }
+    for (index, domain) in config.domains.iter().enumerate() {
+        if config.domains[..index].contains(domain) {
+            let span = reader.value_of(&format!("domains[{index}]"));
+            reader.push(Fault::warning(span, format!("domains names {domain} twice"), "name it once"));
+        }
+    }
+}
+
+fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
+    if config.listeners.is_empty() {
+        let span = reader.value_of("listen");
+        let cure = "name at least one, such as listen = [\"udp:127.0.0.1:5060\"], or leave the key out";
+        reader.push(Fault::error(span, "there is no listener", cure));
+    }
+    let short = if source.listen.is_empty() {
+        config.listeners.len() - (0..).take_while(|index| reader.has(&format!("listener[{index}]"))).count()
+    } else {
+        config.listeners.len()
+    };
+    // Path of a listener in the file; with --listen the file has none of them.
+    let path = |index: usize| {
+        if !source.listen.is_empty() {
+            String::new()
+        } else if index < short {
+            format!("listen[{index}]")
+        } else {
+            format!("listener[{}]", index - short)
+        }
+    };
+    for (index, listener) in config.listeners.iter().enumerate() {
+        let path = path(index);
+        let place = |reader: &Reader, keys: &[&str]| {
+            let keys: Vec<String> = keys.iter().map(|key| format!("{path}.{key}")).collect();
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            reader.first_of(&keys).or_else(|| reader.key_of(&path))
+        };
+        let shown = format!("{}:{}", listener.transport, listener.address);
+        if let Some(other) = config.listeners[..index].iter().find(|other| clash(other, listener)) {
+            let span = place(reader, &["port", "address", "transport"]);
+            let message = format!("{shown} and {}:{} want the same port", other.transport, other.address);
+            reader.push(Fault::error(span, message, "give one of them another port, or remove it"));
+        }
+        if listener.address.ip().is_unspecified() && listener.advertise.is_none() {
+            let span = place(reader, &["address"]);
+            let message = format!("{shown} listens on all addresses, and none is advertised");
+            let cure = "name the address that peers reach in a [[listener]] table: advertise = \"sip.example.org\"";
+            reader.push(Fault::warning(span, message, cure));
+        }
+        if !listener.transport.is_secure() {
+            continue;
+        }
+        let has_own = |reader: &Reader, key: &str| reader.has(&format!("{path}.{key}"));
+        if has_own(reader, "certificate") != has_own(reader, "key") {
+            let span = place(reader, &["certificate", "key"]);
+            let message = format!("{shown} has only one of certificate and key");
+            reader.push(Fault::error(span, message, "name both files, or leave both to [tls]"));
+            continue;
+        }
+        match &listener.identity {
+            Some(identity) => {
+                let span = place(reader, &["certificate"])
+                    .filter(|_| has_own(reader, "certificate"))
+                    .or_else(|| reader.value_of("tls.certificate"));
+                let key_span =
+                    place(reader, &["key"]).filter(|_| has_own(reader, "key")).or_else(|| reader.value_of("tls.key"));
+                // The same files named once for all listeners are reported once.
+                let repeated = config.listeners[..index].iter().any(|other| other.identity.as_ref() == Some(identity));
+                if !repeated {
+                    check_certificate(identity, span, key_span, reader);
+                    check_client_ca(identity, &path, reader);
+                }
+            }
+            None => {
+                let span = place(reader, &["transport"]);
+                let message = format!("{shown} has no certificate");
+                let cure = "name the PEM files in the table [tls]: certificate = \"chain.pem\" and key = \"key.pem\"";
+                reader.push(Fault::error(span, message, cure));
+            }
+        }
+    }
+}
+
+/// Whether two listeners want the same socket: UDP ports are apart from those of streams.
+fn clash(a: &Listener, b: &Listener) -> bool {
+    use super::Transport::Udp;
+    let same_kind = (a.transport == Udp) == (b.transport == Udp);
+    let overlap = match (a.address.ip(), b.address.ip()) {
+        (IpAddr::V4(x), IpAddr::V4(y)) => x == y || x.is_unspecified() || y.is_unspecified(),
+        (IpAddr::V6(x), IpAddr::V6(y)) => x == y || x.is_unspecified() || y.is_unspecified(),
+        _ => false,
+    };
+    same_kind && overlap && a.address.port() == b.address.port() && a.address.port() != 0
+}
+
+type Span = Option<std::ops::Range<usize>>;
+
+fn check_certificate(identity: &Identity, span: Span, key_span: Span, reader: &mut Reader) {
+    let before = reader.fault_count();
+    let chain = certificates(&identity.certificate, &span, reader);
+    let key = private_key(&identity.key, &key_span, reader);
+    let (Some(chain), Some(key)) = (chain, key) else {
+        debug_assert!(reader.fault_count() > before);
+        return;
+    };
+    if let Err(error) = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()) {
+        let message = format!(
+            "{} does not belong to the certificate {}: {error}",
+            identity.key.display(),
+            identity.certificate.display()
+        );
+        reader.push(Fault::error(key_span, message, "name the key that the certificate was made with"));
+    }
+}
+
+fn certificates(path: &Path, span: &Span, reader: &mut Reader) -> Option<Vec<CertificateDer<'static>>> {
+    let cure = "name a file in PEM that has -----BEGIN CERTIFICATE-----, and that this user may read";
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            reader.push(Fault::error(span.clone(), format!("cannot read {}: {error}", path.display()), cure));
+            return None;
+        }
+    };
+    match CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>() {
+        Ok(chain) if !chain.is_empty() => Some(chain),
+        _ => {
+            reader.push(Fault::error(span.clone(), format!("{} holds no certificate", path.display()), cure));
+            None
+        }
+    }
+}
+
+fn private_key(path: &Path, span: &Span, reader: &mut Reader) -> Option<PrivateKeyDer<'static>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let cure = "name a private key in PEM that this user may read";
+            reader.push(Fault::error(span.clone(), format!("cannot read {}: {error}", path.display()), cure));
+            return None;
+        }
+    };
+    if bytes.windows(21).any(|window| window == b"ENCRYPTED PRIVATE KEY") {
+        let cure =
+            "write it without a password (openssl pkey -in key.pem -out plain.pem) and let only this user read it";
+        reader.push(Fault::error(span.clone(), format!("{} is encrypted", path.display()), cure));
+        return None;
+    }
+    let Ok(key) = PrivateKeyDer::from_pem_slice(&bytes) else {
+        let cure = "name a file in PEM that has -----BEGIN PRIVATE KEY-----";
+        reader.push(Fault::error(span.clone(), format!("{} holds no private key", path.display()), cure));
+        return None;
+    };
+    warn_if_others_read(path, span, reader);
+    Some(key)
+}
+
+fn warn_if_others_read(path: &Path, span: &Span, reader: &mut Reader) {
+    if fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o007 != 0) {
+        let cure = format!("chmod 600 {}", path.display());
+        reader.push(Fault::warning(
+            span.clone(),
+            format!("everyone on this machine can read {}", path.display()),
+            cure,
+        ));
+    }
+}
+
+fn check_client_ca(identity: &Identity, path: &str, reader: &mut Reader) {
+    let own = format!("{path}.client_ca");
+    match &identity.client_ca {
+        Some(authorities) => {
+            let span = reader.first_of(&[&own, "tls.client_ca"]);
+            certificates(authorities, &span, reader);
+        }
+        None if identity.verify_client != VerifyClient::Never => {
+            let verify = format!("{path}.verify_client");
+            let span = reader.first_of(&[&verify, "tls.verify_client"]);
+            let message = "verify_client asks for certificates, but no authority is named that signs them";
+            reader.push(Fault::error(
+                span,
+                message,
+                "name the PEM file of the authorities: client_ca = \"clients.pem\"",
+            ));
+        }
+        None => {}
+    }
+}
+
+fn check_outbound(config: &Config, reader: &mut Reader) {
+    if let Some(authorities) = &config.tls.outbound_ca {
+        let span = reader.value_of("tls.outbound_ca");
+        certificates(authorities, &span, reader);
+    }
+    if config.tls.certificate.is_some() != config.tls.key.is_some() {
+        let span = reader.first_of(&["tls.certificate", "tls.key"]);
+        reader.push(Fault::error(span, "[tls] has only one of certificate and key", "name both files, or neither"));
+    }
+    if !config.tls.outbound_verify {
+        let span = reader.value_of("tls.outbound_verify");
+        let message = "certificates of other servers are not checked: anyone on the way can read and change calls";
+        reader.push(Fault::warning(
+            span,
+            message,
+            "set tls.outbound_verify = true, with outbound_ca for your own authority",
+        ));
+    }
+}
+
+fn check_expiry(config: &Config, reader: &mut Reader) {
+    let registrar = &config.registrar;
+    if registrar.min_expires > registrar.max_expires {
+        let span = reader.first_of(&["registrar.min_expires", "registrar.max_expires"]);
+        let message = format!(
+            "registrar.min_expires ({}) is longer than max_expires ({})",
+            duration_text(registrar.min_expires),
+            duration_text(registrar.max_expires)
+        );
+        reader.push(Fault::error(span, message, "make min_expires the shorter of the two"));
+    } else if !(registrar.min_expires..=registrar.max_expires).contains(&registrar.default_expires) {
+        let span = reader.first_of(&["registrar.default_expires", "registrar.max_expires", "registrar.min_expires"]);
+        let message =
+            format!("registrar.default_expires ({}) is out of bounds", duration_text(registrar.default_expires));
+        let cure = format!(
+            "write a duration from min_expires ({}) to max_expires ({})",
+            duration_text(registrar.min_expires),
+            duration_text(registrar.max_expires)
+        );
+        reader.push(Fault::error(span, message, cure));
+    }
+}
+
+fn check_timers(config: &Config, reader: &mut Reader) {
+    if config.timers.t1 > config.timers.t2 {
+        let span = reader.first_of(&["timers.t1", "timers.t2"]);
+        let message = format!(
+            "timers.t1 ({}) is longer than t2 ({})",
+            duration_text(config.timers.t1),
+            duration_text(config.timers.t2)
+        );
+        reader.push(Fault::error(span, message, "make t1 the shorter of the two; RFC 3261 has 500ms and 4s"));
+    }
+    if config.timers.timer_c <= Duration::from_secs(180) {
+        let span = reader.value_of("timers.timer_c");
+        let message = "timers.timer_c is not over 3 minutes, as RFC 3261 section 16.6 step 11 asks";
+        reader.push(Fault::warning(span, message, "write more than \"3m\", or calls that ring long are cut off"));
+    }
+}
+
+fn check_limits(config: &Config, reader: &mut Reader) {
+    let limits = &config.limits;
+    if limits.body_size > limits.message_size {
+        let span = reader.first_of(&["limits.body_size", "limits.message_size"]);
+        let message = format!(
+            "limits.body_size ({}) is larger than message_size ({}), so it can never be reached",
+            limits.body_size, limits.message_size
+        );
+        reader.push(Fault::error(span, message, "make body_size at most message_size, and set both"));
+    }
+    if limits.uri_length >= limits.message_size {
+        let span = reader.first_of(&["limits.uri_length", "limits.message_size"]);
+        let message = "limits.uri_length is not smaller than message_size, so it can never be reached";
+        reader.push(Fault::error(span, message, "make uri_length smaller than message_size"));
+    }
+    if limits.connections_per_source > limits.connections && reader.has("limits.connections_per_source") {
+        let span = reader.value_of("limits.connections_per_source");
+        let message = "limits.connections_per_source is larger than connections, so it can never be reached";
+        reader.push(Fault::warning(span, message, "make it at most connections"));
+    }
+    let cores = std::thread::available_parallelism().map_or(usize::MAX, std::num::NonZero::get);
+    if config.server.shards.is_some_and(|shards| usize::from(shards) > cores) {
+        let span = reader.value_of("server.shards");
+        let message = format!("server.shards is more than the {cores} cores of this machine");
+        reader.push(Fault::warning(span, message, "write \"auto\", or at most the number of cores"));
+    }
+}
+
+fn check_auth(config: &Config, reader: &mut Reader) {
+    let auth = &config.auth;
+    let lists = [
+        (
+            "auth.algorithms",
+            auth.algorithms.iter().map(|item| item.word()).collect::<Vec<_>>(),
+            "[\"SHA-256\", \"MD5\"]",
+        ),
+        ("auth.qop", auth.qop.iter().map(|item| item.word()).collect(), "[\"auth\"]"),
+    ];
+    for (name, words, example) in lists {
+        if words.is_empty() {
+            let span = reader.value_of(name);
+            reader.push(Fault::error(span, format!("{name} is empty"), format!("name at least one: {example}")));
+        }
+        if let Some(index) = (1..words.len()).find(|index| words[..*index].contains(&words[*index])) {
+            let span = reader.value_of(&format!("{name}[{index}]"));
+            reader.push(Fault::error(
+                span,
+                format!("{name} names {} twice", words[index]),
+                "name each once, the preferred first",
+            ));
+        }
+    }
+    if let Some(path) = &auth.secret_file {
+        let span = reader.value_of("auth.secret_file");
+        warn_if_others_read(path, &span, reader);
+    }
+    if auth.algorithms == [super::Algorithm::Md5] && reader.has("auth.algorithms") {
+        let span = reader.value_of("auth.algorithms");
+        let message = "auth.algorithms offers MD5 alone, which is broken (RFC 7616 section 5)";
+        reader.push(Fault::warning(span, message, "put \"SHA-256\" before it: phones that do not know it take MD5"));
+    }
+    if !config.registrar.authenticate && config.listeners.iter().any(|listener| !listener.is_loopback()) {
+        let span = reader.value_of("registrar.authenticate");
+        let message = "anyone who reaches this server can register as any user";
+        reader.push(Fault::warning(span, message, "set registrar.authenticate = true, or listen on 127.0.0.1 only"));
+    }
+}
+
+fn check_database(config: &Config, reader: &mut Reader) {
+    let Some(path) = &config.store.database else {
+        if config.registrar.durability != Durability::None && !config.domains.is_empty() {
+            let span = reader.first_of(&["registrar.durability", "store.database"]);
+            let message = format!(
+                "registrar.durability = \"{}\" promises what a database in memory cannot keep",
+                config.registrar.durability
+            );
+            let cure = "set registrar.durability = \"none\", or name a file in store.database";
+            reader.push(Fault::error(span, message, cure));
+        }
+        return;
+    };
+    let span = reader.value_of("store.database");
+    if path.is_dir() {
+        let cure = "name a file in it, such as \"strowger.sqlite\"";
+        reader.push(Fault::error(span, format!("store.database {} is a folder", path.display()), cure));
+    } else if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        let message = format!("the folder of store.database, {}, does not exist", folder.display());
+        reader.push(Fault::error(span, message, format!("make it (mkdir -p {}), or name another", folder.display())));
+    }
+}
+
+fn check_relay(config: &Config, reader: &mut Reader) {
+    let open = config.listeners.iter().find(|listener| !listener.is_loopback());
+    if let (RelayFor::Everyone, Some(listener)) = (config.proxy.relay_for, open) {
+        let span = reader.value_of("proxy.relay_for");
+        let message = format!(
+            "proxy.relay_for = \"everyone\" makes an open relay of {}:{}, which strangers find within hours",
+            listener.transport, listener.address
+        );
+        let cure = "write \"authenticated\", or listen on an address that only trusted machines reach";
+        reader.push(Fault::warning(span, message, cure));
+    }
+    if config.proxy.relay_for == RelayFor::LocalDomains && config.domains.is_empty() {
+        let span = reader.value_of("proxy.relay_for");
+        let message = "proxy.relay_for = \"local-domains\" admits nobody, because domains is empty";
+        reader.push(Fault::error(span, message, "name your domains: domains = [\"example.org\"]"));
+    }
+}

@@ -1,0 +1,136 @@
+//! Domains this server is responsible for, and the keys above the first table of the file.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::ops::Deref;
+
+use super::key::Text;
+use super::listen::ListenAddress;
+use super::reader::{ANY, section};
+
+/// A domain of a SIP URI: a host name, an IPv4 address or an IPv6 address in brackets; in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Domain(String);
+
+impl Domain {
+    /// The text, in lower case.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Deref for Domain {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for Domain {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        host(text).map(Self)
+    }
+}
+
+impl Text for Domain {
+    const EXPECTED: &'static str = "a domain alone, such as \"example.org\", \"192.0.2.10\" or \"[2001:db8::10]\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn to_text(&self) -> String {
+        self.0.clone()
+    }
+}
+
+/// A host as RFC 3261 section 25.1 has it, in lower case and without a dot at the end.
+pub(super) fn host(text: &str) -> Result<String, String> {
+    let wrong = || Err(format!("is {text:?}, which is not a host name or address"));
+    if let Some(inner) = text.strip_prefix('[') {
+        return match inner.strip_suffix(']').map(str::parse::<Ipv6Addr>) {
+            Some(Ok(address)) => Ok(format!("[{address}]")),
+            _ => wrong(),
+        };
+    }
+    if let Ok(IpAddr::V4(address)) = text.parse::<IpAddr>() {
+        return Ok(address.to_string());
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    // A name that ends in a number would be an address, and it is none (RFC 3696 section 2).
+    let last_is_number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    if name.len() > 253 || !name.split('.').all(label) || last_is_number {
+        return wrong();
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
+section! {
+    /// The keys above the first table.
+    pub(crate) struct Top = "" {
+        /// Where to listen, in short form; a listener with more to say is a `[[listener]]` table.
+        pub listen: Vec<ListenAddress> = default_listen(), ANY;
+        /// Domains whose users live here (RFC 3261 section 16.4); "auto": the hosts of the listeners; `[]`: none, a pure relay.
+        pub domains: Option<Vec<Domain>> = None, ANY.or("auto");
+        /// Realm of digest authentication (RFC 7616 section 3.3), which phones may show; "auto": the first domain.
+        /// Passwords are stored hashed with it: who changes it sets every password again.
+        pub realm: Option<String> = None, ANY.or("auto");
+    }
+}
+
+/// UDP and TCP on the loopback interface: no stranger reaches a server that nobody has configured.
+fn default_listen() -> Vec<ListenAddress> {
+    ["udp:127.0.0.1:5060", "tcp:127.0.0.1:5060"].map(|text| text.parse().expect("both are well formed")).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_are_put_in_one_form() {
+        for (text, form) in [
+            ("Example.ORG", "example.org"),
+            ("example.org.", "example.org"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("[2001:DB8:0::1]", "[2001:db8::1]"),
+            ("localhost", "localhost"),
+        ] {
+            assert_eq!(text.parse::<Domain>().map(|domain| domain.to_string()), Ok(form.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_domain() {
+        for text in [
+            "",
+            ".",
+            "sip:example.org",
+            "example.org:5060",
+            "a@b",
+            "-a.org",
+            "a..b",
+            "1.2.3",
+            "::1",
+            "300.1.1.1",
+            "é.org",
+        ] {
+            assert!(text.parse::<Domain>().is_err(), "{text}");
+        }
+    }
+}

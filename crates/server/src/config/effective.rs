@@ -1,0 +1,152 @@
+//! Writes a configuration back: as a commented file, or as the table of all keys for the documentation.
+
+use std::fmt::Write;
+
+use super::Config;
+use super::domains::Top;
+use super::listen::{Listener, ListenerTable};
+use super::reader::{KeyDoc, Section};
+use super::secret::Secret;
+
+/// A table with its values as TOML.
+pub(super) struct TableText {
+    name: &'static str,
+    doc: &'static [&'static str],
+    keys: Vec<KeyDoc>,
+    values: Vec<String>,
+}
+
+impl TableText {
+    pub(super) fn new<S: Section>(section: &S) -> Self {
+        Self { name: S::NAME, doc: S::DOC, keys: S::docs(), values: section.values() }
+    }
+
+    fn write(&self, out: &mut String) {
+        for (key, value) in self.keys.iter().zip(&self.values) {
+            out.push('\n');
+            write_comment(out, key.doc);
+            // A default that says all there is to say is not repeated.
+            let _ = writeln!(out, "# {}; default {}", key.allowed.replace('`', ""), key.default);
+            if value.trim_matches('"') == Secret::MASK {
+                let _ = writeln!(out, "# {} = {value} (set, not shown)", key.name);
+            } else {
+                let _ = writeln!(out, "{} = {value}", key.name);
+            }
+        }
+    }
+}
+
+fn write_comment(out: &mut String, doc: &[&str]) {
+    for line in doc {
+        let _ = writeln!(out, "# {}", line.trim().replace('`', ""));
+    }
+}
+
+impl Config {
+    /// The whole configuration in force as a commented file, secrets masked.
+    ///
+    /// Read again it gives the same configuration, apart from the secrets.
+    pub fn effective(&self) -> String {
+        let mut out = String::from("# The configuration in force, every key with what it admits and its default.\n");
+        let top = Top { listen: Vec::new(), domains: Some(self.domains.clone()), realm: Some(self.realm.clone()) };
+        let mut text = TableText::new(&top);
+        // The listeners follow in their long form.
+        text.keys.remove(0);
+        text.values.remove(0);
+        text.write(&mut out);
+        for listener in &self.listeners {
+            let _ = writeln!(out, "\n[[{}]]", ListenerTable::NAME);
+            for (name, value) in listener_keys(listener) {
+                let _ = writeln!(out, "{name} = {value}");
+            }
+        }
+        for table in self.tables() {
+            out.push('\n');
+            write_comment(&mut out, table.doc);
+            let _ = writeln!(out, "[{}]", table.name);
+            table.write(&mut out);
+        }
+        out
+    }
+}
+
+fn listener_keys(listener: &Listener) -> Vec<(&'static str, String)> {
+    let table = ListenerTable {
+        transport: listener.transport,
+        address: listener.address.ip(),
+        port: Some(listener.address.port()),
+        advertise: listener.advertise.clone(),
+        network: listener.network.clone(),
+        certificate: listener.identity.as_ref().map(|identity| identity.certificate.clone()),
+        key: listener.identity.as_ref().map(|identity| identity.key.clone()),
+        client_ca: listener.identity.as_ref().and_then(|identity| identity.client_ca.clone()),
+        verify_client: listener.identity.as_ref().map(|identity| identity.verify_client),
+    };
+    let keys = ListenerTable::KEYS.iter().copied().zip(table.values());
+    let only_secure = ["certificate", "key", "client_ca", "verify_client"];
+    keys.filter(|(name, _)| listener.identity.is_some() || !only_secure.contains(name)).collect()
+}
+
+/// All keys with defaults and ranges as Markdown, one table for each table of the file.
+pub fn reference() -> String {
+    let mut out = String::new();
+    let config = Config::default();
+    let top = TableText::new(&Top::default());
+    let listener = TableText::new(&ListenerTable::default());
+    for table in [top, listener].into_iter().chain(config.tables()) {
+        let title = match table.name {
+            "" => "Above the first table".to_owned(),
+            ListenerTable::NAME => format!("`[[{}]]`", table.name),
+            name => format!("`[{name}]`"),
+        };
+        let words = |doc: &[&str]| doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+        let _ = writeln!(
+            out,
+            "## {title}\n\n{}\n\n| key | default | admits | what it does |\n|---|---|---|---|",
+            words(table.doc)
+        );
+        for key in table.keys {
+            let _ = writeln!(out, "| `{}` | `{}` | {} | {} |", key.name, key.default, key.allowed, words(key.doc));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Source;
+    use super::*;
+
+    #[test]
+    fn the_effective_file_gives_the_same_configuration() {
+        let text = "listen = [\"udp:127.0.0.1:5070\", \"ws:[::1]:8080\"]\nrealm = \"a \\\"quoted\\\" one\"\n\
+            [limits]\nidle_connection_timeout = \"never\"\n[timers]\nt1 = \"250ms\"\n[auth]\nalgorithms = [\"SHA-512-256\"]\n";
+        for text in ["", text] {
+            let (config, _) = Config::read(Source { text, ..Source::default() }).expect("right");
+            let effective = config.effective();
+            let (again, _) = Config::read(Source { text: &effective, ..Source::default() })
+                .unwrap_or_else(|report| panic!("{report}\n{effective}"));
+            assert_eq!(config, again);
+        }
+    }
+
+    #[test]
+    fn secrets_are_masked() {
+        let text = "auth.secret = \"correct horse battery\"";
+        let (config, _) = Config::read(Source { text, ..Source::default() }).expect("right");
+        let effective = config.effective();
+        assert!(!effective.contains("horse"));
+        assert!(effective.contains("# secret = \"********\""));
+    }
+
+    #[test]
+    fn the_reference_names_every_key() {
+        let reference = reference();
+        for (section, keys) in super::super::Tables::names() {
+            for key in keys {
+                assert!(reference.contains(&format!("| `{key}` |")), "{section}.{key}");
+            }
+        }
+    }
+}

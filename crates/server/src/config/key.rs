@@ -1,0 +1,474 @@
+//! A key of the file: how its value is read, checked against its range and written back.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::reader::Reader;
+
+/// What a key admits besides its type. Built as a constant beside the key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rule {
+    unit: Unit,
+    low: u64,
+    high: u64,
+    word: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Plain,
+    Bytes,
+    Milliseconds,
+}
+
+impl Rule {
+    /// Anything of the type.
+    pub(crate) const fn any() -> Self {
+        Self { unit: Unit::Plain, low: 0, high: u64::MAX, word: None }
+    }
+
+    /// A whole number from `low` to `high`, both included.
+    pub(crate) const fn number(low: u64, high: u64) -> Self {
+        Self { unit: Unit::Plain, low, high, word: None }
+    }
+
+    /// A size in bytes from `low` to `high`: a number of bytes or text such as `"64KiB"`.
+    pub(crate) const fn bytes(low: u64, high: u64) -> Self {
+        Self { unit: Unit::Bytes, low, high, word: None }
+    }
+
+    /// A duration from `low` to `high`, written with its unit such as `"500ms"`.
+    pub(crate) const fn time(low: Duration, high: Duration) -> Self {
+        Self { unit: Unit::Milliseconds, low: low.as_millis() as u64, high: high.as_millis() as u64, word: None }
+    }
+
+    /// The same, or this word for the absence of a value (an `Option` that is `None`).
+    pub(crate) const fn or(self, word: &'static str) -> Self {
+        Self { word: Some(word), ..self }
+    }
+}
+
+/// A value that a key of the file can have.
+pub(crate) trait Key: Sized {
+    /// Reads the value of the key `path`; `None` after a fault was noted.
+    fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self>;
+    /// The value as TOML.
+    fn write(&self, rule: &Rule) -> String;
+    /// What is admitted, in words for the documentation.
+    fn allowed(rule: &Rule) -> String;
+}
+
+/// Text as a basic string of TOML.
+pub(crate) fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// What kind of value stands there, for a sentence.
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+impl Reader {
+    /// Notes that the type of value is wrong.
+    pub(super) fn wrong_type(&mut self, path: &str, value: &Spanned<DeValue<'_>>, cure: impl Into<String>) {
+        let message = format!("{path} is {}, which it cannot be", kind(value.get_ref()));
+        self.error(value.span(), message, cure);
+    }
+}
+
+impl Key for bool {
+    fn read(path: &str, value: &Spanned<DeValue<'_>>, _: &Rule, reader: &mut Reader) -> Option<Self> {
+        if let DeValue::Boolean(value) = value.get_ref() {
+            return Some(*value);
+        }
+        reader.wrong_type(path, value, "write true or false, without quotes");
+        None
+    }
+
+    fn write(&self, _: &Rule) -> String {
+        self.to_string()
+    }
+
+    fn allowed(_: &Rule) -> String {
+        "`true` or `false`".into()
+    }
+}
+
+fn read_whole(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, most: u64, reader: &mut Reader) -> Option<u64> {
+    let cure = format!("write {}", range_in_words(rule, most));
+    let number = match value.get_ref() {
+        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix()).ok(),
+        DeValue::String(text) if rule.unit == Unit::Bytes => match size(text) {
+            Some(bytes) => Some(i128::from(bytes)),
+            None => {
+                reader.error(value.span(), format!("{path} is {text:?}, which is not a size"), cure);
+                return None;
+            }
+        },
+        _ => {
+            reader.wrong_type(path, value, cure);
+            return None;
+        }
+    };
+    match number.and_then(|number| u64::try_from(number).ok()) {
+        Some(number) if number >= rule.low && number <= rule.high.min(most) => Some(number),
+        _ => {
+            reader.error(value.span(), format!("{path} is out of its range"), cure);
+            None
+        }
+    }
+}
+
+fn range_in_words(rule: &Rule, most: u64) -> String {
+    let high = rule.high.min(most);
+    match (rule.unit, rule.low, high) {
+        (Unit::Bytes, low, high) => {
+            format!("a size from {} to {} bytes, as a number or like \"64KiB\" or \"4MiB\"", low, high)
+        }
+        (_, 0, u64::MAX) => "a whole number".into(),
+        (_, low, u64::MAX) => format!("a whole number from {low}"),
+        (_, low, high) => format!("a whole number from {low} to {high}"),
+    }
+}
+
+/// Bytes of a text such as `64KiB`, `4 MiB`, `1GiB` or `512B`.
+fn size(text: &str) -> Option<u64> {
+    let split = text.find(|character: char| !character.is_ascii_digit())?;
+    let (digits, unit) = text.split_at(split);
+    let scale = match unit.trim() {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(scale)
+}
+
+macro_rules! whole_numbers {
+    ($($integer:ty),+) => {$(
+        impl Key for $integer {
+            fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
+                read_whole(path, value, rule, <$integer>::MAX as u64, reader)
+                    .map(|number| number as $integer) // in range: `most` is the type's own
+            }
+
+            fn write(&self, _: &Rule) -> String {
+                self.to_string()
+            }
+
+            fn allowed(rule: &Rule) -> String {
+                range_in_words(rule, <$integer>::MAX as u64)
+            }
+        }
+    )+};
+}
+whole_numbers!(u8, u16, u32, u64, usize);
+
+impl Key for Duration {
+    fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
+        let cure = format!("write {}", Self::allowed(rule));
+        match value.get_ref() {
+            DeValue::String(text) => match duration(text) {
+                Some(found) => {
+                    let milliseconds = found.as_millis();
+                    if milliseconds >= u128::from(rule.low) && milliseconds <= u128::from(rule.high) {
+                        return Some(found);
+                    }
+                    reader.error(value.span(), format!("{path} is out of its range"), cure);
+                }
+                None => reader.error(value.span(), format!("{path} is {text:?}, which is not a duration"), cure),
+            },
+            DeValue::Integer(number) => {
+                let message = format!("{path} is a number without a unit");
+                reader.error(value.span(), message, format!("name the unit, for example \"{number}s\"; {cure}"));
+            }
+            _ => reader.wrong_type(path, value, cure),
+        }
+        None
+    }
+
+    fn write(&self, _: &Rule) -> String {
+        format!("\"{}\"", duration_text(*self))
+    }
+
+    fn allowed(rule: &Rule) -> String {
+        format!(
+            "a duration from \"{}\" to \"{}\" (units ms, s, m, h, d)",
+            duration_text(Self::from_millis(rule.low)),
+            duration_text(Self::from_millis(rule.high))
+        )
+    }
+}
+
+const DURATION_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// A text such as `500ms`, `4s`, `3m`, `1h`, `7d`.
+fn duration(text: &str) -> Option<Duration> {
+    let split = text.find(|character: char| !character.is_ascii_digit())?;
+    let (digits, unit) = text.split_at(split);
+    let (_, scale) = DURATION_UNITS.iter().find(|(name, _)| *name == unit.trim())?;
+    Some(Duration::from_millis(digits.parse::<u64>().ok()?.checked_mul(*scale)?))
+}
+
+/// A duration with the largest unit that divides it, as the file writes it.
+pub(crate) fn duration_text(duration: Duration) -> String {
+    let milliseconds = duration.as_millis() as u64;
+    if milliseconds == 0 {
+        return "0s".into();
+    }
+    DURATION_UNITS
+        .iter()
+        .find(|(_, scale)| milliseconds.is_multiple_of(*scale))
+        .map(|(name, scale)| format!("{}{name}", milliseconds / scale))
+        .expect("the last unit divides every number of milliseconds")
+}
+
+/// Types that stand in the file as one text.
+pub(super) trait Text: Sized {
+    /// What the text is called in a sentence, with an example.
+    const EXPECTED: &'static str;
+    /// Reads it; the error says what is wrong, after the name of the key.
+    fn from_text(text: &str) -> Result<Self, String>;
+    /// Writes it as it is read.
+    fn to_text(&self) -> String;
+}
+
+impl<T: Text> Key for T {
+    fn read(path: &str, value: &Spanned<DeValue<'_>>, _: &Rule, reader: &mut Reader) -> Option<Self> {
+        let cure = || format!("write {}", T::EXPECTED);
+        let DeValue::String(text) = value.get_ref() else {
+            reader.wrong_type(path, value, cure());
+            return None;
+        };
+        match T::from_text(text) {
+            Ok(found) => Some(found),
+            Err(message) => {
+                reader.error(value.span(), format!("{path} {message}"), cure());
+                None
+            }
+        }
+    }
+
+    fn write(&self, _: &Rule) -> String {
+        quoted(&self.to_text())
+    }
+
+    fn allowed(_: &Rule) -> String {
+        T::EXPECTED.into()
+    }
+}
+
+impl Text for String {
+    const EXPECTED: &'static str = "text in quotes on one line";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        // Most of these texts end in a header field; a line end in one would forge the next header.
+        if text.chars().any(char::is_control) {
+            return Err("contains a control character".into());
+        }
+        Ok(text.to_owned())
+    }
+
+    fn to_text(&self) -> String {
+        self.clone()
+    }
+}
+
+impl Text for PathBuf {
+    const EXPECTED: &'static str = "a path in quotes; a relative one starts at the folder of the configuration file";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.contains('\0') {
+            return Err("is not a path".into());
+        }
+        Ok(Self::from(text))
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string_lossy().into_owned()
+    }
+}
+
+impl Text for IpAddr {
+    const EXPECTED: &'static str = "an IP address such as \"192.0.2.10\" or \"2001:db8::10\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        bare.parse().map_err(|_| format!("is {text:?}, which is not an IP address"))
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl<T: Key> Key for Option<T> {
+    fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
+        if let (DeValue::String(text), Some(word)) = (value.get_ref(), rule.word)
+            && text == word
+        {
+            return Some(None);
+        }
+        let before = reader.fault_count();
+        let found = T::read(path, value, rule, reader);
+        if let (None, Some(word)) = (&found, rule.word)
+            && !word.is_empty()
+        {
+            reader.amend(before, &format!(", or \"{word}\""));
+        }
+        found.map(Some)
+    }
+
+    fn write(&self, rule: &Rule) -> String {
+        match self {
+            Some(value) => value.write(rule),
+            None => quoted(rule.word.unwrap_or_default()),
+        }
+    }
+
+    fn allowed(rule: &Rule) -> String {
+        match rule.word {
+            Some("") | None => format!("{}, or \"\" for none", T::allowed(rule)),
+            Some(word) => format!("{}, or \"{word}\"", T::allowed(rule)),
+        }
+    }
+}
+
+impl<T: Key> Key for Vec<T> {
+    fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
+        let DeValue::Array(items) = value.get_ref() else {
+            let cure = format!("write a list in brackets; each item is {}", T::allowed(rule));
+            reader.wrong_type(path, value, cure);
+            return None;
+        };
+        // Each wrong item is reported, not only the first.
+        let mut read = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            reader.note_place(&format!("{path}[{index}]"), item.span(), item.span());
+            read.push(T::read(path, item, rule, reader));
+        }
+        read.into_iter().collect()
+    }
+
+    fn write(&self, rule: &Rule) -> String {
+        let items: Vec<String> = self.iter().map(|item| item.write(rule)).collect();
+        format!("[{}]", items.join(", "))
+    }
+
+    fn allowed(rule: &Rule) -> String {
+        format!("a list; each item is {}", T::allowed(rule))
+    }
+}
+
+/// Makes an enum whose values are words of the file.
+macro_rules! words {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$variant_meta])* $variant),+ }
+
+        impl $name {
+            /// Every value, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word that the file uses.
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+
+            /// The value of a word of the file.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+
+        impl $crate::config::key::Key for $name {
+            fn read(
+                path: &str,
+                value: &toml::Spanned<toml::de::DeValue<'_>>,
+                rule: &$crate::config::key::Rule,
+                reader: &mut $crate::config::reader::Reader,
+            ) -> Option<Self> {
+                let found = match value.get_ref() {
+                    toml::de::DeValue::String(text) => Self::from_word(text),
+                    _ => None,
+                };
+                if found.is_none() {
+                    let words: &[&str] = &[$($word),+];
+                    reader.wrong_word(path, value, words, &Self::allowed(rule));
+                }
+                found
+            }
+
+            fn write(&self, _: &$crate::config::key::Rule) -> String {
+                format!("\"{}\"", self.word())
+            }
+
+            fn allowed(_: &$crate::config::key::Rule) -> String {
+                $crate::config::key::alternatives(&[$($word),+])
+            }
+        }
+    };
+}
+pub(super) use words;
+
+/// `"a", "b" or "c"`.
+pub(super) fn alternatives(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_as_they_are_read() {
+        for text in ["0s", "1ms", "500ms", "4s", "90s", "3m", "1h", "36h", "7d"] {
+            assert_eq!(duration_text(duration(text).expect(text)), text);
+        }
+        for text in ["", "5", "ms", "5 weeks", "-1s", "1.5s", "99999999999999999999s", "213503982335d"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(size("64KiB"), Some(65_536));
+        assert_eq!(size("4 MiB"), Some(4 << 20));
+        assert_eq!(size("1GiB"), Some(1 << 30));
+        assert_eq!(size("7B"), Some(7));
+        for text in ["", "64", "64KB", "KiB", "99999999999GiB"] {
+            assert_eq!(size(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn words_are_listed_as_a_sentence() {
+        assert_eq!(alternatives(&["a"]), "\"a\"");
+        assert_eq!(alternatives(&["a", "b", "c"]), "\"a\", \"b\" or \"c\"");
+    }
+}

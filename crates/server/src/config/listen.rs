@@ -1,0 +1,306 @@
+//! Where the server listens: `listen = ["udp:127.0.0.1:5060"]` or one `[[listener]]` table each.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::key::{Rule, Text, words};
+use super::reader::{ANY, section};
+use super::tls::VerifyClient;
+
+words! {
+    /// How messages travel (RFC 3261 section 18, RFC 7118 for WebSocket).
+    pub enum Transport {
+        /// Datagrams.
+        Udp = "udp",
+        /// A byte stream, framed by Content-Length (RFC 3261 section 18.3).
+        Tcp = "tcp",
+        /// TCP under TLS (RFC 3261 section 26.2).
+        Tls = "tls",
+        /// WebSocket, for browsers (RFC 7118).
+        Ws = "ws",
+        /// WebSocket under TLS (RFC 7118).
+        Wss = "wss",
+    }
+}
+
+impl Transport {
+    /// The port when none is named: 5060 and 5061 (RFC 3261 section 19.1.2), 80 and 443 (RFC 6455 section 3).
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Udp | Self::Tcp => 5060,
+            Self::Tls => 5061,
+            Self::Ws => 80,
+            Self::Wss => 443,
+        }
+    }
+
+    /// Whether this transport needs a certificate.
+    pub const fn is_secure(self) -> bool {
+        matches!(self, Self::Tls | Self::Wss)
+    }
+}
+
+/// A listener in its short form, `TRANSPORT:ADDRESS[:PORT]`.
+///
+/// Port 0 lets the system choose. IPv6 addresses stand in brackets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListenAddress {
+    /// Transport of the listener.
+    pub transport: Transport,
+    /// Address and port it binds.
+    pub address: SocketAddr,
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, rest) = text
+            .split_once(':')
+            .ok_or_else(|| format!("is {text:?}, which is not of the form TRANSPORT:ADDRESS:PORT"))?;
+        let transport = Transport::from_word(&name.to_ascii_lowercase())
+            .ok_or_else(|| format!("names the transport {name:?}, which does not exist"))?;
+        let wrong_address = || format!("has {rest:?} where an IP address and a port belong");
+        let (host, port) = match rest.strip_prefix('[') {
+            Some(inner) => {
+                let (host, after) = inner.split_once(']').ok_or_else(wrong_address)?;
+                let port = match after {
+                    "" => None,
+                    _ => Some(after.strip_prefix(':').ok_or_else(wrong_address)?),
+                };
+                (IpAddr::V6(host.parse().map_err(|_| wrong_address())?), port)
+            }
+            None => {
+                let (host, port) = match rest.split_once(':') {
+                    Some((_, port)) if port.contains(':') => {
+                        return Err(format!("has the IPv6 address {rest:?} without brackets"));
+                    }
+                    Some((host, port)) => (host, Some(port)),
+                    None => (rest, None),
+                };
+                (IpAddr::V4(host.parse().map_err(|_| wrong_address())?), port)
+            }
+        };
+        let port = match port {
+            Some(port) => port.parse().map_err(|_| format!("has the port {port:?}, which is not from 0 to 65535"))?,
+            None => transport.default_port(),
+        };
+        Ok(Self { transport, address: SocketAddr::new(host, port) })
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.transport, self.address)
+    }
+}
+
+impl Text for ListenAddress {
+    const EXPECTED: &'static str = "TRANSPORT:ADDRESS:PORT such as \"udp:192.0.2.10:5060\" or \"tls:[2001:db8::10]:5061\", transport udp, tcp, tls, ws or wss";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// The name under which peers reach a listener: what Via, Record-Route and Contact carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advertised {
+    /// Host name or address; an IPv6 address stands in brackets.
+    pub host: String,
+    /// Port, if it differs from the one that is bound.
+    pub port: Option<u16>,
+}
+
+impl FromStr for Advertised {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let colon = if text.starts_with('[') { text.find("]:").map(|at| at + 1) } else { text.find(':') };
+        let (host, port) = match colon {
+            Some(colon) => (&text[..colon], Some(&text[colon + 1..])),
+            None => (text, None),
+        };
+        let host = super::domains::host(host).map_err(|_| format!("is {text:?}, which is not a host or HOST:PORT"))?;
+        let unspecified = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
+        if unspecified {
+            return Err(format!("is {host}, an address that nobody can send to"));
+        }
+        let port = match port.map(str::parse::<u16>) {
+            None => None,
+            Some(Ok(port)) if port > 0 => Some(port),
+            Some(_) => return Err(format!("is {text:?}, whose port is not from 1 to 65535")),
+        };
+        Ok(Self { host, port })
+    }
+}
+
+impl fmt::Display for Advertised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) => write!(f, "{}:{port}", self.host),
+            None => f.write_str(&self.host),
+        }
+    }
+}
+
+impl Text for Advertised {
+    const EXPECTED: &'static str =
+        "a host or HOST:PORT that peers can reach, such as \"sip.example.org\" or \"203.0.113.5:5060\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+section! {
+    /// One listener in its long form; repeat the table for each.
+    pub(crate) struct ListenerTable = "listener" {
+        /// Transport: how messages arrive here.
+        pub transport: Transport = Transport::Udp, ANY;
+        /// Address of this machine to bind; `0.0.0.0` or `::` for all of them (then set `advertise`).
+        pub address: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST), ANY;
+        /// Port to bind; by default 5060 for udp and tcp, 5061 for tls, 80 for ws, 443 for wss; 0 lets the system choose.
+        pub port: Option<u16> = None, Rule::number(0, 65_535).or("default");
+        /// Host or host:port that peers know this listener by, when it is not the bound one (behind NAT, or bound to
+        /// all addresses). It goes into Via and Record-Route (RFC 3261 sections 18.1.1 and 16.6).
+        pub advertise: Option<Advertised> = None, ANY.or("");
+        /// Name of the network this listener is on. A request that leaves by another network than it came by gets two
+        /// Record-Route values, one for each side (RFC 5658).
+        pub network: String = "default".into(), ANY;
+        /// Certificate chain in PEM for tls and wss; empty: that of `[tls]`.
+        pub certificate: Option<PathBuf> = None, ANY.or("");
+        /// Private key in PEM for tls and wss; empty: that of `[tls]`.
+        pub key: Option<PathBuf> = None, ANY.or("");
+        /// Authorities in PEM that sign the certificates of clients; empty: those of `[tls]`.
+        pub client_ca: Option<PathBuf> = None, ANY.or("");
+        /// Whether a client must show a certificate; "inherit": as `[tls]` says.
+        pub verify_client: Option<VerifyClient> = None, ANY.or("inherit");
+    }
+}
+
+/// The certificate that a tls or wss listener shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Certificate chain in PEM.
+    pub certificate: PathBuf,
+    /// Private key in PEM, not encrypted.
+    pub key: PathBuf,
+    /// Authorities in PEM for the certificates of clients.
+    pub client_ca: Option<PathBuf>,
+    /// Whether a client must show a certificate.
+    pub verify_client: VerifyClient,
+}
+
+/// One listener, with everything that both forms leave out filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listener {
+    /// Transport of the listener.
+    pub transport: Transport,
+    /// Address and port to bind; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// The name peers know it by; `None`: the bound address.
+    pub advertise: Option<Advertised>,
+    /// Name of its network (RFC 5658).
+    pub network: String,
+    /// Certificate for tls and wss; always there for those after the check, never for the others.
+    pub identity: Option<Identity>,
+}
+
+impl Listener {
+    /// Whether only this machine can reach the listener.
+    pub const fn is_loopback(&self) -> bool {
+        match self.address.ip() {
+            IpAddr::V4(address) => address.is_loopback(),
+            IpAddr::V6(address) => address.is_loopback(),
+        }
+    }
+
+    /// The host that peers know this listener by, IPv6 in brackets; `None` if it is bound to all addresses and
+    /// nothing is advertised.
+    pub fn host(&self) -> Option<String> {
+        match (&self.advertise, self.address.ip()) {
+            (Some(advertised), _) => Some(advertised.host.clone()),
+            (None, address) if address.is_unspecified() => None,
+            (None, IpAddr::V4(address)) => Some(address.to_string()),
+            (None, IpAddr::V6(address)) => Some(format!("[{address}]")),
+        }
+    }
+}
+
+impl From<ListenAddress> for Listener {
+    fn from(listen: ListenAddress) -> Self {
+        Self {
+            transport: listen.transport,
+            address: listen.address,
+            advertise: None,
+            network: "default".into(),
+            identity: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_forms_are_written_as_they_are_read() {
+        for text in
+            ["udp:127.0.0.1:5060", "tcp:0.0.0.0:0", "tls:[::1]:5061", "ws:[2001:db8::1]:80", "wss:192.0.2.1:443"]
+        {
+            assert_eq!(text.parse::<ListenAddress>().map(|listen| listen.to_string()), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn the_port_follows_the_transport() {
+        for (text, port) in [
+            ("udp:127.0.0.1", 5060),
+            ("tcp:127.0.0.1", 5060),
+            ("TLS:[::1]", 5061),
+            ("ws:[::]", 80),
+            ("wss:10.0.0.1", 443),
+        ] {
+            assert_eq!(text.parse::<ListenAddress>().expect(text).address.port(), port, "{text}");
+        }
+    }
+
+    #[test]
+    fn short_forms_that_are_wrong() {
+        for (text, part) in [
+            ("127.0.0.1", "TRANSPORT"),
+            ("sctp:127.0.0.1:5060", "sctp"),
+            ("udp:localhost:5060", "IP address"),
+            ("udp:127.0.0.1:65536", "port"),
+            ("udp:127.0.0.1:", "port"),
+            ("udp:::1:5060", "brackets"),
+            ("udp:[::1", "IP address"),
+            ("udp:[::1]5060", "IP address"),
+            ("udp:", "IP address"),
+        ] {
+            let error = text.parse::<ListenAddress>().expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn advertised_names() {
+        for text in ["sip.example.org", "sip.example.org:5070", "203.0.113.5", "[2001:db8::1]:5060", "[2001:db8::1]"] {
+            assert_eq!(text.parse::<Advertised>().map(|name| name.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["", "0.0.0.0", "[::]:5060", "a b", "host:0", "host:x", "http://x", "2001:db8::1"] {
+            assert!(text.parse::<Advertised>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `[log]`: what the server says about itself, on standard error.
+
+use super::key::words;
+use super::reader::{ANY, section};
+
+words! {
+    /// Form of a log line.
+    pub enum LogFormat {
+        /// For people.
+        Text = "text",
+        /// One JSON object a line, for machines.
+        Json = "json",
+    }
+}
+
+words! {
+    /// The least that is logged.
+    pub enum LogLevel {
+        /// Only what must not be.
+        Error = "error",
+        /// And what should be looked at.
+        Warn = "warn",
+        /// And what the server does as a whole.
+        Info = "info",
+        /// And what happens to each call.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}
+
+section! {
+    /// What the server says about itself, on standard error.
+    pub struct Log = "log" {
+        /// Form of a line.
+        pub format: LogFormat = LogFormat::Text, ANY;
+        /// The least that is logged; the environment variable STROWGER_LOG may hold a finer filter and wins.
+        pub level: LogLevel = LogLevel::Info, ANY;
+    }
+}

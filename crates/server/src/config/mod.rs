@@ -1,0 +1,406 @@
+//! The configuration: one TOML file, every key with a default, so that none is needed.
+//!
+//! Each table of the file is described once, by `section!` in the file of its name; from that description come the
+//! struct, the defaults, the reader, [`Config::effective`] and [`reference`]. Nothing is believed on the way: a key
+//! that does not exist, a value of the wrong type or out of its range, and settings that contradict one another are
+//! [`Fault`]s with the place in the file and the cure, and as many as possible are found in one go.
+//!
+//! ```
+//! use strowger_server::config::Config;
+//!
+//! let config = Config::default();
+//! assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:5060");
+//! ```
+
+mod auth;
+mod ban;
+mod check;
+mod dns;
+mod domains;
+mod effective;
+mod key;
+mod limits;
+mod listen;
+mod log;
+mod nat;
+mod proxy;
+mod reader;
+mod registrar;
+mod report;
+mod secret;
+mod server;
+mod store;
+mod timers;
+mod tls;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+pub use self::auth::{Algorithm, Auth, Qop};
+pub use self::ban::{Ban, Network};
+pub use self::dns::Dns;
+pub use self::domains::Domain;
+pub use self::effective::reference;
+pub use self::limits::Limits;
+pub use self::listen::{Advertised, Identity, ListenAddress, Listener, Transport};
+pub use self::log::{Log, LogFormat, LogLevel};
+pub use self::nat::{Nat, PingMethod};
+pub use self::proxy::{Fork, Proxy, RelayFor, SipUri};
+pub use self::registrar::{Durability, Registrar};
+pub use self::report::{Fault, Report, Severity};
+pub use self::secret::Secret;
+pub use self::server::Server;
+pub use self::store::Store;
+pub use self::timers::Timers;
+pub use self::tls::{Tls, TlsVersion, VerifyClient};
+
+use self::domains::Top;
+use self::listen::ListenerTable;
+use self::reader::{Reader, Section};
+
+/// Environment variable that holds `auth.secret`.
+pub const SECRET_VARIABLE: &str = "STROWGER_AUTH_SECRET";
+
+/// Names the tables once: from this come the fields of [`Config`] and the ways to read, name and write them.
+macro_rules! tables {
+    ($($field:ident: $type:ident),+ $(,)?) => {
+        /// Everything that can be set, read and checked.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Config {
+            /// Where to listen; at least one.
+            pub listeners: Vec<Listener>,
+            /// Domains whose users live here; empty for a pure relay.
+            pub domains: Vec<Domain>,
+            /// Realm of digest authentication.
+            pub realm: String,
+            $(
+                #[doc = concat!("The table `[", stringify!($field), "]`.")]
+                pub $field: $type,
+            )+
+        }
+
+        /// The tables as the file has them, before the parts are put together.
+        #[derive(Default)]
+        struct Tables {
+            top: Top,
+            listener: Vec<ListenerTable>,
+            $( $field: $type, )+
+        }
+
+        impl Tables {
+            fn names() -> Vec<(&'static str, &'static [&'static str])> {
+                vec![(Top::NAME, Top::KEYS), (ListenerTable::NAME, ListenerTable::KEYS), $( ($type::NAME, $type::KEYS) ),+]
+            }
+
+            /// Reads the table `name`; false if there is no such table.
+            fn read(&mut self, name: &str, table: &DeTable<'_>, reader: &mut Reader) -> bool {
+                match name {
+                    $( $type::NAME => self.$field = reader.section(name, table), )+
+                    _ => return false,
+                }
+                true
+            }
+
+            fn is_table(name: &str) -> bool {
+                [$( $type::NAME ),+].contains(&name)
+            }
+
+            fn into_config(self, listeners: Vec<Listener>, domains: Vec<Domain>, realm: String) -> Config {
+                Config { listeners, domains, realm, $( $field: self.$field ),+ }
+            }
+        }
+
+        impl Config {
+            /// Each table with its values as TOML, in the order of the documentation.
+            fn tables(&self) -> Vec<effective::TableText> {
+                vec![$( effective::TableText::new(&self.$field) ),+]
+            }
+        }
+    };
+}
+
+tables! {
+    server: Server,
+    proxy: Proxy,
+    registrar: Registrar,
+    auth: Auth,
+    ban: Ban,
+    nat: Nat,
+    store: Store,
+    tls: Tls,
+    limits: Limits,
+    timers: Timers,
+    dns: Dns,
+    log: Log,
+}
+
+/// What a configuration is made of besides the defaults.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    /// What the file is called in a report.
+    pub file: &'a str,
+    /// Its text.
+    pub text: &'a str,
+    /// Folder that relative paths start from.
+    pub folder: &'a Path,
+    /// Listeners of the command line; they stand in for all of the file.
+    pub listen: &'a [ListenAddress],
+    /// The environment.
+    pub environment: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Default for Source<'_> {
+    fn default() -> Self {
+        Self { file: "defaults", text: "", folder: Path::new(""), listen: &[], environment: &|_| None }
+    }
+}
+
+impl Default for Config {
+    /// What an empty file gives, without a look at the environment.
+    fn default() -> Self {
+        Self::read(Source::default()).expect("the defaults contradict neither their ranges nor each other").0
+    }
+}
+
+impl Config {
+    /// Reads a file, or takes the defaults if none is given; `listen` stands in for the listeners of the file.
+    ///
+    /// With the configuration comes a report of its warnings, which may be empty.
+    ///
+    /// # Errors
+    /// The report of everything that is wrong, warnings included.
+    pub fn load(path: Option<&Path>, listen: &[ListenAddress]) -> Result<(Self, Report), Report> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let Some(path) = path else {
+            return Self::read(Source { listen, environment: &environment, ..Source::default() });
+        };
+        let file = path.display().to_string();
+        let text = match fs::read(path).map(String::from_utf8) {
+            Ok(Ok(text)) => text,
+            Ok(Err(error)) => {
+                let valid = error.utf8_error().valid_up_to();
+                let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+                let fault = Fault::error(Some(valid..valid + 1), "the file is not UTF-8", "save it as UTF-8 text");
+                return Err(Report::new(file, text, vec![fault]));
+            }
+            Err(error) => {
+                let message = format!("cannot read the file: {error}");
+                let cure = "name a file that exists and that this user may read; `strowger init` writes one";
+                return Err(Report::new(file, "", vec![Fault::error(None, message, cure)]));
+            }
+        };
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::read(Source { file: &file, text: &text, folder, listen, environment: &environment })
+    }
+
+    /// Reads a text; see [`Config::load`].
+    ///
+    /// # Errors
+    /// The report of everything that is wrong, warnings included.
+    pub fn read(source: Source<'_>) -> Result<(Self, Report), Report> {
+        let report = |faults| Report::new(source.file, source.text, faults);
+        let (document, errors) = DeTable::parse_recoverable(source.text);
+        if !errors.is_empty() {
+            return Err(report(errors.iter().map(|error| syntax_fault(error, source.text)).collect()));
+        }
+
+        let mut reader = Reader::new(Tables::names());
+        let tables = read_tables(document.get_ref(), &mut reader);
+        let config = assemble(tables, source, &mut reader);
+        // Contradictions between values that are themselves wrong would only confuse.
+        if reader.fault_count() == 0 {
+            check::check(&config, source, &mut reader);
+        }
+        let report = report(reader.into_faults());
+        if report.errors() > 0 { Err(report) } else { Ok((config, report)) }
+    }
+
+    /// Whether a domain is one whose users live here; whatever the case.
+    pub fn is_local(&self, domain: &str) -> bool {
+        let domain = domain.strip_suffix('.').unwrap_or(domain);
+        self.domains.iter().any(|local| local.eq_ignore_ascii_case(domain))
+    }
+}
+
+/// A fault of the TOML text itself.
+fn syntax_fault(error: &toml::de::Error, text: &str) -> Fault {
+    let span = error.span().map(|span| span.start.min(text.len())..span.end.min(text.len()));
+    let message = error.message();
+    let cure = if message.contains("duplicate key") {
+        "a key or table may stand only once: remove one of the two"
+    } else if message.contains("string") {
+        "text stands between two quotes on one line: key = \"text\""
+    } else if message.contains("array") {
+        "a list stands in brackets with commas between its items: key = [\"a\", \"b\"]"
+    } else if message.contains("table") || message.contains("key") {
+        "a line is `key = value`, `[table]`, `[[listener]]` or a # comment"
+    } else {
+        "write text in quotes, numbers and true or false without, lists in brackets: key = value"
+    };
+    Fault::error(span, format!("this is not TOML: {message}"), cure)
+}
+
+fn read_tables(document: &DeTable<'_>, reader: &mut Reader) -> Tables {
+    let mut tables = Tables::default();
+    // Keys above the first table first: what is not one of them must be a table.
+    let mut top = DeTable::new();
+    for (key, value) in document {
+        let name = key.get_ref().as_ref();
+        match value.get_ref() {
+            _ if Top::KEYS.contains(&name) => {
+                top.insert(key.clone(), value.clone());
+            }
+            DeValue::Array(items) if name == ListenerTable::NAME => {
+                for (index, item) in items.iter().enumerate() {
+                    let path = format!("{name}[{index}]");
+                    match item.get_ref() {
+                        DeValue::Table(table) => {
+                            reader.note_place(&path, key.span(), item.span());
+                            tables.listener.push(reader.section(&path, table));
+                        }
+                        _ => reader.wrong_type(&path, item, "write each listener as a [[listener]] table"),
+                    }
+                }
+            }
+            DeValue::Table(table) if tables.read(name, table, reader) => {}
+            _ if name == ListenerTable::NAME => {
+                reader.error(key.span(), "listener is not a list of tables", "write [[listener]], in double brackets");
+            }
+            _ if Tables::is_table(name) => {
+                let message = format!("{name} is not a table here");
+                reader.error(key.span(), message, format!("write [{name}] on a line of its own, and its keys below"));
+            }
+            other => reader.unknown_section(name, key.span(), other),
+        }
+    }
+    tables.top = reader.section("", &top);
+    tables
+}
+
+/// Puts the tables together: listeners of both forms, derived defaults, paths from the folder, secrets from elsewhere.
+fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Reader) -> Config {
+    let in_folder = |path: &mut PathBuf| *path = source.folder.join(&*path);
+    for path in [
+        &mut tables.store.database,
+        &mut tables.auth.secret_file,
+        &mut tables.tls.certificate,
+        &mut tables.tls.key,
+        &mut tables.tls.client_ca,
+        &mut tables.tls.outbound_ca,
+    ]
+    .into_iter()
+    .flatten()
+    .chain(
+        tables
+            .listener
+            .iter_mut()
+            .flat_map(|table| [&mut table.certificate, &mut table.key, &mut table.client_ca].into_iter().flatten()),
+    ) {
+        in_folder(path);
+    }
+
+    let listeners = listeners(&mut tables, source.listen, reader);
+    let domains = tables.top.domains.take().unwrap_or_else(|| {
+        let mut hosts: Vec<Domain> =
+            listeners.iter().filter_map(Listener::host).filter_map(|host| host.parse().ok()).collect();
+        let mut seen = Vec::new();
+        hosts.retain(|host| {
+            !seen.contains(host) && {
+                seen.push(host.clone());
+                true
+            }
+        });
+        hosts
+    });
+    let realm = tables
+        .top
+        .realm
+        .take()
+        .or_else(|| domains.first().map(ToString::to_string))
+        .unwrap_or_else(|| "strowger".into());
+    tables.auth.secret = secret(&tables.auth, source, reader);
+    tables.into_config(listeners, domains, realm)
+}
+
+fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &Reader) -> Vec<Listener> {
+    let short: &[ListenAddress] = match from_command_line {
+        [] if tables.listener.is_empty() || reader.has("listen") => &tables.top.listen,
+        short => short,
+    };
+    let mut listeners: Vec<Listener> = short.iter().copied().map(Listener::from).collect();
+    if from_command_line.is_empty() {
+        for table in tables.listener.drain(..) {
+            let port = table.port.unwrap_or(table.transport.default_port());
+            let own_identity = table.certificate.zip(table.key).map(|(certificate, key)| Identity {
+                certificate,
+                key,
+                client_ca: table.client_ca.or_else(|| tables.tls.client_ca.clone()),
+                verify_client: table.verify_client.unwrap_or(tables.tls.verify_client),
+            });
+            listeners.push(Listener {
+                transport: table.transport,
+                address: (table.address, port).into(),
+                advertise: table.advertise,
+                network: table.network,
+                identity: own_identity,
+            });
+        }
+    }
+    for listener in &mut listeners {
+        if !listener.transport.is_secure() {
+            listener.identity = None;
+        } else if listener.identity.is_none() {
+            listener.identity =
+                tables.tls.certificate.clone().zip(tables.tls.key.clone()).map(|(certificate, key)| Identity {
+                    certificate,
+                    key,
+                    client_ca: tables.tls.client_ca.clone(),
+                    verify_client: tables.tls.verify_client,
+                });
+        }
+    }
+    listeners
+}
+
+/// The secret of `auth`: environment before file before key.
+fn secret(auth: &Auth, source: Source<'_>, reader: &mut Reader) -> Option<Secret> {
+    if let Some(text) = (source.environment)(SECRET_VARIABLE) {
+        return match Secret::new(text.trim_end_matches(['\r', '\n'])) {
+            Ok(secret) => Some(secret),
+            Err(message) => {
+                let cure = "put at least 16 random characters there (openssl rand -hex 32 makes some)";
+                reader.push(Fault::error(None, format!("the environment variable {SECRET_VARIABLE} {message}"), cure));
+                None
+            }
+        };
+    }
+    let Some(path) = &auth.secret_file else { return auth.secret.clone() };
+    let span = reader.value_of("auth.secret_file");
+    if auth.secret.is_some() {
+        let message = "auth.secret and auth.secret_file are both set";
+        reader.push(Fault::error(span, message, "keep one of the two, better secret_file"));
+        return None;
+    }
+    let cure = "name a file whose first line is the secret, and that this user may read";
+    match fs::read_to_string(path) {
+        Ok(text) => match Secret::new(text.lines().next().unwrap_or_default().trim()) {
+            Ok(secret) => Some(secret),
+            Err(message) => {
+                let message = format!("the first line of auth.secret_file {message}");
+                reader.push(Fault::error(
+                    span,
+                    message,
+                    "put at least 16 random characters there (openssl rand -hex 32 makes some)",
+                ));
+                None
+            }
+        },
+        Err(error) => {
+            let message = format!("cannot read auth.secret_file {}: {error}", path.display());
+            reader.push(Fault::error(span, message, cure));
+            None
+        }
+    }
+}

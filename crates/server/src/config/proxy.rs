@@ -1,0 +1,103 @@
+//! `[proxy]`: what is forwarded, for whom and how (RFC 3261 section 16).
+
+use std::time::Duration;
+
+use super::key::{Rule, Text, words};
+use super::reader::{ANY, section};
+
+words! {
+    /// Who may reach a Request-URI outside the local domains.
+    pub enum RelayFor {
+        /// Users that have authenticated themselves: never an open relay.
+        Authenticated = "authenticated",
+        /// Anyone whose From is of a local domain (which must authenticate if `auth.calls`).
+        LocalDomains = "local-domains",
+        /// Anyone: an open relay, for trusted networks and experiments.
+        Everyone = "everyone",
+    }
+}
+
+words! {
+    /// In what order the contacts of a user ring (RFC 3261 section 16.6).
+    pub enum Fork {
+        /// All at once, whatever their q.
+        Parallel = "parallel",
+        /// One after the other, the highest q first.
+        Sequence = "sequence",
+        /// Contacts of equal q at once, the groups one after the other, the highest q first.
+        ByQ = "by-q",
+    }
+}
+
+/// A sip, sips or tel URI of the configuration, checked for its form only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SipUri(String);
+
+impl SipUri {
+    /// The URI, without angle brackets.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Text for SipUri {
+    const EXPECTED: &'static str = "a URI without angle brackets, such as \"sip:gateway.example.org;lr\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let known = matches!(scheme.as_deref(), Some("sip" | "sips" | "tel"));
+        let clean = text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>' | b'"'));
+        let rest = text.split_once(':').map_or("", |(_, rest)| rest);
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        if known && clean && !host.is_empty() && !host.starts_with([':', ';', '?']) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(format!("is {text:?}, which is not a SIP URI"))
+        }
+    }
+
+    fn to_text(&self) -> String {
+        self.0.clone()
+    }
+}
+
+section! {
+    /// What is forwarded, for whom and how (RFC 3261 section 16).
+    pub struct Proxy = "proxy" {
+        /// Who may reach a Request-URI outside the local domains.
+        pub relay_for: RelayFor = RelayFor::Authenticated, ANY;
+        /// Stay in the path of later requests of a call (RFC 3261 section 16.6 step 4).
+        pub record_route: bool = true, ANY;
+        /// Max-Forwards given to a request that has none (RFC 3261 section 16.6 step 3).
+        pub max_forwards: u8 = 70, Rule::number(1, 255);
+        /// In what order the contacts of a user ring (RFC 3261 section 16.6).
+        pub fork: Fork = Fork::ByQ, ANY;
+        /// How long one contact, or one group of equal q, rings before the next is tried.
+        pub fork_timeout: Duration = Duration::from_secs(20), Rule::time(Duration::from_secs(1), Duration::from_secs(600));
+        /// Most branches of one request (RFC 5393 section 5 shows what too many do).
+        pub max_branches: usize = 16, Rule::number(1, 256);
+        /// Refuse with 482 what comes back unchanged (RFC 3261 section 16.3 step 4, RFC 5393 section 4.2).
+        pub loop_detection: bool = true, ANY;
+        /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), but never away from the flow of a binding.
+        pub udp_to_tcp_above: Option<usize> = Some(1_300), Rule::bytes(200, 65_535).or("never");
+        /// Where calls to `urn:service:sos` and its kind go (RFC 5031); "": they are answered 404 unless they carry a Route.
+        pub emergency_target: Option<SipUri> = None, ANY.or("");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_of_the_configuration() {
+        for text in
+            ["sip:a.org", "sips:edge.example.org:5061;lr", "sip:112@psap.example.org", "sip:[::1]:5060", "tel:+112"]
+        {
+            assert!(SipUri::from_text(text).is_ok(), "{text}");
+        }
+        for text in ["", "a.org", "<sip:a.org>", "http://a.org", "sip:", "sip:a b", "sip:user@", "sip:;lr"] {
+            assert!(SipUri::from_text(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Walks the tables of a file, hands each value to its key and notes everything that is wrong on the way.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::key::Rule;
+use super::report::Fault;
+
+/// One key of a section: everything the documentation says of it.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyDoc {
+    /// Name in the file.
+    pub name: &'static str,
+    /// What it does, with the RFC section where there is one; a line an item.
+    pub doc: &'static [&'static str],
+    /// What is admitted, in words.
+    pub allowed: String,
+    /// The default as TOML.
+    pub default: String,
+}
+
+/// A table of the file, as the `section!` macro makes it from its only description.
+pub(super) trait Section: Default {
+    /// Name of the table; empty for the keys above the first table.
+    const NAME: &'static str;
+    /// What the table is for, a line an item.
+    const DOC: &'static [&'static str];
+    /// Names of the keys.
+    const KEYS: &'static [&'static str];
+
+    /// Reads one key into this section.
+    fn read_key(&mut self, name: &str, path: &str, value: &Spanned<DeValue<'_>>, reader: &mut Reader);
+    /// The values as TOML, in the order of `KEYS`.
+    fn values(&self) -> Vec<String>;
+    /// The documentation of each key, in the order of `KEYS`.
+    fn docs() -> Vec<KeyDoc>;
+}
+
+/// Describes a section once: from this come the struct, its defaults, its reader, `--effective` and the table of keys.
+macro_rules! section {
+    (
+        $(#[doc = $doc:literal])+
+        $vis:vis struct $name:ident = $title:literal {
+            $( $(#[doc = $key_doc:literal])+ pub $key:ident: $type:ty = $default:expr, $rule:expr; )+
+        }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, PartialEq)]
+        $vis struct $name {
+            $( $(#[doc = $key_doc])+ pub $key: $type, )+
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $( $key: $default, )+ }
+            }
+        }
+
+        impl $crate::config::reader::Section for $name {
+            const NAME: &'static str = $title;
+            const DOC: &'static [&'static str] = &[$($doc),+];
+            const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
+
+            fn read_key(
+                &mut self,
+                name: &str,
+                path: &str,
+                value: &toml::Spanned<toml::de::DeValue<'_>>,
+                reader: &mut $crate::config::reader::Reader,
+            ) {
+                match name {
+                    $( stringify!($key) => {
+                        if let Some(found) = <$type as $crate::config::key::Key>::read(path, value, &$rule, reader) {
+                            self.$key = found;
+                        }
+                    } )+
+                    _ => {}
+                }
+            }
+
+            fn values(&self) -> Vec<String> {
+                vec![$( $crate::config::key::Key::write(&self.$key, &$rule) ),+]
+            }
+
+            fn docs() -> Vec<$crate::config::reader::KeyDoc> {
+                let defaults = Self::default().values();
+                let allowed = [$( <$type as $crate::config::key::Key>::allowed(&$rule) ),+];
+                let docs: [&'static [&'static str]; Self::KEYS.len()] = [$( &[$($key_doc),+] ),+];
+                defaults
+                    .into_iter()
+                    .zip(allowed)
+                    .zip(docs)
+                    .zip(Self::KEYS)
+                    .map(|(((default, allowed), doc), name)| $crate::config::reader::KeyDoc { name, doc, allowed, default })
+                    .collect()
+            }
+        }
+    };
+}
+pub(super) use section;
+
+/// Where a key stands in the file.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub key: Range<usize>,
+    pub value: Range<usize>,
+}
+
+/// Collects faults and the places of the keys that were found.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    faults: Vec<Fault>,
+    places: BTreeMap<String, Place>,
+    /// All sections with their keys, to say where a misplaced key belongs.
+    names: Vec<(&'static str, &'static [&'static str])>,
+}
+
+impl Reader {
+    pub(super) fn new(names: Vec<(&'static str, &'static [&'static str])>) -> Self {
+        Self { names, ..Self::default() }
+    }
+
+    pub(super) fn error(&mut self, span: Range<usize>, message: impl Into<String>, cure: impl Into<String>) {
+        self.faults.push(Fault::error(Some(span), message, cure));
+    }
+
+    pub(super) fn fault_count(&self) -> usize {
+        self.faults.len()
+    }
+
+    pub(super) fn push(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+
+    pub(super) fn into_faults(self) -> Vec<Fault> {
+        self.faults
+    }
+
+    /// Adds words to the cure of the faults noted since there were `from` of them.
+    pub(super) fn amend(&mut self, from: usize, words: &str) {
+        for fault in &mut self.faults[from..] {
+            fault.cure.push_str(words);
+        }
+    }
+
+    /// Where the value of a key such as `timers.t1` stands, if the file has it.
+    pub(super) fn value_of(&self, path: &str) -> Option<Range<usize>> {
+        self.places.get(path).map(|place| place.value.clone())
+    }
+
+    /// The place of the first of these keys that the file has.
+    pub(super) fn first_of(&self, paths: &[&str]) -> Option<Range<usize>> {
+        paths.iter().find_map(|path| self.value_of(path))
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.places.contains_key(path)
+    }
+
+    pub(super) fn note_place(&mut self, path: &str, key: Range<usize>, value: Range<usize>) {
+        self.places.insert(path.to_owned(), Place { key, value });
+    }
+
+    /// Where a key itself stands, if the file has it.
+    pub(super) fn key_of(&self, path: &str) -> Option<Range<usize>> {
+        self.places.get(path).map(|place| place.key.clone())
+    }
+
+    /// Reads the table of a section; `path` is its name in sentences (`listener[0]`).
+    pub(super) fn section<S: Section>(&mut self, path: &str, table: &DeTable<'_>) -> S {
+        let mut section = S::default();
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            if S::KEYS.contains(&name) {
+                let full = join(path, name);
+                self.note_place(&full, key.span(), value.span());
+                section.read_key(name, &full, value, self);
+            } else {
+                self.unknown_key(S::NAME, S::KEYS, name, key.span());
+            }
+        }
+        section
+    }
+
+    fn unknown_key(&mut self, section: &str, keys: &[&str], name: &str, span: Range<usize>) {
+        let here = if section.is_empty() { "at the top of the file".into() } else { format!("in [{section}]") };
+        let home = self.names.iter().find(|(_, keys)| keys.contains(&name)).map(|(section, _)| *section);
+        let cure = match (nearest(name, keys.iter().copied()), home) {
+            (Some(near), _) => format!("write {near}"),
+            (None, Some("")) => format!("{name} stands at the top of the file, above the first [table]"),
+            (None, Some(home)) => format!("{name} belongs in [{home}]"),
+            (None, None) => format!("{here} stand {}", keys.join(", ")),
+        };
+        self.error(span, format!("there is no key {name} {here}"), cure);
+    }
+
+    /// Notes a table that does not exist.
+    pub(super) fn unknown_section(&mut self, name: &str, span: Range<usize>, value: &DeValue<'_>) {
+        let sections: Vec<&str> = self.names.iter().map(|(name, _)| *name).filter(|name| !name.is_empty()).collect();
+        let top = self.names.iter().find(|(name, _)| name.is_empty()).map_or(&[][..], |(_, keys)| *keys);
+        if !matches!(value, DeValue::Table(_)) {
+            return self.unknown_key("", top, name, span);
+        }
+        let cure = match nearest(name, sections.iter().copied()) {
+            Some(near) => format!("write [{near}]"),
+            None => format!("the tables are {}", sections.join(", ")),
+        };
+        self.error(span, format!("there is no table [{name}]"), cure);
+    }
+
+    /// Notes a value that is none of the words that the key knows.
+    pub(super) fn wrong_word(&mut self, path: &str, value: &Spanned<DeValue<'_>>, words: &[&str], allowed: &str) {
+        match value.get_ref() {
+            DeValue::String(text) => {
+                let cure = match nearest(text, words.iter().copied()) {
+                    Some(near) => format!("did you mean \"{near}\"? Write {allowed}"),
+                    None => format!("write {allowed}"),
+                };
+                self.error(value.span(), format!("{path} is {text:?}, which it does not know"), cure);
+            }
+            _ => self.wrong_type(path, value, format!("write {allowed}")),
+        }
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// The name that differs least from what was written, if one is near enough to be meant.
+pub(super) fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |text: &str| text.to_ascii_lowercase().replace('-', "_");
+    let written = plain(written);
+    names
+        .map(|name| (distance(&written, &plain(name)), name))
+        .min_by_key(|(distance, _)| *distance)
+        .filter(|(distance, name)| *distance <= (name.len().max(written.len()) / 3).max(1))
+        .map(|(_, name)| name)
+}
+
+/// Edits (insert, remove, replace, swap neighbours) between two words.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replace = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replace.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+/// The rule of keys that need none; a name for the sections.
+pub(super) const ANY: Rule = Rule::any();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_near() {
+        let names = ["min_expires", "max_expires", "path"];
+        assert_eq!(nearest("min_expire", names.into_iter()), Some("min_expires"));
+        assert_eq!(nearest("min-expires", names.into_iter()), Some("min_expires"));
+        assert_eq!(nearest("apth", names.into_iter()), Some("path"));
+        assert_eq!(nearest("colour", names.into_iter()), None);
+    }
+
+    #[test]
+    fn distance_counts_a_swap_once() {
+        assert_eq!(distance("ab", "ba"), 1);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+}

@@ -1,0 +1,45 @@
+//! `[registrar]`: who is where, and for how long (RFC 3261 section 10).
+
+use std::time::Duration;
+
+use super::key::{Rule, words};
+use super::proxy::SipUri;
+use super::reader::{ANY, section};
+
+words! {
+    /// What a binding survives once it was acknowledged with 200.
+    pub enum Durability {
+        /// The death of the process (`kill -9`): committed to the database before the 200 leaves.
+        Crash = "crash",
+        /// The death of the machine: synced to the disk before the 200 leaves.
+        PowerLoss = "power-loss",
+        /// Nothing: bindings are kept in memory only, a restart forgets them.
+        None = "none",
+    }
+}
+
+section! {
+    /// Who is where, and for how long (RFC 3261 section 10).
+    pub struct Registrar = "registrar" {
+        /// Ask for a password before a phone is registered; false admits any user of a local domain (for experiments).
+        pub authenticate: bool = true, ANY;
+        /// What a binding survives once it was acknowledged.
+        pub durability: Durability = Durability::Crash, ANY;
+        /// Shortest life of a binding; a phone that wants less gets 423 with Min-Expires (RFC 3261 section 10.3 step 7).
+        pub min_expires: Duration = Duration::from_secs(60), Rule::time(Duration::from_secs(1), Duration::from_secs(86_400));
+        /// Longest life of a binding; a phone that wants more gets this much (RFC 3261 section 10.2.1.1).
+        pub max_expires: Duration = Duration::from_secs(7_200), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
+        /// Life of a binding whose phone names none (RFC 3261 section 10.3 step 7).
+        pub default_expires: Duration = Duration::from_secs(3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
+        /// Most contacts of one address of record; a further one is answered 403.
+        pub max_contacts: usize = 16, Rule::number(1, 1_024);
+        /// How long a binding waits for others to be committed with: more throughput against a later 200.
+        pub linger: Duration = Duration::from_millis(2), Rule::time(Duration::ZERO, Duration::from_secs(1));
+        /// Most bindings committed together.
+        pub commit_rows: usize = 512, Rule::number(1, 65_535);
+        /// Store the Path header of edge proxies and route calls along it (RFC 3327).
+        pub path: bool = true, ANY;
+        /// Routes told to phones in Service-Route (RFC 3608).
+        pub service_route: Vec<SipUri> = Vec::new(), ANY;
+    }
+}

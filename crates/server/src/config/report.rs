@@ -1,0 +1,176 @@
+//! What is wrong with a configuration, said so that it can be put right: file, line, column, cure.
+
+use std::fmt;
+use std::ops::Range;
+
+/// How bad a [`Fault`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// The configuration cannot be used.
+    Error,
+    /// The configuration can be used, but hardly does what its author means.
+    Warning,
+}
+
+/// One thing that is wrong: where, what, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Byte range in the file; `None` when the fault lies in a default, the environment or the command line.
+    pub span: Option<Range<usize>>,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// What would be right, in one sentence.
+    pub cure: String,
+}
+
+impl Fault {
+    /// A fault that makes the configuration unusable.
+    pub fn error(span: Option<Range<usize>>, message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, span, message: message.into(), cure: cure.into() }
+    }
+
+    /// A fault that the server can live with.
+    pub fn warning(span: Option<Range<usize>>, message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, span, message: message.into(), cure: cure.into() }
+    }
+}
+
+/// Everything found in one configuration, with the text it was found in.
+///
+/// Its `Display` form is meant for people: for each fault the place as `FILE:LINE:COLUMN`, the line itself, a caret
+/// under the words concerned and the cure.
+#[derive(Debug, Clone)]
+pub struct Report {
+    file: String,
+    text: String,
+    faults: Vec<Fault>,
+}
+
+impl Report {
+    /// A report about `text`, which came from `file` (a name for people). Faults are put in the order of the file.
+    pub fn new(file: impl Into<String>, text: impl Into<String>, mut faults: Vec<Fault>) -> Self {
+        faults.sort_by_key(|fault| fault.span.as_ref().map_or(usize::MAX, |span| span.start));
+        Self { file: file.into(), text: text.into(), faults }
+    }
+
+    /// Name of the file the faults are in.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// All faults in the order of the file; those without a place come last.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// Number of faults that make the configuration unusable.
+    pub fn errors(&self) -> usize {
+        self.faults.iter().filter(|fault| fault.severity == Severity::Error).count()
+    }
+
+    /// Number of faults that the server can live with.
+    pub fn warnings(&self) -> usize {
+        self.faults.len() - self.errors()
+    }
+
+    /// Line and column of a fault, both from 1, the column in characters.
+    pub fn position(&self, fault: &Fault) -> Option<(usize, usize)> {
+        let start = fault.span.as_ref()?.start;
+        let line = self.line_at(start);
+        let column = self.text.get(line.start..start).map_or(0, |before| before.chars().count());
+        Some((line.number, column + 1))
+    }
+
+    fn line_at(&self, offset: usize) -> Line<'_> {
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let start = self.text[..offset].rfind('\n').map_or(0, |newline| newline + 1);
+        let end = self.text[offset..].find('\n').map_or(self.text.len(), |newline| offset + newline);
+        let number = self.text[..start].bytes().filter(|byte| *byte == b'\n').count() + 1;
+        Line { number, start, text: self.text[start..end].trim_end_matches('\r') }
+    }
+}
+
+struct Line<'a> {
+    number: usize,
+    start: usize,
+    text: &'a str,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for fault in &self.faults {
+            let word = match fault.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            };
+            match (self.position(fault), &fault.span) {
+                (Some((number, column)), Some(span)) => {
+                    writeln!(f, "{}:{number}:{column}: {word}: {}", self.file, fault.message)?;
+                    let line = self.line_at(span.start);
+                    let margin = " ".repeat(number.to_string().len());
+                    writeln!(f, " {margin} |")?;
+                    writeln!(f, " {number} | {}", line.text)?;
+                    // A value over several lines is underlined on its first line only.
+                    let from = (span.start - line.start).min(line.text.len());
+                    let to = (span.end.max(span.start) - line.start).min(line.text.len());
+                    let width = line.text.get(from..to).map_or(1, |marked| marked.chars().count().max(1));
+                    // Tabs stay tabs, so that the caret stands under the word on any terminal.
+                    let lead: String = line
+                        .text
+                        .chars()
+                        .take(column - 1)
+                        .map(|character| if character == '\t' { '\t' } else { ' ' })
+                        .collect();
+                    writeln!(f, " {margin} | {lead}{}", "^".repeat(width))?;
+                    writeln!(f, " {margin} = {}", fault.cure)?;
+                }
+                _ => {
+                    writeln!(f, "{}: {word}: {}", self.file, fault.message)?;
+                    writeln!(f, "   = {}", fault.cure)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Report {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_shows_its_line_with_a_caret_under_the_word() {
+        let text = "realm = \"é\"\n[timers]\n\tt1 = \"fast\"\n";
+        let start = text.find("\"fast\"").expect("it is there");
+        let fault = Fault::error(Some(start..start + 6), "timers.t1 is not a duration", "write \"500ms\"");
+        let shown = Report::new("a.toml", text, vec![fault]).to_string();
+        assert_eq!(
+            shown,
+            "a.toml:3:7: error: timers.t1 is not a duration\n   |\n 3 | \tt1 = \"fast\"\n   | \t     ^^^^^^\n   = write \"500ms\"\n"
+        );
+    }
+
+    #[test]
+    fn columns_count_characters() {
+        let text = "a = \"é\" x";
+        let report = Report::new("f", text, vec![Fault::error(Some(text.len() - 1..text.len()), "m", "c")]);
+        assert_eq!(report.position(&report.faults()[0]), Some((1, 9)));
+    }
+
+    #[test]
+    fn a_span_at_or_past_the_end_of_the_file_is_shown() {
+        for text in ["", "a", "a\n", "é"] {
+            for at in 0..4 {
+                let shown = Report::new("f", text, vec![Fault::error(Some(at..at + 1), "m", "c")]).to_string();
+                assert!(shown.contains("= c"), "{text:?} {at}");
+            }
+        }
+    }
+}

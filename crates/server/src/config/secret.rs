@@ -1,0 +1,60 @@
+//! A value that nobody shall read over a shoulder or in a log.
+
+use std::fmt;
+
+use super::key::Text;
+
+/// A secret of the configuration. Neither `Debug` nor `--effective` shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Fewest characters of a secret: below, guessing it offline from a nonce would be cheap.
+    pub const SHORTEST: usize = 16;
+    /// What is written instead of it.
+    pub const MASK: &'static str = "********";
+
+    /// Takes the text of a secret, as long as it is long enough.
+    pub fn new(text: &str) -> Result<Self, String> {
+        match text.chars().count() {
+            length if length >= Self::SHORTEST => Ok(Self(text.to_owned())),
+            length => Err(format!("has {length} characters, fewer than {}", Self::SHORTEST)),
+        }
+    }
+
+    /// The secret itself; for keys, never for people.
+    pub fn reveal(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::MASK)
+    }
+}
+
+impl Text for Secret {
+    const EXPECTED: &'static str = "at least 16 random characters in quotes (openssl rand -hex 32 makes some)";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        Self::new(text)
+    }
+
+    fn to_text(&self) -> String {
+        Self::MASK.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        let secret = Secret::new("correct horse battery").expect("long enough");
+        assert_eq!(format!("{secret:?} {}", secret.to_text()), "******** ********");
+        assert_eq!(secret.reveal(), b"correct horse battery");
+        assert!(Secret::new("short").is_err());
+    }
+}

@@ -1,0 +1,26 @@
+//! `[server]`: threads, sockets, the life of the process.
+
+use std::time::Duration;
+
+use super::key::Rule;
+use super::reader::{ANY, section};
+
+section! {
+    /// Threads, sockets and the life of the process.
+    pub struct Server = "server" {
+        /// Threads that carry messages; "auto" starts with one and adds more, up to the cores, when one is over 70 % busy.
+        pub shards: Option<u16> = None, Rule::number(1, 256).or("auto");
+        /// Let the kernel hand each datagram to the thread that owns its call, where it can (only with several shards).
+        pub kernel_steering: bool = true, ANY;
+        /// Receive buffer asked of the kernel for each UDP socket; 4 MiB hold about 50 ms at 25,000 calls/s.
+        pub udp_receive_buffer: usize = 4 << 20, Rule::bytes(4 << 10, 1 << 30);
+        /// Datagrams taken from a socket with one system call.
+        pub udp_receive_batch: usize = 32, Rule::number(1, 1024);
+        /// How long calls being set up may go on after SIGTERM before the process ends.
+        pub drain_timeout: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
+        /// Number of this server among those that share a database; part of the name of a flow.
+        pub node: u16 = 0, Rule::number(0, 65_535);
+        /// What the headers Server and User-Agent say (RFC 3261 sections 20.35 and 20.41); "" for neither.
+        pub software: String = "Strowger".into(), ANY;
+    }
+}
