@@ -1,12 +1,18 @@
 //! Cutting messages out of a stream by Content-Length, keep-alive CRLFs between them (RFC 3261 section
 //! 18.3, RFC 5626 section 4.4.1).
+//!
+//! What a line end is (CRLF, LF or CR), what a fold is and what Content-Length says is decided by the same
+//! code here and in [`crate::Index`]: a reader that took other bytes for the end of a message than the one
+//! before it could be made to take a body for a request.
 
-use crate::{Limits, Reason};
+use crate::scan::{self, Lines};
+use crate::{Limits, Name, Reason, index};
 
 /// What stands at the start of the bytes received so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// CRLF CRLF: a ping, to be answered with one CRLF; so many bytes belong to it.
+    /// CRLF CRLF: a ping, to be answered with one CRLF. So many bytes belong to it, skipped line ends before it
+    /// included; fewer than four, if its start was skipped already because nothing else had come.
     Ping(usize),
     /// Line ends that mean nothing (a pong, or left over): skip so many bytes.
     Skip(usize),
@@ -18,75 +24,201 @@ pub enum Frame {
     Broken(Reason),
 }
 
-/// Looks at the start of `bytes`. `scanned` is the reader's memory of how far a partial header was already
-/// searched (start with 0, keep it between calls, reset to 0 after each frame): so that a header that
-/// comes in many small pieces is not searched again from its start.
+/// Looks at the start of `bytes`. `scanned` is the reader's memory of what it saw there: start with 0 for a new
+/// connection, keep it between calls, and take the bytes of a frame away before the next call. So a header that
+/// comes in many small pieces is not searched again from its start, a long body not measured again, and a ping
+/// that comes in pieces is still a ping. The same stream gives the same messages and pings however it is cut.
+///
+/// A CR that came last is not judged before the byte behind it is there.
 pub fn next(bytes: &[u8], scanned: &mut usize, limits: &Limits) -> Frame {
-    let blank = bytes.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
-    if blank > 0 {
-        *scanned = 0;
-        return if bytes.starts_with(b"\r\n\r\n") {
-            Frame::Ping(4)
-        } else if bytes == b"\r\n\r" {
-            Frame::Partial(None)
-        } else {
-            Frame::Skip(blank)
-        };
-    }
-    let Some(header) = header_end(bytes, *scanned) else {
-        *scanned = bytes.len().saturating_sub(3);
-        return if bytes.len() > limits.message { Frame::Broken(Reason::MessageTooLarge) } else { Frame::Partial(None) };
-    };
-    let length = match content_length(&bytes[..header]) {
-        Ok(length) => length,
-        Err(reason) => return Frame::Broken(reason),
-    };
-    let Some(total) = header.checked_add(length).filter(|&t| t <= limits.message) else {
-        return Frame::Broken(Reason::MessageTooLarge);
-    };
-    if bytes.len() < total {
-        return Frame::Partial(Some(total));
-    }
-    *scanned = 0;
-    Frame::Message(total)
+    let memory = Memory::read(*scanned);
+    let (frame, memory) = look(bytes, memory, limits);
+    *scanned = memory.write();
+    frame
 }
 
-/// One past the blank line.
-fn header_end(bytes: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
-    while let Some(n) = memchr::memchr(b'\n', &bytes[at..]) {
-        at += n + 1;
-        match bytes[at..] {
-            [b'\n', ..] => return Some(at + 1),
-            [b'\r', b'\n', ..] => return Some(at + 2),
-            _ => (),
+/// What is known of the bytes that stay for the next call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    /// A header is searched; before this offset no line ends but such as a line follows.
+    Header(usize),
+    /// The message's length.
+    Total(usize),
+    /// So many bytes of a ping were the last that were skipped: 1 to 3.
+    Ping(usize),
+}
+
+impl Memory {
+    const TOTAL: usize = 1 << (usize::BITS - 1);
+
+    fn read(word: usize) -> Self {
+        match usize::MAX - word {
+            ping @ 1..=3 => Self::Ping(ping),
+            _ if word & Self::TOTAL != 0 => Self::Total(word & !Self::TOTAL),
+            _ => Self::Header(word),
         }
     }
-    None
+
+    fn write(self) -> usize {
+        match self {
+            Self::Header(offset) => offset,
+            Self::Total(length) => length | Self::TOTAL,
+            Self::Ping(bytes) => usize::MAX - bytes,
+        }
+    }
+}
+
+fn look(bytes: &[u8], memory: Memory, limits: &Limits) -> (Frame, Memory) {
+    let start = Memory::Header(0);
+    let total = match memory {
+        Memory::Total(total) => total,
+        Memory::Ping(_) | Memory::Header(0) if matches!(bytes.first(), Some(b'\r' | b'\n')) => {
+            return line_ends(bytes, if let Memory::Ping(seen) = memory { seen } else { 0 });
+        }
+        _ if bytes.is_empty() => return (Frame::Partial(None), memory),
+        _ => {
+            let from = if let Memory::Header(from) = memory { from } else { 0 };
+            let header = match header_end(bytes, from) {
+                Ok(header) if header <= limits.message => header,
+                Ok(_) => return (Frame::Broken(Reason::MessageTooLarge), start),
+                Err(_) if bytes.len() > limits.message => return (Frame::Broken(Reason::MessageTooLarge), start),
+                Err(seen) => return (Frame::Partial(None), Memory::Header(seen)),
+            };
+            let length = match content_length(&bytes[..header]) {
+                Ok(length) => length,
+                Err(reason) => return (Frame::Broken(reason), start),
+            };
+            match header.checked_add(length).filter(|&total| total <= limits.message) {
+                Some(total) => total,
+                None => return (Frame::Broken(Reason::MessageTooLarge), start),
+            }
+        }
+    };
+    if bytes.len() < total { (Frame::Partial(Some(total)), Memory::Total(total)) } else { (Frame::Message(total), start) }
+}
+
+/// The line ends at the start of `bytes`, up to a whole ping, of which `seen` bytes were skipped before.
+fn line_ends(bytes: &[u8], mut seen: usize) -> (Frame, Memory) {
+    for (n, &b) in bytes.iter().enumerate() {
+        seen = match (seen, b) {
+            (3, b'\n') => return (Frame::Ping(n + 1), Memory::Header(0)),
+            (2, b'\r') => 3,
+            (_, b'\r') => 1,
+            (1, b'\n') => 2,
+            (_, b'\n') => 0,
+            _ => return (Frame::Skip(n), Memory::Header(0)),
+        };
+    }
+    (Frame::Skip(bytes.len()), if seen > 0 { Memory::Ping(seen) } else { Memory::Header(0) })
+}
+
+/// One past the blank line, searched from `from`; or, when it is not there yet, from where to search next time.
+fn header_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
+    let mut lines = Lines::new(bytes, from.min(bytes.len()));
+    let mut end = lines.end(from.min(bytes.len()));
+    // A CR at the end of the bytes may be half of a CRLF.
+    let open = |at: usize| bytes[at] == b'\r' && at + 1 == bytes.len();
+    while end < bytes.len() && !open(end) {
+        let next = scan::past(bytes, end);
+        match bytes.get(next) {
+            None => break,
+            Some(b'\r' | b'\n') if open(next) => break,
+            Some(b'\r' | b'\n') => return Ok(scan::past(bytes, next)),
+            Some(_) => end = lines.end(next),
+        }
+    }
+    Err(end)
 }
 
 /// The Content-Length of a header; without one, no body (RFC 3261 section 18.3 demands it on streams;
 /// a message without is taken to end with its header).
 fn content_length(header: &[u8]) -> Result<usize, Reason> {
     let mut found = None;
-    for line in header.split(|&b| b == b'\n') {
-        let Some(colon) = memchr::memchr(b':', line) else { continue };
-        let name = line[..colon].trim_ascii_end();
-        if !(name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"l")) {
-            continue;
+    let mut lines = Lines::new(header, 0);
+    let mut at = scan::past(header, lines.end(0));
+    while at < header.len() {
+        let named = matches!(header[at], b'c' | b'C' | b'l' | b'L');
+        let colon = if named { lines.end_or_colon(at) } else { at };
+        let mut end = lines.end(colon);
+        let mut next = scan::past(header, end);
+        while let Some(b' ' | b'\t') = header.get(next) {
+            end = lines.end(next);
+            next = scan::past(header, end);
         }
-        let value = line[colon + 1..].trim_ascii();
-        if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-            return Err(Reason::ContentLength);
+        if named && header.get(colon) == Some(&b':') && index::name(header, at, colon).0 == Name::ContentLength {
+            let number = index::length(&header[scan::trim(header, colon + 1..end)]).ok_or(Reason::ContentLength)?;
+            if found.is_some_and(|other| other != number) {
+                return Err(Reason::ContentLength);
+            }
+            found = Some(number);
         }
-        let number = value
-            .iter()
-            .try_fold(0usize, |n, d| n.checked_mul(10)?.checked_add((d - b'0') as usize))
-            .ok_or(Reason::ContentLength)?;
-        if found.is_some_and(|other| other != number) {
-            return Err(Reason::ContentLength);
-        }
-        found = Some(number);
+        at = next;
     }
     Ok(found.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(bytes: &[u8]) -> Vec<Frame> {
+        let (mut at, mut memory, mut frames) = (0, 0, Vec::new());
+        loop {
+            let frame = next(&bytes[at..], &mut memory, &Limits::default());
+            frames.push(frame);
+            match frame {
+                Frame::Ping(n) | Frame::Skip(n) | Frame::Message(n) => at += n,
+                Frame::Partial(_) | Frame::Broken(_) => return frames,
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_kept_in_one_word() {
+        for memory in [Memory::Header(0), Memory::Header(70_000), Memory::Total(0), Memory::Total(70_000), Memory::Ping(3)] {
+            assert_eq!(Memory::read(memory.write()), memory);
+        }
+    }
+
+    #[test]
+    fn pings_and_pongs() {
+        assert_eq!(all(b"\r\n\r\n"), [Frame::Ping(4), Frame::Partial(None)]);
+        assert_eq!(all(b"\r\n"), [Frame::Skip(2), Frame::Partial(None)]);
+        assert_eq!(all(b"\r\n\r\n\r\n"), [Frame::Ping(4), Frame::Skip(2), Frame::Partial(None)]);
+        let mut memory = 0;
+        assert_eq!(next(b"\r\n\r", &mut memory, &Limits::default()), Frame::Skip(3));
+        assert_eq!(next(b"", &mut memory, &Limits::default()), Frame::Partial(None));
+        assert_eq!(next(b"\nO", &mut memory, &Limits::default()), Frame::Ping(1));
+    }
+
+    #[test]
+    fn length_long_compact_folded_and_none() {
+        for (line, body) in [
+            ("Content-Length: 3\r\n", 3),
+            ("l:3\n", 3),
+            ("L : \r\n 3\r\n", 3),
+            ("CONTENT-LENGTH\t:3\r", 3),
+            ("X: y\r\n l: 3\r\n", 0),
+            ("Xl: 3\r\n", 0),
+            ("X: y\rl: 3\r\n", 3),
+            ("l: 3\r\nContent-Length: 003\r\n", 3),
+        ] {
+            let text = format!("OPTIONS sip:a SIP/2.0\r\n{line}\r\nabcd");
+            assert_eq!(all(text.as_bytes())[0], Frame::Message(text.len() - 4 + body), "{text:?}");
+        }
+        for line in ["l: 3\r\nl: 4\r\n", "l: -3\r\n", "l:\r\n", "l: 3, 3\r\n", "l: 99999999999999999999\r\n"] {
+            let text = format!("OPTIONS sip:a SIP/2.0\r\n{line}\r\nabcd");
+            assert_eq!(all(text.as_bytes()), [Frame::Broken(Reason::ContentLength)], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn limits_break_the_stream() {
+        let limits = Limits { message: 40, ..Limits::default() };
+        let mut memory = 0;
+        assert_eq!(next(&[b'a'; 40], &mut memory, &limits), Frame::Partial(None));
+        assert_eq!(next(&[b'a'; 41], &mut memory, &limits), Frame::Broken(Reason::MessageTooLarge));
+        let mut memory = 0;
+        assert_eq!(next(b"OPTIONS sip:a SIP/2.0\r\nl: 99\r\n\r\n", &mut memory, &limits), Frame::Broken(Reason::MessageTooLarge));
+    }
 }

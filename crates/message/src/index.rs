@@ -87,10 +87,11 @@ impl Index {
         self.bare_line_ends = false;
         self.start = Start::Status { code: 0, reason: (0, 0) };
         (self.headers, self.body, self.end) = (0, 0, 0);
-        if bytes.len() > limits.message {
+        let most = limits.message.min(u32::MAX as usize);
+        if bytes.len() > most {
             // The header may still be read, so that the answer finds its way.
-            let _ = self.read(&bytes[..limits.message], limits);
-            return Err(Error::new(Reason::MessageTooLarge, limits.message));
+            let _ = self.read(&bytes[..most], limits);
+            return Err(Error::new(Reason::MessageTooLarge, most));
         }
         self.read(bytes, limits)
     }
@@ -160,11 +161,7 @@ impl Index {
         next: usize,
         folded: bool,
     ) -> Result<(), Error> {
-        let mut name_end = colon;
-        while name_end > at && matches!(bytes[name_end - 1], b' ' | b'\t') {
-            name_end -= 1;
-        }
-        let name = Name::of_at(bytes, at, name_end - at);
+        let (name, name_end) = name(bytes, at, colon);
         if name == Name::Other {
             let text = &bytes[at..name_end];
             if text.is_empty() || text.len() > u16::MAX as usize || !text.iter().all(|&b| is_token(b)) {
@@ -264,6 +261,17 @@ impl Index {
     pub fn end(&self) -> usize {
         self.end as usize
     }
+}
+
+/// The name that starts at `at`, and its end: white space may stand before the colon (HCOLON, RFC 3261 section
+/// 25.1).
+#[inline(always)]
+pub(crate) fn name(bytes: &[u8], at: usize, colon: usize) -> (Name, usize) {
+    let mut end = colon;
+    while end > at && matches!(bytes[end - 1], b' ' | b'\t') {
+        end -= 1;
+    }
+    (Name::of_at(bytes, at, end - at), end)
 }
 
 /// The number that a Content-Length value is, in bytes.
