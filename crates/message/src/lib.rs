@@ -18,6 +18,10 @@ pub mod name;
 #[allow(unsafe_code)]
 pub mod scan;
 pub mod reader;
+pub mod host;
+pub mod params;
+pub mod uri;
+pub mod write;
 pub mod status;
 
 pub use edit::Edit;

@@ -5,7 +5,7 @@ use crate::{Error, Reason};
 /// A position in one header value or URI. What a view reads moves it forward; where it stands when a
 /// view refuses is where the fault is.
 #[derive(Clone, Debug)]
-pub struct Scan<'a> {
+pub struct Reader<'a> {
     text: &'a [u8],
     at: usize,
 }
@@ -14,13 +14,13 @@ pub struct Scan<'a> {
 pub trait Field<'a>: Sized {
     /// Reads one value and stops after it, before a comma or at the end. `None`: it does not follow its
     /// grammar, and `scan` stands where that was seen.
-    fn read(scan: &mut Scan<'a>) -> Option<Self>;
+    fn read(scan: &mut Reader<'a>) -> Option<Self>;
 }
 
 /// Reads a whole value: nothing but white space may follow.
 #[inline]
 pub(crate) fn whole<'a, T: Field<'a>>(text: &'a [u8]) -> Result<T, Error> {
-    let mut scan = Scan::new(text);
+    let mut scan = Reader::new(text);
     scan.ws();
     match T::read(&mut scan) {
         Some(value) => {
@@ -31,7 +31,7 @@ pub(crate) fn whole<'a, T: Field<'a>>(text: &'a [u8]) -> Result<T, Error> {
     }
 }
 
-impl<'a> Scan<'a> {
+impl<'a> Reader<'a> {
     #[inline]
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0 }

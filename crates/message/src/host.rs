@@ -1,0 +1,214 @@
+//! Hosts: names, IPv4 addresses, IPv6 references (RFC 3261 section 25.1, RFC 5118).
+
+use crate::Error;
+use crate::reader::{self, Field, HOST, Reader};
+use crate::write::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The host of a URI or a Via.
+#[derive(Clone, Copy, Debug)]
+pub enum Host<'a> {
+    /// A domain name as it stands. Names compare in any case.
+    Name(&'a [u8]),
+    V4(Ipv4Addr),
+    V6(Ipv6Addr),
+}
+
+impl<'a> Host<'a> {
+    /// # Errors
+    /// Neither a name, an IPv4 address nor an IPv6 address in brackets.
+    pub fn parse(text: &'a [u8]) -> Result<Self, Error> {
+        reader::whole(text)
+    }
+
+    /// The address, if it is one.
+    #[inline]
+    pub const fn ip(&self) -> Option<IpAddr> {
+        match *self {
+            Self::Name(_) => None,
+            Self::V4(ip) => Some(IpAddr::V4(ip)),
+            Self::V6(ip) => Some(IpAddr::V6(ip)),
+        }
+    }
+
+    /// Writes the host, a name in lower case: the form in which hosts are keys.
+    pub fn write_lower(&self, out: &mut Vec<u8>) {
+        let from = out.len();
+        self.write(out);
+        out[from..].make_ascii_lowercase();
+    }
+
+    /// Writes the host; an IPv6 address in brackets.
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Name(name) => out.extend_from_slice(name),
+            Self::V4(ip) => write_v4(*ip, out),
+            Self::V6(ip) => {
+                use std::io::Write as _;
+                // Writing to a Vec does not fail.
+                let _ = write!(out, "[{ip}]");
+            }
+        }
+    }
+}
+
+impl From<IpAddr> for Host<'_> {
+    fn from(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => Self::V4(ip),
+            IpAddr::V6(ip) => Self::V6(ip),
+        }
+    }
+}
+
+impl PartialEq for Host<'_> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Name(a), Self::Name(b)) => a.eq_ignore_ascii_case(b),
+            (Self::V4(a), Self::V4(b)) => a == b,
+            (Self::V6(a), Self::V6(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Host<'_> {}
+
+impl Write for Host<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        Host::write(self, out);
+    }
+}
+
+/// An address as it stands in `received`: an IPv6 address with or without brackets (RFC 5118 section 4.5).
+pub fn parse_ip(text: &[u8]) -> Option<IpAddr> {
+    if let Some(ip) = v4(text) {
+        return Some(IpAddr::V4(ip));
+    }
+    let bare = text.strip_prefix(b"[").and_then(|t| t.strip_suffix(b"]")).unwrap_or(text);
+    v6(bare).map(IpAddr::V6)
+}
+
+impl<'a> Field<'a> for Host<'a> {
+    #[inline]
+    fn read(scan: &mut Reader<'a>) -> Option<Self> {
+        if scan.peek() == Some(b'[') {
+            let rest = scan.rest();
+            let end = memchr::memchr(b']', rest)?;
+            let ip = v6(&rest[1..end])?;
+            scan.skip(end + 1);
+            return Some(Self::V6(ip));
+        }
+        let from = scan.at();
+        let text = scan.some(HOST)?;
+        let first = text[0];
+        if first.is_ascii_digit() {
+            if let Some(ip) = v4(text) {
+                return Some(Self::V4(ip));
+            }
+            // Digits and points that are no address are no name either.
+            if text.iter().all(|b| b.is_ascii_digit() || *b == b'.') {
+                scan.go(from);
+                return None;
+            }
+        } else if matches!(first, b'-' | b'.') {
+            scan.go(from);
+            return None;
+        }
+        Some(Self::Name(text))
+    }
+}
+
+/// Four numbers up to 255.
+#[inline]
+fn v4(text: &[u8]) -> Option<Ipv4Addr> {
+    if text.len() > 15 {
+        return None;
+    }
+    let (mut address, mut part, mut digits, mut points) = (0u32, 0u32, 0, 0);
+    for &b in text {
+        match b {
+            b'0'..=b'9' => {
+                part = part * 10 + (b - b'0') as u32;
+                digits += 1;
+                if digits > 3 || part > 255 {
+                    return None;
+                }
+            }
+            b'.' if digits > 0 && points < 3 => {
+                address = address << 8 | part;
+                (part, digits, points) = (0, 0, points + 1);
+            }
+            _ => return None,
+        }
+    }
+    if points == 3 && digits > 0 { Some(Ipv4Addr::from_bits(address << 8 | part)) } else { None }
+}
+
+fn v6(text: &[u8]) -> Option<Ipv6Addr> {
+    if text.len() > 45 || !text.iter().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.')) {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn write_v4(ip: Ipv4Addr, out: &mut Vec<u8>) {
+    let mut text = [0u8; 16];
+    let mut n = 0;
+    for octet in ip.octets() {
+        if octet >= 100 {
+            text[n] = b'0' + octet / 100;
+            n += 1;
+        }
+        if octet >= 10 {
+            text[n] = b'0' + octet / 10 % 10;
+            n += 1;
+        }
+        text[n] = b'0' + octet % 10;
+        text[n + 1] = b'.';
+        n += 2;
+    }
+    out.extend_from_slice(&text[..n - 1]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_three_kinds() {
+        assert_eq!(Host::parse(b"Example.COM").unwrap(), Host::Name(b"example.com"));
+        assert_eq!(Host::parse(b"192.0.2.1").unwrap(), Host::V4(Ipv4Addr::new(192, 0, 2, 1)));
+        assert_eq!(Host::parse(b"[2001:DB8::1]").unwrap(), Host::V6("2001:db8::1".parse().unwrap()));
+        assert_eq!(Host::parse(b"[::ffff:192.0.2.1]").unwrap(), Host::V6("::ffff:192.0.2.1".parse().unwrap()));
+        assert_eq!(Host::parse(b"4f2a.example").unwrap(), Host::Name(b"4f2a.example"));
+        assert_eq!(Host::parse(b"host.example.").unwrap(), Host::Name(b"host.example."));
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        for text in
+            [&b""[..], b"1.2.3", b"1.2.3.256", b"1.2.3.4.5", b"2001:db8::1", b"[2001:db8::1", b"[]", b"[:::1]", b"-a", b"a b", b"[fe80::1%25eth0]"]
+        {
+            assert!(Host::parse(text).is_err(), "{:?}", text.escape_ascii().to_string());
+        }
+    }
+
+    #[test]
+    fn written_as_read() {
+        for text in ["a.example", "0.0.0.0", "255.10.9.100", "[2001:db8::1]", "[::]"] {
+            let mut out = Vec::new();
+            Host::parse(text.as_bytes()).unwrap().write(&mut out);
+            assert_eq!(out, text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn received_takes_both_forms_of_ipv6() {
+        assert_eq!(parse_ip(b"[2001:db8::1]"), parse_ip(b"2001:db8::1"));
+        assert!(parse_ip(b"2001:db8::1").is_some());
+        assert!(parse_ip(b"example.com").is_none());
+    }
+}

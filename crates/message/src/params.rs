@@ -1,0 +1,247 @@
+//! Header parameters: `;name=value` (RFC 3261 section 25.1, generic-param).
+
+use crate::reader::{Reader, VALUE};
+use crate::write;
+use std::borrow::Cow;
+
+/// The parameters behind a header value, from the first semicolon on; each is known to be well formed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Params<'a> {
+    text: &'a [u8],
+    /// White space stands around semicolons or equals signs: writing leaves it out.
+    spaced: bool,
+}
+
+/// One parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param<'a> {
+    /// Names compare in any case.
+    pub name: &'a [u8],
+    /// As it stands, a quoted string with its quotes; none if there is no equals sign.
+    pub value: Option<&'a [u8]>,
+}
+
+impl<'a> Params<'a> {
+    /// Parameters from text that starts with a semicolon, or none from an empty one.
+    ///
+    /// # Errors
+    /// A name is missing, or a value is empty or holds bytes that must be quoted.
+    pub fn parse(text: &'a [u8]) -> Result<Self, crate::Error> {
+        let mut scan = Reader::new(text);
+        match Self::read(&mut scan, |_, _| true) {
+            Some(params) if scan.is_done() => Ok(params),
+            _ => Err(scan.error()),
+        }
+    }
+
+    /// Reads parameters and tells each to `on`, which says whether its value will do. The position comes to
+    /// stand behind the last one and white space.
+    #[inline]
+    pub(crate) fn read(scan: &mut Reader<'a>, mut on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
+        let before = scan.at();
+        scan.ws();
+        let from = scan.at();
+        if scan.peek() != Some(b';') {
+            scan.go(before);
+            scan.ws();
+            return Some(Self::default());
+        }
+        let mut end = from;
+        // Bytes of the parameters themselves; fewer than the whole: something was spaced.
+        let mut bytes = 0;
+        while scan.take(b';') {
+            scan.ws();
+            let name = scan.token()?;
+            end = scan.at();
+            bytes += 1 + name.len();
+            scan.ws();
+            let mut value = None;
+            if scan.take(b'=') {
+                scan.ws();
+                let text = if scan.peek() == Some(b'"') { scan.quoted()? } else { scan.some(VALUE)? };
+                end = scan.at();
+                bytes += 1 + text.len();
+                value = Some(text);
+                scan.ws();
+            }
+            if !on(name, value) {
+                return None;
+            }
+        }
+        let after = scan.at();
+        scan.go(end);
+        let text = scan.since(from);
+        scan.go(after);
+        Some(Self { text, spaced: bytes != text.len() })
+    }
+
+    /// As they stand, from the first semicolon on.
+    #[inline]
+    pub const fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    pub fn iter(&self) -> ParamIter<'a> {
+        ParamIter { scan: Reader::new(self.text) }
+    }
+
+    /// The first parameter of this name, in any case.
+    pub fn find(&self, name: &[u8]) -> Option<Param<'a>> {
+        self.iter().find(|p| p.name.eq_ignore_ascii_case(name))
+    }
+
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// The value of the first parameter of this name as it stands; none too if it has no value.
+    pub fn value(&self, name: &[u8]) -> Option<&'a [u8]> {
+        self.find(name)?.value
+    }
+
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>) {
+        if !self.spaced {
+            // Only within quotes can a fold hide.
+            write::unfolded(self.text, out);
+            return;
+        }
+        for param in *self {
+            param.write(out);
+        }
+    }
+}
+
+/// The same parameters with the same values in the same order, white space between them apart.
+impl PartialEq for Params<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+            || self.iter().map(|p| (p.name, p.value)).eq(other.iter().map(|p| (p.name, p.value)))
+    }
+}
+
+impl Eq for Params<'_> {}
+
+impl<'a> IntoIterator for Params<'a> {
+    type Item = Param<'a>;
+    type IntoIter = ParamIter<'a>;
+
+    fn into_iter(self) -> ParamIter<'a> {
+        self.iter()
+    }
+}
+
+impl<'a> Param<'a> {
+    /// The value without quotes and backslashes; empty if there is none.
+    pub fn unquoted(&self) -> Cow<'a, [u8]> {
+        unquote(self.value.unwrap_or_default())
+    }
+
+    /// `;name=value`
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(b';');
+        out.extend_from_slice(self.name);
+        if let Some(value) = self.value {
+            out.push(b'=');
+            write::unfolded(value, out);
+        }
+    }
+}
+
+/// The content of a quoted string; other text as it stands.
+pub fn unquote(text: &[u8]) -> Cow<'_, [u8]> {
+    let Some(inner) = text.strip_prefix(b"\"").and_then(|t| t.strip_suffix(b"\"")) else { return Cow::Borrowed(text) };
+    if memchr::memchr3(b'\\', b'\r', b'\n', inner).is_none() {
+        return Cow::Borrowed(inner);
+    }
+    let mut plain = Vec::with_capacity(inner.len());
+    write::unfolded(inner, &mut plain);
+    let mut escaped = false;
+    plain.retain(|&b| {
+        escaped = !escaped && b == b'\\';
+        !escaped
+    });
+    Cow::Owned(plain)
+}
+
+/// Writes text as a quoted string.
+pub fn write_quoted(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &b in text {
+        if matches!(b, b'"' | b'\\') {
+            out.push(b'\\');
+        }
+        // A line end cannot stand in a header value, escaped or not.
+        out.push(if matches!(b, b'\r' | b'\n') { b' ' } else { b });
+    }
+    out.push(b'"');
+}
+
+/// See [`Params::iter`].
+#[derive(Clone, Debug)]
+pub struct ParamIter<'a> {
+    scan: Reader<'a>,
+}
+
+impl<'a> Iterator for ParamIter<'a> {
+    type Item = Param<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Param<'a>> {
+        let scan = &mut self.scan;
+        if !scan.take(b';') {
+            return None;
+        }
+        scan.ws();
+        let name = scan.token()?;
+        scan.ws();
+        let mut value = None;
+        if scan.take(b'=') {
+            scan.ws();
+            value = Some(if scan.peek() == Some(b'"') { scan.quoted()? } else { scan.some(VALUE)? });
+            scan.ws();
+        }
+        Some(Param { name, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spaced_folded_quoted() {
+        let params = Params::parse(b"; a = 1 ;b;\r\n c=\"x;\\\"y\" ;d=[::1]").unwrap();
+        let names: Vec<_> = params.iter().map(|p| p.name).collect();
+        assert_eq!(names, [b"a", b"b", b"c", b"d"]);
+        assert_eq!(params.value(b"A"), Some(&b"1"[..]));
+        assert!(params.has(b"B") && params.value(b"b").is_none());
+        assert_eq!(params.find(b"c").unwrap().unquoted().as_ref(), b"x;\"y");
+        let mut out = Vec::new();
+        params.write(&mut out);
+        assert_eq!(out, b";a=1;b;c=\"x;\\\"y\";d=[::1]");
+        assert_eq!(Params::parse(&out).unwrap(), params);
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        for text in [&b";"[..], b";;a", b";a=", b";a=\"x", b";a b", b";a=1;", b"a", b";=1"] {
+            assert!(Params::parse(text).is_err(), "{}", text.escape_ascii());
+        }
+        assert!(Params::parse(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn quoting_and_unquoting() {
+        let mut out = Vec::new();
+        write_quoted(b"a\"b\\c", &mut out);
+        assert_eq!(out, b"\"a\\\"b\\\\c\"");
+        assert_eq!(unquote(&out).as_ref(), b"a\"b\\c");
+        assert_eq!(unquote(b"plain").as_ref(), b"plain");
+    }
+}

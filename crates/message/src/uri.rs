@@ -1,0 +1,226 @@
+//! URIs: sip and sips (RFC 3261 section 19.1), tel (RFC 3966), urn (RFC 8141, RFC 5031); others opaque.
+
+pub mod compare;
+pub mod sip;
+pub mod tel;
+pub mod urn;
+
+pub use sip::{SipUri, UriParams};
+pub use tel::TelUri;
+pub use urn::Urn;
+
+use crate::reader::{ANY_URI, Reader, is};
+use crate::write::Write;
+use crate::{Error, Reason};
+
+/// A URI told apart by its scheme.
+#[derive(Clone, Copy, Debug)]
+pub enum Uri<'a> {
+    /// `sip:` or `sips:`
+    Sip(SipUri<'a>),
+    Tel(TelUri<'a>),
+    Urn(Urn<'a>),
+    Other(OtherUri<'a>),
+}
+
+/// A URI of a scheme that is only carried.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherUri<'a> {
+    pub scheme: &'a [u8],
+    /// What follows the colon.
+    pub rest: &'a [u8],
+}
+
+impl<'a> Uri<'a> {
+    /// Reads a whole URI, as it stands in a start line or between angle brackets.
+    ///
+    /// # Errors
+    /// No scheme, or a sip, sips, tel or urn URI that does not follow its grammar.
+    #[inline]
+    pub fn parse(text: &'a [u8]) -> Result<Self, Error> {
+        let mut scan = Reader::new(text);
+        match Self::read(&mut scan) {
+            Some(uri) if scan.is_done() => Ok(uri),
+            _ => Err(Error::new(Reason::Malformed, scan.at())),
+        }
+    }
+
+    /// Reads the URI that the whole text of `scan` is.
+    #[inline]
+    pub(crate) fn read(scan: &mut Reader<'a>) -> Option<Self> {
+        let rest = scan.rest();
+        if let [a, b, c, d, ..] = rest {
+            let word = u32::from_le_bytes([a | 0x20, b | 0x20, c | 0x20, *d]);
+            const SIP: u32 = u32::from_le_bytes(*b"sip:");
+            const SIPS: u32 = u32::from_le_bytes(*b"sips");
+            const TEL: u32 = u32::from_le_bytes(*b"tel:");
+            const URN: u32 = u32::from_le_bytes(*b"urn:");
+            match word {
+                SIP => {
+                    scan.skip(4);
+                    return SipUri::read(scan, false).map(Self::Sip);
+                }
+                TEL => {
+                    scan.skip(4);
+                    return TelUri::read(scan).map(Self::Tel);
+                }
+                URN => {
+                    scan.skip(4);
+                    return Urn::read(scan).map(Self::Urn);
+                }
+                _ => (),
+            }
+            if word | 0x2000_0000 == SIPS && rest.get(4) == Some(&b':') {
+                scan.skip(5);
+                return SipUri::read(scan, true).map(Self::Sip);
+            }
+        }
+        OtherUri::read(scan).map(Self::Other)
+    }
+
+    /// The scheme, as it stands for [`Uri::Other`], else in lower case.
+    pub const fn scheme(&self) -> &'a [u8] {
+        match self {
+            Self::Sip(uri) => uri.scheme(),
+            Self::Tel(_) => b"tel",
+            Self::Urn(_) => b"urn",
+            Self::Other(uri) => uri.scheme,
+        }
+    }
+
+    #[inline]
+    pub const fn sip(&self) -> Option<&SipUri<'a>> {
+        match self {
+            Self::Sip(uri) => Some(uri),
+            _ => None,
+        }
+    }
+
+    /// Requires TLS on every hop (RFC 3261 section 26.2.2).
+    pub const fn is_sips(&self) -> bool {
+        matches!(self, Self::Sip(SipUri { secure: true, .. }))
+    }
+
+    /// The key under which the location service knows this address-of-record (RFC 3261 section 10.3 step
+    /// 5): escapes undone, no parameters, the host in lower case, no scheme for sip and sips, which name
+    /// the same user: `user@host`, with `:port` if one stands there. A tel URI: `tel:` and the number
+    /// without visual separators. Others as they stand, the scheme in lower case.
+    pub fn write_aor(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Sip(uri) => uri.write_aor(out),
+            Self::Tel(uri) => uri.write_aor(out),
+            Self::Urn(uri) => {
+                let from = out.len();
+                uri.write(out);
+                out[from..].make_ascii_lowercase();
+            }
+            Self::Other(uri) => {
+                out.extend(uri.scheme.iter().map(u8::to_ascii_lowercase));
+                out.push(b':');
+                out.extend_from_slice(uri.rest);
+            }
+        }
+    }
+
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Sip(uri) => uri.write(out),
+            Self::Tel(uri) => uri.write(out),
+            Self::Urn(uri) => uri.write(out),
+            Self::Other(uri) => {
+                out.extend_from_slice(uri.scheme);
+                out.push(b':');
+                out.extend_from_slice(uri.rest);
+            }
+        }
+    }
+}
+
+impl Write for Uri<'_> {
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        Uri::write(self, out);
+    }
+}
+
+impl<'a> OtherUri<'a> {
+    fn read(scan: &mut Reader<'a>) -> Option<Self> {
+        let rest = scan.rest();
+        let colon = memchr::memchr(b':', rest)?;
+        let scheme = &rest[..colon];
+        let word = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
+        if !scheme.first()?.is_ascii_alphabetic() || !scheme.iter().all(word) {
+            return None;
+        }
+        scan.skip(colon + 1);
+        let rest = scan.some(ANY_URI)?;
+        Some(Self { scheme, rest })
+    }
+
+    pub fn is_scheme<const N: usize>(&self, lower: &[u8; N]) -> bool {
+        is(self.scheme, lower)
+    }
+}
+
+/// The scheme in any case, the rest byte for byte.
+impl PartialEq for OtherUri<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.scheme.eq_ignore_ascii_case(other.scheme) && self.rest == other.rest
+    }
+}
+
+/// Equivalence by the rules of each scheme (RFC 3261 section 19.1.4, RFC 3966 section 4, RFC 8141 section
+/// 3). It is not transitive, so there is no `Eq`.
+impl PartialEq for Uri<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Sip(a), Self::Sip(b)) => a == b,
+            (Self::Tel(a), Self::Tel(b)) => a == b,
+            (Self::Urn(a), Self::Urn(b)) => a == b,
+            (Self::Other(a), Self::Other(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_in_any_case() {
+        assert!(matches!(Uri::parse(b"SIP:a@b").unwrap(), Uri::Sip(SipUri { secure: false, .. })));
+        assert!(Uri::parse(b"sIpS:a@b").unwrap().is_sips());
+        assert!(matches!(Uri::parse(b"TEL:+1").unwrap(), Uri::Tel(_)));
+        assert!(matches!(Uri::parse(b"urn:service:sos").unwrap(), Uri::Urn(_)));
+        assert_eq!(Uri::parse(b"http://a.example/").unwrap().scheme(), b"http");
+        assert_eq!(Uri::parse(b"soap.beep://192.0.2.103:3002").unwrap().scheme(), b"soap.beep");
+        // "sipS" without a colon after it is another scheme.
+        assert_eq!(Uri::parse(b"sipsy:a").unwrap().scheme(), b"sipsy");
+    }
+
+    #[test]
+    fn no_uri() {
+        for text in [&b""[..], b":", b"sip", b"sip:", b"sips:", b"a b:c", b"<sip:a@b>", b"1a:b", b"x:", b"sip:a@b c", b"x:a b"] {
+            assert!(Uri::parse(text).is_err(), "{}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn keys_of_addresses_of_record() {
+        for (uri, key) in [
+            ("sip:Alice@Example.COM;transport=tcp?subject=x", "Alice@example.com"),
+            ("sips:%61lice:secret@example.com", "alice@example.com"),
+            ("sip:a%40b@example.com:5070", "a@b@example.com:5070"),
+            ("sip:Example.com", "example.com"),
+            ("tel:+1-201-555-0123;ext=1", "tel:+12015550123"),
+            ("urn:service:SOS", "urn:service:sos"),
+            ("IM:Bob@x", "im:Bob@x"),
+        ] {
+            let mut out = Vec::new();
+            Uri::parse(uri.as_bytes()).unwrap().write_aor(&mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), key);
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! sip and sips URIs (RFC 3261 section 19.1.1) with the parameters of RFC 5626 and RFC 5627.
+
+use super::compare;
+use crate::Error;
+use crate::host::Host;
+use crate::reader::{DIGIT, Field, PASSWORD, Reader, URI_HEADER, URI_PARAM, USER, is, number};
+use crate::write::Write;
+
+/// `sip:user:password@host:port;parameters?headers`
+#[derive(Clone, Copy, Debug)]
+pub struct SipUri<'a> {
+    /// The scheme is sips.
+    pub secure: bool,
+    /// With its escapes.
+    pub user: Option<&'a [u8]>,
+    /// With its escapes.
+    pub password: Option<&'a [u8]>,
+    pub host: Host<'a>,
+    pub port: Option<u16>,
+    pub params: UriParams<'a>,
+    /// What follows the question mark, `name=value` joined by `&`.
+    pub headers: &'a [u8],
+}
+
+impl<'a> SipUri<'a> {
+    pub const fn new(user: Option<&'a [u8]>, host: Host<'a>) -> Self {
+        Self { secure: false, user, password: None, host, port: None, params: UriParams::NONE, headers: b"" }
+    }
+
+    /// The text of `scan` from behind the scheme to its end.
+    #[inline]
+    pub(crate) fn read(scan: &mut Reader<'a>, secure: bool) -> Option<Self> {
+        let (mut user, mut password) = (None, None);
+        let start = scan.at();
+        if let Some(n) = memchr::memchr(b'@', scan.rest()) {
+            let text = scan.escaped(USER)?;
+            if scan.at() == start {
+                return None;
+            }
+            user = Some(text);
+            if scan.take(b':') {
+                password = Some(scan.escaped(PASSWORD)?);
+            }
+            if scan.at() != start + n {
+                return None;
+            }
+            scan.skip(1);
+        }
+        let host = Host::read(scan)?;
+        let mut port = None;
+        if scan.take(b':') {
+            port = Some(read_port(scan)?);
+        }
+        let params = UriParams::read(scan)?;
+        let mut headers = &b""[..];
+        if scan.take(b'?') {
+            headers = scan.escaped(URI_HEADER)?;
+        }
+        if !scan.is_done() {
+            return None;
+        }
+        Some(Self { secure, user, password, host, port, params, headers })
+    }
+
+    pub const fn scheme(&self) -> &'static [u8] {
+        if self.secure { b"sips" } else { b"sip" }
+    }
+
+    /// The `headers` as pairs, escapes kept.
+    pub fn header_pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
+        compare::pairs(self.headers)
+    }
+
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(if self.secure { b"sips:" } else { b"sip:" });
+        if let Some(user) = self.user {
+            out.extend_from_slice(user);
+            if let Some(password) = self.password {
+                out.push(b':');
+                out.extend_from_slice(password);
+            }
+            out.push(b'@');
+        }
+        self.host.write(out);
+        if let Some(port) = self.port {
+            out.push(b':');
+            (port as u32).write(out);
+        }
+        out.extend_from_slice(self.params.text);
+        if !self.headers.is_empty() {
+            out.push(b'?');
+            out.extend_from_slice(self.headers);
+        }
+    }
+
+    /// See [`super::Uri::write_aor`].
+    pub fn write_aor(&self, out: &mut Vec<u8>) {
+        if let Some(user) = self.user {
+            unescape(user, out);
+            out.push(b'@');
+        }
+        self.host.write_lower(out);
+        if let Some(port) = self.port {
+            out.push(b':');
+            (port as u32).write(out);
+        }
+    }
+}
+
+impl PartialEq for SipUri<'_> {
+    /// RFC 3261 section 19.1.4.
+    fn eq(&self, other: &Self) -> bool {
+        compare::sip(self, other)
+    }
+}
+
+impl Write for SipUri<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        SipUri::write(self, out);
+    }
+}
+
+/// A port number up to 65,535.
+#[inline]
+pub(crate) fn read_port(scan: &mut Reader<'_>) -> Option<u16> {
+    u16::try_from(number(scan.some(DIGIT)?)).ok()
+}
+
+/// Text with its escapes undone.
+pub fn unescape(text: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&b) = text.get(at) {
+        match text.get(at + 1..at + 3) {
+            Some(&[high, low]) if b == b'%' && high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                out.push(hex(high) << 4 | hex(low));
+                at += 3;
+            }
+            _ => {
+                out.push(b);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Text as a user part: what may not stand there is escaped.
+pub fn escape_user(text: &[u8], out: &mut Vec<u8>) {
+    for &b in text {
+        if crate::reader::CLASS[b as usize] & USER != 0 {
+            out.push(b);
+        } else {
+            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+            out.extend_from_slice(&[b'%', DIGITS[b as usize >> 4], DIGITS[b as usize & 15]]);
+        }
+    }
+}
+
+/// The value of a hexadecimal digit.
+#[inline]
+pub(super) const fn hex(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => (digit | 0x20).wrapping_sub(b'a').wrapping_add(10) & 15,
+    }
+}
+
+/// The parameters of a SIP URI. Which of the well-known ones stand there was seen when they were read, so
+/// that asking for one that does not costs nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct UriParams<'a> {
+    text: &'a [u8],
+    found: u8,
+}
+
+const LR: u8 = 1;
+const TRANSPORT: u8 = 1 << 1;
+const MADDR: u8 = 1 << 2;
+const TTL: u8 = 1 << 3;
+const USER_PARAM: u8 = 1 << 4;
+const METHOD: u8 = 1 << 5;
+const OB: u8 = 1 << 6;
+const GR: u8 = 1 << 7;
+
+impl<'a> UriParams<'a> {
+    pub const NONE: UriParams<'static> = UriParams { text: b"", found: 0 };
+
+    /// From text like `;transport=tcp;lr`, or an empty one.
+    ///
+    /// # Errors
+    /// A name is missing, or a byte stands there that must be escaped.
+    pub fn parse(text: &'a [u8]) -> Result<Self, Error> {
+        let mut scan = Reader::new(text);
+        match Self::read(&mut scan) {
+            Some(params) if scan.is_done() => Ok(params),
+            _ => Err(scan.error()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn read(scan: &mut Reader<'a>) -> Option<Self> {
+        let from = scan.at();
+        let mut found = 0;
+        while scan.take(b';') {
+            let name = scan.escaped(URI_PARAM)?;
+            found |= match name.len() {
+                0 => return None,
+                2 if is(name, b"lr") => LR,
+                2 if is(name, b"ob") => OB,
+                2 if is(name, b"gr") => GR,
+                3 if is(name, b"ttl") => TTL,
+                4 if is(name, b"user") => USER_PARAM,
+                5 if is(name, b"maddr") => MADDR,
+                6 if is(name, b"method") => METHOD,
+                9 if is(name, b"transport") => TRANSPORT,
+                _ => 0,
+            };
+            if scan.take(b'=') {
+                scan.escaped(URI_PARAM)?;
+                // Base64 without escapes is seen in the wild; nothing is lost by taking it.
+                while scan.take(b'=') {
+                    scan.escaped(URI_PARAM)?;
+                }
+            }
+        }
+        Some(Self { text: scan.since(from), found })
+    }
+
+    /// As they stand, from the first semicolon on.
+    pub const fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Names and values, escapes kept.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + Clone {
+        // The first part, before the first semicolon, is empty.
+        self.text.split(|&b| b == b';').skip(1).map(|part| match memchr::memchr(b'=', part) {
+            Some(n) => (&part[..n], Some(&part[n + 1..])),
+            None => (part, None),
+        })
+    }
+
+    /// The value of the parameter of this name, escapes kept: `Some(None)` if it has none. Names compare in
+    /// any case, escapes undone (RFC 3261 section 19.1.4).
+    pub fn find(&self, name: &[u8]) -> Option<Option<&'a [u8]>> {
+        self.iter().find(|(n, _)| compare::equal(n, name, true)).map(|(_, value)| value)
+    }
+
+    #[inline]
+    fn known(&self, flag: u8, name: &[u8]) -> Option<&'a [u8]> {
+        if self.found & flag == 0 { None } else { self.find(name)? }
+    }
+
+    /// The loose router's mark (RFC 3261 section 16.4).
+    #[inline]
+    pub const fn lr(&self) -> bool {
+        self.found & LR != 0
+    }
+
+    #[inline]
+    pub fn transport(&self) -> Option<&'a [u8]> {
+        self.known(TRANSPORT, b"transport")
+    }
+
+    pub fn maddr(&self) -> Option<&'a [u8]> {
+        self.known(MADDR, b"maddr")
+    }
+
+    pub fn ttl(&self) -> Option<&'a [u8]> {
+        self.known(TTL, b"ttl")
+    }
+
+    /// `phone` or `ip`.
+    pub fn user(&self) -> Option<&'a [u8]> {
+        self.known(USER_PARAM, b"user")
+    }
+
+    pub fn method(&self) -> Option<&'a [u8]> {
+        self.known(METHOD, b"method")
+    }
+
+    /// The contact wants its requests over the flow it registered on (RFC 5626 section 5.4).
+    pub const fn ob(&self) -> bool {
+        self.found & OB != 0
+    }
+
+    /// A GRUU (RFC 5627); its value may be empty (a temporary one).
+    pub fn gr(&self) -> Option<&'a [u8]> {
+        if self.found & GR == 0 { None } else { self.find(b"gr").map(Option::unwrap_or_default) }
+    }
+}
+
+impl Default for UriParams<'_> {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::uri::Uri;
+
+    fn sip(text: &str) -> SipUri<'_> {
+        match Uri::parse(text.as_bytes()) {
+            Ok(Uri::Sip(uri)) => uri,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn all_parts() {
+        let uri = sip("sips:a%20b:p&w@[2001:db8::1]:5061;transport=tcp;lr;x?subject=a%20b&to=c");
+        assert!(uri.secure);
+        assert_eq!(uri.user, Some(&b"a%20b"[..]));
+        assert_eq!(uri.password, Some(&b"p&w"[..]));
+        assert_eq!(uri.host, Host::parse(b"[2001:db8::1]").unwrap());
+        assert_eq!(uri.port, Some(5061));
+        assert!(uri.params.lr() && !uri.params.ob());
+        assert_eq!(uri.params.transport(), Some(&b"tcp"[..]));
+        assert_eq!(uri.params.find(b"X"), Some(None));
+        assert_eq!(uri.params.find(b"y"), None);
+        assert_eq!(uri.header_pairs().collect::<Vec<_>>(), [(&b"subject"[..], &b"a%20b"[..]), (b"to", b"c")]);
+    }
+
+    #[test]
+    fn users_that_look_like_something_else() {
+        assert_eq!(sip("sip:user;par=u%40example.net@example.com").user, Some(&b"user;par=u%40example.net"[..]));
+        let odd = sip("sip:1_unusual.URI~(to-be!sure)&isn't+it$/crazy?,/;;*:&it+has=1,weird!*pas$wo~d_too.(doesn't-it)@example.com");
+        assert_eq!(odd.password, Some(&b"&it+has=1,weird!*pas$wo~d_too.(doesn't-it)"[..]));
+        assert_eq!(sip("sip:%00%00@h").user, Some(&b"%00%00"[..]));
+        assert_eq!(sip("sip:host").user, None);
+    }
+
+    #[test]
+    fn written_as_read() {
+        for text in [
+            "sip:alice@atlanta.example",
+            "sips:alice:pw@192.0.2.1:5061;transport=tcp;lr?subject=x",
+            "sip:[2001:db8::1]",
+            "sip:+1(212)555@gw;user=phone;gr=urn:uuid:1",
+        ] {
+            let mut out = Vec::new();
+            sip(text).write(&mut out);
+            assert_eq!(out, text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn refused() {
+        for text in [
+            "sip:@host", "sip:a@", "sip:a@b:", "sip:a@b:99999", "sip:a@b;", "sip:a@b;;x", "sip:a%4@b", "sip:a%zz@b",
+            "sip:a@b;x=%", "sip:a@2001:db8::1", "sip:a@b?x=\"", "sip:a<b@c", "sip:a@b@c", "sip:a@b;=x",
+        ] {
+            assert!(Uri::parse(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn escaping_a_user() {
+        let mut out = Vec::new();
+        escape_user(b"a b@c\0", &mut out);
+        assert_eq!(out, b"a%20b%40c%00");
+        let mut back = Vec::new();
+        unescape(&out, &mut back);
+        assert_eq!(back, b"a b@c\0");
+    }
+}
