@@ -10,6 +10,8 @@
 pub mod edit;
 pub mod error;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod index;
 pub mod limits;
 pub mod message;
@@ -20,6 +22,10 @@ pub mod scan;
 pub mod reader;
 pub mod host;
 pub mod params;
+pub mod header;
+pub mod name_addr;
+mod typed;
+pub mod values;
 pub mod uri;
 pub mod write;
 pub mod status;
@@ -31,3 +37,8 @@ pub use limits::Limits;
 pub use message::Message;
 pub use method::Method;
 pub use name::Name;
+pub use host::Host;
+pub use name_addr::NameAddr;
+pub use uri::{SipUri, Uri};
+pub use values::{Placed, Values};
+pub use write::Write;

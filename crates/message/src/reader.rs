@@ -75,6 +75,13 @@ impl<'a> Reader<'a> {
         self.text.get(from..self.at).unwrap_or_default()
     }
 
+    /// The bytes from `from` to the end of `last`, which is a part of this text.
+    #[inline]
+    pub(crate) fn between(&self, from: usize, last: &'a [u8]) -> &'a [u8] {
+        let end = (last.as_ptr() as usize + last.len()).wrapping_sub(self.text.as_ptr() as usize);
+        self.text.get(from..end).unwrap_or_default()
+    }
+
     #[inline]
     pub(crate) fn skip(&mut self, bytes: usize) {
         self.at += bytes;
@@ -88,6 +95,12 @@ impl<'a> Reader<'a> {
         {
             self.at += 1;
         }
+    }
+
+    /// The same text up to `end`, at the same place.
+    #[inline]
+    pub(crate) fn until(&self, end: usize) -> Self {
+        Self { text: &self.text[..end], at: self.at }
     }
 
     /// One such byte, if it stands here.

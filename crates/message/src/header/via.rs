@@ -1,0 +1,284 @@
+//! Via (RFC 3261 section 20.42; rport RFC 3581, alias RFC 5923, keep RFC 6223).
+
+use super::view;
+use crate::host::{Host, parse_ip};
+use crate::params::Params;
+use crate::reader::{Field, Reader, is, number, strict_number};
+use crate::uri::sip::read_port;
+use crate::write::Write;
+use std::net::IpAddr;
+
+/// `SIP/2.0/UDP host:port;branch=...`. All parameters that routing needs are found in the one reading.
+#[derive(Clone, Copy, Debug)]
+pub struct Via<'a> {
+    /// The whole value as it stands; empty if it was not read but made.
+    pub text: &'a [u8],
+    /// `UDP`, `TCP`, ... as it stands; compares in any case.
+    pub transport: &'a [u8],
+    pub host: Host<'a>,
+    pub port: Option<u16>,
+    /// All parameters. Those below stand here too; of a made Via they are written behind these.
+    pub params: Params<'a>,
+    pub branch: Option<&'a [u8]>,
+    /// As it stands; see [`Via::received_ip`].
+    pub received: Option<&'a [u8]>,
+    /// Some empty text if the parameter stands without a value: a client asks for one, and this is the
+    /// place behind the name where `=port` goes (RFC 3581 section 4).
+    pub rport: Option<&'a [u8]>,
+    pub maddr: Option<&'a [u8]>,
+    pub ttl: Option<u8>,
+    /// The connection may carry requests backwards (RFC 5923).
+    pub alias: bool,
+    /// Like `rport`: empty as long as it only asks (RFC 6223).
+    pub keep: Option<&'a [u8]>,
+}
+
+view!(Via);
+
+/// What a branch starts with that is unique in space and time (RFC 3261 section 8.1.1.7).
+pub const MAGIC: &[u8] = b"z9hG4bK";
+
+impl<'a> Via<'a> {
+    /// A Via to be written, without parameters.
+    pub fn new(transport: &'a [u8], host: Host<'a>, port: Option<u16>) -> Self {
+        Self {
+            text: b"",
+            transport,
+            host,
+            port,
+            params: Params::default(),
+            branch: None,
+            received: None,
+            rport: None,
+            maddr: None,
+            ttl: None,
+            alias: false,
+            keep: None,
+        }
+    }
+
+    /// The branch, if it names a transaction by itself: magic cookie and something behind it (RFC 3261
+    /// section 17.2.3).
+    #[inline]
+    pub fn magic_branch(&self) -> Option<&'a [u8]> {
+        self.branch.filter(|b| b.len() > MAGIC.len() && b[..MAGIC.len()].eq_ignore_ascii_case(MAGIC))
+    }
+
+    pub fn is_transport(&self, text: &[u8]) -> bool {
+        self.transport.eq_ignore_ascii_case(text)
+    }
+
+    /// The source address that the next element saw.
+    pub fn received_ip(&self) -> Option<IpAddr> {
+        self.received.and_then(parse_ip)
+    }
+
+    /// The source port that the next element saw; none too while it is only asked for.
+    pub fn rport_port(&self) -> Option<u16> {
+        self.rport.and_then(strict_number).and_then(|n| u16::try_from(n).ok())
+    }
+
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"SIP/2.0/");
+        out.extend_from_slice(self.transport);
+        out.push(b' ');
+        self.host.write(out);
+        if let Some(port) = self.port {
+            out.push(b':');
+            (port as u32).write(out);
+        }
+        self.params.write(out);
+        if self.params.is_empty() {
+            self.write_made(out);
+        }
+    }
+
+    /// The fields of a Via that was made, not read.
+    #[inline]
+    fn write_made(&self, out: &mut Vec<u8>) {
+        let mut text = |name: &[u8], value: Option<&[u8]>| {
+            if let Some(value) = value {
+                out.push(b';');
+                out.extend_from_slice(name);
+                if !value.is_empty() {
+                    out.push(b'=');
+                    out.extend_from_slice(value);
+                }
+            }
+        };
+        text(b"branch", self.branch);
+        text(b"received", self.received);
+        text(b"rport", self.rport);
+        text(b"maddr", self.maddr);
+        text(b"keep", self.keep);
+        text(b"alias", self.alias.then_some(b""));
+        if let Some(ttl) = self.ttl {
+            out.extend_from_slice(b";ttl=");
+            (ttl as u32).write(out);
+        }
+    }
+}
+
+impl<'a> Field<'a> for Via<'a> {
+    #[inline]
+    fn read(scan: &mut Reader<'a>) -> Option<Self> {
+        let start = scan.at();
+        if scan.rest().starts_with(b"SIP/2.0/") {
+            scan.skip(8);
+        } else {
+            // Name and version may stand in any case and be spaced.
+            for (n, part) in [&b"SIP"[..], b"2.0"].into_iter().enumerate() {
+                let at = scan.at();
+                if !scan.token()?.eq_ignore_ascii_case(part) {
+                    scan.go(at);
+                    return None;
+                }
+                scan.ws();
+                if !scan.take(b'/') {
+                    return None;
+                }
+                if n == 0 {
+                    scan.ws();
+                }
+            }
+        }
+        scan.ws();
+        let transport = scan.token()?;
+        let end = scan.at();
+        scan.ws();
+        if scan.at() == end {
+            return None;
+        }
+        let host = Host::read(scan)?;
+        let mut end = scan.at();
+        scan.ws();
+        let mut port = None;
+        if scan.take(b':') {
+            scan.ws();
+            port = Some(read_port(scan)?);
+            end = scan.at();
+        }
+        let mut via = Self::new(transport, host, port);
+        via.params = Params::read(scan, |name, value| via_param(&mut via, name, value))?;
+        if !via.params.is_empty() {
+            via.text = scan.between(start, via.params.text());
+        } else {
+            let after = scan.at();
+            scan.go(end);
+            via.text = scan.since(start);
+            scan.go(after);
+        }
+        Some(via)
+    }
+}
+
+#[inline]
+fn via_param<'a>(via: &mut Via<'a>, name: &'a [u8], value: Option<&'a [u8]>) -> bool {
+    // Without a value: the empty place behind the name.
+    let place = || Some(value.unwrap_or(&name[name.len()..]));
+    match name.len() {
+        3 if is(name, b"ttl") => {
+            via.ttl = value.and_then(strict_number).and_then(|n| u8::try_from(n).ok());
+            return via.ttl.is_some();
+        }
+        4 if is(name, b"keep") => via.keep = place(),
+        5 if is(name, b"rport") => {
+            via.rport = place();
+            return value.is_none_or(|v| v.iter().all(u8::is_ascii_digit) && number(v) <= 65_535);
+        }
+        5 if is(name, b"maddr") => {
+            via.maddr = value;
+            return value.is_some();
+        }
+        5 if is(name, b"alias") => via.alias = true,
+        6 if is(name, b"branch") => {
+            // Two branches would be two transactions.
+            let first = via.branch.is_none();
+            via.branch = value;
+            return first && value.is_some();
+        }
+        8 if is(name, b"received") => {
+            via.received = value;
+            return value.is_some();
+        }
+        _ => (),
+    }
+    true
+}
+
+/// The same transport, sent-by and parameters.
+impl PartialEq for Via<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.transport.eq_ignore_ascii_case(other.transport)
+            && self.host == other.host
+            && self.port == other.port
+            && self.branch == other.branch
+            && self.received == other.received
+            && self.rport == other.rport
+            && self.maddr == other.maddr
+            && self.ttl == other.ttl
+            && self.alias == other.alias
+            && self.keep == other.keep
+            && (self.params == other.params || self.params.is_empty() || other.params.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Via<'_> {
+        Via::parse(text.as_bytes()).unwrap_or_else(|e| panic!("{text}: {e}"))
+    }
+
+    #[test]
+    fn all_fields() {
+        let via = parse("SIP/2.0/UDP a.example:5070;branch=z9hG4bKx;rport;received=192.0.2.1;maddr=224.2.0.1;ttl=16;alias;keep=30;x=y");
+        assert_eq!((via.transport, via.port), (&b"UDP"[..], Some(5070)));
+        assert_eq!(via.magic_branch(), Some(&b"z9hG4bKx"[..]));
+        assert_eq!((via.rport, via.rport_port()), (Some(&b""[..]), None));
+        assert_eq!(via.received_ip(), "192.0.2.1".parse().ok());
+        assert_eq!((via.maddr, via.ttl, via.alias, via.keep), (Some(&b"224.2.0.1"[..]), Some(16), true, Some(&b"30"[..])));
+        assert_eq!(via.params.value(b"x"), Some(&b"y"[..]));
+        assert_eq!(parse("SIP/2.0/TCP [2001:db8::9:1]:6050;received=2001:db8::1").port, Some(6050));
+        assert_eq!(parse("SIP/2.0/TCP h;received=[2001:db8::1]").received_ip(), "2001:db8::1".parse().ok());
+        assert_eq!(parse("SIP/2.0/UDP h;rport=5061").rport_port(), Some(5061));
+        assert_eq!(parse("SIP/2.0/UDP h;branch=z9hG4bK").magic_branch(), None);
+    }
+
+    #[test]
+    fn spaced_and_folded() {
+        let via = parse("sip  / 2.0\r\n /UDP\r\n    192.0.2.2 : 5062 ;\r\n branch = 390skdjuw ");
+        assert_eq!((via.port, via.branch), (Some(5062), Some(&b"390skdjuw"[..])));
+        assert!(via.text.ends_with(b"390skdjuw"));
+        let mut out = Vec::new();
+        via.write(&mut out);
+        assert_eq!(out, b"SIP/2.0/UDP 192.0.2.2:5062;branch=390skdjuw");
+        assert_eq!(Via::parse(&out).unwrap(), via);
+        assert_eq!(parse("SIP/2.0/UDP h ").text, b"SIP/2.0/UDP h");
+    }
+
+    #[test]
+    fn refused() {
+        for text in [
+            "", "SIP/2.0/UDP", "SIP/2.0/UDP ", "SIP/7.0/UDP h", "SIP/2.0 h", "SIP/2.0/UDP h;;", "SIP/2.0/UDP h;branch", "SIP/2.0/UDP h:",
+            "SIP/2.0/UDP h:70000", "SIP/2.0/UDP h;ttl=256", "SIP/2.0/UDP h;rport=x", "SIP/2.0/UDP h;branch=a;branch=b", "SIP/2.0/UDP 192.0.2.15;;,;,,",
+            "SIP/2.0/UDP h x", "HTTP/1.1/TCP h",
+        ] {
+            assert!(Via::parse(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn made_ones_are_written_with_their_fields() {
+        let mut via = Via::new(b"TCP", Host::Name(b"a.example"), None);
+        via.branch = Some(b"z9hG4bK1");
+        via.rport = Some(b"");
+        via.alias = true;
+        let mut out = Vec::new();
+        via.write(&mut out);
+        assert_eq!(out, b"SIP/2.0/TCP a.example;branch=z9hG4bK1;rport;alias");
+        assert_eq!(Via::parse(&out).unwrap(), via);
+    }
+}

@@ -1,0 +1,193 @@
+//! Addresses: an optional display name, a URI, parameters (RFC 3261 section 20.10, name-addr, addr-spec).
+
+use crate::Error;
+use crate::params::{Params, unquote, write_quoted};
+use crate::reader::{self, CLASS, DISPLAY, Field, Reader, TOKEN, WS};
+use crate::uri::Uri;
+use crate::write::{self, Write};
+use std::borrow::Cow;
+
+/// `"Name" <uri>;parameters`, or a bare URI, whose semicolons, commas and question marks then do not
+/// belong to it.
+#[derive(Clone, Copy, Debug)]
+pub struct NameAddr<'a> {
+    /// As it stands: tokens, or a quoted string with its quotes; empty if there is none.
+    pub display: &'a [u8],
+    pub uri: Uri<'a>,
+    /// The URI as it stands. Empty if this was not read but made.
+    pub uri_text: &'a [u8],
+    pub params: Params<'a>,
+}
+
+impl<'a> NameAddr<'a> {
+    pub fn new(uri: Uri<'a>) -> Self {
+        Self { display: b"", uri, uri_text: b"", params: Params::default() }
+    }
+
+    /// # Errors
+    /// No URI, an unbalanced quote or bracket, a display name that needs quotes, or malformed parameters.
+    pub fn parse(text: &'a [u8]) -> Result<Self, Error> {
+        reader::whole(text)
+    }
+
+    /// The display name without quotes; empty if there is none.
+    pub fn display_name(&self) -> Cow<'a, [u8]> {
+        unquote(self.display)
+    }
+
+    /// Reads an address, its parameters told to `on`.
+    #[inline]
+    pub(crate) fn read_with(scan: &mut Reader<'a>, on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
+        let start = scan.at();
+        let mut display = &b""[..];
+        match scan.peek()? {
+            b'<' => (),
+            b'"' => {
+                display = scan.quoted()?;
+                scan.ws();
+                if scan.peek() != Some(b'<') {
+                    return None;
+                }
+            }
+            _ => {
+                let words = scan.span(DISPLAY);
+                match scan.peek() {
+                    // A colon means that what looked like a name is a URI's scheme.
+                    Some(b'<') => display = words.trim_ascii_end(),
+                    _ => {
+                        scan.go(start);
+                        return Self::read_bare(scan, on);
+                    }
+                }
+            }
+        }
+        scan.skip(1);
+        let from = scan.at();
+        let end = from + memchr::memchr(b'>', scan.rest())?;
+        let mut inner = scan.until(end);
+        let uri = Uri::read(&mut inner);
+        scan.go(inner.at());
+        let uri = uri?;
+        if inner.at() != end {
+            return None;
+        }
+        let uri_text = scan.since(from);
+        scan.skip(1);
+        let params = Params::read(scan, on)?;
+        Some(Self { display, uri, uri_text, params })
+    }
+
+    /// An addr-spec: ends at white space, a semicolon or a comma. A question mark needs brackets.
+    #[inline]
+    fn read_bare(scan: &mut Reader<'a>, on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
+        let from = scan.at();
+        let rest = scan.rest();
+        let end = rest.iter().position(|&b| matches!(b, b';' | b',' | b'?') || CLASS[b as usize] & WS != 0);
+        let end = from + end.unwrap_or(rest.len());
+        let mut inner = scan.until(end);
+        let uri = Uri::read(&mut inner);
+        scan.go(inner.at());
+        let uri = uri?;
+        if inner.at() != end || scan.peek() == Some(b'?') {
+            return None;
+        }
+        let uri_text = scan.since(from);
+        let params = Params::read(scan, on)?;
+        Some(Self { display: b"", uri, uri_text, params })
+    }
+
+    /// Writes it with angle brackets, always.
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.write_without_params(out);
+        self.params.write(out);
+    }
+
+    #[inline]
+    pub(crate) fn write_without_params(&self, out: &mut Vec<u8>) {
+        if !self.display.is_empty() {
+            write_display(self.display, out);
+            out.push(b' ');
+        }
+        out.push(b'<');
+        self.uri.write(out);
+        out.push(b'>');
+    }
+}
+
+/// Tokens and quoted strings as they stand, anything else quoted.
+fn write_display(display: &[u8], out: &mut Vec<u8>) {
+    let is_quoted = display.len() > 1 && display[0] == b'"' && display[display.len() - 1] == b'"';
+    if is_quoted || display.iter().all(|&b| CLASS[b as usize] & (TOKEN | WS) != 0) {
+        write::unfolded(display, out);
+    } else {
+        write_quoted(display, out);
+    }
+}
+
+impl<'a> Field<'a> for NameAddr<'a> {
+    #[inline]
+    fn read(scan: &mut Reader<'a>) -> Option<Self> {
+        Self::read_with(scan, |_, _| true)
+    }
+}
+
+impl Write for NameAddr<'_> {
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        NameAddr::write(self, out);
+    }
+}
+
+/// The same display name, equivalent URIs, the same parameters.
+impl PartialEq for NameAddr<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.display == other.display || self.display_name() == other.display_name())
+            && self.uri == other.uri
+            && self.params == other.params
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> NameAddr<'_> {
+        NameAddr::parse(text.as_bytes()).unwrap_or_else(|e| panic!("{text}: {e}"))
+    }
+
+    #[test]
+    fn forms() {
+        assert_eq!(parse("<sip:a@b>").display, b"");
+        assert_eq!(parse("Bob<sip:a@b>").display, b"Bob");
+        assert_eq!(parse("Hi I'm Joe <sip:a@b>;tag=1").display, b"Hi I'm Joe");
+        assert_eq!(parse("\"J \\\\\\\"\"   <sip:a@b>").display_name().as_ref(), b"J \\\"");
+        assert_eq!(parse("\"A, <x>;\" <sip:a@b>").display_name().as_ref(), b"A, <x>;");
+        let bare = parse("sip:a@b ;\r\n tag = x");
+        assert_eq!(bare.params.value(b"tag"), Some(&b"x"[..]));
+        assert_eq!(bare.uri_text, b"sip:a@b");
+        assert!(parse("<sip:a@b;lr>").uri.sip().unwrap().params.lr());
+        assert!(parse("sip:a@b;lr").uri.sip().unwrap().params.is_empty());
+        assert_eq!(parse("<http://www.example.com>;tag=1").uri.scheme(), b"http");
+    }
+
+    #[test]
+    fn refused() {
+        for text in [
+            "", "\"x\" sip:a@b", "\"x <sip:a@b>", "<sip:a@b", "< sip:a@b >", "Bell, Al <sip:a@b>", "sip:a@b?x=y", "<>", "<sip:a@b>>",
+            "<sip:a@b> x", "Bob", "<<sip:a@b>>",
+        ] {
+            assert!(NameAddr::parse(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn written_in_normal_form() {
+        let mut out = Vec::new();
+        parse("\"A\r\n  B\"\t<sip:a@b> ; x = 1").write(&mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "\"A B\" <sip:a@b>;x=1");
+        let mut out = Vec::new();
+        NameAddr { display: "Zoë".as_bytes(), ..parse("sip:a@b") }.write(&mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "\"Zoë\" <sip:a@b>");
+    }
+}
