@@ -108,10 +108,66 @@ impl Edit {
         for patch in &self.patches {
             let from = patch.at as usize;
             debug_assert!(from >= at, "patches overlap");
-            out.extend_from_slice(&bytes[at..from.max(at)]);
+            if from > at {
+                Self::keep_apart(bytes, at, out);
+                out.extend_from_slice(&bytes[at..from]);
+            }
             out.extend_from_slice(&self.text[patch.text.0 as usize..patch.text.1 as usize]);
             at = at.max(from + patch.remove as usize);
         }
+        Self::keep_apart(bytes, at, out);
         out.extend_from_slice(&bytes[at.min(bytes.len())..]);
+    }
+    /// Where something was taken out, a bare CR that ended the line before must not become one line end with a bare
+    /// LF that follows: the LF may be the blank line.
+    fn keep_apart(bytes: &[u8], at: usize, out: &mut Vec<u8>) {
+        if at > 0 && bytes.get(at) == Some(&b'\n') && bytes[at - 1] != b'\r' && out.last() == Some(&b'\r') {
+            out.push(b'\n');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+
+    fn edited(text: &str, edit: impl FnOnce(&mut Edit, &Message<'_>)) -> String {
+        let mut index = Index::new();
+        index.parse(text.as_bytes(), &Limits::default()).expect("written here");
+        let message = Message::new(text.as_bytes(), &index);
+        let (mut patches, mut out) = (Edit::new(), Vec::new());
+        edit(&mut patches, &message);
+        patches.write(&message, &mut out);
+        String::from_utf8(out).expect("text")
+    }
+
+    const TEXT: &str = "OPTIONS sip:a SIP/2.0\r\nVia: one\r\nROUTE : two\r\n  three\r\nX: y\r\nRoute: four\r\n\r\nbody";
+
+    #[test]
+    fn unedited_is_byte_equal() {
+        assert_eq!(edited(TEXT, |_, _| ()), TEXT);
+    }
+
+    #[test]
+    fn each_edit_touches_only_its_own() {
+        let out = edited(TEXT, |e, m| {
+            e.append(m.index(), Name::MaxForwards, |o| o.extend_from_slice(b"70"));
+            e.remove_all(m.index(), Name::Route);
+            e.prepend(m.index(), Name::RecordRoute, |o| o.extend_from_slice(b"<sip:p;lr>"));
+            e.before_first(m.index(), Name::Via, |o| o.extend_from_slice(b"zero"));
+            e.request_uri(m, |o| o.extend_from_slice(b"sip:b"));
+            e.set(m.index(), Name::Via, |o| o.extend_from_slice(b"1"));
+        });
+        let want = "OPTIONS sip:b SIP/2.0\r\nRecord-Route: <sip:p;lr>\r\nVia: zero\r\nVia: 1\r\nX: y\r\nMax-Forwards: 70\r\n\r\nbody";
+        assert_eq!(out, want);
+    }
+
+    #[test]
+    fn a_bare_cr_and_a_bare_lf_stay_two_line_ends() {
+        let out = edited("OPTIONS sip:a SIP/2.0\r\nX: y\rRoute: a\nRoute: b\n\nbody", |e, m| {
+            e.remove_all(m.index(), Name::Route);
+        });
+        assert_eq!(out, "OPTIONS sip:a SIP/2.0\r\nX: y\r\n\nbody");
     }
 }

@@ -1,0 +1,222 @@
+//! What must hold for any bytes at all, as functions that panic when it does not. Mutators and cargo-fuzz call
+//! them; nothing else does.
+
+use crate::frame::{self, Frame};
+use crate::{Edit, Index, Limits, Message, Name, Reason, scan};
+
+/// Index, Call-ID scan, writing unedited and edited.
+///
+/// # Panics
+/// Where an invariant does not hold.
+pub fn message(data: &[u8]) {
+    let limits = Limits::default();
+    let mut index = Index::new();
+    let small = Limits { message: 200, body: 20, headers: 3, uri: 20 };
+    if index.parse(data, &small).is_ok() {
+        assert!(index.lines().len() <= 3 && index.body().len() <= 20);
+        index.parse(data, &limits).expect("what small limits pass, larger ones do");
+    }
+    if let Err(error) = index.parse(data, &limits) {
+        assert!(error.offset <= data.len(), "{error} is outside of the bytes");
+        assert!((400..600).contains(&error.status()));
+        for line in index.lines() {
+            assert!(line.start < line.end && line.end as usize <= data.len());
+        }
+        return;
+    }
+    let message = Message::new(data, &index);
+    in_order(&message);
+    call_id(&message, data);
+    let mut out = Vec::new();
+    Edit::new().write(&message, &mut out);
+    assert_eq!(out, message.bytes(), "unedited is byte-equal");
+    let mut again = Index::new();
+    again.parse(&out, &limits).expect("what was accepted is accepted again");
+    assert_eq!((again.lines(), again.start(), again.body()), (index.lines(), index.start(), index.body()));
+    edits(&message);
+}
+
+/// Start line, header lines, blank line and body follow each other without gaps.
+fn in_order(message: &Message<'_>) {
+    let (bytes, index) = (message.bytes(), message.index());
+    let mut at = index.headers_start();
+    for (n, line) in index.lines().iter().enumerate() {
+        let (start, value, value_end, end) =
+            (line.start as usize, line.value as usize, line.value_end as usize, line.end as usize);
+        assert_eq!(start, at);
+        let name = message.name(line);
+        assert!(!name.is_empty() && start + name.len() < value && value <= value_end && value_end < end);
+        assert!(name.iter().all(|&b| crate::index::is_token(b)));
+        assert_eq!(Name::of(name), line.name);
+        let text = message.value(line);
+        assert!(!text.first().is_some_and(|&b| scan::is_blank(b)) && !text.last().is_some_and(|&b| scan::is_blank(b)));
+        assert!(line.folded || !bytes[start..value_end].iter().any(|b| matches!(b, b'\r' | b'\n')));
+        let first = index.first(line.name).expect("this line, or one before");
+        assert!(first.start <= line.start);
+        assert_eq!(first.start < line.start, index.lines_of(line.name).take_while(|l| l.start < line.start).count() > 0);
+        assert_eq!(index.repeated(line.name), index.lines_of(line.name).count() > 1, "line {n}");
+        at = end;
+    }
+    assert_eq!(at, index.headers_end());
+    let body = index.body();
+    assert!(matches!(&bytes[at..body.start], b"\r" | b"\n" | b"\r\n"));
+    assert_eq!(body.end, index.end());
+    assert_eq!(index.end(), bytes.len());
+    assert_eq!(message.method().is_some(), message.is_request());
+    assert_eq!(message.status().is_some(), !message.is_request());
+    assert!(message.request_uri().len() + message.method_text().len() + message.reason().len() < at);
+}
+
+fn call_id(message: &Message<'_>, data: &[u8]) {
+    let quick = scan::call_id(data);
+    let line = message.index().first(Name::CallId).map(|l| l.value as usize..l.value_end as usize);
+    assert_eq!(quick, line, "the scan and the index name the same Call-ID");
+}
+
+/// What a proxy changes, on any message: everything else stays, line by line.
+fn edits(message: &Message<'_>) {
+    let index = message.index();
+    let mut edit = Edit::new();
+    edit.request_uri(message, |out| out.extend_from_slice(b"sip:edited@example.com"));
+    edit.prepend(index, Name::Via, |out| out.extend_from_slice(b"SIP/2.0/UDP edited"));
+    edit.remove_all(index, Name::Route);
+    edit.set(index, Name::MaxForwards, |out| out.extend_from_slice(b"69"));
+    edit.append(index, Name::RecordRoute, |out| out.extend_from_slice(b"<sip:edited;lr>"));
+    let mut out = Vec::new();
+    edit.write(message, &mut out);
+    let mut again = Index::new();
+    let limits = Limits { message: usize::MAX, headers: usize::MAX, uri: usize::MAX, ..Limits::default() };
+    again.parse(&out, &limits).unwrap_or_else(|e| panic!("{e} after edits: {}", out.escape_ascii()));
+    let edited = Message::new(&out, &again);
+
+    let mut want: Vec<(&[u8], &[u8])> = vec![(b"Via", b"SIP/2.0/UDP edited")];
+    let mut hops = false;
+    for line in index.lines().iter().filter(|l| l.name != Name::Route) {
+        let first_hops = line.name == Name::MaxForwards && !hops;
+        hops |= first_hops;
+        want.push((message.name(line), if first_hops { b"69" } else { message.value(line) }));
+    }
+    if !hops {
+        want.push((b"Max-Forwards", b"69"));
+    }
+    want.push((b"Record-Route", b"<sip:edited;lr>"));
+    let got: Vec<_> = again.lines().iter().map(|l| (edited.name(l), edited.value(l))).collect();
+    assert_eq!(got, want);
+    assert_eq!(edited.body(), message.body());
+    assert_eq!(edited.method_text(), message.method_text());
+    assert_eq!(edited.reason(), message.reason());
+    if message.is_request() {
+        assert_eq!(edited.request_uri(), b"sip:edited@example.com");
+    }
+}
+
+/// A stream cut anyhow gives the same frames, and the index ends where the frame ends. The first bytes of
+/// `data` say how it is cut.
+///
+/// # Panics
+/// Where an invariant does not hold.
+pub fn framing(data: &[u8]) {
+    let Some((head, stream)) = data.split_at_checked(4) else { return };
+    let limits = if head[0] & 1 == 0 { Limits::default() } else { Limits { message: 300, ..Limits::default() } };
+    let whole = frames(stream, &[usize::MAX], &limits);
+    let sizes: Vec<usize> = head.iter().map(|&b| b as usize % 48).collect();
+    assert_eq!(frames(stream, &sizes, &limits), whole);
+    if stream.len() < 4_096 {
+        assert_eq!(frames(stream, &[1], &limits), whole);
+    }
+    let mut index = Index::new();
+    for cut in whole {
+        let Cut::Message(range) = cut else { continue };
+        match index.parse(&stream[range.clone()], &limits) {
+            Ok(()) => assert_eq!(index.end(), range.len()),
+            Err(error) => assert!(
+                !matches!(error.reason, Reason::BodyTooShort | Reason::ContentLength | Reason::Empty | Reason::Unterminated),
+                "{error} in a frame"
+            ),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Cut {
+    Ping,
+    Message(std::ops::Range<usize>),
+    Broken(Reason),
+}
+
+/// The frames of a stream whose pieces have these sizes, over and over (0 counts as 1).
+fn frames(stream: &[u8], sizes: &[usize], limits: &Limits) -> Vec<Cut> {
+    let (mut from, mut to, mut memory, mut cuts) = (0usize, 0usize, 0, Vec::new());
+    for size in sizes.iter().cycle() {
+        to = to.saturating_add(*size.max(&1)).min(stream.len());
+        loop {
+            match frame::next(&stream[from..to], &mut memory, limits) {
+                Frame::Ping(n) => {
+                    cuts.push(Cut::Ping);
+                    from += n;
+                }
+                Frame::Skip(n) => from += n,
+                Frame::Message(n) => {
+                    cuts.push(Cut::Message(from..from + n));
+                    from += n;
+                }
+                Frame::Partial(total) => {
+                    assert!(total.is_none_or(|t| from + t > to));
+                    break;
+                }
+                Frame::Broken(reason) => {
+                    cuts.push(Cut::Broken(reason));
+                    return cuts;
+                }
+            }
+            assert!(from <= to);
+        }
+        if to == stream.len() {
+            return cuts;
+        }
+    }
+    cuts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Rows of lines with every kind of end.
+    fn text() -> impl Strategy<Value = Vec<u8>> {
+        let line = prop::sample::select(
+            [
+                &b"X: some value"[..],
+                b"Call-ID: abc@example.com",
+                b"I :abc",
+                b"Via: SIP/2.0/UDP a",
+                b"v: SIP/2.0/UDP b",
+                b"Route: <sip:a;lr>",
+                b"Max-Forwards: 70",
+                b"Content-Length: 0",
+                b"L: 3",
+                b" folded",
+                b"\tfolded: too",
+                b"Organization:",
+                b"abc",
+                b"",
+            ]
+            .to_vec(),
+        );
+        let end = prop::sample::select([&b"\r\n"[..], b"\n", b"\r"].to_vec());
+        let start = prop::sample::select([&b"OPTIONS sip:a@b SIP/2.0"[..], b"SIP/2.0 200 ", b"SIP/2.0 200"].to_vec());
+        (start, end.clone(), prop::collection::vec((line, end), 0..16))
+            .prop_map(|(start, end, lines)| [start, end, &lines.iter().map(|(l, e)| [*l, *e].concat()).collect::<Vec<_>>().concat()].concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn invariants_hold(text in text(), head in any::<[u8; 4]>()) {
+            message(&text);
+            framing(&[&head[..], &text].concat());
+        }
+    }
+}
