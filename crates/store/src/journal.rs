@@ -23,13 +23,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::agents::Agents;
 use crate::binding::{Binding, BindingId, BindingView, Record};
 use crate::location::LocationTable;
+use crate::ticket::{Refused, SinkId, Sinks, Ticket};
 
 /// What a 200 to REGISTER promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,19 +43,6 @@ pub enum Durability {
     PowerLoss,
     /// Memory only: no rows are written, a restart forgets.
     None,
-}
-
-/// Names one receiver of completions, usually one shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SinkId(pub(crate) u16);
-
-/// Comes back once the change it was given with is kept, or has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ticket {
-    /// Who gets it back.
-    pub sink: SinkId,
-    /// The caller's own number.
-    pub value: u64,
 }
 
 /// Why a change was not kept. The caller answers 500, or 503 for [`WriteError::Locked`] and [`WriteError::NoRoom`].
@@ -81,17 +69,6 @@ pub enum WriteError {
     /// Anything else that the database says; the log has its words.
     #[error("the database refused the change")]
     Other,
-}
-
-/// Why a change was not even queued. Nothing was changed. The caller answers 503 with Retry-After.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// The queue is at its bound.
-    #[error("the writer is behind: its queue is full")]
-    Full,
-    /// The writer has stopped.
-    #[error("the writer has stopped")]
-    Stopped,
 }
 
 /// Receives tickets: once a group for each receiver, on the writer's thread. It must not block; pushing to the shard's ring
@@ -318,12 +295,10 @@ impl Queue {
     }
 }
 
-type Sinks = Arc<RwLock<Vec<Arc<dyn WriteSink>>>>;
-
 /// The writer: a thread with an engine. Dropping it writes what is queued and ends the thread.
 pub struct Journal {
     queue: Arc<Queue>,
-    sinks: Sinks,
+    sinks: Arc<Sinks<dyn WriteSink>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -346,7 +321,7 @@ impl Journal {
         })?;
         table.ids_from(highest + 1);
         let queue = Arc::new(Queue::new(settings));
-        let sinks = Sinks::default();
+        let sinks = Arc::<Sinks<dyn WriteSink>>::default();
         let writer = Writer {
             engine,
             table: Arc::clone(table),
@@ -365,15 +340,12 @@ impl Journal {
         Ok((Self { queue, sinks, thread: Some(thread) }, loaded))
     }
 
-    /// Adds a receiver of tickets. At most 65,536 of them.
+    /// Adds a receiver of tickets.
     ///
     /// # Panics
     /// After 65,536 receivers: they are shards, and are made at start.
     pub fn receiver(&self, sink: Arc<dyn WriteSink>) -> SinkId {
-        let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
-        let id = SinkId(u16::try_from(sinks.len()).expect("there are fewer than 65,536 shards"));
-        sinks.push(sink);
-        id
+        self.sinks.add(sink)
     }
 
     /// Figures for the log and the metrics.
@@ -418,18 +390,18 @@ struct Writer<E> {
     engine: E,
     table: Arc<LocationTable>,
     queue: Arc<Queue>,
-    sinks: Sinks,
+    sinks: Arc<Sinks<dyn WriteSink>>,
     /// Changes of these addresses-of-record up to that number were decided on what is no longer so.
     doomed: HashMap<Box<[u8]>, u64>,
     /// Expired rows that a failed group could not delete, with the time at which they had expired.
     unpurged: Vec<(BindingId, u64)>,
-    results: Vec<Vec<(u64, Result<(), WriteError>)>>,
+    results: Vec<(Ticket, Result<(), WriteError>)>,
 }
 
 impl<E: BindingEngine> Writer<E> {
     fn run(mut self) {
         // Should the engine panic, changes are refused instead of waiting for ever.
-        let _stop = StopOnDrop(Arc::clone(&self.queue));
+        let _stop = StopOnDrop { queue: Arc::clone(&self.queue), sinks: Arc::clone(&self.sinks) };
         let mut group = Vec::new();
         while self.queue.take(&mut group).is_some() {
             self.write(&mut group);
@@ -503,8 +475,6 @@ impl<E: BindingEngine> Writer<E> {
     }
 
     fn answer(&mut self, group: &[Pending], is_late: &dyn Fn(usize) -> bool, outcome: Result<(), WriteError>) {
-        let sinks = self.sinks.read().unwrap_or_else(PoisonError::into_inner);
-        self.results.resize_with(sinks.len(), Vec::new);
         let (mut kept, mut failed) = (0, 0);
         for (n, pending) in group.iter().enumerate() {
             let Change::Update { ticket, aor, puts, deletes, .. } = &pending.change else { continue };
@@ -521,21 +491,12 @@ impl<E: BindingEngine> Writer<E> {
                 Ok(()) => kept += 1,
                 Err(_) => failed += 1,
             }
-            if let Some(ticket) = ticket
-                && let Some(results) = self.results.get_mut(usize::from(ticket.sink.0))
-            {
-                results.push((ticket.value, result));
-            }
+            self.results.extend(ticket.map(|ticket| (ticket, result)));
         }
         self.queue.figures.kept.fetch_add(kept, Ordering::Relaxed);
         self.queue.figures.failed.fetch_add(failed, Ordering::Relaxed);
         self.queue.figures.unpurged.store(self.unpurged.len() as u64, Ordering::Relaxed);
-        for (sink, results) in sinks.iter().zip(&mut self.results) {
-            if !results.is_empty() {
-                sink.written(results);
-                results.clear();
-            }
-        }
+        self.sinks.hand_out(&mut self.results, |sink, results| sink.written(results));
     }
 }
 
@@ -552,10 +513,20 @@ fn rows<'a>(change: &'a Change, agents: &'a Agents) -> impl Iterator<Item = Writ
         .chain(purges.iter().map(move |id| Write::Purge { id: *id, now_ms }))
 }
 
-struct StopOnDrop(Arc<Queue>);
+struct StopOnDrop {
+    queue: Arc<Queue>,
+    sinks: Arc<Sinks<dyn WriteSink>>,
+}
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.stop();
+        self.queue.stop();
+        let left = std::mem::take(&mut self.queue.lock().pending);
+        let tickets = left.iter().filter_map(|pending| match &pending.change {
+            Change::Update { ticket, .. } => *ticket,
+            Change::Purge { .. } => None,
+        });
+        let mut results = tickets.map(|ticket| (ticket, Err(WriteError::Stopped))).collect();
+        self.sinks.hand_out(&mut results, |sink, results| sink.written(results));
     }
 }

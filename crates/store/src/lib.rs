@@ -14,3 +14,6 @@ pub mod binding;
 pub mod journal;
 pub mod location;
 mod partition;
+mod schema;
+pub mod sqlite;
+pub mod ticket;

@@ -16,8 +16,9 @@ use foldhash::quality::RandomState;
 
 use crate::agents::Agents;
 use crate::binding::{Binding, BindingId, BindingView, Record, Unfit};
-use crate::journal::{Change, Queue, Refused, Ticket};
+use crate::journal::{Change, Queue};
 use crate::partition::Partition;
+use crate::ticket::{Refused, Ticket};
 
 /// Limits of the table.
 #[derive(Clone, Debug)]

@@ -1,0 +1,205 @@
+//! The tables of the SQLite file and how an older file becomes a newer one.
+//!
+//! `PRAGMA user_version` is the number of migrations that a file has seen, `PRAGMA application_id` says that it is ours.
+//! A migration is never edited once released; a change is a new one at the end of [`MIGRATIONS`].
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// "STRW": a file of another program is never touched.
+pub(crate) const APPLICATION_ID: i32 = 0x5354_5257;
+
+/// One step each, in order.
+pub(crate) const MIGRATIONS: &[&str] = &[FIRST];
+
+/// `binding` has no index but its key: shards read the table in memory, and a restart reads all rows. Each further index
+/// would double the pages that a registration writes. Texts of peers are TEXT when they are UTF-8, BLOB otherwise, hence
+/// ANY.
+///
+/// `subscriber_version` tells caches that a subscriber changed, whoever changed it; `PRAGMA data_version` alone would tell
+/// it on each registration too.
+const FIRST: &str = "
+CREATE TABLE subscriber (
+    id         INTEGER PRIMARY KEY,
+    username   TEXT NOT NULL,
+    domain     TEXT NOT NULL,           -- lower case
+    created_at INTEGER NOT NULL,        -- milliseconds since 1970 UTC
+    updated_at INTEGER NOT NULL,
+    UNIQUE (domain, username)
+) STRICT;
+
+CREATE TABLE credential (
+    username   TEXT NOT NULL,
+    realm      TEXT NOT NULL,
+    algorithm  TEXT NOT NULL,           -- 'MD5', 'SHA-256', 'SHA-512-256' (RFC 8760)
+    ha1        BLOB NOT NULL,           -- H(username:realm:password), never the password
+    subscriber INTEGER NOT NULL REFERENCES subscriber (id) ON DELETE CASCADE,
+    PRIMARY KEY (username, realm, algorithm)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX credential_of_subscriber ON credential (subscriber);
+
+CREATE TABLE subscriber_version (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    version INTEGER NOT NULL
+) STRICT;
+INSERT INTO subscriber_version VALUES (1, 0);
+CREATE TRIGGER subscriber_added   AFTER INSERT ON subscriber BEGIN UPDATE subscriber_version SET version = version + 1; END;
+CREATE TRIGGER subscriber_changed AFTER UPDATE ON subscriber BEGIN UPDATE subscriber_version SET version = version + 1; END;
+CREATE TRIGGER subscriber_removed AFTER DELETE ON subscriber BEGIN UPDATE subscriber_version SET version = version + 1; END;
+CREATE TRIGGER credential_added   AFTER INSERT ON credential BEGIN UPDATE subscriber_version SET version = version + 1; END;
+CREATE TRIGGER credential_changed AFTER UPDATE ON credential BEGIN UPDATE subscriber_version SET version = version + 1; END;
+CREATE TRIGGER credential_removed AFTER DELETE ON credential BEGIN UPDATE subscriber_version SET version = version + 1; END;
+
+CREATE TABLE binding (
+    id                 INTEGER PRIMARY KEY,
+    aor                ANY NOT NULL,
+    uri                ANY NOT NULL,
+    call_id            ANY NOT NULL,
+    cseq               INTEGER NOT NULL,
+    q                  INTEGER,          -- thousandths; NULL: the contact had no q
+    expires_at         INTEGER NOT NULL, -- milliseconds since 1970 UTC
+    updated_at         INTEGER NOT NULL,
+    received_transport INTEGER,          -- numbers of the server; NULL: not known
+    received_address   TEXT,             -- address and port
+    path               ANY,              -- comma-joined, in order (RFC 3327)
+    instance           ANY,              -- +sip.instance (RFC 5626)
+    reg_id             INTEGER,
+    user_agent         ANY,
+    flow               BLOB,             -- node, process, shard, slot, generation: 2, 2, 1, 4, 4 bytes, big-endian
+    listener           INTEGER NOT NULL,
+    node               INTEGER NOT NULL,
+    flags              INTEGER NOT NULL
+) STRICT;
+";
+
+/// What a file is, seen from this program.
+#[derive(Debug)]
+pub(crate) enum Migrated {
+    /// It has all tables now.
+    Ready,
+    /// It belongs to another program.
+    Foreign,
+    /// A newer program wrote it: this many migrations.
+    Newer(usize),
+}
+
+/// Brings a file to the newest schema. Two processes may do that at once; one of them does it.
+pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<Migrated> {
+    migrate_with(connection, MIGRATIONS)
+}
+
+fn migrate_with(connection: &mut Connection, migrations: &[&str]) -> rusqlite::Result<Migrated> {
+    if matches!(look(connection)?, Found::Ours(seen) if seen == migrations.len()) {
+        return Ok(Migrated::Ready);
+    }
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let seen = match look(&tx)? {
+        Found::Foreign => return Ok(Migrated::Foreign),
+        Found::Empty => 0,
+        Found::Ours(seen) => seen,
+    };
+    let Some(missing) = migrations.get(seen..) else { return Ok(Migrated::Newer(seen)) };
+    for step in missing {
+        tx.execute_batch(step)?;
+    }
+    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    tx.pragma_update(None, "user_version", i64::try_from(migrations.len()).expect("a handful of migrations"))?;
+    tx.commit()?;
+    Ok(Migrated::Ready)
+}
+
+enum Found {
+    Empty,
+    Ours(usize),
+    Foreign,
+}
+
+fn look(connection: &Connection) -> rusqlite::Result<Found> {
+    let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
+    let version = number("user_version")?;
+    let application = number("application_id")?;
+    if application == APPLICATION_ID {
+        return Ok(usize::try_from(version).map_or(Found::Foreign, Found::Ours));
+    }
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(if application == 0 && version == 0 && tables == 0 { Found::Empty } else { Found::Foreign })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(c: &Connection) -> i64 {
+        c.pragma_query_value(None, "user_version", |r| r.get(0)).unwrap()
+    }
+
+    #[test]
+    fn an_empty_file_gets_every_table() {
+        let mut c = Connection::open_in_memory().unwrap();
+        assert!(matches!(migrate(&mut c).unwrap(), Migrated::Ready));
+        assert_eq!(version(&c), MIGRATIONS.len() as i64);
+        for column in ["flow", "node", "received_address", "path", "instance", "reg_id", "call_id", "cseq", "q"] {
+            c.prepare(&format!("SELECT {column} FROM binding")).unwrap();
+        }
+        for column in ["expires_at", "user_agent", "updated_at", "listener", "flags", "received_transport"] {
+            c.prepare(&format!("SELECT {column} FROM binding")).unwrap();
+        }
+        assert!(matches!(migrate(&mut c).unwrap(), Migrated::Ready), "a second time changes nothing");
+    }
+
+    #[test]
+    fn an_older_file_keeps_its_rows() {
+        let mut c = Connection::open_in_memory().unwrap();
+        migrate_with(&mut c, &[FIRST]).unwrap();
+        c.execute("INSERT INTO subscriber VALUES (1, 'alice', 'example.com', 0, 0)", []).unwrap();
+        let two = [FIRST, "ALTER TABLE subscriber ADD COLUMN note TEXT NOT NULL DEFAULT 'none';"];
+        assert!(matches!(migrate_with(&mut c, &two).unwrap(), Migrated::Ready));
+        assert_eq!(version(&c), 2);
+        let note: String = c.query_row("SELECT note FROM subscriber WHERE id = 1", [], |r| r.get(0)).unwrap();
+        assert_eq!(note, "none");
+    }
+
+    #[test]
+    fn a_failed_migration_leaves_the_file_as_it_was() {
+        let mut c = Connection::open_in_memory().unwrap();
+        migrate_with(&mut c, &[FIRST]).unwrap();
+        let bad = [FIRST, "CREATE TABLE extra (a); CREATE TABLE extra (a);"];
+        migrate_with(&mut c, &bad).unwrap_err();
+        assert_eq!(version(&c), 1);
+        assert!(c.prepare("SELECT * FROM extra").is_err());
+    }
+
+    #[test]
+    fn files_of_others_and_of_the_future_are_not_touched() {
+        let mut c = Connection::open_in_memory().unwrap();
+        c.execute_batch("CREATE TABLE theirs (a)").unwrap();
+        assert!(matches!(migrate(&mut c).unwrap(), Migrated::Foreign));
+
+        let mut c = Connection::open_in_memory().unwrap();
+        migrate(&mut c).unwrap();
+        c.pragma_update(None, "user_version", 99).unwrap();
+        assert!(matches!(migrate(&mut c).unwrap(), Migrated::Newer(99)));
+        assert_eq!(version(&c), 99);
+    }
+
+    #[test]
+    fn each_change_of_a_subscriber_counts() {
+        let mut c = Connection::open_in_memory().unwrap();
+        migrate(&mut c).unwrap();
+        let count = |c: &Connection| -> i64 {
+            c.query_row("SELECT version FROM subscriber_version", [], |r| r.get(0)).unwrap()
+        };
+        let mut seen = count(&c);
+        for sql in [
+            "INSERT INTO subscriber VALUES (1, 'alice', 'example.com', 0, 0)",
+            "INSERT INTO credential VALUES ('alice', 'example.com', 'MD5', x'00', 1)",
+            "UPDATE credential SET ha1 = x'01'",
+            "DELETE FROM credential",
+            "UPDATE subscriber SET updated_at = 1",
+            "DELETE FROM subscriber",
+        ] {
+            c.execute(sql, []).unwrap();
+            assert_eq!(count(&c), seen + 1, "{sql}");
+            seen += 1;
+        }
+    }
+}

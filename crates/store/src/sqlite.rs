@@ -1,0 +1,401 @@
+//! The SQLite file: how it is opened, what its errors mean, and bindings in it.
+//!
+//! Write-ahead log, one writer thread, one transaction a group. `synchronous = NORMAL` keeps what `kill -9` leaves (the
+//! page cache is the kernel's); `FULL` syncs the log in each commit, before [`BindingEngine::commit`] returns. Checkpoints,
+//! which sync in both, come after the tickets of a group went out.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rusqlite::hooks::Wal;
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, TransactionBehavior};
+
+use crate::binding::{Binding, BindingId, BindingView, Flow, Received};
+use crate::journal::{BindingEngine, Durability, Write, WriteError};
+use crate::schema::{self, Migrated};
+
+/// How the file is used.
+#[derive(Clone, Debug)]
+pub struct SqliteSettings {
+    /// The file; made with mode 0600 when it is not there, since it holds HA1s.
+    pub path: PathBuf,
+    /// What a commit promises.
+    pub durability: Durability,
+    /// How long to wait for another process that holds the database; the group fails after that.
+    pub busy_timeout: Duration,
+    /// Pages of the write-ahead log after which they are written back into the file.
+    pub checkpoint_pages: u32,
+    /// Page cache of a connection, in KiB.
+    pub cache_kib: u32,
+    /// Largest size of the file, in pages of 4 KiB; `None` leaves it to the disk.
+    pub max_pages: Option<u32>,
+}
+
+impl SqliteSettings {
+    /// The defaults for a file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            durability: Durability::Crash,
+            busy_timeout: Duration::from_secs(1),
+            checkpoint_pages: 4096,
+            cache_kib: 16 * 1024,
+            max_pages: None,
+        }
+    }
+}
+
+/// Why a database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file is not SQLite's, or is damaged.
+    #[error("{path}: this is not a sound SQLite database ({detail}); restore it from a backup or move it away, then start again")]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's words.
+        detail: String,
+    },
+    /// A later version of this program wrote it.
+    #[error("{path}: schema version {found} is newer than this program knows ({known}); use the program that wrote it")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Version of the file.
+        found: usize,
+        /// Version of this program.
+        known: usize,
+    },
+    /// Another program's database.
+    #[error("{path}: this database belongs to another program; name a file of its own")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process holds it.
+    #[error("{path}: another process holds the database; it was waited for {waited:?}")]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// The busy timeout.
+        waited: Duration,
+    },
+    /// Disk full.
+    #[error("{path}: no room on disk")]
+    NoRoom {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be opened, read or written.
+    #[error("{path}: {detail}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system or SQLite said.
+        detail: String,
+    },
+}
+
+/// Opens the file, makes it when needed, and brings it to the newest schema.
+pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
+    let path = &settings.path;
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    if let Err(error) = made
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(OpenError::Io { path: path.clone(), detail: error.to_string() });
+    }
+    let fail = |error: rusqlite::Error| explain(path, settings.busy_timeout, &error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut c = Connection::open_with_flags(path, flags).map_err(fail)?;
+    c.busy_timeout(settings.busy_timeout).map_err(fail)?;
+    // Reading a first page finds a file that is none before anything is changed.
+    c.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0)).map_err(fail)?;
+    match schema::migrate(&mut c).map_err(fail)? {
+        Migrated::Ready => {}
+        Migrated::Foreign => return Err(OpenError::Foreign { path: path.clone() }),
+        Migrated::Newer(found) => {
+            return Err(OpenError::Newer { path: path.clone(), found, known: schema::MIGRATIONS.len() });
+        }
+    }
+    let mode: String =
+        c.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)).map_err(fail)?;
+    if mode != "wal" {
+        let detail = format!("the file system does not allow a write-ahead log (journal mode stays {mode:?})");
+        return Err(OpenError::Io { path: path.clone(), detail });
+    }
+    let synchronous = if settings.durability == Durability::PowerLoss { "FULL" } else { "NORMAL" };
+    c.pragma_update(None, "synchronous", synchronous).map_err(fail)?;
+    c.pragma_update(None, "foreign_keys", true).map_err(fail)?;
+    c.pragma_update(None, "cache_size", -i64::from(settings.cache_kib)).map_err(fail)?;
+    if let Some(pages) = settings.max_pages {
+        c.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(fail)?;
+    }
+    Ok(c)
+}
+
+fn explain(path: &Path, waited: Duration, error: &rusqlite::Error) -> OpenError {
+    let path = path.to_path_buf();
+    match classify(error) {
+        WriteError::Corrupt => OpenError::Corrupt { path, detail: error.to_string() },
+        WriteError::Locked => OpenError::Locked { path, waited },
+        WriteError::NoRoom => OpenError::NoRoom { path },
+        _ => OpenError::Io { path, detail: error.to_string() },
+    }
+}
+
+/// What an error of SQLite means to the one who wanted something written.
+pub(crate) fn classify(error: &rusqlite::Error) -> WriteError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => WriteError::NoRoom,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => WriteError::Locked,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => WriteError::Corrupt,
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly) => WriteError::Io,
+        _ => WriteError::Other,
+    }
+}
+
+/// Bindings in the file, for [`Journal::start`](crate::journal::Journal::start).
+pub struct SqliteBindings {
+    connection: Connection,
+    settings: SqliteSettings,
+    trouble: Trouble,
+    /// Pages of the log after the last commit, as SQLite told.
+    log_pages: Arc<AtomicU32>,
+}
+
+/// Says a failure when it begins, then now and then, and that it is over.
+#[derive(Default)]
+struct Trouble {
+    since: Option<Instant>,
+    said: Option<Instant>,
+    groups: u64,
+}
+
+impl Trouble {
+    const AGAIN: Duration = Duration::from_secs(10);
+
+    fn fails(&mut self, path: &Path, error: &rusqlite::Error) {
+        self.groups += 1;
+        let now = Instant::now();
+        self.since.get_or_insert(now);
+        if self.said.is_some_and(|said| now - said < Self::AGAIN) {
+            return;
+        }
+        self.said = Some(now);
+        let what = match classify(error) {
+            WriteError::NoRoom => "no room: the disk or the file's limit is full; make room, writing goes on by itself",
+            WriteError::Locked => "another process holds the database; registrations fail until it lets go",
+            WriteError::Corrupt => "the database is damaged; stop the server and restore it from a backup",
+            WriteError::Io => "the disk failed or the file may not be written",
+            _ => "the database refused",
+        };
+        tracing::error!(path = %path.display(), groups = self.groups, "bindings cannot be written: {what} ({error})");
+    }
+
+    fn works(&mut self, path: &Path) {
+        if let Some(since) = self.since.take() {
+            let (groups, after) = (self.groups, since.elapsed());
+            tracing::info!(path = %path.display(), groups, ?after, "bindings are written again");
+            *self = Self::default();
+        }
+    }
+}
+
+const PUT: &str = "INSERT OR REPLACE INTO binding (id, aor, uri, call_id, cseq, q, expires_at, updated_at, \
+    received_transport, received_address, path, instance, reg_id, user_agent, flow, listener, node, flags) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+const DELETE: &str = "DELETE FROM binding WHERE id = ?1";
+const PURGE: &str = "DELETE FROM binding WHERE id = ?1 AND expires_at <= ?2";
+const LOAD: &str = "SELECT id, aor, uri, call_id, cseq, q, expires_at, updated_at, received_transport, \
+    received_address, path, instance, reg_id, user_agent, flow, listener, node, flags FROM binding";
+
+impl SqliteBindings {
+    /// Opens the file. With [`Durability::None`] no journal is wanted: see [`SqliteBindings::forget`].
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
+        let mut connection = open(settings)?;
+        let log_pages = Arc::new(AtomicU32::new(0));
+        let told = Arc::clone(&log_pages);
+        // In place of SQLite's own hook, which would run the checkpoint inside the commit, before the tickets go out.
+        connection
+            .wal_hook(Some(move |_: &'_ mut Wal, pages| {
+                told.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+                Ok(())
+            }))
+            .map_err(|error| explain(&settings.path, settings.busy_timeout, &error))?;
+        Ok(Self { connection, settings: settings.clone(), trouble: Trouble::default(), log_pages })
+    }
+
+    /// Deletes every binding of the file: what a server does at start that keeps them in memory only, so that a later start
+    /// with another durability does not bring back what was true long ago.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn forget(&mut self) -> Result<usize, OpenError> {
+        self.connection
+            .execute("DELETE FROM binding", [])
+            .map_err(|error| explain(&self.settings.path, self.settings.busy_timeout, &error))
+    }
+
+    fn write(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> rusqlite::Result<()> {
+        let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        {
+            let mut put = tx.prepare_cached(PUT)?;
+            let mut delete = tx.prepare_cached(DELETE)?;
+            let mut purge = tx.prepare_cached(PURGE)?;
+            for write in writes {
+                match write {
+                    Write::Put(view) => put_row(&mut put, &view)?,
+                    Write::Delete(id) => {
+                        delete.execute([key(id)])?;
+                    }
+                    Write::Purge { id, now_ms } => {
+                        purge.execute([key(id), number(now_ms)])?;
+                    }
+                }
+            }
+        }
+        tx.commit()
+    }
+}
+
+/// Bytes of a peer: text when they are UTF-8, NULL when there are none and the column allows it.
+struct Text<'a>(&'a [u8]);
+
+impl ToSql for Text<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match std::str::from_utf8(self.0) {
+            // SQLite's own functions end a text at NUL; as a blob it stays whole.
+            Ok(text) if !self.0.contains(&0) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            _ => ToSqlOutput::Borrowed(ValueRef::Blob(self.0)),
+        })
+    }
+}
+
+fn optional(bytes: &[u8]) -> Option<Text<'_>> {
+    (!bytes.is_empty()).then_some(Text(bytes))
+}
+
+/// Ids and times stay far below 2^63: ids count up from 1, times have 48 bits.
+fn number(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn key(id: BindingId) -> i64 {
+    number(id.0)
+}
+
+fn put_row(put: &mut rusqlite::CachedStatement<'_>, view: &BindingView<'_>) -> rusqlite::Result<()> {
+    let b = view.binding();
+    put.execute(rusqlite::params![
+        key(view.id()),
+        Text(b.aor),
+        Text(b.uri),
+        Text(b.call_id),
+        b.cseq,
+        b.q,
+        number(b.expires_at),
+        number(b.updated_at),
+        b.received.map(|r| r.transport),
+        b.received.map(|r| r.address.to_string()),
+        optional(b.path),
+        optional(b.instance),
+        (b.reg_id != 0).then_some(b.reg_id),
+        optional(b.user_agent),
+        b.flow.map(|f| Value::Blob(f.to_bytes().to_vec())),
+        b.listener,
+        b.node,
+        b.flags,
+    ])?;
+    Ok(())
+}
+
+fn bytes<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> rusqlite::Result<&'a [u8]> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
+        _ => b"",
+    })
+}
+
+fn read_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(BindingId, Binding<'a>)> {
+    let time = |column| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0));
+    let address = row.get_ref(9)?.as_str_or_null().ok().flatten().and_then(|a| a.parse::<SocketAddr>().ok());
+    let transport: Option<u8> = row.get(8)?;
+    let binding = Binding {
+        aor: bytes(row, 1)?,
+        uri: bytes(row, 2)?,
+        call_id: bytes(row, 3)?,
+        cseq: row.get(4)?,
+        q: row.get(5)?,
+        expires_at: time(6)?,
+        updated_at: time(7)?,
+        received: transport.zip(address).map(|(transport, address)| Received { transport, address }),
+        path: bytes(row, 10)?,
+        instance: bytes(row, 11)?,
+        reg_id: row.get::<_, Option<u32>>(12)?.unwrap_or(0),
+        user_agent: bytes(row, 13)?,
+        flow: bytes(row, 14)?.try_into().ok().map(Flow::from_bytes),
+        listener: row.get(15)?,
+        node: row.get(16)?,
+        flags: row.get(17)?,
+    };
+    Ok((BindingId(time(0)?), binding))
+}
+
+impl BindingEngine for SqliteBindings {
+    fn load(&mut self, now_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, WriteError> {
+        let path = &self.settings.path;
+        let mut load = || -> rusqlite::Result<u64> {
+            let highest: Option<i64> = self.connection.query_row("SELECT max(id) FROM binding", [], |r| r.get(0))?;
+            self.connection.execute("DELETE FROM binding WHERE expires_at <= ?1", [number(now_ms)])?;
+            let mut select = self.connection.prepare(LOAD)?;
+            let mut rows = select.query([])?;
+            while let Some(row) = rows.next()? {
+                match read_row(row) {
+                    Ok((id, binding)) => each(id, &binding),
+                    Err(error) => tracing::warn!(path = %path.display(), "a binding on disk cannot be read: {error}"),
+                }
+            }
+            Ok(highest.and_then(|id| u64::try_from(id).ok()).unwrap_or(0))
+        };
+        load().map_err(|error| {
+            tracing::error!(path = %path.display(), "bindings cannot be loaded: {error}");
+            classify(&error)
+        })
+    }
+
+    fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), WriteError> {
+        match self.write(writes) {
+            Ok(()) => {
+                self.trouble.works(&self.settings.path);
+                Ok(())
+            }
+            Err(error) => {
+                self.trouble.fails(&self.settings.path, &error);
+                Err(classify(&error))
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.log_pages.load(Ordering::Relaxed) < self.settings.checkpoint_pages {
+            return;
+        }
+        let done = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(error) = done {
+            // The log only grows meanwhile; a commit that fails for the same reason says it louder.
+            tracing::warn!(path = %self.settings.path.display(), "the write-ahead log cannot be written back: {error}");
+        }
+        self.log_pages.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,71 @@
+//! Tickets: how a shard asks for what takes time without waiting for it.
+//!
+//! A shard registers once as a receiver and gets a [`SinkId`]; with each request it gives a [`Ticket`] of that receiver and
+//! a number of its own; the number comes back with the result, many at once, on a thread of the store.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Names one receiver of results, usually one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SinkId(pub(crate) u16);
+
+/// Comes back once with what became of the request that it was given with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// Who gets it back.
+    pub sink: SinkId,
+    /// The caller's own number.
+    pub value: u64,
+}
+
+/// Why a request was not even queued. Nothing was changed, no ticket comes. The caller answers 503 with Retry-After.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The queue is at its bound.
+    #[error("the database is behind: the queue to it is full")]
+    Full,
+    /// The thread behind the queue has stopped.
+    #[error("the thread behind the queue has stopped")]
+    Stopped,
+}
+
+/// The receivers, and the results of a round sorted by them.
+pub(crate) struct Sinks<S: ?Sized>(RwLock<Vec<Arc<S>>>);
+
+impl<S: ?Sized> Default for Sinks<S> {
+    fn default() -> Self {
+        Self(RwLock::new(Vec::new()))
+    }
+}
+
+impl<S: ?Sized> Sinks<S> {
+    /// # Panics
+    /// After 65,536 receivers: they are shards, and are made at start.
+    pub(crate) fn add(&self, sink: Arc<S>) -> SinkId {
+        let mut sinks = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let id = SinkId(u16::try_from(sinks.len()).expect("there are fewer than 65,536 shards"));
+        sinks.push(sink);
+        id
+    }
+
+    /// Hands the results to their receivers by `give`, in order, once for each receiver, and empties the list.
+    pub(crate) fn hand_out<R>(&self, results: &mut Vec<(Ticket, R)>, give: impl Fn(&S, &[(u64, R)])) {
+        if results.is_empty() {
+            return;
+        }
+        let sinks: Vec<Arc<S>> = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        // Stable: the order within a receiver stays.
+        results.sort_by_key(|(ticket, _)| ticket.sink.0);
+        let mut rest = results.drain(..).peekable();
+        let mut of_one = Vec::new();
+        while let Some((ticket, result)) = rest.next() {
+            of_one.push((ticket.value, result));
+            if rest.peek().is_none_or(|(next, _)| next.sink != ticket.sink) {
+                if let Some(sink) = sinks.get(usize::from(ticket.sink.0)) {
+                    give(sink, &of_one);
+                }
+                of_one.clear();
+            }
+        }
+    }
+}
