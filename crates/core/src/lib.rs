@@ -9,6 +9,7 @@ pub mod call;
 pub mod digest;
 pub mod now;
 pub mod outbox;
+pub mod registrar;
 pub mod transport;
 
 pub use now::Now;

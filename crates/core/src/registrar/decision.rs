@@ -1,0 +1,353 @@
+//! What a REGISTER changes.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use strowger_message::header::Contact;
+use strowger_message::{Message, Name, Uri};
+
+use super::{PathRule, Settings};
+use crate::Now;
+
+/// A binding that the address-of-record has now.
+#[derive(Clone, Copy, Debug)]
+pub struct Current<'a> {
+    pub uri: &'a [u8],
+    /// Of the REGISTER that made or last refreshed it.
+    pub call_id: &'a [u8],
+    pub cseq: u32,
+    /// Milliseconds since 1970 UTC; one whose time has passed counts as gone.
+    pub expires_at: u64,
+    /// Thousandths.
+    pub q: Option<u16>,
+    /// `+sip.instance` without its quotes; empty: none.
+    pub instance: &'a [u8],
+    /// 0: none.
+    pub reg_id: u32,
+}
+
+/// A binding to make, or to put in the place of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upsert {
+    /// Index of the binding that it replaces.
+    pub replaces: Option<usize>,
+    /// Where the contact's URI stands in the message.
+    pub uri: Range<usize>,
+    /// Where `+sip.instance` stands in the message, without its quotes; empty: none.
+    pub instance: Range<usize>,
+    /// 0: none.
+    pub reg_id: u32,
+    /// Thousandths.
+    pub q: Option<u16>,
+    /// Milliseconds since 1970 UTC.
+    pub expires_at: u64,
+}
+
+/// What a REGISTER that is granted comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// No Contact: the bindings are asked for (RFC 3261 section 10.2.3).
+    Fetch,
+    /// Nothing to do: a retransmission, or the removal of what is not there.
+    Unchanged,
+    /// There are removals or upserts.
+    Changed,
+}
+
+/// Why a REGISTER changes nothing; its header lines are written by [`Registrar::write_refusal`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 400, with the reason for the log.
+    BadRequest(&'static str),
+    /// 403: more contacts than [`Settings::max_contacts`].
+    TooManyContacts,
+    /// 420: it requires what the registrar does not support (section 8.2.2.3).
+    BadExtension,
+    /// 421: it has a Path that the phone does not say to support.
+    PathNotSupported,
+    /// 423: shorter than so many seconds.
+    IntervalTooBrief(u32),
+    /// 500: a later request of the same Call-ID has already been served (section 10.3 step 7).
+    OutOfOrder,
+}
+
+impl Refusal {
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::BadRequest(_) => 400,
+            Self::TooManyContacts => 403,
+            Self::BadExtension => 420,
+            Self::PathNotSupported => 421,
+            Self::IntervalTooBrief(_) => 423,
+            Self::OutOfOrder => 500,
+        }
+    }
+
+    /// Why, in lower case, for a log or a reason phrase.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::BadRequest(why) => why,
+            Self::TooManyContacts => "too many contacts",
+            Self::BadExtension => "bad extension",
+            Self::PathNotSupported => "path must be supported",
+            Self::IntervalTooBrief(_) => "interval too brief",
+            Self::OutOfOrder => "request out of order",
+        }
+    }
+}
+
+/// What becomes of a current binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Keep,
+    Remove,
+    Replace,
+    /// Its time had passed before.
+    Gone,
+}
+
+/// Decides on REGISTER requests. Keeps its lists between requests, so that it allocates nothing once warm.
+#[derive(Debug, Default)]
+pub struct Registrar {
+    pub(super) settings: Settings,
+    pub(super) fates: Vec<Fate>,
+    pub(super) upserts: Vec<Upsert>,
+    pub(super) path: Vec<u8>,
+    pub(super) unsupported: Vec<u8>,
+}
+
+impl Registrar {
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What is to be done about a REGISTER for the address-of-record that has the bindings `current`. That the request
+    /// is for this registrar and its sender may change these bindings (steps 1 and 3 to 5) was found out before.
+    ///
+    /// # Errors
+    /// Why nothing is done; then there are neither removals nor upserts.
+    pub fn decide(&mut self, now: Now, message: &Message<'_>, current: &[Current<'_>]) -> Result<Outcome, Refusal> {
+        let decided = self.plan(now, message, current);
+        if decided.is_err() {
+            self.upserts.clear();
+            self.fates.clear();
+        }
+        decided
+    }
+
+    /// Indices of the bindings to remove.
+    pub fn removals(&self) -> impl Iterator<Item = usize> + '_ {
+        self.fates.iter().enumerate().filter(|(_, f)| **f == Fate::Remove).map(|(i, _)| i)
+    }
+
+    /// The bindings to make or replace.
+    pub fn upserts(&self) -> &[Upsert] {
+        &self.upserts
+    }
+
+    /// The Path to keep with every upsert, values joined with commas (RFC 3327 section 5.3); empty: none.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    fn plan(&mut self, now: Now, message: &Message<'_>, current: &[Current<'_>]) -> Result<Outcome, Refusal> {
+        self.upserts.clear();
+        self.fates.clear();
+        self.fates.extend(current.iter().map(|c| if c.expires_at > now.wall { Fate::Keep } else { Fate::Gone }));
+        self.extensions(message)?;
+        if !message.has(Name::Contact) {
+            return Ok(Outcome::Fetch);
+        }
+        let order = Order::of(message)?;
+        // What does not fit 32 bits is malformed (RFC 4475 section 3.1.2.4).
+        let expires = message.expires().map_err(|_| Refusal::BadRequest("malformed Expires"))?;
+        if message.contact_star() {
+            self.remove_all(expires, &order, current)?;
+        } else {
+            self.contacts(now, expires, &order, message, current)?;
+            let live = self.fates.iter().filter(|f| matches!(f, Fate::Keep | Fate::Replace)).count();
+            let fresh = self.upserts.iter().filter(|u| u.replaces.is_none_or(|i| current[i].expires_at <= now.wall)).count();
+            if fresh > 0 && live + fresh > self.settings.max_contacts {
+                return Err(Refusal::TooManyContacts);
+            }
+        }
+        let changed = !self.upserts.is_empty() || self.fates.contains(&Fate::Remove);
+        Ok(if changed { Outcome::Changed } else { Outcome::Unchanged })
+    }
+}
+
+/// Where a request stands among the others of its Call-ID.
+struct Order<'a> {
+    call_id: &'a [u8],
+    cseq: u32,
+}
+
+impl<'a> Order<'a> {
+    fn of(message: &Message<'a>) -> Result<Self, Refusal> {
+        let call_id = message.call_id().map_err(|_| Refusal::BadRequest("malformed Call-ID"))?.text;
+        let cseq = message.cseq().map_err(|_| Refusal::BadRequest("malformed CSeq"))?.number;
+        Ok(Self { call_id, cseq })
+    }
+
+    /// Against the request that made or refreshed `binding`; of another Call-ID, every request is newer (section 10.3).
+    fn against(&self, binding: &Current<'_>) -> Ordering {
+        if self.call_id == binding.call_id { self.cseq.cmp(&binding.cseq) } else { Ordering::Greater }
+    }
+}
+
+impl Registrar {
+    /// Require and Path: section 8.2.2.3, RFC 3327 section 5.3.
+    fn extensions(&mut self, message: &Message<'_>) -> Result<(), Refusal> {
+        self.unsupported.clear();
+        self.path.clear();
+        for tag in message.require() {
+            let tag = tag.map_err(|_| Refusal::BadRequest("malformed Require"))?.text;
+            let known = tag.eq_ignore_ascii_case(b"path") && self.settings.path != PathRule::Ignore
+                || self.settings.supported.iter().any(|s| s.as_bytes().eq_ignore_ascii_case(tag));
+            if !known {
+                if !self.unsupported.is_empty() {
+                    self.unsupported.extend_from_slice(b", ");
+                }
+                self.unsupported.extend_from_slice(tag);
+            }
+        }
+        if !self.unsupported.is_empty() {
+            return Err(Refusal::BadExtension);
+        }
+        if self.settings.path == PathRule::Ignore || !message.has(Name::Path) {
+            return Ok(());
+        }
+        let said = || message.supports(b"path") || message.require().flatten().any(|t| t.is(b"path"));
+        if self.settings.path == PathRule::Demand && !said() {
+            return Err(Refusal::PathNotSupported);
+        }
+        for hop in message.paths() {
+            let hop = hop.map_err(|_| Refusal::BadRequest("malformed Path"))?;
+            if !self.path.is_empty() {
+                self.path.extend_from_slice(b", ");
+            }
+            hop.write(&mut self.path);
+        }
+        Ok(())
+    }
+
+    /// `Contact: *` (section 10.2.2, step 6 of section 10.3).
+    fn remove_all(&mut self, expires: Option<u32>, order: &Order<'_>, current: &[Current<'_>]) -> Result<(), Refusal> {
+        if expires != Some(0) {
+            return Err(Refusal::BadRequest("* without Expires: 0"));
+        }
+        for (binding, fate) in current.iter().zip(&mut self.fates) {
+            if *fate == Fate::Keep {
+                if order.against(binding) != Ordering::Greater {
+                    return Err(Refusal::OutOfOrder);
+                }
+                *fate = Fate::Remove;
+            }
+        }
+        Ok(())
+    }
+
+    /// Each contact in turn (step 7 of section 10.3).
+    fn contacts(
+        &mut self,
+        now: Now,
+        expires: Option<u32>,
+        order: &Order<'_>,
+        message: &Message<'_>,
+        current: &[Current<'_>],
+    ) -> Result<(), Refusal> {
+        let mut flows = 0;
+        for contact in message.contacts() {
+            // A * beside others ends here too: it is no contact.
+            let contact = Asked::of(&contact.map_err(|_| Refusal::BadRequest("malformed Contact"))?.value);
+            flows += usize::from(contact.reg_id != 0);
+            if flows > 1 {
+                // RFC 5626 section 6: one flow can carry one registration.
+                return Err(Refusal::BadRequest("reg-id in more than one contact"));
+            }
+            let wanted = contact.expires.or(expires).unwrap_or(self.settings.default_expires);
+            if wanted > 0 && wanted < 3600 && wanted < self.settings.min_expires {
+                return Err(Refusal::IntervalTooBrief(self.settings.min_expires));
+            }
+            let granted = wanted.min(self.settings.max_expires);
+            let found = contact.find(current);
+            if let Some(i) = found
+                && self.fates[i] != Fate::Gone
+            {
+                match order.against(&current[i]) {
+                    Ordering::Less => return Err(Refusal::OutOfOrder),
+                    // The same request once more, unless it asks for something else.
+                    Ordering::Equal if granted > 0 && contact.q == current[i].q => continue,
+                    Ordering::Equal => return Err(Refusal::OutOfOrder),
+                    Ordering::Greater => (),
+                }
+                self.fates[i] = if granted == 0 { Fate::Remove } else { Fate::Replace };
+            }
+            // The same contact twice in one request: the later one holds.
+            let bytes = message.bytes();
+            self.upserts.retain(|u| match found {
+                Some(_) => u.replaces != found,
+                None => u.replaces.is_some() || !contact.is(&bytes[u.uri.clone()], &bytes[u.instance.clone()], u.reg_id),
+            });
+            if granted > 0 {
+                self.upserts.push(Upsert {
+                    replaces: found,
+                    uri: message.range_of(contact.text),
+                    instance: if contact.instance.is_empty() { 0..0 } else { message.range_of(contact.instance) },
+                    reg_id: contact.reg_id,
+                    q: contact.q,
+                    expires_at: now.wall + u64::from(granted) * 1000,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A contact of the request.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    text: &'a [u8],
+    uri: Uri<'a>,
+    instance: &'a [u8],
+    reg_id: u32,
+    q: Option<u16>,
+    expires: Option<u32>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(contact: &Contact<'a>) -> Self {
+        Self {
+            text: contact.uri_text,
+            uri: contact.uri,
+            instance: contact.instance_id().unwrap_or_default(),
+            reg_id: contact.reg_id.unwrap_or(0),
+            q: contact.q,
+            expires: contact.expires,
+        }
+    }
+
+    /// The binding that it is about. A flow is known by instance and number (RFC 5626 section 6), anything else, and
+    /// a flow that was bound before without them, by URI.
+    fn find(&self, current: &[Current<'_>]) -> Option<usize> {
+        let flow = |c: &Current<'_>| self.is_flow(c.instance, c.reg_id);
+        current.iter().position(flow).or_else(|| current.iter().position(|c| self.is(c.uri, c.instance, c.reg_id)))
+    }
+
+    fn is_flow(&self, instance: &[u8], reg_id: u32) -> bool {
+        self.reg_id != 0 && !self.instance.is_empty() && self.reg_id == reg_id && self.instance == instance
+    }
+
+    fn is(&self, uri: &[u8], instance: &[u8], reg_id: u32) -> bool {
+        let both_flows = self.reg_id != 0 && reg_id != 0 && !self.instance.is_empty() && !instance.is_empty();
+        if both_flows {
+            return self.is_flow(instance, reg_id);
+        }
+        // Most refreshes come with the very same text.
+        self.text == uri || Uri::parse(uri).is_ok_and(|other| self.uri == other)
+    }
+}

@@ -1,0 +1,334 @@
+//! What the registrar decides, rule by rule (RFC 3261 section 10.3, RFC 3327, RFC 3608, RFC 5626).
+
+use strowger_core::Now;
+use strowger_core::registrar::{Current, Outcome, PathRule, Refusal, Registrar, Settings};
+use strowger_message::{Index, Limits, Message};
+
+/// A binding kept by the test's own location table.
+#[derive(Clone, Debug, PartialEq)]
+struct Kept {
+    uri: String,
+    call_id: String,
+    cseq: u32,
+    expires_at: u64,
+    q: Option<u16>,
+    instance: String,
+    reg_id: u32,
+    path: String,
+}
+
+/// A registrar with one address-of-record and a clock.
+struct Office {
+    registrar: Registrar,
+    kept: Vec<Kept>,
+    now: Now,
+}
+
+type Answer = Result<String, Refusal>;
+
+impl Office {
+    fn new(settings: Settings) -> Self {
+        // Sun, 06 Nov 1994 08:49:37 GMT, the example of RFC 2616.
+        Self { registrar: Registrar::new(settings), kept: Vec::new(), now: Now { mono: 0, wall: 784_111_777_000 } }
+    }
+
+    /// Serves a REGISTER with these header lines; carries its plan out; gives the lines of the 200.
+    fn serve(&mut self, call_id: &str, cseq: u32, lines: &str) -> Answer {
+        let text = format!(
+            "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1\r\nMax-Forwards: 70\r\n\
+             From: <sip:a@example.org>;tag=1\r\nTo: <sip:a@example.org>\r\nCall-ID: {call_id}\r\nCSeq: {cseq} REGISTER\r\n\
+             {}{}Content-Length: 0\r\n\r\n",
+            lines.replace('\n', "\r\n"),
+            if lines.is_empty() { "" } else { "\r\n" },
+        );
+        let mut index = Index::new();
+        index.parse(text.as_bytes(), &Limits::default()).expect("the test writes messages that can be read");
+        let message = Message::new(text.as_bytes(), &index);
+        let current: Vec<Current<'_>> = self
+            .kept
+            .iter()
+            .map(|k| Current {
+                uri: k.uri.as_bytes(),
+                call_id: k.call_id.as_bytes(),
+                cseq: k.cseq,
+                expires_at: k.expires_at,
+                q: k.q,
+                instance: k.instance.as_bytes(),
+                reg_id: k.reg_id,
+            })
+            .collect();
+        let outcome = match self.registrar.decide(self.now, &message, &current) {
+            Ok(outcome) => outcome,
+            Err(refusal) => {
+                assert_eq!(self.registrar.removals().count() + self.registrar.upserts().len(), 0, "a refusal changes nothing");
+                return Err(refusal);
+            }
+        };
+        let mut ok = Vec::new();
+        self.registrar.write_ok(self.now, &message, &current, &mut ok);
+        let changes = self.registrar.removals().count() + self.registrar.upserts().len();
+        assert_eq!(outcome == Outcome::Changed, changes > 0);
+        let mut kept: Vec<Option<Kept>> = self.kept.iter().cloned().map(Some).collect();
+        for i in self.registrar.removals() {
+            kept[i] = None;
+        }
+        for upsert in self.registrar.upserts() {
+            let part = |r: std::ops::Range<usize>| String::from_utf8(text.as_bytes()[r].to_vec()).unwrap();
+            let new = Kept {
+                uri: part(upsert.uri.clone()),
+                call_id: call_id.to_owned(),
+                cseq,
+                expires_at: upsert.expires_at,
+                q: upsert.q,
+                instance: part(upsert.instance.clone()),
+                reg_id: upsert.reg_id,
+                path: String::from_utf8(self.registrar.path().to_vec()).unwrap(),
+            };
+            match upsert.replaces {
+                Some(i) => kept[i] = Some(new),
+                None => kept.push(Some(new)),
+            }
+        }
+        self.kept = kept.into_iter().flatten().collect();
+        Ok(String::from_utf8(ok).unwrap().replace("\r\n", "\n"))
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now.wall += seconds * 1000;
+        self.now.mono += seconds * 1000;
+    }
+
+    fn uris(&self) -> Vec<&str> {
+        self.kept.iter().map(|k| k.uri.as_str()).collect()
+    }
+}
+
+/// The lines of a 200 without Date.
+fn contacts(ok: &str) -> Vec<&str> {
+    ok.lines().filter(|l| !l.starts_with("Date:")).collect()
+}
+
+#[test]
+fn a_contact_is_bound_refreshed_fetched_and_removed() {
+    let mut office = Office::new(Settings::default());
+    let ok = office.serve("c", 1, "Contact: <sip:a@192.0.2.1:5060>\nExpires: 600").unwrap();
+    assert_eq!(ok, "Contact: <sip:a@192.0.2.1:5060>;expires=600\nDate: Sun, 06 Nov 1994 08:49:37 GMT\n");
+    office.wait(100);
+    let ok = office.serve("other", 1, "").unwrap();
+    assert_eq!(contacts(&ok), ["Contact: <sip:a@192.0.2.1:5060>;expires=500"]);
+    let ok = office.serve("c", 2, "Contact: <sip:a@192.0.2.1:5060>\nExpires: 600").unwrap();
+    assert_eq!(contacts(&ok), ["Contact: <sip:a@192.0.2.1:5060>;expires=600"]);
+    assert_eq!(office.kept.len(), 1);
+    let ok = office.serve("c", 3, "Contact: <sip:a@192.0.2.1:5060>;expires=0").unwrap();
+    assert!(contacts(&ok).is_empty());
+    assert!(office.kept.is_empty());
+    // Removing what is not there is no fault.
+    office.serve("c", 4, "Contact: <sip:a@192.0.2.1:5060>;expires=0").unwrap();
+}
+
+#[test]
+fn several_contacts_each_with_its_own_interval_and_preference() {
+    let mut office = Office::new(Settings::default());
+    let ok = office
+        .serve("c", 1, "Contact: \"A\" <sip:a@192.0.2.1>;expires=100;q=0.5, <sip:a@192.0.2.2;transport=tcp>;q=1\nm: sip:a@192.0.2.3;q=0.05\nExpires: 200")
+        .unwrap();
+    assert_eq!(
+        contacts(&ok),
+        [
+            "Contact: <sip:a@192.0.2.1>;expires=100;q=0.5",
+            "Contact: <sip:a@192.0.2.2;transport=tcp>;expires=200;q=1",
+            "Contact: <sip:a@192.0.2.3>;expires=200;q=0.05",
+        ]
+    );
+    assert_eq!(office.kept.iter().map(|k| k.q).collect::<Vec<_>>(), [Some(500), Some(1000), Some(50)]);
+    // One goes, one comes, one stays.
+    let ok = office.serve("c", 2, "Contact: <sip:a@192.0.2.2;transport=tcp>;expires=0, <sip:b@192.0.2.4>").unwrap();
+    assert_eq!(contacts(&ok).len(), 3);
+    assert_eq!(office.uris(), ["sip:a@192.0.2.1", "sip:a@192.0.2.3", "sip:b@192.0.2.4"]);
+}
+
+#[test]
+fn contacts_are_the_same_when_their_uris_are() {
+    let mut office = Office::new(Settings::default());
+    office.serve("c", 1, "Contact: <sip:%61lice@Example.COM;transport=TCP>").unwrap();
+    office.serve("c", 2, "Contact: <sip:alice@example.com;Transport=tcp>").unwrap();
+    assert_eq!(office.uris(), ["sip:alice@example.com;Transport=tcp"]);
+    // A port that is named is not the one that is not (section 19.1.4).
+    office.serve("c", 3, "Contact: <sip:alice@example.com:5060;transport=tcp>").unwrap();
+    assert_eq!(office.kept.len(), 2);
+}
+
+#[test]
+fn intervals_have_a_least_a_most_and_a_default() {
+    let settings = Settings { min_expires: 60, max_expires: 1800, default_expires: 900, ..Settings::default() };
+    let mut office = Office::new(settings);
+    assert_eq!(office.serve("c", 1, "Contact: <sip:a@h>;expires=59"), Err(Refusal::IntervalTooBrief(60)));
+    let mut lines = Vec::new();
+    office.registrar.write_refusal(Refusal::IntervalTooBrief(60), &mut lines);
+    assert_eq!(lines, b"Min-Expires: 60\r\n");
+    for (cseq, asked, granted) in [
+        (2, "Contact: <sip:a@h>", 900),
+        (3, "Contact: <sip:a@h>\nExpires: 60", 60),
+        (4, "Contact: <sip:a@h>\nExpires: 86400", 1800),
+        (5, "Contact: <sip:a@h>;expires=70\nExpires: 90", 70),
+        // What cannot be read counts as an hour (section 20.10), of which half is granted.
+        (6, "Contact: <sip:a@h>;expires=\"soon\"\nExpires: 90", 1800),
+        (7, "Contact: <sip:a@h>;expires=280297596632815\nExpires: 90", 1800),
+    ] {
+        let ok = office.serve("c", cseq, asked).unwrap();
+        assert_eq!(contacts(&ok), [format!("Contact: <sip:a@h>;expires={granted}")], "{asked}");
+    }
+}
+
+#[test]
+fn a_star_removes_all_and_stands_alone() {
+    let mut office = Office::new(Settings::default());
+    office.serve("c", 7, "Contact: <sip:a@h>, <sip:b@h>").unwrap();
+    for lines in [
+        "Contact: *",
+        "Contact: *\nExpires: 1",
+        "Contact: *, <sip:a@h>\nExpires: 0",
+        "Contact: <sip:a@h>, *\nExpires: 0",
+        "Contact: *\nContact: <sip:a@h>\nExpires: 0",
+        "Contact: *;expires=0\nExpires: 0",
+    ] {
+        assert!(matches!(office.serve("c", 8, lines), Err(Refusal::BadRequest(_))), "{lines}");
+        assert_eq!(office.kept.len(), 2);
+    }
+    assert_eq!(office.serve("c", 6, "Contact: *\nExpires: 0"), Err(Refusal::OutOfOrder));
+    assert_eq!(office.serve("c", 7, "Contact: *\nExpires: 0"), Err(Refusal::OutOfOrder));
+    let ok = office.serve("c", 8, "Contact: *\nExpires: 0").unwrap();
+    assert!(contacts(&ok).is_empty() && office.kept.is_empty());
+    // Its retransmission finds nothing and is answered likewise.
+    assert_eq!(office.serve("c", 8, "Contact: *\nExpires: 0").unwrap(), ok);
+}
+
+#[test]
+fn an_older_request_of_the_same_call_changes_nothing() {
+    let mut office = Office::new(Settings::default());
+    office.serve("c", 5, "Contact: <sip:a@h>;expires=600").unwrap();
+    let before = office.kept.clone();
+    assert_eq!(office.serve("c", 4, "Contact: <sip:new@h>, <sip:a@h>;expires=0"), Err(Refusal::OutOfOrder));
+    assert_eq!(office.kept, before, "not even the part that would have been right");
+    // Of another call, any number will do.
+    office.serve("d", 1, "Contact: <sip:a@h>;expires=700").unwrap();
+    assert_eq!((office.kept[0].call_id.as_str(), office.kept[0].cseq), ("d", 1));
+}
+
+#[test]
+fn a_retransmission_gets_the_same_answer_and_changes_nothing() {
+    let mut office = Office::new(Settings::default());
+    let lines = "Contact: <sip:a@h>;expires=600;q=0.3, <sip:b@h>";
+    let ok = office.serve("c", 5, lines).unwrap();
+    let before = office.kept.clone();
+    assert_eq!(office.serve("c", 5, lines).unwrap(), ok);
+    assert_eq!(office.kept, before);
+    // The same number with another content is no retransmission.
+    assert_eq!(office.serve("c", 5, "Contact: <sip:a@h>;expires=0"), Err(Refusal::OutOfOrder));
+    assert_eq!(office.serve("c", 5, "Contact: <sip:a@h>;q=0.4"), Err(Refusal::OutOfOrder));
+}
+
+#[test]
+fn what_has_expired_is_as_if_it_had_never_been() {
+    let mut office = Office::new(Settings { max_contacts: 1, ..Settings::default() });
+    office.serve("c", 5, "Contact: <sip:a@h>;expires=60").unwrap();
+    office.wait(60);
+    assert!(contacts(&office.serve("x", 1, "").unwrap()).is_empty());
+    // Neither its order nor its place counts any more.
+    let ok = office.serve("c", 4, "Contact: <sip:a@h>;expires=60").unwrap();
+    assert_eq!(contacts(&ok), ["Contact: <sip:a@h>;expires=60"]);
+    assert_eq!(office.kept.len(), 1, "the new one stands in the place of the old");
+    office.wait(60);
+    office.serve("c", 6, "Contact: <sip:b@h>;expires=60").unwrap();
+}
+
+#[test]
+fn contacts_are_bounded() {
+    let mut office = Office::new(Settings { max_contacts: 2, ..Settings::default() });
+    assert_eq!(office.serve("c", 1, "Contact: <sip:a@h>, <sip:b@h>, <sip:c@h>"), Err(Refusal::TooManyContacts));
+    office.serve("c", 2, "Contact: <sip:a@h>, <sip:b@h>").unwrap();
+    assert_eq!(office.serve("c", 3, "Contact: <sip:c@h>"), Err(Refusal::TooManyContacts));
+    office.serve("c", 4, "Contact: <sip:c@h>, <sip:a@h>;expires=0").unwrap();
+    assert_eq!(office.uris(), ["sip:b@h", "sip:c@h"]);
+    office.serve("c", 5, "Contact: <sip:c@h>").unwrap();
+}
+
+#[test]
+fn the_later_of_two_equal_contacts_holds() {
+    let mut office = Office::new(Settings::default());
+    office.serve("c", 1, "Contact: <sip:a@h>;expires=100, <sip:a@H>;expires=200").unwrap();
+    assert_eq!(office.kept.len(), 1);
+    assert_eq!(office.kept[0].expires_at, office.now.wall + 200_000);
+    office.serve("c", 2, "Contact: <sip:a@h>;expires=0, <sip:a@h>;expires=300").unwrap();
+    assert_eq!(office.kept[0].expires_at, office.now.wall + 300_000);
+    office.serve("c", 3, "Contact: <sip:a@h>;expires=300, <sip:a@h>;expires=0").unwrap();
+    assert!(office.kept.is_empty());
+}
+
+#[test]
+fn what_is_required_must_be_supported() {
+    let mut office = Office::new(Settings { supported: vec!["gruu".into()], ..Settings::default() });
+    let refused = office.serve("c", 1, "Require: path, nothing,gruu\nRequire: more\nContact: <sip:a@h>");
+    assert_eq!(refused, Err(Refusal::BadExtension));
+    let mut lines = Vec::new();
+    office.registrar.write_refusal(Refusal::BadExtension, &mut lines);
+    assert_eq!(lines, b"Unsupported: nothing, more\r\n");
+    office.serve("c", 2, "Require: Path\nContact: <sip:a@h>").unwrap();
+}
+
+#[test]
+fn a_path_is_kept_and_echoed() {
+    let path = "Path: <sip:p1.example.org;lr>,<sip:p2.example.org;lr>\nPath: <sip:p3.example.org;lr>\n";
+    let kept = "<sip:p1.example.org;lr>, <sip:p2.example.org;lr>, <sip:p3.example.org;lr>";
+    let mut office = Office::new(Settings::default());
+    let ok = office.serve("c", 1, &format!("{path}Contact: <sip:a@h>")).unwrap();
+    assert_eq!(office.kept[0].path, kept);
+    assert!(ok.contains(&format!("Path: {kept}\n")));
+
+    let mut office = Office::new(Settings { path: PathRule::Demand, ..Settings::default() });
+    assert_eq!(office.serve("c", 1, &format!("{path}Contact: <sip:a@h>")), Err(Refusal::PathNotSupported));
+    office.serve("c", 1, &format!("{path}Supported: x, path\nContact: <sip:a@h>")).unwrap();
+    assert_eq!(office.kept[0].path, kept);
+
+    let mut office = Office::new(Settings { path: PathRule::Ignore, ..Settings::default() });
+    assert_eq!(office.serve("c", 1, "Require: path\nContact: <sip:a@h>"), Err(Refusal::BadExtension));
+    let ok = office.serve("c", 1, &format!("{path}Contact: <sip:a@h>")).unwrap();
+    assert!(office.kept[0].path.is_empty() && !ok.contains("Path"));
+}
+
+#[test]
+fn a_service_route_is_told() {
+    let mut office = Office::new(Settings { service_route: b"<sip:edge.example.org;lr>".to_vec(), ..Settings::default() });
+    let ok = office.serve("c", 1, "Contact: <sip:a@h>").unwrap();
+    assert!(ok.contains("Service-Route: <sip:edge.example.org;lr>\n"));
+}
+
+#[test]
+fn a_flow_is_known_by_instance_and_number() {
+    let instance = "<urn:uuid:00000000-0000-1000-8000-AABBCCDDEEFF>";
+    let contact = |port: u16, reg: u32| format!("Contact: <sip:a@192.0.2.1:{port};ob>;reg-id={reg};+sip.instance=\"{instance}\"");
+    let mut office = Office::new(Settings::default());
+    office.serve("c", 1, &contact(1000, 1)).unwrap();
+    office.serve("d", 1, &contact(2000, 2)).unwrap();
+    assert_eq!(office.kept.len(), 2);
+    // The phone restarted: another port and Call-ID, the same flow.
+    let ok = office.serve("e", 1, &contact(3000, 1)).unwrap();
+    assert_eq!(office.uris(), ["sip:a@192.0.2.1:3000;ob", "sip:a@192.0.2.1:2000;ob"]);
+    assert_eq!(office.kept[0].instance, instance);
+    assert!(ok.contains(&format!(";+sip.instance=\"{instance}\";reg-id=1\n")), "{ok}");
+    let two = format!("{}\n{}", contact(4000, 3), contact(5000, 4));
+    assert!(matches!(office.serve("f", 1, &two), Err(Refusal::BadRequest(_))));
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_whole() {
+    for lines in [
+        "Contact: <sip:a@h>, <sip:b@h",
+        "Contact: <sip:a@h>;q=2",
+        "Contact: <sip:a@h>\nExpires: 99999999999",
+        "Contact: <not a uri>",
+    ] {
+        let mut office = Office::new(Settings::default());
+        assert!(matches!(office.serve("c", 1, lines), Err(Refusal::BadRequest(_))), "{lines}");
+    }
+}
