@@ -1,0 +1,119 @@
+//! What a message must have before anybody can answer, route or match it (RFC 3261 sections 8.1.1, 8.2, 16.3).
+
+use crate::header::{CSeq, CallId, MaxForwards, Party, Via};
+use crate::uri::{SipUri, Uri};
+use crate::{Error, Message, Name, Reason};
+
+/// The header fields on which every element acts, read and checked: whoever holds one need not look again.
+///
+/// Anything else in the message may still be malformed; that is told by its own view when somebody asks for it
+/// (RFC 3261 section 16.3 step 1: an element need not understand what it does not use).
+#[derive(Clone, Copy, Debug)]
+pub struct Essentials<'a> {
+    /// The Request-URI; a response has none. Its scheme may be one that nobody here can route (416).
+    pub uri: Option<Uri<'a>>,
+    /// The topmost one.
+    pub via: Via<'a>,
+    pub from: Party<'a>,
+    pub to: Party<'a>,
+    pub call_id: CallId<'a>,
+    /// In a request its method is the request's.
+    pub cseq: CSeq<'a>,
+    /// None in what elements of RFC 2543 send; a proxy then writes 70 (section 16.6 step 3).
+    pub max_forwards: Option<u8>,
+}
+
+impl<'a> Essentials<'a> {
+    /// # Errors
+    /// - [`Reason::RequestUri`]: a sip, sips, tel or urn Request-URI that does not follow its grammar, or one with
+    ///   header fields in it (section 19.1.1, table 1);
+    /// - [`Reason::Missing`]: no Via, From, To, Call-ID or CSeq (section 8.1.1);
+    /// - [`Reason::Repeated`]: From, To, Call-ID, CSeq or Max-Forwards stand twice and differ;
+    /// - [`Reason::Malformed`]: one of them does not follow its grammar;
+    /// - [`Reason::MethodMismatch`]: CSeq names another method than the start line (section 8.1.1.5).
+    ///
+    /// A request is answered with [`Error::status`], a response dropped (section 16.7, 18.1.2).
+    #[inline]
+    pub fn of(message: &Message<'a>) -> Result<Self, Error> {
+        let uri = if message.is_request() { Some(request_uri(message)?) } else { None };
+        let essentials = Self {
+            uri,
+            via: message.via()?,
+            from: message.from()?,
+            to: message.to()?,
+            call_id: message.call_id()?,
+            cseq: message.cseq()?,
+            max_forwards: message.max_forwards()?.map(|MaxForwards(hops)| hops),
+        };
+        if uri.is_some() && essentials.cseq.method_text != message.method_text() {
+            let line = message.index().first(Name::CSeq).map_or(0, |l| l.value as usize);
+            return Err(Error::new(Reason::MethodMismatch, line));
+        }
+        Ok(essentials)
+    }
+}
+
+#[inline]
+fn request_uri<'a>(message: &Message<'a>) -> Result<Uri<'a>, Error> {
+    let uri = message.uri()?;
+    match uri {
+        Uri::Sip(SipUri { headers, .. }) if !headers.is_empty() => {
+            Err(Error::new(Reason::RequestUri, message.range_of(headers).start))
+        }
+        _ => Ok(uri),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Index, Limits};
+
+    const REQUEST: &str = "OPTIONS sip:bob@example.com SIP/2.0\r\n\
+        v: SIP/2.0/UDP a.example.com;branch=z9hG4bK1, SIP/2.0/???\r\n\
+        Max-Forwards: 70\r\nf: <sip:alice@example.com>;tag=1\r\nt: sip:bob@example.com\r\ni: 1@a\r\nCSeq: 1 OPTIONS\r\n\r\n";
+
+    fn refused(text: &str) -> (Reason, usize) {
+        let mut index = Index::new();
+        index.parse(text.as_bytes(), &Limits::default()).expect("written here");
+        let error = Essentials::of(&Message::new(text.as_bytes(), &index)).expect_err(text);
+        (error.reason, error.offset)
+    }
+
+    #[test]
+    fn of_a_request() {
+        let mut index = Index::new();
+        index.parse(REQUEST.as_bytes(), &Limits::default()).expect("written here");
+        let essentials = Essentials::of(&Message::new(REQUEST.as_bytes(), &index)).expect("has them all");
+        assert_eq!(essentials.max_forwards, Some(70));
+        assert_eq!(essentials.from.tag, Some(&b"1"[..]));
+        assert_eq!(essentials.via.branch, Some(&b"z9hG4bK1"[..]));
+        assert_eq!(essentials.cseq.number, 1);
+        assert!(essentials.uri.is_some_and(|u| u.sip().is_some()));
+    }
+
+    #[test]
+    fn each_one_is_needed() {
+        for (line, reason) in [
+            ("v: SIP/2.0/UDP a.example.com;branch=z9hG4bK1, SIP/2.0/???\r\n", Reason::Missing),
+            ("f: <sip:alice@example.com>;tag=1\r\n", Reason::Missing),
+            ("t: sip:bob@example.com\r\n", Reason::Missing),
+            ("i: 1@a\r\n", Reason::Missing),
+            ("CSeq: 1 OPTIONS\r\n", Reason::Missing),
+        ] {
+            assert_eq!(refused(&REQUEST.replace(line, "")).0, reason, "without {line}");
+        }
+        for (from, to, reason, at) in [
+            ("70\r\n", "300\r\n", Reason::Malformed, "300"),
+            ("1 OPTIONS", "1 INVITE", Reason::MethodMismatch, "1 INVITE"),
+            ("1 OPTIONS", "1 options", Reason::MethodMismatch, "1 options"),
+            ("i: 1@a\r\n", "i: 1@a\r\nCall-ID: 2@a\r\n", Reason::Repeated, "Call-ID"),
+            ("sip:bob@example.com SIP", "sip:bob@example.com?a=b SIP", Reason::RequestUri, "a=b"),
+            ("sip:bob@example.com SIP", "<sip:bob@example.com> SIP", Reason::RequestUri, "<sip:bob"),
+            ("SIP/2.0/UDP a.", "SIP/2.0/UDP :a.", Reason::Malformed, ":a."),
+        ] {
+            let text = REQUEST.replace(from, to);
+            assert_eq!(refused(&text), (reason, text.find(at).expect("put there")), "{to}");
+        }
+    }
+}
