@@ -1,1 +1,40 @@
-fn main() {}
+//! The command line of Strowger: wiring and words for people, nothing else.
+
+mod banner;
+mod check;
+mod cli;
+mod completion;
+mod demo;
+mod init;
+mod logging;
+mod output;
+mod parse;
+mod prompt;
+mod serve;
+mod user;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use self::cli::{Cli, Command};
+use self::output::Outcome;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let Some(command) = Cli::parse().command else {
+        let help = Cli::command().render_long_help();
+        return output::exit(output::print(&format!("{}", help)).map(|()| Outcome::Done));
+    };
+    output::exit(match command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Init(arguments) => init::run(arguments),
+        Command::User(arguments) => user::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Parse(arguments) => parse::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Completion(arguments) => completion::run(&arguments),
+    })
+}

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use strowger_core::digest::Hash;
+
 use super::key::{Rule, words};
 use super::reader::{ANY, section};
 use super::secret::Secret;
@@ -26,6 +28,17 @@ words! {
         Auth = "auth",
         /// The body as well.
         AuthInt = "auth-int",
+    }
+}
+
+impl Algorithm {
+    /// The hash function it names.
+    pub const fn hash(self) -> Hash {
+        match self {
+            Self::Md5 => Hash::Md5,
+            Self::Sha256 => Hash::Sha256,
+            Self::Sha512_256 => Hash::Sha512_256,
+        }
     }
 }
 

@@ -77,10 +77,10 @@ fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
             reader.first_of(&keys).or_else(|| reader.key_of(&path))
         };
-        let shown = format!("{}:{}", listener.transport, listener.address);
+        let shown = listener.to_string();
         if let Some(other) = config.listeners[..index].iter().find(|other| clash(other, listener)) {
             let span = place(reader, &["port", "address", "transport"]);
-            let message = format!("{shown} and {}:{} want the same port", other.transport, other.address);
+            let message = format!("{shown} and {other} want the same port");
             reader.push(Fault::error(span, message, "give one of them another port, or remove it"));
         }
         if listener.address.ip().is_unspecified() && listener.advertise.is_none() {
@@ -385,8 +385,7 @@ fn check_relay(config: &Config, reader: &mut Reader) {
     if let (RelayFor::Everyone, Some(listener)) = (config.proxy.relay_for, open) {
         let span = reader.value_of("proxy.relay_for");
         let message = format!(
-            "proxy.relay_for = \"everyone\" makes an open relay of {}:{}, which strangers find within hours",
-            listener.transport, listener.address
+            "proxy.relay_for = \"everyone\" makes an open relay of {listener}, which strangers find within hours"
         );
         let cure = "write \"authenticated\", or listen on an address that only trusted machines reach";
         reader.push(Fault::warning(span, message, cure));

@@ -13,7 +13,7 @@ section! {
         /// Largest body; a larger one is answered 413 (RFC 3261 section 21.4.11).
         pub body_size: usize = 65_535, Rule::bytes(0, 16 << 20);
         /// Most header fields of a message; more are answered 400.
-        pub header_count: usize = 256, Rule::number(16, 65_535);
+        pub header_count: usize = 256, Rule::number(16, 65_000);
         /// Longest Request-URI; a longer one is answered 414 (RFC 3261 section 21.4.12).
         pub uri_length: usize = 4_096, Rule::bytes(64, 65_535);
         /// Most connections of all streams together; further ones are closed at once.

@@ -5,40 +5,21 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::key::{Rule, Text, words};
+use strowger_core::Transport;
+
+use super::key::{Rule, Text};
 use super::reader::{ANY, section};
 use super::tls::VerifyClient;
 
-words! {
-    /// How messages travel (RFC 3261 section 18, RFC 7118 for WebSocket).
-    pub enum Transport {
-        /// Datagrams.
-        Udp = "udp",
-        /// A byte stream, framed by Content-Length (RFC 3261 section 18.3).
-        Tcp = "tcp",
-        /// TCP under TLS (RFC 3261 section 26.2).
-        Tls = "tls",
-        /// WebSocket, for browsers (RFC 7118).
-        Ws = "ws",
-        /// WebSocket under TLS (RFC 7118).
-        Wss = "wss",
-    }
-}
+impl Text for Transport {
+    const EXPECTED: &'static str = "\"udp\", \"tcp\", \"tls\", \"ws\" or \"wss\"";
 
-impl Transport {
-    /// The port when none is named: 5060 and 5061 (RFC 3261 section 19.1.2), 80 and 443 (RFC 6455 section 3).
-    pub const fn default_port(self) -> u16 {
-        match self {
-            Self::Udp | Self::Tcp => 5060,
-            Self::Tls => 5061,
-            Self::Ws => 80,
-            Self::Wss => 443,
-        }
+    fn from_text(text: &str) -> Result<Self, String> {
+        Self::of(text.as_bytes()).ok_or_else(|| format!("is {text:?}, a transport that does not exist"))
     }
 
-    /// Whether this transport needs a certificate.
-    pub const fn is_secure(self) -> bool {
-        matches!(self, Self::Tls | Self::Wss)
+    fn to_text(&self) -> String {
+        self.text().into()
     }
 }
 
@@ -60,7 +41,7 @@ impl FromStr for ListenAddress {
         let (name, rest) = text
             .split_once(':')
             .ok_or_else(|| format!("is {text:?}, which is not of the form TRANSPORT:ADDRESS:PORT"))?;
-        let transport = Transport::from_word(&name.to_ascii_lowercase())
+        let transport = Transport::of(name.as_bytes())
             .ok_or_else(|| format!("names the transport {name:?}, which does not exist"))?;
         let wrong_address = || format!("has {rest:?} where an IP address and a port belong");
         let (host, port) = match rest.strip_prefix('[') {
@@ -93,7 +74,7 @@ impl FromStr for ListenAddress {
 
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.transport, self.address)
+        write!(f, "{}:{}", self.transport.text(), self.address)
     }
 }
 
@@ -235,6 +216,12 @@ impl Listener {
             (None, IpAddr::V4(address)) => Some(address.to_string()),
             (None, IpAddr::V6(address)) => Some(format!("[{address}]")),
         }
+    }
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        ListenAddress { transport: self.transport, address: self.address }.fmt(f)
     }
 }
 

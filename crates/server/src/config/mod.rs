@@ -36,6 +36,7 @@ mod tls;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub use strowger_core::Transport;
 use toml::de::{DeTable, DeValue};
 
 pub use self::auth::{Algorithm, Auth, Qop};
@@ -44,7 +45,7 @@ pub use self::dns::Dns;
 pub use self::domains::Domain;
 pub use self::effective::reference;
 pub use self::limits::Limits;
-pub use self::listen::{Advertised, Identity, ListenAddress, Listener, Transport};
+pub use self::listen::{Advertised, Identity, ListenAddress, Listener};
 pub use self::log::{Log, LogFormat, LogLevel};
 pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri};

@@ -1,0 +1,137 @@
+//! What `serve` prints once it listens: where, for whom, and what a phone has to be told.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use strowger_server::config::{Advertised, Config, Durability, Listener, RelayFor, Transport};
+
+/// A listener after it was bound: the port is the real one even if the configuration left it to the system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BoundListener {
+    pub transport: Transport,
+    pub address: SocketAddr,
+    pub advertise: Option<Advertised>,
+}
+
+impl BoundListener {
+    /// What a listener of the configuration became when it was bound to `address`.
+    pub(crate) fn new(listener: &Listener, address: SocketAddr) -> Self {
+        Self { transport: listener.transport, address, advertise: listener.advertise.clone() }
+    }
+
+    /// What a phone must be given: the advertised name, or the address itself. `None`: bound to all addresses of the
+    /// machine, so that it depends on where the phone is.
+    fn reachable_as(&self) -> Option<String> {
+        match &self.advertise {
+            Some(Advertised { host, port }) => Some(format!("{host}:{}", port.unwrap_or(self.address.port()))),
+            None if self.address.ip().is_unspecified() => None,
+            None => Some(self.address.to_string()),
+        }
+    }
+}
+
+/// The start-up text, line by line; the last line is `ready`.
+pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
+    let mut out = format!("Strowger {}\n", env!("CARGO_PKG_VERSION"));
+    let mut line = |name: &str, value: &str| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "  {name:<10} {value}");
+    };
+    for (index, listener) in bound.iter().enumerate() {
+        let known = listener.advertise.as_ref().map_or_else(String::new, |name| format!("   known as {name}"));
+        let name = if index == 0 { "listening" } else { "" };
+        line(name, &format!("{:<4} {}{known}", listener.transport.text(), listener.address));
+    }
+    let domains: Vec<&str> = config.domains.iter().map(|domain| domain.as_str()).collect();
+    line("domains", &if domains.is_empty() { "none: a pure relay".into() } else { domains.join(", ") });
+    line("realm", &config.realm);
+    let database = config.store.database.as_ref().map_or_else(|| "in memory".into(), |path| path.display().to_string());
+    line("database", &database);
+    line(
+        "bindings",
+        match config.registrar.durability {
+            Durability::Crash => "survive the death of the process",
+            Durability::PowerLoss => "survive a power cut",
+            Durability::None => "in memory only, forgotten at a restart",
+        },
+    );
+    line(
+        "relays for",
+        match config.proxy.relay_for {
+            RelayFor::Authenticated => "users with a password",
+            RelayFor::LocalDomains => "callers of the local domains",
+            RelayFor::Everyone => "everyone",
+        },
+    );
+
+    if let Some(domain) = config.domains.first() {
+        out.push_str("\nWhat a phone needs\n");
+        let mut line = |name: &str, value: &str| {
+            let _ = writeln!(out, "  {name:<10} {value}");
+        };
+        let mut servers: Vec<(String, Vec<&str>)> = Vec::new();
+        for listener in bound {
+            let server = listener
+                .reachable_as()
+                .unwrap_or_else(|| format!("an address of this machine, port {}", listener.address.port()));
+            match servers.iter_mut().find(|(known, _)| *known == server) {
+                Some((_, transports)) => transports.push(listener.transport.text()),
+                None => servers.push((server, vec![listener.transport.text()])),
+            }
+        }
+        for (index, (server, transports)) in servers.iter().enumerate() {
+            line(if index == 0 { "server" } else { "or" }, &format!("{server} by {}", transports.join(" or ")));
+        }
+        line("domain", domain);
+        if config.registrar.authenticate {
+            line("user", &format!("NAME and password of: strowger user add NAME@{domain}"));
+        } else {
+            line("user", "any name, no password");
+        }
+    }
+
+    if bound.iter().all(|listener| listener.address.ip().is_loopback()) {
+        out.push_str("\nwarning: only this machine can reach the server; --listen udp:ADDRESS:5060 or `strowger init` opens it\n");
+    }
+    out.push_str("\nready\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(config: &Config) -> Vec<BoundListener> {
+        config.listeners.iter().map(|listener| BoundListener::new(listener, listener.address)).collect()
+    }
+
+    #[test]
+    fn the_defaults_warn_that_only_this_machine_reaches_them() {
+        let config = Config::default();
+        let text = banner(&config, &bound(&config));
+        assert!(text.contains("udp  127.0.0.1:5060\n"), "{text}");
+        assert!(text.contains("server     127.0.0.1:5060 by udp or tcp\n"), "{text}");
+        assert!(text.contains("strowger user add NAME@127.0.0.1"), "{text}");
+        assert!(text.contains("warning: only this machine"), "{text}");
+        assert!(text.ends_with("\nready\n"), "{text}");
+    }
+
+    #[test]
+    fn an_advertised_name_is_what_the_phone_gets() {
+        let mut config = Config::default();
+        config.listeners.truncate(1);
+        config.listeners[0].address = "0.0.0.0:5070".parse().expect("an address");
+        config.listeners[0].advertise = Some("sip.example.org".parse().expect("a name"));
+        let text = banner(&config, &bound(&config));
+        assert!(text.contains("known as sip.example.org"), "{text}");
+        assert!(text.contains("server     sip.example.org:5070 by udp\n"), "{text}");
+        assert!(!text.contains("warning"), "{text}");
+    }
+
+    #[test]
+    fn a_pure_relay_needs_no_phone() {
+        let config = Config { domains: Vec::new(), ..Config::default() };
+        let text = banner(&config, &bound(&config));
+        assert!(!text.contains("What a phone needs"), "{text}");
+    }
+}

@@ -1,0 +1,314 @@
+//! The commands and their flags, with examples in each help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use strowger_server::config::{Advertised, Domain, ListenAddress};
+
+/// A SIP server: proxy and registrar over UDP, TCP, TLS and WebSocket.
+#[derive(Debug, Parser)]
+#[command(name = "strowger", version, max_term_width = 110)]
+#[command(after_long_help = "\
+Examples:
+  strowger demo                                  see it work, on loopback
+  strowger init                                  answer five questions, get a configuration
+  strowger user add alice@example.org            give a phone its name and password
+  strowger serve --config strowger.toml          run the server
+  strowger check strowger.toml                   find what is wrong in a configuration
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(ServeArguments),
+    Init(InitArguments),
+    User(UserArguments),
+    Check(CheckArguments),
+    Parse(ParseArguments),
+    Demo(DemoArguments),
+    Completion(CompletionArguments),
+}
+
+/// Run the server.
+///
+/// Without a configuration it listens on 127.0.0.1:5060 by UDP and TCP, where only this machine reaches it. SIGTERM
+/// lets calls that are being set up finish first; a second one ends it at once.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger serve
+  strowger serve --config /etc/strowger/strowger.toml
+  strowger serve --listen udp:192.0.2.10:5060 --listen tcp:192.0.2.10:5060
+  strowger serve --config strowger.toml --check
+
+Exit codes: 0 ended as asked, 1 refused or failed, 2 the command line cannot be used.")]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub config: ConfigArgument,
+    /// Where to listen, as TRANSPORT:ADDRESS:PORT with udp, tcp, tls, ws or wss; stands in for all listeners of the
+    /// configuration.
+    #[arg(long, value_name = "TRANSPORT:ADDRESS:PORT", value_parser = listen)]
+    pub listen: Vec<ListenAddress>,
+    /// Read and check everything, print what would be done, and end.
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// The configuration file of commands that need one.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgument {
+    /// Configuration file; without it the defaults hold.
+    #[arg(long, short, value_name = "FILE", env = "STROWGER_CONFIG", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+}
+
+/// Write a commented configuration from a few answers.
+///
+/// Asks on the terminal for what no flag says; with a flag for each it asks nothing. Never overwrites a file without
+/// --force.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger init
+  strowger init --domain example.org --realm example.org --listen udp:0.0.0.0:5060 --listen tcp:0.0.0.0:5060 \\
+      --advertise sip.example.org --output /etc/strowger/strowger.toml
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
+pub(crate) struct InitArguments {
+    /// Domain of the users, as in alice@DOMAIN.
+    #[arg(long, value_parser = domain)]
+    pub domain: Option<Domain>,
+    /// Realm of the passwords; phones may show it when they ask for one [default: the domain].
+    #[arg(long)]
+    pub realm: Option<String>,
+    /// Where to listen [default: udp and tcp on 0.0.0.0:5060].
+    #[arg(long, value_name = "TRANSPORT:ADDRESS:PORT", value_parser = listen)]
+    pub listen: Vec<ListenAddress>,
+    /// Host or host:port that phones reach this machine by; "none" for the address it listens on.
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = advertise)]
+    pub advertise: Option<Advertise>,
+    /// Certificate chain in PEM, for tls and wss.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// Private key in PEM, for tls and wss.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// File to write.
+    #[arg(long, short, value_name = "FILE", default_value = "strowger.toml", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// Overwrite the file if it is there.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// What `init --advertise` takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Advertise {
+    None,
+    As(Advertised),
+}
+
+/// Add, change, remove and list the users that may register.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger user add alice@example.org
+  printf '%s' \"$PASSWORD\" | strowger user add bob@example.org --password-stdin
+  strowger user passwd alice@example.org
+  strowger user remove bob@example.org
+  strowger user list --json
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
+pub(crate) struct UserArguments {
+    #[command(subcommand)]
+    pub command: UserCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserCommand {
+    /// Add a user; asks for the password without showing it.
+    Add(UserWithPassword),
+    /// Change the password of a user.
+    Passwd(UserWithPassword),
+    /// Remove a user with its passwords.
+    Remove(UserName),
+    /// List the users.
+    List(UserList),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserWithPassword {
+    #[command(flatten)]
+    pub user: UserName,
+    /// Read the password from the first line of standard input instead of the terminal.
+    #[arg(long)]
+    pub password_stdin: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserName {
+    /// The user, as in its SIP address.
+    #[arg(value_name = "NAME@DOMAIN", value_parser = address_of_record)]
+    pub address: AddressOfRecord,
+    #[command(flatten)]
+    pub config: ConfigArgument,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserList {
+    /// One JSON array instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub config: ConfigArgument,
+}
+
+/// NAME@DOMAIN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AddressOfRecord {
+    pub name: String,
+    pub domain: Domain,
+}
+
+/// Check a configuration: every error with file, line and what would be right.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger check strowger.toml
+  strowger check strowger.toml --effective       every key in force, secrets masked
+  strowger check --effective                     the defaults
+  strowger check --keys                          all keys as a Markdown table
+
+Exit codes: 0 it can be used, 1 it cannot, 2 the command line cannot be used.")]
+pub(crate) struct CheckArguments {
+    /// Configuration file; without it the defaults are checked.
+    #[arg(value_name = "FILE", env = "STROWGER_CONFIG", value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Print the whole configuration in force as a commented file, secrets masked.
+    #[arg(long)]
+    pub effective: bool,
+    /// Print all keys with defaults and ranges as Markdown.
+    #[arg(long, conflicts_with = "effective")]
+    pub keys: bool,
+}
+
+/// Show what the parser sees in a SIP message.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger parse invite.sip
+  strowger parse --json - < invite.sip
+  tcpdump ... | strowger parse -
+
+Exit codes: 0 the message is a SIP message, 1 it is refused (reason and offset are printed), 2 the command line cannot be used.")]
+pub(crate) struct ParseArguments {
+    /// File with one message, or - for standard input.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// See it work: a server, two users, a call drawn as a ladder, then ten seconds of calls and the figures.
+#[derive(Debug, Args)]
+#[command(
+    after_long_help = "Everything happens on loopback, on free ports, with a database that is gone afterwards.\n\n\
+Exit codes: 0 every call succeeded, 1 one did not."
+)]
+pub(crate) struct DemoArguments {
+    /// Seconds of load after the first call.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub seconds: u32,
+    /// Calls a second of the load.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rate: u32,
+}
+
+/// Write the completion script of a shell.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger completion bash > ~/.local/share/bash-completion/completions/strowger
+  strowger completion zsh > ~/.zfunc/_strowger
+  strowger completion fish > ~/.config/fish/completions/strowger.fish")]
+pub(crate) struct CompletionArguments {
+    /// The shell.
+    pub shell: Shell,
+}
+
+fn listen(text: &str) -> Result<ListenAddress, String> {
+    text.parse().map_err(|error| {
+        format!("it {error}; write TRANSPORT:ADDRESS:PORT such as udp:192.0.2.10:5060 or tls:[2001:db8::10]:5061")
+    })
+}
+
+fn domain(text: &str) -> Result<Domain, String> {
+    text.parse().map_err(|error| format!("it {error}; write a domain alone, such as example.org"))
+}
+
+fn advertise(text: &str) -> Result<Advertise, String> {
+    match text {
+        "none" => Ok(Advertise::None),
+        _ => text.parse().map(Advertise::As).map_err(|error| {
+            format!("it {error}; write HOST or HOST:PORT such as sip.example.org or 203.0.113.5:5060, or none")
+        }),
+    }
+}
+
+fn address_of_record(text: &str) -> Result<AddressOfRecord, String> {
+    let cure = "write NAME@DOMAIN such as alice@example.org";
+    let text = text.strip_prefix("sip:").unwrap_or(text);
+    let (name, domain) = text.rsplit_once('@').ok_or_else(|| format!("it has no @; {cure}"))?;
+    // The unreserved and user-unreserved characters of RFC 3261 section 25.1: what needs no escape in a SIP URI.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/".contains(&byte);
+    if name.is_empty() || !name.bytes().all(plain) {
+        return Err(format!("{name:?} cannot stand before the @ of a SIP address; {cure}"));
+    }
+    let domain = domain.parse().map_err(|error| format!("its domain {error}; {cure}"))?;
+    Ok(AddressOfRecord { name: name.to_owned(), domain })
+}
+
+impl std::fmt::Display for AddressOfRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{}", self.name, self.domain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Exit codes") || help.contains("Examples"), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn addresses_of_record() {
+        assert_eq!(
+            address_of_record("sip:alice@Example.ORG").map(|aor| aor.to_string()),
+            Ok("alice@example.org".into())
+        );
+        for text in
+            ["alice", "@example.org", "a b@example.org", "alice@", "alice@example.org:5060", "al<ice@example.org"]
+        {
+            assert!(address_of_record(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! `strowger init`: a commented configuration from a few answers.
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use strowger_server::config::{Advertised, Config, Domain, ListenAddress, Source};
+
+use crate::cli::{Advertise, InitArguments};
+use crate::output::{self, Outcome};
+use crate::prompt;
+
+/// Everything that the file is made of.
+#[derive(Debug)]
+struct Answers {
+    domain: Domain,
+    realm: String,
+    listen: Vec<ListenAddress>,
+    advertise: Option<Advertised>,
+    tls: Option<(PathBuf, PathBuf)>,
+    secret: String,
+}
+
+pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<Outcome> {
+    let output_file = arguments.output.clone();
+    if output_file.exists() && !arguments.force {
+        output::complain(&format!("{} is already there; --force overwrites it", output_file.display()));
+        return Ok(Outcome::Failed);
+    }
+    let Some(answers) = answers(arguments)? else { return Ok(Outcome::Usage) };
+    let text = file(&answers);
+
+    // What we write ourselves must be right: the reader of the server has the last word.
+    let folder = output_file.parent().unwrap_or(Path::new(""));
+    let name = output_file.display().to_string();
+    match Config::read(Source { file: &name, text: &text, folder, ..Source::default() }) {
+        Ok((_, warnings)) => output::report(&warnings),
+        Err(report) => {
+            output::report(&report);
+            output::complain("nothing was written");
+            return Ok(Outcome::Failed);
+        }
+    }
+    write(&output_file, &text)?;
+    output::print(&next_steps(&answers.domain, &output_file))?;
+    Ok(Outcome::Done)
+}
+
+/// Asks for what no flag says; `None` after a complaint that there is nobody to ask.
+fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
+    let missing: Vec<&str> = [
+        ("--domain", arguments.domain.is_none()),
+        ("--advertise", arguments.advertise.is_none() && arguments.listen.iter().any(is_unspecified)),
+    ]
+    .into_iter()
+    .filter_map(|(flag, missing)| missing.then_some(flag))
+    .collect();
+    if !prompt::can_ask() && !missing.is_empty() {
+        output::complain(&format!("there is no terminal to ask on; give {}", missing.join(" and ")));
+        return Ok(None);
+    }
+    let ask = prompt::can_ask();
+
+    let domain = match arguments.domain {
+        Some(domain) => domain,
+        None => prompt::ask("Domain of the users, as in alice@DOMAIN", None, |answer| {
+            answer.parse().map_err(|error| format!("that {error}; write a domain alone, such as example.org"))
+        })?,
+    };
+    let realm = match arguments.realm {
+        Some(realm) => realm,
+        None if ask => {
+            prompt::ask("Realm of the passwords, which phones may show", Some(&domain), |answer| Ok(answer.to_owned()))?
+        }
+        None => domain.to_string(),
+    };
+    let everywhere = "udp:0.0.0.0:5060 tcp:0.0.0.0:5060";
+    let read_listen = |answer: &str| {
+        let listen = answer.split([' ', ',']).filter(|part| !part.is_empty()).map(str::parse::<ListenAddress>);
+        listen
+            .collect::<Result<Vec<_>, _>>()
+            .and_then(|listen| if listen.is_empty() { Err("has no listener".into()) } else { Ok(listen) })
+    };
+    let listen = match arguments.listen {
+        listen if !listen.is_empty() => listen,
+        _ if ask => {
+            prompt::ask("Listen on, as TRANSPORT:ADDRESS:PORT with spaces between", Some(everywhere), |answer| {
+                read_listen(answer).map_err(|error| format!("that {error}; write for example udp:192.0.2.10:5060"))
+            })?
+        }
+        _ => read_listen(everywhere).map_err(anyhow::Error::msg)?,
+    };
+    let advertise = match arguments.advertise {
+        Some(Advertise::As(name)) => Some(name),
+        Some(Advertise::None) => None,
+        None if ask => {
+            let suggestion = if listen.iter().any(is_unspecified) { own_address() } else { None };
+            prompt::ask(
+                "Host that phones reach this machine by (none: the address it listens on)",
+                Some(suggestion.as_deref().unwrap_or("none")),
+                |answer| match answer {
+                    "none" => Ok(None),
+                    _ => answer.parse().map(Some).map_err(|error| format!("that {error}")),
+                },
+            )?
+        }
+        None => None,
+    };
+    let mut tls = arguments.certificate.zip(arguments.key);
+    if tls.is_none() && listen.iter().any(|listen| listen.transport.is_secure()) {
+        if !ask {
+            output::complain("tls and wss need --certificate and --key");
+            return Ok(None);
+        }
+        let path = |answer: &str| match std::fs::metadata(answer) {
+            Ok(_) => Ok(PathBuf::from(answer)),
+            Err(error) => Err(format!("cannot read {answer}: {error}")),
+        };
+        tls = Some((
+            prompt::ask("Certificate chain for tls, a PEM file", None, path)?,
+            prompt::ask("Private key for tls, a PEM file", None, path)?,
+        ));
+    }
+    // The file may lie elsewhere than this folder.
+    let tls = match tls {
+        Some((certificate, key)) => Some((std::path::absolute(certificate)?, std::path::absolute(key)?)),
+        None => None,
+    };
+    Ok(Some(Answers { domain, realm, listen, advertise, tls, secret: secret()? }))
+}
+
+fn is_unspecified(listen: &ListenAddress) -> bool {
+    listen.address.ip().is_unspecified()
+}
+
+/// The address of this machine towards the world, a good guess for what phones reach it by. Nothing is sent.
+fn own_address() -> Option<String> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // An address for documentation (RFC 5737): only the routing table is asked.
+    socket.connect("192.0.2.1:5060").ok()?;
+    socket.local_addr().ok().map(|address| address.ip().to_string()).filter(|address| !address.starts_with("127."))
+}
+
+/// 32 random bytes from the system, as text.
+fn secret() -> anyhow::Result<String> {
+    let mut bytes = [0; 32];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .context("cannot draw a secret from /dev/urandom")?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+fn file(answers: &Answers) -> String {
+    let quoted = |text: &str| toml_text(text);
+    let mut out = String::from(
+        "# Configuration of Strowger. Every key has a default; `strowger check --effective FILE` shows them all,\n\
+         # `strowger check FILE` finds what is wrong.\n\n",
+    );
+    let _ = writeln!(out, "# Whose users live here: alice@{0} registers with this server.", answers.domain);
+    let _ = writeln!(out, "domains = [{}]\n", quoted(&answers.domain));
+    out.push_str(
+        "# Realm of the passwords. They are stored hashed with it: who changes it sets every password again.\n",
+    );
+    let _ = writeln!(out, "realm = {}\n", quoted(&answers.realm));
+    match &answers.advertise {
+        None => {
+            out.push_str("# Where to listen: udp, tcp, tls, ws or wss.\n");
+            let listen: Vec<String> = answers.listen.iter().map(|listen| quoted(&listen.to_string())).collect();
+            let _ = writeln!(out, "listen = [{}]\n", listen.join(", "));
+        }
+        Some(advertise) => {
+            out.push_str(
+                "# Where to listen, and the name that phones reach it by: it goes into Via and Record-Route.\n",
+            );
+            for listen in &answers.listen {
+                let _ = write!(
+                    out,
+                    "[[listener]]\ntransport = \"{}\"\naddress = \"{}\"\nport = {}\nadvertise = {}\n\n",
+                    listen.transport.text(),
+                    listen.address.ip(),
+                    listen.address.port(),
+                    quoted(&advertise.to_string())
+                );
+            }
+        }
+    }
+    if let Some((certificate, key)) = &answers.tls {
+        let _ = write!(
+            out,
+            "# Certificate of the tls and wss listeners.\n[tls]\ncertificate = {}\nkey = {}\n\n",
+            quoted(&certificate.to_string_lossy()),
+            quoted(&key.to_string_lossy())
+        );
+    }
+    let _ = write!(
+        out,
+        "[auth]\n\
+         # Key of nonces and of the routes of calls; servers that stand in for one another share it. It may also stand\n\
+         # in a file (secret_file) or in the environment variable STROWGER_AUTH_SECRET.\n\
+         secret = \"{}\"\n\n\
+         [proxy]\n\
+         # Who may call out of the local domains: \"authenticated\", \"local-domains\" or \"everyone\" (an open relay).\n\
+         relay_for = \"authenticated\"\n\n\
+         [registrar]\n\
+         # What a registration survives: \"crash\" of the process, \"power-loss\", or \"none\".\n\
+         durability = \"crash\"\n\n\
+         [store]\n\
+         # Users and registrations; a relative path starts at the folder of this file.\n\
+         database = \"strowger.sqlite\"\n\n\
+         [log]\n\
+         # error, warn, info, debug or trace; format text or json.\n\
+         level = \"info\"\n",
+        answers.secret
+    );
+    out
+}
+
+/// Text as a basic string of TOML.
+fn toml_text(text: &str) -> String {
+    let mut out = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            control if control.is_control() => {
+                let _ = write!(out, "\\u{:04X}", u32::from(control));
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Writes the file so that only its owner reads it: it holds a secret.
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let write = || -> std::io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn next_steps(domain: &Domain, path: &Path) -> String {
+    let path = path.display();
+    format!(
+        "wrote {path}\n\nNext\n  strowger user add alice@{domain} --config {path}\n  strowger serve --config {path}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers() -> Answers {
+        Answers {
+            domain: "example.org".parse().expect("a domain"),
+            realm: "The \"office\" \\ here".into(),
+            listen: vec!["udp:0.0.0.0:5060".parse().expect("a listener"), "tcp:[::]:5070".parse().expect("another")],
+            advertise: Some("sip.example.org".parse().expect("a name")),
+            tls: None,
+            secret: secret().expect("there is a source of randomness"),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_it_was_answered() {
+        for advertise in [None, answers().advertise] {
+            let answers = Answers { advertise, ..answers() };
+            let text = file(&answers);
+            let (config, _) = Config::read(Source { text: &text, ..Source::default() })
+                .unwrap_or_else(|report| panic!("{report}\n{text}"));
+            assert_eq!(config.domains, [answers.domain]);
+            assert_eq!(config.realm, answers.realm);
+            assert_eq!(config.listeners.len(), 2);
+            assert_eq!(config.listeners[1].address, answers.listen[1].address);
+            assert_eq!(config.listeners[1].advertise, answers.advertise);
+            assert_eq!(config.auth.secret.expect("it was set").reveal(), answers.secret.as_bytes());
+        }
+    }
+
+    #[test]
+    fn each_file_has_its_own_secret() {
+        let (one, two) = (answers().secret, answers().secret);
+        assert_eq!(one.len(), 64);
+        assert_ne!(one, two);
+    }
+}

@@ -1,0 +1,65 @@
+//! What a command leaves behind: text on the two outputs, and an exit code that means something.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use strowger_server::config::Report;
+
+/// How a command ended; the exit code of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// 0: done.
+    Done,
+    /// 1: refused or failed; the reason was printed.
+    Failed,
+    /// 2: the command line itself cannot be used; the reason was printed.
+    Usage,
+}
+
+/// Turns what a command returned into the exit code of the process, printing an error on standard error.
+pub(crate) fn exit(result: anyhow::Result<Outcome>) -> ExitCode {
+    match result {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Failed) => ExitCode::from(1),
+        Ok(Outcome::Usage) => ExitCode::from(2),
+        // Whoever closed our output (`| head`) has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Prints to standard output, all of it or an error.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints an error for people on standard error, in colour on a terminal.
+pub(crate) fn complain(message: &str) {
+    let word = console::style("error:").for_stderr().red().bold();
+    eprintln!("{word} {message}");
+}
+
+/// Prints a report on standard error, in colour on a terminal.
+pub(crate) fn report(report: &Report) {
+    let error = console::style("error:").for_stderr().red().bold().to_string();
+    let warning = console::style("warning:").for_stderr().yellow().bold().to_string();
+    for line in report.to_string().lines() {
+        // Only the first line of a fault starts with the file; the lines below it are indented.
+        let line = if line.starts_with(' ') {
+            line.to_owned()
+        } else {
+            line.replacen(": error:", &format!(": {error}"), 1).replacen(": warning:", &format!(": {warning}"), 1)
+        };
+        eprintln!("{line}");
+    }
+}
