@@ -6,10 +6,15 @@
 #![forbid(unsafe_code)]
 
 pub mod call;
+pub mod dialog;
 pub mod digest;
+pub mod kept;
 pub mod now;
 pub mod outbox;
 pub mod registrar;
+pub mod slots;
+pub mod timer;
+pub mod transaction;
 pub mod transport;
 
 pub use now::Now;

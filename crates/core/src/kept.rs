@@ -1,0 +1,239 @@
+//! Message bytes that a transaction must keep, in chains of small blocks: little waste, no allocation once warm.
+
+use crate::slots::{Held, Room};
+use std::num::NonZeroU32;
+
+/// Bytes of text in one block.
+const TEXT: usize = 120;
+/// Blocks of a segment: 32 KB.
+const SEGMENT: usize = 256;
+const NONE: u32 = u32::MAX;
+
+/// Names one kept message. Not checked: whoever holds it frees it once and uses it no more.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kept(NonZeroU32);
+
+impl Kept {
+    /// The chain's first block.
+    const fn first(&self) -> u32 {
+        self.0.get() - 1
+    }
+}
+
+/// The kept messages of one shard.
+#[derive(Debug, Default)]
+pub struct KeptStore {
+    segments: Vec<Option<Box<Segment>>>,
+    room: Room,
+    held: Held,
+    bytes: usize,
+    messages: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// The chain's next block, or the segment's next free one.
+    next: u32,
+    /// Bytes of the message from this block on.
+    len: u32,
+    text: [u8; TEXT],
+}
+
+#[derive(Debug)]
+struct Segment {
+    free: u32,
+    used: u32,
+    blocks: Box<[Block]>,
+}
+
+impl Segment {
+    fn new(first: u32) -> Box<Self> {
+        let end = first + SEGMENT as u32;
+        let blocks =
+            (first + 1..=end).map(|n| Block { next: if n == end { NONE } else { n }, len: 0, text: [0; TEXT] });
+        Box::new(Self { free: first, used: 0, blocks: blocks.collect() })
+    }
+}
+
+impl KeptStore {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes of all messages kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many messages are kept.
+    pub fn messages(&self) -> usize {
+        self.messages
+    }
+
+    /// Segments that hold memory, 32 KB each.
+    pub fn segments(&self) -> usize {
+        self.held.segments
+    }
+
+    /// Bytes that the segments take.
+    pub fn memory(&self) -> usize {
+        self.held.segments * (size_of::<Segment>() + SEGMENT * size_of::<Block>())
+    }
+
+    /// Keeps a copy.
+    ///
+    /// # Panics
+    /// With a message of 4 GiB or more, or when 512 GiB are kept.
+    pub fn store(&mut self, message: &[u8]) -> Kept {
+        let whole = u32::try_from(message.len()).expect("a message is far smaller than 4 GiB");
+        let first = self.take();
+        let (mut at, mut rest) = (first, message);
+        self.block_mut(at).len = whole;
+        loop {
+            let (text, more) = rest.split_at(rest.len().min(TEXT));
+            let next = if more.is_empty() { NONE } else { self.take() };
+            let block = self.block_mut(at);
+            block.text[..text.len()].copy_from_slice(text);
+            block.next = next;
+            if more.is_empty() {
+                break;
+            }
+            self.block_mut(next).len = more.len() as u32;
+            (at, rest) = (next, more);
+        }
+        self.bytes += message.len();
+        self.messages += 1;
+        Kept(NonZeroU32::MIN.saturating_add(first))
+    }
+
+    /// Appends the message to `out`.
+    pub fn append_to(&self, kept: &Kept, out: &mut Vec<u8>) {
+        let mut at = kept.first();
+        out.reserve(self.block(at).len as usize);
+        while at != NONE {
+            let block = self.block(at);
+            out.extend_from_slice(&block.text[..(block.len as usize).min(TEXT)]);
+            at = block.next;
+        }
+    }
+
+    /// Bytes of the message.
+    pub fn len(&self, kept: &Kept) -> usize {
+        self.block(kept.first()).len as usize
+    }
+
+    pub fn free(&mut self, kept: Kept) {
+        self.bytes -= self.len(&kept);
+        self.messages -= 1;
+        let mut at = kept.first();
+        while at != NONE {
+            let number = at as usize / SEGMENT;
+            let segment = self.segments[number].as_deref_mut().expect("a kept block's segment is held");
+            let block = &mut segment.blocks[at as usize % SEGMENT];
+            let next = block.next;
+            block.next = segment.free;
+            segment.free = at;
+            segment.used -= 1;
+            if segment.used == 0 {
+                self.held.end();
+            }
+            self.room.set(number);
+            at = next;
+        }
+    }
+
+    /// As [`crate::slots::Slots::tidy`].
+    pub fn tidy(&mut self) -> bool {
+        let mut spare = self.held.spare();
+        for segment in self.segments.iter_mut().rev() {
+            if spare == 0 {
+                break;
+            }
+            if segment.as_ref().is_some_and(|s| s.used == 0) {
+                *segment = None;
+                self.held.segments -= 1;
+                spare -= 1;
+            }
+        }
+        while self.segments.last().is_some_and(Option::is_none) {
+            self.segments.pop();
+            self.room.clear(self.segments.len());
+        }
+        if self.segments.is_empty() {
+            self.segments = Vec::new();
+            self.room = Room::default();
+        }
+        self.held.more()
+    }
+
+    fn take(&mut self) -> u32 {
+        let number = self.room.lowest().unwrap_or_else(|| {
+            self.segments.push(None);
+            self.room.set(self.segments.len() - 1);
+            self.segments.len() - 1
+        });
+        let held = &mut self.held;
+        let segment = self.segments[number].get_or_insert_with(|| {
+            held.segments += 1;
+            Segment::new((number * SEGMENT) as u32)
+        });
+        if segment.used == 0 {
+            held.begin();
+        }
+        let at = segment.free;
+        segment.free = segment.blocks[at as usize % SEGMENT].next;
+        segment.used += 1;
+        if segment.free == NONE {
+            self.room.clear(number);
+        }
+        at
+    }
+
+    fn block(&self, at: u32) -> &Block {
+        let segment = self.segments[at as usize / SEGMENT].as_deref().expect("a kept block's segment is held");
+        &segment.blocks[at as usize % SEGMENT]
+    }
+
+    fn block_mut(&mut self, at: u32) -> &mut Block {
+        let segment = self.segments[at as usize / SEGMENT].as_deref_mut().expect("a kept block's segment is held");
+        &mut segment.blocks[at as usize % SEGMENT]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(store: &KeptStore, kept: &Kept) -> Vec<u8> {
+        let mut out = b"before".to_vec();
+        store.append_to(kept, &mut out);
+        out.split_off(6)
+    }
+
+    #[test]
+    fn messages_of_every_length_come_back() {
+        let mut store = KeptStore::new();
+        let messages: Vec<Vec<u8>> = (0..1000usize).map(|n| (0..n).map(|i| (i * 7 + n) as u8).collect()).collect();
+        let mut kept: Vec<Kept> = messages.iter().map(|m| store.store(m)).collect();
+        assert_eq!(store.bytes(), (0..1000).sum::<usize>());
+        // Every second one goes and its blocks serve others.
+        let mut odd = Vec::new();
+        for (n, k) in kept.drain(..).enumerate() {
+            if n % 2 == 0 { store.free(k) } else { odd.push((n, k)) }
+        }
+        let again: Vec<(usize, Kept)> = (0..1000).step_by(2).map(|n| (n, store.store(&messages[n]))).collect();
+        for (n, k) in odd.iter().chain(&again) {
+            assert_eq!((read(&store, k), store.len(k)), (messages[*n].clone(), *n));
+        }
+        for (_, k) in odd.into_iter().chain(again) {
+            store.free(k);
+        }
+        assert_eq!((store.bytes(), store.messages()), (0, 0));
+        let mut periods = 0;
+        while store.tidy() {
+            periods += 1;
+            assert!(periods < 4);
+        }
+        assert_eq!(store.segments(), 0);
+    }
+}

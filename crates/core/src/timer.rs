@@ -1,0 +1,304 @@
+//! Timers: those of one length wait in one queue, first in, first out.
+//!
+//! A timer costs 16 bytes and no search: within one length, what starts first ends first. Stopping one is
+//! forgetting its [`Stamp`]; the queue's entry is passed over when its turn comes, and swept out sooner if such
+//! entries pile up.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// The lengths of all timers in ms: RFC 3261 table 4 (appendix A), RFC 6026.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimerSettings {
+    /// Round-trip time estimate. Default 500. Timers A, E and G start with it; B, F, H, J, L, M last 64 times as long.
+    pub t1: u64,
+    /// The longest pause between retransmissions of a non-INVITE request or an INVITE response. Default 4,000.
+    pub t2: u64,
+    /// How long a message may stay in the network: timers I and K. Default 5,000.
+    pub t4: u64,
+    /// Timer D over unreliable transports; at least 32 s (RFC 3261 section 17.1.1.2). Default 32,000.
+    pub d: u64,
+    /// Timer C of a proxy: more than three minutes (RFC 3261 section 16.6 step 11). Default 181,000.
+    pub c: u64,
+    /// Ends of transactions are rounded up to a multiple of this, so that many share one wake-up; retransmissions
+    /// are exact. Default 100; 1: every timer is exact.
+    pub step: u64,
+}
+
+impl Default for TimerSettings {
+    fn default() -> Self {
+        Self { t1: 500, t2: 4_000, t4: 5_000, d: 32_000, c: 181_000, step: 100 }
+    }
+}
+
+impl TimerSettings {
+    /// 64*T1: timers B, F, H, J, L and M.
+    pub const fn t1_64(&self) -> u64 {
+        self.t1.saturating_mul(64)
+    }
+}
+
+/// Names one start of a timer. Its owner keeps it while the timer runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+pub struct Stamp(u32);
+
+impl Stamp {
+    /// No timer runs.
+    pub const NONE: Self = Self(0);
+
+    pub fn is_running(self) -> bool {
+        self != Self::NONE
+    }
+}
+
+/// Names a length of time that timers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length(u8);
+
+/// One timer that waits: 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    due: u64,
+    stamp: u32,
+    slot: u32,
+}
+
+/// All timers of one table. Time is `Now::mono`, ms.
+#[derive(Debug, Default)]
+pub struct Timers {
+    queues: Vec<Queue>,
+    /// Timers of no common length: those of entries that came from another shard.
+    odd: BinaryHeap<Reverse<Waiting>>,
+    spare: Vec<Chunk>,
+    stamp: u32,
+    running: usize,
+}
+
+type Chunk = VecDeque<Waiting>;
+
+/// Entries of a chunk: 4 KB.
+const CHUNK: usize = 256;
+/// Empty chunks kept for the next need.
+const SPARE: usize = 16;
+
+#[derive(Debug)]
+struct Queue {
+    length: u64,
+    step: u64,
+    last: u64,
+    chunks: VecDeque<Chunk>,
+}
+
+impl Timers {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The name of this length in ms; moments of expiry are rounded up to a multiple of `step` ms.
+    ///
+    /// # Panics
+    /// With more than 255 different lengths.
+    pub fn length(&mut self, length: u64, step: u64) -> Length {
+        let step = step.max(1);
+        let known = self.queues.iter().position(|q| q.length == length && q.step == step);
+        let at = known.unwrap_or_else(|| {
+            self.queues.push(Queue { length, step, last: 0, chunks: VecDeque::new() });
+            self.queues.len() - 1
+        });
+        Length(u8::try_from(at).expect("a table has a dozen lengths"))
+    }
+
+    /// Timers that run.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Entries that wait, stopped ones included.
+    pub fn waiting(&self) -> usize {
+        self.queues.iter().flat_map(|q| &q.chunks).map(VecDeque::len).sum::<usize>() + self.odd.len()
+    }
+
+    /// Bytes that the queues take.
+    pub fn memory(&self) -> usize {
+        let chunks = self.queues.iter().flat_map(|q| &q.chunks).chain(&self.spare);
+        (chunks.map(VecDeque::capacity).sum::<usize>() + self.odd.capacity()) * size_of::<Waiting>()
+    }
+
+    fn next_stamp(&mut self) -> u32 {
+        self.running += 1;
+        self.stamp = self.stamp.wrapping_add(1).max(1);
+        self.stamp
+    }
+
+    /// Starts a timer for the entry in `slot`.
+    pub fn start(&mut self, now: u64, length: Length, slot: u32) -> Stamp {
+        let stamp = self.next_stamp();
+        let queue = &mut self.queues[usize::from(length.0)];
+        let due = now.saturating_add(queue.length);
+        // Never before an earlier one: the order holds even if the caller's clock does not.
+        let due = due.checked_next_multiple_of(queue.step).unwrap_or(due).max(queue.last);
+        queue.last = due;
+        if queue.chunks.back().is_none_or(|c| c.len() >= CHUNK) {
+            queue.chunks.push_back(self.spare.pop().unwrap_or_else(|| VecDeque::with_capacity(CHUNK)));
+        }
+        let chunk = queue.chunks.back_mut().expect("a chunk was put there");
+        chunk.push_back(Waiting { due, stamp, slot });
+        Stamp(stamp)
+    }
+
+    /// Starts a timer that ends at `due`, whatever its length.
+    pub fn start_at(&mut self, due: u64, slot: u32) -> Stamp {
+        let stamp = self.next_stamp();
+        self.odd.push(Reverse(Waiting { due, stamp, slot }));
+        Stamp(stamp)
+    }
+
+    /// Stops the timer that `stamp` names, if it runs.
+    pub fn stop(&mut self, stamp: &mut Stamp) {
+        if stamp.is_running() {
+            *stamp = Stamp::NONE;
+            self.running -= 1;
+        }
+    }
+
+    /// The next timer that has ended, with its entry's slot. `runs` tells whether the entry in a slot still
+    /// holds the stamp; a timer given back runs no more and its owner forgets the stamp.
+    pub fn due(&mut self, now: u64, runs: impl Fn(u32, Stamp) -> bool) -> Option<(u32, Stamp)> {
+        let (due, from) = self.first(&runs)?;
+        if due > now {
+            return None;
+        }
+        let waiting = self.pop(from)?;
+        self.running -= 1;
+        Some((waiting.slot, Stamp(waiting.stamp)))
+    }
+
+    /// When the next timer ends.
+    pub fn deadline(&mut self, runs: impl Fn(u32, Stamp) -> bool) -> Option<u64> {
+        self.first(&runs).map(|(due, _)| due)
+    }
+
+    /// Every timer that waits, stopped ones included, with the moment of its end; in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (Stamp, u64)> {
+        let all = self.queues.iter().flat_map(|q| &q.chunks).flatten().chain(self.odd.iter().map(|r| &r.0));
+        all.map(|w| (Stamp(w.stamp), w.due))
+    }
+
+    /// Due time of the first running timer and the queue it stands in (`None`: the odd ones). Stopped ones at
+    /// the heads go.
+    fn first(&mut self, runs: &impl Fn(u32, Stamp) -> bool) -> Option<(u64, Option<usize>)> {
+        let mut first: Option<(u64, Option<usize>)> = None;
+        for at in 0..self.queues.len() {
+            while let Some(head) = self.queues[at].chunks.front().and_then(VecDeque::front).copied() {
+                if first.is_some_and(|(due, _)| due <= head.due) {
+                    break;
+                }
+                if runs(head.slot, Stamp(head.stamp)) {
+                    first = Some((head.due, Some(at)));
+                    break;
+                }
+                self.pop(Some(at));
+            }
+        }
+        while let Some(&Reverse(head)) = self.odd.peek() {
+            if first.is_some_and(|(due, _)| due <= head.due) {
+                break;
+            }
+            if runs(head.slot, Stamp(head.stamp)) {
+                first = Some((head.due, None));
+                break;
+            }
+            self.odd.pop();
+        }
+        first
+    }
+
+    fn pop(&mut self, from: Option<usize>) -> Option<Waiting> {
+        let Some(at) = from else { return self.odd.pop().map(|r| r.0) };
+        let queue = &mut self.queues[at];
+        let chunk = queue.chunks.front_mut()?;
+        let waiting = chunk.pop_front();
+        if chunk.is_empty()
+            && let Some(chunk) = queue.chunks.pop_front()
+            && self.spare.len() < SPARE
+        {
+            self.spare.push(chunk);
+        }
+        waiting
+    }
+
+    /// To be called about once a second: sweeps stopped timers out when they are more than half of all, and
+    /// gives spare memory back when none is left.
+    pub fn tidy(&mut self, runs: impl Fn(u32, Stamp) -> bool) {
+        if self.waiting() > 2 * self.running + CHUNK {
+            for queue in &mut self.queues {
+                let mut kept: VecDeque<Chunk> = VecDeque::new();
+                for mut chunk in queue.chunks.drain(..) {
+                    chunk.retain(|w| runs(w.slot, Stamp(w.stamp)));
+                    match kept.back_mut() {
+                        Some(last) if last.len() + chunk.len() <= CHUNK => last.append(&mut chunk),
+                        _ if chunk.is_empty() => {}
+                        _ => kept.push_back(chunk),
+                    }
+                }
+                queue.chunks = kept;
+            }
+            self.odd.retain(|r| runs(r.0.slot, Stamp(r.0.stamp)));
+        }
+        if self.running == 0 {
+            self.spare = Vec::new();
+            self.odd.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_end_in_order_and_stopped_ones_never() {
+        let mut timers = Timers::new();
+        let (short, long) = (timers.length(500, 1), timers.length(32_000, 100));
+        assert_eq!(timers.length(500, 1), short);
+        let mut stamps = vec![Stamp::NONE; 2000];
+        for slot in 0..1000u32 {
+            stamps[slot as usize] = timers.start(slot.into(), short, slot);
+            stamps[1000 + slot as usize] = timers.start(slot.into(), long, 1000 + slot);
+        }
+        for slot in (0..2000).step_by(2) {
+            timers.stop(&mut stamps[slot]);
+        }
+        assert_eq!((timers.running(), timers.waiting()), (1000, 2000));
+        assert_eq!(timers.deadline(|slot, stamp| stamps[slot as usize] == stamp), Some(501));
+        assert!(timers.iter().any(|timer| timer == (stamps[1001], 32_100)));
+        timers.tidy(|slot, stamp| stamps[slot as usize] == stamp);
+        let mut ended = Vec::new();
+        for now in 0..40_000u64 {
+            while let Some((slot, stamp)) = timers.due(now, |slot, stamp| stamps[slot as usize] == stamp) {
+                assert_eq!(stamps[slot as usize], stamp);
+                stamps[slot as usize] = Stamp::NONE;
+                ended.push((now, slot));
+            }
+        }
+        let want = (1..1000u32).step_by(2).map(|n| (u64::from(n) + 500, n));
+        let want_long = (1..1000u32).step_by(2).map(|n| ((u64::from(n) + 32_000).next_multiple_of(100), 1000 + n));
+        assert_eq!(ended, want.chain(want_long).collect::<Vec<_>>());
+        assert_eq!((timers.running(), timers.waiting(), timers.deadline(|_, _| true)), (0, 0, None));
+    }
+
+    #[test]
+    fn stopped_timers_are_swept_when_they_are_the_most() {
+        let mut timers = Timers::new();
+        let length = timers.length(181_000, 1);
+        let mut stamps: Vec<Stamp> = (0..10_000).map(|slot| timers.start(0, length, slot)).collect();
+        for stamp in &mut stamps[..9_900] {
+            timers.stop(stamp);
+        }
+        timers.tidy(|slot, stamp| stamps[slot as usize] == stamp);
+        assert_eq!(timers.waiting(), 100);
+        let odd = timers.start_at(5, 0);
+        stamps[0] = odd;
+        assert_eq!(timers.due(5, |slot, stamp| stamps[slot as usize] == stamp), Some((0, odd)));
+    }
+}

@@ -1,0 +1,352 @@
+//! What tells transactions apart, as 128 bits: RFC 3261 sections 17.1.3 and 17.2.3.
+//!
+//! The parts that must agree are hashed with a secret key (SipHash-1-3 of 128 bits), so that a peer can neither
+//! make two transactions look alike nor fill one place of a table.
+
+use strowger_message::{Message, Method, Name};
+
+/// The hash of what must agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub high: u64,
+    pub low: u64,
+}
+
+/// The parts of the topmost Via that transactions are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopVia<'a> {
+    /// Host and port, without white space around.
+    pub sent_by: &'a [u8],
+    /// Empty if there is none.
+    pub branch: &'a [u8],
+    /// The whole value, without what follows its comma.
+    pub whole: &'a [u8],
+}
+
+/// The magic cookie: the branch was made by the rules of RFC 3261 (section 8.1.1.7).
+const COOKIE: &[u8] = b"z9hG4bK";
+
+impl<'a> TopVia<'a> {
+    /// The first value of a Via line.
+    pub fn of(value: &'a [u8]) -> Option<Self> {
+        let whole = &value[..value_end(value)];
+        // sent-protocol: two slashes, white space around them allowed.
+        let mut slashes = whole.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        let (_, second) = (slashes.next()?, slashes.next()?);
+        let rest = whole[second + 1..].trim_ascii_start();
+        let rest = &rest[rest.iter().position(u8::is_ascii_whitespace)?..];
+        let mut parts = Parameters(Some(rest));
+        let sent_by = parts.next()?.trim_ascii();
+        let mut branch: &[u8] = b"";
+        for part in parts {
+            let Some(equals) = part.iter().position(|&b| b == b'=') else { continue };
+            if part[..equals].trim_ascii().eq_ignore_ascii_case(b"branch") {
+                branch = part[equals + 1..].trim_ascii();
+                break;
+            }
+        }
+        (!sent_by.is_empty()).then_some(Self { sent_by, branch, whole: whole.trim_ascii() })
+    }
+
+    pub fn of_message(message: &Message<'a>) -> Option<Self> {
+        Self::of(message.header(Name::Via)?)
+    }
+}
+
+/// Where the first of the comma-separated values ends.
+fn value_end(value: &[u8]) -> usize {
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, &b) in value.iter().enumerate() {
+        match b {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' if !quoted => return at,
+            _ => (),
+        }
+    }
+    value.len()
+}
+
+/// Parts between semicolons outside quotes.
+struct Parameters<'a>(Option<&'a [u8]>);
+
+impl<'a> Iterator for Parameters<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let text = self.0?;
+        let (mut quoted, mut escaped) = (false, false);
+        for (at, &b) in text.iter().enumerate() {
+            match b {
+                _ if escaped => escaped = false,
+                b'\\' if quoted => escaped = true,
+                b'"' => quoted = !quoted,
+                b';' if !quoted => {
+                    self.0 = Some(&text[at + 1..]);
+                    return Some(&text[..at]);
+                }
+                _ => (),
+            }
+        }
+        self.0 = None;
+        Some(text)
+    }
+}
+
+/// Number and method of a CSeq value.
+pub(super) fn cseq(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let digits = value.iter().position(|b| !b.is_ascii_digit())?;
+    let method = value[digits..].trim_ascii();
+    (digits > 0 && !method.is_empty()).then_some((&value[..digits], method))
+}
+
+/// The value of the `tag` parameter of From or To, found without taking the name-addr apart: it stands behind the
+/// angle brackets, or behind the URI's end where there are none.
+fn tag(value: &[u8]) -> &[u8] {
+    let after = value.iter().rposition(|&b| b == b'>').map_or(0, |at| at + 1);
+    for part in Parameters(Some(&value[after..])).skip(1) {
+        if let Some(equals) = part.iter().position(|&b| b == b'=')
+            && part[..equals].trim_ascii().eq_ignore_ascii_case(b"tag")
+        {
+            return part[equals + 1..].trim_ascii();
+        }
+    }
+    b""
+}
+
+/// Makes keys with one secret.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys {
+    secret: [u64; 2],
+}
+
+impl Keys {
+    pub const fn new(secret: [u64; 2]) -> Self {
+        Self { secret }
+    }
+
+    /// The server transaction of a request, taken to have this method: an ACK belongs to the transaction of its
+    /// INVITE, and a CANCEL looks for one (RFC 3261 sections 17.2.3 and 9.2).
+    pub fn server(&self, message: &Message<'_>, via: &TopVia<'_>, method: &[u8]) -> Key {
+        let mut hasher = Sip128::new(self.secret);
+        if via.branch.starts_with(COOKIE) && via.branch.len() > COOKIE.len() {
+            hasher.part(b"S");
+            hasher.part(via.branch);
+            hasher.part_lower(via.sent_by);
+            hasher.part(method);
+        } else {
+            // The To tag is left out for INVITE: its ACK carries the tag of the response, its CANCEL none.
+            let to = if method == b"INVITE" { &b""[..] } else { message.header(Name::To).map_or(&b""[..], tag) };
+            hasher.part(b"O");
+            hasher.part(message.request_uri());
+            hasher.part(to);
+            hasher.part(message.header(Name::From).map_or(b"", tag));
+            hasher.part(message.header(Name::CallId).unwrap_or_default());
+            hasher.part(message.header(Name::CSeq).and_then(cseq).map_or(&b""[..], |(number, _)| number));
+            hasher.part(method);
+            hasher.part(via.whole);
+        }
+        hasher.finish()
+    }
+
+    /// The client transaction of a response: branch of the topmost Via and method of the CSeq (section 17.1.3).
+    pub fn client(&self, branch: &[u8], method: &[u8]) -> Key {
+        let mut hasher = Sip128::new(self.secret);
+        hasher.part(b"C");
+        hasher.part(branch);
+        hasher.part(method);
+        hasher.finish()
+    }
+}
+
+/// The name of a method that may be one without a name of its own here.
+pub(super) fn method_text(method: Method, text: &[u8]) -> &[u8] {
+    if method == Method::Other { text } else { method.text() }
+}
+
+/// SipHash-c-d with 128 bits of output, fed part by part; each part is closed by its length, so that parts do not run
+/// into one another.
+struct Sip<const C: usize, const D: usize> {
+    v: [u64; 4],
+    tail: u64,
+    /// Bytes fed so far.
+    len: u64,
+}
+
+type Sip128 = Sip<1, 3>;
+
+impl<const C: usize, const D: usize> Sip<C, D> {
+    fn new([k0, k1]: [u64; 2]) -> Self {
+        let v = [
+            k0 ^ 0x736f_6d65_7073_6575,
+            k1 ^ 0x646f_7261_6e64_6f6d ^ 0xee,
+            k0 ^ 0x6c79_6765_6e65_7261,
+            k1 ^ 0x7465_6462_7974_6573,
+        ];
+        Self { v, tail: 0, len: 0 }
+    }
+
+    #[inline]
+    fn word(&mut self, word: u64) {
+        self.v[3] ^= word;
+        for _ in 0..C {
+            round(&mut self.v);
+        }
+        self.v[0] ^= word;
+    }
+
+    #[inline]
+    fn write(&mut self, mut bytes: &[u8]) {
+        let filled = (self.len % 8) as usize;
+        self.len += bytes.len() as u64;
+        if filled > 0 {
+            let (now, later) = bytes.split_at(bytes.len().min(8 - filled));
+            for (at, &b) in now.iter().enumerate() {
+                self.tail |= u64::from(b) << (8 * (filled + at));
+            }
+            if filled + now.len() < 8 {
+                return;
+            }
+            self.word(self.tail);
+            self.tail = 0;
+            bytes = later;
+        }
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.word(u64::from_le_bytes(*word));
+        }
+        for (at, &b) in rest.iter().enumerate() {
+            self.tail |= u64::from(b) << (8 * at);
+        }
+    }
+
+    fn part(&mut self, bytes: &[u8]) {
+        self.write(bytes);
+        self.write(&(bytes.len() as u32).to_le_bytes());
+    }
+
+    /// Host names are compared without regard to case (RFC 3261 section 19.1.4).
+    fn part_lower(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(64) {
+            let mut lower = [0; 64];
+            let lower = &mut lower[..chunk.len()];
+            lower.copy_from_slice(chunk);
+            lower.make_ascii_lowercase();
+            self.write(lower);
+        }
+        self.write(&(bytes.len() as u32).to_le_bytes());
+    }
+
+    fn finish(mut self) -> Key {
+        self.word(self.tail | self.len << 56);
+        self.v[2] ^= 0xee;
+        for _ in 0..D {
+            round(&mut self.v);
+        }
+        let low = self.v.iter().fold(0, |sum, v| sum ^ v);
+        self.v[1] ^= 0xdd;
+        for _ in 0..D {
+            round(&mut self.v);
+        }
+        Key { low, high: self.v.iter().fold(0, |sum, v| sum ^ v) }
+    }
+}
+
+#[inline]
+fn round(v: &mut [u64; 4]) {
+    v[0] = v[0].wrapping_add(v[1]);
+    v[2] = v[2].wrapping_add(v[3]);
+    v[1] = v[1].rotate_left(13) ^ v[0];
+    v[3] = v[3].rotate_left(16) ^ v[2];
+    v[0] = v[0].rotate_left(32);
+    v[2] = v[2].wrapping_add(v[1]);
+    v[0] = v[0].wrapping_add(v[3]);
+    v[1] = v[1].rotate_left(17) ^ v[2];
+    v[3] = v[3].rotate_left(21) ^ v[0];
+    v[2] = v[2].rotate_left(32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_message::{Index, Limits};
+
+    #[test]
+    fn known_values_of_siphash_2_4_128() {
+        // The first two vectors of the authors' reference: key 00..0f, input empty and 00.
+        let secret = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
+        let of = |input: &[u8]| {
+            let mut hasher = Sip::<2, 4>::new(secret);
+            hasher.write(input);
+            let Key { low, high } = hasher.finish();
+            (low.to_le_bytes(), high.to_le_bytes())
+        };
+        assert_eq!(
+            of(b""),
+            ([0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6], [0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93])
+        );
+        assert_eq!(
+            of(b"\0"),
+            ([0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44], [0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45])
+        );
+    }
+
+    #[test]
+    fn feeding_in_pieces_changes_nothing() {
+        let text: Vec<u8> = (0..100).collect();
+        for cut in 0..100 {
+            let (mut whole, mut pieces) = (Sip128::new([1, 2]), Sip128::new([1, 2]));
+            whole.write(&text);
+            pieces.write(&text[..cut]);
+            pieces.write(&text[cut..]);
+            assert_eq!(whole.finish(), pieces.finish());
+        }
+    }
+
+    #[test]
+    fn the_top_via_is_found_in_odd_clothes() {
+        let via = |text: &'static str| {
+            TopVia::of(text.as_bytes())
+                .map(|v| (std::str::from_utf8(v.sent_by).unwrap(), std::str::from_utf8(v.branch).unwrap()))
+        };
+        assert_eq!(via("SIP/2.0/UDP a.example:5060;branch=z9hG4bK1"), Some(("a.example:5060", "z9hG4bK1")));
+        assert_eq!(
+            via("SIP / 2.0 / TCP  [::1]:5 ; Branch = z9hG4bK2;rport, SIP/2.0/UDP b"),
+            Some(("[::1]:5", "z9hG4bK2"))
+        );
+        assert_eq!(via("SIP/2.0/UDP\r\n host;x=\";branch=no,\\\"\";branch=yes"), Some(("host", "yes")));
+        assert_eq!(via("SIP/2.0/UDP host"), Some(("host", "")));
+        for bad in ["", "SIP/2.0", "SIP/2.0/UDP", "SIP/2.0/UDP ", "SIP/2.0/UDP ;branch=x"] {
+            assert_eq!(via(bad), None, "{bad}");
+        }
+    }
+
+    fn server_key(text: &str, method: &[u8]) -> Key {
+        let mut index = Index::new();
+        index.parse(text.as_bytes(), &Limits::default()).unwrap();
+        let message = Message::new(text.as_bytes(), &index);
+        Keys::new([1, 2]).server(&message, &TopVia::of_message(&message).unwrap(), method)
+    }
+
+    #[test]
+    fn old_requests_are_told_apart_by_more_than_the_branch() {
+        let request = |uri: &str, to: &str, call: &str, cseq: &str| {
+            format!(
+                "INVITE {uri} SIP/2.0\r\nVia: SIP/2.0/UDP old;branch=1\r\nFrom: <sip:a@b>;tag=f\r\nTo: {to}\r\nCall-ID: {call}\r\nCSeq: {cseq}\r\n\r\n"
+            )
+        };
+        let invite = server_key(&request("sip:x", "<sip:x>", "c", "1 INVITE"), b"INVITE");
+        let ack = request("sip:x", "<sip:x;tag=no>;tag=t", "c", "1 ACK");
+        assert_eq!(server_key(&ack, b"INVITE"), invite);
+        for other in [
+            request("sip:y", "<sip:x>", "c", "1 INVITE"),
+            request("sip:x", "<sip:x>", "d", "1 INVITE"),
+            request("sip:x", "<sip:x>", "c", "2 INVITE"),
+        ] {
+            assert_ne!(server_key(&other, b"INVITE"), invite);
+        }
+        assert_ne!(server_key(&ack, b"BYE"), server_key(&request("sip:x", "<sip:x>", "c", "1 ACK"), b"BYE"));
+        assert_eq!(tag(b"sip:a@b;tag=1"), b"1");
+    }
+}
