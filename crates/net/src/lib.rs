@@ -1,5 +1,23 @@
 //! Shards: batched UDP, TCP, TLS and WebSocket around the machines of `core`.
+//!
+//! [`Net::bind`] opens the listeners, [`Net::spawn`] starts the shards, each with a [`Service`] of its own; the
+//! [`Handle`] is what the rest of the process holds of them.
 
+pub mod clock;
+pub mod counters;
+pub mod handle;
+pub mod node;
 pub mod service;
+pub mod settings;
+pub mod tls;
 
+mod batch;
+mod bell;
+mod shard;
+mod udp;
+
+pub use counters::Snapshot;
+pub use handle::{Handle, Mailbox};
+pub use node::{Net, Node};
 pub use service::Service;
+pub use settings::{Listener, Settings, Shards};

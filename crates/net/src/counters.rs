@@ -1,0 +1,141 @@
+//! What a shard counts. Only the shard writes its counters, so an addition is a plain load and store.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A number that one thread writes and any may read.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
+    pub(crate) fn less(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
+    }
+
+    pub fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])* $name:ident: $kind:ident;)*) => {
+        /// The counters and gauges of one shard, as it writes them.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters { $($(#[doc = $doc])* pub(crate) $name: Count,)* }
+
+        /// The counters and gauges of one shard, or of all of them added up, at one moment.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Snapshot { $($(#[doc = $doc])* pub $name: u64,)* }
+
+        impl Counters {
+            pub(crate) fn snapshot(&self) -> Snapshot {
+                Snapshot { $($name: self.$name.value(),)* }
+            }
+        }
+
+        impl Snapshot {
+            /// Name, whether it is a gauge (else a counter that only grows), meaning and value of each.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, bool, &'static str, u64)> + use<> {
+                [$((stringify!($name), stringify!($kind).len() == 5, concat!($($doc),*).trim_ascii(), self.$name),)*].into_iter()
+            }
+        }
+
+        impl std::ops::AddAssign for Snapshot {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name = self.$name.wrapping_add(other.$name);)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Rounds of the main loop.
+    rounds: counter;
+    /// Datagrams received.
+    datagrams_in: counter;
+    /// Bytes received by UDP.
+    datagram_bytes_in: counter;
+    /// Receiving system calls that brought at least one datagram.
+    batches_in: counter;
+    /// Datagrams that were only a keep-alive.
+    datagram_pings: counter;
+    /// Datagrams sent.
+    datagrams_out: counter;
+    /// Bytes sent by UDP.
+    datagram_bytes_out: counter;
+    /// Sending system calls that took at least one datagram.
+    batches_out: counter;
+    /// Datagrams that the kernel refused to send, with an error.
+    datagrams_refused: counter;
+    /// Datagrams that were dropped because the queue to a full socket was full itself.
+    datagrams_dropped: counter;
+    /// Errors of receiving system calls.
+    receive_errors: counter;
+    /// Datagrams waiting because the socket's send buffer is full.
+    datagrams_waiting: gauge;
+    /// Messages that had nowhere to go: no listener of their transport or address family.
+    unroutable: counter;
+    /// Times that this shard was woken by another thread.
+    woken: counter;
+    /// Messages given to another shard, because their call or connection is there.
+    crossed_out: counter;
+    /// Messages taken from another shard.
+    crossed_in: counter;
+    /// Messages dropped because the ring to another shard was full.
+    crossings_dropped: counter;
+    /// Messages and records waiting because the ring to another shard is full.
+    crossings_waiting: gauge;
+    /// Messages held back until their bucket has moved in.
+    held: gauge;
+    /// Buckets that this shard owns.
+    buckets: gauge;
+    /// Buckets given to another shard since the start.
+    buckets_moved: counter;
+    /// Answers taken from the service runtime.
+    answers: counter;
+    /// TCP connections that are open.
+    tcp_connections: gauge;
+    /// TLS connections that are open.
+    tls_connections: gauge;
+    /// WebSocket connections that are open.
+    ws_connections: gauge;
+    /// Secure WebSocket connections that are open.
+    wss_connections: gauge;
+    /// Connections accepted.
+    accepted: counter;
+    /// Connections made.
+    connected: counter;
+    /// Connections that could not be made.
+    connects_failed: counter;
+    /// Connections refused because of a limit, of all or of their source.
+    connections_refused: counter;
+    /// TLS or WebSocket handshakes that failed or took too long.
+    handshakes_failed: counter;
+    /// Connections closed after too long a silence.
+    idle_closed: counter;
+    /// Connections closed because the rest of a message did not come.
+    partial_closed: counter;
+    /// Connections closed because the peer did not read.
+    slow_closed: counter;
+    /// Connections closed because the stream could not be cut into messages.
+    frames_broken: counter;
+    /// Messages received over streams.
+    stream_messages_in: counter;
+    /// Messages sent over streams.
+    stream_messages_out: counter;
+    /// Bytes received over streams, before decryption.
+    stream_bytes_in: counter;
+    /// Bytes sent over streams.
+    stream_bytes_out: counter;
+    /// Keep-alive pings answered.
+    pings: counter;
+    /// Bytes waiting to be written to connections.
+    stream_bytes_waiting: gauge;
+}

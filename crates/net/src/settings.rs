@@ -1,0 +1,137 @@
+//! What is asked of the network side: listeners and bounds. Every bound has a default and none is a constant.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+use strowger_core::Transport;
+use strowger_message::Limits;
+
+/// An address at which messages are received.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    pub transport: Transport,
+    /// Port 0: any free one, see [`crate::Handle::addresses`].
+    pub bind: SocketAddr,
+    /// What is written into Via, Record-Route and Contact instead of `bind`: for the server, this crate only keeps it.
+    pub advertised: Option<String>,
+    /// Name of the network on that side: for the server, this crate only keeps it.
+    pub network: String,
+    /// Certificates, for [`Transport::Tls`] and [`Transport::Wss`].
+    pub tls: Option<crate::tls::Server>,
+}
+
+impl Listener {
+    pub fn new(transport: Transport, bind: SocketAddr) -> Self {
+        Self { transport, bind, advertised: None, network: String::new(), tls: None }
+    }
+}
+
+/// How many shards run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shards {
+    /// This many, 1 to 64.
+    Fixed(usize),
+    /// One at first, more when one is busy for over 70 % of the time, fewer when they idle; never more than this.
+    Auto { most: usize },
+}
+
+impl Shards {
+    pub(crate) const fn most(self) -> usize {
+        let n = match self {
+            Self::Fixed(n) | Self::Auto { most: n } => n,
+        };
+        if n == 0 {
+            1
+        } else if n > 64 {
+            64
+        } else {
+            n
+        }
+    }
+
+    pub(crate) const fn first(self) -> usize {
+        match self {
+            Self::Fixed(_) => self.most(),
+            Self::Auto { .. } => 1,
+        }
+    }
+}
+
+/// The bounds.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// This server's number in its cluster. Default 0.
+    pub node: u16,
+    /// The number of this process among those of the node, past and present. Default 0.
+    pub process: u16,
+    /// Key of the hash that gives calls to shards; random at each start.
+    pub secret: u32,
+    /// Default: auto, up to the number of cores.
+    pub shards: Shards,
+    /// Let the kernel give datagrams to the shard that owns their call. Default on.
+    pub kernel_steering: bool,
+    /// Datagrams a system call. Default 64, 1 to 1,024.
+    pub batch: usize,
+    /// Batches taken from one socket before others get their turn. Default 8.
+    pub batches: usize,
+    /// Bytes that the kernel may hold for a UDP socket before it drops. Default 4 MB.
+    pub receive_buffer: usize,
+    /// Bytes that the kernel may hold on their way out of a UDP socket. Default 4 MB.
+    pub send_buffer: usize,
+    /// Datagrams kept for a UDP socket that takes no more. Default 4,096.
+    pub datagrams_waiting: usize,
+    /// Messages between two shards, rounded up to a power of two. Default 4,096.
+    pub ring: usize,
+    /// Largest message and its parts.
+    pub limits: Limits,
+    /// Connections of all shards together. Default 500,000.
+    pub connections: usize,
+    /// Connections accepted from one IP address. Default 10,000.
+    pub connections_per_source: usize,
+    /// A connection silent for so long is closed. Default 1 hour.
+    pub idle_timeout: Duration,
+    /// A message must be whole so long after its first byte. Default 30 s.
+    pub partial_timeout: Duration,
+    /// A connection must be made in this time. Default 5 s.
+    pub connect_timeout: Duration,
+    /// A TLS or WebSocket handshake must end in this time. Default 10 s.
+    pub handshake_timeout: Duration,
+    /// Bytes that may wait for a connection whose peer does not read; more closes it. Default 1 MB.
+    pub write_queue: usize,
+    /// How servers are verified to which we connect by TLS.
+    pub tls: crate::tls::Client,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            node: 0,
+            process: 0,
+            secret: random(),
+            shards: Shards::Auto { most: std::thread::available_parallelism().map_or(1, |n| n.get()) },
+            kernel_steering: true,
+            batch: 64,
+            batches: 8,
+            receive_buffer: 4 << 20,
+            send_buffer: 4 << 20,
+            datagrams_waiting: 4_096,
+            ring: 4_096,
+            limits: Limits::default(),
+            connections: 500_000,
+            connections_per_source: 10_000,
+            idle_timeout: Duration::from_secs(3_600),
+            partial_timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(5),
+            handshake_timeout: Duration::from_secs(10),
+            write_queue: 1 << 20,
+            tls: crate::tls::Client::default(),
+        }
+    }
+}
+
+/// From the entropy with which the standard library keys its tables.
+fn random() -> u32 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish() as u32
+}

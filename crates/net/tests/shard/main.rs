@@ -1,0 +1,4 @@
+//! Running shards, spoken to over real sockets on loopback.
+
+mod echo;
+mod udp;
