@@ -1,0 +1,118 @@
+//! One proxied request: its server transaction and the branches that it was forked to (the response
+//! context of RFC 3261 section 16).
+
+use crate::transaction::{ClientId, ServerId};
+use crate::{Arrival, Target};
+
+/// What a proxy remembers of one request. Small: an ended call holds two for 32 seconds.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) server: ServerId,
+    pub(super) first: Branch,
+    /// Branches beyond the first.
+    pub(super) others: Option<Box<Vec<Branch>>>,
+    /// Best final response so far, when several branches must be waited for.
+    pub(super) best: Option<Box<Best>>,
+    /// The request and the targets not yet tried.
+    pub(super) pending: Option<Box<Pending>>,
+    pub(super) call_hash: u32,
+    /// Seconds ([`crate::Now::mono`] / 1000) of the last provisional response: Timer C counts from it.
+    pub(super) heard: u32,
+    /// Transactions of this exchange that still live, the server's included.
+    pub(super) live: u16,
+    pub(super) invite: bool,
+    pub(super) cancelled: bool,
+    /// A final response went upstream.
+    pub(super) answered: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Branch {
+    pub(super) client: Option<ClientId>,
+    /// Final status; 0 while there is none.
+    pub(super) status: u16,
+    /// Which of the pending candidates it serves, for its next address.
+    pub(super) candidate: u16,
+}
+
+/// The best final response so far, ready to go upstream: its top Via already taken off.
+#[derive(Debug)]
+pub(super) struct Best {
+    pub(super) status: u16,
+    pub(super) bytes: Vec<u8>,
+    /// Challenge lines of the other branches (section 16.7 step 7).
+    pub(super) challenges: Vec<u8>,
+}
+
+/// What is needed to go on with further targets: the request as received.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) request: Vec<u8>,
+    pub(super) arrival: Arrival,
+    pub(super) candidates: Vec<OwnedCandidate>,
+    /// The next group of candidates to try.
+    pub(super) next: usize,
+}
+
+/// A target of a request: where it goes and what changes on the way.
+#[derive(Clone, Debug, Default)]
+pub struct Candidate<'a> {
+    /// The Request-URI to write; none: as received.
+    pub uri: Option<&'a [u8]>,
+    /// Route values to put on top: the Path of a binding, as received (RFC 3327).
+    pub path: &'a [u8],
+    /// Addresses in order of trying: the next one when one fails or says 503 (RFC 3263 section 4.3).
+    pub targets: &'a [Target],
+    /// 0 to 1000. Equal ones are tried together, higher ones first.
+    pub q: u16,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct OwnedCandidate {
+    pub(super) uri: Option<Vec<u8>>,
+    pub(super) path: Vec<u8>,
+    pub(super) targets: Vec<Target>,
+    pub(super) q: u16,
+    /// How many of the targets were tried.
+    pub(super) tried: usize,
+}
+
+impl OwnedCandidate {
+    pub(super) fn of(candidate: &Candidate<'_>) -> Self {
+        Self {
+            uri: candidate.uri.map(<[u8]>::to_vec),
+            path: candidate.path.to_vec(),
+            targets: candidate.targets.to_vec(),
+            q: candidate.q,
+            tried: 0,
+        }
+    }
+}
+
+impl Exchange {
+    pub(super) fn branches(&self) -> impl Iterator<Item = &Branch> {
+        std::iter::once(&self.first).chain(self.others.iter().flat_map(|o| o.iter()))
+    }
+
+    pub(super) fn branches_mut(&mut self) -> impl Iterator<Item = &mut Branch> {
+        std::iter::once(&mut self.first).chain(self.others.iter_mut().flat_map(|o| o.iter_mut()))
+    }
+
+    pub(super) fn branch_mut(&mut self, client: ClientId) -> Option<&mut Branch> {
+        self.branches_mut().find(|b| b.client == Some(client))
+    }
+
+    /// Puts a new branch in the place of an unused first one, or behind the others.
+    pub(super) fn add(&mut self, branch: Branch) {
+        if self.first.client.is_none() && self.first.status == 0 {
+            self.first = branch;
+        } else {
+            self.others.get_or_insert_default().push(branch);
+        }
+        self.live += 1;
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.branches().any(|b| b.client.is_some() && b.status == 0)
+    }
+}

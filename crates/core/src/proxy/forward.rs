@@ -1,0 +1,368 @@
+//! Requests on their way downstream (RFC 3261 section 16.6).
+
+use super::exchange::{Branch, Candidate, Exchange, OwnedCandidate, Pending};
+use super::loop_detection::write_branch;
+use super::{Proxy, Request, Routing, SWEEP, alias, route};
+use crate::slots::Id;
+use crate::transaction::{ClientId, ServerId, Transactions};
+use crate::{ListenerId, Now, Outbox, Target, Transport};
+use std::ops::Range;
+use strowger_message::{Message, Method, Name};
+
+impl Proxy {
+    /// Forwards a request to its candidates: those of the highest q at once, the others one group after
+    /// the other when nobody has accepted. `server` is the request's transaction; from here on responses,
+    /// time-outs and CANCEL are this proxy's business.
+    ///
+    /// False if there is no candidate with a target: nothing was sent, the caller answers.
+    pub fn forward(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+        server: ServerId,
+        candidates: &[Candidate<'_>],
+        tx: &mut Transactions,
+        out: &mut Outbox,
+    ) -> bool {
+        let id = self.exchanges.insert(Exchange {
+            server,
+            first: Branch { client: None, status: 0, candidate: 0 },
+            others: None,
+            best: None,
+            pending: None,
+            call_hash: request.call_hash,
+            heard: (now.mono / 1000) as u32,
+            live: 1,
+            invite: request.method == Method::Invite,
+            cancelled: false,
+            answered: false,
+        });
+        tx.set_owner(server, id.to_u64());
+        if request.method == Method::Invite && self.sweep_at.is_none() {
+            self.sweep_at = Some(now.mono + SWEEP);
+        }
+        // The way of nearly every request: one candidate, one address, no fork.
+        if let [candidate] = candidates
+            && let [target] = candidate.targets
+            && self.with_tcp(request, *target).is_none()
+        {
+            self.send_branch(now, request, routing, id, candidate.uri, candidate.path, *target, 0, None, tx, out);
+            return true;
+        }
+        let mut owned: Vec<OwnedCandidate> = candidates.iter().filter(|c| !c.targets.is_empty()).map(OwnedCandidate::of).collect();
+        owned.sort_by_key(|c| std::cmp::Reverse(c.q));
+        for candidate in &mut owned {
+            candidate.targets = candidate
+                .targets
+                .iter()
+                .flat_map(|&t| self.with_tcp(request, t).into_iter().chain([t]))
+                .collect();
+        }
+        if owned.is_empty() {
+            self.exchanges.remove(id);
+            tx.set_owner(server, super::NOBODY);
+            return false;
+        }
+        let mut request_bytes = Vec::with_capacity(request.message.bytes().len());
+        request_bytes.extend_from_slice(request.message.bytes());
+        if let Some(exchange) = self.exchanges.get_mut(id) {
+            exchange.pending =
+                Some(Box::new(Pending { request: request_bytes, arrival: *request.arrival, candidates: owned, next: 0 }));
+        }
+        self.next_group(now, id, tx, out)
+    }
+
+    /// A request that is too large for UDP goes by TCP first (section 18.1.1), never one to the UDP flow of
+    /// a binding: its device may not listen there.
+    fn with_tcp(&self, request: &Request<'_>, target: Target) -> Option<Target> {
+        let limit = self.settings.tcp_above?;
+        // What we add: a Via, a Record-Route, a Route.
+        if target.transport != Transport::Udp || target.flow.is_some() || request.message.bytes().len() + 200 <= limit {
+            return None;
+        }
+        self.target(Transport::Tcp, target.address, target.listener)
+    }
+
+    /// Sends to the next group of candidates with one q. False if there is none left.
+    pub(super) fn next_group(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) -> bool {
+        let Some(mut pending) = self.exchanges.get_mut(id).and_then(|e| e.pending.take()) else { return false };
+        let from = pending.next;
+        let Some(q) = pending.candidates.get(from).map(|c| c.q) else { return false };
+        let count = pending.candidates[from..].iter().take_while(|c| c.q == q).count();
+        pending.next = from + count;
+        let mut sent = false;
+        let mut index = std::mem::take(&mut self.index);
+        if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id)) {
+            let breadth = self.breadth(&request, count);
+            let routing = self.route(&request);
+            for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
+                if breadth == Some(0) {
+                    break;
+                }
+                let share = breadth.filter(|_| count > 1 || request.message.has(Name::MaxBreadth)).map(|b| b / count as u32);
+                let target = candidate.targets[0];
+                candidate.tried = 1;
+                let uri = candidate.uri.as_deref();
+                self.send_branch(now, &request, &routing, id, uri, &candidate.path, target, (from + n) as u16, share, tx, out);
+                sent = true;
+            }
+        }
+        self.index = index;
+        let left = pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
+        if left && let Some(exchange) = self.exchanges.get_mut(id) {
+            exchange.pending = Some(pending);
+        }
+        sent
+    }
+
+    /// Max-Breadth of the whole request (RFC 5393 section 5.3.3).
+    fn breadth(&self, request: &Request<'_>, branches: usize) -> Option<u32> {
+        let named = request.message.header(Name::MaxBreadth).and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok());
+        let breadth: u32 = named.unwrap_or(self.settings.max_breadth as u32);
+        Some(if (branches as u32) > breadth { 0 } else { breadth })
+    }
+
+    fn call_hash_of(&self, id: Id) -> u32 {
+        self.exchanges.get(id).map_or(0, |e| e.call_hash)
+    }
+
+    /// The next address of the candidate that `client` was sent to (RFC 3263 section 4.3). False if none is left.
+    pub(super) fn next_address(&mut self, now: Now, id: Id, client: ClientId, tx: &mut Transactions, out: &mut Outbox) -> bool {
+        let Some(exchange) = self.exchanges.get_mut(id) else { return false };
+        let Some(at) = exchange.branch_mut(client).map(|b| b.candidate) else { return false };
+        let Some(mut pending) = exchange.pending.take() else { return false };
+        let mut sent = false;
+        if let Some(candidate) = pending.candidates.get_mut(at as usize)
+            && let Some(&target) = candidate.targets.get(candidate.tried)
+        {
+            candidate.tried += 1;
+            let (uri, path) = (candidate.uri.clone(), candidate.path.clone());
+            let mut index = std::mem::take(&mut self.index);
+            if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id)) {
+                let routing = self.route(&request);
+                self.send_branch(now, &request, &routing, id, uri.as_deref(), &path, target, at, None, tx, out);
+                sent = true;
+            }
+            self.index = index;
+        }
+        if let Some(exchange) = self.exchanges.get_mut(id) {
+            exchange.pending = Some(pending);
+        }
+        sent
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn send_branch(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+        id: Id,
+        uri: Option<&[u8]>,
+        path: &[u8],
+        target: Target,
+        candidate: u16,
+        breadth: Option<u32>,
+        tx: &mut Transactions,
+        out: &mut Outbox,
+    ) {
+        let unique = self.entropy.u64();
+        let (range, branch) = self.write_request(request, routing, uri, path, target, unique, breadth, out);
+        let client = tx.send(now, range, &branch, request.message.method_text(), target, request.call_hash, id.to_u64(), out);
+        if let Some(exchange) = self.exchanges.get_mut(id) {
+            exchange.add(Branch { client: Some(client), status: 0, candidate });
+        }
+    }
+
+    /// Forwards an ACK for a 2xx, which is a transaction of its own without a response: nothing is kept.
+    /// A retransmission gets the same branch.
+    pub fn forward_ack(&mut self, request: &Request<'_>, routing: &Routing<'_>, target: Target, out: &mut Outbox) {
+        let unique = self.loop_key.of(request.branch, std::iter::empty(), request.call_id, request.from_tag, request.cseq);
+        let (range, _) = self.write_request(request, routing, None, b"", target, unique, None, out);
+        out.send(target, range, 0);
+    }
+
+    /// The request came by here before with nothing changed that routing depends on (section 16.3 item 4, RFC
+    /// 5393 section 4.2).
+    pub fn is_loop(&self, request: &Request<'_>) -> bool {
+        let mut vias = request.message.vias();
+        let _top = vias.next();
+        let mut hash = None;
+        vias.any(|via| {
+            let Ok(via) = via else { return false };
+            let Some(branch) = via.branch.filter(|b| b.len() == super::loop_detection::LEN) else { return false };
+            super::loop_detection::is_loop(branch, *hash.get_or_insert_with(|| self.loop_hash(request)))
+        })
+    }
+
+    fn loop_hash(&self, request: &Request<'_>) -> u64 {
+        let message = &request.message;
+        self.loop_key.of(message.request_uri(), message.headers(Name::Route), request.call_id, request.from_tag, request.cseq)
+    }
+
+    /// Writes the request as it leaves for `target`.
+    #[allow(clippy::too_many_arguments)]
+    fn write_request(
+        &mut self,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+        uri: Option<&[u8]>,
+        path: &[u8],
+        target: Target,
+        unique: u64,
+        breadth: Option<u32>,
+        out: &mut Outbox,
+    ) -> (Range<usize>, [u8; super::loop_detection::LEN]) {
+        let message = &request.message;
+        let index = message.index();
+        let top = index.headers_start();
+        let loop_hash = self.loop_hash(request);
+        self.edit.clear();
+        self.write_uri(message, routing, uri);
+
+        // Our Via (step 8).
+        let face = self.identity.face(target.listener);
+        let mut branch = [0; super::loop_detection::LEN];
+        self.edit.insert(top, |text| {
+            text.extend_from_slice(b"Via: SIP/2.0/");
+            text.extend_from_slice(face.transport.via().as_bytes());
+            text.push(b' ');
+            text.extend_from_slice(&face.sent_by);
+            text.extend_from_slice(b";branch=");
+            let from = text.len();
+            write_branch(unique, loop_hash, text);
+            branch.copy_from_slice(&text[from..]);
+            text.extend_from_slice(b"\r\n");
+        });
+
+        // Record-Route (step 4): only what can make a dialog.
+        if self.settings.record_route && request.to_tag.is_empty() && makes_dialog(request.method) {
+            self.write_record_route(request, target.listener);
+        }
+
+        // Max-Forwards (step 3).
+        match index.first(Name::MaxForwards) {
+            Some(line) => {
+                let left = request.max_forwards.unwrap_or(self.settings.max_forwards as u32).saturating_sub(1);
+                self.edit.replace(line.value as usize..line.value_end as usize, |text| {
+                    text.extend_from_slice(itoa::Buffer::new().format(left).as_bytes());
+                });
+            }
+            None => {
+                let most = self.settings.max_forwards;
+                self.edit.insert(top, |text| {
+                    text.extend_from_slice(b"Max-Forwards: ");
+                    text.extend_from_slice(itoa::Buffer::new().format(most).as_bytes());
+                    text.extend_from_slice(b"\r\n");
+                });
+            }
+        }
+        if let Some(breadth) = breadth {
+            self.edit.set(index, Name::MaxBreadth, |text| {
+                text.extend_from_slice(itoa::Buffer::new().format(breadth).as_bytes());
+            });
+        }
+
+        // Routes: ours off, the binding's Path on.
+        for range in &routing.remove {
+            self.edit.remove(range.clone());
+        }
+        if !path.is_empty() {
+            let at = index.first(Name::Route).map_or(top, |l| l.start as usize);
+            self.edit.insert(at, |text| {
+                text.extend_from_slice(b"Route: ");
+                text.extend_from_slice(path);
+                text.extend_from_slice(b"\r\n");
+            });
+        }
+
+        if message.has(Name::ProxyAuthorization) {
+            self.consume_credentials(message);
+        }
+        // The first hop from a device: nobody stands between it and us.
+        if self.settings.contact_repair && self.settings.record_route && is_first_hop(message) {
+            self.repair_contact(message, request.arrival);
+        }
+        let from = out.start();
+        self.edit.write(message, &mut out.bytes);
+        (from..out.bytes.len(), branch)
+    }
+
+    /// The Request-URI (step 2), for a strict router the next Route instead (step 6).
+    fn write_uri(&mut self, message: &Message<'_>, routing: &Routing<'_>, uri: Option<&[u8]>) {
+        let own = uri.or(routing.uri_changed.then_some(routing.uri_text));
+        if let Some(strict) = routing.strict {
+            let target = own.unwrap_or(message.request_uri());
+            self.edit.request_uri(message, |text| text.extend_from_slice(strict));
+            self.edit.append(message.index(), Name::Route, |text| {
+                text.push(b'<');
+                text.extend_from_slice(target);
+                text.push(b'>');
+            });
+        } else if let Some(own) = own {
+            self.edit.request_uri(message, |text| text.extend_from_slice(own));
+        } else if routing.alias.is_some() {
+            let whole = routing.uri_text;
+            let mark = [b";", alias::NAME, b"="].concat();
+            if let Some(from) = whole.windows(mark.len()).position(|w| w.eq_ignore_ascii_case(&mark)) {
+                let rest = &whole[from + 1..];
+                let to = rest.iter().position(|b| matches!(b, b';' | b'?')).map_or(whole.len(), |n| from + 1 + n);
+                self.edit.request_uri(message, |text| {
+                    text.extend_from_slice(&whole[..from]);
+                    text.extend_from_slice(&whole[to..]);
+                });
+            }
+        }
+    }
+
+    /// One Record-Route, or one for each side where transport or network changes: downstream's on top.
+    fn write_record_route(&mut self, request: &Request<'_>, out_by: ListenerId) {
+        let index = request.message.index();
+        let at = index.first(Name::RecordRoute).map_or(index.headers_start(), |l| l.start as usize);
+        let mark = self.mac.mark(request.call_id, request.from_tag);
+        let came_by = request.arrival.listener;
+        let (down, up) = (self.identity.face(out_by), self.identity.face(came_by));
+        let both = out_by != came_by && (down.transport != up.transport || down.network != up.network);
+        let scheme: &[u8] = if request.uri.is_sips() { b"sips:" } else { b"sip:" };
+        for face in [Some(down), both.then_some(up)].into_iter().flatten() {
+            self.edit.insert(at, |text| {
+                text.extend_from_slice(b"Record-Route: <");
+                text.extend_from_slice(scheme);
+                text.extend_from_slice(&face.sent_by);
+                if face.transport != Transport::Udp {
+                    text.extend_from_slice(b";transport=");
+                    text.extend_from_slice(face.transport.text().as_bytes());
+                }
+                text.extend_from_slice(b";lr;");
+                text.extend_from_slice(route::MARK);
+                text.push(b'=');
+                text.extend_from_slice(&mark);
+                text.extend_from_slice(b">\r\n");
+            });
+        }
+    }
+
+    /// Credentials for our realm have done their work (section 22.3).
+    fn consume_credentials(&mut self, message: &Message<'_>) {
+        if self.settings.realm.is_empty() {
+            return;
+        }
+        for line in message.index().lines_of(Name::ProxyAuthorization) {
+            let ours = crate::digest::Credentials::parse(message.value(line)).is_ok_and(|c| c.realm.value()[..] == self.settings.realm[..]);
+            if ours {
+                self.edit.remove(line.start as usize..line.end as usize);
+            }
+        }
+    }
+}
+
+/// Requests whose 2xx, or whose NOTIFY, makes a dialog (RFC 3261 section 12, RFC 6665, RFC 3515).
+fn makes_dialog(method: Method) -> bool {
+    matches!(method, Method::Invite | Method::Subscribe | Method::Refer | Method::Notify)
+}
+
+/// The request has one Via: its sender's.
+fn is_first_hop(message: &Message<'_>) -> bool {
+    message.vias().nth(1).is_none()
+}

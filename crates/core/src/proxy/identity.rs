@@ -1,0 +1,119 @@
+//! Who we are: the addresses we listen on, the names we answer to, the domains we are responsible for.
+
+use crate::{ListenerId, Transport};
+use std::net::{IpAddr, SocketAddr};
+use strowger_message::Host;
+
+/// One listener as it stands in Via and Record-Route.
+#[derive(Clone, Debug)]
+pub struct Face {
+    pub transport: Transport,
+    /// The bound address, its port never 0.
+    pub bound: SocketAddr,
+    /// `host` or `host:port` that others reach us by: the advertised address or the bound one.
+    pub sent_by: Box<[u8]>,
+    /// Listeners of different networks get a Record-Route each (RFC 3261 section 16.6 step 4).
+    pub network: u16,
+}
+
+/// Every listener, in the order of [`ListenerId`], and every name of ours.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    faces: Vec<Face>,
+    /// Lower-case host and port of every address that is ours.
+    addresses: Vec<(Box<[u8]>, u16)>,
+    ips: Vec<(IpAddr, u16)>,
+    /// Lower-case local domains.
+    domains: Vec<Box<[u8]>>,
+    domain_ips: Vec<IpAddr>,
+}
+
+impl Identity {
+    /// `interfaces` are the addresses of this machine, which stand for a listener bound to all of them.
+    pub fn new(faces: Vec<Face>, domains: impl IntoIterator<Item = impl AsRef<[u8]>>, interfaces: &[IpAddr]) -> Self {
+        let mut identity = Self { faces, ..Self::default() };
+        for face in &identity.faces {
+            let port = face.bound.port();
+            if face.bound.ip().is_unspecified() {
+                let same_family = |ip: &&IpAddr| ip.is_ipv4() == face.bound.is_ipv4();
+                identity.ips.extend(interfaces.iter().filter(same_family).map(|ip| (*ip, port)));
+            } else {
+                identity.ips.push((face.bound.ip(), port));
+            }
+            let (host, sent_port) = split_port(&face.sent_by);
+            let port = sent_port.unwrap_or_else(|| face.transport.default_port());
+            match ip_of(host) {
+                Some(ip) => identity.ips.push((ip, port)),
+                None => identity.addresses.push((host.to_ascii_lowercase().into(), port)),
+            }
+        }
+        for domain in domains {
+            let domain = domain.as_ref().to_ascii_lowercase();
+            match ip_of(&domain) {
+                Some(ip) => identity.domain_ips.push(ip),
+                None => identity.domains.push(domain.into()),
+            }
+        }
+        identity
+    }
+
+    pub fn face(&self, id: ListenerId) -> &Face {
+        &self.faces[id.0 as usize]
+    }
+
+    pub fn faces(&self) -> &[Face] {
+        &self.faces
+    }
+
+    /// The listener to reach `address` from: the one named first if it fits, else the first of the same
+    /// transport and family, its own network before others.
+    pub fn listener_for(&self, transport: Transport, address: &SocketAddr, prefer: ListenerId) -> Option<ListenerId> {
+        let fits = |f: &Face| {
+            f.transport == transport
+                && (f.bound.is_ipv4() == address.is_ipv4())
+                // A socket bound to loopback reaches nothing else, and the other way round.
+                && (f.bound.ip().is_unspecified() || f.bound.ip().is_loopback() == address.ip().is_loopback())
+        };
+        let preferred = self.faces.get(prefer.0 as usize)?;
+        if fits(preferred) {
+            return Some(prefer);
+        }
+        let same = |f: &Face| fits(f) && f.network == preferred.network;
+        let at = self.faces.iter().position(same).or_else(|| self.faces.iter().position(fits))?;
+        Some(ListenerId(at as u16))
+    }
+
+    /// One of our listeners: a Route or Request-URI that names it names us.
+    pub fn is_own_address(&self, host: Host<'_>, port: Option<u16>, transport: Transport) -> bool {
+        let port = port.unwrap_or_else(|| transport.default_port());
+        match host.ip() {
+            Some(ip) => self.ips.iter().any(|&(i, p)| p == port && i == ip),
+            None => self.addresses.iter().any(|(h, p)| *p == port && host == Host::Name(h)),
+        }
+    }
+
+    /// A domain that we are responsible for.
+    pub fn is_local_domain(&self, host: Host<'_>) -> bool {
+        match host.ip() {
+            Some(ip) => self.domain_ips.contains(&ip),
+            None => self.domains.iter().any(|d| host == Host::Name(d)),
+        }
+    }
+}
+
+/// `host[:port]`, an IPv6 reference in brackets.
+fn split_port(text: &[u8]) -> (&[u8], Option<u16>) {
+    let after = text.iter().rposition(|&b| b == b']').map_or(0, |n| n + 1);
+    match text[after..].iter().position(|&b| b == b':') {
+        Some(n) => {
+            let port = std::str::from_utf8(&text[after + n + 1..]).ok().and_then(|p| p.parse().ok());
+            (&text[..after + n], port)
+        }
+        None => (text, None),
+    }
+}
+
+fn ip_of(host: &[u8]) -> Option<IpAddr> {
+    let host = std::str::from_utf8(host).ok()?;
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}

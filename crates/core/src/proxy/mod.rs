@@ -1,0 +1,242 @@
+//! The stateful proxy of RFC 3261 section 16, without I/O.
+//!
+//! Its user (a server) receives a request, asks [`Proxy::route`] what the request's Route headers and
+//! Request-URI say, decides by its own policy where it may go, finds the targets (locations, DNS) and calls
+//! [`Proxy::forward`]. From there on responses, time-outs and CANCEL are handled here.
+
+pub mod alias;
+mod best;
+mod exchange;
+mod forward;
+mod identity;
+mod loop_detection;
+mod request;
+mod response;
+mod route;
+mod route_mac;
+
+pub use exchange::Candidate;
+pub use identity::{Face, Identity};
+pub use request::Request;
+pub use route::{NextHop, Routing};
+pub use route_mac::RouteMac;
+
+use crate::entropy::Entropy;
+use crate::slots::{Id, Slots};
+use crate::transaction::{ClientId, Event, Record, Role, ServerId, Transactions};
+use crate::{Now, Outbox};
+use exchange::Exchange;
+use loop_detection::LoopKey;
+use std::collections::HashMap;
+use std::sync::Arc;
+use strowger_message::{Edit, Index};
+
+/// How a proxy treats what it forwards.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Stay on the way of later requests of the dialog (section 16.6 step 4).
+    pub record_route: bool,
+    /// Written when a request has no Max-Forwards (section 16.6 step 3). Default 70.
+    pub max_forwards: u8,
+    /// Timer C in milliseconds, at least 180,000 (section 16.6 step 11).
+    pub timer_c: u64,
+    /// Requests larger than so many bytes go by TCP, and by UDP if that fails (section 18.1.1).
+    pub tcp_above: Option<usize>,
+    /// Carry a device's real address in its Contact (see [`alias`]).
+    pub contact_repair: bool,
+    /// Branches that one request may have in parallel when it says nothing itself (RFC 5393 section 5.3.3.2). Default 60.
+    pub max_breadth: u16,
+    /// Realm whose credentials are taken off before a request goes on (section 22.3).
+    pub realm: Vec<u8>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            record_route: true,
+            max_forwards: 70,
+            timer_c: 180_000,
+            tcp_above: Some(1300),
+            contact_repair: true,
+            max_breadth: 60,
+            realm: Vec::new(),
+        }
+    }
+}
+
+/// The proxy core of one shard.
+#[derive(Debug)]
+pub struct Proxy {
+    identity: Arc<Identity>,
+    settings: Settings,
+    mac: RouteMac,
+    loop_key: LoopKey,
+    entropy: Entropy,
+    exchanges: Slots<Exchange>,
+    /// [`Now::mono`] of the next look for requests over which Timer C has run out.
+    sweep_at: Option<u64>,
+    edit: Edit,
+    index: Index,
+}
+
+/// An exchange on its way to another shard, together with the ids that its transactions had.
+#[derive(Debug)]
+pub struct ExchangeRecord {
+    old: u64,
+    exchange: Exchange,
+}
+
+/// How often requests are looked through for Timer C, in milliseconds: it may fire so much late.
+const SWEEP: u64 = 5_000;
+
+impl Proxy {
+    /// `secret` is shared by all shards and by every server that shall let the same dialogs through;
+    /// `entropy` is this shard's own.
+    pub fn new(identity: Arc<Identity>, settings: Settings, secret: &[u8], mut entropy: Entropy) -> Self {
+        use sha2::{Digest, Sha256};
+        let loop_seed = Sha256::new().chain_update(secret).chain_update(b"strowger loop").finalize();
+        let loop_seed = u64::from_le_bytes(loop_seed[..8].try_into().expect("eight of thirty-two bytes"));
+        let _ = entropy.u64();
+        Self {
+            identity,
+            settings,
+            mac: RouteMac::new(secret),
+            loop_key: LoopKey::new(loop_seed),
+            entropy,
+            exchanges: Slots::new(),
+            sweep_at: None,
+            edit: Edit::new(),
+            index: Index::new(),
+        }
+    }
+
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Requests with a transaction that still lives.
+    pub fn exchanges(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    /// A CANCEL for the INVITE whose server transaction this is (section 16.10): every branch without a
+    /// final response is cancelled, their 487 goes upstream. False: the request was not forwarded (yet).
+    pub fn cancel(&mut self, now: Now, invite: ServerId, tx: &mut Transactions, out: &mut Outbox) -> bool {
+        let id = Id::from_u64(tx.owner(invite));
+        let Some(exchange) = self.exchanges.get_mut(id) else { return false };
+        if exchange.server != invite {
+            return false;
+        }
+        exchange.cancelled = true;
+        exchange.pending = None;
+        self.cancel_branches(now, id, tx, out);
+        true
+    }
+
+    fn cancel_branches(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) {
+        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        if !exchange.invite {
+            return;
+        }
+        for branch in std::iter::once(&exchange.first).chain(exchange.others.iter().flat_map(|o| o.iter())) {
+            if let (Some(client), 0) = (branch.client, branch.status) {
+                tx.cancel(now, client, out);
+            }
+        }
+    }
+
+    /// What a transaction had to say.
+    pub fn event(&mut self, now: Now, event: &Event, tx: &mut Transactions, out: &mut Outbox) {
+        match *event {
+            Event::Timeout { id, owner } => self.branch_failed(now, id, owner, 408, tx, out),
+            Event::ClientTransportError { id, owner } => self.branch_failed(now, id, owner, 503, tx, out),
+            Event::ServerEnded { owner, .. } | Event::ClientEnded { owner, .. } => self.transaction_ended(owner),
+            _ => (),
+        }
+    }
+
+    fn transaction_ended(&mut self, owner: u64) {
+        let id = Id::from_u64(owner);
+        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        exchange.live = exchange.live.saturating_sub(1);
+        if exchange.live == 0 {
+            self.exchanges.remove(id);
+        }
+    }
+
+    /// When [`Proxy::poll`] must be called at the latest.
+    pub fn deadline(&self) -> Option<u64> {
+        self.sweep_at
+    }
+
+    /// Timer C: an INVITE that nobody answers is cancelled, or answered 408 if not even a provisional
+    /// response came (section 16.8).
+    pub fn poll(&mut self, now: Now, tx: &mut Transactions, out: &mut Outbox) {
+        if self.sweep_at.is_none_or(|at| at > now.mono) {
+            return;
+        }
+        let limit = self.settings.timer_c / 1000;
+        let seconds = now.mono / 1000;
+        let late: Vec<Id> = self
+            .exchanges
+            .iter()
+            .filter(|(_, e)| e.invite && !e.answered && !e.cancelled && e.is_waiting() && seconds > e.heard as u64 + limit)
+            .map(|(id, _)| id)
+            .collect();
+        for id in late {
+            if let Some(exchange) = self.exchanges.get_mut(id) {
+                exchange.cancelled = true;
+                exchange.pending = None;
+            }
+            self.cancel_branches(now, id, tx, out);
+        }
+        self.sweep_at = if self.exchanges.is_empty() { None } else { Some(now.mono + SWEEP) };
+        self.exchanges.tidy();
+    }
+
+    /// Takes out every exchange of the buckets for which `moves` is true. Their transactions move too.
+    pub fn export(&mut self, moves: impl Fn(u8) -> bool) -> Vec<ExchangeRecord> {
+        let ids: Vec<Id> =
+            self.exchanges.iter().filter(|(_, e)| moves(crate::call::bucket(e.call_hash))).map(|(id, _)| id).collect();
+        ids.into_iter()
+            .filter_map(|id| self.exchanges.remove(id).map(|exchange| ExchangeRecord { old: id.to_u64(), exchange }))
+            .collect()
+    }
+
+    /// Takes in what another shard exported: its exchanges with their transactions, whose ids change. A
+    /// transaction that belongs to no exchange keeps its owner.
+    pub fn import(&mut self, now: Now, exchanges: Vec<ExchangeRecord>, transactions: Vec<Record>, tx: &mut Transactions) {
+        let mut moved: HashMap<u64, Id> = HashMap::with_capacity(exchanges.len());
+        for record in exchanges {
+            moved.insert(record.old, self.exchanges.insert(record.exchange));
+        }
+        let mut clients: HashMap<u64, u64> = HashMap::new();
+        for record in transactions {
+            let (old, role) = (record.id, record.role);
+            let exchange = moved.get(&record.owner).copied();
+            let owner = exchange.map_or(record.owner, Id::to_u64);
+            let new = tx.import(now, record, owner);
+            match (role, exchange.and_then(|id| self.exchanges.get_mut(id))) {
+                (Role::Server, Some(exchange)) => exchange.server = ServerId::from_u64(new),
+                (Role::Client, Some(_)) => _ = clients.insert(old, new),
+                (_, None) => (),
+            }
+        }
+        // All at once: a new id may be the old one of another branch.
+        for id in moved.values() {
+            for branch in self.exchanges.get_mut(*id).into_iter().flat_map(Exchange::branches_mut) {
+                branch.client = branch.client.and_then(|old| clients.get(&old.to_u64())).copied().map(ClientId::from_u64);
+            }
+        }
+        if !self.exchanges.is_empty() {
+            self.sweep_at.get_or_insert(now.mono + SWEEP);
+        }
+    }
+}
+
+/// The owner of transactions that nobody asks after.
+pub const NOBODY: u64 = 0;

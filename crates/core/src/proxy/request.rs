@@ -1,0 +1,57 @@
+//! A request that has what every request must have.
+
+use crate::Arrival;
+use strowger_message::{Error, Essentials, Index, Limits, Message, Method, Reason, Uri};
+
+/// A parsed request with the views that every step of its way needs, made once.
+///
+/// Its top Via is complete: `received` and `rport` were filled in when it arrived (RFC 3261 section
+/// 18.2.1, RFC 3581).
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub message: Message<'a>,
+    pub arrival: &'a Arrival,
+    pub method: Method,
+    pub uri: Uri<'a>,
+    pub essentials: Essentials<'a>,
+    pub branch: &'a [u8],
+    pub call_id: &'a [u8],
+    pub from_tag: &'a [u8],
+    pub to_tag: &'a [u8],
+    pub cseq: u32,
+    pub max_forwards: Option<u32>,
+    /// [`crate::call::hash`] of the Call-ID.
+    pub call_hash: u32,
+}
+
+impl<'a> Request<'a> {
+    /// # Errors
+    /// What [`Essentials::of`] finds missing or malformed; [`Reason::StartLine`] for a response.
+    pub fn of(message: Message<'a>, arrival: &'a Arrival, call_hash: u32) -> Result<Self, Error> {
+        let essentials = Essentials::of(&message)?;
+        let (Some(method), Some(uri)) = (message.method(), essentials.uri) else {
+            return Err(Error::new(Reason::StartLine, 0));
+        };
+        Ok(Self {
+            message,
+            arrival,
+            method,
+            uri,
+            branch: essentials.via.branch.unwrap_or_default(),
+            call_id: essentials.call_id.text,
+            from_tag: essentials.from.tag.unwrap_or_default(),
+            to_tag: essentials.to.tag.unwrap_or_default(),
+            cseq: essentials.cseq.number,
+            max_forwards: essentials.max_forwards.map(u32::from),
+            call_hash,
+            essentials,
+        })
+    }
+
+    /// Reads a request that was read before.
+    pub(super) fn again(bytes: &'a [u8], index: &'a mut Index, arrival: &'a Arrival, call_hash: u32) -> Option<Self> {
+        let unlimited = Limits { message: usize::MAX, body: usize::MAX, headers: u16::MAX as usize - 1, uri: usize::MAX };
+        index.parse(bytes, &unlimited).ok()?;
+        Self::of(Message::new(bytes, index), arrival, call_hash).ok()
+    }
+}

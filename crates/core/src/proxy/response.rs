@@ -1,0 +1,270 @@
+//! Responses on their way upstream (RFC 3261 section 16.7).
+
+use super::exchange::Best;
+use super::{NOBODY, Proxy, alias, best};
+use crate::slots::Id;
+use crate::transaction::{ClientId, Transactions};
+use crate::{Arrival, Now, Outbox};
+use strowger_message::{Edit, Index, Limits, Message, Name, Uri, build};
+
+impl Proxy {
+    /// A response that the transactions gave to us. `late`: one more 2xx of an INVITE that is answered
+    /// already, which goes upstream all the same.
+    pub fn response(
+        &mut self,
+        now: Now,
+        response: &Message<'_>,
+        arrival: &Arrival,
+        client: ClientId,
+        owner: u64,
+        tx: &mut Transactions,
+        out: &mut Outbox,
+    ) {
+        if owner == NOBODY {
+            return;
+        }
+        let Some(status) = response.status() else { return };
+        let id = Id::from_u64(owner);
+        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        exchange.heard = (now.mono / 1000) as u32;
+        if status < 200 {
+            // 100 is hop by hop; what comes after a final response is too late.
+            if status > 100 && !exchange.answered {
+                let server = exchange.server;
+                let range = self.write_upstream(response, arrival, status, out);
+                tx.respond(now, server, status, range, out);
+            }
+            return;
+        }
+        let Some(branch) = exchange.branch_mut(client) else { return };
+        branch.status = status;
+        if status < 300 {
+            // Every 2xx of an INVITE goes up, at once (step 5); of another request, the first.
+            if !exchange.answered || exchange.invite {
+                exchange.answered = true;
+                exchange.pending = None;
+                exchange.best = None;
+                let server = exchange.server;
+                let range = self.write_upstream(response, arrival, status, out);
+                tx.respond(now, server, status, range, out);
+                self.cancel_others(now, id, tx, out);
+            }
+            return;
+        }
+        if exchange.answered {
+            return;
+        }
+        if status >= 600 {
+            // Nobody else shall answer (step 5); the rest is waited for.
+            exchange.pending = None;
+            self.cancel_others(now, id, tx, out);
+        } else if status == 503 && self.next_address(now, id, client, tx, out) {
+            return;
+        }
+        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        if !exchange.is_waiting() && exchange.pending.is_none() && exchange.best.is_none() {
+            // The only answer there will be.
+            exchange.answered = true;
+            let server = exchange.server;
+            let status = best::upstream(status);
+            let range = self.write_upstream(response, arrival, status, out);
+            tx.respond(now, server, status, range, out);
+            return;
+        }
+        let mut text = Outbox::new();
+        let range = self.write_upstream(response, arrival, best::upstream(status), &mut text);
+        self.remember(id, status, &text.bytes[range], response);
+        self.conclude(now, id, tx, out);
+    }
+
+    /// A branch that came to nothing: it counts as answered with `status` (section 16.9: 503 for one that
+    /// could not be sent, 408 for one that nobody answered).
+    pub(super) fn branch_failed(&mut self, now: Now, client: ClientId, owner: u64, status: u16, tx: &mut Transactions, out: &mut Outbox) {
+        let id = Id::from_u64(owner);
+        if owner == NOBODY || self.exchanges.get(id).is_none() {
+            return;
+        }
+        let local = tx.lost_request(client).and_then(|sent| self.local_response(sent, best::upstream(status)));
+        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        let Some(branch) = exchange.branch_mut(client) else { return };
+        if branch.status >= 200 {
+            return;
+        }
+        branch.status = status;
+        if exchange.answered || (!exchange.cancelled && self.next_address(now, id, client, tx, out)) {
+            return;
+        }
+        if let Some(bytes) = local {
+            let mut index = Index::new();
+            if index.parse(&bytes, &Limits::default()).is_ok() {
+                let response = Message::new(&bytes, &index);
+                self.remember(id, status, &bytes, &response);
+            }
+        }
+        self.conclude(now, id, tx, out);
+    }
+
+    /// Keeps the better one of this final response and what was best so far, and all challenges.
+    fn remember(&mut self, id: Id, status: u16, upstream: &[u8], response: &Message<'_>) {
+        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        let mut lines = Vec::new();
+        if matches!(status, 401 | 407) {
+            for line in response.index().lines() {
+                if matches!(line.name, Name::WwwAuthenticate | Name::ProxyAuthenticate) {
+                    lines.extend_from_slice(&response.bytes()[line.start as usize..line.end as usize]);
+                }
+            }
+        }
+        match &mut exchange.best {
+            None => exchange.best = Some(Box::new(Best { status, bytes: upstream.to_vec(), challenges: Vec::new() })),
+            Some(held) if best::rank(status) < best::rank(held.status) => {
+                let kept = if matches!(held.status, 401 | 407) { challenge_lines(&held.bytes) } else { Vec::new() };
+                held.challenges.extend_from_slice(&kept);
+                held.status = status;
+                held.bytes.clear();
+                held.bytes.extend_from_slice(upstream);
+            }
+            Some(held) => held.challenges.extend_from_slice(&lines),
+        }
+    }
+
+    /// When every branch has ended: the next targets, or the best response upstream.
+    fn conclude(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) {
+        let Some(exchange) = self.exchanges.get(id) else { return };
+        if exchange.answered || exchange.is_waiting() {
+            return;
+        }
+        if exchange.pending.is_some() && !exchange.cancelled && self.next_group(now, id, tx, out) {
+            return;
+        }
+        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        exchange.answered = true;
+        exchange.pending = None;
+        let server = exchange.server;
+        let Some(held) = exchange.best.take() else {
+            tx.forget(server);
+            return;
+        };
+        if held.status == 408 && !exchange.invite {
+            // Nobody waits for a 408 of another request any more (RFC 4320 section 4.2).
+            tx.forget(server);
+            return;
+        }
+        let from = out.start();
+        if held.challenges.is_empty() || !matches!(held.status, 401 | 407) {
+            out.bytes.extend_from_slice(&held.bytes);
+        } else {
+            let mut index = Index::new();
+            match index.parse(&held.bytes, &Limits::default()) {
+                Ok(()) => {
+                    let message = Message::new(&held.bytes, &index);
+                    let mut edit = Edit::new();
+                    edit.insert(index.headers_end(), |text| text.extend_from_slice(&held.challenges));
+                    edit.write(&message, &mut out.bytes);
+                }
+                Err(_) => out.bytes.extend_from_slice(&held.bytes),
+            }
+        }
+        let range = from..out.bytes.len();
+        tx.respond(now, server, best::upstream(held.status), range, out);
+    }
+
+    fn cancel_others(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) {
+        let Some(exchange) = self.exchanges.get(id) else { return };
+        if exchange.others.is_some() {
+            self.cancel_branches(now, id, tx, out);
+        }
+    }
+
+    /// The response without our Via, its status as it goes upstream, its Contact repaired.
+    fn write_upstream(&mut self, response: &Message<'_>, arrival: &Arrival, status: u16, out: &mut Outbox) -> std::ops::Range<usize> {
+        self.edit.clear();
+        if response.status() != Some(status) {
+            self.edit.replace(status_range(response), |text| {
+                text.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
+                text.push(b' ');
+                text.extend_from_slice(strowger_message::status::reason(status).as_bytes());
+            });
+        }
+        let edit = &mut self.edit;
+        response.cut_first(Name::Via, 1, |range| edit.remove(range));
+        if self.settings.contact_repair && self.came_from_device(response) {
+            self.repair_contact(response, arrival);
+        }
+        let from = out.start();
+        self.edit.write(response, &mut out.bytes);
+        from..out.bytes.len()
+    }
+
+    /// No other proxy stands between us and the sender of this response that record-routed.
+    fn came_from_device(&self, response: &Message<'_>) -> bool {
+        match response.record_routes().next() {
+            None => false,
+            Some(Ok(route)) => route.uri.sip().is_some_and(|uri| self.is_own(uri)),
+            Some(Err(_)) => false,
+        }
+    }
+
+    /// Marks the Contact of a device with the address that its message came from, if it needs that.
+    pub(super) fn repair_contact(&mut self, message: &Message<'_>, arrival: &Arrival) {
+        let Some(Ok(contact)) = message.contacts().next() else { return };
+        let Uri::Sip(uri) = &contact.uri else { return };
+        if !alias::is_needed(uri, arrival.transport, &arrival.remote) {
+            return;
+        }
+        let text = contact.uri_text;
+        let range = message.range_of(text);
+        if range.start == 0 || message.bytes()[range.start - 1] != b'<' {
+            // Without angle brackets parameters would be the header's.
+            self.edit.replace(range, |out| {
+                out.push(b'<');
+                out.extend_from_slice(text);
+                alias::write(arrival.transport, &arrival.remote, arrival.flow, out);
+                out.push(b'>');
+            });
+        } else {
+            // Parameters stand before the question mark.
+            let headers = if uri.headers.is_empty() { 0 } else { uri.headers.len() + 1 };
+            self.edit.insert(range.end - headers, |out| alias::write(arrival.transport, &arrival.remote, arrival.flow, out));
+        }
+    }
+
+    /// A response of our own to the request that was sent (our Via on top of it).
+    fn local_response(&mut self, sent: &[u8], status: u16) -> Option<Vec<u8>> {
+        let mut index = Index::new();
+        index.parse(sent, &Limits::default()).ok()?;
+        let message = Message::new(sent, &index);
+        let mut edit = Edit::new();
+        message.cut_first(Name::Via, 1, |range| edit.remove(range));
+        let mut received = Vec::new();
+        edit.write(&message, &mut received);
+        index.parse(&received, &Limits::default()).ok()?;
+        let message = Message::new(&received, &index);
+        let tag = self.entropy.u64();
+        let mut to_tag = Vec::with_capacity(16);
+        crate::entropy::write_hex(tag, &mut to_tag);
+        let mut bytes = Vec::with_capacity(received.len());
+        build::respond(&message, status, None, Some(&to_tag), &mut bytes).finish(b"");
+        Some(bytes)
+    }
+}
+
+/// Status code and reason of a response, without the line end.
+fn status_range(response: &Message<'_>) -> std::ops::Range<usize> {
+    let end = response.range_of(response.reason()).end;
+    let code = response.bytes()[..end].iter().position(|&b| b == b' ').map_or(end, |n| n + 1);
+    code..end
+}
+
+fn challenge_lines(bytes: &[u8]) -> Vec<u8> {
+    let mut index = Index::new();
+    let mut lines = Vec::new();
+    if index.parse(bytes, &Limits::default()).is_ok() {
+        for line in index.lines() {
+            if matches!(line.name, Name::WwwAuthenticate | Name::ProxyAuthenticate) {
+                lines.extend_from_slice(&bytes[line.start as usize..line.end as usize]);
+            }
+        }
+    }
+    lines
+}

@@ -1,0 +1,232 @@
+//! What the Route headers and the Request-URI of a request say (RFC 3261 sections 16.4, 16.6 steps 6 and 12).
+
+use super::{Proxy, Request, alias};
+use crate::{ListenerId, Target, Transport};
+use smallvec::SmallVec;
+use std::net::SocketAddr;
+use std::ops::Range;
+use strowger_message::uri::SipUri;
+use strowger_message::values::Placed;
+use strowger_message::{Index, Name, NameAddr, Uri};
+
+type Value<'a> = Placed<NameAddr<'a>>;
+
+/// The parameter of our Record-Route that carries the mark (see [`super::RouteMac`]).
+pub(super) const MARK: &[u8] = b"d";
+
+/// The routing information of one request.
+#[derive(Debug)]
+pub struct Routing<'a> {
+    /// The Request-URI to route by: a strict router's work is undone.
+    pub uri: Uri<'a>,
+    pub uri_text: &'a [u8],
+    /// There was a Route of ours; it is taken off.
+    pub own_route: bool,
+    /// It carried the mark of this dialog: we let this dialog through before.
+    pub in_dialog: bool,
+    /// The first Route that is left.
+    pub route: Option<Uri<'a>>,
+    /// The listener that our second Route names: the dialog goes out there.
+    pub listener: Option<ListenerId>,
+    /// The address that we put into the device's Contact.
+    pub alias: Option<Target>,
+    /// A Route value could not be read: answer 400.
+    pub malformed: bool,
+    pub(super) uri_changed: bool,
+    pub(super) remove: SmallVec<[Range<usize>; 2]>,
+    /// The first Route left is a strict router's: it becomes the Request-URI.
+    pub(super) strict: Option<&'a [u8]>,
+}
+
+/// Where a URI sends a request, as far as it says so itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextHop<'a> {
+    /// An address.
+    Known(Target),
+    /// A name: to be resolved (RFC 3263).
+    Name { host: &'a [u8], port: Option<u16>, transport: Option<Transport>, secure: bool },
+    /// No listener of ours reaches it, or the URI names no host.
+    Unreachable,
+}
+
+impl Proxy {
+    /// Reads the routing information of a request.
+    pub fn route<'a>(&self, request: &Request<'a>) -> Routing<'a> {
+        let message = request.message;
+        let mut routing = Routing {
+            uri: request.uri,
+            uri_text: message.request_uri(),
+            own_route: false,
+            in_dialog: false,
+            route: None,
+            listener: None,
+            alias: None,
+            malformed: false,
+            uri_changed: false,
+            remove: SmallVec::new(),
+            strict: None,
+        };
+        if message.has(Name::Route) || self.is_record_route(&request.uri) {
+            self.read_routes(request, &mut routing);
+        }
+        if routing.in_dialog && let Uri::Sip(uri) = &routing.uri {
+            if let Some(value) = uri.params.find(alias::NAME).flatten() {
+                routing.alias = alias::parse(value, routing.listener.unwrap_or(request.arrival.listener));
+            }
+        }
+        routing
+    }
+
+    fn read_routes<'a>(&self, request: &Request<'a>, routing: &mut Routing<'a>) {
+        let message = request.message;
+        let mut values: SmallVec<[Value<'a>; 4]> = SmallVec::new();
+        for value in message.routes() {
+            match value {
+                Ok(value) => values.push(value),
+                Err(_) => routing.malformed = true,
+            }
+        }
+        let mut rest = &values[..];
+        // A strict router put our Record-Route into the Request-URI and the real one last (16.4).
+        let last = if self.is_record_route(&request.uri) { rest.split_last() } else { None };
+        if let Some((last, before)) = last {
+            self.take_own(&request.uri, request, routing);
+            routing.own_route = true;
+            routing.uri = last.uri;
+            routing.uri_text = last.uri_text;
+            routing.uri_changed = true;
+            rest = before;
+        }
+        let mut own = 0;
+        for value in rest {
+            let Uri::Sip(uri) = &value.uri else { break };
+            if !self.is_own(uri) {
+                break;
+            }
+            if own > 0 {
+                routing.listener = self.listener_named(uri).or(routing.listener);
+            }
+            self.take_own(&Uri::Sip(*uri), request, routing);
+            routing.own_route = true;
+            own += 1;
+        }
+        if let Some(first) = rest.get(own) {
+            routing.route = Some(first.uri);
+            if first.uri.sip().is_some_and(|uri| !uri.params.lr()) {
+                routing.strict = Some(first.uri_text);
+                own += 1;
+            }
+        }
+        routing.remove = removal(message.index(), &values, own, rest.len() < values.len());
+    }
+
+    fn take_own(&self, uri: &Uri<'_>, request: &Request<'_>, routing: &mut Routing<'_>) {
+        if routing.in_dialog {
+            return;
+        }
+        let Some(mark) = uri.sip().and_then(|uri| uri.params.find(MARK)).flatten() else { return };
+        routing.in_dialog = self.mac.holds(mark, request.call_id, request.from_tag, request.to_tag);
+    }
+
+    /// A Request-URI that we wrote as Record-Route: it is ours and carries a mark.
+    fn is_record_route(&self, uri: &Uri<'_>) -> bool {
+        uri.sip().is_some_and(|uri| uri.params.find(MARK).is_some() && self.is_own(uri))
+    }
+
+    /// A URI that names this server itself: an address of ours, or a local domain without a user.
+    pub fn is_own(&self, uri: &SipUri<'_>) -> bool {
+        let transport = transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp });
+        self.identity.is_own_address(uri.host, uri.port, transport)
+            || (uri.user.is_none() && uri.port.is_none() && self.identity.is_local_domain(uri.host))
+    }
+
+    fn listener_named(&self, uri: &SipUri<'_>) -> Option<ListenerId> {
+        let transport = transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp });
+        let mut host = Vec::new();
+        uri.host.write(&mut host);
+        if let Some(port) = uri.port {
+            host.push(b':');
+            host.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
+        }
+        let at = self.identity.faces().iter().position(|f| f.transport == transport && f.sent_by.eq_ignore_ascii_case(&host))?;
+        Some(ListenerId(at as u16))
+    }
+
+    /// Where this URI sends a request that came by `arrival` (or goes out by the listener that a second
+    /// Route of ours named).
+    pub fn next_hop<'a>(&self, uri: &Uri<'a>, prefer: ListenerId) -> NextHop<'a> {
+        let Uri::Sip(uri) = uri else { return NextHop::Unreachable };
+        let named = transport_of(uri);
+        if uri.params.transport().is_some() && named.is_none() {
+            return NextHop::Unreachable;
+        }
+        let transport = match (named, uri.secure) {
+            (Some(Transport::Tcp | Transport::Udp) | None, true) => Some(Transport::Tls),
+            (Some(Transport::Ws), true) => Some(Transport::Wss),
+            (named, _) => named,
+        };
+        let host = match uri.params.maddr() {
+            Some(maddr) => match strowger_message::Host::parse(maddr) {
+                Ok(host) => host,
+                Err(_) => return NextHop::Unreachable,
+            },
+            None => uri.host,
+        };
+        match host {
+            strowger_message::Host::Name(name) => {
+                NextHop::Name { host: name, port: uri.port, transport, secure: uri.secure }
+            }
+            host => {
+                let transport = transport.unwrap_or(Transport::Udp);
+                let ip = host.ip().expect("not a name");
+                let address = SocketAddr::new(ip, uri.port.unwrap_or_else(|| transport.default_port()));
+                self.target(transport, address, prefer).map_or(NextHop::Unreachable, NextHop::Known)
+            }
+        }
+    }
+
+    /// `address` as a target, from the listener that fits best.
+    pub fn target(&self, transport: Transport, address: SocketAddr, prefer: ListenerId) -> Option<Target> {
+        if address.port() == 0 {
+            return None;
+        }
+        let listener = self.identity.listener_for(transport, &address, prefer)?;
+        Some(Target { transport, listener, address, flow: None })
+    }
+}
+
+/// The transport that a URI names, if we know it.
+pub(super) fn transport_of(uri: &SipUri<'_>) -> Option<Transport> {
+    let text = uri.params.transport()?;
+    match Transport::of(text)? {
+        Transport::Tcp if uri.secure => Some(Transport::Tls),
+        Transport::Ws if uri.secure => Some(Transport::Wss),
+        transport => Some(transport),
+    }
+}
+
+/// The bytes that go when the first `first` values and, if `last`, the last one are taken off: whole lines
+/// where no value stays.
+fn removal(index: &Index, values: &[Value<'_>], first: usize, last: bool) -> SmallVec<[Range<usize>; 2]> {
+    let mut ranges = SmallVec::new();
+    let goes = |i: usize| i < first || (last && i + 1 == values.len());
+    let mut at = 0;
+    while at < values.len() {
+        let line = values[at].line();
+        let count = values[at..].iter().take_while(|v| v.line() == line).count();
+        let stay = |i: &usize| !goes(*i);
+        match ((at..at + count).find(stay), (at..at + count).rfind(stay)) {
+            (Some(from), Some(to)) => {
+                if from > at {
+                    ranges.push(values[at].range().start..values[from].range().start);
+                }
+                if to + 1 < at + count {
+                    ranges.push(values[to].range().end..values[at + count - 1].range().end);
+                }
+            }
+            _ => ranges.push(index.lines()[line].start as usize..index.lines()[line].end as usize),
+        }
+        at += count;
+    }
+    ranges
+}
