@@ -6,6 +6,9 @@
 //!
 //! * [`location`]: the table that every call reads.
 //! * [`journal`]: from that table to a database, in groups, with tickets.
+//! * [`subscriber`]: users and their HA1s; [`read_through`], the cache before any database of them.
+//! * [`sqlite`], [`sqlite_subscribers`]: both in one SQLite file. Other engines implement
+//!   [`journal::BindingEngine`] and [`subscriber::SubscriberEngine`].
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +17,9 @@ pub mod binding;
 pub mod journal;
 pub mod location;
 mod partition;
+pub mod read_through;
 mod schema;
 pub mod sqlite;
+pub mod sqlite_subscribers;
+pub mod subscriber;
 pub mod ticket;

@@ -1,0 +1,517 @@
+//! A cache in front of any engine of subscribers: known answers at once, others from the engine's own thread.
+//!
+//! *Fresh.* Some times a second the reader asks the engine for its version; a new one makes all older answers void, so that
+//! `strowger user passwd` of another process counts within [`ReadThroughSettings::poll`]. Beyond that an answer lives for its
+//! time to live, "there is none" for a shorter one.
+//!
+//! *Bounded.* Found and absent answers have bounds of their own, so that a flood of made-up names cannot push out those
+//! of real users. Each part keeps two generations: when the young one is full it becomes the old one and the old one goes;
+//! an old answer that is used becomes young again. That is close to "least recently used" for nothing per entry.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+
+use crate::subscriber::{Answer, LookupError, LookupSink, Question, SubscriberEngine, Subscribers};
+use crate::ticket::{Refused, SinkId, Sinks, Ticket};
+
+/// Limits and times of the cache.
+#[derive(Clone, Debug)]
+pub struct ReadThroughSettings {
+    /// Most answers kept that found something.
+    pub found: usize,
+    /// Most answers kept that found nothing.
+    pub absent: usize,
+    /// How long a found answer is good.
+    pub found_ttl: Duration,
+    /// How long "there is none" is good.
+    pub absent_ttl: Duration,
+    /// How often the engine is asked whether a subscriber changed.
+    pub poll: Duration,
+    /// How long a request may take before its ticket comes back with [`LookupError::Deadline`].
+    pub deadline: Duration,
+    /// Most different questions in flight.
+    pub queue: usize,
+    /// Most questions handed to the engine at once.
+    pub batch: usize,
+}
+
+impl Default for ReadThroughSettings {
+    fn default() -> Self {
+        Self {
+            found: 200_000,
+            absent: 20_000,
+            found_ttl: Duration::from_secs(300),
+            absent_ttl: Duration::from_secs(30),
+            poll: Duration::from_millis(500),
+            deadline: Duration::from_secs(2),
+            queue: 10_000,
+            batch: 64,
+        }
+    }
+}
+
+/// Figures of the cache since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadThroughGauges {
+    /// Answers kept now, void ones included.
+    pub entries: usize,
+    /// Different questions in flight now.
+    pub in_flight: usize,
+    /// Bound of `in_flight`.
+    pub bound: usize,
+    /// Answers from the cache.
+    pub hits: u64,
+    /// Questions that the cache could not answer.
+    pub misses: u64,
+    /// Requests that joined an equal one in flight.
+    pub merged: u64,
+    /// Requests refused since the queue was full.
+    pub refused: u64,
+    /// Tickets that came back at the deadline.
+    pub late: u64,
+}
+
+/// A question with its texts, to keep.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    user: bool,
+    split: usize,
+    text: Box<[u8]>,
+}
+
+impl Key {
+    fn new(question: Question<'_>) -> Self {
+        let (user, a, b) = parts(question);
+        Self { user, split: a.len(), text: [a, b].concat().into_boxed_slice() }
+    }
+
+    fn question(&self) -> Question<'_> {
+        let (username, second) = self.text.split_at(self.split);
+        if self.user {
+            Question::User { username, domain: second }
+        } else {
+            Question::Credential { username, realm: second }
+        }
+    }
+}
+
+fn parts(question: Question<'_>) -> (bool, &[u8], &[u8]) {
+    match question {
+        Question::Credential { username, realm } => (false, username, realm),
+        Question::User { username, domain } => (true, username, domain),
+    }
+}
+
+struct Entry {
+    key: Key,
+    answer: Answer,
+    read_at: Instant,
+    /// Version of the cache when the engine was asked.
+    version: u64,
+}
+
+/// Two generations of answers of one kind.
+struct Part {
+    young: HashTable<Entry>,
+    old: HashTable<Entry>,
+    /// Most entries of one generation.
+    bound: usize,
+    ttl: Duration,
+}
+
+impl Part {
+    fn new(bound: usize, ttl: Duration) -> Self {
+        Self { young: HashTable::new(), old: HashTable::new(), bound: bound.div_ceil(2), ttl }
+    }
+
+    fn find(
+        &mut self,
+        hash: u64,
+        question: Question<'_>,
+        fresh: impl Fn(&Entry, Duration) -> bool,
+        rehash: impl Fn(&Entry) -> u64,
+    ) -> Option<Answer> {
+        let same = |e: &Entry| e.key.question() == question;
+        if let Ok(entry) = self.young.find_entry(hash, same) {
+            if fresh(entry.get(), self.ttl) {
+                return Some(entry.get().answer.clone());
+            }
+            entry.remove();
+            return None;
+        }
+        let (entry, _) = self.old.find_entry(hash, same).ok()?.remove();
+        if !fresh(&entry, self.ttl) {
+            return None;
+        }
+        let answer = entry.answer.clone();
+        self.insert(hash, entry, rehash);
+        Some(answer)
+    }
+
+    fn insert(&mut self, hash: u64, entry: Entry, rehash: impl Fn(&Entry) -> u64) {
+        if self.bound == 0 {
+            return;
+        }
+        for table in [&mut self.young, &mut self.old] {
+            if let Ok(same) = table.find_entry(hash, |e| e.key == entry.key) {
+                same.remove();
+            }
+        }
+        if self.young.len() >= self.bound {
+            std::mem::swap(&mut self.young, &mut self.old);
+            self.young.clear();
+        }
+        self.young.insert_unique(hash, entry, rehash);
+    }
+
+    fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+struct Parts {
+    found: Part,
+    absent: Part,
+}
+
+struct Flight {
+    key: Key,
+    since: Instant,
+    tickets: Vec<Ticket>,
+}
+
+#[derive(Default)]
+struct Requests {
+    flights: HashTable<Flight>,
+    /// Keys that no engine was asked for yet.
+    waiting: VecDeque<Key>,
+    stopped: bool,
+}
+
+struct Shared {
+    parts: Box<[Mutex<Parts>]>,
+    hasher: RandomState,
+    /// Answers of an older version are void.
+    version: AtomicU64,
+    requests: Mutex<Requests>,
+    in_flight: AtomicUsize,
+    wake: Condvar,
+    sinks: Sinks<dyn LookupSink>,
+    settings: ReadThroughSettings,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    merged: AtomicU64,
+    refused: AtomicU64,
+    late: AtomicU64,
+}
+
+/// Partitions of the cache.
+const PARTS: usize = 16;
+
+impl Shared {
+    fn new(settings: ReadThroughSettings) -> Self {
+        let part = || {
+            Mutex::new(Parts {
+                found: Part::new(settings.found.div_ceil(PARTS), settings.found_ttl),
+                absent: Part::new(settings.absent.div_ceil(PARTS), settings.absent_ttl),
+            })
+        };
+        Self {
+            parts: (0..PARTS).map(|_| part()).collect(),
+            hasher: RandomState::default(),
+            version: AtomicU64::new(0),
+            requests: Mutex::default(),
+            in_flight: AtomicUsize::new(0),
+            wake: Condvar::new(),
+            sinks: Sinks::default(),
+            settings,
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            merged: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+        }
+    }
+
+    fn hash(&self, question: Question<'_>) -> u64 {
+        self.hasher.hash_one(parts(question))
+    }
+
+    fn part(&self, hash: u64) -> MutexGuard<'_, Parts> {
+        self.parts[(hash >> 32) as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, question: Question<'_>, now: Instant) -> Option<Answer> {
+        let hash = self.hash(question);
+        let version = self.version.load(Ordering::Acquire);
+        let fresh = |e: &Entry, ttl| e.version == version && now.saturating_duration_since(e.read_at) < ttl;
+        let rehash = |e: &Entry| self.hash(e.key.question());
+        let mut part = self.part(hash);
+        part.found.find(hash, question, fresh, rehash).or_else(|| part.absent.find(hash, question, fresh, rehash))
+    }
+
+    fn keep(&self, entry: Entry) {
+        let hash = self.hash(entry.key.question());
+        let rehash = |e: &Entry| self.hash(e.key.question());
+        let mut part = self.part(hash);
+        let parts = &mut *part;
+        let (to, other) = match entry.answer {
+            Answer::Absent => (&mut parts.absent, &mut parts.found),
+            Answer::Credential(_) | Answer::Exists => (&mut parts.found, &mut parts.absent),
+        };
+        // One question has one answer.
+        for table in [&mut other.young, &mut other.old] {
+            if let Ok(same) = table.find_entry(hash, |e| e.key == entry.key) {
+                same.remove();
+            }
+        }
+        to.insert(hash, entry, rehash);
+    }
+
+    fn entries(&self) -> usize {
+        let len = |parts: &Mutex<Parts>| {
+            let parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+            parts.found.len() + parts.absent.len()
+        };
+        self.parts.iter().map(len).sum()
+    }
+
+    /// Ends the flight of `key` and names who waits for it; nobody when the deadline was faster.
+    fn land(&self, key: &Key) -> Vec<Ticket> {
+        let hash = self.hash(key.question());
+        let mut requests = self.requests();
+        let Ok(flight) = requests.flights.find_entry(hash, |f| f.key == *key) else { return Vec::new() };
+        let tickets = flight.remove().0.tickets;
+        self.in_flight.store(requests.flights.len(), Ordering::Relaxed);
+        tickets
+    }
+
+    fn give(&self, results: &mut Vec<(Ticket, Result<Answer, LookupError>)>) {
+        self.sinks.hand_out(results, |sink, results| sink.answered(results));
+    }
+
+    fn overdue(&self, now: Instant) {
+        if self.in_flight.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut results = Vec::new();
+        {
+            let mut requests = self.requests();
+            let late = |f: &mut Flight| now.saturating_duration_since(f.since) >= self.settings.deadline;
+            for flight in requests.flights.extract_if(late) {
+                results.extend(flight.tickets.into_iter().map(|ticket| (ticket, Err(LookupError::Deadline))));
+            }
+            let Requests { flights, waiting, .. } = &mut *requests;
+            if !results.is_empty() {
+                waiting.retain(|key| flights.find(self.hash(key.question()), |f| f.key == *key).is_some());
+            }
+            self.in_flight.store(flights.len(), Ordering::Relaxed);
+        }
+        self.late.fetch_add(results.len() as u64, Ordering::Relaxed);
+        self.give(&mut results);
+    }
+
+    /// Waits for questions; after `poll` it returns without any. `false` once stopped.
+    fn take(&self, keys: &mut Vec<Key>) -> bool {
+        keys.clear();
+        let mut requests = self.requests();
+        if requests.waiting.is_empty() && !requests.stopped {
+            // An empty cache has nothing to go stale: then only a request wakes the thread.
+            requests = if self.entries() == 0 {
+                self.wake.wait(requests).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                self.wake.wait_timeout(requests, self.settings.poll).unwrap_or_else(PoisonError::into_inner).0
+            };
+        }
+        if requests.stopped {
+            return false;
+        }
+        let most = requests.waiting.len().min(self.settings.batch.max(1));
+        keys.extend(requests.waiting.drain(..most));
+        true
+    }
+
+    fn stop(&self) {
+        let mut results = Vec::new();
+        {
+            let mut requests = self.requests();
+            requests.stopped = true;
+            requests.waiting.clear();
+            for flight in requests.flights.drain() {
+                results.extend(flight.tickets.into_iter().map(|ticket| (ticket, Err(LookupError::Stopped))));
+            }
+            self.in_flight.store(0, Ordering::Relaxed);
+        }
+        self.wake.notify_all();
+        self.give(&mut results);
+    }
+}
+
+/// The cache with its reader thread. Dropping it ends the thread; open tickets come back with [`LookupError::Stopped`].
+pub struct ReadThrough {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ReadThrough {
+    /// Starts the reader.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub fn start(engine: impl SubscriberEngine, settings: ReadThroughSettings) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::new(settings));
+        let reader = Reader { engine, shared: Arc::clone(&shared), seen: None, polled: None };
+        let thread = std::thread::Builder::new().name("subscriber-read".into()).spawn(move || reader.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Makes every answer void, so that each is asked for again.
+    pub fn forget(&self) {
+        self.shared.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Figures for the log and the metrics.
+    pub fn gauges(&self) -> ReadThroughGauges {
+        let s = &self.shared;
+        let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        ReadThroughGauges {
+            entries: s.entries(),
+            in_flight: s.in_flight.load(Ordering::Relaxed),
+            bound: s.settings.queue,
+            hits: of(&s.hits),
+            misses: of(&s.misses),
+            merged: of(&s.merged),
+            refused: of(&s.refused),
+            late: of(&s.late),
+        }
+    }
+}
+
+impl Subscribers for ReadThrough {
+    fn receiver(&self, sink: Arc<dyn LookupSink>) -> SinkId {
+        self.shared.sinks.add(sink)
+    }
+
+    fn cached(&self, question: Question<'_>, now: Instant) -> Option<Answer> {
+        let answer = self.shared.find(question, now);
+        let count = if answer.is_some() { &self.shared.hits } else { &self.shared.misses };
+        count.fetch_add(1, Ordering::Relaxed);
+        answer
+    }
+
+    fn request(&self, ticket: Ticket, question: Question<'_>, now: Instant) -> Result<(), Refused> {
+        let shared = &self.shared;
+        let hash = shared.hash(question);
+        let mut requests = shared.requests();
+        if requests.stopped {
+            return Err(Refused::Stopped);
+        }
+        if let Some(flight) = requests.flights.find_mut(hash, |f| f.key.question() == question) {
+            flight.tickets.push(ticket);
+            shared.merged.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        if requests.flights.len() >= shared.settings.queue {
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(Refused::Full);
+        }
+        let key = Key::new(question);
+        let flight = Flight { key: key.clone(), since: now, tickets: vec![ticket] };
+        requests.flights.insert_unique(hash, flight, |f| shared.hash(f.key.question()));
+        shared.in_flight.store(requests.flights.len(), Ordering::Relaxed);
+        requests.waiting.push_back(key);
+        drop(requests);
+        shared.wake.notify_one();
+        Ok(())
+    }
+
+    fn overdue(&self, now: Instant) {
+        self.shared.overdue(now);
+    }
+}
+
+impl Drop for ReadThrough {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that reads subscribers had ended by a panic");
+        }
+    }
+}
+
+struct Reader<E> {
+    engine: E,
+    shared: Arc<Shared>,
+    /// Version of the engine that the cache stands for.
+    seen: Option<u64>,
+    polled: Option<Instant>,
+}
+
+impl<E: SubscriberEngine> Reader<E> {
+    fn run(mut self) {
+        // Should the engine panic, requests are refused instead of waiting for ever.
+        let _stop = StopOnDrop(Arc::clone(&self.shared));
+        let mut keys = Vec::new();
+        let mut answers = Vec::new();
+        let mut results = Vec::new();
+        while self.shared.take(&mut keys) {
+            let now = Instant::now();
+            self.shared.overdue(now);
+            // The version is read before the rows: a change between the two makes them void, not the other way round.
+            self.poll(now);
+            if keys.is_empty() {
+                continue;
+            }
+            let version = self.shared.version.load(Ordering::Acquire);
+            answers.clear();
+            let questions: Vec<Question<'_>> = keys.iter().map(Key::question).collect();
+            let asked = self.engine.answer(&questions, &mut answers);
+            let complete = answers.len() == keys.len();
+            if let Err(error) = asked.and(if complete { Ok(()) } else { Err(LookupError::Database) }) {
+                for key in keys.drain(..) {
+                    results.extend(self.shared.land(&key).into_iter().map(|ticket| (ticket, Err(error))));
+                }
+            }
+            for (key, answer) in keys.drain(..).zip(answers.drain(..)) {
+                // Known before the flight ends: whoever comes then finds it.
+                self.shared.keep(Entry { key: key.clone(), answer: answer.clone(), read_at: now, version });
+                results.extend(self.shared.land(&key).into_iter().map(|ticket| (ticket, Ok(answer.clone()))));
+            }
+            self.shared.give(&mut results);
+        }
+    }
+
+    fn poll(&mut self, now: Instant) {
+        if self.polled.is_some_and(|polled| now.saturating_duration_since(polled) < self.shared.settings.poll) {
+            return;
+        }
+        self.polled = Some(now);
+        // A version that cannot be read is one that nothing in the cache has.
+        let version = self.engine.version().ok();
+        if version.is_none() || version != self.seen {
+            self.seen = version;
+            self.shared.version.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+struct StopOnDrop(Arc<Shared>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}

@@ -1,0 +1,226 @@
+//! Subscribers in the SQLite file: the engine that answers shards, and the orders of the command line.
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::sqlite::{self, OpenError, SqliteSettings};
+use crate::subscriber::{
+    AdminError, Answer, Credential, Ha1s, Listed, LookupError, Question, SubscriberAdmin, SubscriberEngine,
+};
+
+const CREDENTIAL: &str = "SELECT s.domain, c.algorithm, c.ha1 FROM credential c JOIN subscriber s ON s.id = c.subscriber \
+    WHERE c.username = ?1 AND c.realm = ?2";
+const EXISTS: &str = "SELECT 1 FROM subscriber WHERE domain = ?1 AND username = ?2";
+const VERSION: &str = "SELECT version FROM subscriber_version";
+
+/// Answers questions from the file by a connection of its own, for [`ReadThrough::start`](crate::read_through::ReadThrough::start).
+pub struct SqliteSubscribers {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl SqliteSubscribers {
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
+        Ok(Self { connection: sqlite::open(settings)?, path: settings.path.clone() })
+    }
+
+    fn find(&self, question: Question<'_>) -> rusqlite::Result<Answer> {
+        // Names in the file are text; one that is not UTF-8 cannot be there.
+        let text = |a, b| std::str::from_utf8(a).ok().zip(std::str::from_utf8(b).ok());
+        Ok(match question {
+            Question::Credential { username, realm } => match text(username, realm) {
+                Some((username, realm)) => self.credential(username, realm)?,
+                None => Answer::Absent,
+            },
+            Question::User { username, domain } => match text(username, domain) {
+                Some((username, domain)) => {
+                    let mut select = self.connection.prepare_cached(EXISTS)?;
+                    if select.exists([domain, username])? { Answer::Exists } else { Answer::Absent }
+                }
+                None => Answer::Absent,
+            },
+        })
+    }
+
+    fn credential(&self, username: &str, realm: &str) -> rusqlite::Result<Answer> {
+        let mut select = self.connection.prepare_cached(CREDENTIAL)?;
+        let mut rows = select.query([username, realm])?;
+        let mut found: Option<Credential> = None;
+        while let Some(row) = rows.next()? {
+            let credential = match &mut found {
+                Some(credential) => credential,
+                none => none.insert(Credential {
+                    username: username.into(),
+                    realm: realm.into(),
+                    domain: row.get::<_, String>(0)?.into(),
+                    ha1: Ha1s::default(),
+                }),
+            };
+            let algorithm: String = row.get(1)?;
+            if credential.ha1.set(&algorithm, row.get_ref(2)?.as_blob()?).is_none() {
+                tracing::warn!(path = %self.path.display(), username, realm, "an HA1 for {algorithm:?} is left out");
+            }
+        }
+        Ok(found.map_or(Answer::Absent, |credential| Answer::Credential(Arc::new(credential))))
+    }
+
+    fn failed(&self, error: &rusqlite::Error) -> LookupError {
+        tracing::error!(path = %self.path.display(), "subscribers cannot be read: {error}");
+        LookupError::Database
+    }
+}
+
+impl SubscriberEngine for SqliteSubscribers {
+    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), LookupError> {
+        for question in questions {
+            answers.push(self.find(*question).map_err(|error| self.failed(&error))?);
+        }
+        Ok(())
+    }
+
+    fn version(&mut self) -> Result<u64, LookupError> {
+        let version = self.connection.prepare_cached(VERSION).and_then(|mut s| s.query_row([], |row| row.get::<_, i64>(0)));
+        version.map(i64::cast_unsigned).map_err(|error| self.failed(&error))
+    }
+}
+
+/// Orders about subscribers. Any process may give them while a server runs on the same file.
+pub struct SqliteAdmin {
+    connection: Connection,
+}
+
+impl SqliteAdmin {
+    /// Opens the file, makes it when needed.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
+        Ok(Self { connection: sqlite::open(settings)? })
+    }
+
+    fn transaction(&mut self) -> Result<Transaction<'_>, AdminError> {
+        Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
+    }
+}
+
+impl From<rusqlite::Error> for AdminError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Database(error.to_string())
+    }
+}
+
+fn id_of(tx: &Transaction<'_>, username: &str, domain: &str) -> Result<Option<i64>, AdminError> {
+    let mut select = tx.prepare_cached("SELECT id FROM subscriber WHERE domain = ?1 AND username = ?2")?;
+    Ok(select.query_row([domain, username], |row| row.get(0)).optional()?)
+}
+
+fn write_ha1(tx: &Transaction<'_>, id: i64, username: &str, realm: &str, ha1: &Ha1s) -> Result<(), AdminError> {
+    let mut other = tx.prepare_cached("SELECT 1 FROM credential WHERE username = ?1 AND realm = ?2 AND subscriber <> ?3")?;
+    if other.exists(params![username, realm, id])? {
+        return Err(AdminError::RealmTaken { username: username.into(), realm: realm.into() });
+    }
+    tx.execute("DELETE FROM credential WHERE username = ?1 AND realm = ?2", [username, realm])?;
+    let mut insert = tx.prepare_cached("INSERT INTO credential VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    for (algorithm, digest) in ha1.iter() {
+        insert.execute(params![username, realm, algorithm, digest, id])?;
+    }
+    Ok(())
+}
+
+/// Names that can be looked up again: not empty, the domain in lower case.
+fn checked(username: &str, domain: &str, realm: &str, ha1: &Ha1s) -> Result<String, AdminError> {
+    if username.is_empty() || domain.is_empty() || realm.is_empty() {
+        return Err(AdminError::NoName);
+    }
+    if ha1.iter().next().is_none() {
+        return Err(AdminError::NoSecret);
+    }
+    Ok(domain.to_ascii_lowercase())
+}
+
+fn time(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
+}
+
+impl SubscriberAdmin for SqliteAdmin {
+    fn add(&mut self, username: &str, domain: &str, realm: &str, ha1: &Ha1s, now_ms: u64) -> Result<(), AdminError> {
+        let domain = checked(username, domain, realm, ha1)?;
+        let tx = self.transaction()?;
+        if id_of(&tx, username, &domain)?.is_some() {
+            return Err(AdminError::Exists { username: username.into(), domain });
+        }
+        tx.execute(
+            "INSERT INTO subscriber (username, domain, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)",
+            params![username, domain, time(now_ms)],
+        )?;
+        write_ha1(&tx, tx.last_insert_rowid(), username, realm, ha1)?;
+        Ok(tx.commit()?)
+    }
+
+    fn set_password(
+        &mut self,
+        username: &str,
+        domain: &str,
+        realm: &str,
+        ha1: &Ha1s,
+        now_ms: u64,
+    ) -> Result<(), AdminError> {
+        let domain = checked(username, domain, realm, ha1)?;
+        let tx = self.transaction()?;
+        let Some(id) = id_of(&tx, username, &domain)? else {
+            return Err(AdminError::Missing { username: username.into(), domain });
+        };
+        write_ha1(&tx, id, username, realm, ha1)?;
+        tx.execute("UPDATE subscriber SET updated_at = ?2 WHERE id = ?1", params![id, time(now_ms)])?;
+        Ok(tx.commit()?)
+    }
+
+    fn remove(&mut self, username: &str, domain: &str) -> Result<(), AdminError> {
+        let domain = domain.to_ascii_lowercase();
+        let removed = self
+            .connection
+            .execute("DELETE FROM subscriber WHERE domain = ?1 AND username = ?2", [domain.as_str(), username])?;
+        if removed == 0 {
+            return Err(AdminError::Missing { username: username.into(), domain });
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, domain: Option<&str>) -> Result<Vec<Listed>, AdminError> {
+        let domain = domain.map(str::to_ascii_lowercase);
+        let mut select = self.connection.prepare_cached(
+            "SELECT s.id, s.username, s.domain, s.created_at, s.updated_at, c.realm, c.algorithm \
+             FROM subscriber s LEFT JOIN credential c ON c.subscriber = s.id \
+             WHERE ?1 IS NULL OR s.domain = ?1 ORDER BY s.domain, s.username, c.realm, c.algorithm",
+        )?;
+        let mut rows = select.query([domain])?;
+        let mut listed: Vec<Listed> = Vec::new();
+        let mut last = None;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            if last.replace(id) != Some(id) {
+                listed.push(Listed {
+                    username: row.get(1)?,
+                    domain: row.get(2)?,
+                    realms: Vec::new(),
+                    created_at: row.get::<_, i64>(3)?.cast_unsigned(),
+                    updated_at: row.get::<_, i64>(4)?.cast_unsigned(),
+                });
+            }
+            let realm: Option<String> = row.get(5)?;
+            if let (Some(realm), Some(user)) = (realm, listed.last_mut()) {
+                let algorithm: String = row.get(6)?;
+                match user.realms.last_mut() {
+                    Some((same, algorithms)) if *same == realm => algorithms.push(algorithm),
+                    _ => user.realms.push((realm, vec![algorithm])),
+                }
+            }
+        }
+        Ok(listed)
+    }
+}

@@ -1,0 +1,269 @@
+//! Subscribers: who may register and with what secret.
+//!
+//! A shard asks [`Subscribers::cached`] first, which neither waits nor allocates. If the answer is not there it asks
+//! [`Subscribers::request`], suspends the transaction and goes on; the answer comes back with the ticket. Behind the trait
+//! stands [`ReadThrough`](crate::read_through::ReadThrough), one cache for all engines; an engine
+//! ([`SubscriberEngine`]) only answers questions, blocking on a thread of its own: SQLite by prepared statements, MariaDB and
+//! PostgreSQL by one `IN` list a batch, Redis by one pipeline.
+//!
+//! No clear password is kept or passed, only HA1 = H(username:realm:password) for each algorithm (RFC 8760, RFC 7616
+//! section 3.4.2), computed by the caller. Realms and domains are compared byte by byte; the caller gives domains in lower
+//! case.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::ticket::{Refused, SinkId, Ticket};
+
+/// HA1 of one user and realm for each algorithm that was set up, as digests, not in hex.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ha1s {
+    /// MD5.
+    pub md5: Option<[u8; 16]>,
+    /// SHA-256.
+    pub sha256: Option<[u8; 32]>,
+    /// SHA-512/256.
+    pub sha512_256: Option<[u8; 32]>,
+}
+
+impl Ha1s {
+    /// The algorithms that are set, by their names in the `algorithm` parameter, with their digests.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
+        let md5 = self.md5.as_ref().map(|h| (MD5, h.as_slice()));
+        let sha256 = self.sha256.as_ref().map(|h| (SHA_256, h.as_slice()));
+        let sha512_256 = self.sha512_256.as_ref().map(|h| (SHA_512_256, h.as_slice()));
+        [md5, sha256, sha512_256].into_iter().flatten()
+    }
+
+    /// Sets the digest of a named algorithm; `None` if the name is not known or the length is wrong.
+    pub(crate) fn set(&mut self, algorithm: &str, digest: &[u8]) -> Option<()> {
+        match algorithm {
+            MD5 => self.md5 = Some(digest.try_into().ok()?),
+            SHA_256 => self.sha256 = Some(digest.try_into().ok()?),
+            SHA_512_256 => self.sha512_256 = Some(digest.try_into().ok()?),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+const MD5: &str = "MD5";
+const SHA_256: &str = "SHA-256";
+const SHA_512_256: &str = "SHA-512-256";
+
+/// An HA1 is as good as the password: it never gets into a log.
+impl fmt::Debug for Ha1s {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(|(algorithm, _)| algorithm)).finish()
+    }
+}
+
+/// What proves a user in a realm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// User name as in the `username` parameter.
+    pub username: Box<str>,
+    /// Realm.
+    pub realm: Box<str>,
+    /// Domain of the user: it is `username@domain` that this credential stands for.
+    pub domain: Box<str>,
+    /// The secrets.
+    pub ha1: Ha1s,
+}
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Question<'a> {
+    /// The credential of a user in a realm.
+    Credential {
+        /// `username` of the Authorization header, unquoted.
+        username: &'a [u8],
+        /// `realm`, unquoted.
+        realm: &'a [u8],
+    },
+    /// Whether a local domain has a user (404 or 480, RFC 3261 section 16.5).
+    User {
+        /// User part, unescaped.
+        username: &'a [u8],
+        /// Domain in lower case.
+        domain: &'a [u8],
+    },
+}
+
+/// What comes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To [`Question::Credential`].
+    Credential(Arc<Credential>),
+    /// To [`Question::User`].
+    Exists,
+    /// To both: there is none.
+    Absent,
+}
+
+/// Why there is no answer. The caller answers 500, or 503 with Retry-After for [`LookupError::Deadline`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LookupError {
+    /// The database did not answer in time.
+    #[error("the subscriber database did not answer in time")]
+    Deadline,
+    /// The database failed; the log has its words.
+    #[error("the subscriber database failed")]
+    Database,
+    /// The reader has stopped.
+    #[error("the reader of subscribers has stopped")]
+    Stopped,
+}
+
+/// Receives answers: on the reader's thread, so it must not block.
+pub trait LookupSink: Send + Sync {
+    /// Tickets with their answers.
+    fn answered(&self, results: &[(u64, Result<Answer, LookupError>)]);
+}
+
+impl<F: Fn(&[(u64, Result<Answer, LookupError>)]) + Send + Sync> LookupSink for F {
+    fn answered(&self, results: &[(u64, Result<Answer, LookupError>)]) {
+        self(results);
+    }
+}
+
+/// The subscribers as a shard sees them.
+pub trait Subscribers: Send + Sync {
+    /// Adds a receiver of answers.
+    fn receiver(&self, sink: Arc<dyn LookupSink>) -> SinkId;
+
+    /// The answer if it is known at `now`. Allocates nothing.
+    fn cached(&self, question: Question<'_>, now: Instant) -> Option<Answer>;
+
+    /// Asks the database. `ticket` comes back once: with the answer, or with an error at the deadline. Equal questions in
+    /// flight are asked once.
+    ///
+    /// # Errors
+    /// The queue is full or the reader has stopped; no ticket comes then.
+    fn request(&self, ticket: Ticket, question: Question<'_>, now: Instant) -> Result<(), Refused>;
+
+    /// Answers what is over its deadline with [`LookupError::Deadline`]. To be called in steps of about 100 ms by whoever
+    /// has a timer; cheap when nothing is in flight.
+    fn overdue(&self, now: Instant);
+}
+
+/// A database of subscribers. Called on the reader's thread alone; may block, should give up after its own deadline.
+pub trait SubscriberEngine: Send + 'static {
+    /// Answers each question, in their order. Logs in words what went wrong.
+    ///
+    /// # Errors
+    /// None of them was answered; nothing is cached then.
+    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), LookupError>;
+
+    /// A number that is another one after each change of a subscriber, whoever made it. Asked some times a second.
+    ///
+    /// # Errors
+    /// It is not known; the cache is then not trusted.
+    fn version(&mut self) -> Result<u64, LookupError>;
+}
+
+/// A subscriber as shown to people: no secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// User name.
+    pub username: String,
+    /// Domain.
+    pub domain: String,
+    /// Each realm with the algorithms that have an HA1.
+    pub realms: Vec<(String, Vec<String>)>,
+    /// Milliseconds since 1970 UTC.
+    pub created_at: u64,
+    /// Milliseconds since 1970 UTC.
+    pub updated_at: u64,
+}
+
+/// Why an order about subscribers was not carried out.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdminError {
+    /// There is such a user already.
+    #[error("{username}@{domain} exists already")]
+    Exists {
+        /// User name.
+        username: String,
+        /// Domain.
+        domain: String,
+    },
+    /// There is no such user.
+    #[error("there is no user {username}@{domain}")]
+    Missing {
+        /// User name.
+        username: String,
+        /// Domain.
+        domain: String,
+    },
+    /// Digest knows a user by name and realm alone, so a realm can have a name once.
+    #[error("realm {realm:?} has a user {username:?} of another domain already; give this domain a realm of its own")]
+    RealmTaken {
+        /// User name.
+        username: String,
+        /// Realm.
+        realm: String,
+    },
+    /// No HA1 was given.
+    #[error("a user needs an HA1 for at least one algorithm")]
+    NoSecret,
+    /// An empty name or domain.
+    #[error("a user needs a name and a domain, and a realm")]
+    NoName,
+    /// What the database said.
+    #[error("the database refused: {0}")]
+    Database(String),
+}
+
+/// Orders about subscribers, from the command line or an admin API. Blocking.
+pub trait SubscriberAdmin {
+    /// Adds a user with the HA1s of one realm.
+    ///
+    /// # Errors
+    /// [`AdminError`]; nothing is changed then. So in all of these.
+    fn add(&mut self, username: &str, domain: &str, realm: &str, ha1: &Ha1s, now_ms: u64) -> Result<(), AdminError>;
+
+    /// Replaces the HA1s of a user in one realm: algorithms that are not in `ha1` are gone after it.
+    fn set_password(
+        &mut self,
+        username: &str,
+        domain: &str,
+        realm: &str,
+        ha1: &Ha1s,
+        now_ms: u64,
+    ) -> Result<(), AdminError>;
+
+    /// Removes a user with all HA1s.
+    fn remove(&mut self, username: &str, domain: &str) -> Result<(), AdminError>;
+
+    /// The users of a domain, or of all, sorted by domain and name.
+    fn list(&mut self, domain: Option<&str>) -> Result<Vec<Listed>, AdminError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let ha1 = Ha1s { md5: Some([0xab; 16]), sha512_256: Some([0xcd; 32]), ..Ha1s::default() };
+        let credential =
+            Credential { username: "alice".into(), realm: "r".into(), domain: "d".into(), ha1 };
+        let printed = format!("{credential:?}");
+        assert!(printed.contains("MD5") && printed.contains("SHA-512-256"), "{printed}");
+        for secret in ["171", "ab", "205", "cd"] {
+            assert!(!printed.to_lowercase().contains(secret), "{printed}");
+        }
+    }
+
+    #[test]
+    fn digests_have_their_length() {
+        let mut ha1 = Ha1s::default();
+        assert_eq!(ha1.set("MD5", &[1; 16]), Some(()));
+        assert_eq!(ha1.set("SHA-256", &[2; 32]), Some(()));
+        assert_eq!(ha1.set("SHA-256", &[2; 16]), None);
+        assert_eq!(ha1.set("SHA-1", &[2; 20]), None);
+        assert_eq!(ha1.iter().collect::<Vec<_>>(), [("MD5", &[1; 16][..]), ("SHA-256", &[2; 32][..])]);
+    }
+}
