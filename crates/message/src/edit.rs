@@ -38,7 +38,11 @@ impl Edit {
     pub fn replace(&mut self, range: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
         let from = self.text.len() as u32;
         write(&mut self.text);
-        self.patches.push(Patch { at: range.start as u32, remove: range.len() as u32, text: (from, self.text.len() as u32) });
+        self.patches.push(Patch {
+            at: range.start as u32,
+            remove: range.len() as u32,
+            text: (from, self.text.len() as u32),
+        });
     }
 
     pub fn insert(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {

@@ -94,7 +94,11 @@ fn look(bytes: &[u8], memory: Memory, limits: &Limits) -> (Frame, Memory) {
             }
         }
     };
-    if bytes.len() < total { (Frame::Partial(Some(total)), Memory::Total(total)) } else { (Frame::Message(total), start) }
+    if bytes.len() < total {
+        (Frame::Partial(Some(total)), Memory::Total(total))
+    } else {
+        (Frame::Message(total), start)
+    }
 }
 
 /// The line ends at the start of `bytes`, up to a whole ping, of which `seen` bytes were skipped before.
@@ -175,7 +179,9 @@ mod tests {
 
     #[test]
     fn memory_is_kept_in_one_word() {
-        for memory in [Memory::Header(0), Memory::Header(70_000), Memory::Total(0), Memory::Total(70_000), Memory::Ping(3)] {
+        for memory in
+            [Memory::Header(0), Memory::Header(70_000), Memory::Total(0), Memory::Total(70_000), Memory::Ping(3)]
+        {
             assert_eq!(Memory::read(memory.write()), memory);
         }
     }
@@ -219,6 +225,9 @@ mod tests {
         assert_eq!(next(&[b'a'; 40], &mut memory, &limits), Frame::Partial(None));
         assert_eq!(next(&[b'a'; 41], &mut memory, &limits), Frame::Broken(Reason::MessageTooLarge));
         let mut memory = 0;
-        assert_eq!(next(b"OPTIONS sip:a SIP/2.0\r\nl: 99\r\n\r\n", &mut memory, &limits), Frame::Broken(Reason::MessageTooLarge));
+        assert_eq!(
+            next(b"OPTIONS sip:a SIP/2.0\r\nl: 99\r\n\r\n", &mut memory, &limits),
+            Frame::Broken(Reason::MessageTooLarge)
+        );
     }
 }

@@ -53,7 +53,10 @@ fn in_order(message: &Message<'_>) {
         assert!(line.folded || !bytes[start..value_end].iter().any(|b| matches!(b, b'\r' | b'\n')));
         let first = index.first(line.name).expect("this line, or one before");
         assert!(first.start <= line.start);
-        assert_eq!(first.start < line.start, index.lines_of(line.name).take_while(|l| l.start < line.start).count() > 0);
+        assert_eq!(
+            first.start < line.start,
+            index.lines_of(line.name).take_while(|l| l.start < line.start).count() > 0
+        );
         assert_eq!(index.repeated(line.name), index.lines_of(line.name).count() > 1, "line {n}");
         at = end;
     }
@@ -130,7 +133,10 @@ pub fn framing(data: &[u8]) {
         match index.parse(&stream[range.clone()], &limits) {
             Ok(()) => assert_eq!(index.end(), range.len()),
             Err(error) => assert!(
-                !matches!(error.reason, Reason::BodyTooShort | Reason::ContentLength | Reason::Empty | Reason::Unterminated),
+                !matches!(
+                    error.reason,
+                    Reason::BodyTooShort | Reason::ContentLength | Reason::Empty | Reason::Unterminated
+                ),
                 "{error} in a frame"
             ),
         }
@@ -206,8 +212,9 @@ mod tests {
         );
         let end = prop::sample::select([&b"\r\n"[..], b"\n", b"\r"].to_vec());
         let start = prop::sample::select([&b"OPTIONS sip:a@b SIP/2.0"[..], b"SIP/2.0 200 ", b"SIP/2.0 200"].to_vec());
-        (start, end.clone(), prop::collection::vec((line, end), 0..16))
-            .prop_map(|(start, end, lines)| [start, end, &lines.iter().map(|(l, e)| [*l, *e].concat()).collect::<Vec<_>>().concat()].concat())
+        (start, end.clone(), prop::collection::vec((line, end), 0..16)).prop_map(|(start, end, lines)| {
+            [start, end, &lines.iter().map(|(l, e)| [*l, *e].concat()).collect::<Vec<_>>().concat()].concat()
+        })
     }
 
     proptest! {

@@ -78,8 +78,9 @@ impl Index {
     /// 18.3); without, the body goes to the end.
     ///
     /// # Errors
-    /// What is wrong and where; the index then holds the lines read so far, so that an answer can still
-    /// be made from them.
+    /// What is wrong first, and where. The index then holds what could be read all the same, so that an answer
+    /// can be made from it: the lines that are well-formed, up to the limit, and of the start line whether it
+    /// was to be a request and of what method.
     pub fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Error> {
         self.lines.clear();
         self.first = [0; Name::COUNT];
@@ -100,7 +101,11 @@ impl Index {
         let from = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).ok_or(Error::new(Reason::Empty, 0))?;
         let mut lines = Lines::new(bytes, from);
         let end = lines.end(from);
-        self.start = start_line(bytes, from..end, limits)?;
+        let mut fault = None;
+        self.start = start_line(bytes, from..end, limits).unwrap_or_else(|error| {
+            fault = Some(error);
+            broken_start_line(bytes, from..end)
+        });
         let mut at = scan::past(bytes, end);
         let mut bare = at - end != 2;
         self.headers = at as u32;
@@ -113,9 +118,10 @@ impl Index {
                 Some(_) if colon == at => break,
                 None if colon == at => {
                     (self.body, self.end) = (at as u32, at as u32);
-                    return Err(Error::new(Reason::Unterminated, at));
+                    return Err(fault.unwrap_or(Error::new(Reason::Unterminated, at)));
                 }
-                _ => return Err(Error::new(Reason::HeaderName, at)),
+                // No colon in the line: `header_line` says so.
+                _ => (),
             }
             let mut end = lines.end(colon);
             let mut next = scan::past(bytes, end);
@@ -128,15 +134,21 @@ impl Index {
                 bare |= next - end != 2;
             }
             if self.lines.len() >= most {
-                return Err(Error::new(Reason::TooManyHeaders, at));
+                (self.body, self.end) = (at as u32, at as u32);
+                return Err(fault.unwrap_or(Error::new(Reason::TooManyHeaders, at)));
             }
-            self.header_line(bytes, at, colon, end, next, folded)?;
+            if let Err(error) = self.header_line(bytes, at, colon, end, next, folded) {
+                fault.get_or_insert(error);
+            }
             at = next;
         }
         let body = scan::past(bytes, at);
         self.bare_line_ends = bare || body - at != 2;
         self.body = body as u32;
         self.end = bytes.len() as u32;
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
         if let Some(length) = self.content_length(bytes)? {
             if length > limits.body {
                 return Err(Error::new(Reason::BodyTooLarge, body));
@@ -151,6 +163,7 @@ impl Index {
         Ok(())
     }
 
+    /// Takes one line down; `colon` is where its first colon is, or its first line end.
     #[inline(always)]
     fn header_line(
         &mut self,
@@ -161,6 +174,9 @@ impl Index {
         next: usize,
         folded: bool,
     ) -> Result<(), Error> {
+        if bytes.get(colon) != Some(&b':') {
+            return Err(Error::new(Reason::HeaderName, at));
+        }
         let (name, name_end) = name(bytes, at, colon);
         if name == Name::Other {
             let text = &bytes[at..name_end];
@@ -297,7 +313,9 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
         }
         let rest = &text[space + 1..];
         let code = match rest {
-            [a, b, c, tail @ ..] if matches!(tail.first(), None | Some(b' ')) && [a, b, c].iter().all(|d| d.is_ascii_digit()) => {
+            [a, b, c, tail @ ..]
+                if matches!(tail.first(), None | Some(b' ')) && [a, b, c].iter().all(|d| d.is_ascii_digit()) =>
+            {
                 (*a - b'0') as u16 * 100 + (*b - b'0') as u16 * 10 + (*c - b'0') as u16
             }
             _ => return Err(wrong(Reason::StatusCode, at + space + 1)),
@@ -311,7 +329,8 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
     if first.is_empty() || first.len() > u16::MAX as usize || !first.iter().all(|&b| is_token(b)) {
         return Err(wrong(Reason::Method, at));
     }
-    let Some(last) = text.len().checked_sub(8).filter(|&n| n > space && text[n..].eq_ignore_ascii_case(b" SIP/2.0")) else {
+    let Some(last) = text.len().checked_sub(8).filter(|&n| n > space && text[n..].eq_ignore_ascii_case(b" SIP/2.0"))
+    else {
         // What stands last, if not the right version, tells why.
         let last = memchr::memrchr(b' ', text).unwrap_or(space);
         let named = text.get(last + 1..last + 5).is_some_and(|v| v.eq_ignore_ascii_case(b"SIP/"));
@@ -333,6 +352,20 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
     })
 }
 
+/// What can be told of a start line that was refused: a status line of no code, or a request of this method (empty
+/// if that is no token) and an empty Request-URI.
+#[cold]
+fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
+    let text = &bytes[line.clone()];
+    if text.get(..4).is_some_and(|t| t.eq_ignore_ascii_case(b"SIP/")) {
+        return Start::Status { code: 0, reason: (line.end as u32, line.end as u32) };
+    }
+    let method = text.iter().take_while(|&&b| is_token(b)).count();
+    let method = if text.get(method) == Some(&b' ') && method <= u16::MAX as usize { method } else { 0 };
+    let uri = (line.start + method + 1) as u32;
+    Start::Request { method: Method::of(&text[..method]), method_len: method as u16, uri: (uri, uri) }
+}
+
 /// A token character (RFC 3261 section 25.1).
 #[inline]
 pub(crate) const fn is_token(b: u8) -> bool {
@@ -349,3 +382,116 @@ static TOKEN: [bool; 256] = {
     }
     table
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Message;
+
+    fn error(text: &str, see: impl FnOnce(&Index)) -> (Reason, usize) {
+        let mut index = Index::new();
+        let error = index.parse(text.as_bytes(), &Limits::default()).expect_err(text);
+        see(&index);
+        (error.reason, error.offset)
+    }
+
+    #[test]
+    fn start_lines() {
+        for (line, reason, offset, method) in [
+            ("INVITE  sip:a SIP/2.0", Reason::RequestUri, 7, Method::Invite),
+            ("INVITE sip:a  SIP/2.0", Reason::RequestUri, 7, Method::Invite),
+            ("INVITE sip:a SIP/2.0 ", Reason::StartLine, 21, Method::Invite),
+            ("INVITE sip:a SIP/7.0", Reason::Version, 13, Method::Invite),
+            ("INVITE sip:a HTTP/1.1", Reason::StartLine, 13, Method::Invite),
+            ("INVITE SIP/2.0", Reason::StartLine, 7, Method::Invite),
+            ("INVITE", Reason::StartLine, 0, Method::Other),
+            (" INVITE sip:a SIP/2.0", Reason::Method, 0, Method::Other),
+            ("INV@TE sip:a SIP/2.0", Reason::Method, 0, Method::Other),
+            ("BYE sip:a\tb SIP/2.0", Reason::RequestUri, 4, Method::Bye),
+        ] {
+            let text = format!("{line}\r\nVia: x\r\n\r\n");
+            let seen = error(&text, |index| {
+                // An answer finds its way all the same.
+                assert!(index.first(Name::Via).is_some(), "{line}");
+                assert_eq!(Message::new(text.as_bytes(), index).method(), Some(method), "{line}");
+            });
+            assert_eq!(seen, (reason, offset), "{line}");
+        }
+        for (line, reason) in [
+            ("SIP/7.0 200 OK", Reason::Version),
+            ("SIP/2.0 20 OK", Reason::StatusCode),
+            ("SIP/2.0 2000 OK", Reason::StatusCode),
+            ("SIP/2.0 099 OK", Reason::StatusCode),
+            ("SIP/2.0 700 OK", Reason::StatusCode),
+            ("SIP/2.0  200 OK", Reason::StatusCode),
+            ("SIP/2.0", Reason::StartLine),
+        ] {
+            let text = format!("{line}\r\nVia: x\r\n\r\n");
+            let seen = error(&text, |index| assert!(!Message::new(text.as_bytes(), index).is_request(), "{line}"));
+            assert_eq!(seen.0, reason, "{line}");
+        }
+    }
+
+    #[test]
+    fn header_lines() {
+        for (line, offset) in [
+            ("no colon", 0),
+            (": none", 0),
+            ("a b: c", 0),
+            ("a\r\n : c", 0),
+            (" a: c", 0),
+            ("\u{e9}: c", 0),
+            ("X: y\r\n\0: c", 6),
+        ] {
+            let text = format!("OPTIONS sip:a SIP/2.0\r\n{line}\r\nVia: x\r\n\r\n");
+            let seen = error(&text, |index| assert!(index.first(Name::Via).is_some(), "{line}"));
+            assert_eq!(seen, (Reason::HeaderName, 23 + offset), "{line}");
+        }
+        assert_eq!(
+            error("OPTIONS sip:a SIP/2.0\r\nVia: x\r\n", |i| assert_eq!(i.lines().len(), 1)).0,
+            Reason::Unterminated
+        );
+        assert_eq!(error("\r\n\r\n", |_| ()), (Reason::Empty, 0));
+        assert_eq!(error("", |_| ()), (Reason::Empty, 0));
+    }
+
+    #[test]
+    fn limits_have_their_answers() {
+        let limits = Limits { message: 100, body: 4, headers: 2, uri: 8 };
+        let long = "x".repeat(100);
+        for (text, status) in [
+            ("OPTIONS sip:abcd SIP/2.0\r\n\r\nbody".to_owned(), 200),
+            ("OPTIONS sip:abcde SIP/2.0\r\n\r\nbody".to_owned(), 414),
+            ("OPTIONS sip:abcd SIP/2.0\r\n\r\nbody ".to_owned(), 413),
+            ("OPTIONS sip:abcd SIP/2.0\r\nl: 5\r\n\r\nbody ".to_owned(), 413),
+            ("OPTIONS sip:abcd SIP/2.0\r\nl: 4\r\n\r\nbody and more".to_owned(), 200),
+            ("OPTIONS sip:abcd SIP/2.0\r\nl: 5\r\n\r\nbody".to_owned(), 413),
+            ("OPTIONS sip:abcd SIP/2.0\r\nl: 4\r\n\r\nbod".to_owned(), 400),
+            ("OPTIONS sip:abcd SIP/2.0\r\na: b\r\na: b\r\n\r\n".to_owned(), 200),
+            ("OPTIONS sip:abcd SIP/2.0\r\na: b\r\na: b\r\na: b\r\n\r\n".to_owned(), 400),
+            (format!("OPTIONS sip:abcd SIP/2.0\r\na: b\r\n\r\n{long}"), 513),
+        ] {
+            let mut index = Index::new();
+            let status_seen = index.parse(text.as_bytes(), &limits).map_or_else(|e| e.status(), |()| 200);
+            assert_eq!(status_seen, status, "{text:?}");
+            assert!(status_seen != 513 || index.lines().len() == 1);
+        }
+    }
+
+    #[test]
+    fn folds_bare_ends_and_empty_values() {
+        let text = b"\r\n\nOPTIONS sip:a SIP/2.0\nA :\r\n\tone\r  two \nB:\r\n \r\nC:\x00\rD: e:f\r\n\nbody";
+        let mut index = Index::new();
+        index.parse(text, &Limits::default()).expect("lenient");
+        let message = Message::new(text, &index);
+        let seen: Vec<_> = index.lines().iter().map(|l| (message.name(l), message.value(l), l.folded)).collect();
+        let want: [(&[u8], &[u8], bool); 4] =
+            [(b"A", b"one\r  two", true), (b"B", b"", true), (b"C", b"\x00", false), (b"D", b"e:f", false)];
+        assert_eq!(seen, want);
+        assert_eq!(message.body(), b"body");
+        assert!(index.bare_line_ends());
+        let strict = b"OPTIONS sip:a SIP/2.0\r\nVia: a\r\n b\r\nv: c\r\n\r\n";
+        index.parse(strict, &Limits::default()).expect("well-formed");
+        assert!(!index.bare_line_ends() && index.repeated(Name::Via) && !index.repeated(Name::To));
+    }
+}

@@ -182,7 +182,8 @@ static TEXTS: [Text; Name::COUNT] = {
 /// when the table is compiled.
 #[inline]
 const fn slot(first: u8, middle: u8, last: u8, len: usize) -> usize {
-    let mixed = (first | 0x20) as u32 | ((middle | 0x20) as u32) << 8 | ((last | 0x20) as u32) << 16 | (len as u32) << 24;
+    let mixed =
+        (first | 0x20) as u32 | ((middle | 0x20) as u32) << 8 | ((last | 0x20) as u32) << 16 | (len as u32) << 24;
     (mixed.wrapping_mul(SEED) >> (32 - SLOTS_BITS)) as usize
 }
 
@@ -245,10 +246,18 @@ mod tests {
     fn in_place_is_like_alone() {
         let mut texts: Vec<Vec<u8>> = Name::KNOWN.iter().map(|n| n.text().as_bytes().to_vec()).collect();
         texts.extend((0..=255).map(|b| vec![b]));
-        texts.extend([b"X-Some-Name".to_vec(), b"Content-Dispositions".to_vec(), vec![], vec![b'a'; 25], vec![b'v'; 2]]);
+        texts.extend([
+            b"X-Some-Name".to_vec(),
+            b"Content-Dispositions".to_vec(),
+            vec![],
+            vec![b'a'; 25],
+            vec![b'v'; 2],
+        ]);
         for text in texts {
             // One byte of each replaced by any other, CR apart, which a name in place never holds.
-            for (at, byte) in (0..text.len()).flat_map(|at| (0..=255u8).map(move |b| (at, b))).filter(|(_, b)| *b != b'\r') {
+            for (at, byte) in
+                (0..text.len()).flat_map(|at| (0..=255u8).map(move |b| (at, b))).filter(|(_, b)| *b != b'\r')
+            {
                 let mut text = text.clone();
                 text[at] = byte;
                 for behind in [&b""[..], b": and many more bytes behind it"] {
