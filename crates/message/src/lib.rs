@@ -7,8 +7,10 @@
 #![deny(unsafe_code)]
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+pub mod build;
 pub mod edit;
 pub mod error;
+pub mod essentials;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
@@ -30,7 +32,9 @@ pub mod uri;
 pub mod write;
 pub mod status;
 
+pub use build::{Builder, respond};
 pub use edit::Edit;
+pub use essentials::Essentials;
 pub use error::{Error, Reason};
 pub use index::{Index, Line};
 pub use limits::Limits;

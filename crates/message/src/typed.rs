@@ -208,6 +208,11 @@ impl<'a> Message<'a> {
             if left == 0 {
                 return;
             }
+            if line.value == line.value_end {
+                // An empty line holds no value, but must not come to stand above one that stays.
+                cut(line.start as usize..line.end as usize);
+                continue;
+            }
             let mut reader = crate::reader::Reader::new(self.value(line));
             let mut keeps = None;
             while left > 0 {
