@@ -5,19 +5,55 @@
 
 pub mod call_id;
 pub mod contact;
+pub mod credentials;
 pub mod cseq;
+pub mod date;
+pub mod event;
+pub mod identity;
+pub mod info;
+pub mod media_type;
+pub mod mime_version;
 pub mod number;
 pub mod party;
+pub mod privacy;
+pub mod rack;
+pub mod reason;
+pub mod replaces;
+pub mod retry_after;
+pub mod session;
+pub mod subscription_state;
+pub mod text;
+pub mod timestamp;
 pub mod tokens;
 pub mod via;
+pub mod warning;
+pub mod weighted;
 
 pub use call_id::CallId;
 pub use contact::Contact;
+pub use credentials::Credentials;
 pub use cseq::CSeq;
+pub use date::Date;
+pub use event::Event;
+pub use identity::Identity;
+pub use info::Info;
+pub use media_type::MediaType;
+pub use mime_version::MimeVersion;
 pub use number::{DeltaSeconds, MaxForwards, Number};
 pub use party::Party;
+pub use privacy::Privacy;
+pub use rack::RAck;
+pub use reason::ReasonValue;
+pub use replaces::Replaces;
+pub use retry_after::RetryAfter;
+pub use session::{Refresher, SessionExpires};
+pub use subscription_state::SubscriptionState;
+pub use text::Text;
+pub use timestamp::Timestamp;
 pub use tokens::Token;
 pub use via::Via;
+pub use warning::Warning;
+pub use weighted::Weighted;
 
 /// What every view has: `parse` of a whole value, and [`crate::write::Write`] from its own `write`.
 macro_rules! view {

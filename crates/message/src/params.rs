@@ -58,7 +58,7 @@ impl<'a> Params<'a> {
             let mut value = None;
             if scan.take(b'=') {
                 scan.ws();
-                let text = if scan.peek() == Some(b'"') { scan.quoted()? } else { scan.some(VALUE)? };
+                let text = read_value(scan)?;
                 end = scan.at();
                 bytes += 1 + text.len();
                 value = Some(text);
@@ -114,6 +114,16 @@ impl<'a> Params<'a> {
         for param in *self {
             param.write(out);
         }
+    }
+}
+
+/// A token or what may pass for one, a quoted string, or a URI in angle brackets (Identity's `info`).
+#[inline]
+fn read_value<'a>(scan: &mut Reader<'a>) -> Option<&'a [u8]> {
+    match scan.peek()? {
+        b'"' => scan.quoted(),
+        b'<' => scan.bracketed(),
+        _ => scan.some(VALUE),
     }
 }
 
@@ -203,7 +213,7 @@ impl<'a> Iterator for ParamIter<'a> {
         let mut value = None;
         if scan.take(b'=') {
             scan.ws();
-            value = Some(if scan.peek() == Some(b'"') { scan.quoted()? } else { scan.some(VALUE)? });
+            value = Some(read_value(scan)?);
             scan.ws();
         }
         Some(Param { name, value })

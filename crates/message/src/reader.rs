@@ -167,11 +167,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Decimal digits; a number beyond `u32` becomes its largest value.
-    #[inline]
-    pub(crate) fn number(&mut self) -> Option<u32> {
-        let digits = self.some(DIGIT)?;
-        Some(number(digits))
+    /// `<...>` with its brackets, within them what may stand in any URI.
+    pub(crate) fn bracketed(&mut self) -> Option<&'a [u8]> {
+        let from = self.at;
+        if !self.take(b'<') {
+            return None;
+        }
+        self.some(ANY_URI)?;
+        if self.take(b'>') { Some(self.since(from)) } else { None }
     }
 
     /// A comment in parentheses, which nest (RFC 3261 section 25.1), without the outer ones.
@@ -266,6 +269,7 @@ pub(crate) const HEX: u16 = 1 << 10;
 pub(crate) const ANY_URI: u16 = 1 << 11;
 /// Of a telephone number (RFC 3966): digits and visual separators, hexadecimal digits, `*`, `#`.
 pub(crate) const PHONE: u16 = 1 << 12;
+pub(crate) const ALPHA: u16 = 1 << 14;
 /// Token or white space within a display name.
 pub(crate) const DISPLAY: u16 = 1 << 13;
 
@@ -315,6 +319,9 @@ pub(crate) static CLASS: [u16; 256] = {
         }
         if b.is_ascii_digit() {
             class |= DIGIT;
+        }
+        if b.is_ascii_alphabetic() {
+            class |= ALPHA;
         }
         if token || any(b"()<>:\\\"/[]?{}@", b) {
             class |= WORD;

@@ -1,0 +1,52 @@
+//! Authorization, Proxy-Authorization, WWW-Authenticate, Proxy-Authenticate, Authentication-Info: the
+//! scheme and the rest as it stands (RFC 3261 sections 20.6, 20.7, 20.27, 20.28, 20.44). A value has
+//! commas of its own, so a line holds one.
+
+use super::view;
+use crate::reader::{Field, Reader};
+use crate::write;
+
+/// `Digest username="bob", realm="..."`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials<'a> {
+    /// `Digest`, `Bearer`, ...; compares in any case.
+    pub scheme: &'a [u8],
+    /// What follows the scheme, as it stands.
+    pub rest: &'a [u8],
+}
+
+view!(Credentials);
+
+impl Credentials<'_> {
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.scheme);
+        out.push(b' ');
+        write::unfolded(self.rest, out);
+    }
+}
+
+impl<'a> Field<'a> for Credentials<'a> {
+    fn read(scan: &mut Reader<'a>) -> Option<Self> {
+        let scheme = scan.token()?;
+        let end = scan.at();
+        scan.ws();
+        let rest = scan.rest();
+        if scan.at() == end || rest.is_empty() {
+            return None;
+        }
+        scan.skip(rest.len());
+        Some(Self { scheme, rest: rest.trim_ascii_end() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes() {
+        let digest = Credentials::parse(b"Digest realm=\"a\",\r\n nonce=\"b\"").unwrap();
+        assert_eq!((digest.scheme, digest.rest), (&b"Digest"[..], &b"realm=\"a\",\r\n nonce=\"b\""[..]));
+        assert!(Credentials::parse(b"Digest").is_err());
+    }
+}

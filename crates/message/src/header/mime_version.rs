@@ -1,0 +1,42 @@
+//! MIME-Version (RFC 3261 section 20.24).
+
+use super::view;
+use crate::reader::{DIGIT, Field, Reader};
+
+/// `1.0`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MimeVersion<'a> {
+    pub major: &'a [u8],
+    pub minor: &'a [u8],
+}
+
+view!(MimeVersion);
+
+impl MimeVersion<'_> {
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.major);
+        out.push(b'.');
+        out.extend_from_slice(self.minor);
+    }
+}
+
+impl<'a> Field<'a> for MimeVersion<'a> {
+    fn read(scan: &mut Reader<'a>) -> Option<Self> {
+        let major = scan.some(DIGIT)?;
+        if !scan.take(b'.') {
+            return None;
+        }
+        Some(Self { major, minor: scan.some(DIGIT)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_numbers() {
+        assert_eq!(MimeVersion::parse(b"1.0").unwrap(), MimeVersion { major: b"1", minor: b"0" });
+        assert!(MimeVersion::parse(b"1").is_err() && MimeVersion::parse(b"1.0.0").is_err());
+    }
+}
