@@ -1,0 +1,278 @@
+//! Offer and answer for one stream of audio (RFC 3264 section 5 and 6).
+
+use std::net::IpAddr;
+
+use super::attribute::{Direction, Fmtp, RtpMap};
+use super::build::SdpBuilder;
+use super::codec::Codec;
+use super::connection::{Connection, address_type};
+use super::description::{Sdp, Section};
+use super::media::Media;
+use super::origin::Origin;
+use super::{fields, write_number};
+
+/// This side of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Local<'a> {
+    /// The same in every description of a call, with a version that rises by one when anything changes (RFC 3264
+    /// section 8).
+    pub session_id: u64,
+    pub session_version: u64,
+    /// Where audio is received.
+    pub address: IpAddr,
+    pub port: u16,
+    pub direction: Direction,
+    /// The preferred one first.
+    pub codecs: &'a [Codec<'a>],
+    /// Milliseconds of audio in a packet, if it matters.
+    pub ptime: Option<u32>,
+}
+
+/// What the other side's description says of the audio that both can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Audio<'a, 'c> {
+    /// Index of its `m=` line.
+    pub media: usize,
+    /// Where to send, if it can be read; not on hold.
+    pub connection: Option<Connection<'a>>,
+    pub port: u16,
+    /// As the other side sees it. Hold by `0.0.0.0` takes its receiving away.
+    pub direction: Direction,
+    /// The payload types of formats known here with what they mean, in the other side's order.
+    pub formats: Vec<(u8, &'c Codec<'c>)>,
+    pub ptime: Option<u64>,
+}
+
+impl<'c> Audio<'_, 'c> {
+    /// The format to send: the first that is sound.
+    pub fn sound(&self) -> Option<(u8, &'c Codec<'c>)> {
+        self.formats.iter().copied().find(|(_, codec)| codec.is_sound())
+    }
+
+    /// The payload type of telephone events, if both know them.
+    pub fn events(&self) -> Option<u8> {
+        let is = |codec: &Codec<'_>| codec.encoding.eq_ignore_ascii_case("telephone-event");
+        self.formats.iter().find(|(_, codec)| is(codec)).map(|&(payload, _)| payload)
+    }
+}
+
+/// The first medium that is audio over plain RTP, not refused, with a sound format among `codecs`. `None` means that an
+/// offer is to be refused with 488, and that an answer left nothing to talk with.
+pub fn audio<'a, 'c>(sdp: &Sdp<'a>, codecs: &'c [Codec<'c>]) -> Option<Audio<'a, 'c>> {
+    (0..sdp.media_count()).find_map(|index| {
+        let section = sdp.media(index)?;
+        let media = section.media()?;
+        if media.kind != b"audio" || media.port == 0 || !media.protocol.eq_ignore_ascii_case(b"RTP/AVP") {
+            return None;
+        }
+        let known = |payload| Some((payload, codecs.iter().find(|codec| means(section, payload, codec))?));
+        let formats: Vec<_> = media.payloads().filter_map(known).collect();
+        if !formats.iter().any(|(_, codec)| codec.is_sound()) {
+            return None;
+        }
+        let connection = sdp.connection_of(index);
+        let hold = connection.is_some_and(|connection| connection.is_hold());
+        let direction = sdp.direction_of(index);
+        Some(Audio {
+            media: index,
+            connection: connection.filter(|_| !hold),
+            port: media.port,
+            direction: Direction::from_parts(direction.sends(), direction.receives() && !hold),
+            formats,
+            ptime: section.ptime(),
+        })
+    })
+}
+
+/// Whether a payload type of this medium means the codec: by its mapping, else by the table of RFC 3551.
+fn means(section: Section<'_, '_>, payload: u8, codec: &Codec<'_>) -> bool {
+    match section.rtpmap(payload) {
+        Some(map) => codec.is(&map),
+        None => Codec::of_payload(payload).is_some_and(|fixed| {
+            fixed.encoding.eq_ignore_ascii_case(codec.encoding)
+                && fixed.clock_rate == codec.clock_rate
+                && fixed.channels == codec.channels
+        }),
+    }
+}
+
+/// The answer to an offer: one `m=` line for each of the offer's in the same order, the one that [`audio`] finds
+/// accepted with the offer's payload types, all others refused with port 0.
+pub fn answer(offer: &Sdp<'_>, local: &Local<'_>) -> Vec<u8> {
+    let accepted = audio(offer, local.codecs);
+    let mut builder = begin(local);
+    // RFC 3264 section 6: the answer's times are the offer's.
+    for timing in offer.session().values(b't') {
+        builder = builder.session_text(b't', timing);
+    }
+    for (index, section) in offer.all_media().enumerate() {
+        builder = match &accepted {
+            Some(audio) if audio.media == index => {
+                let direction = audio.direction.answered(local.direction);
+                medium(builder, local, &audio.formats, direction)
+            }
+            _ => builder.media(&refused(section)),
+        };
+    }
+    builder.build()
+}
+
+/// An offer of audio with all codecs of this side.
+pub fn offer(local: &Local<'_>) -> Vec<u8> {
+    let formats: Vec<_> = local.codecs.iter().map(|codec| (codec.payload, codec)).collect();
+    medium(begin(local), local, &formats, local.direction).build()
+}
+
+fn begin(local: &Local<'_>) -> SdpBuilder {
+    let (mut id, mut version) = (Vec::new(), Vec::new());
+    write_number(local.session_id, &mut id);
+    write_number(local.session_version, &mut version);
+    let address = local.address.to_string();
+    let origin = Origin {
+        username: b"-",
+        session_id: &id,
+        session_version: &version,
+        net_type: b"IN",
+        address_type: address_type(local.address).as_bytes(),
+        address: address.as_bytes(),
+    };
+    let connection = Connection {
+        net_type: origin.net_type,
+        address_type: origin.address_type,
+        address: origin.address,
+        ttl: None,
+        count: None,
+    };
+    SdpBuilder::new(&origin, b"").connection(&connection)
+}
+
+fn medium(
+    mut builder: SdpBuilder,
+    local: &Local<'_>,
+    formats: &[(u8, &Codec<'_>)],
+    direction: Direction,
+) -> SdpBuilder {
+    let list: Vec<_> = formats.iter().map(|(payload, _)| payload.to_string()).collect();
+    builder = builder.media(&Media::new(b"audio", local.port, b"RTP/AVP", list.join(" ").as_bytes()));
+    for (payload, codec) in formats {
+        let channels = codec.channels.to_string();
+        let map = RtpMap {
+            payload: *payload,
+            encoding: codec.encoding.as_bytes(),
+            clock_rate: codec.clock_rate,
+            parameters: (codec.channels != 1).then_some(channels.as_bytes()),
+        };
+        builder = builder.value_attribute("rtpmap", &map);
+        if let Some(parameters) = codec.parameters {
+            let format = payload.to_string();
+            let fmtp = Fmtp { format: format.as_bytes(), parameters: parameters.as_bytes() };
+            builder = builder.value_attribute("fmtp", &fmtp);
+        }
+    }
+    if let Some(ptime) = local.ptime {
+        builder = builder.attribute("ptime", Some(ptime.to_string().as_bytes()));
+    }
+    builder.attribute(direction.name(), None)
+}
+
+/// The line that refuses a medium; one that cannot be read is refused with what can be.
+fn refused<'a>(section: Section<'_, 'a>) -> Media<'a> {
+    if let Some(media) = section.media() {
+        return Media { port: 0, count: None, ..media };
+    }
+    let mut rest = fields(section.value(b'm').unwrap_or_default());
+    let kind = rest.next().unwrap_or(b"audio");
+    let protocol = rest.nth(1).unwrap_or(b"RTP/AVP");
+    Media::new(kind, 0, protocol, rest.next().unwrap_or(b"0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODECS: &[Codec<'_>] = &[Codec::PCMA, Codec::PCMU, Codec::TELEPHONE_EVENT];
+
+    fn local() -> Local<'static> {
+        Local {
+            session_id: 7,
+            session_version: 1,
+            address: "192.0.2.9".parse().expect("an address"),
+            port: 6_000,
+            direction: Direction::SendRecv,
+            codecs: CODECS,
+            ptime: Some(20),
+        }
+    }
+
+    fn answered(offer: &str) -> String {
+        let offer = Sdp::parse(offer.as_bytes()).expect("indexed");
+        let text = answer(&offer, &local());
+        let read = Sdp::parse(&text).expect("own writing");
+        assert_eq!(read.check(), Ok(()));
+        assert_eq!(read.media_count(), offer.media_count());
+        String::from_utf8(text).expect("ASCII")
+    }
+
+    const HEAD: &str = "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=3724394400 3724398000\r\n";
+    const OWN_HEAD: &str =
+        "v=0\r\no=- 7 1 IN IP4 192.0.2.9\r\ns=-\r\nc=IN IP4 192.0.2.9\r\nt=3724394400 3724398000\r\n";
+
+    #[test]
+    fn the_offers_order_and_payload_types() {
+        let offer = format!(
+            "{HEAD}m=video 5000 RTP/AVP 31\r\nm=audio 4000 RTP/AVP 97 0 96 8\r\na=rtpmap:97 iLBC/8000\r\n\
+             a=rtpmap:96 telephone-event/8000\r\na=sendonly\r\nm=audio 4002 RTP/AVP 0\r\nm=image 4004 udptl t38\r\n"
+        );
+        assert_eq!(
+            answered(&offer),
+            format!(
+                "{OWN_HEAD}m=video 0 RTP/AVP 31\r\nm=audio 6000 RTP/AVP 0 96 8\r\na=rtpmap:0 PCMU/8000\r\n\
+                 a=rtpmap:96 telephone-event/8000\r\na=fmtp:96 0-15\r\na=rtpmap:8 PCMA/8000\r\na=ptime:20\r\n\
+                 a=recvonly\r\nm=audio 0 RTP/AVP 0\r\nm=image 0 udptl t38\r\n"
+            )
+        );
+    }
+
+    #[test]
+    fn nothing_in_common_is_refused() {
+        for media in [
+            "m=audio 4000 RTP/AVP 18\r\n",
+            "m=audio 4000 RTP/AVP 0\r\na=rtpmap:0 EVRC/8000\r\n",
+            "m=audio 4000 RTP/AVP 101\r\na=rtpmap:101 telephone-event/8000\r\n",
+            "m=audio 4000 RTP/SAVP 0\r\n",
+            "m=audio 0 RTP/AVP 0\r\n",
+            "m=audio x\r\n",
+            "m=\r\n",
+        ] {
+            let offer = format!("{HEAD}{media}");
+            assert!(audio(&Sdp::parse(offer.as_bytes()).expect("indexed"), CODECS).is_none(), "{media}");
+            assert!(answered(&offer).contains(" 0 RTP/"), "{media}");
+        }
+        assert_eq!(answered(HEAD), OWN_HEAD);
+    }
+
+    #[test]
+    fn hold_of_both_kinds() {
+        let old = format!("{HEAD}m=audio 4000 RTP/AVP 8\r\nc=IN IP4 0.0.0.0\r\n");
+        let sdp = Sdp::parse(old.as_bytes()).expect("indexed");
+        let found = audio(&sdp, CODECS).expect("common");
+        assert_eq!((found.direction, found.connection), (Direction::SendOnly, None));
+        assert!(answered(&old).ends_with("a=recvonly\r\n"));
+        let new = format!("{HEAD}a=inactive\r\nm=audio 4000 RTP/AVP 8\r\n");
+        assert!(answered(&new).ends_with("a=inactive\r\n"));
+    }
+
+    #[test]
+    fn own_offers_are_understood() {
+        let text = offer(&local());
+        let sdp = Sdp::parse(&text).expect("own writing");
+        assert_eq!(sdp.check(), Ok(()));
+        let found = audio(&sdp, CODECS).expect("our own codecs");
+        assert_eq!((found.port, found.ptime, found.events()), (6_000, Some(20), Some(101)));
+        assert_eq!(found.sound(), Some((8, &Codec::PCMA)));
+        assert_eq!(found.connection.and_then(|connection| connection.ip()), Some(local().address));
+        let answer = answer(&sdp, &local());
+        let answer = Sdp::parse(&answer).expect("own writing");
+        assert_eq!(audio(&answer, CODECS).expect("accepted").formats.len(), 3);
+    }
+}

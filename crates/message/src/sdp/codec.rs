@@ -1,0 +1,87 @@
+//! Audio formats, those with a fixed payload type among them (RFC 3551 section 6).
+
+use super::attribute::RtpMap;
+
+/// A format of audio that a side can send and receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codec<'a> {
+    /// The payload type in our own offers; an answer takes the offer's.
+    pub payload: u8,
+    /// As registered with IANA; compared without regard to case.
+    pub encoding: &'a str,
+    /// Ticks a second.
+    pub clock_rate: u32,
+    pub channels: u32,
+    /// The value of `a=fmtp` behind the payload type.
+    pub parameters: Option<&'a str>,
+}
+
+impl<'a> Codec<'a> {
+    pub const PCMU: Self = Self::new(0, "PCMU", 8_000);
+    pub const GSM: Self = Self::new(3, "GSM", 8_000);
+    pub const PCMA: Self = Self::new(8, "PCMA", 8_000);
+    /// Samples at 16 kHz, but its clock is 8 kHz by an old mistake (RFC 3551 section 4.5.2).
+    pub const G722: Self = Self::new(9, "G722", 8_000);
+    /// RFC 4733, by which DTMF is sent; payload type 101 by custom.
+    pub const TELEPHONE_EVENT: Self = Self { parameters: Some("0-15"), ..Self::new(101, "telephone-event", 8_000) };
+
+    /// A format of one channel without parameters.
+    pub const fn new(payload: u8, encoding: &'a str, clock_rate: u32) -> Self {
+        Self { payload, encoding, clock_rate, channels: 1, parameters: None }
+    }
+
+    /// Whether it is sound, not tones or comfort noise beside it.
+    pub fn is_sound(&self) -> bool {
+        !["telephone-event", "CN", "red"].iter().any(|other| self.encoding.eq_ignore_ascii_case(other))
+    }
+
+    /// Whether a mapping means this format.
+    pub fn is(&self, map: &RtpMap<'_>) -> bool {
+        map.encoding.eq_ignore_ascii_case(self.encoding.as_bytes())
+            && map.clock_rate == self.clock_rate
+            && map.channels() == self.channels
+    }
+}
+
+impl Codec<'static> {
+    /// The audio format that a payload type means without `a=rtpmap` (RFC 3551 table 4).
+    pub fn of_payload(payload: u8) -> Option<Self> {
+        Some(match payload {
+            0 => Self::PCMU,
+            3 => Self::GSM,
+            4 => Self::new(4, "G723", 8_000),
+            5 => Self::new(5, "DVI4", 8_000),
+            6 => Self::new(6, "DVI4", 16_000),
+            7 => Self::new(7, "LPC", 8_000),
+            8 => Self::PCMA,
+            9 => Self::G722,
+            10 => Self { channels: 2, ..Self::new(10, "L16", 44_100) },
+            11 => Self::new(11, "L16", 44_100),
+            12 => Self::new(12, "QCELP", 8_000),
+            13 => Self::new(13, "CN", 8_000),
+            14 => Self::new(14, "MPA", 90_000),
+            15 => Self::new(15, "G728", 8_000),
+            16 => Self::new(16, "DVI4", 11_025),
+            17 => Self::new(17, "DVI4", 22_050),
+            18 => Self::new(18, "G729", 8_000),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_match_in_any_case_and_by_channels() {
+        let opus = Codec { channels: 2, ..Codec::new(96, "opus", 48_000) };
+        let map = |text: &'static str| RtpMap::parse(text.as_bytes()).expect("valid");
+        assert!(opus.is(&map("111 OPUS/48000/2")) && !opus.is(&map("111 opus/48000")));
+        assert!(Codec::PCMU.is(&map("0 pcmu/8000/1")) && !Codec::PCMU.is(&map("0 PCMU/16000")));
+        assert!(opus.is_sound() && !Codec::TELEPHONE_EVENT.is_sound());
+        for payload in 0..=127 {
+            assert!(Codec::of_payload(payload).is_none_or(|codec| codec.payload == payload));
+        }
+    }
+}

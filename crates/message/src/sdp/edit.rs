@@ -1,0 +1,386 @@
+//! Changes to a received description; every line not named stays byte for byte.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::ops::Range;
+
+use super::attribute::{Attribute, Direction};
+use super::check::rank;
+use super::connection::{Connection, address_type};
+use super::description::Sdp;
+use super::media::Media;
+use super::origin::Origin;
+use super::{fields, write_number};
+use crate::write::Write;
+
+/// The section that a change is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Session,
+    /// The medium with this index, counted from 0.
+    Media(usize),
+}
+
+/// A description under change. A change returns whether there was a place for it: false for a medium that is not
+/// there or a line that cannot be read.
+#[derive(Clone, Debug)]
+pub struct SdpEdit<'a> {
+    lines: Vec<EditLine<'a>>,
+    /// The line end of the first line, given to new ones.
+    end: &'a [u8],
+}
+
+#[derive(Clone, Debug)]
+struct EditLine<'a> {
+    kind: u8,
+    /// The letter, the equals sign and the value.
+    text: Cow<'a, [u8]>,
+    /// Its line end and blank lines.
+    end: &'a [u8],
+}
+
+impl EditLine<'_> {
+    fn value(&self) -> &[u8] {
+        &self.text[2..]
+    }
+
+    fn set(&mut self, value: &[u8]) {
+        self.text = Cow::Owned(line(self.kind, value));
+    }
+}
+
+impl<'a> SdpEdit<'a> {
+    pub fn new(sdp: &Sdp<'a>) -> Self {
+        let lines: Vec<_> = sdp
+            .lines()
+            .map(|line| {
+                let (text, end) = line.raw.split_at(line.value.len() + 2);
+                EditLine { kind: line.kind, text: Cow::Borrowed(text), end }
+            })
+            .collect();
+        let end: &[u8] = match lines.first().map(|line| line.end) {
+            Some([b'\r', b'\n', ..] | []) | None => b"\r\n",
+            Some([first, ..]) => std::slice::from_ref(first),
+        };
+        Self { lines, end }
+    }
+
+    /// Writes the description as changed.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut lines = self.lines.iter().peekable();
+        while let Some(line) = lines.next() {
+            out.extend_from_slice(&line.text);
+            // What was the last line may have come without an end and be followed now.
+            out.extend_from_slice(if line.end.is_empty() && lines.peek().is_some() { self.end } else { line.end });
+        }
+    }
+
+    /// The description as changed.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        out
+    }
+
+    /// Replaces the connection address of a section, or adds one.
+    pub fn set_connection(&mut self, part: Part, ip: IpAddr) -> bool {
+        self.set_line(part, b'c', connection(ip).as_bytes())
+    }
+
+    /// Replaces each connection address there is. One of RFC 2543 hold (`0.0.0.0`, `::`) stays, as it is no address but a
+    /// state. Returns how many were replaced.
+    pub fn replace_connections(&mut self, ip: IpAddr) -> usize {
+        let value = connection(ip);
+        let mut count = 0;
+        for line in self.lines.iter_mut().filter(|line| line.kind == b'c') {
+            if !Connection::parse(line.value()).is_some_and(|connection| connection.is_hold()) {
+                line.set(value.as_bytes());
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Replaces the address in `o=`.
+    pub fn set_origin_address(&mut self, ip: IpAddr) -> bool {
+        let address = ip.to_string();
+        self.change_origin(|origin| {
+            Some(
+                Origin {
+                    net_type: b"IN",
+                    address_type: address_type(ip).as_bytes(),
+                    address: address.as_bytes(),
+                    ..*origin
+                }
+                .to_value(),
+            )
+        })
+    }
+
+    /// Replaces the version in `o=`: one more for each changed offer or answer (RFC 3264 section 8).
+    pub fn set_origin_version(&mut self, version: u64) -> bool {
+        let mut digits = Vec::new();
+        write_number(version, &mut digits);
+        self.change_origin(|origin| Some(Origin { session_version: &digits, ..*origin }.to_value()))
+    }
+
+    /// Replaces the port of a medium; 0 refuses it.
+    pub fn set_port(&mut self, media: usize, port: u16) -> bool {
+        self.change_media(media, |media| Media { port, ..*media }.to_value())
+    }
+
+    /// Keeps those formats of a medium of which `keep` says so, and removes the attributes of the others (`rtpmap`,
+    /// `fmtp`, `rtcp-fb`). If none is left the medium is refused: port 0, its first format as a stand-in.
+    pub fn keep_formats(&mut self, media: usize, mut keep: impl FnMut(&[u8]) -> bool) -> bool {
+        let mut dropped: Vec<Vec<u8>> = Vec::new();
+        let changed = self.change_media(media, |media| {
+            let mut kept = Vec::new();
+            for format in media.formats() {
+                if keep(format) {
+                    kept.extend_from_slice(format);
+                    kept.push(b' ');
+                } else {
+                    dropped.push(format.to_owned());
+                }
+            }
+            let mut new = *media;
+            let first = media.formats().next().unwrap_or(b"0");
+            if kept.is_empty() {
+                new.port = 0;
+                kept.extend_from_slice(first);
+            }
+            let count = new.count;
+            let mut new = Media::new(new.kind, new.port, new.protocol, &kept);
+            new.count = count;
+            new.to_value()
+        });
+        if changed && !dropped.is_empty() {
+            self.retain(Part::Media(media), |line| {
+                let attribute = Attribute::parse(line.value());
+                let of_format = matches!(attribute.name, b"rtpmap" | b"fmtp" | b"rtcp-fb");
+                let format = fields(attribute.value.unwrap_or_default()).next().unwrap_or_default();
+                line.kind != b'a' || !of_format || !dropped.iter().any(|dropped| dropped == format)
+            });
+        }
+        changed
+    }
+
+    /// Replaces the direction attributes of a section by this one.
+    pub fn set_direction(&mut self, part: Part, direction: Direction) -> bool {
+        let is = |line: &EditLine<'_>| line.kind == b'a' && Direction::of(&Attribute::parse(line.value())).is_some();
+        let Some(range) = self.range(part) else { return false };
+        match self.lines[range.clone()].iter().position(is) {
+            Some(first) => {
+                let mut seen = false;
+                self.retain(part, |line| !is(line) || !std::mem::replace(&mut seen, true));
+                // Everything before the first one stayed, so it still has its place.
+                let range = self.range(part).expect("the section was found above");
+                self.lines[range.start + first].set(direction.name().as_bytes());
+            }
+            None => self.insert(range, b'a', direction.name().as_bytes()),
+        }
+        true
+    }
+
+    /// Adds an attribute behind all others of the section.
+    pub fn add_attribute(&mut self, part: Part, name: &str, value: Option<&[u8]>) -> bool {
+        let Some(range) = self.range(part) else { return false };
+        self.insert(range, b'a', &Attribute { name: name.as_bytes(), value }.to_value());
+        true
+    }
+
+    /// Removes all attributes of this name from a section; returns how many there were.
+    pub fn remove_attributes(&mut self, part: Part, name: &str) -> usize {
+        self.retain(part, |line| line.kind != b'a' || Attribute::parse(line.value()).name != name.as_bytes())
+    }
+
+    /// Replaces all attributes of this name in a section by one.
+    pub fn set_attribute(&mut self, part: Part, name: &str, value: Option<&[u8]>) -> bool {
+        self.remove_attributes(part, name);
+        self.add_attribute(part, name, value)
+    }
+
+    /// Replaces all lines of a type in a section by one, which is added if there was none. Not for `v=` and `m=`,
+    /// which make the sections, nor for a type that has no place there.
+    pub fn set_line(&mut self, part: Part, kind: u8, value: &[u8]) -> bool {
+        let Some(range) = self.range(part) else { return false };
+        if matches!(kind, b'v' | b'm') || rank(kind, part != Part::Session).is_none() {
+            return false;
+        }
+        match self.lines[range.clone()].iter().position(|line| line.kind == kind) {
+            Some(first) => {
+                self.lines[range.start + first].set(value);
+                let mut seen = false;
+                self.retain(part, |line| line.kind != kind || !std::mem::replace(&mut seen, true));
+            }
+            None => self.insert(range, kind, value),
+        }
+        true
+    }
+
+    /// Removes all lines of a type from a section, `v=` and `m=` excepted; returns how many there were.
+    pub fn remove_lines(&mut self, part: Part, kind: u8) -> usize {
+        if matches!(kind, b'v' | b'm') {
+            return 0;
+        }
+        self.retain(part, |line| line.kind != kind)
+    }
+
+    /// The lines of a section.
+    fn range(&self, part: Part) -> Option<Range<usize>> {
+        let mut starts = self.lines.iter().enumerate().filter(|(_, line)| line.kind == b'm').map(|(index, _)| index);
+        let start = match part {
+            Part::Session => 0,
+            Part::Media(index) => starts.nth(index)?,
+        };
+        Some(start..starts.next().unwrap_or(self.lines.len()))
+    }
+
+    fn retain(&mut self, part: Part, mut keep: impl FnMut(&EditLine<'a>) -> bool) -> usize {
+        let Some(range) = self.range(part) else { return 0 };
+        let before = self.lines.len();
+        let mut index = 0;
+        self.lines.retain(|line| {
+            index += 1;
+            !range.contains(&(index - 1)) || keep(line)
+        });
+        before - self.lines.len()
+    }
+
+    /// Puts a line where its type belongs (RFC 8866 section 5): behind the last that may stand before it.
+    fn insert(&mut self, range: Range<usize>, kind: u8, value: &[u8]) {
+        let in_media = self.lines[range.start].kind == b'm';
+        let own = rank(kind, in_media);
+        let before = |line: &EditLine<'_>| rank(line.kind, in_media).is_none_or(|rank| Some(rank) <= own);
+        let at = self.lines[range.clone()].iter().rposition(before).map_or(range.end, |last| range.start + last + 1);
+        let end = self.end;
+        self.lines.insert(at, EditLine { kind, text: Cow::Owned(line(kind, value)), end });
+    }
+
+    fn change_origin(&mut self, change: impl FnOnce(&Origin<'_>) -> Option<Vec<u8>>) -> bool {
+        let Some(range) = self.range(Part::Session) else { return false };
+        let Some(line) = self.lines[range].iter_mut().find(|line| line.kind == b'o') else { return false };
+        let Some(value) = Origin::parse(line.value()).and_then(|origin| change(&origin)) else { return false };
+        line.set(&value);
+        true
+    }
+
+    fn change_media(&mut self, media: usize, change: impl FnOnce(&Media<'_>) -> Vec<u8>) -> bool {
+        let Some(range) = self.range(Part::Media(media)) else { return false };
+        let line = &mut self.lines[range.start];
+        let Some(value) = Media::parse(line.value()).map(|media| change(&media)) else { return false };
+        line.set(&value);
+        true
+    }
+}
+
+/// A line without its end. What could end it early becomes a question mark.
+pub(super) fn line(kind: u8, value: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(value.len() + 2);
+    text.extend_from_slice(&[kind, b'=']);
+    text.extend(value.iter().map(|&b| if matches!(b, b'\r' | b'\n' | 0) { b'?' } else { b }));
+    text
+}
+
+fn connection(ip: IpAddr) -> String {
+    format!("IN {} {ip}", address_type(ip))
+}
+
+trait ToValue: Write {
+    fn to_value(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        out
+    }
+}
+
+impl<T: Write> ToValue for T {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const BODY: &str = "v=0\r\no=- 1 7 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\ny=odd\r\n\
+        m=audio  4000 RTP/AVP 0 8 101\r\na=rtpmap:0 PCMU/8000\r\na=rtpmap:8 PCMA/8000\r\na=fmtp:101 0-15\r\n\
+        a=rtpmap:101 telephone-event/8000\r\na=sendrecv\r\na=x-unknown: \u{fc}ber\r\n\
+        m=video 4002 RTP/AVP 99\r\nc=IN IP4 0.0.0.0\r\na=inactive\r\na=sendonly";
+
+    fn edited(change: impl FnOnce(&mut SdpEdit<'_>)) -> String {
+        let sdp = Sdp::parse(BODY.as_bytes()).expect("valid");
+        let mut edit = SdpEdit::new(&sdp);
+        change(&mut edit);
+        String::from_utf8(edit.to_vec()).expect("UTF-8")
+    }
+
+    /// Lines only in the first and only in the second.
+    fn difference<'t>(old: &'t str, new: &'t str) -> (Vec<&'t str>, Vec<&'t str>) {
+        let only = |a: &'t str, b: &str| a.split("\r\n").filter(|line| !b.split("\r\n").any(|l| l == *line)).collect();
+        (only(old, new), only(new, old))
+    }
+
+    #[test]
+    fn nothing_changed_is_nothing_changed() {
+        assert_eq!(edited(|_| {}), BODY);
+        let text = edited(|edit| {
+            assert!(!edit.set_port(2, 1) && !edit.set_direction(Part::Media(2), Direction::Inactive));
+            assert!(!edit.set_line(Part::Session, b'm', b"x") && !edit.set_line(Part::Media(0), b't', b"0 0"));
+            assert_eq!(edit.remove_lines(Part::Media(0), b'm') + edit.remove_lines(Part::Session, b'v'), 0);
+            assert!(edit.keep_formats(0, |_| true));
+        });
+        assert_eq!(
+            difference(BODY, &text),
+            (vec!["m=audio  4000 RTP/AVP 0 8 101"], vec!["m=audio 4000 RTP/AVP 0 8 101"])
+        );
+    }
+
+    #[test]
+    fn addresses_and_ports() {
+        let ip = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
+        let text = edited(|edit| {
+            assert_eq!(edit.replace_connections(ip), 1);
+            assert!(edit.set_origin_address(ip) && edit.set_origin_version(8) && edit.set_port(1, 0));
+        });
+        let (old, new) = difference(BODY, &text);
+        assert_eq!(old, ["o=- 1 7 IN IP4 192.0.2.1", "c=IN IP4 192.0.2.1", "m=video 4002 RTP/AVP 99"]);
+        assert_eq!(new, ["o=- 1 8 IN IP4 203.0.113.9", "c=IN IP4 203.0.113.9", "m=video 0 RTP/AVP 99"]);
+        let text = edited(|edit| assert!(edit.set_connection(Part::Media(0), "::1".parse().expect("an address"))));
+        assert!(text.contains("m=audio  4000 RTP/AVP 0 8 101\r\nc=IN IP6 ::1\r\na=rtpmap:0"), "{text}");
+    }
+
+    #[test]
+    fn formats_leave_with_their_attributes() {
+        let text = edited(|edit| assert!(edit.keep_formats(0, |format| format != b"101")));
+        let (old, new) = difference(BODY, &text);
+        assert_eq!(old, ["m=audio  4000 RTP/AVP 0 8 101", "a=fmtp:101 0-15", "a=rtpmap:101 telephone-event/8000"]);
+        assert_eq!(new, ["m=audio 4000 RTP/AVP 0 8"]);
+        let text = edited(|edit| assert!(edit.keep_formats(0, |_| false)));
+        assert!(text.contains("m=audio 0 RTP/AVP 0\r\n") && !text.contains("rtpmap"), "{text}");
+    }
+
+    #[test]
+    fn directions_and_attributes() {
+        let text = edited(|edit| {
+            assert!(edit.set_direction(Part::Media(0), Direction::RecvOnly));
+            assert!(edit.set_direction(Part::Media(1), Direction::RecvOnly));
+            assert!(edit.set_direction(Part::Session, Direction::SendOnly));
+            assert!(edit.set_attribute(Part::Media(0), "x-unknown", Some(b"1\r\nm=evil")));
+            assert!(edit.add_attribute(Part::Media(1), "rtcp-mux", None));
+            assert_eq!(edit.remove_attributes(Part::Media(0), "rtpmap"), 3);
+        });
+        assert!(text.contains("a=fmtp:101 0-15\r\na=recvonly\r\na=x-unknown:1??m=evil\r\nm=video"), "{text}");
+        assert!(text.ends_with("c=IN IP4 0.0.0.0\r\na=recvonly\r\na=rtcp-mux\r\n"), "{text}");
+        assert!(text.contains("y=odd\r\na=sendonly\r\nm=audio"), "{text}");
+    }
+
+    #[test]
+    fn new_lines_end_as_the_first_does() {
+        for end in ["\n", "\r", "\r\n"] {
+            let body = BODY.replace("\r\n", end);
+            let sdp = Sdp::parse(body.as_bytes()).expect("valid");
+            let mut edit = SdpEdit::new(&sdp);
+            edit.add_attribute(Part::Media(1), "last", None);
+            assert_eq!(edit.to_vec(), format!("{body}{end}a=last{end}").into_bytes());
+        }
+    }
+}

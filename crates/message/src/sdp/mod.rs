@@ -1,0 +1,65 @@
+//! Session descriptions: SDP of RFC 8866, read, edited and written, and the simple audio case of RFC 3264.
+//!
+//! [`Sdp::parse`] finds the lines and nothing else; typed views ([`Origin`], [`Connection`], [`Media`], [`RtpMap`], ...)
+//! are made from a [`Section`] when asked for. What a strict reader would refuse - order, missing lines, malformed
+//! values - is told by [`Sdp::check`] with the line's number. [`SdpEdit`] changes lines and leaves all others byte for
+//! byte; [`SdpBuilder`] writes a description from typed values; [`answer()`] answers an offer of audio.
+//!
+//! ```
+//! use strowger_message::sdp::{Direction, Part, Sdp, SdpEdit};
+//!
+//! let body = b"v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=audio 4000 RTP/AVP 0 8\r\n";
+//! let sdp = Sdp::parse(body)?;
+//! let audio = sdp.media(0).expect("there is one");
+//! assert_eq!(audio.media().expect("well formed").port, 4000);
+//!
+//! let mut edit = SdpEdit::new(&sdp);
+//! edit.set_port(0, 5000);
+//! edit.set_direction(Part::Media(0), Direction::SendOnly);
+//! assert!(edit.to_vec().ends_with(b"m=audio 5000 RTP/AVP 0 8\r\na=sendonly\r\n"));
+//! # Ok::<(), strowger_message::sdp::SdpError>(())
+//! ```
+
+mod answer;
+mod attribute;
+mod build;
+mod check;
+mod codec;
+mod connection;
+mod description;
+mod edit;
+mod error;
+#[doc(hidden)]
+pub mod fuzz;
+mod media;
+mod origin;
+mod timing;
+
+pub use answer::{Audio, Local, answer, audio, offer};
+pub use attribute::{Attribute, Direction, Fmtp, Rtcp, RtpMap};
+pub use build::SdpBuilder;
+pub use codec::Codec;
+pub use connection::{Bandwidth, Connection, Key};
+pub use description::{Sdp, SdpLimits, SdpLine, Section};
+pub use edit::{Part, SdpEdit};
+pub use error::{SdpError, SdpReason};
+pub use media::Media;
+pub use origin::Origin;
+pub use timing::{Repeat, Timing, ZoneAdjustment, seconds, zones};
+
+/// The fields of a line, which one space should part and several may.
+fn fields(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&b| b == b' ' || b == b'\t').filter(|field| !field.is_empty())
+}
+
+/// An unsigned decimal number of digits alone.
+fn number(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    text.iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')))
+}
+
+fn write_number(n: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+}
