@@ -1,0 +1,170 @@
+//! Requests within a dialog (RFC 3261 section 12.2.1.1).
+
+use strowger_message::{Method, SipUri, Uri, Write};
+
+use super::Dialog;
+
+/// How a request leaves: what stands in its start line, what in Route, and where its first hop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way<'a> {
+    /// The Request-URI.
+    pub uri: &'a [u8],
+    /// The value of Route; empty: none.
+    pub routes: &'a [u8],
+    /// What follows `routes` there: the target, behind a strict router. Empty: nothing.
+    pub last: &'a [u8],
+    /// The URI of the next hop.
+    pub hop: &'a [u8],
+    /// The first route is a strict router: its URI is the Request-URI (RFC 3261 section 12.2.1.1).
+    pub strict: bool,
+}
+
+impl<'a> Way<'a> {
+    /// To `target` over `routes`, a Route value of name-addrs that start with their brackets.
+    pub fn new(target: &'a [u8], routes: &'a [u8]) -> Self {
+        let Some((hop, rest)) = first_route(routes) else {
+            return Self { uri: target, routes: b"", last: b"", hop: target, strict: false };
+        };
+        let loose = matches!(Uri::parse(hop), Ok(Uri::Sip(uri)) if uri.params.lr());
+        if loose {
+            Self { uri: target, routes, last: b"", hop, strict: false }
+        } else {
+            Self { uri: hop, routes: rest, last: target, hop, strict: true }
+        }
+    }
+
+    /// The Request-URI as it goes into the start line: without header components, and without `method` where a strict
+    /// router's URI stands (section 19.1.1, table 1).
+    pub fn write_uri(&self, out: &mut Vec<u8>) {
+        match Uri::parse(self.uri) {
+            Ok(Uri::Sip(uri)) if !uri.headers.is_empty() || uri.params.method().is_some() => {
+                SipUri { headers: b"", params: Default::default(), ..uri }.write(out);
+                for (name, value) in uri.params.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(b"method")) {
+                    out.push(b';');
+                    out.extend_from_slice(name);
+                    if let Some(value) = value {
+                        out.push(b'=');
+                        out.extend_from_slice(value);
+                    }
+                }
+            }
+            _ => out.extend_from_slice(self.uri),
+        }
+    }
+
+    /// The Route line, if there is one.
+    pub fn write_routes(&self, out: &mut Vec<u8>) {
+        if self.routes.is_empty() && self.last.is_empty() {
+            return;
+        }
+        out.extend_from_slice(b"Route: ");
+        out.extend_from_slice(self.routes);
+        if !self.last.is_empty() {
+            out.extend_from_slice(if self.routes.is_empty() { b"<" } else { b", <" });
+            out.extend_from_slice(self.last);
+            out.push(b'>');
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+impl Dialog {
+    /// How the next request leaves.
+    pub fn way(&self) -> Way<'_> {
+        Way::new(self.target(), self.routes())
+    }
+
+    /// Appends start line and header lines up to CSeq of a request; `via` writes the value of Via. The caller adds its
+    /// own lines, Content-Length, the blank line and the body.
+    pub fn write_request(&self, method: Method, cseq: u32, via: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+        let way = self.way();
+        out.extend_from_slice(method.text());
+        out.push(b' ');
+        way.write_uri(out);
+        out.extend_from_slice(b" SIP/2.0\r\nVia: ");
+        via(out);
+        out.extend_from_slice(b"\r\nMax-Forwards: 70\r\n");
+        way.write_routes(out);
+        out.extend_from_slice(b"From: ");
+        tagged(self.local(), self.local_tag(), out);
+        out.extend_from_slice(b"\r\nTo: ");
+        tagged(self.remote(), self.remote_tag(), out);
+        out.extend_from_slice(b"\r\nCall-ID: ");
+        out.extend_from_slice(self.call_id());
+        out.extend_from_slice(b"\r\nCSeq: ");
+        cseq.write(out);
+        out.push(b' ');
+        out.extend_from_slice(method.text());
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn tagged(party: &[u8], tag: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(party);
+    if !tag.is_empty() {
+        out.extend_from_slice(b";tag=");
+        out.extend_from_slice(tag);
+    }
+}
+
+/// The URI of the first of some routes, and the others.
+fn first_route(routes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inner = routes.strip_prefix(b"<")?;
+    let end = inner.iter().position(|&b| b == b'>')?;
+    let (mut quoted, mut escaped) = (false, false);
+    let comma = inner[end..].iter().position(|&b| {
+        let found = b == b',' && !quoted;
+        match b {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ => (),
+        }
+        found
+    });
+    let rest = comma.map_or(&b""[..], |n| inner[end + n + 1..].trim_ascii_start());
+    Some((&inner[..end], rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(way: Way<'_>) -> (String, String) {
+        let (mut uri, mut routes) = (Vec::new(), Vec::new());
+        way.write_uri(&mut uri);
+        way.write_routes(&mut routes);
+        (String::from_utf8(uri).unwrap(), String::from_utf8(routes).unwrap())
+    }
+
+    #[test]
+    fn loose_routes_go_before_the_target() {
+        let way = Way::new(b"sip:bob@192.0.2.4", b"<sip:p1;lr>;x=\"a,b\", <sip:p2;lr>");
+        assert_eq!((way.hop, way.strict), (&b"sip:p1;lr"[..], false));
+        let (uri, routes) = written(way);
+        assert_eq!(uri, "sip:bob@192.0.2.4");
+        assert_eq!(routes, "Route: <sip:p1;lr>;x=\"a,b\", <sip:p2;lr>\r\n");
+    }
+
+    /// The example of section 12.2.1.1.
+    #[test]
+    fn a_strict_router_takes_the_request_uri() {
+        let way = Way::new(
+            b"sip:user@remoteua",
+            b"<sip:proxy1;method=INVITE;x?Subject=a>;y=\"a,b\", <sip:proxy2>, <sip:proxy3;lr>, <sip:proxy4>",
+        );
+        assert!(way.strict);
+        let (uri, routes) = written(way);
+        assert_eq!(uri, "sip:proxy1;x");
+        assert_eq!(routes, "Route: <sip:proxy2>, <sip:proxy3;lr>, <sip:proxy4>, <sip:user@remoteua>\r\n");
+        let (uri, routes) = written(Way::new(b"sip:user@remoteua", b"<sip:proxy1>"));
+        assert_eq!((uri.as_str(), routes.as_str()), ("sip:proxy1", "Route: <sip:user@remoteua>\r\n"));
+    }
+
+    #[test]
+    fn no_routes_go_straight() {
+        let way = Way::new(b"sip:bob@192.0.2.4;transport=tcp", b"");
+        assert_eq!(way.hop, b"sip:bob@192.0.2.4;transport=tcp");
+        assert_eq!(written(way).1, "");
+    }
+}

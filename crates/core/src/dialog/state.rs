@@ -1,0 +1,363 @@
+//! A dialog: its identity, its state and what may come in it.
+
+use smallvec::SmallVec;
+use strowger_message::header::Party;
+use strowger_message::params::Params;
+use strowger_message::{Message, Method, Name, NameAddr};
+
+use super::Exchange;
+use super::text::{Piece, Texts};
+
+/// On which side of the request that made the dialog we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// We sent it (UAC).
+    Caller,
+    /// We received it (UAS).
+    Callee,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// A provisional response made it (section 12.1).
+    Early,
+    Confirmed,
+    /// A BYE, or a final response other than 2xx to the request that made it.
+    Ended,
+}
+
+/// Why a message makes no dialog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// A header field is missing or malformed.
+    Header(Name),
+    /// There is no tag where the dialog needs one. For a request in a dialog that means 481.
+    NoTag,
+}
+
+impl std::fmt::Display for Invalid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Header(name) => write!(f, "{name} is missing or malformed"),
+            Self::NoTag => f.write_str("there is no tag"),
+        }
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// Why a request in a dialog is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The dialog has ended: 481.
+    Ended,
+    /// Its CSeq is not above that of an earlier request: 500 (section 12.2.2).
+    OutOfOrder,
+    /// CSeq is missing or malformed: 400.
+    Malformed,
+}
+
+impl Fault {
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::Ended => 481,
+            Self::OutOfOrder => 500,
+            Self::Malformed => 400,
+        }
+    }
+}
+
+/// One dialog, seen from one of its two ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dialog {
+    pub(super) texts: Texts,
+    role: Role,
+    state: State,
+    /// Both sides speak over TLS (section 12.1): made by a request to a SIPS URI over a secure transport.
+    secure: bool,
+    local_cseq: u32,
+    /// None until the peer has sent a request.
+    remote_cseq: Option<u32>,
+    /// The exchange of session descriptions.
+    pub exchange: Exchange,
+}
+
+impl Dialog {
+    /// The dialog that a response to our request makes (section 12.1.2). `secure`: the request went to a SIPS URI over TLS.
+    ///
+    /// # Errors
+    /// A header field that a dialog needs is not there. A To without tag makes none (a 100, or a peer of RFC 2543).
+    pub fn caller(response: &Message<'_>, secure: bool) -> Result<Self, Invalid> {
+        let local = response.from().map_err(|_| Invalid::Header(Name::From))?;
+        let remote = response.to().map_err(|_| Invalid::Header(Name::To))?;
+        let cseq = response.cseq().map_err(|_| Invalid::Header(Name::CSeq))?.number;
+        if remote.tag.is_none() {
+            return Err(Invalid::NoTag);
+        }
+        // A provisional response may come without Contact (section 12.1.1 asks it of those that make a dialog).
+        let target = contact(response)?.unwrap_or_default();
+        Ok(Self {
+            texts: texts(response, Role::Caller, &local, local.tag, &remote, target)?,
+            role: Role::Caller,
+            state: if response.status().is_some_and(|s| s >= 200) { State::Confirmed } else { State::Early },
+            secure,
+            local_cseq: cseq,
+            remote_cseq: None,
+            exchange: Exchange::default(),
+        })
+    }
+
+    /// The dialog that our response with `local_tag` to a request makes (section 12.1.1). `secure`: the request came over
+    /// TLS with a SIPS Request-URI. It starts [`State::Early`]; [`Dialog::confirm`] when a 2xx is sent.
+    ///
+    /// # Errors
+    /// A header field that a dialog needs is not there.
+    pub fn callee(request: &Message<'_>, local_tag: &[u8], secure: bool) -> Result<Self, Invalid> {
+        let remote = request.from().map_err(|_| Invalid::Header(Name::From))?;
+        let local = request.to().map_err(|_| Invalid::Header(Name::To))?;
+        let cseq = request.cseq().map_err(|_| Invalid::Header(Name::CSeq))?.number;
+        let target = contact(request)?.ok_or(Invalid::Header(Name::Contact))?;
+        Ok(Self {
+            texts: texts(request, Role::Callee, &local, Some(local_tag), &remote, target)?,
+            role: Role::Callee,
+            state: State::Early,
+            secure,
+            local_cseq: 0,
+            remote_cseq: Some(cseq),
+            exchange: Exchange::default(),
+        })
+    }
+
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    pub fn is_secure(&self) -> bool {
+        self.secure
+    }
+
+    pub fn call_id(&self) -> &[u8] {
+        self.texts.of(Piece::CallId)
+    }
+
+    pub fn local_tag(&self) -> &[u8] {
+        self.texts.of(Piece::LocalTag)
+    }
+
+    /// Empty for a peer that knows no tags.
+    pub fn remote_tag(&self) -> &[u8] {
+        self.texts.of(Piece::RemoteTag)
+    }
+
+    /// Our name-addr, without tag.
+    pub fn local(&self) -> &[u8] {
+        self.texts.of(Piece::Local)
+    }
+
+    /// The peer's name-addr, without tag.
+    pub fn remote(&self) -> &[u8] {
+        self.texts.of(Piece::Remote)
+    }
+
+    /// The URI at which the peer is reached.
+    pub fn target(&self) -> &[u8] {
+        self.texts.of(Piece::Target)
+    }
+
+    /// The route set as it stands in Route: name-addrs joined with commas. Empty: none.
+    pub fn routes(&self) -> &[u8] {
+        self.texts.of(Piece::Routes)
+    }
+
+    /// The number of the request that we sent last.
+    pub fn local_cseq(&self) -> u32 {
+        self.local_cseq
+    }
+
+    /// The number of the request that the peer sent last.
+    pub fn remote_cseq(&self) -> Option<u32> {
+        self.remote_cseq
+    }
+
+    /// The number for our next request (section 12.2.1.1). Numbers of a callee start where `first` says on first use.
+    pub fn next_cseq(&mut self, first: u32) -> u32 {
+        self.local_cseq = if self.local_cseq == 0 { first.clamp(1, 1 << 30) } else { self.local_cseq.saturating_add(1) };
+        self.local_cseq
+    }
+
+    /// Takes the number of a request that was sent outside this dialog's own count: an INVITE sent again with credentials.
+    pub fn catch_up(&mut self, cseq: u32) {
+        self.local_cseq = self.local_cseq.max(cseq);
+    }
+
+    /// These tags, seen from our side, name this dialog (section 12.2.2).
+    pub fn is(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
+        self.local_tag() == local_tag && self.remote_tag() == remote_tag && self.call_id() == call_id
+    }
+
+    /// Checks a request that came in this dialog and takes its number and its Contact, if it is one that refreshes the
+    /// target (section 12.2.2).
+    ///
+    /// ACK carries the number of its INVITE and CANCEL belongs to a transaction: both pass without.
+    ///
+    /// # Errors
+    /// The status with which it is to be refused.
+    pub fn receive(&mut self, request: &Message<'_>) -> Result<(), Fault> {
+        let method = request.method().unwrap_or(Method::Other);
+        if matches!(method, Method::Ack | Method::Cancel) {
+            return Ok(());
+        }
+        if self.state == State::Ended {
+            return Err(Fault::Ended);
+        }
+        let cseq = request.cseq().map_err(|_| Fault::Malformed)?.number;
+        if self.remote_cseq.is_some_and(|last| cseq <= last) {
+            return Err(Fault::OutOfOrder);
+        }
+        self.remote_cseq = Some(cseq);
+        if refreshes(method) {
+            self.refresh(request);
+        }
+        Ok(())
+    }
+
+    /// Takes what a 2xx says to a request of ours in this dialog that refreshes the target (section 12.2.1.2).
+    pub fn refresh(&mut self, message: &Message<'_>) {
+        if let Ok(Some(uri)) = contact(message) {
+            self.texts.set(Piece::Target, uri);
+        }
+    }
+
+    /// The 2xx to the INVITE that made it, received or sent. A received one sets the route set anew (section 13.2.2.4).
+    pub fn confirm(&mut self, received: Option<&Message<'_>>) {
+        if self.state != State::Early {
+            return;
+        }
+        self.state = State::Confirmed;
+        if let Some(response) = received {
+            if let Ok(set) = route_set(response, self.role) {
+                let mut routes = Vec::new();
+                write_routes(&set, &mut routes);
+                self.texts.set(Piece::Routes, &routes);
+            }
+            self.refresh(response);
+        }
+    }
+
+    pub fn end(&mut self) {
+        self.state = State::Ended;
+    }
+
+    /// Writes the dialog down, so that another process can go on with it.
+    pub fn save(&self, out: &mut Vec<u8>) {
+        out.push(FORMAT);
+        out.push(self.role as u8 | (self.secure as u8) << 1 | (self.remote_cseq.is_some() as u8) << 2);
+        out.push(self.state as u8);
+        out.push(self.exchange.code());
+        out.extend_from_slice(&self.local_cseq.to_be_bytes());
+        out.extend_from_slice(&self.remote_cseq.unwrap_or(0).to_be_bytes());
+        self.texts.save(out);
+    }
+
+    /// Reads back what [`Dialog::save`] wrote; `None`: it is not that.
+    pub fn restore(saved: &[u8]) -> Option<Self> {
+        let (head, texts) = saved.split_first_chunk::<12>()?;
+        let &[FORMAT, marks, state, exchange, l0, l1, l2, l3, r0, r1, r2, r3] = head else { return None };
+        Some(Self {
+            texts: Texts::restore(texts)?,
+            role: if marks & 1 == 0 { Role::Caller } else { Role::Callee },
+            state: match state {
+                0 => State::Early,
+                1 => State::Confirmed,
+                2 => State::Ended,
+                _ => return None,
+            },
+            secure: marks & 2 != 0,
+            local_cseq: u32::from_be_bytes([l0, l1, l2, l3]),
+            remote_cseq: (marks & 4 != 0).then_some(u32::from_be_bytes([r0, r1, r2, r3])),
+            exchange: Exchange::of(exchange)?,
+        })
+    }
+}
+
+/// First byte of the written form; another one is of another time.
+const FORMAT: u8 = 1;
+
+/// The method refreshes the remote target (RFC 3261 section 6, RFC 3311 section 5.1, RFC 6665 section 4.4.1).
+pub(crate) const fn refreshes(method: Method) -> bool {
+    matches!(method, Method::Invite | Method::Update | Method::Subscribe | Method::Notify | Method::Refer)
+}
+
+/// The texts of a dialog that `message` makes. The sender of an old request may have no tag: it is then empty (section
+/// 12.1.1).
+fn texts(
+    message: &Message<'_>,
+    role: Role,
+    local: &Party<'_>,
+    local_tag: Option<&[u8]>,
+    remote: &Party<'_>,
+    target: &[u8],
+) -> Result<Texts, Invalid> {
+    let call_id = message.call_id().map_err(|_| Invalid::Header(Name::CallId))?.text;
+    let routes = route_set(message, role)?;
+    let local_tag = local_tag.unwrap_or_default();
+    let remote_tag = remote.tag.unwrap_or_default();
+    let about = call_id.len()
+        + local_tag.len()
+        + [Name::From, Name::To, Name::RecordRoute].into_iter().flat_map(|n| message.headers(n)).map(|v| v.len() + 4).sum::<usize>()
+        + target.len();
+    Ok(Texts::new(about, |piece, out| match piece {
+        Piece::CallId => out.extend_from_slice(call_id),
+        Piece::LocalTag => out.extend_from_slice(local_tag),
+        Piece::RemoteTag => out.extend_from_slice(remote_tag),
+        Piece::Local => write_untagged(local, out),
+        Piece::Remote => write_untagged(remote, out),
+        Piece::Target => out.extend_from_slice(target),
+        Piece::Routes => write_routes(&routes, out),
+    }))
+}
+
+/// From or To without its tag.
+fn write_untagged(party: &Party<'_>, out: &mut Vec<u8>) {
+    NameAddr { params: Params::default(), ..party.addr }.write(out);
+    for param in party.addr.params.iter().filter(|p| !p.name.eq_ignore_ascii_case(b"tag")) {
+        param.write(out);
+    }
+}
+
+/// The URI of the Contact; a dialog's message has one (section 8.1.1.8).
+fn contact<'a>(message: &Message<'a>) -> Result<Option<&'a [u8]>, Invalid> {
+    match message.contacts().next() {
+        None => Ok(None),
+        Some(Ok(contact)) => Ok(Some(contact.value.uri_text)),
+        Some(Err(_)) => Err(Invalid::Header(Name::Contact)),
+    }
+}
+
+type Routes<'a> = SmallVec<[NameAddr<'a>; 4]>;
+
+/// Record-Route: in its order for the callee, the other way round for the caller (sections 12.1.1 and 12.1.2).
+fn route_set<'a>(message: &Message<'a>, role: Role) -> Result<Routes<'a>, Invalid> {
+    let mut routes = Routes::new();
+    for route in message.record_routes() {
+        // Display names say nothing to a proxy; without them a route starts with its bracket.
+        routes.push(NameAddr { display: b"", ..route.map_err(|_| Invalid::Header(Name::RecordRoute))?.value });
+    }
+    if role == Role::Caller {
+        routes.reverse();
+    }
+    Ok(routes)
+}
+
+fn write_routes(routes: &Routes<'_>, out: &mut Vec<u8>) {
+    for (i, route) in routes.iter().enumerate() {
+        if i > 0 {
+            out.extend_from_slice(b", ");
+        }
+        route.write(out);
+    }
+}

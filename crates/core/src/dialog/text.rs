@@ -1,0 +1,115 @@
+//! The texts of a dialog in one run of bytes.
+
+use std::ops::Range;
+
+/// The texts that a dialog keeps, in the order in which they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    CallId,
+    LocalTag,
+    RemoteTag,
+    /// Our From or To without its tag.
+    Local,
+    /// The peer's.
+    Remote,
+    /// URI.
+    Target,
+    /// As it stands in Route: name-addrs joined with commas.
+    Routes,
+}
+
+const PIECES: usize = 7;
+
+impl Piece {
+    const ALL: [Self; PIECES] =
+        [Self::CallId, Self::LocalTag, Self::RemoteTag, Self::Local, Self::Remote, Self::Target, Self::Routes];
+}
+
+/// Texts one behind the other: one allocation a dialog.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Texts {
+    bytes: Vec<u8>,
+    ends: [u32; PIECES],
+}
+
+impl Texts {
+    /// Each piece in turn is written by `write`.
+    pub(super) fn new(capacity: usize, mut write: impl FnMut(Piece, &mut Vec<u8>)) -> Self {
+        let mut texts = Self { bytes: Vec::with_capacity(capacity), ends: [0; PIECES] };
+        for (piece, end) in Piece::ALL.into_iter().zip(&mut texts.ends) {
+            write(piece, &mut texts.bytes);
+            *end = texts.bytes.len() as u32;
+        }
+        texts
+    }
+
+    fn range(&self, piece: Piece) -> Range<usize> {
+        let n = piece as usize;
+        let start = if n == 0 { 0 } else { self.ends[n - 1] };
+        start as usize..self.ends[n] as usize
+    }
+
+    pub(super) fn of(&self, piece: Piece) -> &[u8] {
+        &self.bytes[self.range(piece)]
+    }
+
+    /// Puts `text` in the place of a piece.
+    pub(super) fn set(&mut self, piece: Piece, text: &[u8]) {
+        if self.of(piece) == text {
+            return;
+        }
+        let range = self.range(piece);
+        let (old, new) = (range.len() as u32, text.len() as u32);
+        self.bytes.splice(range, text.iter().copied());
+        for end in &mut self.ends[piece as usize..] {
+            *end = *end - old + new;
+        }
+    }
+
+    pub(super) fn save(&self, out: &mut Vec<u8>) {
+        for end in self.ends {
+            out.extend_from_slice(&end.to_be_bytes());
+        }
+        out.extend_from_slice(&self.bytes);
+    }
+
+    pub(super) fn restore(saved: &[u8]) -> Option<Self> {
+        let (head, bytes) = saved.split_at_checked(PIECES * 4)?;
+        let mut ends = [0; PIECES];
+        for (end, four) in ends.iter_mut().zip(head.as_chunks::<4>().0) {
+            *end = u32::from_be_bytes(*four);
+        }
+        let whole = ends.is_sorted() && ends[PIECES - 1] as usize == bytes.len();
+        whole.then(|| Self { bytes: bytes.to_vec(), ends })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_set_saved_and_restored() {
+        let first: [&[u8]; 7] = [b"call", b"a", b"", b"<sip:a>", b"<sip:b>", b"sip:b@1", b""];
+        let mut texts = Texts::new(0, |piece, out| out.extend_from_slice(first[piece as usize]));
+        texts.set(Piece::RemoteTag, b"tag-b");
+        texts.set(Piece::Target, b"sip:b@2.3.4.5");
+        texts.set(Piece::Routes, b"<sip:p;lr>");
+        let mut saved = Vec::new();
+        texts.save(&mut saved);
+        let texts = Texts::restore(&saved).unwrap();
+        for (piece, text) in [
+            (Piece::CallId, &b"call"[..]),
+            (Piece::LocalTag, b"a"),
+            (Piece::RemoteTag, b"tag-b"),
+            (Piece::Local, b"<sip:a>"),
+            (Piece::Remote, b"<sip:b>"),
+            (Piece::Target, b"sip:b@2.3.4.5"),
+            (Piece::Routes, b"<sip:p;lr>"),
+        ] {
+            assert_eq!(texts.of(piece), text);
+        }
+        assert!(Texts::restore(&saved[..saved.len() - 1]).is_none());
+        assert!(Texts::restore(b"short").is_none());
+    }
+}
