@@ -54,7 +54,11 @@ pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<Outcome> {
 fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     let missing: Vec<&str> = [
         ("--domain", arguments.domain.is_none()),
-        ("--advertise", arguments.advertise.is_none() && arguments.listen.iter().any(is_unspecified)),
+        (
+            "--advertise",
+            arguments.advertise.is_none()
+                && (arguments.listen.is_empty() || arguments.listen.iter().any(is_unspecified)),
+        ),
     ]
     .into_iter()
     .filter_map(|(flag, missing)| missing.then_some(flag))

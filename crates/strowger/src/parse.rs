@@ -1,8 +1,403 @@
 //! `strowger parse`: what the parser sees in a message.
 
-use crate::cli::ParseArguments;
-use crate::output::Outcome;
+use std::fmt::Write;
+use std::io::Read;
 
-pub(crate) fn run(_arguments: &ParseArguments) -> anyhow::Result<Outcome> {
-    anyhow::bail!("not yet")
+use anyhow::Context;
+use serde::Serialize;
+use strowger_message::index::Start;
+use strowger_message::{Error, Essentials, Index, Limits, Message, Name, NameAddr, Uri};
+
+use crate::cli::ParseArguments;
+use crate::output::{self, Outcome};
+
+pub(crate) fn run(arguments: &ParseArguments) -> anyhow::Result<Outcome> {
+    let name =
+        if arguments.file.as_os_str() == "-" { "standard input".into() } else { arguments.file.display().to_string() };
+    let bytes = if arguments.file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        std::fs::read(&arguments.file)
+    }
+    .with_context(|| format!("cannot read {name}"))?;
+
+    let (text, outcome) = match look(&bytes) {
+        Ok(seen) => (if arguments.json { json(&seen)? } else { seen.table() }, Outcome::Done),
+        Err(error) => {
+            let refused = Refused::new(&error, &bytes);
+            if arguments.json {
+                (json(&refused)?, Outcome::Failed)
+            } else {
+                output::complain(&format!("{name}: {}", refused.sentence()));
+                (String::new(), Outcome::Failed)
+            }
+        }
+    };
+    output::print(&text)?;
+    Ok(outcome)
+}
+
+fn json(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// A refusal for people and programs.
+#[derive(Serialize)]
+struct Refused {
+    refused: &'static str,
+    /// Bytes from the start of the message.
+    offset: usize,
+    /// Line, from 1.
+    line: usize,
+    /// Column in bytes, from 1.
+    column: usize,
+    /// What a server answers to such a request.
+    status: u16,
+    /// The bytes from there on.
+    at: String,
+}
+
+impl Refused {
+    fn new(error: &Error, bytes: &[u8]) -> Self {
+        let offset = error.offset.min(bytes.len());
+        let before = &bytes[..offset];
+        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let rest = &bytes[offset..bytes.len().min(offset + 32)];
+        Self {
+            refused: error.reason.text(),
+            offset: error.offset,
+            line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
+            column: offset - line_start + 1,
+            status: error.status(),
+            at: shown(rest),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let at = if self.at.is_empty() { "the end".to_owned() } else { format!("\"{}\"", self.at) };
+        format!(
+            "refused: {} at byte {} (line {}, column {}), at {at}; a request is answered {}",
+            self.refused, self.offset, self.line, self.column, self.status
+        )
+    }
+}
+
+/// Bytes as text in which nothing can move the cursor of a terminal.
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .flat_map(|character| {
+            let escaped = character.is_control();
+            let plain = (!escaped).then_some(character);
+            character.escape_default().filter(move |_| escaped).chain(plain)
+        })
+        .collect()
+}
+
+/// Everything the parser says of a message.
+#[derive(Serialize)]
+struct Seen {
+    #[serde(flatten)]
+    start: SeenStart,
+    via: SeenVia,
+    from: SeenAddress,
+    to: SeenAddress,
+    call_id: String,
+    cseq: SeenCSeq,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_forwards: Option<u8>,
+    headers: Vec<SeenHeader>,
+    body: SeenBody,
+    /// Bytes behind the message, which Content-Length leaves out (RFC 3261 section 18.3).
+    bytes_behind: usize,
+    /// A line of the header ends with CR or LF alone.
+    bare_line_ends: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum SeenStart {
+    Request { method: String, request_uri: String, uri: SeenUri },
+    Response { status: u16, reason: String },
+}
+
+#[derive(Serialize)]
+struct SeenUri {
+    scheme: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+}
+
+#[derive(Serialize)]
+struct SeenVia {
+    transport: String,
+    host: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rport: Option<String>,
+}
+
+#[derive(Serialize)]
+struct SeenAddress {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    display: String,
+    uri: SeenUri,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tag: Option<String>,
+}
+
+#[derive(Serialize)]
+struct SeenCSeq {
+    number: u32,
+    method: String,
+}
+
+#[derive(Serialize)]
+struct SeenHeader {
+    /// Bytes from the start of the message.
+    offset: usize,
+    /// The name in full, whatever form it came in.
+    name: String,
+    value: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    folded: bool,
+    /// What a typed view of it refuses, and where in the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    malformed: Option<String>,
+}
+
+#[derive(Serialize)]
+struct SeenBody {
+    offset: usize,
+    length: usize,
+}
+
+/// Reads the message as the server does.
+fn look(bytes: &[u8]) -> Result<Seen, Error> {
+    let mut index = Index::new();
+    index.parse(bytes, &Limits::default())?;
+    let message = Message::new(bytes, &index);
+    let essentials = Essentials::of(&message)?;
+    let start = match index.start() {
+        Start::Request { .. } => SeenStart::Request {
+            method: shown(message.method_text()),
+            request_uri: shown(message.request_uri()),
+            uri: uri(&message.uri()?),
+        },
+        Start::Status { code, .. } => SeenStart::Response { status: code, reason: shown(message.reason()) },
+    };
+    let via = &essentials.via;
+    let mut faults = list_faults(&message);
+    let headers = index
+        .lines()
+        .iter()
+        .map(|line| SeenHeader {
+            offset: line.start as usize,
+            name: match line.name {
+                Name::Other => shown(message.name(line)),
+                known => known.text().to_owned(),
+            },
+            value: shown(message.value(line)),
+            folded: line.folded,
+            malformed: faults
+                .extract_if(.., |fault| (line.start as usize..line.end as usize).contains(&fault.offset))
+                .map(|fault| fault.to_string())
+                .next(),
+        })
+        .collect();
+    Ok(Seen {
+        start,
+        via: SeenVia {
+            transport: shown(via.transport),
+            host: host(&via.host),
+            port: via.port,
+            branch: via.branch.map(shown),
+            received: via.received.map(shown),
+            rport: via.rport.map(shown),
+        },
+        from: address(&essentials.from.addr, essentials.from.tag),
+        to: address(&essentials.to.addr, essentials.to.tag),
+        call_id: shown(essentials.call_id.text),
+        cseq: SeenCSeq { number: essentials.cseq.number, method: shown(essentials.cseq.method_text) },
+        max_forwards: essentials.max_forwards,
+        headers,
+        body: SeenBody { offset: index.body().start, length: index.body().len() },
+        bytes_behind: bytes.len() - index.end(),
+        bare_line_ends: index.bare_line_ends(),
+    })
+}
+
+/// What the typed views of the header fields that are lists refuse. The server needs none of them to route the message, so
+/// they are noted, not refused.
+fn list_faults(message: &Message<'_>) -> Vec<Error> {
+    let mut faults = Vec::new();
+    faults.extend(message.vias().filter_map(Result::err));
+    if !message.contact_star() {
+        faults.extend(message.contacts().filter_map(Result::err));
+    }
+    for addresses in [message.routes(), message.record_routes(), message.paths(), message.service_routes()] {
+        faults.extend(addresses.filter_map(Result::err));
+    }
+    for tokens in
+        [message.supported(), message.require(), message.proxy_require(), message.unsupported(), message.allow()]
+    {
+        faults.extend(tokens.filter_map(Result::err));
+    }
+    faults.extend([message.expires().err(), message.min_expires().err()].into_iter().flatten());
+    faults
+}
+
+fn address(address: &NameAddr<'_>, tag: Option<&[u8]>) -> SeenAddress {
+    SeenAddress { display: shown(&address.display_name()), uri: uri(&address.uri), tag: tag.map(shown) }
+}
+
+fn host(host: &strowger_message::Host<'_>) -> String {
+    let mut text = Vec::new();
+    host.write(&mut text);
+    shown(&text)
+}
+
+fn uri(uri: &Uri<'_>) -> SeenUri {
+    let scheme = shown(uri.scheme());
+    match uri {
+        Uri::Sip(sip) => SeenUri { scheme, user: sip.user.map(shown), host: Some(host(&sip.host)), port: sip.port },
+        _ => {
+            // What follows the scheme names a subscriber, a service or something only carried.
+            let mut text = Vec::new();
+            uri.write(&mut text);
+            let rest = text.get(scheme.len() + 1..).unwrap_or_default();
+            SeenUri { scheme, user: Some(shown(rest)), host: None, port: None }
+        }
+    }
+}
+
+impl SeenUri {
+    fn line(&self) -> String {
+        let part = |name: &str, value: &Option<String>| {
+            value.as_ref().map_or_else(String::new, |value| format!("  {name} {value}"))
+        };
+        let port = self.port.map(|port| port.to_string());
+        format!("{}{}{}{}", self.scheme, part("user", &self.user), part("host", &self.host), part("port", &port))
+    }
+}
+
+impl SeenAddress {
+    fn line(&self) -> String {
+        let display = if self.display.is_empty() { String::new() } else { format!("\"{}\"  ", self.display) };
+        let tag = self.tag.as_ref().map_or_else(|| "no tag".to_owned(), |tag| format!("tag {tag}"));
+        format!("{display}{}  {tag}", self.uri.line())
+    }
+}
+
+impl Seen {
+    fn table(&self) -> String {
+        let mut out = String::new();
+        let mut row = |name: &str, value: &str| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "{name:<13} {value}");
+        };
+        match &self.start {
+            SeenStart::Request { method, request_uri, uri } => {
+                row("request", &format!("{method} {request_uri}"));
+                row("  to", &uri.line());
+            }
+            SeenStart::Response { status, reason } => row("response", &format!("{status} {reason}")),
+        }
+        let via = &self.via;
+        let option = |name: &str, value: &Option<String>| {
+            value.as_ref().map_or_else(String::new, |value| format!("  {name} {value}"))
+        };
+        let port = via.port.map(|port| port.to_string());
+        row(
+            "came by",
+            &format!(
+                "{} {}{}{}{}{}",
+                via.transport,
+                via.host,
+                option("port", &port),
+                option("branch", &via.branch),
+                option("received", &via.received),
+                option("rport", &via.rport)
+            ),
+        );
+        row("from", &self.from.line());
+        row("to", &self.to.line());
+        row("call", &self.call_id);
+        row("sequence", &format!("{} {}", self.cseq.number, self.cseq.method));
+        if let Some(hops) = self.max_forwards {
+            row("hops left", &hops.to_string());
+        }
+        row("body", &format!("{} bytes from byte {}", self.body.length, self.body.offset));
+        if self.bytes_behind > 0 {
+            row("behind it", &format!("{} bytes that Content-Length leaves out", self.bytes_behind));
+        }
+        if self.bare_line_ends {
+            row("line ends", "some are CR or LF alone");
+        }
+        out.push_str("\n   byte  header\n");
+        for header in &self.headers {
+            let folded = if header.folded { "  (folded)" } else { "" };
+            let _ = writeln!(out, "{:>7}  {}: {}{folded}", header.offset, header.name, header.value);
+            if let Some(fault) = &header.malformed {
+                let _ = writeln!(out, "         ^ {fault}");
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INVITE: &str = "INVITE sip:bob@example.com;lr SIP/2.0\r\nv: SIP/2.0/UDP 192.0.2.1:5070;branch=z9hG4bK1;rport\r\n\
+        Max-Forwards: 9\r\nf: \"Alice\" <sip:alice@example.org>;tag=a\r\nt: <sip:bob@example.com>\r\ni: 1@x\r\n\
+        CSeq: 7 INVITE\r\nm: <sip:alice@192.0.2.1\r\nX-Own: a\u{1b}[2Jb\r\nContent-Length: 2\r\n\r\nhi!";
+
+    #[test]
+    fn a_message_is_told_apart() {
+        let seen = look(INVITE.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+        let json = serde_json::to_value(&seen).expect("it has only texts and numbers");
+        assert_eq!(json["kind"], "request");
+        assert_eq!(json["uri"]["host"], "example.com");
+        assert_eq!(json["via"]["port"], 5070);
+        assert_eq!(json["from"]["display"], "Alice");
+        assert_eq!(json["headers"][0]["name"], "Via");
+        assert_eq!(json["body"]["length"], 2);
+        assert_eq!(json["bytes_behind"], 1);
+        // The broken Contact does not keep the message from being routed, but it is shown.
+        let contact = json["headers"].as_array().expect("a list").iter().find(|line| line["name"] == "Contact");
+        assert!(contact.expect("it came")["malformed"].is_string());
+        let table = seen.table();
+        assert!(table.contains("INVITE sip:bob@example.com;lr"), "{table}");
+        assert!(!table.contains('\u{1b}'), "nothing reaches the terminal as a command");
+    }
+
+    #[test]
+    fn a_refusal_has_reason_and_place() {
+        let text = INVITE.replace("CSeq: 7 INVITE", "CSeq: 7 BYE");
+        let Err(error) = look(text.as_bytes()) else { panic!("it contradicts itself") };
+        let refused = Refused::new(&error, text.as_bytes());
+        assert_eq!(refused.offset, text.find("7 BYE").expect("put there"));
+        assert_eq!((refused.line, refused.column, refused.status), (7, 7, 400));
+        assert!(refused.sentence().contains("\"7 BYE"), "{}", refused.sentence());
+    }
+
+    #[test]
+    fn nothing_at_all_is_refused() {
+        for bytes in [&b""[..], b"\r\n", b"\0", b"\xff\xff"] {
+            let Err(error) = look(bytes) else { panic!("{bytes:?}") };
+            assert!(!Refused::new(&error, bytes).sentence().is_empty());
+        }
+    }
 }

@@ -1,8 +1,194 @@
-//! `strowger user`: who may register.
+//! `strowger user`: who may register, and with what password.
 
-use crate::cli::UserArguments;
-use crate::output::Outcome;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(crate) fn run(_arguments: &UserArguments) -> anyhow::Result<Outcome> {
-    anyhow::bail!("not yet")
+use anyhow::bail;
+use serde_json::json;
+use strowger_core::digest::{Ha1Set, Hash};
+use strowger_server::config::{Algorithm, Config};
+use strowger_store::sqlite::SqliteSettings;
+use strowger_store::sqlite_subscribers::SqliteAdmin;
+use strowger_store::subscriber::{AdminError, Ha1s, Listed, SubscriberAdmin};
+
+use crate::cli::{AddressOfRecord, ConfigArgument, UserArguments, UserCommand, UserWithPassword};
+use crate::output::{self, Outcome};
+use crate::prompt;
+
+pub(crate) fn run(arguments: &UserArguments) -> anyhow::Result<Outcome> {
+    match &arguments.command {
+        UserCommand::Add(user) => set(user, Change::Add),
+        UserCommand::Passwd(user) => set(user, Change::Password),
+        UserCommand::Remove(user) => {
+            let Some(mut users) = Users::open(&user.config)? else { return Ok(Outcome::Failed) };
+            users.admin.remove(&user.address.name, &user.address.domain)?;
+            output::print(&format!("removed {}\n", user.address))?;
+            Ok(Outcome::Done)
+        }
+        UserCommand::List(list) => {
+            let Some(mut users) = Users::open(&list.config)? else { return Ok(Outcome::Failed) };
+            let listed = users.admin.list(None)?;
+            output::print(&if list.json { as_json(&listed)? } else { as_table(&listed) })?;
+            Ok(Outcome::Done)
+        }
+    }
+}
+
+/// The database of users, and the settings that passwords depend on.
+struct Users {
+    config: Config,
+    admin: SqliteAdmin,
+}
+
+impl Users {
+    /// Opens the database that the configuration names; `None` after the configuration was reported as wrong.
+    fn open(argument: &ConfigArgument) -> anyhow::Result<Option<Self>> {
+        let config = match Config::load(argument.config.as_deref(), &[]) {
+            Ok((config, _)) => config,
+            Err(report) => {
+                output::report(&report);
+                return Ok(None);
+            }
+        };
+        let Some(path) = config.store.database.clone() else {
+            bail!("store.database is \"memory\", which keeps no users: name a file in the configuration");
+        };
+        let settings = SqliteSettings { busy_timeout: config.store.busy_timeout, ..SqliteSettings::new(path) };
+        let admin = SqliteAdmin::open(&settings)?;
+        Ok(Some(Self { config, admin }))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Add,
+    Password,
+}
+
+fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> {
+    let AddressOfRecord { name, domain } = &arguments.user.address;
+    let Some(mut users) = Users::open(&arguments.user.config)? else { return Ok(Outcome::Failed) };
+    if !users.config.is_local(domain) {
+        let warning = console::style("warning:").for_stderr().yellow().bold();
+        let file: PathBuf = arguments.user.config.config.clone().unwrap_or_else(|| "the defaults".into());
+        eprintln!("{warning} {domain} is none of the domains of {}: this user cannot register", file.display());
+    }
+    // Better said before a password is typed twice.
+    let known = users.admin.list(Some(domain))?.iter().any(|listed| listed.username == *name);
+    match (change, known) {
+        (Change::Add, true) => {
+            return Err(AdminError::Exists { username: name.clone(), domain: domain.to_string() }.into());
+        }
+        (Change::Password, false) => {
+            return Err(AdminError::Missing { username: name.clone(), domain: domain.to_string() }.into());
+        }
+        _ => {}
+    }
+    let password = prompt::password(arguments.password_stdin, &arguments.user.address.to_string())?;
+    let realm = &users.config.realm;
+    let ha1 = ha1s(name, realm, &password, &users.config.auth.algorithms);
+    let now = milliseconds(SystemTime::now());
+    match change {
+        Change::Add => users.admin.add(name, domain, realm, &ha1, now)?,
+        Change::Password => users.admin.set_password(name, domain, realm, &ha1, now)?,
+    }
+    let done = if change == Change::Add { "added" } else { "changed the password of" };
+    output::print(&format!("{done} {} in the realm {realm:?}\n", arguments.user.address))?;
+    Ok(Outcome::Done)
+}
+
+/// What is kept of a password: its HA1 for each algorithm, so that one more algorithm needs no new password. MD5, the weak
+/// one, only where it is offered.
+fn ha1s(name: &str, realm: &str, password: &str, offered: &[Algorithm]) -> Ha1s {
+    let set = Ha1Set::of_password(name.as_bytes(), realm.as_bytes(), password.as_bytes());
+    let bytes = |hash: Hash| set.of(hash).map(|ha1| ha1.value().as_bytes().to_vec());
+    Ha1s {
+        md5: offered.contains(&Algorithm::Md5).then(|| bytes(Hash::Md5)).flatten().and_then(|b| b.try_into().ok()),
+        sha256: bytes(Hash::Sha256).and_then(|bytes| bytes.try_into().ok()),
+        sha512_256: bytes(Hash::Sha512_256).and_then(|bytes| bytes.try_into().ok()),
+    }
+}
+
+fn milliseconds(time: SystemTime) -> u64 {
+    // A clock before 1970 is a broken clock; the time is shown to people only.
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+fn as_json(listed: &[Listed]) -> anyhow::Result<String> {
+    let users: Vec<serde_json::Value> = listed
+        .iter()
+        .map(|user| {
+            let realms =
+                user.realms.iter().map(|(realm, algorithms)| json!({"realm": realm, "algorithms": algorithms}));
+            json!({
+                "name": user.username,
+                "domain": user.domain,
+                "realms": realms.collect::<Vec<_>>(),
+                "created": utc(user.created_at),
+                "updated": utc(user.updated_at),
+            })
+        })
+        .collect();
+    Ok(serde_json::to_string_pretty(&users)? + "\n")
+}
+
+fn as_table(listed: &[Listed]) -> String {
+    let address = |user: &Listed| format!("{}@{}", user.username, user.domain);
+    let width = listed.iter().map(|user| address(user).chars().count()).max().unwrap_or(0).max("user".len());
+    let mut out = String::new();
+    for user in listed {
+        let realms: Vec<String> =
+            user.realms.iter().map(|(realm, algorithms)| format!("{realm} ({})", algorithms.join(", "))).collect();
+        let _ = writeln!(out, "{:<width$}  {}  {}", address(user), utc(user.updated_at), realms.join("; "));
+    }
+    match listed.len() {
+        0 => "no users; `strowger user add NAME@DOMAIN` makes one\n".into(),
+        _ => format!("{:<width$}  {:<20}  realm (algorithms)\n{out}", "user", "password set"),
+    }
+}
+
+/// A time as RFC 3339 has it, to the second, in UTC.
+fn utc(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years from 1 March on, so that the leap day is the last of its year; 719,468 days before 1970 is such a 1 March.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3_600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_in_utc() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (1_735_689_600, "2025-01-01T00:00:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(seconds * 1000), text);
+        }
+    }
+
+    #[test]
+    fn md5_is_kept_only_where_it_is_offered() {
+        let with = ha1s("Mufasa", "http-auth@example.org", "Circle of Life", &[Algorithm::Sha256, Algorithm::Md5]);
+        let without = ha1s("Mufasa", "http-auth@example.org", "Circle of Life", &[Algorithm::Sha256]);
+        assert!(with.md5.is_some() && without.md5.is_none());
+        assert_eq!(with.sha256, without.sha256);
+        // The user of RFC 7616 section 3.9.1.
+        let md5: String = with.md5.expect("it was offered").iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(md5, "3d78807defe7de2157e2b0b6573a855f");
+    }
 }

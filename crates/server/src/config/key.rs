@@ -193,7 +193,12 @@ impl Key for Duration {
             },
             DeValue::Integer(number) => {
                 let message = format!("{path} is a number without a unit");
-                reader.error(value.span(), message, format!("name the unit, for example \"{number}s\"; {cure}"));
+                let example = ["s", "ms", "m", "h"].map(|unit| format!("{number}{unit}")).into_iter().find(|text| {
+                    duration(text).is_some_and(|found| (rule.low..=rule.high).contains(&(found.as_millis() as u64)))
+                });
+                let example =
+                    example.map_or_else(String::new, |text| format!("name the unit, for example \"{text}\"; "));
+                reader.error(value.span(), message, format!("{example}{cure}"));
             }
             _ => reader.wrong_type(path, value, cure),
         }
@@ -357,8 +362,9 @@ impl<T: Key> Key for Vec<T> {
         // Each wrong item is reported, not only the first.
         let mut read = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
-            reader.note_place(&format!("{path}[{index}]"), item.span(), item.span());
-            read.push(T::read(path, item, rule, reader));
+            let path = format!("{path}[{index}]");
+            reader.note_place(&path, item.span(), item.span());
+            read.push(T::read(&path, item, rule, reader));
         }
         read.into_iter().collect()
     }

@@ -204,7 +204,7 @@ impl Config {
         let report = |faults| Report::new(source.file, source.text, faults);
         let (document, errors) = DeTable::parse_recoverable(source.text);
         if !errors.is_empty() {
-            return Err(report(errors.iter().map(|error| syntax_fault(error, source.text)).collect()));
+            return Err(report(syntax_faults(&errors, source.text)));
         }
 
         let mut reader = Reader::new(Tables::names());
@@ -223,6 +223,32 @@ impl Config {
         let domain = domain.strip_suffix('.').unwrap_or(domain);
         self.domains.iter().any(|local| local.eq_ignore_ascii_case(domain))
     }
+}
+
+/// The faults of the TOML text itself, without those that only follow from an earlier one.
+fn syntax_faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
+    let mut faults: Vec<Fault> = Vec::new();
+    let mut duplicate_table = false;
+    for error in errors {
+        let fault = syntax_fault(error, text);
+        let line_start = fault.span.as_ref().map_or(0, |span| text[..span.start].rfind('\n').map_or(0, |at| at + 1));
+        if error.message().contains("duplicate key") {
+            // All keys of a table that stands twice are duplicates too.
+            if duplicate_table {
+                continue;
+            }
+            duplicate_table = text[line_start..].trim_start().starts_with('[');
+        }
+        let same_line = faults.last().and_then(|last| last.span.as_ref()).is_some_and(|last| last.start >= line_start);
+        if !same_line {
+            faults.push(fault);
+        }
+        // A bracket that is not closed swallows the rest of the file.
+        if error.message().contains("array") || error.message().contains("inline table") {
+            break;
+        }
+    }
+    faults
 }
 
 /// A fault of the TOML text itself.

@@ -1,0 +1,104 @@
+//! What the server counts, one set a shard: written by its shard alone, read by anybody.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters of one shard since its start.
+        #[derive(Debug, Default)]
+        pub struct Counters { $($(#[$doc])* pub $name: Counter,)* }
+
+        /// The values of [`Counters`] at one moment, of one shard or of all together.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            pub fn read(&self) -> Counts {
+                Counts { $($name: self.$name.0.load(Relaxed),)* }
+            }
+        }
+
+        impl Counts {
+            /// Every value with its name.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
+        impl std::ops::AddAssign for Counts {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+/// A number that one thread adds to.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub fn add(&self, n: u64) {
+        // One writer: no need for an atomic read-modify-write.
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    #[inline]
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+}
+
+counters! {
+    /// Requests received, retransmissions included.
+    requests,
+    /// Responses received.
+    responses,
+    /// Messages that could not be parsed and not be answered.
+    unreadable,
+    /// Requests refused for what is wrong with them (400, 413, 414, 416, 420, 482, 483, 505, 513).
+    refused,
+    /// Messages of banned sources and of scanners, dropped unread.
+    banned,
+    /// Requests forwarded.
+    forwarded,
+    /// REGISTER requests answered 200.
+    registrations,
+    /// Challenges sent (401, 407).
+    challenges,
+    /// Wrong passwords and unknown users.
+    failed_authentications,
+    /// Requests answered 403 because nobody may relay there.
+    relay_denied,
+    /// Requests answered 404 or 480: no such user, or not registered.
+    not_found,
+    /// Requests that waited for a look-up.
+    parked,
+    /// Messages dropped because too many of their call were waiting.
+    held_dropped,
+    /// Look-ups that failed or were late.
+    failed_lookups,
+    /// Bindings that could not be kept.
+    failed_writes,
+    /// Requests answered 503 because a bound was reached.
+    overloaded,
+    /// Keep-alive requests sent to phones.
+    pings,
+    /// Gauge: server transactions.
+    server_transactions,
+    /// Gauge: client transactions.
+    client_transactions,
+    /// Gauge: requests waiting for a look-up or a commit.
+    waiting,
+    /// Gauge: bytes of messages kept for retransmission.
+    kept_bytes,
+    /// Requests and responses sent again by timers or on request.
+    retransmissions,
+    /// Transactions that ended without an answer.
+    timeouts,
+}

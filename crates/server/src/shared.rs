@@ -1,0 +1,46 @@
+//! What all shards of the process share.
+
+use crate::ban::Bans;
+use crate::config::Config;
+use crate::counters::{Counters, Counts};
+use std::sync::Arc;
+use strowger_core::digest::Authenticator;
+use strowger_core::proxy::Identity;
+use strowger_message::Limits;
+use strowger_net::resolve::Resolver;
+use strowger_store::location::LocationTable;
+use strowger_store::subscriber::Subscribers;
+
+/// The parts that belong to no call.
+pub struct Shared {
+    pub config: Config,
+    pub identity: Arc<Identity>,
+    pub limits: Limits,
+    pub location: Arc<LocationTable>,
+    /// None: nobody is known, every user of a local domain is admitted or refused alike.
+    pub subscribers: Option<Arc<dyn Subscribers>>,
+    pub authenticator: Authenticator,
+    pub bans: Bans,
+    pub resolver: Resolver,
+    /// Key of marks, loops and tags; the same on every server that stands in for this one.
+    pub secret: Vec<u8>,
+    /// Key of [`strowger_core::call::hash`].
+    pub call_secret: u32,
+    /// Drawn at the start of the process: seeds of each shard's entropy.
+    pub seed: [u8; 32],
+    /// `Server: ...` with its line end, or nothing.
+    pub server_line: Vec<u8>,
+    /// Of each shard, in their order.
+    pub counters: Vec<Counters>,
+}
+
+impl Shared {
+    /// All shards together.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for counters in &self.counters {
+            sum += counters.read();
+        }
+        sum
+    }
+}
