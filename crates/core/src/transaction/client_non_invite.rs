@@ -22,11 +22,9 @@ pub enum Event {
 
 /// The first state; the request is sent by the caller.
 pub fn start(reliable: bool) -> Step<State> {
-    if reliable {
-        Step::to(State::Trying, Action::Send).end(End::T1_64)
-    } else {
-        Step::to(State::Trying, Action::SendAndKeep).retransmission(Retransmission::Start).end(End::T1_64)
-    }
+    // Kept over reliable transports too: a response may have to be made from it.
+    let retransmission = if reliable { Retransmission::Unchanged } else { Retransmission::Start };
+    Step::to(State::Trying, Action::SendAndKeep).retransmission(retransmission).end(End::T1_64)
 }
 
 pub fn step(state: State, event: Event, reliable: bool) -> Step<State> {
@@ -52,7 +50,7 @@ mod tests {
 
     #[test]
     fn retransmitted_slower_after_a_provisional() {
-        assert_eq!(start(true).action, Action::Send);
+        assert_eq!(start(true).retransmission, Retransmission::Unchanged);
         assert_eq!(step(State::Trying, Event::Retransmit, false).retransmission, Retransmission::DoubleToT2);
         let trying = step(State::Trying, Event::Response(Class::Provisional), false);
         assert_eq!((trying.next, trying.retransmission), (State::Proceeding, Retransmission::Unchanged));

@@ -325,6 +325,8 @@ pub struct Transactions {
     index: Index,
     /// When memory is looked through next; `None`: there is nothing to give back.
     tidy: Option<u64>,
+    /// Requests without an answer, of the events of the last [`Transactions::poll`] or [`Transactions::failed`].
+    lost: Vec<(Id, Vec<u8>)>,
 }
 
 impl Transactions {
@@ -345,6 +347,7 @@ impl Transactions {
             invite: Vec::new(),
             index: Index::new(),
             tidy: None,
+            lost: Vec::new(),
         }
     }
 
@@ -579,6 +582,7 @@ impl Transactions {
 
     /// What was sent with this token could not be sent. Any token may be given.
     pub fn failed(&mut self, now: Now, token: u64, out: &mut Outbox, events: &mut Vec<Event>) {
+        self.lost.clear();
         let id = Id::from_u64(token);
         if self.entries.get(id).is_some() {
             self.counts.transport_errors += 1;
@@ -589,6 +593,7 @@ impl Transactions {
 
     /// Runs the timers that are due. `events` are appended in the order in which things happened.
     pub fn poll(&mut self, now: Now, out: &mut Outbox, events: &mut Vec<Event>) {
+        self.lost.clear();
         while let Some((slot, stamp)) = self.timers.due(now.mono, runs(&self.entries)) {
             let Some((id, entry)) = self.entries.at(slot) else { continue };
             let retransmit = entry.retransmission == stamp;
@@ -604,10 +609,16 @@ impl Transactions {
         }
         if self.tidy.is_some_and(|at| at <= now.mono) {
             self.timers.tidy(runs(&self.entries));
-            self.places.tidy(key_of(&self.entries));
+            self.places.tidy();
             let more = self.entries.tidy() | self.kept.tidy();
             self.tidy = (more || !self.entries.is_empty()).then_some(now.mono + TIDY);
         }
+    }
+
+    /// The request that an [`Event::Timeout`] or [`Event::ClientTransportError`] is about, as it was sent: a proxy
+    /// makes the response from it that nobody else gave (RFC 3261 section 16.9). Until the next poll or failure.
+    pub fn lost_request(&self, id: ClientId) -> Option<&[u8]> {
+        self.lost.iter().find(|(lost, _)| *lost == id.0).map(|(_, request)| &request[..])
     }
 
     /// When [`Transactions::poll`] is to be called next, as `Now::mono`.
@@ -674,9 +685,9 @@ impl Transactions {
         }
     }
 
-    /// Bytes of memory held for transactions, kept messages and timers, spare ones included; the table of keys not counted.
+    /// Bytes of memory held for transactions, kept messages and timers, spare ones included.
     pub fn memory(&self) -> usize {
-        self.entries.memory() + self.kept.memory() + self.timers.memory()
+        self.entries.memory() + self.places.memory() + self.kept.memory() + self.timers.memory()
     }
 
     fn find(&self, key: &Key) -> Option<Id> {
@@ -687,7 +698,7 @@ impl Transactions {
     fn insert(&mut self, now: Now, entry: Entry) -> Id {
         let (key, role) = (entry.key, entry.machine.role());
         let id = self.entries.insert(entry);
-        self.places.insert(&key, id.slot, key_of(&self.entries));
+        self.places.insert(&key, id.slot);
         match role {
             Role::Server => self.counts.servers += 1,
             Role::Client => self.counts.clients += 1,
@@ -716,6 +727,15 @@ impl Transactions {
         let (owner, role, told) = (entry.owner, entry.machine.role(), entry.cancel != Cancel::Itself);
         let terminated = entry.machine.is_terminated();
         let (server, client) = (ServerId(id), ClientId(id));
+        if matches!(action, Action::Timeout | Action::TransportError)
+            && role == Role::Client
+            && told
+            && let Some(kept) = &entry.kept
+        {
+            let mut request = Vec::with_capacity(self.kept.len(kept));
+            self.kept.append_to(kept, &mut request);
+            self.lost.push((id, request));
+        }
         match action {
             Action::Timeout => {
                 self.counts.timeouts += 1;

@@ -1,0 +1,419 @@
+//! Transactions driven from outside: what goes out when, what is told, what is left.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use strowger_core::timer::TimerSettings;
+use strowger_core::transaction::{ClientId, Event, Incoming, Outgoing, Role, ServerId, Transactions};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport, call};
+use strowger_message::{Index, Limits, Message};
+
+struct World {
+    now: Now,
+    table: Transactions,
+    out: Outbox,
+    events: Vec<Event>,
+}
+
+fn arrival(transport: Transport) -> Arrival {
+    Arrival { transport, listener: ListenerId(0), remote: "127.0.0.1:5070".parse().unwrap(), flow: None }
+}
+
+impl World {
+    fn new() -> Self {
+        let table = Transactions::new(TimerSettings::default(), [1, 2]);
+        Self { now: Now { mono: 1_000, wall: 0 }, table, out: Outbox::new(), events: Vec::new() }
+    }
+
+    /// What was sent since the last call.
+    fn sent(&mut self) -> Vec<String> {
+        let text = |range: Range<usize>| String::from_utf8(self.out.bytes[range].to_vec()).unwrap();
+        let sent = self.out.sends().iter().map(|send| text(send.range())).collect();
+        self.out.clear();
+        sent
+    }
+
+    fn request(&mut self, text: &str, transport: Transport) -> Incoming {
+        let mut index = Index::new();
+        index.parse(text.as_bytes(), &Limits::default()).unwrap();
+        let message = Message::new(text.as_bytes(), &index);
+        let hash = call::hash(0, message.header(strowger_message::Name::CallId).unwrap());
+        self.table.request(self.now, &message, &arrival(transport), hash, &mut self.out)
+    }
+
+    fn new_request(&mut self, text: &str, transport: Transport) -> ServerId {
+        match self.request(text, transport) {
+            Incoming::New(id) => id,
+            other => panic!("{other:?} of {text}"),
+        }
+    }
+
+    fn respond(&mut self, id: ServerId, text: &str) -> bool {
+        let status = text[8..11].parse().unwrap();
+        let start = self.out.start();
+        self.out.bytes.extend_from_slice(text.as_bytes());
+        self.table.respond(self.now, id, status, start..self.out.bytes.len(), &mut self.out)
+    }
+
+    fn send(&mut self, text: &str, branch: &str, transport: Transport) -> ClientId {
+        let start = self.out.start();
+        self.out.bytes.extend_from_slice(text.as_bytes());
+        let method = text.split(' ').next().unwrap();
+        let target: Target = arrival(transport).reply();
+        let range = start..self.out.bytes.len();
+        self.table.send(self.now, range, branch.as_bytes(), method.as_bytes(), target, 7, 42, &mut self.out)
+    }
+
+    fn response(&mut self, text: &str) -> Outgoing {
+        let mut index = Index::new();
+        index.parse(text.as_bytes(), &Limits::default()).unwrap();
+        let message = Message::new(text.as_bytes(), &index);
+        self.table.response(self.now, &message, &mut self.out)
+    }
+
+    /// Lets time pass from deadline to deadline; gives when (ms from here) and what was sent.
+    fn pass(&mut self, ms: u64) -> Vec<(u64, String)> {
+        let (start, until) = (self.now.mono, self.now.mono + ms);
+        let mut all = Vec::new();
+        while let Some(deadline) = self.table.deadline().filter(|&d| d <= until) {
+            self.now.mono = self.now.mono.max(deadline);
+            self.table.poll(self.now, &mut self.out, &mut self.events);
+            let at = self.now.mono - start;
+            all.extend(self.sent().into_iter().map(|text| (at, text)));
+        }
+        self.now.mono = until;
+        all
+    }
+
+    fn assert_empty(&mut self) {
+        let counts = self.table.counts();
+        let gauges =
+            (counts.servers, counts.clients, counts.kept_bytes, counts.kept_messages, counts.timers, counts.keys);
+        assert_eq!(gauges, (0, 0, 0, 0, 0, 0));
+        self.pass(200_000);
+        assert_eq!((self.table.deadline(), self.table.counts().timers_waiting, self.table.memory()), (None, 0, 0));
+    }
+}
+
+fn message(start: &str, branch: &str, cseq: &str) -> String {
+    let to_tag = if start.starts_with("SIP/2.0 1") || start.starts_with("INVITE") { "" } else { ";tag=t" };
+    format!(
+        "{start}\r\nVia: SIP/2.0/UDP 127.0.0.1:5070;branch={branch}\r\nMax-Forwards: 70\r\nFrom: <sip:a@x>;tag=f\r\n\
+         To: <sip:b@x>{to_tag}\r\nCall-ID: call-1\r\nCSeq: {cseq}\r\nContent-Length: 0\r\n\r\n"
+    )
+}
+
+const INVITE: &str = "INVITE sip:b@x SIP/2.0";
+const BYE: &str = "BYE sip:b@x SIP/2.0";
+
+fn times(sent: &[(u64, String)], want: &str) -> Vec<u64> {
+    assert!(sent.iter().all(|(_, text)| text == want), "{sent:?}");
+    sent.iter().map(|(at, _)| *at).collect()
+}
+
+#[test]
+fn an_invite_is_sent_seven_times_then_given_up() {
+    let mut world = World::new();
+    let invite = message(INVITE, "z9hG4bK1", "1 INVITE");
+    let id = world.send(&invite, "z9hG4bK1", Transport::Udp);
+    assert_eq!(world.sent(), [invite.clone()]);
+    // Timer A doubles without bound (RFC 3261 section 17.1.1.2).
+    assert_eq!(times(&world.pass(31_999), &invite), [500, 1_500, 3_500, 7_500, 15_500, 31_500]);
+    assert_eq!(world.events, []);
+    world.pass(1_000);
+    assert_eq!(world.events, [Event::Timeout { id, owner: 42 }, Event::ClientEnded { id, owner: 42 }]);
+    world.assert_empty();
+}
+
+#[test]
+fn a_bye_is_sent_eleven_times_then_given_up() {
+    let mut world = World::new();
+    let bye = message(BYE, "z9hG4bK1", "2 BYE");
+    world.send(&bye, "z9hG4bK1", Transport::Udp);
+    world.sent();
+    // Timer E doubles up to T2 (section 17.1.2.2).
+    let want = [500, 1_500, 3_500, 7_500, 11_500, 15_500, 19_500, 23_500, 27_500, 31_500];
+    assert_eq!(times(&world.pass(33_000), &bye), want);
+    assert_eq!(world.events.len(), 2);
+    world.assert_empty();
+}
+
+#[test]
+fn a_failure_is_acknowledged_as_often_as_it_comes() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let mut world = World::new();
+        let id = world.send(&message(INVITE, "z9hG4bK1", "1 INVITE"), "z9hG4bK1", transport);
+        world.sent();
+        let ringing = world.response(&message("SIP/2.0 180 Ringing", "z9hG4bK1", "1 INVITE"));
+        assert_eq!(ringing, Outgoing::Deliver { id, owner: 42, after_final: false });
+        assert_eq!(world.pass(100_000), [], "timers A and B are off");
+        let busy = message("SIP/2.0 486 Busy Here", "z9hG4bK1", "1 INVITE");
+        assert_eq!(world.response(&busy), Outgoing::Deliver { id, owner: 42, after_final: false });
+        let ack = world.sent();
+        assert_eq!(ack.len(), 1);
+        assert!(ack[0].starts_with("ACK sip:b@x SIP/2.0\r\n") && ack[0].contains("To: <sip:b@x>;tag=t\r\n"));
+        assert_eq!(world.response(&busy), Outgoing::Absorbed);
+        assert_eq!(world.sent(), if transport == Transport::Udp { ack } else { Vec::new() });
+        world.pass(if transport == Transport::Udp { 32_100 } else { 0 });
+        assert_eq!(world.events, [Event::ClientEnded { id, owner: 42 }]);
+        assert_eq!(world.response(&busy), Outgoing::Stray);
+        world.assert_empty();
+    }
+}
+
+#[test]
+fn every_2xx_reaches_the_user_for_64_t1() {
+    let mut world = World::new();
+    let id = world.send(&message(INVITE, "z9hG4bK1", "1 INVITE"), "z9hG4bK1", Transport::Udp);
+    world.sent();
+    let ok = message("SIP/2.0 200 OK", "z9hG4bK1", "1 INVITE");
+    assert_eq!(world.response(&ok), Outgoing::Deliver { id, owner: 42, after_final: false });
+    assert_eq!(world.table.counts().kept_bytes, 0, "the INVITE is needed no longer");
+    assert_eq!(world.pass(31_000), []);
+    assert_eq!(world.response(&ok), Outgoing::Deliver { id, owner: 42, after_final: true });
+    assert_eq!(world.response(&message("SIP/2.0 486 Busy", "z9hG4bK1", "1 INVITE")), Outgoing::Absorbed);
+    world.pass(1_100);
+    assert_eq!(world.response(&ok), Outgoing::Stray);
+    world.assert_empty();
+}
+
+#[test]
+fn a_failure_is_sent_until_its_ack_comes() {
+    let mut world = World::new();
+    let invite = message(INVITE, "z9hG4bK1", "1 INVITE");
+    let id = world.new_request(&invite, Transport::Udp);
+    assert_eq!(world.request(&invite, Transport::Udp), Incoming::Absorbed);
+    assert!(world.sent().is_empty(), "nothing to answer with yet");
+    let trying = message("SIP/2.0 100 Trying", "z9hG4bK1", "1 INVITE");
+    assert!(world.respond(id, &trying));
+    assert_eq!(world.request(&invite, Transport::Udp), Incoming::Absorbed);
+    assert_eq!(world.sent(), [trying.clone(), trying]);
+    let busy = message("SIP/2.0 486 Busy Here", "z9hG4bK1", "1 INVITE");
+    assert!(world.respond(id, &busy));
+    assert!(!world.respond(id, &message("SIP/2.0 500 No", "z9hG4bK1", "1 INVITE")), "one final response");
+    world.sent();
+    assert_eq!(times(&world.pass(8_000), &busy), [500, 1_500, 3_500, 7_500], "timer G");
+    assert_eq!(world.request(&invite, Transport::Udp), Incoming::Absorbed);
+    assert_eq!(world.sent(), [busy.clone()]);
+    let ack = message("ACK sip:b@x SIP/2.0", "z9hG4bK1", "1 ACK");
+    assert_eq!(world.request(&ack, Transport::Udp), Incoming::Absorbed);
+    assert_eq!(world.pass(4_900), []);
+    assert_eq!(world.request(&invite, Transport::Udp), Incoming::Absorbed, "timer I still runs");
+    world.pass(200);
+    assert_eq!(world.events, [Event::ServerEnded { id, owner: 0 }]);
+    world.assert_empty();
+}
+
+#[test]
+fn a_failure_without_ack_is_told() {
+    for transport in [Transport::Udp, Transport::Tls] {
+        let mut world = World::new();
+        let id = world.new_request(&message(INVITE, "z9hG4bK1", "1 INVITE"), transport);
+        world.table.set_owner(id, 9);
+        world.respond(id, &message("SIP/2.0 486 Busy Here", "z9hG4bK1", "1 INVITE"));
+        world.sent();
+        let resent = world.pass(33_000).len();
+        assert_eq!(resent, if transport == Transport::Udp { 10 } else { 0 });
+        assert_eq!(world.events, [Event::NoAck { id, owner: 9 }, Event::ServerEnded { id, owner: 9 }]);
+        world.assert_empty();
+    }
+}
+
+#[test]
+fn an_accepted_invite_swallows_its_copies_and_passes_the_rest() {
+    let mut world = World::new();
+    let invite = message(INVITE, "z9hG4bK1", "1 INVITE");
+    let id = world.new_request(&invite, Transport::Udp);
+    let ok = message("SIP/2.0 200 OK", "z9hG4bK1", "1 INVITE");
+    assert!(world.respond(id, &ok));
+    assert_eq!(world.request(&invite, Transport::Udp), Incoming::Absorbed);
+    assert!(world.respond(id, &ok));
+    assert_eq!(world.sent(), [ok.clone(), ok]);
+    let ack = message("ACK sip:b@x SIP/2.0", "z9hG4bK1", "1 ACK");
+    assert_eq!(world.request(&ack, Transport::Udp), Incoming::Ack, "an ACK with the INVITE's branch");
+    assert_eq!(world.request(&message("ACK sip:b@x SIP/2.0", "z9hG4bK2", "1 ACK"), Transport::Udp), Incoming::Ack);
+    world.pass(32_100);
+    assert_eq!(world.events, [Event::ServerEnded { id, owner: 0 }]);
+    world.assert_empty();
+}
+
+#[test]
+fn a_bye_is_answered_again_for_64_t1() {
+    let mut world = World::new();
+    let bye = message(BYE, "z9hG4bK1", "2 BYE");
+    let id = world.new_request(&bye, Transport::Udp);
+    let ok = message("SIP/2.0 200 OK", "z9hG4bK1", "2 BYE");
+    world.respond(id, &ok);
+    world.sent();
+    for _ in 0..3 {
+        assert_eq!(world.request(&bye, Transport::Udp), Incoming::Absorbed);
+        assert_eq!(world.sent(), [ok.clone()]);
+        assert_eq!(world.pass(10_000), []);
+    }
+    world.pass(2_100);
+    assert!(matches!(world.request(&bye, Transport::Udp), Incoming::New(_)));
+    assert_eq!(world.table.counts().request_retransmissions, 3);
+}
+
+#[test]
+fn streams_keep_no_response_and_end_at_once() {
+    let mut world = World::new();
+    let id = world.new_request(&message(BYE, "z9hG4bK1", "2 BYE"), Transport::Tcp);
+    world.respond(id, &message("SIP/2.0 200 OK", "z9hG4bK1", "2 BYE"));
+    assert_eq!(world.table.counts().kept_bytes, 0);
+    let client = world.send(&message(BYE, "z9hG4bK2", "2 BYE"), "z9hG4bK2", Transport::Tcp);
+    world.response(&message("SIP/2.0 200 OK", "z9hG4bK2", "2 BYE"));
+    world.pass(0);
+    assert_eq!(world.events, [Event::ServerEnded { id, owner: 0 }, Event::ClientEnded { id: client, owner: 42 }]);
+    world.assert_empty();
+}
+
+#[test]
+fn a_cancel_waits_for_a_provisional_response() {
+    let mut world = World::new();
+    let id = world.send(&message(INVITE, "z9hG4bK1", "1 INVITE"), "z9hG4bK1", Transport::Udp);
+    world.sent();
+    assert!(world.table.cancel(world.now, id, &mut world.out));
+    assert!(!world.table.cancel(world.now, id, &mut world.out), "once is enough");
+    assert_eq!(world.sent(), Vec::<String>::new());
+    world.response(&message("SIP/2.0 100 Trying", "z9hG4bK1", "1 INVITE"));
+    let cancel = world.sent();
+    assert_eq!(cancel.len(), 1);
+    assert!(cancel[0].starts_with("CANCEL sip:b@x SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5070;branch=z9hG4bK1\r\n"));
+    assert_eq!(times(&world.pass(600), &cancel[0]), [500]);
+    assert_eq!(world.response(&message("SIP/2.0 200 OK", "z9hG4bK1", "1 CANCEL")), Outgoing::Absorbed);
+    let ended = message("SIP/2.0 487 Request Terminated", "z9hG4bK1", "1 INVITE");
+    assert_eq!(world.response(&ended), Outgoing::Deliver { id, owner: 42, after_final: false });
+    world.sent();
+    world.pass(33_000);
+    assert_eq!(world.events, [Event::ClientEnded { id, owner: 42 }]);
+    world.assert_empty();
+}
+
+#[test]
+fn a_cancelled_invite_without_final_response_ends() {
+    let mut world = World::new();
+    let id = world.send(&message(INVITE, "z9hG4bK1", "1 INVITE"), "z9hG4bK1", Transport::Udp);
+    world.response(&message("SIP/2.0 180 Ringing", "z9hG4bK1", "1 INVITE"));
+    assert!(world.table.cancel(world.now, id, &mut world.out));
+    world.pass(33_000);
+    assert_eq!(world.events, [Event::Timeout { id, owner: 42 }, Event::ClientEnded { id, owner: 42 }]);
+    world.assert_empty();
+}
+
+#[test]
+fn a_cancel_finds_its_invite() {
+    let mut world = World::new();
+    let invite = world.new_request(&message(INVITE, "z9hG4bK1", "1 INVITE"), Transport::Udp);
+    let text = message("CANCEL sip:b@x SIP/2.0", "z9hG4bK1", "1 CANCEL");
+    let Incoming::Cancel { cancel, invite: found } = world.request(&text, Transport::Udp) else { panic!() };
+    assert_eq!(found, Some(invite));
+    world.respond(cancel, &message("SIP/2.0 200 OK", "z9hG4bK1", "1 CANCEL"));
+    assert_eq!(world.request(&text, Transport::Udp), Incoming::Absorbed);
+    assert_eq!(world.sent().len(), 2);
+    let other = message("CANCEL sip:b@x SIP/2.0", "z9hG4bK2", "1 CANCEL");
+    assert!(matches!(world.request(&other, Transport::Udp), Incoming::Cancel { invite: None, .. }));
+}
+
+#[test]
+fn what_cannot_be_sent_is_told() {
+    let mut world = World::new();
+    let id = world.send(&message(BYE, "z9hG4bK1", "2 BYE"), "z9hG4bK1", Transport::Udp);
+    let token = world.out.sends()[0].token;
+    assert_eq!(token, id.to_u64());
+    world.table.failed(world.now, token, &mut world.out, &mut world.events);
+    assert_eq!(world.events, [Event::ClientTransportError { id, owner: 42 }, Event::ClientEnded { id, owner: 42 }]);
+    for token in [token, 0, 1, u64::MAX] {
+        world.table.failed(world.now, token, &mut world.out, &mut world.events);
+    }
+    assert_eq!(world.events.len(), 2);
+    world.sent();
+    world.assert_empty();
+}
+
+#[test]
+fn the_bound_refuses_new_requests_only() {
+    let mut world = World::new();
+    world.table.set_limit(1);
+    let bye = message(BYE, "z9hG4bK1", "2 BYE");
+    world.new_request(&bye, Transport::Udp);
+    assert_eq!(world.request(&message(BYE, "z9hG4bK2", "2 BYE"), Transport::Udp), Incoming::Full);
+    assert_eq!(world.request(&bye, Transport::Udp), Incoming::Absorbed);
+    assert_eq!(world.table.counts().refused, 1);
+}
+
+#[test]
+fn old_peers_are_matched_without_magic_cookie() {
+    let mut world = World::new();
+    let id = world.new_request(&message(INVITE, "1", "1 INVITE"), Transport::Udp);
+    assert_eq!(world.request(&message(INVITE, "1", "1 INVITE"), Transport::Udp), Incoming::Absorbed);
+    world.respond(id, &message("SIP/2.0 486 Busy Here", "1", "1 INVITE"));
+    assert_eq!(world.request(&message("ACK sip:b@x SIP/2.0", "1", "1 ACK"), Transport::Udp), Incoming::Absorbed);
+    world.sent();
+    world.pass(5_100);
+    world.assert_empty();
+}
+
+#[test]
+fn transactions_move_to_another_table_and_go_on() {
+    let (mut old, mut new) = (World::new(), World::new());
+    let bye = message(BYE, "z9hG4bK1", "2 BYE");
+    let server = old.new_request(&bye, Transport::Udp);
+    let ok = message("SIP/2.0 200 OK", "z9hG4bK1", "2 BYE");
+    old.table.set_owner(server, 5);
+    old.respond(server, &ok);
+    let invite = message(INVITE, "z9hG4bK2", "1 INVITE");
+    let client = old.send(&invite, "z9hG4bK2", Transport::Udp);
+    old.sent();
+    assert_eq!(old.pass(600).len(), 1);
+    new.now.mono = 77_000;
+    let mut ids = BTreeMap::new();
+    let records = old.table.export(old.now, |_| true);
+    assert_eq!(records.len(), 2);
+    old.assert_empty();
+    for record in records {
+        let (id, role, owner) = (record.id, record.role, record.owner);
+        assert_eq!(id, if role == Role::Server { server.to_u64() } else { client.to_u64() });
+        ids.insert(role == Role::Server, new.table.import(new.now, record, owner + 1));
+    }
+    let (server, client) = (ServerId::from_u64(ids[&true]), ClientId::from_u64(ids[&false]));
+    assert_eq!((new.table.owner(server), new.table.client_owner(client)), (6, 43));
+    assert_eq!(new.request(&bye, Transport::Udp), Incoming::Absorbed);
+    assert_eq!(new.sent(), [ok]);
+    // The third copy comes 1,500 ms after the first: 900 from here.
+    assert_eq!(times(&new.pass(1_000), &invite), [900]);
+    new.pass(32_000);
+    let want = [
+        Event::Timeout { id: client, owner: 43 },
+        Event::ClientEnded { id: client, owner: 43 },
+        Event::ServerEnded { id: server, owner: 6 },
+    ];
+    assert!(want.iter().all(|event| new.events.contains(event)) && new.events.len() == 3, "{:?}", new.events);
+    new.assert_empty();
+}
+
+/// The four transactions of a relayed call that just ended: both INVITEs accepted, the BYE's 200 kept.
+#[test]
+fn a_call_just_ended_takes_little_and_all_of_it_goes() {
+    const CALLS: u64 = 20_000;
+    let mut world = World::new();
+    let ok = |branch: &str, cseq: &str| message("SIP/2.0 200 OK", branch, cseq);
+    for n in 0..CALLS {
+        let (a, b) = (format!("z9hG4bKa{n}"), format!("z9hG4bKb{n}"));
+        for (start, cseq) in [(INVITE, "1 INVITE"), (BYE, "2 BYE")] {
+            let server = world.new_request(&message(start, &a, cseq), Transport::Udp);
+            world.send(&message(start, &b, cseq), &b, Transport::Udp);
+            assert!(matches!(world.response(&ok(&b, cseq)), Outgoing::Deliver { .. }));
+            let padding = "x".repeat(200);
+            world.respond(server, &ok(&a, cseq).replace("Content-Length", &format!("X: {padding}\r\nContent-Length")));
+        }
+        world.out.clear();
+    }
+    let counts = world.table.counts();
+    assert_eq!((counts.servers, counts.clients, counts.kept_messages), (2 * CALLS, 2 * CALLS, CALLS));
+    let each = world.table.memory() as u64 / CALLS;
+    println!("{each} bytes a call, {} of them a kept 200", counts.kept_bytes / CALLS);
+    assert!(each <= 1_400, "{each} bytes a call");
+    world.pass(36_000);
+    let counts = world.table.counts();
+    assert_eq!((counts.servers, counts.clients, world.table.memory()), (0, 0, 0));
+}
