@@ -29,7 +29,9 @@ pub mod name_addr;
 mod typed;
 pub mod values;
 pub mod uri;
+pub mod view;
 pub mod write;
+pub mod sdp;
 pub mod status;
 
 pub use build::{Builder, respond};
@@ -46,3 +48,4 @@ pub use name_addr::NameAddr;
 pub use uri::{SipUri, Uri};
 pub use values::{Placed, Values};
 pub use write::Write;
+pub use view::View;
