@@ -327,6 +327,20 @@ fn replayed_counts_are_refused_and_reordered_ones_are_not() {
 }
 
 #[test]
+fn another_spelling_of_the_user_does_not_make_a_replay_new() {
+    let server = server();
+    let (mut phone, ha1) = bob();
+    phone.take(&challenge(&server, 1_000, 1));
+    let header = String::from_utf8(phone.answer()).expect("ASCII");
+    assert_eq!(judge(&server, 1_000, header.as_bytes(), Some(&ha1)), Verdict::Ok);
+    // A store may find the same subscriber by each of these; the response covers none of them.
+    for name in ["username=\"BOB\"", "username=\"bob@example.org\"", "username*=UTF-8''bob"] {
+        let again = header.replace("username=\"bob\"", name);
+        assert_eq!(judge(&server, 1_000, again.as_bytes(), Some(&ha1)), Verdict::Replay, "{name}");
+    }
+}
+
+#[test]
 fn expired_nonces_are_stale_only_to_who_knows_the_password() {
     let server = server();
     let (mut phone, ha1) = bob();
@@ -502,6 +516,42 @@ fn a_changed_request_is_a_wrong_response() {
     let read = Credentials::parse(good.as_bytes()).expect("valid");
     let verdict = server.verify(at(1_000), REALM, &invite, &read, Some(&ha1));
     assert_eq!(verdict, Verdict::WrongPassword { same_source: true });
+}
+
+#[test]
+fn no_changed_header_passes_a_second_time_or_panics() {
+    let server = server();
+    let (mut phone, ha1) = bob();
+    phone.take(&challenge(&server, 1_000, 1));
+    let good = phone.answer();
+    assert_eq!(judge(&server, 1_000, &good, Some(&ha1)), Verdict::Ok);
+    // xorshift64: a failure is found again.
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut below = |bound: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % bound.max(1) as u64) as usize
+    };
+    let pieces: [&[u8]; 10] =
+        [b"\"", b",", b"=", b"\\", b"\r\n ", b"nc=00000002", b"username*=UTF-8''%6", b"%", b"\0", b"userhash=true"];
+    for round in 0..20_000 {
+        let mut header = good.clone();
+        for _ in 0..=below(3) {
+            let at = below(header.len());
+            match below(4) {
+                0 => drop(header.drain(at..(at + below(30)).min(header.len()))),
+                1 => header[at] ^= 1 << below(8),
+                _ => drop(header.splice(at..at, pieces[below(pieces.len())].iter().copied())),
+            }
+            header.push(b' ');
+        }
+        let _ = Challenge::parse(&header);
+        if let Ok(read) = Credentials::parse(&header) {
+            let verdict = server.verify(at(1_000), REALM, &ATTEMPT, &read, Some(&ha1));
+            assert_ne!(verdict, Verdict::Ok, "round {round}: {}", String::from_utf8_lossy(&header));
+        }
+    }
 }
 
 /// What a judgement costs: `cargo test --release -p strowger-tests --test digest -- --ignored --nocapture cost`.

@@ -311,8 +311,8 @@ impl Authenticator {
         if !ticket.nonce.is_fresh(seconds(now), self.settings.nonce_life, self.settings.clock_skew) {
             return Verdict::Stale(Staleness::Expired);
         }
-        let user = credentials.user().unwrap_or_default();
-        match self.used.admit(seconds(now), &ticket.nonce, &user, ticket.count) {
+        // Not the username: spelled otherwise it may lead to the same subscriber, and the response does not cover it.
+        match self.used.admit(seconds(now), &ticket.nonce, ha1.value().as_bytes(), ticket.count) {
             Admission::New => Verdict::Ok,
             Admission::Replayed => Verdict::Replay,
             Admission::Full => Verdict::Stale(Staleness::TableFull),

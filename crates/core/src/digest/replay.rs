@@ -113,7 +113,8 @@ impl ReplayTable {
         }
     }
 
-    /// Notes that `user` used a fresh nonce. To be called only after the response was found right.
+    /// Notes that a fresh nonce was used by whom `user` names: the HA1, which the response proves. To be called only after
+    /// the response was found right.
     pub fn admit(&self, now: u64, nonce: &Nonce, user: &[u8], count: Count) -> Admission {
         let key = Key { salt: nonce.salt(), issued: nonce.issued(), user: self.hasher.hash_one(user) as u32 };
         let part = (self.hasher.hash_one(nonce.salt()) >> 32) as usize & (self.partitions.len() - 1);

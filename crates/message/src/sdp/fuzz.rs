@@ -102,6 +102,7 @@ fn answers(offer: &Sdp<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const SEEDS: &[&str] = &[
         "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nb=AS:64\r\nt=0 0\r\nr=7d 1h 0 25h\r\nz=1 -1h\r\n\
@@ -168,13 +169,37 @@ mod tests {
         }
     }
 
+    /// Seeds of the corpus, if it is there.
+    fn seeds() -> Vec<Vec<u8>> {
+        let mut seeds: Vec<_> = SEEDS.iter().map(|seed| seed.as_bytes().to_vec()).collect();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let corpora = std::env::var_os("STROWGER_CORPORA").unwrap_or_else(|| "../shared/corpora".into());
+        let folder = root.join(corpora).join("fuzz-seeds/sdp");
+        match std::fs::read_dir(&folder) {
+            Ok(entries) => {
+                let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+                paths.sort();
+                seeds.extend(paths.iter().map(|path| std::fs::read(path).expect("a seed can be read")));
+            }
+            Err(_) => println!("not there, so its seeds were not tried: {}", folder.display()),
+        }
+        seeds
+    }
+
+    /// `STROWGER_FUZZ_ROUNDS` makes it run longer; a failure prints the round, with which it is found again.
     #[test]
     fn mutated_seeds_break_nothing() {
-        for seed in 1..20_000u64 {
-            let mut mutator = Mutator(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let mut data = SEEDS[mutator.below(SEEDS.len())].as_bytes().to_vec();
+        let seeds = seeds();
+        seeds.iter().for_each(|seed| fuzz_sdp(seed));
+        let rounds = std::env::var("STROWGER_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+        for round in 1..rounds.unwrap_or(20_000u64) {
+            let mut mutator = Mutator(round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let mut data = seeds[mutator.below(seeds.len())].clone();
             mutator.mutate(&mut data);
-            fuzz_sdp(&data);
+            if let Err(panic) = std::panic::catch_unwind(|| fuzz_sdp(&data)) {
+                println!("round {round}: {:?}", String::from_utf8_lossy(&data));
+                std::panic::resume_unwind(panic);
+            }
         }
     }
 
