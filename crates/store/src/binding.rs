@@ -477,9 +477,10 @@ mod tests {
     }
 
     fn flow() -> impl Strategy<Value = Option<Flow>> {
-        proptest::option::of((any::<u16>(), any::<u16>(), any::<u8>(), any::<u32>(), any::<u32>()).prop_map(
-            |(node, process, shard, slot, generation)| Flow { node, process, shard, slot, generation },
-        ))
+        proptest::option::of(
+            (any::<u16>(), any::<u16>(), any::<u8>(), any::<u32>(), any::<u32>())
+                .prop_map(|(node, process, shard, slot, generation)| Flow { node, process, shard, slot, generation }),
+        )
     }
 
     proptest! {

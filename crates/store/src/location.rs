@@ -588,7 +588,13 @@ mod tests {
         }
         assert_eq!(t.expire(999, 10_000, &mut |_| panic!("nothing is due")), 0);
         let mut seen = 0;
-        assert_eq!(t.expire(100_000, 30, &mut |b| { assert!(b.expires_at() <= 100_000); seen += 1; }), 30);
+        assert_eq!(
+            t.expire(100_000, 30, &mut |b| {
+                assert!(b.expires_at() <= 100_000);
+                seen += 1;
+            }),
+            30
+        );
         assert_eq!(t.expire(100_000, 1000, &mut |_| seen += 1), 70);
         assert_eq!(seen, 100);
         assert_eq!(t.expire(100_999, 1000, &mut |_| {}), 0);
@@ -611,7 +617,10 @@ mod tests {
         let (mut at, mut rounds) = (Some(Cursor::default()), 0);
         while let Some(cursor) = at {
             let mut of_one = 0;
-            at = t.walk(cursor, 7, &mut |b| { assert!(seen.insert(b.aor().to_vec())); of_one += 1; });
+            at = t.walk(cursor, 7, &mut |b| {
+                assert!(seen.insert(b.aor().to_vec()));
+                of_one += 1;
+            });
             assert!(of_one <= 7);
             rounds += 1;
         }

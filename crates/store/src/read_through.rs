@@ -515,3 +515,227 @@ impl Drop for StopOnDrop {
         self.0.stop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subscriber::{Credential, Ha1s};
+    use std::collections::HashSet;
+    use std::sync::mpsc;
+
+    /// Knows users whose names begin with "u"; fails, waits and counts when told.
+    #[derive(Clone, Default)]
+    struct Fake {
+        asked: Arc<AtomicU64>,
+        version: Arc<AtomicU64>,
+        fail: Arc<AtomicUsize>,
+        gate: Arc<Mutex<()>>,
+    }
+
+    impl SubscriberEngine for Fake {
+        fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), LookupError> {
+            self.asked.fetch_add(questions.len() as u64, Ordering::SeqCst);
+            let _gate = self.gate.lock().unwrap();
+            if self.fail.load(Ordering::SeqCst) != 0 {
+                return Err(LookupError::Database);
+            }
+            for question in questions {
+                answers.push(match question {
+                    Question::Credential { username, .. } if username.starts_with(b"u") => {
+                        Answer::Credential(Arc::new(Credential {
+                            username: String::from_utf8_lossy(username).into(),
+                            realm: "r".into(),
+                            domain: "d".into(),
+                            ha1: Ha1s::default(),
+                        }))
+                    }
+                    Question::User { username, .. } if username.starts_with(b"u") => Answer::Exists,
+                    _ => Answer::Absent,
+                });
+            }
+            Ok(())
+        }
+
+        fn version(&mut self) -> Result<u64, LookupError> {
+            Ok(self.version.load(Ordering::SeqCst))
+        }
+    }
+
+    struct Bed {
+        fake: Fake,
+        store: ReadThrough,
+        sink: SinkId,
+        results: mpsc::Receiver<(u64, Result<Answer, LookupError>)>,
+    }
+
+    fn bed(settings: ReadThroughSettings) -> Bed {
+        let fake = Fake::default();
+        let store = ReadThrough::start(fake.clone(), settings).unwrap();
+        let (tx, results) = mpsc::channel();
+        let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, LookupError>)]| {
+            for result in results {
+                let _gone = tx.send(result.clone());
+            }
+        }));
+        Bed { fake, store, sink, results }
+    }
+
+    fn credential(username: &str) -> Question<'_> {
+        Question::Credential { username: username.as_bytes(), realm: b"r" }
+    }
+
+    impl Bed {
+        fn request(&self, value: u64, question: Question<'_>) -> Result<(), Refused> {
+            self.store.request(Ticket { sink: self.sink, value }, question, Instant::now())
+        }
+
+        fn result(&self) -> (u64, Result<Answer, LookupError>) {
+            self.results.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back")
+        }
+
+        fn ask(&self, question: Question<'_>) -> Answer {
+            self.request(0, question).unwrap();
+            self.result().1.unwrap()
+        }
+
+        fn until_asked(&self, n: u64) {
+            while self.fake.asked.load(Ordering::SeqCst) < n {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn the_second_time_it_is_known() {
+        let bed = bed(ReadThroughSettings::default());
+        let now = Instant::now();
+        assert_eq!(bed.store.cached(credential("u1"), now), None);
+        let answer = bed.ask(credential("u1"));
+        assert!(matches!(&answer, Answer::Credential(c) if &*c.username == "u1"));
+        assert_eq!(bed.store.cached(credential("u1"), now), Some(answer));
+        assert_eq!(bed.ask(credential("nobody")), Answer::Absent);
+        assert_eq!(bed.store.cached(credential("nobody"), now), Some(Answer::Absent));
+        // The same texts, cut elsewhere or asked otherwise, are another question.
+        let split = Question::Credential { username: b"u", realm: b"1r" };
+        assert_eq!(bed.store.cached(split, now), None);
+        let user = Question::User { username: b"u1", domain: b"r" };
+        assert_eq!(bed.store.cached(user, now), None);
+        assert_eq!(bed.ask(user), Answer::Exists);
+        let gauges = bed.store.gauges();
+        assert_eq!((gauges.entries, gauges.hits, gauges.misses, gauges.in_flight), (3, 2, 3, 0));
+    }
+
+    #[test]
+    fn equal_questions_in_flight_are_asked_once() {
+        let bed = bed(ReadThroughSettings::default());
+        let gate = bed.fake.gate.lock().unwrap();
+        bed.request(0, credential("u0")).unwrap();
+        bed.until_asked(1);
+        for n in 1..100 {
+            bed.request(n, credential("u1")).unwrap();
+        }
+        drop(gate);
+        let values: HashSet<u64> = (0..100).map(|_| bed.result()).map(|(n, r)| r.map(|_| n).unwrap()).collect();
+        assert_eq!(values.len(), 100);
+        assert_eq!(bed.fake.asked.load(Ordering::SeqCst), 2);
+        assert_eq!(bed.store.gauges().merged, 98);
+    }
+
+    #[test]
+    fn a_slow_database_is_answered_for_at_the_deadline() {
+        let bed =
+            bed(ReadThroughSettings { deadline: Duration::from_secs(5), queue: 2, ..ReadThroughSettings::default() });
+        let gate = bed.fake.gate.lock().unwrap();
+        let now = Instant::now();
+        bed.request(1, credential("u1")).unwrap();
+        bed.until_asked(1);
+        bed.request(2, credential("u2")).unwrap();
+        assert_eq!(bed.request(3, credential("u3")), Err(Refused::Full));
+        bed.request(4, credential("u2")).unwrap();
+        bed.store.overdue(now + Duration::from_secs(4));
+        assert!(bed.results.try_recv().is_err());
+        bed.store.overdue(now + Duration::from_secs(6));
+        let late: HashSet<_> = (0..3).map(|_| bed.result()).map(|(n, r)| (n, r.unwrap_err())).collect();
+        assert_eq!(late, [1, 2, 4].map(|n| (n, LookupError::Deadline)).into());
+        drop(gate);
+        // The answer that came too late is known all the same, and no ticket comes twice.
+        while bed.store.cached(credential("u1"), Instant::now()).is_none() {
+            std::thread::yield_now();
+        }
+        bed.ask(credential("u9"));
+        assert!(bed.results.try_recv().is_err());
+        assert_eq!(bed.store.gauges().late, 3);
+        assert_eq!(bed.fake.asked.load(Ordering::SeqCst), 2, "what nobody waits for is not asked");
+    }
+
+    #[test]
+    fn a_failure_is_told_and_not_kept() {
+        let bed = bed(ReadThroughSettings::default());
+        bed.fake.fail.store(1, Ordering::SeqCst);
+        bed.request(1, credential("u1")).unwrap();
+        assert_eq!(bed.result(), (1, Err(LookupError::Database)));
+        assert_eq!(bed.store.cached(credential("u1"), Instant::now()), None);
+        bed.fake.fail.store(0, Ordering::SeqCst);
+        assert_ne!(bed.ask(credential("u1")), Answer::Absent);
+    }
+
+    #[test]
+    fn answers_grow_old() {
+        let bed = bed(ReadThroughSettings::default());
+        bed.ask(credential("u1"));
+        bed.ask(credential("nobody"));
+        let in_a_minute = Instant::now() + Duration::from_secs(60);
+        assert!(bed.store.cached(credential("u1"), in_a_minute).is_some());
+        assert_eq!(bed.store.cached(credential("nobody"), in_a_minute), None);
+        assert_eq!(bed.store.cached(credential("u1"), in_a_minute + Duration::from_secs(300)), None);
+    }
+
+    #[test]
+    fn a_change_voids_the_cache() {
+        let bed = bed(ReadThroughSettings { poll: Duration::from_millis(10), ..ReadThroughSettings::default() });
+        bed.ask(credential("u1"));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(bed.store.cached(credential("u1"), Instant::now()).is_some(), "nothing changed");
+        bed.fake.version.store(1, Ordering::SeqCst);
+        let start = Instant::now();
+        while bed.store.cached(credential("u1"), Instant::now()).is_some() {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            std::thread::yield_now();
+        }
+        bed.ask(credential("u1"));
+        bed.store.forget();
+        assert_eq!(bed.store.cached(credential("u1"), Instant::now()), None);
+    }
+
+    #[test]
+    fn made_up_names_do_not_push_out_users() {
+        let bed = bed(ReadThroughSettings { found: 320, absent: 320, ..ReadThroughSettings::default() });
+        bed.ask(credential("u1"));
+        for n in 0..3000 {
+            bed.ask(credential(&format!("x{n}")));
+        }
+        assert!(bed.store.cached(credential("u1"), Instant::now()).is_some());
+        let entries = bed.store.gauges().entries;
+        assert!((160..=321).contains(&entries), "{entries}");
+        // Users push out users, but not one who is asked for all the time.
+        for n in 0..3000 {
+            bed.ask(credential(&format!("u-{n}")));
+            assert!(bed.store.cached(credential("u1"), Instant::now()).is_some());
+        }
+        assert!(bed.store.gauges().entries <= 640);
+    }
+
+    #[test]
+    fn the_end_answers_what_is_open() {
+        let bed = bed(ReadThroughSettings::default());
+        let gate = bed.fake.gate.lock().unwrap();
+        bed.request(1, credential("u1")).unwrap();
+        bed.until_asked(1);
+        bed.request(2, credential("u2")).unwrap();
+        bed.store.shared.stop();
+        let ended: HashSet<_> = (0..2).map(|_| bed.result()).map(|(n, r)| (n, r.unwrap_err())).collect();
+        assert_eq!(ended, [1, 2].map(|n| (n, LookupError::Stopped)).into());
+        assert_eq!(bed.request(3, credential("u3")), Err(Refused::Stopped));
+        drop(gate);
+    }
+}

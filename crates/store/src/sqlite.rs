@@ -56,7 +56,9 @@ impl SqliteSettings {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file is not SQLite's, or is damaged.
-    #[error("{path}: this is not a sound SQLite database ({detail}); restore it from a backup or move it away, then start again")]
+    #[error(
+        "{path}: this is not a sound SQLite database ({detail}); restore it from a backup or move it away, then start again"
+    )]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -125,8 +127,7 @@ pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
             return Err(OpenError::Newer { path: path.clone(), found, known: schema::MIGRATIONS.len() });
         }
     }
-    let mode: String =
-        c.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)).map_err(fail)?;
+    let mode: String = c.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)).map_err(fail)?;
     if mode != "wal" {
         let detail = format!("the file system does not allow a write-ahead log (journal mode stays {mode:?})");
         return Err(OpenError::Io { path: path.clone(), detail });
@@ -397,5 +398,197 @@ impl BindingEngine for SqliteBindings {
             tracing::warn!(path = %self.settings.path.display(), "the write-ahead log cannot be written back: {error}");
         }
         self.log_pages.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Journal, JournalSettings};
+    use crate::location::{Current, LocationSettings, LocationTable, Standing, Step};
+    use crate::ticket::{SinkId, Ticket};
+    use std::sync::mpsc;
+
+    type Results = mpsc::Receiver<(u64, Result<(), WriteError>)>;
+
+    fn start(settings: &SqliteSettings) -> (Arc<LocationTable>, Journal, SinkId, Results) {
+        let table = Arc::new(LocationTable::new(LocationSettings::default()));
+        let engine = SqliteBindings::open(settings).unwrap();
+        let (journal, _) = Journal::start(engine, &table, JournalSettings::default(), 0).unwrap();
+        let (tx, rx) = mpsc::channel();
+        let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), WriteError>)]| {
+            for result in results {
+                let _gone = tx.send(*result);
+            }
+        }));
+        (table, journal, sink, rx)
+    }
+
+    fn add(table: &LocationTable, sink: SinkId, value: u64, binding: Binding<'_>) {
+        let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(binding)]);
+        let standing = table.update(binding.aor, 0, 10, Ticket { sink, value }, steps, &mut |_| {}).unwrap();
+        assert_eq!(standing, Standing::Pending);
+    }
+
+    fn wait(results: &Results) -> (u64, Result<(), WriteError>) {
+        results.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back")
+    }
+
+    fn full() -> Binding<'static> {
+        Binding {
+            aor: b"sip:alice@example.com",
+            uri: b"sip:alice@192.0.2.1:5070;ob",
+            call_id: b"a84b4c76e66710@pc33",
+            path: b"<sip:p1@192.0.2.7;lr>,<sip:p2.example.com;lr>",
+            instance: b"<urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6>",
+            user_agent: b"Phone 1.0",
+            cseq: u32::MAX,
+            q: Some(700),
+            expires_at: 1 << 47,
+            updated_at: 77,
+            received: Some(Received { transport: 3, address: "[2001:db8::9]:49152".parse().unwrap() }),
+            flow: Some(Flow { node: 1, process: 2, shard: 3, slot: 4, generation: u32::MAX }),
+            listener: 5,
+            node: 1,
+            reg_id: 1,
+            flags: 0x8000_0001,
+        }
+    }
+
+    #[test]
+    fn a_binding_comes_back_from_the_file_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings::new(dir.path().join("s.db"));
+        let odd = Binding {
+            aor: b"sip:b\xff\x00@x",
+            uri: b"sip:b\xfe",
+            received: Some(Received { transport: 0, address: "192.0.2.1:1".parse().unwrap() }),
+            expires_at: 1000,
+            ..Binding::EMPTY
+        };
+        let (table, journal, sink, results) = start(&settings);
+        add(&table, sink, 1, full());
+        add(&table, sink, 2, odd);
+        assert_eq!((wait(&results), wait(&results)), ((1, Ok(())), (2, Ok(()))));
+        journal.close();
+
+        let (table, _journal, ..) = start(&settings);
+        for binding in [full(), odd] {
+            let mut seen = 0;
+            table.lookup(binding.aor, 0, &mut |b| {
+                assert_eq!(b.binding(), binding);
+                seen += 1;
+            });
+            assert_eq!(seen, 1);
+        }
+        let c = Connection::open(&settings.path).unwrap();
+        let (uri, kind): (String, String) = c
+            .query_row("SELECT uri, typeof(user_agent) FROM binding WHERE id = 1", [], |r| Ok((r.get(0)?, r.get(1)?)))
+            .unwrap();
+        assert_eq!((uri.as_bytes(), kind.as_str()), (full().uri, "text"), "a person can read it");
+    }
+
+    #[test]
+    fn a_locked_database_fails_the_group_and_then_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let busy_timeout = Duration::from_millis(50);
+        let settings = SqliteSettings { busy_timeout, ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, _journal, sink, results) = start(&settings);
+        let other = Connection::open(&settings.path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        add(&table, sink, 1, full());
+        assert_eq!(wait(&results), (1, Err(WriteError::Locked)));
+        assert!(!table.is_registered(full().aor, 0));
+        other.execute_batch("COMMIT").unwrap();
+        add(&table, sink, 2, full());
+        assert_eq!(wait(&results), (2, Ok(())));
+        assert!(table.is_registered(full().aor, 0));
+    }
+
+    #[test]
+    fn a_file_at_its_limit_fails_and_goes_on_when_bindings_expire() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings { max_pages: Some(64), ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, _journal, sink, results) = start(&settings);
+        let mut n = 0;
+        let kept = loop {
+            let aor = format!("sip:user{n}@example.com");
+            add(&table, sink, n, Binding { aor: aor.as_bytes(), expires_at: 60_000, ..full() });
+            match wait(&results) {
+                (_, Ok(())) => n += 1,
+                (_, Err(error)) => {
+                    assert_eq!(error, WriteError::NoRoom);
+                    break n;
+                }
+            }
+            assert!(n < 10_000, "64 pages cannot hold that");
+        };
+        assert_eq!(table.gauges().bindings as u64, kept);
+        assert_eq!(table.expire(60_000, usize::MAX, &mut |_| {}) as u64, kept);
+        // The rows go with the next group.
+        let again = (0..100).any(|n| {
+            add(&table, sink, 100_000 + n, Binding { aor: &n.to_le_bytes(), ..full() });
+            wait(&results).1.is_ok()
+        });
+        assert!(again, "the writer goes on by itself");
+    }
+
+    #[test]
+    fn the_log_is_written_back_and_does_not_grow() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings { checkpoint_pages: 50, ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, _journal, sink, results) = start(&settings);
+        for n in 0..300u64 {
+            add(&table, sink, n, Binding { aor: &n.to_le_bytes(), ..full() });
+            assert_eq!(wait(&results), (n, Ok(())));
+        }
+        let log = std::fs::metadata(dir.path().join("s.db-wal")).unwrap().len();
+        assert!(log < 100 * 4200, "the log has {log} bytes");
+        assert!(std::fs::metadata(&settings.path).unwrap().len() > 50_000);
+    }
+
+    #[test]
+    fn memory_only_leaves_nothing_of_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings::new(dir.path().join("s.db"));
+        let (table, journal, sink, results) = start(&settings);
+        add(&table, sink, 1, full());
+        assert_eq!(wait(&results), (1, Ok(())));
+        journal.close();
+        assert_eq!(SqliteBindings::open(&settings).unwrap().forget().unwrap(), 1);
+        let (table, ..) = start(&settings);
+        assert_eq!(table.gauges().bindings, 0);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named_with_the_cure() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let said = |name: &str| match SqliteBindings::open(&SqliteSettings::new(path(name))) {
+            Ok(_) => panic!("{name} was opened"),
+            Err(error) => error.to_string(),
+        };
+        std::fs::write(path("text"), "this is no database, but long enough to look at".repeat(100)).unwrap();
+        assert!(said("text").contains("restore it from a backup"), "{}", said("text"));
+
+        Connection::open(path("theirs")).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
+        assert!(said("theirs").contains("belongs to another program"));
+
+        drop(open(&SqliteSettings::new(path("newer"))).unwrap());
+        Connection::open(path("newer")).unwrap().pragma_update(None, "user_version", 99).unwrap();
+        assert!(said("newer").contains("schema version 99 is newer than this program knows (1)"));
+
+        assert!(said("no/such/folder").contains("No such file"), "{}", said("no/such/folder"));
+
+        drop(open(&SqliteSettings::new(path("fine"))).unwrap());
+        let mode = std::fs::metadata(path("fine")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "HA1s are for the server alone");
+
+        // Damage inside: the schema page is torn.
+        let mut bytes = std::fs::read(path("fine")).unwrap();
+        bytes[100..1100].fill(0xa5);
+        std::fs::write(path("torn"), bytes).unwrap();
+        assert!(said("torn").contains("restore it from a backup"), "{}", said("torn"));
     }
 }

@@ -84,7 +84,8 @@ impl SubscriberEngine for SqliteSubscribers {
     }
 
     fn version(&mut self) -> Result<u64, LookupError> {
-        let version = self.connection.prepare_cached(VERSION).and_then(|mut s| s.query_row([], |row| row.get::<_, i64>(0)));
+        let version =
+            self.connection.prepare_cached(VERSION).and_then(|mut s| s.query_row([], |row| row.get::<_, i64>(0)));
         version.map(i64::cast_unsigned).map_err(|error| self.failed(&error))
     }
 }
@@ -120,7 +121,8 @@ fn id_of(tx: &Transaction<'_>, username: &str, domain: &str) -> Result<Option<i6
 }
 
 fn write_ha1(tx: &Transaction<'_>, id: i64, username: &str, realm: &str, ha1: &Ha1s) -> Result<(), AdminError> {
-    let mut other = tx.prepare_cached("SELECT 1 FROM credential WHERE username = ?1 AND realm = ?2 AND subscriber <> ?3")?;
+    let mut other =
+        tx.prepare_cached("SELECT 1 FROM credential WHERE username = ?1 AND realm = ?2 AND subscriber <> ?3")?;
     if other.exists(params![username, realm, id])? {
         return Err(AdminError::RealmTaken { username: username.into(), realm: realm.into() });
     }
@@ -222,5 +224,143 @@ impl SubscriberAdmin for SqliteAdmin {
             }
         }
         Ok(listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(dir: &tempfile::TempDir) -> SqliteSettings {
+        SqliteSettings::new(dir.path().join("s.db"))
+    }
+
+    fn secret(n: u8) -> Ha1s {
+        Ha1s { md5: Some([n; 16]), sha256: Some([n; 32]), sha512_256: None }
+    }
+
+    fn ask(engine: &mut SqliteSubscribers, question: Question<'_>) -> Answer {
+        let mut answers = Vec::new();
+        engine.answer(&[question], &mut answers).unwrap();
+        answers.remove(0)
+    }
+
+    fn credential<'a>(username: &'a str, realm: &'a str) -> Question<'a> {
+        Question::Credential { username: username.as_bytes(), realm: realm.as_bytes() }
+    }
+
+    fn user<'a>(username: &'a str, domain: &'a str) -> Question<'a> {
+        Question::User { username: username.as_bytes(), domain: domain.as_bytes() }
+    }
+
+    #[test]
+    fn what_was_ordered_is_answered() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
+        let mut engine = SqliteSubscribers::open(&settings(&dir)).unwrap();
+        assert_eq!(ask(&mut engine, credential("alice", "r")), Answer::Absent);
+
+        admin.add("alice", "Example.COM", "r", &secret(1), 5).unwrap();
+        let want = |ha1| {
+            let (username, realm, domain) = ("alice".into(), "r".into(), "example.com".into());
+            Answer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
+        };
+        assert_eq!(ask(&mut engine, credential("alice", "r")), want(secret(1)));
+        assert_eq!(ask(&mut engine, credential("Alice", "r")), Answer::Absent, "names differ by case");
+        assert_eq!(ask(&mut engine, user("alice", "example.com")), Answer::Exists);
+        assert_eq!(ask(&mut engine, user("bob", "example.com")), Answer::Absent);
+        let odd = Question::Credential { username: b"\xff' OR 1=1 --", realm: b"r" };
+        assert_eq!(ask(&mut engine, odd), Answer::Absent);
+
+        let before = engine.version().unwrap();
+        let new = Ha1s { sha512_256: Some([9; 32]), ..Ha1s::default() };
+        admin.set_password("alice", "example.com", "r", &new, 6).unwrap();
+        assert_ne!(engine.version().unwrap(), before);
+        assert_eq!(ask(&mut engine, credential("alice", "r")), want(new), "old algorithms are gone");
+
+        admin.remove("alice", "example.com").unwrap();
+        assert_eq!(ask(&mut engine, credential("alice", "r")), Answer::Absent);
+        assert_eq!(ask(&mut engine, user("alice", "example.com")), Answer::Absent);
+    }
+
+    #[test]
+    fn wrong_orders_change_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
+        admin.add("alice", "a.example", "r", &secret(1), 0).unwrap();
+        let (username, domain) = (|| "alice".to_owned(), || "a.example".to_owned());
+        assert_eq!(
+            admin.add("alice", "A.example", "r", &secret(2), 0),
+            Err(AdminError::Exists { username: username(), domain: domain() })
+        );
+        assert_eq!(
+            admin.add("alice", "b.example", "r", &secret(2), 0),
+            Err(AdminError::RealmTaken { username: username(), realm: "r".into() })
+        );
+        assert_eq!(admin.add("bob", "a.example", "r", &Ha1s::default(), 0), Err(AdminError::NoSecret));
+        assert_eq!(admin.add("", "a.example", "r", &secret(2), 0), Err(AdminError::NoName));
+        let missing = || Err(AdminError::Missing { username: "bob".into(), domain: domain() });
+        assert_eq!(admin.set_password("bob", "a.example", "r", &secret(2), 0), missing());
+        assert_eq!(admin.remove("bob", "a.example"), missing());
+        let listed = admin.list(None).unwrap();
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        let mut engine = SqliteSubscribers::open(&settings(&dir)).unwrap();
+        let Answer::Credential(alice) = ask(&mut engine, credential("alice", "r")) else { panic!("alice is gone") };
+        assert_eq!(alice.ha1, secret(1));
+    }
+
+    #[test]
+    fn a_list_is_by_domain_and_shows_no_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
+        admin.add("bob", "b.example", "b.example", &secret(1), 1).unwrap();
+        admin.add("carol", "a.example", "a.example", &secret(1), 2).unwrap();
+        admin.add("alice", "a.example", "a.example", &secret(1), 3).unwrap();
+        admin.set_password("alice", "a.example", "second", &secret(2), 4).unwrap();
+        let names = |listed: Vec<Listed>| listed.into_iter().map(|l| l.username).collect::<Vec<_>>();
+        assert_eq!(names(admin.list(None).unwrap()), ["alice", "carol", "bob"]);
+        assert_eq!(names(admin.list(Some("B.example")).unwrap()), ["bob"]);
+        let alice = &admin.list(Some("a.example")).unwrap()[0];
+        let algorithms = || vec!["MD5".to_owned(), "SHA-256".to_owned()];
+        assert_eq!(alice.realms, [("a.example".to_owned(), algorithms()), ("second".to_owned(), algorithms())]);
+        assert_eq!((alice.created_at, alice.updated_at), (3, 4));
+    }
+
+    #[test]
+    fn an_order_counts_in_a_running_server_soon() {
+        use crate::read_through::{ReadThrough, ReadThroughSettings};
+        use crate::subscriber::Subscribers;
+        use crate::ticket::Ticket;
+        use std::time::{Duration, Instant};
+        let dir = tempfile::tempdir().unwrap();
+        let poll = Duration::from_millis(100);
+        let running = ReadThrough::start(
+            SqliteSubscribers::open(&settings(&dir)).unwrap(),
+            ReadThroughSettings { poll, ..ReadThroughSettings::default() },
+        )
+        .unwrap();
+        let (tx, rx) = std::sync::mpsc::channel();
+        let sink = running.receiver(Arc::new(move |results: &[(u64, Result<Answer, LookupError>)]| {
+            for (_, result) in results {
+                let _gone = tx.send(result.clone());
+            }
+        }));
+        let question = credential("alice", "r");
+        let ask = || {
+            running.request(Ticket { sink, value: 0 }, question, Instant::now()).unwrap();
+            rx.recv_timeout(Duration::from_secs(20)).unwrap().unwrap()
+        };
+        assert_eq!(ask(), Answer::Absent);
+        assert_eq!(running.cached(question, Instant::now()), Some(Answer::Absent));
+
+        let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
+        admin.add("alice", "example.com", "r", &secret(1), 0).unwrap();
+        let start = Instant::now();
+        while running.cached(question, Instant::now()).is_some() {
+            assert!(start.elapsed() < Duration::from_secs(20), "the cache never heard of it");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let Answer::Credential(alice) = ask() else { panic!("alice is not found") };
+        assert_eq!(alice.ha1, secret(1));
     }
 }

@@ -103,7 +103,7 @@ pub enum Answer {
 }
 
 /// Why there is no answer. The caller answers 500, or 503 with Retry-After for [`LookupError::Deadline`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LookupError {
     /// The database did not answer in time.
     #[error("the subscriber database did not answer in time")]
@@ -248,8 +248,7 @@ mod tests {
     #[test]
     fn secrets_are_not_printed() {
         let ha1 = Ha1s { md5: Some([0xab; 16]), sha512_256: Some([0xcd; 32]), ..Ha1s::default() };
-        let credential =
-            Credential { username: "alice".into(), realm: "r".into(), domain: "d".into(), ha1 };
+        let credential = Credential { username: "alice".into(), realm: "r".into(), domain: "d".into(), ha1 };
         let printed = format!("{credential:?}");
         assert!(printed.contains("MD5") && printed.contains("SHA-512-256"), "{printed}");
         for secret in ["171", "ab", "205", "cd"] {

@@ -1,0 +1,92 @@
+//! What a shard does for each message touches no allocator: look-ups in the location table and in the subscriber cache.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+use strowger_store::binding::{Binding, Received};
+use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
+use strowger_store::read_through::{ReadThrough, ReadThroughSettings};
+use strowger_store::sqlite::SqliteSettings;
+use strowger_store::sqlite_subscribers::{SqliteAdmin, SqliteSubscribers};
+use strowger_store::subscriber::{Answer, Ha1s, LookupError, Question, SubscriberAdmin, Subscribers};
+use strowger_store::ticket::Ticket;
+
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is passed to the system's allocator as it came; the counter is a plain cell that allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.with(|c| c.set(c.get() + 1));
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(f: impl FnOnce()) -> u64 {
+    let before = COUNT.with(Cell::get);
+    f();
+    COUNT.with(Cell::get) - before
+}
+
+#[test]
+fn a_look_up_allocates_nothing() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1, "the counter counts");
+
+    let dir = tempfile::tempdir().unwrap();
+    let settings = SqliteSettings::new(dir.path().join("s.db"));
+    let mut admin = SqliteAdmin::open(&settings).unwrap();
+    let ha1 = Ha1s { md5: Some([1; 16]), ..Ha1s::default() };
+    admin.add("alice", "example.com", "r", &ha1, 0).unwrap();
+    let store =
+        ReadThrough::start(SqliteSubscribers::open(&settings).unwrap(), ReadThroughSettings::default()).unwrap();
+    let (tx, rx) = mpsc::channel();
+    let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, LookupError>)]| {
+        let _gone = tx.send(results.len());
+    }));
+    let now = Instant::now();
+    let questions = [
+        Question::Credential { username: b"alice", realm: b"r" },
+        Question::Credential { username: b"nobody", realm: b"r" },
+        Question::User { username: b"alice", domain: b"example.com" },
+    ];
+    for question in questions {
+        store.request(Ticket { sink, value: 0 }, question, now).unwrap();
+        rx.recv().unwrap();
+        let count = allocations(|| assert!(store.cached(question, now).is_some()));
+        assert_eq!(count, 0, "{question:?}");
+    }
+    assert_eq!(allocations(|| store.overdue(now)), 0);
+
+    let table = LocationTable::new(LocationSettings::default());
+    let received = Some(Received { transport: 1, address: "192.0.2.1:5060".parse().unwrap() });
+    for n in 0..1000u32 {
+        let aor = format!("sip:user{}@example.com", n % 300);
+        let b = Binding { uri: aor.as_bytes(), user_agent: b"Phone", received, expires_at: 9000, ..Binding::EMPTY };
+        let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(b)]);
+        table.update(aor.as_bytes(), 0, 10, Ticket { sink, value: 0 }, steps, &mut |_| {}).unwrap();
+    }
+    let mut seen = 0;
+    let count = allocations(|| {
+        for _ in 0..100 {
+            table.lookup(b"sip:user7@example.com", 0, &mut |b| {
+                assert_eq!(b.binding().user_agent, b"Phone");
+                assert_eq!(b.received(), received);
+                seen += 1;
+            });
+            table.lookup(b"sip:nobody@example.com", 0, &mut |_| seen += 1000);
+        }
+    });
+    assert_eq!((count, seen), (0, 400));
+}
