@@ -142,12 +142,12 @@ impl Proxy {
         exchange.pending = None;
         let server = exchange.server;
         let Some(held) = exchange.best.take() else {
-            tx.forget(server);
+            tx.forget(now, server);
             return;
         };
         if held.status == 408 && !exchange.invite {
             // Nobody waits for a 408 of another request any more (RFC 4320 section 4.2).
-            tx.forget(server);
+            tx.forget(now, server);
             return;
         }
         let from = out.start();

@@ -452,11 +452,17 @@ impl Transactions {
         self.entries.get(id.0).map(|e| e.route.into())
     }
 
-    /// Forgets a server transaction that is not answered at all; no event tells of its end.
-    pub fn forget(&mut self, id: ServerId) {
-        if self.entries.get(id.0).is_some_and(|e| e.machine.role() == Role::Server) {
-            self.remove(id.0);
-        }
+    /// Forgets a server transaction that is not answered at all: the next poll ends it.
+    pub fn forget(&mut self, now: Now, id: ServerId) {
+        let Some(entry) = self.entries.get_mut(id.0) else { return };
+        entry.machine = match entry.machine {
+            Machine::ServerInvite(_) => Machine::ServerInvite(server_invite::State::Terminated),
+            Machine::ServerNonInvite(_) => Machine::ServerNonInvite(server_non_invite::State::Terminated),
+            Machine::ClientInvite(_) | Machine::ClientNonInvite(_) => return,
+        };
+        self.timers.stop(&mut entry.retransmission);
+        self.timers.stop(&mut entry.end);
+        entry.end = self.timers.start(now.mono, self.lengths.now, id.0.slot);
     }
 
     /// Sends the request in the bytes `range` of [`Outbox::bytes`], whose topmost Via has this branch. Not for ACK, which is no
