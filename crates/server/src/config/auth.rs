@@ -31,6 +31,18 @@ words! {
     }
 }
 
+words! {
+    /// How the `uri` parameter is compared with the Request-URI.
+    pub enum UriCheck {
+        /// Not at all: the response covers it.
+        Off = "off",
+        /// Same user and same host.
+        Loose = "loose",
+        /// Same bytes.
+        Exact = "exact",
+    }
+}
+
 impl Algorithm {
     /// The hash function it names.
     pub const fn hash(self) -> Hash {
@@ -51,8 +63,14 @@ section! {
         pub qop: Vec<Qop> = vec![Qop::Auth], ANY;
         /// How long a nonce is good; afterwards the answer is `stale=true` and no phone asks its user again.
         pub nonce_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400));
-        /// Used nonces remembered against replay; beyond this the oldest become stale.
-        pub used_nonces: usize = 262_144, Rule::number(1_024, 1 << 28);
+        /// Nonces in use that are remembered against replay, some 40 bytes each; beyond this, right answers to further ones are stale.
+        pub used_nonces: usize = 1_000_000, Rule::number(1_024, 1 << 28);
+        /// By how much the clocks of servers that share the secret may differ.
+        pub clock_skew: Duration = Duration::from_secs(10), Rule::time(Duration::ZERO, Duration::from_secs(3_600));
+        /// Accept answers without qop, as phones of RFC 2069 give them; each costs a nonce of its own.
+        pub without_qop: bool = true, ANY;
+        /// How close the `uri` of an answer must be to the Request-URI (RFC 7616 section 3.4.6); proxies on the way may change the latter.
+        pub uri_check: UriCheck = UriCheck::Off, ANY;
         /// Key of nonces and of the routes of calls; servers that stand in for one another share it. At least 16 characters;
         /// also by the environment variable STROWGER_AUTH_SECRET, which wins. "": drawn by the server itself.
         pub secret: Option<Secret> = None, ANY.or("");

@@ -17,7 +17,6 @@ use super::proxy::RelayFor;
 use super::reader::Reader;
 use super::registrar::Durability;
 use super::report::Fault;
-use super::tls::VerifyClient;
 use super::{Config, Source};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
@@ -209,23 +208,9 @@ fn warn_if_others_read(path: &Path, span: &Span, reader: &mut Reader) {
 }
 
 fn check_client_ca(identity: &Identity, path: &str, reader: &mut Reader) {
-    let own = format!("{path}.client_ca");
-    match &identity.client_ca {
-        Some(authorities) => {
-            let span = reader.first_of(&[&own, "tls.client_ca"]);
-            certificates(authorities, &span, reader);
-        }
-        None if identity.verify_client != VerifyClient::Never => {
-            let verify = format!("{path}.verify_client");
-            let span = reader.first_of(&[&verify, "tls.verify_client"]);
-            let message = "verify_client asks for certificates, but no authority is named that signs them";
-            reader.push(Fault::error(
-                span,
-                message,
-                "name the PEM file of the authorities: client_ca = \"clients.pem\"",
-            ));
-        }
-        None => {}
+    if let Some(authorities) = &identity.client_ca {
+        let span = reader.first_of(&[&format!("{path}.client_ca"), "tls.client_ca"]);
+        certificates(authorities, &span, reader);
     }
 }
 
@@ -233,6 +218,12 @@ fn check_outbound(config: &Config, reader: &mut Reader) {
     if let Some(authorities) = &config.tls.outbound_ca {
         let span = reader.value_of("tls.outbound_ca");
         certificates(authorities, &span, reader);
+    }
+    let needs_authorities = config.tls.outbound_verify && reader.has("tls.outbound_verify");
+    if needs_authorities && config.tls.outbound_authorities().is_none() {
+        let span = reader.value_of("tls.outbound_verify");
+        let message = "this system keeps no list of trusted authorities, so no server could be connected to by TLS";
+        reader.push(Fault::warning(span, message, "install ca-certificates, or name a PEM file in tls.outbound_ca"));
     }
     if config.tls.certificate.is_some() != config.tls.key.is_some() {
         let span = reader.first_of(&["tls.certificate", "tls.key"]);
@@ -281,6 +272,11 @@ fn check_timers(config: &Config, reader: &mut Reader) {
             duration_text(config.timers.t2)
         );
         reader.push(Fault::error(span, message, "make t1 the shorter of the two; RFC 3261 has 500ms and 4s"));
+    }
+    if config.timers.timer_d < Duration::from_secs(32) {
+        let span = reader.value_of("timers.timer_d");
+        let message = "timers.timer_d is under 32 seconds, which RFC 3261 section 17.1.1.2 asks for";
+        reader.push(Fault::warning(span, message, "write \"32s\" or more, or late answers are taken for strays"));
     }
     if config.timers.timer_c <= Duration::from_secs(180) {
         let span = reader.value_of("timers.timer_c");
@@ -347,7 +343,7 @@ fn check_auth(config: &Config, reader: &mut Reader) {
     }
     if auth.algorithms == [super::Algorithm::Md5] && reader.has("auth.algorithms") {
         let span = reader.value_of("auth.algorithms");
-        let message = "auth.algorithms offers MD5 alone, which is broken (RFC 7616 section 5)";
+        let message = "auth.algorithms offers MD5 alone, which is broken (RFC 6151)";
         reader.push(Fault::warning(span, message, "put \"SHA-256\" before it: phones that do not know it take MD5"));
     }
     if !config.registrar.authenticate && config.listeners.iter().any(|listener| !listener.is_loopback()) {

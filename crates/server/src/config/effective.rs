@@ -80,10 +80,9 @@ fn listener_keys(listener: &Listener) -> Vec<(&'static str, String)> {
         certificate: listener.identity.as_ref().map(|identity| identity.certificate.clone()),
         key: listener.identity.as_ref().map(|identity| identity.key.clone()),
         client_ca: listener.identity.as_ref().and_then(|identity| identity.client_ca.clone()),
-        verify_client: listener.identity.as_ref().map(|identity| identity.verify_client),
     };
     let keys = ListenerTable::KEYS.iter().copied().zip(table.values());
-    let only_secure = ["certificate", "key", "client_ca", "verify_client"];
+    let only_secure = ["certificate", "key", "client_ca"];
     keys.filter(|(name, _)| listener.identity.is_some() || !only_secure.contains(name)).collect()
 }
 

@@ -19,21 +19,25 @@ section! {
         /// Most connections of all streams together; further ones are closed at once.
         pub connections: usize = 500_000, Rule::number(1, 10_000_000);
         /// Most connections of one source address; further ones are closed at once.
-        pub connections_per_source: usize = 4_096, Rule::number(1, 10_000_000);
+        pub connections_per_source: usize = 10_000, Rule::number(1, 10_000_000);
         /// Most transactions alive at once; further requests are answered 503 with Retry-After (RFC 3261 section 21.5.4).
         pub transactions: usize = 1_000_000, Rule::number(16, 100_000_000);
         /// A connection over which nothing arrived for this long, not even a keep-alive, is closed; "never" leaves it open.
-        pub idle_connection_timeout: Option<Duration> = Some(Duration::from_secs(900)), Rule::time(Duration::from_secs(1), Duration::from_secs(7 * 86_400)).or("never");
+        pub idle_connection_timeout: Option<Duration> = Some(Duration::from_secs(3_600)), Rule::time(Duration::from_secs(1), Duration::from_secs(7 * 86_400)).or("never");
         /// A message that has begun must be complete within this time, or its connection is closed.
-        pub partial_message_timeout: Duration = Duration::from_secs(10), Rule::time(Duration::from_millis(100), Duration::from_secs(600));
-        /// A connection to a peer must stand within this time, handshakes of TLS and WebSocket included.
+        pub partial_message_timeout: Duration = Duration::from_secs(30), Rule::time(Duration::from_millis(100), Duration::from_secs(600));
+        /// A connection to a peer must stand within this time.
         pub connect_timeout: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(120));
+        /// A handshake of TLS or WebSocket must end within this time.
+        pub handshake_timeout: Duration = Duration::from_secs(10), Rule::time(Duration::from_millis(100), Duration::from_secs(120));
+        /// Datagrams that may wait for a UDP socket that takes no more; more are dropped and counted.
+        pub udp_queue: usize = 4_096, Rule::number(64, 1 << 24);
         /// Bytes that may wait for a slow peer on one connection; more close it.
-        pub connection_queue: usize = 256 << 10, Rule::bytes(4 << 10, 1 << 30);
+        pub connection_queue: usize = 1 << 20, Rule::bytes(4 << 10, 1 << 30);
         /// Messages that may wait on their way from one shard to another; more are answered 503.
-        pub shard_queue: usize = 65_536, Rule::number(64, 1 << 24);
+        pub shard_queue: usize = 4_096, Rule::number(64, 1 << 24);
         /// Look-ups (database, DNS) that may wait at once; more are answered 503.
-        pub lookup_queue: usize = 65_536, Rule::number(16, 1 << 24);
+        pub lookup_queue: usize = 10_000, Rule::number(16, 1 << 24);
         /// Messages of one call that may wait while a look-up for it is under way; more are dropped and counted.
         pub held_messages_per_call: usize = 32, Rule::number(1, 65_535);
     }

@@ -9,7 +9,6 @@ use strowger_core::Transport;
 
 use super::key::{Rule, Text};
 use super::reader::{ANY, section};
-use super::tls::VerifyClient;
 
 impl Text for Transport {
     const EXPECTED: &'static str = "\"udp\", \"tcp\", \"tls\", \"ws\" or \"wss\"";
@@ -163,10 +162,8 @@ section! {
         pub certificate: Option<PathBuf> = None, ANY.or("");
         /// Private key in PEM for tls and wss; empty: that of `[tls]`.
         pub key: Option<PathBuf> = None, ANY.or("");
-        /// Authorities in PEM that sign the certificates of clients; empty: those of `[tls]`.
+        /// Authorities in PEM; if named, every client must show a certificate that one of them signed; empty: those of `[tls]`.
         pub client_ca: Option<PathBuf> = None, ANY.or("");
-        /// Whether a client must show a certificate; "inherit": as `[tls]` says.
-        pub verify_client: Option<VerifyClient> = None, ANY.or("inherit");
     }
 }
 
@@ -177,10 +174,8 @@ pub struct Identity {
     pub certificate: PathBuf,
     /// Private key in PEM, not encrypted.
     pub key: PathBuf,
-    /// Authorities in PEM for the certificates of clients.
+    /// Authorities in PEM; if there, every client must show a certificate of theirs.
     pub client_ca: Option<PathBuf>,
-    /// Whether a client must show a certificate.
-    pub verify_client: VerifyClient,
 }
 
 /// One listener, with everything that both forms leave out filled in.

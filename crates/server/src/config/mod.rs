@@ -29,6 +29,7 @@ mod registrar;
 mod report;
 mod secret;
 mod server;
+mod settings;
 mod store;
 mod timers;
 mod tls;
@@ -39,7 +40,7 @@ use std::path::{Path, PathBuf};
 pub use strowger_core::Transport;
 use toml::de::{DeTable, DeValue};
 
-pub use self::auth::{Algorithm, Auth, Qop};
+pub use self::auth::{Algorithm, Auth, Qop, UriCheck};
 pub use self::ban::{Ban, Network};
 pub use self::dns::Dns;
 pub use self::domains::Domain;
@@ -49,13 +50,13 @@ pub use self::listen::{Advertised, Identity, ListenAddress, Listener};
 pub use self::log::{Log, LogFormat, LogLevel};
 pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri};
-pub use self::registrar::{Durability, Registrar};
+pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::report::{Fault, Report, Severity};
 pub use self::secret::Secret;
 pub use self::server::Server;
 pub use self::store::Store;
 pub use self::timers::Timers;
-pub use self::tls::{Tls, TlsVersion, VerifyClient};
+pub use self::tls::Tls;
 
 use self::domains::Top;
 use self::listen::ListenerTable;
@@ -364,7 +365,6 @@ fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &
                 certificate,
                 key,
                 client_ca: table.client_ca.or_else(|| tables.tls.client_ca.clone()),
-                verify_client: table.verify_client.unwrap_or(tables.tls.verify_client),
             });
             listeners.push(Listener {
                 transport: table.transport,
@@ -379,13 +379,12 @@ fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &
         if !listener.transport.is_secure() {
             listener.identity = None;
         } else if listener.identity.is_none() {
-            listener.identity =
-                tables.tls.certificate.clone().zip(tables.tls.key.clone()).map(|(certificate, key)| Identity {
-                    certificate,
-                    key,
-                    client_ca: tables.tls.client_ca.clone(),
-                    verify_client: tables.tls.verify_client,
-                });
+            listener.identity = tables
+                .tls
+                .certificate
+                .clone()
+                .zip(tables.tls.key.clone())
+                .map(|(certificate, key)| Identity { certificate, key, client_ca: tables.tls.client_ca.clone() });
         }
     }
     listeners

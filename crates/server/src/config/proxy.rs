@@ -74,8 +74,8 @@ section! {
         pub fork: Fork = Fork::ByQ, ANY;
         /// How long one contact, or one group of equal q, rings before the next is tried.
         pub fork_timeout: Duration = Duration::from_secs(20), Rule::time(Duration::from_secs(1), Duration::from_secs(600));
-        /// Most branches of one request (RFC 5393 section 5 shows what too many do).
-        pub max_branches: usize = 16, Rule::number(1, 256);
+        /// Branches that one request may have at once when it says nothing itself (RFC 5393 section 5.3).
+        pub max_breadth: u16 = 60, Rule::number(1, 1_024);
         /// Refuse with 482 what comes back unchanged (RFC 3261 section 16.3 step 4, RFC 5393 section 4.2).
         pub loop_detection: bool = true, ANY;
         /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), but never away from the flow of a binding.

@@ -18,6 +18,18 @@ words! {
     }
 }
 
+words! {
+    /// What becomes of a Path header (RFC 3327).
+    pub enum PathRule {
+        /// It is passed over; `Require: path` is answered 420.
+        Ignore = "ignore",
+        /// It is kept, whether the phone says that it supports it or not.
+        Keep = "keep",
+        /// It is kept only if the phone says that it supports it; else 421 (RFC 3327 section 5.3).
+        Demand = "demand",
+    }
+}
+
 section! {
     /// Who is where, and for how long (RFC 3261 section 10).
     pub struct Registrar = "registrar" {
@@ -32,13 +44,19 @@ section! {
         /// Life of a binding whose phone names none (RFC 3261 section 10.3 step 7).
         pub default_expires: Duration = Duration::from_secs(3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Most contacts of one address of record; a further one is answered 403.
-        pub max_contacts: usize = 16, Rule::number(1, 1_024);
+        pub max_contacts: usize = 10, Rule::number(1, 1_024);
         /// How long a binding waits for others to be committed with: more throughput against a later 200.
         pub linger: Duration = Duration::from_millis(2), Rule::time(Duration::ZERO, Duration::from_secs(1));
         /// Most bindings committed together.
-        pub commit_rows: usize = 512, Rule::number(1, 65_535);
-        /// Store the Path header of edge proxies and route calls along it (RFC 3327).
-        pub path: bool = true, ANY;
+        pub commit_rows: usize = 4_096, Rule::number(1, 65_535);
+        /// Bindings that may wait to be committed; a further REGISTER is answered 503 with Retry-After.
+        pub commit_queue: usize = 20_000, Rule::number(16, 1 << 24);
+        /// Most bindings in all; a further one is answered 503.
+        pub max_bindings: usize = 10_000_000, Rule::number(1, 1 << 30);
+        /// Most bytes of one binding: its texts and about 60.
+        pub max_binding_size: usize = 16 << 10, Rule::bytes(512, 65_535);
+        /// What becomes of the Path of edge proxies, along which calls then go (RFC 3327).
+        pub path: PathRule = PathRule::Keep, ANY;
         /// Routes told to phones in Service-Route (RFC 3608).
         pub service_route: Vec<SipUri> = Vec::new(), ANY;
     }

@@ -9,13 +9,17 @@ section! {
     /// Threads, sockets and the life of the process.
     pub struct Server = "server" {
         /// Threads that carry messages; "auto" starts with one and adds more, up to the cores, when one is over 70 % busy.
-        pub shards: Option<u16> = None, Rule::number(1, 256).or("auto");
+        pub shards: Option<u16> = None, Rule::number(1, 64).or("auto");
         /// Let the kernel hand each datagram to the thread that owns its call, where it can (only with several shards).
         pub kernel_steering: bool = true, ANY;
         /// Receive buffer asked of the kernel for each UDP socket; 4 MiB hold about 50 ms at 25,000 calls/s.
         pub udp_receive_buffer: usize = 4 << 20, Rule::bytes(4 << 10, 1 << 30);
-        /// Datagrams taken from a socket with one system call.
-        pub udp_receive_batch: usize = 32, Rule::number(1, 1024);
+        /// Send buffer asked of the kernel for each UDP socket.
+        pub udp_send_buffer: usize = 4 << 20, Rule::bytes(4 << 10, 1 << 30);
+        /// Datagrams taken from a socket, and given to it, with one system call.
+        pub udp_batch: usize = 64, Rule::number(1, 1024);
+        /// Batches taken from one socket before others get their turn.
+        pub udp_batches: usize = 8, Rule::number(1, 1024);
         /// How long calls being set up may go on after SIGTERM before the process ends.
         pub drain_timeout: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
         /// Number of this server among those that share a database; part of the name of a flow.

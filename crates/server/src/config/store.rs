@@ -12,10 +12,22 @@ section! {
         /// Database file, made if it is missing; "memory" keeps everything in memory and forgets it at the end.
         pub database: Option<PathBuf> = Some(PathBuf::from("strowger.sqlite")), ANY.or("memory");
         /// How long to wait for another process that holds the database before a request fails with 500.
-        pub busy_timeout: Duration = Duration::from_secs(5), Rule::time(Duration::ZERO, Duration::from_secs(60));
-        /// Subscribers kept in memory; 0 asks the database each time.
-        pub cache_entries: usize = 100_000, Rule::number(0, 1 << 28);
-        /// How long a subscriber in memory is believed: a changed password is known everywhere after it.
-        pub cache_lifetime: Duration = Duration::from_secs(60), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
+        pub busy_timeout: Duration = Duration::from_secs(1), Rule::time(Duration::ZERO, Duration::from_secs(60));
+        /// How long a look-up may take before its request fails with 500.
+        pub lookup_timeout: Duration = Duration::from_secs(2), Rule::time(Duration::from_millis(10), Duration::from_secs(60));
+        /// Answers about subscribers kept in memory.
+        pub cache_entries: usize = 200_000, Rule::number(1, 1 << 28);
+        /// How long such an answer is good at most; a change of a subscriber is seen within `poll_interval`.
+        pub cache_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
+        /// Answers "there is none" kept in memory.
+        pub cache_absent_entries: usize = 20_000, Rule::number(1, 1 << 28);
+        /// How long such an answer is good.
+        pub cache_absent_lifetime: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
+        /// How often the database is asked whether a subscriber changed.
+        pub poll_interval: Duration = Duration::from_millis(500), Rule::time(Duration::from_millis(10), Duration::from_secs(60));
+        /// Memory of the database for pages of its file, each connection.
+        pub page_cache: usize = 16 << 20, Rule::bytes(64 << 10, 1 << 34);
+        /// Largest size of the database file; "disk" leaves it to the disk.
+        pub max_size: Option<u64> = None, Rule::bytes(64 << 10, 1 << 44).or("disk");
     }
 }

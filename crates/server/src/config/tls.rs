@@ -2,30 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::key::words;
 use super::reader::{ANY, section};
-
-words! {
-    /// Whether a client must show a certificate.
-    pub enum VerifyClient {
-        /// Clients are not asked.
-        Never = "never",
-        /// Clients may show one; if they do it must be good.
-        Optional = "optional",
-        /// Without a good certificate no client gets in.
-        Required = "required",
-    }
-}
-
-words! {
-    /// Oldest version of TLS that is spoken.
-    pub enum TlsVersion {
-        /// RFC 5246.
-        V1_2 = "1.2",
-        /// RFC 8446.
-        V1_3 = "1.3",
-    }
-}
 
 section! {
     /// Certificates shown and demanded (RFC 3261 section 26.3, RFC 5922); what holds for every tls and wss listener.
@@ -34,15 +11,23 @@ section! {
         pub certificate: Option<PathBuf> = None, ANY.or("");
         /// Private key in PEM, not encrypted; protect it by the rights of the file.
         pub key: Option<PathBuf> = None, ANY.or("");
-        /// Authorities in PEM that sign the certificates of clients.
+        /// Authorities in PEM; if named, every client must show a certificate that one of them signed.
         pub client_ca: Option<PathBuf> = None, ANY.or("");
-        /// Whether a client must show a certificate.
-        pub verify_client: VerifyClient = VerifyClient::Never, ANY;
-        /// Oldest version of TLS that is spoken.
-        pub min_version: TlsVersion = TlsVersion::V1_2, ANY;
         /// Authorities in PEM that servers we connect to must be signed by; "system": those of the system.
         pub outbound_ca: Option<PathBuf> = None, ANY.or("system");
         /// Check the certificates of servers we connect to (RFC 5922 section 7); false only for experiments.
         pub outbound_verify: bool = true, ANY;
+    }
+}
+
+/// Where systems keep the certificates of the authorities that they trust: Debian, Fedora, Alpine and the BSDs.
+const SYSTEM_AUTHORITIES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+impl Tls {
+    /// The authorities that servers we connect to must be signed by: those named, or else those of the system.
+    pub fn outbound_authorities(&self) -> Option<PathBuf> {
+        let system = || SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file());
+        self.outbound_ca.clone().or_else(system)
     }
 }

@@ -1,0 +1,250 @@
+//! From the configuration to the settings of the floors below.
+
+use std::time::Duration;
+
+use strowger_core::digest::{
+    Algorithm as DigestAlgorithm, DigestSettings, QopOffer, ReplaySettings, UriCheck as Check,
+};
+use strowger_core::registrar::{PathRule as CorePathRule, Settings as RegistrarSettings};
+use strowger_core::timer::TimerSettings;
+use strowger_net::settings::{Listener as NetListener, Settings as NetSettings, Shards};
+use strowger_store::journal::{Durability as StoreDurability, JournalSettings};
+use strowger_store::location::LocationSettings;
+use strowger_store::read_through::ReadThroughSettings;
+use strowger_store::sqlite::SqliteSettings;
+
+use super::{Config, Durability, Listener, PathRule, Qop, UriCheck};
+
+fn milliseconds(duration: Duration) -> u64 {
+    // Every range ends far below 2^64 milliseconds.
+    duration.as_millis() as u64
+}
+
+fn seconds(duration: Duration) -> u32 {
+    // Every range of a protocol time ends at 30 days.
+    duration.as_secs() as u32
+}
+
+impl Config {
+    /// Timers of transactions.
+    pub fn timer_settings(&self) -> TimerSettings {
+        TimerSettings {
+            t1: milliseconds(self.timers.t1),
+            t2: milliseconds(self.timers.t2),
+            t4: milliseconds(self.timers.t4),
+            d: milliseconds(self.timers.timer_d),
+            c: milliseconds(self.timers.timer_c),
+            step: milliseconds(self.timers.step),
+        }
+    }
+
+    /// Sizes of messages.
+    pub const fn message_limits(&self) -> strowger_message::Limits {
+        strowger_message::Limits {
+            message: self.limits.message_size,
+            body: self.limits.body_size,
+            headers: self.limits.header_count,
+            uri: self.limits.uri_length,
+        }
+    }
+
+    /// The registrar's.
+    pub fn registrar_settings(&self) -> RegistrarSettings {
+        let registrar = &self.registrar;
+        let routes: Vec<String> = registrar.service_route.iter().map(|uri| format!("<{}>", uri.as_str())).collect();
+        RegistrarSettings {
+            min_expires: seconds(registrar.min_expires),
+            max_expires: seconds(registrar.max_expires),
+            default_expires: seconds(registrar.default_expires),
+            max_contacts: registrar.max_contacts,
+            path: match registrar.path {
+                PathRule::Ignore => CorePathRule::Ignore,
+                PathRule::Keep => CorePathRule::Keep,
+                PathRule::Demand => CorePathRule::Demand,
+            },
+            service_route: routes.join(", ").into_bytes(),
+            ..RegistrarSettings::default()
+        }
+    }
+
+    /// The proxy's.
+    pub fn proxy_settings(&self) -> strowger_core::proxy::Settings {
+        strowger_core::proxy::Settings {
+            record_route: self.proxy.record_route,
+            max_forwards: self.proxy.max_forwards,
+            timer_c: milliseconds(self.timers.timer_c),
+            tcp_above: self.proxy.udp_to_tcp_above,
+            contact_repair: self.nat.contact_repair,
+            max_breadth: self.proxy.max_breadth,
+            realm: self.realm.clone().into_bytes(),
+        }
+    }
+
+    /// Those of digest authentication.
+    pub fn digest_settings(&self) -> DigestSettings {
+        let auth = &self.auth;
+        DigestSettings {
+            algorithms: auth
+                .algorithms
+                .iter()
+                .map(|algorithm| DigestAlgorithm { hash: algorithm.hash(), session: false })
+                .collect(),
+            qop: QopOffer { auth: auth.qop.contains(&Qop::Auth), auth_int: auth.qop.contains(&Qop::AuthInt) },
+            without_qop: auth.without_qop,
+            nonce_life: seconds(auth.nonce_lifetime),
+            clock_skew: seconds(auth.clock_skew),
+            uri_check: match auth.uri_check {
+                UriCheck::Off => Check::Off,
+                UriCheck::Loose => Check::Loose,
+                UriCheck::Exact => Check::Exact,
+            },
+            replay: ReplaySettings { entries: auth.used_nonces, ..ReplaySettings::default() },
+        }
+    }
+
+    /// What a commit promises.
+    pub const fn store_durability(&self) -> StoreDurability {
+        match self.registrar.durability {
+            Durability::Crash => StoreDurability::Crash,
+            Durability::PowerLoss => StoreDurability::PowerLoss,
+            Durability::None => StoreDurability::None,
+        }
+    }
+
+    /// The database file's; `None`: everything in memory.
+    pub fn sqlite_settings(&self) -> Option<SqliteSettings> {
+        let store = &self.store;
+        store.database.as_ref().map(|path| SqliteSettings {
+            durability: self.store_durability(),
+            busy_timeout: store.busy_timeout,
+            cache_kib: u32::try_from(store.page_cache >> 10).unwrap_or(u32::MAX),
+            max_pages: store.max_size.map(|bytes| u32::try_from(bytes >> 12).unwrap_or(u32::MAX)),
+            ..SqliteSettings::new(path)
+        })
+    }
+
+    /// Those of the writer of bindings.
+    pub const fn journal_settings(&self) -> JournalSettings {
+        JournalSettings {
+            linger: self.registrar.linger,
+            group: self.registrar.commit_rows,
+            queue: self.registrar.commit_queue,
+        }
+    }
+
+    /// Those of the table of bindings.
+    pub fn location_settings(&self) -> LocationSettings {
+        LocationSettings {
+            bindings: self.registrar.max_bindings,
+            binding_bytes: self.registrar.max_binding_size,
+            ..LocationSettings::default()
+        }
+    }
+
+    /// Those of the cache of subscribers.
+    pub fn read_through_settings(&self) -> ReadThroughSettings {
+        let store = &self.store;
+        ReadThroughSettings {
+            found: store.cache_entries,
+            absent: store.cache_absent_entries,
+            found_ttl: store.cache_lifetime,
+            absent_ttl: store.cache_absent_lifetime,
+            poll: store.poll_interval,
+            deadline: store.lookup_timeout,
+            queue: self.limits.lookup_queue,
+            ..ReadThroughSettings::default()
+        }
+    }
+
+    /// The network side's. `secret` is the key of the hash that gives calls to shards, random at each start.
+    pub fn net_settings(&self, secret: u32) -> NetSettings {
+        let (server, limits) = (&self.server, &self.limits);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        NetSettings {
+            node: server.node,
+            secret,
+            shards: match server.shards {
+                Some(shards) => Shards::Fixed(usize::from(shards)),
+                None => Shards::Auto { most: cores },
+            },
+            kernel_steering: server.kernel_steering,
+            batch: server.udp_batch,
+            batches: server.udp_batches,
+            receive_buffer: server.udp_receive_buffer,
+            send_buffer: server.udp_send_buffer,
+            datagrams_waiting: limits.udp_queue,
+            ring: limits.shard_queue,
+            limits: self.message_limits(),
+            connections: limits.connections,
+            connections_per_source: limits.connections_per_source,
+            idle_timeout: limits.idle_connection_timeout.unwrap_or(NEVER),
+            partial_timeout: limits.partial_message_timeout,
+            connect_timeout: limits.connect_timeout,
+            handshake_timeout: limits.handshake_timeout,
+            write_queue: limits.connection_queue,
+            tls: strowger_net::tls::Client {
+                authorities: self.tls.outbound_authorities(),
+                unverified: !self.tls.outbound_verify,
+                identity: self.tls.certificate.clone().zip(self.tls.key.clone()),
+            },
+            ..NetSettings::default()
+        }
+    }
+
+    /// The listeners of the network side, in the order of [`Config::listeners`].
+    pub fn net_listeners(&self) -> Vec<NetListener> {
+        self.listeners.iter().map(net_listener).collect()
+    }
+}
+
+/// A hundred years: longer than a process lives, and short enough to be added to any clock.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+fn net_listener(listener: &Listener) -> NetListener {
+    NetListener {
+        advertised: listener.advertise.as_ref().map(ToString::to_string),
+        network: listener.network.clone(),
+        tls: listener.identity.clone().map(|identity| strowger_net::tls::Server {
+            certificate: identity.certificate,
+            key: identity.key,
+            client_authorities: identity.client_ca,
+        }),
+        ..NetListener::new(listener.transport, listener.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A default is a fact of the machine below; the configuration must not say another one.
+    #[test]
+    fn the_defaults_are_those_of_the_floors_below() {
+        let config = Config::default();
+        let timers = TimerSettings::default();
+        let ours = config.timer_settings();
+        assert_eq!(
+            (ours.t1, ours.t2, ours.t4, ours.d, ours.c, ours.step),
+            (timers.t1, timers.t2, timers.t4, timers.d, timers.c, timers.step)
+        );
+        assert_eq!(config.message_limits(), strowger_message::Limits::default());
+        assert_eq!(config.registrar_settings(), RegistrarSettings::default());
+        let (ours, theirs) = (config.digest_settings(), DigestSettings::default());
+        assert_eq!((ours.algorithms, ours.qop, ours.nonce_life), (theirs.algorithms, theirs.qop, theirs.nonce_life));
+        assert_eq!(ours.replay.entries, theirs.replay.entries);
+        let (ours, theirs) = (config.journal_settings(), JournalSettings::default());
+        assert_eq!((ours.linger, ours.group, ours.queue), (theirs.linger, theirs.group, theirs.queue));
+        let (ours, theirs) = (config.net_settings(1), NetSettings::default());
+        assert_eq!((ours.batch, ours.batches, ours.ring), (theirs.batch, theirs.batches, theirs.ring));
+        assert_eq!((ours.connections, ours.idle_timeout), (theirs.connections, theirs.idle_timeout));
+        assert_eq!((ours.connect_timeout, ours.write_queue), (theirs.connect_timeout, theirs.write_queue));
+    }
+
+    #[test]
+    fn service_routes_are_name_addrs() {
+        let text = "registrar.service_route = [\"sip:a.example.org;lr\", \"sip:b.example.org;lr\"]";
+        let source = super::super::Source { text, ..Default::default() };
+        let (config, _) = Config::read(source).expect("right");
+        assert_eq!(config.registrar_settings().service_route, b"<sip:a.example.org;lr>, <sip:b.example.org;lr>");
+    }
+}
