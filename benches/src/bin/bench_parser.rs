@@ -11,11 +11,9 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use strowger_message::header::{
-    CSeq, CallId, Contact, Credentials, DeltaSeconds, MaxForwards, MediaType, Number, Party, RetryAfter, Token, Via,
-};
 use strowger_message::index::Start;
-use strowger_message::{Error, Essentials, Index, Limits, Message, Name, NameAddr, Uri, Write, scan};
+use strowger_message::view::{self, View};
+use strowger_message::{Error, Essentials, Index, Limits, Message, Name, Uri, Write, scan};
 
 /// Bytes of one message of the count.
 const NORMAL: f64 = 800.0;
@@ -31,87 +29,12 @@ struct Sample {
     values: usize,
 }
 
-/// Every value of the header fields that PJSIP gives a type, read and checked.
-macro_rules! typed {
-    ($($name:ident: $view:ident$(<$life:lifetime>)? $(, $many:ident)?;)*) => {
-        /// One value of any of them.
-        enum Value<'a> { $($name($view$(<$life>)?),)* }
-
-        impl Write for Value<'_> {
-            #[inline]
-            fn write(&self, out: &mut Vec<u8>) {
-                match self { $(Self::$name(value) => Write::write(value, out),)* }
-            }
-        }
-
-        /// Calls `see` with each value and the number of its line.
-        #[inline(always)]
-        fn values<'a>(message: &Message<'a>, mut see: impl FnMut(usize, Value<'a>)) -> Result<(), Error> {
-            $(
-                if message.has(Name::$name) {
-                    for value in message.values::<$view$(<$life>)?>(Name::$name) {
-                        let value = value?;
-                        see(value.line(), Value::$name(value.value));
-                    }
-                }
-            )*
-            Ok(())
-        }
-
-        /// Reads each value and keeps none; how many there are.
-        #[inline(always)]
-        fn read_all(message: &Message<'_>) -> Result<usize, Error> {
-            let mut count = 0;
-            $(
-                if message.has(Name::$name) {
-                    for value in message.values::<$view>(Name::$name) {
-                        black_box(&value?);
-                        count += 1;
-                    }
-                }
-            )*
-            Ok(count)
-        }
-    };
-}
-
-typed! {
-    Accept: MediaType<'a>;
-    Allow: Token<'a>;
-    Authorization: Credentials<'a>;
-    CallId: CallId<'a>;
-    Contact: Contact<'a>;
-    ContentLength: Number<'a>;
-    ContentType: MediaType<'a>;
-    CSeq: CSeq<'a>;
-    Expires: DeltaSeconds<'a>;
-    From: Party<'a>;
-    MaxForwards: MaxForwards;
-    MinExpires: DeltaSeconds<'a>;
-    ProxyAuthenticate: Credentials<'a>;
-    ProxyAuthorization: Credentials<'a>;
-    RecordRoute: NameAddr<'a>;
-    Require: Token<'a>;
-    RetryAfter: RetryAfter<'a>;
-    Route: NameAddr<'a>;
-    Supported: Token<'a>;
-    To: Party<'a>;
-    Unsupported: Token<'a>;
-    Via: Via<'a>;
-    WwwAuthenticate: Credentials<'a>;
-}
-
 /// A message taken apart, as an element holds it that changes header fields one by one.
 struct Parts<'a> {
     message: Message<'a>,
     uri: Option<Uri<'a>>,
-    lines: Vec<(Name, Part<'a>)>,
-}
-
-enum Part<'a> {
-    Typed(Vec<Value<'a>>),
-    /// Name and value of a header field that has no type.
-    Text(&'a [u8], &'a [u8]),
+    /// Name and values of each header line.
+    lines: Vec<(&'a [u8], Vec<View<'a>>)>,
 }
 
 impl<'a> Parts<'a> {
@@ -120,17 +43,17 @@ impl<'a> Parts<'a> {
             .index()
             .lines()
             .iter()
-            .map(|line| (line.name, Part::Text(message.name(line), message.value(line))))
+            .map(|line| (if line.name == Name::Other { message.name(line) } else { line.name.text().as_bytes() }, Vec::new()))
             .collect();
-        values(&message, |line, value| match &mut lines[line].1 {
-            Part::Typed(values) => values.push(value),
-            text => *text = Part::Typed(vec![value]),
+        view::all(&message, |line, view| {
+            let number = message.index().lines().iter().position(|l| l.start == line.start).expect("one of them");
+            lines[number].1.push(*view);
         })?;
         let uri = if message.is_request() { Some(message.uri()?) } else { None };
         Ok(Self { message, uri, lines })
     }
 
-    /// Writes the whole message anew, each typed value by its view.
+    /// Writes the whole message anew, each value from its view.
     fn write(&self, out: &mut Vec<u8>) {
         match &self.uri {
             Some(uri) => {
@@ -147,29 +70,28 @@ impl<'a> Parts<'a> {
                 out.extend_from_slice(b"\r\n");
             }
         }
-        for (name, part) in &self.lines {
-            match part {
-                Part::Typed(values) => {
-                    out.extend_from_slice(name.text().as_bytes());
-                    out.extend_from_slice(b": ");
-                    for (n, value) in values.iter().enumerate() {
-                        if n > 0 {
-                            out.extend_from_slice(b", ");
-                        }
-                        value.write(out);
-                    }
+        for (name, views) in &self.lines {
+            out.extend_from_slice(name);
+            out.extend_from_slice(b": ");
+            for (n, view) in views.iter().enumerate() {
+                if n > 0 {
+                    out.extend_from_slice(b", ");
                 }
-                Part::Text(name, value) => {
-                    out.extend_from_slice(name);
-                    out.extend_from_slice(b": ");
-                    out.extend_from_slice(value);
-                }
+                view.write(out);
             }
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(self.message.body());
     }
+}
+
+/// Reads each value, keeps none; how many there are of the header fields that have a grammar.
+#[inline]
+fn read_all(message: &Message<'_>) -> Result<usize, Error> {
+    let mut count = 0;
+    view::all(message, |_, view| count += !matches!(black_box(view), View::Text(_)) as usize)?;
+    Ok(count)
 }
 
 /// One thing that is measured: what is demanded, what is aimed at, what was seen, in messages a second.
