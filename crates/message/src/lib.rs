@@ -14,6 +14,8 @@ pub mod essentials;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
+#[doc(hidden)]
+pub mod fuzz_views;
 pub mod index;
 pub mod limits;
 pub mod message;

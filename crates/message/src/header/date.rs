@@ -70,6 +70,7 @@ impl<'a> Field<'a> for Date<'a> {
         }
         let second = number(scan.some(DIGIT)?) as i64;
         scan.ws();
+        // A leap second, 60, counts as the one before it.
         let zone = scan.at();
         let exists = (1..=9999).contains(&year)
             && (1..=31).contains(&day)
@@ -81,7 +82,7 @@ impl<'a> Field<'a> for Date<'a> {
             scan.go(zone);
             return None;
         }
-        Some(Self::new(days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second))
+        Some(Self::new(days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second.min(59)))
     }
 }
 

@@ -4,7 +4,7 @@ use super::view;
 use crate::reader::{Field, Reader};
 
 /// `id;header;critical`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Privacy<'a> {
     /// As it stands.
     pub text: &'a [u8],
@@ -44,6 +44,12 @@ impl<'a> Field<'a> for Privacy<'a> {
             }
             scan.ws();
         }
+    }
+}
+
+impl PartialEq for Privacy<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.values().eq(other.values())
     }
 }
 

@@ -70,8 +70,8 @@ const fn is_separator(b: u8) -> bool {
 impl PartialEq for TelUri<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.digits().map(|b| b.to_ascii_lowercase()).eq(other.digits().map(|b| b.to_ascii_lowercase()))
-            && within(&self.params, &other.params)
-            && within(&other.params, &self.params)
+            && (self.params.text() == other.params.text()
+                || within(&self.params, &other.params) && within(&other.params, &self.params))
     }
 }
 
