@@ -65,8 +65,20 @@ pub fn audio<'a, 'c>(sdp: &Sdp<'a>, codecs: &'c [Codec<'c>]) -> Option<Audio<'a,
         if media.kind != b"audio" || media.port == 0 || !media.protocol.eq_ignore_ascii_case(b"RTP/AVP") {
             return None;
         }
-        let known = |payload| Some((payload, codecs.iter().find(|codec| means(section, payload, codec))?));
-        let formats: Vec<_> = media.payloads().filter_map(known).collect();
+        // Each payload type is looked at once, however often a long line repeats it.
+        let mut maps = [None; 128];
+        section.rtpmaps().for_each(|map| {
+            maps[usize::from(map.payload)].get_or_insert(map);
+        });
+        let mut seen = [false; 128];
+        let formats: Vec<_> = media
+            .payloads()
+            .filter(|&payload| !std::mem::replace(&mut seen[usize::from(payload)], true))
+            .filter_map(|payload| {
+                let map = maps[usize::from(payload)].as_ref();
+                Some((payload, codecs.iter().find(|codec| means(map, payload, codec))?))
+            })
+            .collect();
         if !formats.iter().any(|(_, codec)| codec.is_sound()) {
             return None;
         }
@@ -84,10 +96,10 @@ pub fn audio<'a, 'c>(sdp: &Sdp<'a>, codecs: &'c [Codec<'c>]) -> Option<Audio<'a,
     })
 }
 
-/// Whether a payload type of this medium means the codec: by its mapping, else by the table of RFC 3551.
-fn means(section: Section<'_, '_>, payload: u8, codec: &Codec<'_>) -> bool {
-    match section.rtpmap(payload) {
-        Some(map) => codec.is(&map),
+/// Whether a payload type means the codec: by its mapping, else by the table of RFC 3551.
+fn means(map: Option<&RtpMap<'_>>, payload: u8, codec: &Codec<'_>) -> bool {
+    match map {
+        Some(map) => codec.is(map),
         None => Codec::of_payload(payload).is_some_and(|fixed| {
             fixed.encoding.eq_ignore_ascii_case(codec.encoding)
                 && fixed.clock_rate == codec.clock_rate
@@ -260,6 +272,17 @@ mod tests {
         assert!(answered(&old).ends_with("a=recvonly\r\n"));
         let new = format!("{HEAD}a=inactive\r\nm=audio 4000 RTP/AVP 8\r\n");
         assert!(answered(&new).ends_with("a=inactive\r\n"));
+    }
+
+    #[test]
+    fn long_lines_take_no_long_time() {
+        let formats = "0 96 ".repeat(13_000);
+        let maps = "a=rtpmap:96 x/8000\r\n".repeat(4_000);
+        let offer = format!("{HEAD}m=audio 4000 RTP/AVP {formats}\r\n{maps}");
+        let started = std::time::Instant::now();
+        assert!(answered(&offer).contains("m=audio 6000 RTP/AVP 0\r\n"));
+        // Looking each format up in all lines would take minutes in a debug build; this takes milliseconds.
+        assert!(started.elapsed().as_secs() < 10);
     }
 
     #[test]

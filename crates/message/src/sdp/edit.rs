@@ -155,11 +155,14 @@ impl<'a> SdpEdit<'a> {
             new.to_value()
         });
         if changed && !dropped.is_empty() {
+            dropped.sort_unstable();
             self.retain(Part::Media(media), |line| {
                 let attribute = Attribute::parse(line.value());
                 let of_format = matches!(attribute.name, b"rtpmap" | b"fmtp" | b"rtcp-fb");
                 let format = fields(attribute.value.unwrap_or_default()).next().unwrap_or_default();
-                line.kind != b'a' || !of_format || !dropped.iter().any(|dropped| dropped == format)
+                line.kind != b'a'
+                    || !of_format
+                    || dropped.binary_search_by(|dropped| dropped.as_slice().cmp(format)).is_err()
             });
         }
         changed
