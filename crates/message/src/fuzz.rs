@@ -2,7 +2,8 @@
 //! them; nothing else does.
 
 use crate::frame::{self, Frame};
-use crate::{Edit, Index, Limits, Message, Name, Reason, scan};
+use crate::header::*;
+use crate::{Edit, Essentials, Host, Index, Limits, Message, Name, NameAddr, Reason, Uri, Write, scan, view};
 
 /// Index, Call-ID scan, writing unedited and edited.
 ///
@@ -110,6 +111,79 @@ fn edits(message: &Message<'_>) {
     assert_eq!(edited.reason(), message.reason());
     if message.is_request() {
         assert_eq!(edited.request_uri(), b"sip:edited@example.com");
+    }
+}
+
+/// The views: all fields of `data` as a message, then `data` as one value of each kind.
+///
+/// # Panics
+/// Where an invariant does not hold.
+pub fn views(data: &[u8]) {
+    let mut index = Index::new();
+    if index.parse(data, &Limits::default()).is_ok() {
+        let message = Message::new(data, &index);
+        message_views(&message);
+    }
+    macro_rules! each {
+        ($($view:ty),* $(,)?) => {
+            $(
+                if let Ok(view) = <$view>::parse(data) {
+                    let (mut once, mut twice) = (Vec::new(), Vec::new());
+                    Write::write(&view, &mut once);
+                    let again = <$view>::parse(&once)
+                        .unwrap_or_else(|e| panic!("{} writes {}: {e}", stringify!($view), once.escape_ascii()));
+                    Write::write(&again, &mut twice);
+                    assert_eq!(once.escape_ascii().to_string(), twice.escape_ascii().to_string(), "{}", stringify!($view));
+                }
+            )*
+        };
+    }
+    each!(
+        CSeq, CallId, Contact, Credentials, Date, DeltaSeconds, Event, Host, Identity, Info, MaxForwards, MediaType,
+        MimeVersion, NameAddr, Number, Party, Privacy, RAck, ReasonValue, Replaces, RetryAfter, SessionExpires,
+        SubscriptionState, Timestamp, Token, Uri, Via, Warning, Weighted,
+    );
+    if let Ok(uri) = Uri::parse(data) {
+        assert!(uri == uri || matches!(&uri, Uri::Sip(sip) if sip.headers.len() > 1), "a URI is equivalent to itself");
+        let mut aor = Vec::new();
+        uri.write_aor(&mut aor);
+        assert!(!aor.is_empty());
+    }
+}
+
+fn message_views(message: &Message<'_>) {
+    let bytes = message.bytes();
+    if let Err(error) = Essentials::of(message) {
+        assert!(error.offset <= bytes.len() && (400..600).contains(&error.status()), "{error}");
+    }
+    for &name in Name::KNOWN {
+        let mut last = 0;
+        for address in message.values::<NameAddr<'_>>(name) {
+            let Ok(address) = address else { break };
+            let (range, cut) = (address.range(), address.cut());
+            assert!(last <= range.start && range.start < range.end && range.end <= message.index().headers_end());
+            assert!(cut.start <= range.start && range.end <= cut.end.max(range.end) && cut.end <= message.index().headers_end());
+            assert_eq!(message.index().lines()[address.line()].name, name);
+            last = range.end;
+        }
+    }
+    let mut values = 0;
+    match view::all(message, |_, _| values += 1) {
+        Err(error) => assert!(error.offset <= bytes.len(), "{error}"),
+        Ok(()) => {
+            let mut out = Vec::new();
+            if view::rewrite(message, &mut out).is_err() {
+                return;
+            }
+            let mut index = Index::new();
+            let limits = Limits { message: usize::MAX, ..Limits::default() };
+            index.parse(&out, &limits).unwrap_or_else(|e| panic!("{e} rewritten: {}", out.escape_ascii()));
+            let written = Message::new(&out, &index);
+            assert_eq!((written.body(), index.lines().len()), (message.body(), message.index().lines().len()));
+            let mut again = 0;
+            view::all(&written, |_, _| again += 1).unwrap_or_else(|e| panic!("{e} rewritten: {}", out.escape_ascii()));
+            assert_eq!(values, again);
+        }
     }
 }
 
@@ -223,6 +297,7 @@ mod tests {
         #[test]
         fn invariants_hold(text in text(), head in any::<[u8; 4]>()) {
             message(&text);
+            views(&text);
             framing(&[&head[..], &text].concat());
         }
     }
