@@ -17,7 +17,7 @@ pub trait Service {
     fn poll(&mut self, now: Now, out: &mut Outbox);
 
     /// When [`Service::poll`] must be called at the latest ([`Now::mono`] milliseconds).
-    fn deadline(&self) -> Option<u64>;
+    fn deadline(&mut self) -> Option<u64>;
 
     /// An answer to something this shard asked the service runtime.
     fn answered(&mut self, now: Now, answer: Self::Answer, out: &mut Outbox);
@@ -29,7 +29,7 @@ pub trait Service {
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);
 
     /// Everything of the calls of this bucket, taken out, for its new owner.
-    fn export(&mut self, bucket: u8) -> Vec<Self::Record>;
+    fn export(&mut self, now: Now, bucket: u8) -> Vec<Self::Record>;
 
     /// What another shard exported; timers go on where they were.
     fn import(&mut self, now: Now, record: Self::Record, out: &mut Outbox);
