@@ -343,7 +343,7 @@ impl Journal {
     /// Adds a receiver of tickets.
     ///
     /// # Panics
-    /// After 65,536 receivers: they are shards, and are made at start.
+    /// After 65,535 receivers: they are shards, and are made at start.
     pub fn receiver(&self, sink: Arc<dyn WriteSink>) -> SinkId {
         self.sinks.add(sink)
     }

@@ -188,18 +188,18 @@ mod tests {
         let count = |c: &Connection| -> i64 {
             c.query_row("SELECT version FROM subscriber_version", [], |r| r.get(0)).unwrap()
         };
-        let mut seen = count(&c);
-        for sql in [
+        let changes = [
             "INSERT INTO subscriber VALUES (1, 'alice', 'example.com', 0, 0)",
             "INSERT INTO credential VALUES ('alice', 'example.com', 'MD5', x'00', 1)",
             "UPDATE credential SET ha1 = x'01'",
             "DELETE FROM credential",
             "UPDATE subscriber SET updated_at = 1",
             "DELETE FROM subscriber",
-        ] {
+        ];
+        for sql in changes {
+            let seen = count(&c);
             c.execute(sql, []).unwrap();
             assert_eq!(count(&c), seen + 1, "{sql}");
-            seen += 1;
         }
     }
 }

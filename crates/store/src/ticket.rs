@@ -18,6 +18,11 @@ pub struct Ticket {
     pub value: u64,
 }
 
+impl Ticket {
+    /// Comes back to nobody: for a table without a journal, where no ticket ever comes, and for changes that nobody waits for.
+    pub const NOBODY: Self = Self { sink: SinkId(u16::MAX), value: 0 };
+}
+
 /// Why a request was not even queued. Nothing was changed, no ticket comes. The caller answers 503 with Retry-After.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -40,10 +45,11 @@ impl<S: ?Sized> Default for Sinks<S> {
 
 impl<S: ?Sized> Sinks<S> {
     /// # Panics
-    /// After 65,536 receivers: they are shards, and are made at start.
+    /// After 65,535 receivers: they are shards, and are made at start.
     pub(crate) fn add(&self, sink: Arc<S>) -> SinkId {
         let mut sinks = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let id = SinkId(u16::try_from(sinks.len()).expect("there are fewer than 65,536 shards"));
+        let id = SinkId(u16::try_from(sinks.len()).expect("there are fewer than 65,535 shards"));
+        assert!(id != Ticket::NOBODY.sink, "there are fewer than 65,535 shards");
         sinks.push(sink);
         id
     }
