@@ -1,0 +1,3 @@
+//! What the tests with the world have in common.
+
+pub mod binary;

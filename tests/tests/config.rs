@@ -1,0 +1,621 @@
+//! Wrong configurations through the real program: each error names file, line, column and cure.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use strowger_tests::binary::strowger;
+use tempfile::TempDir;
+
+/// A configuration with one thing wrong in it.
+struct Wrong {
+    /// What kind of mistake it is.
+    kind: &'static str,
+    /// The file; the two marks stand around what the caret must point at and are taken out before the file is written.
+    text: &'static str,
+    /// A part of the sentence that says what is wrong.
+    message: &'static str,
+    /// A part of the sentence that says what would be right.
+    cure: &'static str,
+}
+
+const FROM: char = '»';
+const TO: char = '«';
+
+const WRONG: &[Wrong] = &[
+    Wrong {
+        kind: "a bracket that is not closed",
+        text: "listen = [\"udp:127.0.0.1:5060\"\n»[«log]\nlevel = \"info\"\n",
+        message: "not TOML",
+        cure: "a list stands in brackets",
+    },
+    Wrong { kind: "text without quotes", text: "[timers]\nt1 = »500ms«\n", message: "not TOML", cure: "quotes" },
+    Wrong {
+        kind: "a key that stands twice",
+        text: "[log]\nlevel = \"info\"\n»level« = \"warn\"\n",
+        message: "duplicate key",
+        cure: "remove one of the two",
+    },
+    Wrong {
+        kind: "a table that does not exist",
+        text: "[»registrer«]\nmin_expires = \"1m\"\n",
+        message: "there is no table [registrer]",
+        cure: "write [registrar]",
+    },
+    Wrong {
+        kind: "a key with a slip of the pen",
+        text: "[registrar]\n\n»min_expire« = \"1m\"\n",
+        message: "there is no key min_expire in [registrar]",
+        cure: "write min_expires",
+    },
+    Wrong {
+        kind: "a key in the wrong table",
+        text: "[timers]\n»record_route« = true\n",
+        message: "there is no key record_route in [timers]",
+        cure: "record_route belongs in [proxy]",
+    },
+    Wrong {
+        kind: "a key above the first table that belongs in one",
+        text: "»relay_for« = \"everyone\"\n",
+        message: "there is no key relay_for",
+        cure: "relay_for belongs in [proxy]",
+    },
+    Wrong {
+        kind: "text where true or false belongs",
+        text: "[registrar]\nauthenticate = »\"yes\"«\n",
+        message: "registrar.authenticate is text",
+        cure: "write true or false, without quotes",
+    },
+    Wrong {
+        kind: "a number out of its range",
+        text: "[server]\nshards = »65«\n",
+        message: "server.shards is out of its range",
+        cure: "a whole number from 1 to 64, or \"auto\"",
+    },
+    Wrong {
+        kind: "a negative number",
+        text: "[limits]\nconnections = »-1«\n",
+        message: "limits.connections is out of its range",
+        cure: "a whole number from 1",
+    },
+    Wrong {
+        kind: "a size that is none",
+        text: "[limits]\nmessage_size = »\"64KB\"«\n",
+        message: "which is not a size",
+        cure: "\"64KiB\"",
+    },
+    Wrong {
+        kind: "a duration without its unit",
+        text: "[timers]\nt1 = »500«\n",
+        message: "timers.t1 is a number without a unit",
+        cure: "for example \"500ms\"",
+    },
+    Wrong {
+        kind: "a duration of words",
+        text: "[timers]\nt2 = »\"four seconds\"«\n",
+        message: "which is not a duration",
+        cure: "from \"10ms\" to \"1m\"",
+    },
+    Wrong {
+        kind: "a word that a key does not know",
+        text: "[registrar]\ndurability = »\"powerloss\"«\n",
+        message: "registrar.durability is \"powerloss\"",
+        cure: "did you mean \"power-loss\"?",
+    },
+    Wrong {
+        kind: "a transport that does not exist",
+        text: "listen = [\"udp:127.0.0.1:5060\", »\"sctp:127.0.0.1:5060\"«]\n",
+        message: "names the transport \"sctp\"",
+        cure: "transport udp, tcp, tls, ws or wss",
+    },
+    Wrong {
+        kind: "a name where an address belongs",
+        text: "listen = [»\"udp:localhost:5060\"«]\n",
+        message: "where an IP address and a port belong",
+        cure: "udp:192.0.2.10:5060",
+    },
+    Wrong {
+        kind: "a port above 65535",
+        text: "[[listener]]\ntransport = \"tcp\"\nport = »70000«\n",
+        message: "listener[0].port is out of its range",
+        cure: "from 0 to 65535",
+    },
+    Wrong {
+        kind: "two listeners on one port",
+        text: "listen = [\"tcp:127.0.0.1:5060\", »\"ws:127.0.0.1:5060\"«]\n",
+        message: "want the same port",
+        cure: "give one of them another port",
+    },
+    Wrong {
+        kind: "an advertised address that nobody can send to",
+        text: "[[listener]]\nadvertise = »\"0.0.0.0:5060\"«\n",
+        message: "an address that nobody can send to",
+        cure: "that peers can reach",
+    },
+    Wrong {
+        kind: "no listener at all",
+        text: "listen = »[]«\n",
+        message: "there is no listener",
+        cure: "name at least one",
+    },
+    Wrong {
+        kind: "tls without a certificate",
+        text: "listen = [»\"tls:127.0.0.1:5061\"«]\n",
+        message: "has no certificate",
+        cure: "in the table [tls]",
+    },
+    Wrong {
+        kind: "a certificate file that is not there",
+        text: "listen = [\"tls:127.0.0.1:5061\"]\n[tls]\ncertificate = »\"missing.pem\"«\nkey = \"a.key\"\n",
+        message: "missing.pem: No such file",
+        cure: "BEGIN CERTIFICATE",
+    },
+    Wrong {
+        kind: "a key of another certificate",
+        text: "listen = [\"tls:127.0.0.1:5061\"]\n[tls]\ncertificate = \"a.pem\"\nkey = »\"b.key\"«\n",
+        message: "does not belong to the certificate",
+        cure: "the key that the certificate was made with",
+    },
+    Wrong {
+        kind: "a key file with a password",
+        text: "listen = [\"tls:127.0.0.1:5061\"]\n[tls]\ncertificate = \"a.pem\"\nkey = »\"encrypted.key\"«\n",
+        message: "is encrypted",
+        cure: "openssl pkey",
+    },
+    Wrong {
+        kind: "a certificate without its key",
+        text: "[tls]\ncertificate = »\"a.pem\"«\n",
+        message: "only one of certificate and key",
+        cure: "name both files",
+    },
+    Wrong {
+        kind: "a domain that is a URI",
+        text: "domains = [\"example.org\", »\"sip:example.org\"«]\n",
+        message: "domains[1] is \"sip:example.org\"",
+        cure: "a domain alone, such as \"example.org\"",
+    },
+    Wrong {
+        kind: "a shortest life longer than the longest",
+        text: "[registrar]\nmin_expires = »\"3h\"«\nmax_expires = \"1h\"\n",
+        message: "min_expires (3h) is longer than max_expires (1h)",
+        cure: "make min_expires the shorter",
+    },
+    Wrong {
+        kind: "a default life out of its bounds",
+        text: "[registrar]\ndefault_expires = »\"3h\"«\n",
+        message: "default_expires (3h) is out of bounds",
+        cure: "from min_expires (1m) to max_expires (2h)",
+    },
+    Wrong {
+        kind: "timers in the wrong order",
+        text: "[timers]\nt1 = »\"5s\"«\n",
+        message: "t1 (5s) is longer than t2 (4s)",
+        cure: "make t1 the shorter",
+    },
+    Wrong {
+        kind: "a secret that is too short",
+        text: "[auth]\nsecret = »\"hunter2\"«\n",
+        message: "auth.secret has 7 characters",
+        cure: "at least 16 random characters",
+    },
+    Wrong {
+        kind: "a secret in two places",
+        text: "[auth]\nsecret = \"0123456789abcdef\"\nsecret_file = »\"secret\"«\n",
+        message: "auth.secret and auth.secret_file are both set",
+        cure: "keep one of the two",
+    },
+    Wrong {
+        kind: "a secret file that is not there",
+        text: "[auth]\nsecret_file = »\"missing\"«\n",
+        message: "cannot read auth.secret_file",
+        cure: "name a file whose first line is the secret",
+    },
+    Wrong {
+        kind: "no algorithm",
+        text: "[auth]\nalgorithms = »[]«\n",
+        message: "auth.algorithms is empty",
+        cure: "name at least one",
+    },
+    Wrong {
+        kind: "an algorithm that stands twice",
+        text: "[auth]\nalgorithms = [\"MD5\", \"SHA-256\", »\"MD5\"«]\n",
+        message: "names MD5 twice",
+        cure: "name each once",
+    },
+    Wrong {
+        kind: "a network with too long a prefix",
+        text: "[ban]\nexempt = [»\"10.0.0.0/33\"«]\n",
+        message: "which is not a network",
+        cure: "192.0.2.0/24",
+    },
+    Wrong {
+        kind: "a route that is no URI",
+        text: "[registrar]\nservice_route = [»\"<sip:edge.example.org;lr>\"«]\n",
+        message: "which is not a SIP URI",
+        cure: "without angle brackets",
+    },
+    Wrong {
+        kind: "a database in memory that shall survive",
+        text: "[store]\ndatabase = »\"memory\"«\n",
+        message: "promises what a database in memory cannot keep",
+        cure: "registrar.durability = \"none\"",
+    },
+    Wrong {
+        kind: "a database in a folder that is not there",
+        text: "[store]\ndatabase = »\"missing/strowger.sqlite\"«\n",
+        message: "does not exist",
+        cure: "mkdir -p",
+    },
+    Wrong {
+        kind: "calls of local domains without a local domain",
+        text: "domains = []\n[proxy]\nrelay_for = »\"local-domains\"«\n",
+        message: "admits nobody",
+        cure: "domains = [\"example.org\"]",
+    },
+    Wrong {
+        kind: "a body larger than its message",
+        text: "[limits]\nmessage_size = \"8KiB\"\nbody_size = »\"16KiB\"«\n",
+        message: "body_size (16384) is larger than message_size (8192)",
+        cure: "make body_size at most message_size",
+    },
+];
+
+/// A folder with two certificates, their keys, an encrypted key and a secret.
+fn folder() -> TempDir {
+    let folder = TempDir::new().expect("a temporary folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("it is ours");
+    for name in ["a", "b"] {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        write(&format!("{name}.pem"), &made.cert.pem());
+        write(&format!("{name}.key"), &made.signing_key.serialize_pem());
+    }
+    write("encrypted.key", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n-----END ENCRYPTED PRIVATE KEY-----\n");
+    write("secret", "a secret that is long enough\n");
+    folder
+}
+
+fn run(arguments: &[&str], folder: &Path) -> Output {
+    Command::new(strowger())
+        .args(arguments)
+        .current_dir(folder)
+        .env_remove("STROWGER_CONFIG")
+        .env_remove("STROWGER_AUTH_SECRET")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program runs")
+}
+
+fn check(text: &str, folder: &Path) -> Output {
+    fs::write(folder.join("strowger.toml"), text).expect("it is ours");
+    run(&["check", "strowger.toml"], folder)
+}
+
+fn error_of(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("messages are UTF-8")
+}
+
+fn text_of(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("output is UTF-8")
+}
+
+#[test]
+fn each_mistake_is_reported_with_file_line_column_and_cure() {
+    assert!(WRONG.len() >= 20);
+    let folder = folder();
+    let mut failures = Vec::new();
+    for wrong in WRONG {
+        let from = wrong.text.find(FROM).expect("each case has its mark");
+        let marked = &wrong.text[from + FROM.len_utf8()..wrong.text.find(TO).expect("and the other")];
+        let text = wrong.text.replace([FROM, TO], "");
+        let line_start = text[..from].rfind('\n').map_or(0, |at| at + 1);
+        let line = text[..from].matches('\n').count() + 1;
+        let column = text[line_start..from].chars().count() + 1;
+        let whole_line = text[line_start..].lines().next().expect("the mark stands in a line");
+        let caret = format!("| {}{}\n", " ".repeat(column - 1), "^".repeat(marked.chars().count()));
+
+        let output = check(&text, folder.path());
+        let error = error_of(&output);
+        let mut expect = |what: &str, right: bool| {
+            if !right {
+                failures.push(format!("{}: {what}\n{error}", wrong.kind));
+            }
+        };
+        expect("exit code 1", output.status.code() == Some(1));
+        expect("nothing on standard output", output.stdout.is_empty());
+        expect("place", error.contains(&format!("strowger.toml:{line}:{column}: error: ")));
+        expect("line", error.contains(&format!("{line} | {whole_line}\n")));
+        expect("caret", error.contains(&caret));
+        expect("message", error.contains(wrong.message));
+        let cure = error.lines().any(|line| line.trim_start().starts_with("= ") && line.contains(wrong.cure));
+        expect("cure", cure);
+        expect("one error", error.matches(": error: ").count() == 1);
+    }
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), WRONG.len(), failures.join("\n"));
+}
+
+#[test]
+fn several_mistakes_are_reported_at_once_in_the_order_of_the_file() {
+    let folder = folder();
+    let text = "domains = [\"a b\", \"sip:x\"]\n[timers]\nt1 = 5\nt9 = \"1s\"\n[log]\nlevel = \"loud\"\n";
+    let error = error_of(&check(text, folder.path()));
+    let places: Vec<&str> = error
+        .lines()
+        .filter_map(|line| line.strip_prefix("strowger.toml:").and_then(|rest| rest.split_once(": error: ")))
+        .map(|(place, _)| place)
+        .collect();
+    assert_eq!(places, ["1:12", "1:19", "3:6", "4:1", "6:9"], "{error}");
+    assert!(error.contains("5 errors"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_there_or_not_text_is_named() {
+    let folder = folder();
+    let output = run(&["check", "nowhere.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error_of(&output).contains("nowhere.toml: error: cannot read the file"), "{}", error_of(&output));
+
+    fs::write(folder.path().join("binary.toml"), b"realm = \"a\"\n# \xff\n").expect("it is ours");
+    let output = run(&["check", "binary.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error_of(&output).contains("binary.toml:2:3: error: the file is not UTF-8"), "{}", error_of(&output));
+}
+
+#[test]
+fn what_is_only_doubtful_is_a_warning() {
+    let folder = folder();
+    let doubtful = [
+        ("listen = [\"udp:0.0.0.0:5060\"]\n", "none is advertised"),
+        ("listen = [\"udp:192.0.2.1:5060\"]\n[proxy]\nrelay_for = \"everyone\"\n", "open relay"),
+        ("listen = [\"udp:192.0.2.1:5060\"]\n[registrar]\nauthenticate = false\n", "register as any user"),
+        ("[timers]\ntimer_c = \"3m\"\n", "not over 3 minutes"),
+        ("[auth]\nalgorithms = [\"MD5\"]\n", "broken"),
+        ("[tls]\noutbound_verify = false\n", "not checked"),
+        ("domains = [\"a.org\", \"A.org\"]\n", "twice"),
+    ];
+    for (text, part) in doubtful {
+        let output = check(text, folder.path());
+        let error = error_of(&output);
+        assert_eq!(output.status.code(), Some(0), "{text}{error}");
+        assert!(error.contains(": warning: ") && error.contains(part), "{text}{error}");
+        assert!(text_of(&output).contains("can be used, 1 warning"), "{text}{}", text_of(&output));
+    }
+}
+
+#[test]
+fn a_secret_comes_from_key_file_or_environment_and_is_never_shown() {
+    let folder = folder();
+    let effective = |text: &str, variable: Option<&str>| {
+        fs::write(folder.path().join("strowger.toml"), text).expect("it is ours");
+        let mut command = Command::new(strowger());
+        command.args(["check", "strowger.toml", "--effective"]).current_dir(folder.path());
+        match variable {
+            Some(value) => command.env("STROWGER_AUTH_SECRET", value),
+            None => command.env_remove("STROWGER_AUTH_SECRET"),
+        };
+        command.output().expect("the program runs")
+    };
+    let masked = "# secret = \"********\" (set, not shown)";
+    for (text, variable) in [
+        ("auth.secret = \"correct horse battery\"\n", None),
+        ("auth.secret_file = \"secret\"\n", None),
+        ("", Some("correct horse battery")),
+        ("auth.secret_file = \"missing\"\n", Some("correct horse battery")),
+    ] {
+        let output = effective(text, variable);
+        assert_eq!(output.status.code(), Some(0), "{text}{}", error_of(&output));
+        let shown = text_of(&output) + &error_of(&output);
+        assert!(shown.contains(masked), "{text}{shown}");
+        assert!(!shown.contains("horse") && !shown.contains("long enough"), "{text}{shown}");
+    }
+    let output = effective("", Some("short"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error_of(&output).contains("STROWGER_AUTH_SECRET"), "{}", error_of(&output));
+    assert!(!text_of(&effective("", None)).contains(masked));
+}
+
+#[test]
+fn the_effective_configuration_is_a_file_that_gives_the_same() {
+    let folder = folder();
+    let text = "listen = [\"udp:127.0.0.1:5070\", \"tls:127.0.0.1:5071\"]\ndomains = [\"example.org\"]\n\
+        [tls]\ncertificate = \"a.pem\"\nkey = \"a.key\"\n[nat]\nping_interval = \"never\"\n[server]\nshards = 2\n";
+    fs::write(folder.path().join("strowger.toml"), text).expect("it is ours");
+    let first = text_of(&run(&["check", "strowger.toml", "--effective"], folder.path()));
+    fs::write(folder.path().join("again.toml"), &first).expect("it is ours");
+    let second = run(&["check", "again.toml", "--effective"], folder.path());
+    assert_eq!(first, text_of(&second), "{}", error_of(&second));
+    assert!(first.contains("ping_interval = \"never\"") && first.contains("shards = 2"), "{first}");
+    // Without a file: the defaults.
+    let defaults = text_of(&run(&["check", "--effective"], folder.path()));
+    assert!(defaults.contains("relay_for = \"authenticated\""), "{defaults}");
+}
+
+fn examples() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the examples are beside the tests")
+        .map(|entry| entry.expect("it can be read").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn every_example_can_be_used() {
+    let folder = folder();
+    // The files that tls.toml names by way of example.
+    fs::create_dir(folder.path().join("tls")).expect("it is ours");
+    fs::copy(folder.path().join("a.pem"), folder.path().join("tls/fullchain.pem")).expect("it is there");
+    fs::write(folder.path().join("tls/privkey.pem"), fs::read(folder.path().join("a.key")).expect("it is there"))
+        .expect("it is ours");
+    let examples = examples();
+    assert!(examples.len() >= 6, "{examples:?}");
+    for example in examples {
+        let output = check(&fs::read_to_string(&example).expect("it can be read"), folder.path());
+        let error = error_of(&output);
+        assert_eq!(output.status.code(), Some(0), "{}: {error}", example.display());
+        // The only thing to be told about an example is that the test's own key file is readable by everyone.
+        let told = error.lines().filter(|line| line.contains(": warning: "));
+        for line in told {
+            assert!(line.contains("everyone on this machine can read"), "{}: {line}", example.display());
+        }
+    }
+}
+
+#[test]
+fn serve_refuses_what_check_refuses() {
+    let folder = folder();
+    fs::write(folder.path().join("strowger.toml"), "[log]\nlevel = \"loud\"\n").expect("it is ours");
+    for arguments in [&["serve", "--config", "strowger.toml"][..], &["serve", "--config", "strowger.toml", "--check"]] {
+        let output = run(arguments, folder.path());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(error_of(&output).contains("strowger.toml:2:9: error: "), "{}", error_of(&output));
+    }
+    let output = run(&["serve", "--check", "--listen", "ws:127.0.0.1:8080"], folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
+    assert!(text_of(&output).contains("ws:127.0.0.1:8080"), "{}", text_of(&output));
+    let output = run(&["serve", "--check", "--listen", "udp:localhost"], folder.path());
+    assert_eq!(output.status.code(), Some(2), "a wrong command line");
+}
+
+#[test]
+fn the_table_of_keys_has_keys_of_every_table() {
+    let folder = folder();
+    let keys = text_of(&run(&["check", "--keys"], folder.path()));
+    for key in
+        ["relay_for", "record_route", "durability", "authenticate", "secret_file", "ping_interval", "t1", "shards"]
+    {
+        assert!(keys.contains(&format!("| `{key}` | ")), "{key}");
+    }
+}
+
+#[test]
+fn init_writes_a_file_that_check_accepts_and_never_overwrites_it() {
+    let folder = folder();
+    let init = [
+        "init",
+        "--domain",
+        "example.org",
+        "--realm",
+        "The office",
+        "--listen",
+        "udp:0.0.0.0:5060",
+        "--advertise",
+        "203.0.113.5",
+    ];
+    let output = run(&init, folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
+    let file = folder.path().join("strowger.toml");
+    let written = fs::read_to_string(&file).expect("it was written");
+    assert!(written.contains("realm = \"The office\"") && written.contains("advertise = \"203.0.113.5\""), "{written}");
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600, "it holds a secret");
+    assert_eq!(run(&["check", "strowger.toml"], folder.path()).status.code(), Some(0));
+
+    let output = run(&init, folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error_of(&output).contains("--force"), "{}", error_of(&output));
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), written);
+    let forced = [&init[..], &["--force"]].concat();
+    assert_eq!(run(&forced, folder.path()).status.code(), Some(0));
+    assert_ne!(fs::read_to_string(&file).expect("it is there"), written, "a new file has a new secret");
+
+    // Without a terminal what is missing is named.
+    let output = run(&["init", "--output", "other.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error_of(&output).contains("--domain"), "{}", error_of(&output));
+    assert!(!folder.path().join("other.toml").exists());
+}
+
+#[test]
+fn users_are_added_changed_listed_and_removed() {
+    let folder = folder();
+    fs::write(folder.path().join("strowger.toml"), "domains = [\"example.org\"]\n").expect("it is ours");
+    let user = |arguments: &[&str], password: Option<&str>| {
+        let mut command = Command::new(strowger());
+        command.arg("user").args(arguments).args(["--config", "strowger.toml"]).current_dir(folder.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the program runs");
+        if let Some(password) = password {
+            use std::io::Write;
+            // A program that refuses before it reads has closed the pipe already.
+            let _ = writeln!(child.stdin.as_ref().expect("it is piped"), "{password}");
+        }
+        child.wait_with_output().expect("it ends")
+    };
+    let list = || text_of(&user(&["list"], None));
+    assert!(list().contains("no users"), "{}", list());
+    let output = user(&["add", "alice@example.org", "--password-stdin"], Some("open sesame"));
+    assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
+    assert!(list().contains("alice@example.org"), "{}", list());
+
+    let output = user(&["add", "alice@example.org", "--password-stdin"], Some("open sesame"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error_of(&output).contains("exists already"), "{}", error_of(&output));
+    let output = user(&["add", "bob@example.org", "--password-stdin"], Some(""));
+    assert_eq!(output.status.code(), Some(1), "an empty password");
+    let output = user(&["passwd", "bob@example.org", "--password-stdin"], Some("x"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error_of(&output).contains("no user bob@example.org"), "{}", error_of(&output));
+    assert_eq!(user(&["add", "bob", "--password-stdin"], Some("x")).status.code(), Some(2), "no domain");
+
+    assert_eq!(user(&["passwd", "alice@example.org", "--password-stdin"], Some("other")).status.code(), Some(0));
+    let json = text_of(&user(&["list", "--json"], None));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(json[0]["name"], "alice");
+    assert_eq!(json[0]["domain"], "example.org");
+    assert_eq!(json[0]["realms"][0]["realm"], "example.org");
+    assert_eq!(json.as_array().map(Vec::len), Some(1));
+
+    // No file of the folder holds a password.
+    for entry in fs::read_dir(folder.path()).expect("it is ours") {
+        let bytes = fs::read(entry.expect("it can be read").path()).expect("it is ours");
+        assert!(!bytes.windows(11).any(|window| window == b"open sesame"));
+    }
+    assert_eq!(user(&["remove", "alice@example.org"], None).status.code(), Some(0));
+    assert_eq!(user(&["remove", "alice@example.org"], None).status.code(), Some(1));
+    assert!(list().contains("no users"), "{}", list());
+}
+
+#[test]
+fn parse_shows_a_message_or_says_where_it_is_wrong() {
+    let folder = folder();
+    let message = "OPTIONS sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1\r\n\
+        From: <sip:alice@example.org>;tag=1\r\nTo: <sip:bob@example.org>\r\nCall-ID: 1@a\r\nCSeq: 1 OPTIONS\r\n\
+        Max-Forwards: 70\r\n\r\n";
+    fs::write(folder.path().join("right.sip"), message).expect("it is ours");
+    fs::write(folder.path().join("wrong.sip"), message.replace("CSeq: 1", "CSeq: one")).expect("it is ours");
+    let output = run(&["parse", "right.sip"], folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
+    assert!(text_of(&output).contains("OPTIONS sip:bob@example.org"), "{}", text_of(&output));
+    let json = text_of(&run(&["parse", "--json", "right.sip"], folder.path()));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(json["cseq"]["number"], 1);
+    assert_eq!(json["uri"]["user"], "bob");
+
+    let output = run(&["parse", "wrong.sip"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    let at = message.find("1 OPTIONS").expect("it is there");
+    assert!(error_of(&output).contains(&format!("at byte {at} ")), "{}", error_of(&output));
+    let output = run(&["parse", "--json", "wrong.sip"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_str(&text_of(&output)).expect("it is JSON");
+    assert_eq!(json["offset"], at);
+    assert_eq!(run(&["parse", "nowhere.sip"], folder.path()).status.code(), Some(1));
+}
+
+#[test]
+fn the_program_alone_prints_help_and_a_wrong_word_is_a_wrong_command_line() {
+    let folder = folder();
+    let output = run(&[], folder.path());
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text_of(&output).contains("strowger user add"), "{}", text_of(&output));
+    for command in ["serve", "init", "user", "check", "parse", "demo", "completion"] {
+        let help = text_of(&run(&[command, "--help"], folder.path()));
+        assert!(help.contains("Usage: strowger "), "{help}");
+    }
+    assert_eq!(run(&["sreve"], folder.path()).status.code(), Some(2));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(text_of(&run(&["completion", shell], folder.path())).contains("strowger"), "{shell}");
+    }
+}
