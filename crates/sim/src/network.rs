@@ -1,0 +1,121 @@
+//! The network between hosts: it loses, doubles, delays and reorders datagrams by a seed. Streams are only slow.
+
+use crate::random::Random;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use strowger_core::{Target, Transport};
+
+/// What the network does to datagrams.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// Datagrams lost, in thousandths.
+    pub loss: u64,
+    /// Datagrams that come twice, in thousandths.
+    pub doubling: u64,
+    /// Datagrams that are held up for ten times the longest delay, in thousandths.
+    pub reordering: u64,
+    /// Shortest and longest delay, ms.
+    pub delay: (u64, u64),
+    /// From this moment to that one every datagram is lost.
+    pub outage: (u64, u64),
+}
+
+impl Conditions {
+    pub const PERFECT: Self = Self { loss: 0, doubling: 0, reordering: 0, delay: (1, 1), outage: (0, 0) };
+
+    /// One of many kinds of weather, up to 30 % of everything.
+    pub fn random(random: &mut Random) -> Self {
+        if random.chance(100) {
+            return Self::PERFECT;
+        }
+        let mut share = |often: u64| if random.chance(often) { random.between(1, 300) } else { 0 };
+        let (loss, doubling, reordering) = (share(600), share(600), share(600));
+        let shortest = random.between(1, 20);
+        let outage = if random.chance(200) { random.between(2_000, 60_000) } else { 0 };
+        let outage = (outage, outage + if outage == 0 { 0 } else { random.between(1_000, 80_000) });
+        Self { loss, doubling, reordering, delay: (shortest, shortest + random.between(0, 100)), outage }
+    }
+
+    pub const fn is_perfect(&self) -> bool {
+        self.loss == 0 && self.doubling == 0 && self.reordering == 0 && self.outage.1 == 0
+    }
+}
+
+/// What arrives.
+#[derive(Debug)]
+pub enum Arriving {
+    Message {
+        from: SocketAddr,
+        to: SocketAddr,
+        transport: Transport,
+        bytes: Vec<u8>,
+    },
+    /// A message could not be sent: back to its sender, with its token.
+    Failure {
+        to: SocketAddr,
+        token: u64,
+    },
+}
+
+/// Everything that is under way.
+#[derive(Debug)]
+pub struct Network {
+    conditions: Conditions,
+    random: Random,
+    /// By the moment of arrival, then in the order of sending.
+    under_way: BTreeMap<(u64, u64), Arriving>,
+    sent: u64,
+    /// When the last byte of a stream arrives.
+    streams: HashMap<(SocketAddr, SocketAddr), u64>,
+}
+
+impl Network {
+    pub fn new(conditions: Conditions, random: Random) -> Self {
+        Self { conditions, random, under_way: BTreeMap::new(), sent: 0, streams: HashMap::new() }
+    }
+
+    pub fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    /// `exists`: there is a host at the target. A datagram to nobody vanishes, a connection to nobody fails.
+    pub fn send(&mut self, now: u64, from: SocketAddr, target: Target, bytes: &[u8], token: u64, exists: bool) {
+        let (to, transport) = (target.address, target.transport);
+        let message = |bytes: &[u8]| Arriving::Message { from, to, transport, bytes: bytes.to_vec() };
+        let delay = self.random.between(self.conditions.delay.0, self.conditions.delay.1);
+        if transport.is_reliable() {
+            let last = self.streams.entry((from, to)).or_default();
+            *last = (now + delay).max(*last);
+            let due = *last;
+            self.put(due, if exists { message(bytes) } else { Arriving::Failure { to: from, token } });
+            return;
+        }
+        let copies = 1 + u64::from(self.random.chance(self.conditions.doubling));
+        for _ in 0..copies {
+            let late = self.random.chance(self.conditions.reordering);
+            let delay = self.random.between(self.conditions.delay.0, self.conditions.delay.1);
+            let delay = if late { delay + self.random.between(0, 10 * self.conditions.delay.1) } else { delay };
+            let lost = (self.conditions.outage.0..self.conditions.outage.1).contains(&now)
+                || self.random.chance(self.conditions.loss);
+            if exists && !lost {
+                self.put(now + delay, message(bytes));
+            }
+        }
+    }
+
+    fn put(&mut self, due: u64, what: Arriving) {
+        self.sent += 1;
+        self.under_way.insert((due, self.sent), what);
+    }
+
+    /// When the next thing arrives.
+    pub fn deadline(&self) -> Option<u64> {
+        self.under_way.keys().next().map(|(due, _)| *due)
+    }
+
+    /// What arrives next, if its time has come.
+    pub fn next(&mut self, now: u64) -> Option<Arriving> {
+        let entry = self.under_way.first_entry().filter(|e| e.key().0 <= now)?;
+        Some(entry.remove())
+    }
+}

@@ -1,0 +1,165 @@
+//! A world made from a seed: who there is, who calls whom, what the weather is like.
+
+use crate::agent::{Agent, Answer, Outcome, Tally};
+use crate::network::{Conditions, Network};
+use crate::proxy::{ProxyHost, ProxySettings};
+use crate::random::Random;
+use crate::world::{Host, World};
+use std::net::SocketAddr;
+use strowger_core::{Arrival, Now, Outbox, Transport};
+
+/// A host of either kind.
+#[expect(clippy::large_enum_variant, reason = "a world has five of them")]
+pub enum Node {
+    Agent(Agent),
+    Proxy(ProxyHost),
+}
+
+impl Node {
+    fn host(&mut self) -> &mut dyn Host {
+        match self {
+            Self::Agent(agent) => agent,
+            Self::Proxy(proxy) => proxy,
+        }
+    }
+}
+
+impl Host for Node {
+    fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        self.host().receive(now, arrival, bytes, out);
+    }
+
+    fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        self.host().failed(now, token, out);
+    }
+
+    fn poll(&mut self, now: Now, out: &mut Outbox) {
+        self.host().poll(now, out);
+    }
+
+    fn deadline(&mut self) -> Option<u64> {
+        self.host().deadline()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Agent(agent) => agent.check(),
+            Self::Proxy(proxy) => proxy.check(),
+        }
+    }
+
+    fn leftovers(&self) -> Result<(), String> {
+        match self {
+            Self::Agent(agent) => agent.leftovers(),
+            Self::Proxy(proxy) => proxy.leftovers(),
+        }
+    }
+}
+
+const DOMAIN: &str = "home.example";
+
+fn address(last: u8) -> SocketAddr {
+    SocketAddr::from(([127, 0, 1, last], 5060))
+}
+
+/// The world of one seed: alice calls bob and carol over one or two proxies, the last of which is their registrar. Bob
+/// and carol may share a name, so that the proxy forks.
+pub fn world(seed: u64) -> World<Node> {
+    let mut random = Random::new(seed);
+    let conditions = Conditions::random(&mut random);
+    let (edge, home) = (address(1), address(2));
+    let two = random.chance(500);
+    let record_route = random.chance(700);
+    let first = if two { edge } else { home };
+    let mut hosts = Vec::new();
+    for (at, domain) in [(home, DOMAIN), (edge, "edge.example")].into_iter().take(1 + usize::from(two)) {
+        let names = vec![(DOMAIN.to_owned(), home)];
+        let settings = ProxySettings { address: at, domain: domain.to_owned(), record_route, names };
+        hosts.push((at, Node::Proxy(ProxyHost::new(settings, random.u64()))));
+    }
+    let mut transport = || *random.pick(&[Transport::Udp, Transport::Udp, Transport::Udp, Transport::Tcp]);
+    let transports = [transport(), transport(), transport()];
+    let shared = random.chance(300);
+    let mut alice = Agent::new("alice", DOMAIN, address(11), transports[0], first, random.u64());
+    let mut bob = Agent::new("bob", DOMAIN, address(12), transports[1], home, random.u64());
+    let carol_is = if shared { "bob" } else { "carol" };
+    let mut carol = Agent::new(carol_is, DOMAIN, address(13), transports[2], home, random.u64());
+    alice.plan_register(1_000, 3_600);
+    bob.plan_register(1_000, 3_600);
+    carol.plan_register(1_200, 3_600);
+    for callee in [&mut bob, &mut carol] {
+        let answers = (0..4).map(|_| match random.between(0, 9) {
+            0..5 => Answer::Accept(random.between(0, 8_000)),
+            5..8 => Answer::Refuse(*random.pick(&[302, 404, 486, 500, 503, 603]), random.between(0, 4_000)),
+            8 => Answer::Ring,
+            _ => Answer::Refuse(408, 40_000),
+        });
+        callee.will_answer(answers.collect());
+    }
+    for _ in 0..random.between(1, 3) {
+        let at = random.between(3_000, 50_000);
+        let to = match random.between(0, 19) {
+            0..10 => format!("sip:bob@{DOMAIN}"),
+            10..17 => format!("sip:carol@{DOMAIN}"),
+            17 => format!("sip:nobody@{DOMAIN}"),
+            // Nothing is there: a datagram vanishes, a connection fails.
+            18 => "sip:void@127.0.1.99:5060".to_owned(),
+            _ => "sip:void@127.0.1.99:5060;transport=tcp".to_owned(),
+        };
+        if to.contains("void") && random.chance(500) {
+            alice.plan_direct_call(at, &to);
+            continue;
+        }
+        let cancel = random.chance(400).then(|| random.between(0, 10_000));
+        alice.plan_call(at, &to, cancel);
+    }
+    if random.chance(500) {
+        alice.plan_message(random.between(3_000, 60_000), &format!("sip:bob@{DOMAIN}"));
+    }
+    if random.chance(300) {
+        bob.plan_call(random.between(3_000, 60_000), &format!("sip:alice@{DOMAIN}"), None);
+    }
+    bob.plan_register(500_000, 0);
+    hosts.extend([alice, bob, carol].into_iter().map(|agent| {
+        let at = agent.address();
+        (at, Node::Agent(agent))
+    }));
+    World::new(Network::new(conditions, random), hosts)
+}
+
+/// Runs the world of one seed.
+///
+/// # Errors
+/// What did not hold, and when.
+pub fn run(seed: u64) -> Result<Tally, String> {
+    let mut world = world(seed);
+    finish(&mut world)
+}
+
+/// As [`run`], with every message that was sent.
+pub fn trace(seed: u64) -> (Result<Tally, String>, Vec<String>) {
+    let mut world = world(seed);
+    world.trace = Some(Vec::new());
+    let result = finish(&mut world);
+    (result, world.trace.unwrap_or_default())
+}
+
+fn finish(world: &mut World<Node>) -> Result<Tally, String> {
+    world.run()?;
+    let mut whole = Tally::default();
+    for node in &world.hosts {
+        if let Node::Agent(agent) = node {
+            whole += agent.tally();
+            for outcome in agent.outcomes() {
+                // What was lost was sent again: without loss nobody waits in vain for an answer.
+                if world.conditions().is_perfect() && outcome == Some(Outcome::Timeout) && !agent.calls_nobody() {
+                    return Err(format!("{}: a call timed out in good weather", agent.name()));
+                }
+            }
+        }
+    }
+    if world.conditions().is_perfect() && whole.unacknowledged > 0 {
+        return Err("an ACK was lost in good weather".to_owned());
+    }
+    Ok(whole)
+}
