@@ -326,9 +326,10 @@ impl Agent {
             }
             Task::Call(at) => {
                 self.start(now, at, Method::Invite, 1, "", out);
-                if let Some(after) = self.sent[at].cancel {
-                    self.plan(now.mono + after, Task::Cancel(at));
-                }
+                // Nobody listens to ringing for ever: the final response may have been lost for good, and the
+                // transaction alone would wait on (RFC 3261 section 17.1.1.2 has no timer in Proceeding).
+                let patience = self.sent[at].cancel.unwrap_or(400_000);
+                self.plan(now.mono + patience, Task::Cancel(at));
             }
             Task::Message(at) => self.start(now, at, Method::Message, 1, "", out),
             Task::Cancel(at) => {
