@@ -8,14 +8,19 @@
 pub mod call;
 pub mod dialog;
 pub mod digest;
+pub mod entropy;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod kept;
 pub mod now;
 pub mod outbox;
+pub mod proxy;
 pub mod registrar;
 pub mod slots;
 pub mod timer;
 pub mod transaction;
 pub mod transport;
+pub mod user_agent;
 
 pub use now::Now;
 pub use outbox::Outbox;
