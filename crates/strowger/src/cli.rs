@@ -12,7 +12,7 @@ use strowger_server::config::{Advertised, Domain, ListenAddress};
 #[command(after_long_help = "\
 Examples:
   strowger demo                                  see it work, on loopback
-  strowger init                                  answer five questions, get a configuration
+  strowger init                                  answer a few questions, get a configuration
   strowger user add alice@example.org            give a phone its name and password
   strowger serve --config strowger.toml          run the server
   strowger check strowger.toml                   find what is wrong in a configuration

@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<Outcome> {
     let text = file(&answers);
 
     // What we write ourselves must be right: the reader of the server has the last word.
-    let folder = output_file.parent().unwrap_or(Path::new(""));
+    let folder = output_file.parent().unwrap_or_else(|| Path::new(""));
     let name = output_file.display().to_string();
     match Config::read(Source { file: &name, text: &text, folder, ..Source::default() }) {
         Ok((_, warnings)) => output::report(&warnings),

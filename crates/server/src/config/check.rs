@@ -392,3 +392,47 @@ fn check_relay(config: &Config, reader: &mut Reader) {
         reader.push(Fault::error(span, message, "name your domains: domains = [\"example.org\"]"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contradictions_point_at_the_key_that_was_written() {
+        for (text, line, part) in [
+            ("registrar.min_expires = \"3h\"", 1, "longer than max_expires"),
+            ("\nregistrar.max_expires = \"30s\"", 2, "longer than max_expires"),
+            ("registrar.max_expires = \"30m\"", 1, "default_expires (1h) is out of bounds"),
+            ("timers.t2 = \"100ms\"", 1, "t1 (500ms) is longer than t2 (100ms)"),
+            ("limits.message_size = 2000", 1, "body_size"),
+            ("realm = \"\"", 1, "realm is empty"),
+            ("auth.qop = []", 1, "auth.qop is empty"),
+            ("listen = [\"udp:0.0.0.0:5060\", \"udp:127.0.0.1:5060\"]", 1, "want the same port"),
+            ("[[listener]]\n[[listener]]\nport = 5060\n", 3, "want the same port"),
+            ("[[listener]]\ntransport = \"wss\"", 2, "has no certificate"),
+            ("[[listener]]\ntransport = \"tls\"\nkey = \"a\"", 3, "only one of certificate and key"),
+            ("store.database = \"/\"", 1, "is a folder"),
+        ] {
+            let report = match Config::read(Source { file: "test.toml", text, ..Source::default() }) {
+                Ok((config, _)) => panic!("{text} gave {config:?}"),
+                Err(report) => report,
+            };
+            let fault = report.faults().iter().find(|fault| fault.message.contains(part));
+            let fault = fault.unwrap_or_else(|| panic!("{text}\n{report}"));
+            assert_eq!(report.position(fault).map(|(line, _)| line), Some(line), "{text}\n{report}");
+        }
+    }
+
+    #[test]
+    fn one_port_may_serve_udp_and_one_stream() {
+        for text in [
+            "listen = [\"udp:127.0.0.1:5060\", \"tcp:127.0.0.1:5060\"]",
+            "listen = [\"udp:127.0.0.1:5060\", \"udp:127.0.0.2:5060\"]",
+            "listen = [\"udp:127.0.0.1:0\", \"udp:127.0.0.1:0\"]",
+            "listen = [\"udp:127.0.0.1:5060\", \"udp:[::1]:5060\"]",
+        ] {
+            let read = Config::read(Source { text, ..Source::default() });
+            assert!(read.is_ok_and(|(_, report)| report.faults().is_empty()), "{text}");
+        }
+    }
+}

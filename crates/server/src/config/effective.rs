@@ -88,7 +88,10 @@ fn listener_keys(listener: &Listener) -> Vec<(&'static str, String)> {
 
 /// All keys with defaults and ranges as Markdown, one table for each table of the file.
 pub fn reference() -> String {
-    let mut out = String::new();
+    let mut out = String::from(
+        "# All keys of the configuration\n\nOne TOML file; every key has a default, so none is needed. `strowger check --keys` writes this page, \
+         `strowger check FILE`\nfinds what is wrong in a file, `strowger check --effective FILE` shows it with all defaults filled in.\n\n",
+    );
     let config = Config::default();
     let top = TableText::new(&Top::default());
     let listener = TableText::new(&ListenerTable::default());
@@ -109,6 +112,8 @@ pub fn reference() -> String {
         }
         out.push('\n');
     }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
     out
 }
 

@@ -193,7 +193,7 @@ impl Config {
                 return Err(Report::new(file, "", vec![Fault::error(None, message, cure)]));
             }
         };
-        let folder = path.parent().unwrap_or(Path::new(""));
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
         Self::read(Source { file: &file, text: &text, folder, listen, environment: &environment })
     }
 
@@ -360,7 +360,7 @@ fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &
     let mut listeners: Vec<Listener> = short.iter().copied().map(Listener::from).collect();
     if from_command_line.is_empty() {
         for table in tables.listener.drain(..) {
-            let port = table.port.unwrap_or(table.transport.default_port());
+            let port = table.port.unwrap_or_else(|| table.transport.default_port());
             let own_identity = table.certificate.zip(table.key).map(|(certificate, key)| Identity {
                 certificate,
                 key,
@@ -427,6 +427,148 @@ fn secret(auth: &Auth, source: Source<'_>, reader: &mut Reader) -> Option<Secret
             let message = format!("cannot read auth.secret_file {}: {error}", path.display());
             reader.push(Fault::error(span, message, cure));
             None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Config {
+        match Config::read(Source { file: "test.toml", text, ..Source::default() }) {
+            Ok((config, _)) => config,
+            Err(report) => panic!("{report}"),
+        }
+    }
+
+    fn refusal(text: &str) -> Report {
+        match Config::read(Source { file: "test.toml", text, ..Source::default() }) {
+            Ok((config, _)) => panic!("{text} gave {config:?}"),
+            Err(report) => report,
+        }
+    }
+
+    fn shown(config: &Config) -> Vec<String> {
+        config.listeners.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn nothing_needs_to_be_set() {
+        let config = Config::default();
+        assert_eq!(shown(&config), ["udp:127.0.0.1:5060", "tcp:127.0.0.1:5060"]);
+        assert_eq!(config.domains.iter().map(Domain::as_str).collect::<Vec<_>>(), ["127.0.0.1"]);
+        assert_eq!(config.realm, "127.0.0.1");
+        assert_eq!(config.proxy.relay_for, RelayFor::Authenticated);
+        assert!(config.registrar.authenticate && config.auth.secret.is_none());
+    }
+
+    #[test]
+    fn listeners_of_both_forms_stand_together_and_the_command_line_in_their_stead() {
+        let table =
+            "[[listener]]\ntransport = \"ws\"\naddress = \"::1\"\nadvertise = \"ws.example.org\"\nnetwork = \"web\"\n";
+        let config = read(table);
+        assert_eq!(shown(&config), ["ws:[::1]:80"]);
+        assert_eq!(config.listeners[0].network, "web");
+        assert_eq!(config.domains[0].as_str(), "ws.example.org");
+        let text = format!("listen = [\"udp:127.0.0.1:5080\"]\n{table}");
+        assert_eq!(shown(&read(&text)), ["udp:127.0.0.1:5080", "ws:[::1]:80"]);
+        let listen = ["tcp:127.0.0.2:0".parse().expect("a listener")];
+        let source = Source { text: &text, listen: &listen, ..Source::default() };
+        let (config, _) = Config::read(source).expect("right");
+        assert_eq!(shown(&config), ["tcp:127.0.0.2:0"]);
+    }
+
+    #[test]
+    fn domains_may_be_none_and_the_realm_follows_them() {
+        let config = read("domains = []");
+        assert!(config.domains.is_empty());
+        assert_eq!(config.realm, "strowger");
+        let config = read("domains = [\"Example.org\", \"example.net\"]");
+        assert_eq!(config.realm, "example.org");
+        assert!(config.is_local("EXAMPLE.org") && config.is_local("example.net.") && !config.is_local("a.example.net"));
+        assert_eq!(read("realm = \"r\"\ndomains = [\"example.org\"]").realm, "r");
+    }
+
+    #[test]
+    fn relative_paths_start_at_the_folder_of_the_file() {
+        let text = "store.database = \"data.sqlite\"";
+        let folder = std::env::temp_dir();
+        let (config, _) = Config::read(Source { text, folder: &folder, ..Source::default() }).expect("right");
+        assert_eq!(config.store.database, Some(folder.join("data.sqlite")));
+        let text = "store.database = \"/tmp/data.sqlite\"";
+        let (config, _) = Config::read(Source { text, folder: Path::new("/etc"), ..Source::default() }).expect("right");
+        assert_eq!(config.store.database, Some(PathBuf::from("/tmp/data.sqlite")));
+    }
+
+    #[test]
+    fn the_environment_has_the_last_word_on_the_secret() {
+        let environment = |name: &str| (name == SECRET_VARIABLE).then(|| "from the environment\n".to_owned());
+        let text = "auth.secret = \"from the file itself\"";
+        let (config, _) = Config::read(Source { text, environment: &environment, ..Source::default() }).expect("right");
+        assert_eq!(config.auth.secret.expect("it is set").reveal(), b"from the environment");
+    }
+
+    /// One of each way in which a value, a key or a table can be wrong; contradictions are in `check.rs`.
+    #[test]
+    fn each_mistake_has_its_place_and_its_cure() {
+        for (text, position, cure) in [
+            ("listn = []", (1, 1), "write listen"),
+            ("[proxy]\n  record-route = true", (2, 3), "write record_route"),
+            ("[proxy]\nt1 = \"1s\"", (2, 1), "t1 belongs in [timers]"),
+            ("[proxy]\ncolour = 1", (2, 1), "in [proxy] stand relay_for,"),
+            ("[log]\nrealm = \"x\"", (2, 1), "above the first [table]"),
+            ("[lgo]", (1, 2), "write [log]"),
+            ("[telephone]", (1, 2), "the tables are"),
+            ("log = 1", (1, 1), "write [log] on a line of its own"),
+            ("[listener]", (1, 2), "write [[listener]]"),
+            ("listener = [1]", (1, 13), "as a [[listener]] table"),
+            ("listen = \"udp:127.0.0.1:5060\"", (1, 10), "write a list in brackets"),
+            ("realm = 1", (1, 9), "text in quotes"),
+            ("realm = \"a\\nb\"", (1, 9), "on one line"),
+            ("limits.connections = 1.5", (1, 22), "a whole number from 1"),
+            ("limits.connections = 99999999999999999999999", (1, 22), "a whole number from 1"),
+            ("limits.idle_connection_timeout = \"nevr\"", (1, 34), "or \"never\""),
+            ("timers.t1 = \"1h\"", (1, 13), "from \"10ms\" to \"10s\""),
+            ("timers.t1 = 1979-05-27", (1, 13), "a duration from"),
+            ("dns.servers = [\"one.example\"]", (1, 16), "an IP address"),
+            ("ban.exempt = [\"10.0.0.0/8\", \"x\"]", (1, 29), "a network such as"),
+            ("nat.ping_method = \"OPTIONS\"", (1, 19), "did you mean \"options\"?"),
+            ("= 1", (1, 1), "a line is `key = value`"),
+        ] {
+            let report = refusal(text);
+            assert_eq!(report.errors(), 1, "{text}\n{report}");
+            let fault = &report.faults()[0];
+            assert_eq!(report.position(fault), Some(position), "{text}\n{report}");
+            assert!(fault.cure.contains(cure), "{text}\n{report}");
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic() {
+        const NOISE: &[u8] = b"\"[]=.\n #0aZ\x7f{},";
+        let seed = Config::default().effective();
+        let mut state = 1_u64;
+        let mut random = move |below: usize| {
+            // xorshift: a fixed sequence, so that a failure comes again.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        let lines: Vec<&str> = seed.lines().filter(|line| !line.starts_with('#')).collect();
+        for _ in 0..2_000 {
+            let mut text: Vec<u8> =
+                (0..1 + random(6)).flat_map(|_| [lines[random(lines.len())], "\n"]).flat_map(str::bytes).collect();
+            for _ in 0..random(4) {
+                let at = random(text.len());
+                text[at] = NOISE[random(NOISE.len())];
+            }
+            let text = String::from_utf8(text).expect("all of it is ASCII");
+            let found = Config::read(Source { text: &text, ..Source::default() });
+            if let Err(report) = found {
+                assert!(report.errors() > 0 && !report.to_string().is_empty(), "{text}");
+            }
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use strowger_message::Uri;
+
 use super::key::{Rule, Text, words};
 use super::reader::{ANY, section};
 
@@ -29,7 +31,7 @@ words! {
     }
 }
 
-/// A sip, sips or tel URI of the configuration, checked for its form only.
+/// A sip or sips URI of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SipUri(String);
 
@@ -44,15 +46,9 @@ impl Text for SipUri {
     const EXPECTED: &'static str = "a URI without angle brackets, such as \"sip:gateway.example.org;lr\"";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
-        let known = matches!(scheme.as_deref(), Some("sip" | "sips" | "tel"));
-        let clean = text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>' | b'"'));
-        let rest = text.split_once(':').map_or("", |(_, rest)| rest);
-        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-        if known && clean && !host.is_empty() && !host.starts_with([':', ';', '?']) {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(format!("is {text:?}, which is not a SIP URI"))
+        match Uri::parse(text.as_bytes()) {
+            Ok(Uri::Sip(_)) => Ok(Self(text.to_owned())),
+            _ => Err(format!("is {text:?}, which is not a SIP URI")),
         }
     }
 
@@ -91,12 +87,21 @@ mod tests {
 
     #[test]
     fn uris_of_the_configuration() {
-        for text in
-            ["sip:a.org", "sips:edge.example.org:5061;lr", "sip:112@psap.example.org", "sip:[::1]:5060", "tel:+112"]
-        {
+        for text in ["sip:a.org", "sips:edge.example.org:5061;lr", "sip:112@psap.example.org", "sip:[::1]:5060"] {
             assert!(SipUri::from_text(text).is_ok(), "{text}");
         }
-        for text in ["", "a.org", "<sip:a.org>", "http://a.org", "sip:", "sip:a b", "sip:user@", "sip:;lr"] {
+        for text in [
+            "",
+            "a.org",
+            "<sip:a.org>",
+            "http://a.org",
+            "tel:+112",
+            "sip:",
+            "sip:a b",
+            "sip:user@",
+            "sip:;lr",
+            "sip:a.org\r\nX: y",
+        ] {
             assert!(SipUri::from_text(text).is_err(), "{text}");
         }
     }
