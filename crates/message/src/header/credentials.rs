@@ -35,7 +35,9 @@ impl<'a> Field<'a> for Credentials<'a> {
             return None;
         }
         scan.skip(rest.len());
-        Some(Self { scheme, rest: rest.trim_ascii_end() })
+        // Not `trim_ascii_end`: a form feed is no white space here, and the rest must not become empty.
+        let rest = &rest[crate::scan::trim(rest, 0..rest.len())];
+        Some(Self { scheme, rest })
     }
 }
 

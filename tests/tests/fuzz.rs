@@ -1,0 +1,278 @@
+//! A minute of fuzzing on stable: seeds that are mutated by a seeded generator, thrown at the same functions that
+//! cargo-fuzz runs (`make fuzz`).
+//!
+//! `STROWGER_FUZZ_SECONDS` (default 12) is the time of each function, `STROWGER_FUZZ_SEED` the generator's seed
+//! (default: a fixed one; `random` draws one). No panic, no hang, memory bounded by the input: an input that breaks
+//! one of these is written to a file, and its seed printed.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Counts what a thread holds, and the most that it held.
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static MOST: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(bytes: isize) {
+    // A thread that ends frees what no counter counts any more.
+    let _ = HELD.try_with(|held| {
+        held.set(held.get() + bytes);
+        let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
+    });
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as isize - layout.size() as isize);
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// An input takes no longer than this, on a machine however busy.
+const SLOW: Duration = Duration::from_secs(5);
+/// Bytes held at once for an input: so many, and so many for each of its bytes.
+const HELD_ALWAYS: isize = 1 << 20;
+const HELD_EACH: isize = 1 << 10;
+/// The longest input.
+const LONGEST: usize = 20_000;
+
+/// xorshift64*: the same inputs for the same seed on every machine.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        if n == 0 { 0 } else { (self.next() >> 11) as usize % n }
+    }
+
+    fn range(&mut self, len: usize) -> std::ops::Range<usize> {
+        let from = self.below(len + 1);
+        let most = if self.below(4) == 0 { len } else { 16 };
+        from..from + self.below((len - from).min(most) + 1)
+    }
+}
+
+/// What turns up in SIP and SDP, and what is made to break readers of them.
+const WORDS: &[&[u8]] = &[
+    b"\r\n", b"\n", b"\r", b"\r\n\r\n", b" ", b"\t", b"\r\n ", b"\n\t", b"\0", b"\xff", b"\xc3", b"\xef\xbb\xbf", b":", b";", b",", b"=",
+    b"<", b">", b"\"", b"\\", b"\\\"", b"@", b"[", b"]", b"[::1]", b"[2001:db8::1]:5060", b"%", b"%00", b"%zz", b"?", b"/", b"&", b"(", b")",
+    b"*", b"SIP/2.0", b"sip:", b"sips:", b"tel:+1", b"urn:service:sos", b"INVITE ", b"ACK ", b"SIP/2.0 200 OK\r\n", b"Via: SIP/2.0/UDP a",
+    b"v:", b"i:", b"l:", b"Content-Length: 0\r\n", b"Content-Length: 99999999999999999999\r\n", b"l: -1\r\n", b"Call-ID: a\r\n",
+    b"Contact: *\r\n", b"Max-Forwards: 0\r\n", b"CSeq: 1 ACK\r\n", b"Route: <sip:a;lr>,<sip:b;lr>\r\n", b";branch=z9hG4bK", b";tag=", b";lr",
+    b";rport", b";received=", b";maddr=", b"0", b"1", b"255", b"256", b"65535", b"65536", b"2147483648", b"4294967296",
+    b"18446744073709551616", b"v=0\r\n", b"m=audio 0 RTP/AVP 0\r\n", b"a=rtpmap:0 PCMU/8000\r\n", b"c=IN IP4 0.0.0.0\r\n", b"o=- 0 0 IN IP6 ::\r\n",
+];
+
+fn mutate(random: &mut Random, seeds: &[Vec<u8>], words: &[Vec<u8>]) -> Vec<u8> {
+    let mut data = seeds[random.below(seeds.len())].clone();
+    for _ in 0..=random.below(6) {
+        let len = data.len();
+        match random.below(10) {
+            0 if len > 0 => data[random.below(len)] = random.next() as u8,
+            1 if len > 0 => data[random.below(len)] ^= 1 << random.below(8),
+            2 => drop(data.drain(random.range(len))),
+            3 => {
+                let part = data[random.range(len)].to_vec();
+                let at = random.below(len + 1);
+                data.splice(at..at, part);
+            }
+            4 | 5 => {
+                let at = random.below(len + 1);
+                data.splice(at..at, words[random.below(words.len())].iter().copied());
+            }
+            6 => {
+                let range = random.range(len);
+                data.splice(range, words[random.below(words.len())].iter().copied());
+            }
+            7 => {
+                let other = &seeds[random.below(seeds.len())];
+                let part = other[random.range(other.len())].to_vec();
+                let range = random.range(len);
+                data.splice(range, part);
+            }
+            8 => {
+                // The same piece many times.
+                let part = data[random.range(len)].to_vec();
+                let at = random.below(len + 1);
+                let times = random.below(1 + 4_000 / part.len().max(1));
+                data.splice(at..at, part.repeat(times));
+            }
+            9 => data.truncate(random.below(len + 1)),
+            _ => (),
+        }
+    }
+    data.truncate(LONGEST);
+    data
+}
+
+fn run(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
+    let seconds = std::env::var("STROWGER_FUZZ_SECONDS").map_or(12.0, |s| s.parse().expect("STROWGER_FUZZ_SECONDS is a number"));
+    let seed = match std::env::var("STROWGER_FUZZ_SEED") {
+        Err(_) => 0x5712_0a6e,
+        Ok(text) if text == "random" => {
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos() as u64 | 1
+        }
+        Ok(text) => text.parse().expect("STROWGER_FUZZ_SEED is a number"),
+    };
+    assert!(!seeds.is_empty() && seed != 0);
+    let words = words();
+    let mut random = Random(seed);
+    let (start, mut inputs) = (Instant::now(), 0u64);
+    let mut next = seeds.iter().cloned();
+    while start.elapsed().as_secs_f64() < seconds || inputs < seeds.len() as u64 {
+        let data = next.next().unwrap_or_else(|| mutate(&mut random, seeds, &words));
+        let (held, before) = (HELD.with(Cell::get), Instant::now());
+        MOST.with(|most| most.set(held));
+        let result = catch_unwind(AssertUnwindSafe(|| function(&data)));
+        let (time, most) = (before.elapsed(), MOST.with(Cell::get) - held);
+        let fault = match result {
+            Err(_) => Some("panics".to_owned()),
+            Ok(()) if time > SLOW => Some(format!("takes {time:?}")),
+            Ok(()) if most > HELD_ALWAYS + HELD_EACH * data.len() as isize => Some(format!("holds {most} bytes")),
+            Ok(()) => None,
+        };
+        if let Some(fault) = fault {
+            let path = std::env::temp_dir().join(format!("strowger-fuzz-{name}-{seed}-{inputs}"));
+            std::fs::write(&path, &data).expect("the temporary folder can be written");
+            panic!("{name} {fault} on input {inputs} of seed {seed}, {} bytes: {}", data.len(), path.display());
+        }
+        inputs += 1;
+    }
+    println!("{name}: {inputs} inputs in {:.1} s, seed {seed}", start.elapsed().as_secs_f64());
+}
+
+fn corpora() -> PathBuf {
+    std::env::var_os("STROWGER_CORPORA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora"), PathBuf::from)
+}
+
+/// The words above and those of the corpora's dictionary.
+fn words() -> Vec<Vec<u8>> {
+    let mut words: Vec<_> = WORDS.iter().map(|w| w.to_vec()).collect();
+    let dictionary = std::fs::read_to_string(corpora().join("fuzz-seeds/sip.dict")).unwrap_or_default();
+    words.extend(dictionary.lines().filter(|l| !l.is_empty()).map(|l| l.as_bytes().to_vec()));
+    words
+}
+
+/// All files of these folders, those that are there.
+fn files(folders: &[PathBuf]) -> Vec<Vec<u8>> {
+    let mut files = Vec::new();
+    for folder in folders {
+        let Ok(entries) = std::fs::read_dir(folder) else {
+            eprintln!("{} is missing", folder.display());
+            continue;
+        };
+        let mut paths: Vec<_> = entries.map(|e| e.expect("readable").path()).filter(|p| p.is_file()).collect();
+        // The order in which a folder is read differs from machine to machine.
+        paths.sort();
+        files.extend(paths.iter().filter(|p| p.extension().is_none_or(|e| e != "json")).map(|p| std::fs::read(p).expect("readable")));
+    }
+    files
+}
+
+fn messages() -> Vec<Vec<u8>> {
+    let (own, corpora) = (Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), corpora());
+    let mut seeds = files(&[
+        own.join("crates/message/tests/torture"),
+        own.join("benches/messages"),
+        corpora.join("fuzz-seeds/sip"),
+        corpora.join("fuzz-seeds/sip-dialog"),
+        corpora.join("rfc4475"),
+        corpora.join("rfc5118"),
+    ]);
+    seeds.retain(|s| s.len() <= LONGEST);
+    seeds
+}
+
+/// Single values of header fields, for the views.
+fn values() -> Vec<Vec<u8>> {
+    let mut seeds: Vec<Vec<u8>> = Vec::new();
+    for message in messages() {
+        for line in message.split(|&b| b == b'\n') {
+            if let Some(colon) = line.iter().position(|&b| b == b':') {
+                seeds.push(line[colon + 1..].trim_ascii().to_vec());
+            }
+        }
+    }
+    seeds.sort();
+    seeds.dedup();
+    seeds.extend(files(&[corpora().join("fuzz-seeds/uri")]));
+    seeds
+}
+
+#[test]
+fn message() {
+    run("message", &messages(), strowger_message::fuzz::message);
+}
+
+#[test]
+fn views() {
+    let mut seeds = messages();
+    seeds.extend(values());
+    run("views", &seeds, strowger_message::fuzz::views);
+}
+
+#[test]
+fn framing() {
+    // Four bytes say how the stream is cut; then several messages and keep-alives in a row.
+    let seeds: Vec<_> = messages()
+        .chunks(3)
+        .enumerate()
+        .map(|(n, some)| [&[n as u8, n as u8 + 5, 1, 47][..], &some.join(&b"\r\n\r\n"[..])].concat())
+        .map(|mut s| {
+            s.truncate(LONGEST);
+            s
+        })
+        .collect();
+    run("framing", &seeds, strowger_message::fuzz::framing);
+}
+
+#[test]
+fn sdp() {
+    let mut seeds = files(&[corpora().join("fuzz-seeds/sdp")]);
+    seeds.push(b"v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=audio 30000 RTP/AVP 0 8 101\r\na=rtpmap:101 telephone-event/8000\r\na=sendrecv\r\n".to_vec());
+    for message in messages() {
+        if let Some(at) = message.windows(4).position(|w| w == b"v=0\r" || w == b"v=0\n") {
+            seeds.push(message[at..].to_vec());
+        }
+    }
+    run("sdp", &seeds, strowger_message::sdp::fuzz::fuzz_sdp);
+}
+
+#[test]
+fn transaction() {
+    // Scripts of commands; some with whole messages in them (command 10, then the length in words).
+    let mut random = Random(0x7a11);
+    let script = |length: usize, random: &mut Random| (0..length).map(|_| (random.next() >> 32) as u8).collect::<Vec<u8>>();
+    let mut seeds: Vec<Vec<u8>> = (1..60).map(|n| script(10 * n, &mut random)).collect();
+    for message in messages().into_iter().filter(|m| m.len() < 1020) {
+        seeds.push([&script(20, &mut random), &[10, message.len().div_ceil(4) as u8][..], &message].concat());
+    }
+    run("transaction", &seeds, strowger_core::fuzz::transaction);
+}
