@@ -24,13 +24,13 @@ impl Service for Relay {
     }
 
     fn poll(&mut self, _: Now, _: &mut Outbox) {}
-    fn deadline(&self) -> Option<u64> {
+    fn deadline(&mut self) -> Option<u64> {
         None
     }
     fn answered(&mut self, _: Now, _: (), _: &mut Outbox) {}
     fn failed(&mut self, _: Now, _: u64, _: &mut Outbox) {}
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
-    fn export(&mut self, _: u8) -> Vec<()> {
+    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
         Vec::new()
     }
     fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}

@@ -82,8 +82,8 @@ counters! {
     datagrams_waiting: gauge;
     /// Messages that had nowhere to go: no listener of their transport or address family.
     unroutable: counter;
-    /// Times that this shard was woken by another thread.
-    woken: counter;
+    /// Times that this shard woke another.
+    wakes: counter;
     /// Messages given to another shard, because their call or connection is there.
     crossed_out: counter;
     /// Messages taken from another shard.

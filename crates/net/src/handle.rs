@@ -3,9 +3,14 @@
 use crate::bell::Bell;
 use crate::counters::{Counters, Snapshot};
 use crate::{Listener, Service, Settings};
+use crate::cross::Parcel;
+use crate::crew::Crew;
+use crate::ring::{Consumer, Producer};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use strowger_core::call::{self, BUCKETS};
 
 /// Everything that the shards of one process share.
 pub(crate) struct Shared<S: Service> {
@@ -13,11 +18,14 @@ pub(crate) struct Shared<S: Service> {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) seats: Box<[Seat<S>]>,
-    /// Shards that own calls: the first so many seats.
+    /// Shards that own calls, or will once the buckets have moved: the first so many seats.
     pub(crate) active: AtomicUsize,
+    /// Whose each bucket is, for those beside the shards: right but for buckets that move just now.
+    pub(crate) owners: [AtomicU8; BUCKETS],
     pub(crate) draining: AtomicBool,
     pub(crate) stopping: AtomicBool,
     pub(crate) services: tokio::runtime::Handle,
+    pub(crate) crew: Mutex<Crew<S>>,
 }
 
 /// What others reach of one shard.
@@ -27,16 +35,26 @@ pub(crate) struct Seat<S: Service> {
     /// Something lies in `posted`.
     pub(crate) mail: AtomicBool,
     pub(crate) posted: Mutex<Vec<Letter<S>>>,
+    /// Peers whose rings the shard has taken.
+    pub(crate) met: AtomicUsize,
+    /// The clock of the thread's CPU time, 0 before it runs.
+    pub(crate) clock: AtomicI32,
 }
 
 /// What comes to a shard from outside the shards.
 pub(crate) enum Letter<S: Service> {
     Answer(S::Answer),
+    /// For a call of this bucket.
+    AnswerTo(u8, S::Answer),
+    /// A new shard and the rings there and back.
+    Peer(usize, Producer<Parcel<S>>, Consumer<Parcel<S>>),
+    /// So many shards share the buckets from now on.
+    Share(usize),
 }
 
 impl<S: Service> Default for Seat<S> {
     fn default() -> Self {
-        Self { bell: Bell::default(), counters: Counters::default(), mail: AtomicBool::new(false), posted: Mutex::default() }
+        Self { bell: Bell::default(), counters: Counters::default(), mail: AtomicBool::new(false), posted: Mutex::default(), met: AtomicUsize::new(0), clock: AtomicI32::new(0) }
     }
 }
 
@@ -85,7 +103,7 @@ impl<S: Service> Mailbox<S> {
     }
 }
 
-impl<S: Service> Handle<S> {
+impl<S: Service + 'static> Handle<S> {
     /// The mailbox of a shard.
     pub fn mailbox(&self, shard: usize) -> Mailbox<S> {
         assert!(shard < self.shared.seats.len());
@@ -116,12 +134,58 @@ impl<S: Service> Handle<S> {
         self.shared.active.load(Acquire)
     }
 
+    /// How many shards there can be.
+    pub fn most(&self) -> usize {
+        self.shared.seats.len()
+    }
+
+    /// Shares the calls among `shards` shards from now on, starting threads that are missing; buckets move one
+    /// by one, while calls go on. Returns when the moves are asked for. Blocks for the start of a thread: not to
+    /// be called on a shard.
+    ///
+    /// # Errors
+    /// Sockets could not be bound or threads not be started; the calls stay where they are.
+    pub fn set_shards(&self, shards: usize) -> std::io::Result<()> {
+        crate::crew::set(&self.shared, shards)
+    }
+
+    /// Every bucket has reached the shard that it was last meant for.
+    pub fn is_settled(&self) -> bool {
+        crate::crew::is_settled(&self.shared)
+    }
+
+    /// The bucket of a Call-ID, see [`Handle::deliver`].
+    pub fn bucket(&self, call_id: &[u8]) -> u8 {
+        call::bucket(call::hash(self.shared.settings.secret, call_id))
+    }
+
+    /// Gives an answer to the shard that owns this bucket of calls, also if the bucket moves meanwhile.
+    pub fn deliver(&self, bucket: u8, answer: S::Answer) {
+        let owner = self.shared.owners[bucket as usize].load(Relaxed) as usize;
+        self.shared.seats[owner].post(Letter::AnswerTo(bucket, answer));
+    }
+
+    /// From now on [`Handle::is_draining`] is true; after `deadline` the shards end.
+    pub fn drain(&self, deadline: Duration) {
+        self.shared.draining.store(true, Relaxed);
+        let handle = self.clone();
+        self.shared.services.spawn(async move {
+            tokio::time::sleep(deadline).await;
+            handle.stop();
+        });
+    }
+
+    /// CPU time that the shard's thread has used so far; none before it runs.
+    pub fn busy(&self, shard: usize) -> Option<Duration> {
+        crate::crew::cpu_time(self.shared.seats[shard].clock.load(Acquire))
+    }
+
     /// New work should be refused: the process is about to end.
     pub fn is_draining(&self) -> bool {
         self.shared.draining.load(Relaxed)
     }
 
-    /// The counters of one shard.
+    /// The counters and gauges of one shard.
     pub fn counters(&self, shard: usize) -> Snapshot {
         self.shared.seats[shard].counters.snapshot()
     }

@@ -13,6 +13,12 @@ pub mod tls;
 
 mod batch;
 mod bell;
+mod buckets;
+mod crew;
+mod cross;
+mod desk;
+mod ring;
+mod steer;
 mod shard;
 mod udp;
 

@@ -1,41 +1,35 @@
 //! Binding the listeners and starting the shards.
 
+use crate::crew::{self, Crew, Socket};
 use crate::handle::{Seat, Shared};
-use crate::shard::Shard;
-use crate::udp::{self, Udp};
-use crate::{Handle, Listener, Service, Settings};
-use std::future::poll_fn;
+use crate::settings::Shards;
+use crate::{Handle, Listener, Service, Settings, udp};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use strowger_core::{ListenerId, Transport};
+use strowger_core::Transport;
 
 /// Listeners, bound.
 pub struct Net {
     settings: Settings,
     listeners: Vec<Listener>,
     addresses: Vec<SocketAddr>,
-    udp: Vec<(ListenerId, std::net::UdpSocket)>,
+    sockets: Vec<Socket>,
 }
 
 impl Net {
     /// Binds every listener. The error names the listener that could not be bound.
     pub fn bind(settings: Settings, listeners: Vec<Listener>) -> io::Result<Self> {
-        let mut net = Self { settings, listeners, addresses: Vec::new(), udp: Vec::new() };
-        for (i, listener) in net.listeners.iter().enumerate() {
+        let mut net = Self { settings, listeners, addresses: Vec::new(), sockets: Vec::new() };
+        for listener in &net.listeners {
             let named = |e: io::Error| {
                 io::Error::new(e.kind(), format!("{}:{}: {e}", listener.transport.text(), listener.bind))
             };
-            match listener.transport {
-                Transport::Udp => {
-                    let socket = udp::bind(listener.bind, false, &net.settings).map_err(named)?;
-                    net.addresses.push(socket.local_addr().map_err(named)?);
-                    net.udp.push((ListenerId(i as u16), socket));
-                }
-                _ => return Err(named(io::ErrorKind::Unsupported.into())),
-            }
+            let (address, socket) = open(listener, &net.settings).map_err(named)?;
+            net.addresses.push(address);
+            net.sockets.push(socket);
         }
         Ok(net)
     }
@@ -53,60 +47,69 @@ impl Net {
     {
         let services = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (over, ended) = tokio::sync::oneshot::channel::<()>();
-        let most = self.settings.shards.most();
+        let first = self.settings.shards.first();
         let shared = Arc::new(Shared {
-            active: AtomicUsize::new(self.settings.shards.first()),
+            seats: (0..self.settings.shards.most()).map(|_| Seat::default()).collect(),
             settings: self.settings,
             listeners: self.listeners,
             addresses: self.addresses,
-            seats: (0..most).map(|_| Seat::default()).collect(),
+            active: AtomicUsize::new(1),
+            owners: crew::owners(1),
             draining: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             services: services.handle().clone(),
+            crew: Mutex::new(Crew {
+                started: 0,
+                threads: Vec::new(),
+                factory: Arc::new(Box::new(factory)),
+                groups: Vec::new(),
+            }),
         });
-        let handle = Handle { shared: shared.clone() };
-        let service_thread = std::thread::Builder::new().name("services".into()).spawn(move || {
+        let handle = Handle { shared };
+        let thread = std::thread::Builder::new().name("services".into()).spawn(move || {
             let _ = services.block_on(ended);
             services.shutdown_timeout(std::time::Duration::from_secs(2));
         })?;
-        let mut threads = Vec::new();
+        let node = Node { handle, services: Some((over, thread)) };
+        let shared = &node.handle.shared;
         {
-            let handle = handle.clone();
-            let thread = std::thread::Builder::new().name("shard-0".into()).spawn(move || {
-                if let Err(error) = run(&shared, 0, self.udp, || factory(0, handle)) {
-                    tracing::error!(%error, shard = 0, "shard ended");
-                }
-            })?;
-            threads.push(thread);
+            let mut crew = shared.crew.lock().unwrap_or_else(|e| e.into_inner());
+            crew::start(shared, &mut crew, Some(self.sockets))?;
         }
-        Ok(Node { handle, threads, services: Some((over, service_thread)) })
+        if first > 1 {
+            crew::set(shared, first)?;
+        }
+        if matches!(shared.settings.shards, Shards::Auto { most: 2.. }) {
+            shared.services.spawn(crew::watch(node.handle.clone()));
+        }
+        Ok(node)
     }
 }
 
-/// The body of a shard's thread.
-fn run<S: Service>(
-    shared: &Arc<Shared<S>>,
-    index: usize,
-    sockets: Vec<(ListenerId, std::net::UdpSocket)>,
-    service: impl FnOnce() -> S,
-) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
-    runtime.block_on(async {
-        let sockets = sockets.into_iter().map(|(id, socket)| Udp::new(socket, id, &shared.settings));
-        let mut shard = Shard::new(shared.clone(), index, service(), sockets.collect::<io::Result<_>>()?);
-        poll_fn(|cx| shard.poll(cx)).await;
-        Ok(())
-    })
+/// The first socket of a listener. Where more will join it, a socket that shares with nobody is tried first: else
+/// a second server on the same address would quietly take half of the traffic.
+fn open(listener: &Listener, settings: &Settings) -> io::Result<(SocketAddr, Socket)> {
+    match listener.transport {
+        Transport::Udp => {
+            let alone = udp::bind(listener.bind, false, settings)?;
+            let address = alone.local_addr()?;
+            if settings.shards.most() == 1 {
+                return Ok((address, Socket::Udp(alone)));
+            }
+            drop(alone);
+            Ok((address, Socket::Udp(udp::bind(address, true, settings)?)))
+        }
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
 }
 
 /// The running shards, owned: dropped, they end.
-pub struct Node<S: Service> {
+pub struct Node<S: Service + 'static> {
     handle: Handle<S>,
-    threads: Vec<JoinHandle<()>>,
     services: Option<(tokio::sync::oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
-impl<S: Service> Node<S> {
+impl<S: Service + 'static> Node<S> {
     pub fn handle(&self) -> &Handle<S> {
         &self.handle
     }
@@ -117,8 +120,13 @@ impl<S: Service> Node<S> {
     }
 
     fn wait(&mut self) {
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        loop {
+            // Not under the lock: shards may be started meanwhile.
+            let thread = self.handle.shared.crew.lock().unwrap_or_else(|e| e.into_inner()).threads.pop();
+            match thread {
+                Some(thread) => drop(thread.join()),
+                None => break,
+            }
         }
         if let Some((over, thread)) = self.services.take() {
             let _ = over.send(());
@@ -127,7 +135,7 @@ impl<S: Service> Node<S> {
     }
 }
 
-impl<S: Service> Drop for Node<S> {
+impl<S: Service + 'static> Drop for Node<S> {
     fn drop(&mut self) {
         self.handle.stop();
         self.wait();

@@ -61,7 +61,7 @@ impl Service for Echo {
         }
     }
 
-    fn deadline(&self) -> Option<u64> {
+    fn deadline(&mut self) -> Option<u64> {
         self.alarms.iter().map(|a| a.0).min()
     }
 
@@ -77,7 +77,7 @@ impl Service for Echo {
 
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
 
-    fn export(&mut self, _: u8) -> Vec<()> {
+    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
         Vec::new()
     }
 

@@ -1,4 +1,5 @@
 //! Running shards, spoken to over real sockets on loopback.
 
 mod echo;
+mod moves;
 mod udp;

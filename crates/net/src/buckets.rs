@@ -1,0 +1,168 @@
+//! Which shard a bucket of calls belongs to, as one shard sees it, and how a bucket moves.
+//!
+//! A moves bucket b to B: at the end of a round A exports the bucket's calls into the ring to B, and tells every
+//! other shard with a *fence*. A shard that gets the fence first empties its sockets, still sending what it
+//! finds to A, then turns to B and confirms. A passes on to B what still arrives. Once all have confirmed,
+//! nothing of b is on its way to A any more, and A tells B that b has *settled*. Until then B works on what
+//! comes from A and holds back what comes by other ways, for it is younger. So nothing is lost and the messages
+//! that came by one way stay in order.
+
+use strowger_core::call::BUCKETS;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Foreign,
+    Owned,
+    /// Imported from this shard and not yet settled.
+    Coming(u8),
+}
+
+/// What to do with a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    Here,
+    /// Wait until the bucket has settled here.
+    Hold,
+    /// To this shard.
+    To(u8),
+}
+
+pub(crate) struct Buckets {
+    me: u8,
+    owned: usize,
+    owner: [u8; BUCKETS],
+    state: [State; BUCKETS],
+    /// Confirmations outstanding, of buckets that left from here.
+    leaving: [u8; BUCKETS],
+}
+
+/// The shard of a bucket when `shards` share them: the packet filter computes the same.
+pub(crate) const fn share(bucket: u8, shards: usize) -> u8 {
+    ((bucket as usize * shards) >> 8) as u8
+}
+
+impl Buckets {
+    /// The view of shard `me`, when `owner` tells whose each bucket is.
+    pub(crate) fn new(me: u8, owner: [u8; BUCKETS]) -> Self {
+        let state = owner.map(|o| if o == me { State::Owned } else { State::Foreign });
+        let owned = state.iter().filter(|s| **s == State::Owned).count();
+        Self { me, owned, owner, state, leaving: [0; BUCKETS] }
+    }
+
+    /// Every call is ours: nobody needs to look for a Call-ID.
+    pub(crate) const fn all(&self) -> bool {
+        self.owned == BUCKETS
+    }
+
+    pub(crate) const fn owned(&self) -> usize {
+        self.owned
+    }
+
+    /// For a message from one of our own sockets or connections.
+    pub(crate) fn of_ours(&self, bucket: u8) -> Way {
+        let b = bucket as usize;
+        match self.state[b] {
+            State::Owned => Way::Here,
+            _ if self.owner[b] == self.me => Way::Hold,
+            _ => Way::To(self.owner[b]),
+        }
+    }
+
+    /// For a message that shard `from` passed to us.
+    pub(crate) fn of_another(&self, bucket: u8, from: u8) -> Way {
+        let b = bucket as usize;
+        match self.state[b] {
+            State::Owned => Way::Here,
+            _ if self.leaving[b] > 0 => Way::To(self.owner[b]),
+            State::Coming(source) if source == from => Way::Here,
+            // Either it is younger than what is still on its way through the old owner, or `from` knows already
+            // that the bucket is ours and we do not yet.
+            _ => Way::Hold,
+        }
+    }
+
+    /// Buckets of ours that belong elsewhere when `shards` share them.
+    pub(crate) fn surplus(&self, shards: usize) -> impl Iterator<Item = (u8, u8)> + '_ {
+        (0..=255u8)
+            .filter(|&b| self.state[b as usize] == State::Owned && self.leaving[b as usize] == 0)
+            .map(move |b| (b, share(b, shards)))
+            .filter(|&(_, to)| to != self.me)
+    }
+
+    /// An owned bucket leaves for `to`, once `others` shards have confirmed.
+    pub(crate) fn leave(&mut self, bucket: u8, to: u8, others: u8) {
+        let b = bucket as usize;
+        debug_assert!(self.state[b] == State::Owned && to != self.me && others > 0);
+        self.state[b] = State::Foreign;
+        self.owned -= 1;
+        self.owner[b] = to;
+        self.leaving[b] = others;
+    }
+
+    /// Its calls are here.
+    pub(crate) fn come(&mut self, bucket: u8, from: u8) {
+        self.state[bucket as usize] = State::Coming(from);
+    }
+
+    /// What the fence of the old owner asked for, done.
+    pub(crate) fn turn(&mut self, bucket: u8, to: u8) {
+        self.owner[bucket as usize] = to;
+    }
+
+    /// A shard confirmed; the new owner, if it was the last.
+    pub(crate) fn confirmed(&mut self, bucket: u8) -> Option<u8> {
+        let left = &mut self.leaving[bucket as usize];
+        *left = left.saturating_sub(1);
+        (*left == 0).then_some(self.owner[bucket as usize])
+    }
+
+    /// The bucket is ours.
+    pub(crate) fn settled(&mut self, bucket: u8) {
+        let b = bucket as usize;
+        if self.state[b] != State::Owned {
+            self.state[b] = State::Owned;
+            self.owned += 1;
+        }
+        self.owner[b] = self.me;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_even_and_whole() {
+        for shards in 1..=64 {
+            let mut count = [0; 64];
+            for b in 0..=255u8 {
+                count[share(b, shards) as usize] += 1;
+            }
+            assert!(count[..shards].iter().all(|&c| (256 / shards..=256 / shards + 1).contains(&c)));
+            assert!(count[shards..].iter().all(|&c| c == 0));
+        }
+    }
+
+    #[test]
+    fn a_bucket_moves_with_everything_in_order() {
+        let [mut a, mut b, mut c] = [0, 1, 2].map(|me| Buckets::new(me, [0; BUCKETS]));
+        assert!(a.all() && b.of_ours(200) == Way::To(0));
+        assert_eq!(a.surplus(3).count(), 170);
+        a.leave(200, 1, 2);
+        // The third shard has not heard of it: what it sends to the first is passed on.
+        assert_eq!(c.of_ours(200), Way::To(0));
+        assert_eq!(a.of_another(200, 2), Way::To(1));
+        // It hears before the second has imported: the second waits.
+        c.turn(200, 1);
+        assert_eq!((c.of_ours(200), b.of_another(200, 2)), (Way::To(1), Way::Hold));
+        b.come(200, 0);
+        assert_eq!((b.of_another(200, 0), b.of_another(200, 2)), (Way::Here, Way::Hold));
+        assert_eq!(b.of_ours(200), Way::To(0));
+        b.turn(200, 1);
+        assert_eq!(b.of_ours(200), Way::Hold);
+        assert_eq!((a.confirmed(200), a.confirmed(200)), (None, Some(1)));
+        b.settled(200);
+        assert_eq!((b.of_ours(200), b.of_another(200, 2), b.owned()), (Way::Here, Way::Here, 1));
+        assert_eq!(a.of_ours(200), Way::To(1));
+    }
+}

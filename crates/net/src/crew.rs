@@ -1,0 +1,248 @@
+//! How many shards work: starting them, sharing the buckets among them, steering what arrives.
+
+use crate::buckets::share;
+use crate::cross::Roads;
+use crate::handle::{Letter, Shared};
+use crate::ring::ring;
+use crate::shard::Shard;
+use crate::udp::{self, Udp};
+use crate::{Handle, Service, steer};
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use strowger_core::call::BUCKETS;
+use strowger_core::{ListenerId, Transport};
+
+/// Makes the service of a shard.
+pub(crate) type Factory<S> = Box<dyn Fn(usize, Handle<S>) -> S + Send + Sync>;
+
+/// The shards' threads.
+pub(crate) struct Crew<S: Service> {
+    /// Shards ever started; none ends before the process does.
+    pub(crate) started: usize,
+    pub(crate) threads: Vec<JoinHandle<()>>,
+    pub(crate) factory: Arc<Factory<S>>,
+    /// A socket of each listener, to reach its group by.
+    pub(crate) groups: Vec<Group>,
+}
+
+pub(crate) struct Group {
+    transport: Transport,
+    socket: Socket,
+}
+
+pub(crate) enum Socket {
+    Udp(std::net::UdpSocket),
+}
+
+impl Socket {
+    fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Udp(socket) => Self::Udp(socket.try_clone()?),
+        })
+    }
+
+    fn attach(&self, program: &[libc::sock_filter]) -> io::Result<()> {
+        match self {
+            Self::Udp(socket) => steer::attach(socket.as_fd(), program),
+        }
+    }
+}
+
+/// Starts one more shard. Its sockets are bound here, one shard after the other: a socket's place in its group
+/// is the shard's index.
+pub(crate) fn start<S: Service + 'static>(
+    shared: &Arc<Shared<S>>,
+    crew: &mut Crew<S>,
+    first: Option<Vec<Socket>>,
+) -> io::Result<()> {
+    let index = crew.started;
+    let sockets = match first {
+        Some(sockets) => {
+            for (socket, listener) in sockets.iter().zip(&shared.listeners) {
+                crew.groups.push(Group { transport: listener.transport, socket: socket.try_clone()? });
+            }
+            sockets
+        }
+        None => {
+            let bind = |(listener, address): (&crate::Listener, &std::net::SocketAddr)| {
+                let _ = listener;
+                udp::bind(*address, true, &shared.settings).map(Socket::Udp)
+            };
+            shared.listeners.iter().zip(&shared.addresses).map(bind).collect::<io::Result<_>>()?
+        }
+    };
+    let mut roads = Roads::new(shared.seats.len(), shared.settings.ring);
+    for peer in 0..index {
+        let (there, back_there) = ring(shared.settings.ring);
+        let (from_peer, here) = ring(shared.settings.ring);
+        roads.join(peer, there, here);
+        shared.seats[peer].post(Letter::Peer(index, from_peer, back_there));
+    }
+    let owner = std::array::from_fn(|b| shared.owners[b].load(Relaxed));
+    let (factory, shard_of) = (crew.factory.clone(), shared.clone());
+    let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
+        if let Err(error) = run(shard_of, index, owner, sockets, roads, factory) {
+            tracing::error!(%error, shard = index, "shard ended");
+        }
+    })?;
+    crew.threads.push(thread);
+    crew.started += 1;
+    // No bucket may move before all know each other.
+    wait(shared, || shared.seats[..index].iter().all(|seat| seat.met.load(Acquire) >= index))
+}
+
+/// Until `reached`, for ten seconds at most: a matter of microseconds unless a shard hangs.
+fn wait<S: Service>(shared: &Shared<S>, reached: impl Fn() -> bool) -> io::Result<()> {
+    let patience = Instant::now() + Duration::from_secs(10);
+    while !reached() {
+        if Instant::now() > patience || shared.stopping.load(Relaxed) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "a shard does not answer"));
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(())
+}
+
+/// The body of a shard's thread.
+fn run<S: Service + 'static>(
+    shared: Arc<Shared<S>>,
+    index: usize,
+    owner: [u8; BUCKETS],
+    sockets: Vec<Socket>,
+    roads: Roads<S>,
+    factory: Arc<Factory<S>>,
+) -> io::Result<()> {
+    shared.seats[index].clock.store(own_clock(), Release);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
+    runtime.block_on(async {
+        let mut udp = Vec::new();
+        for (i, socket) in sockets.into_iter().enumerate() {
+            match socket {
+                Socket::Udp(socket) => udp.push(Udp::new(socket, ListenerId(i as u16), &shared.settings)?),
+            }
+        }
+        let service = factory(index, Handle { shared: shared.clone() });
+        let mut shard = Shard::new(shared, index, owner, service, udp, roads);
+        poll_fn(|cx| shard.poll(cx)).await;
+        Ok(())
+    })
+}
+
+/// See [`Handle::set_shards`].
+pub(crate) fn set<S: Service + 'static>(shared: &Arc<Shared<S>>, shards: usize) -> io::Result<()> {
+    let shards = shards.clamp(1, shared.seats.len());
+    let mut crew = shared.crew.lock().unwrap_or_else(|e| e.into_inner());
+    while crew.started < shards {
+        // A new shard must find every bucket at rest.
+        wait(shared, || is_settled(shared))?;
+        start(shared, &mut crew, None)?;
+    }
+    if shared.active.swap(shards, AcqRel) != shards {
+        tracing::info!(shards, "calls are shared anew");
+    }
+    steer(shared, &crew, shards);
+    for seat in &shared.seats[..crew.started] {
+        seat.post(Letter::Share(shards));
+    }
+    Ok(())
+}
+
+/// Every bucket has reached its owner.
+pub(crate) fn is_settled<S: Service>(shared: &Shared<S>) -> bool {
+    let active = shared.active.load(Acquire);
+    let due = |shard: usize| (0..=255).filter(|&b| share(b, active) as usize == shard).count() as u64;
+    shared.seats.iter().enumerate().all(|(i, seat)| seat.counters.buckets.value() == due(i))
+}
+
+/// Tells the kernel who shall get what arrives. Without it the kernel spreads datagrams by their addresses over
+/// all sockets, which is right too, only slower.
+fn steer<S: Service>(shared: &Shared<S>, crew: &Crew<S>, shards: usize) {
+    if crew.started == 1 {
+        return;
+    }
+    for group in &crew.groups {
+        let program = match group.transport {
+            Transport::Udp if shared.settings.kernel_steering => steer::by_call(shared.settings.secret, shards),
+            Transport::Udp => continue,
+            _ => steer::at_random(shards),
+        };
+        if let Err(error) = group.socket.attach(&program) {
+            tracing::warn!(%error, transport = group.transport.text(), "the kernel does not steer; shards pass on what is not theirs");
+        }
+    }
+}
+
+/// The owner of each bucket at the start.
+pub(crate) fn owners(shards: usize) -> [std::sync::atomic::AtomicU8; BUCKETS] {
+    std::array::from_fn(|b| std::sync::atomic::AtomicU8::new(share(b as u8, shards)))
+}
+
+/// Watches how busy the shards are and shares the calls among more or fewer of them.
+pub(crate) async fn watch<S: Service + 'static>(handle: Handle<S>) {
+    const PERIOD: Duration = Duration::from_secs(1);
+    let most = handle.most();
+    let mut before: Vec<Option<Duration>> = vec![None; most];
+    let (mut busy_for, mut idle_for) = (0, 0);
+    let mut period = tokio::time::interval(PERIOD);
+    period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut last = Instant::now();
+    loop {
+        period.tick().await;
+        let wall = last.elapsed().max(Duration::from_millis(1));
+        last = Instant::now();
+        let mut load = Vec::with_capacity(most);
+        for (shard, before) in before.iter_mut().enumerate() {
+            let time = handle.busy(shard);
+            if let (Some(time), Some(before)) = (time, *before) {
+                load.push(time.saturating_sub(before).as_secs_f64() / wall.as_secs_f64());
+            }
+            *before = time;
+        }
+        let shards = handle.shards();
+        let sum: f64 = load.iter().sum();
+        let highest = load.iter().take(shards).fold(0.0, |a: f64, b| a.max(*b));
+        busy_for = if highest > 0.7 && shards < most { busy_for + 1 } else { 0 };
+        // One fewer only if those that stay would be at half their strength.
+        idle_for = if shards > 1 && sum < 0.5 * (shards - 1) as f64 { idle_for + 1 } else { 0 };
+        let wanted = match (busy_for, idle_for) {
+            (2.., _) => shards + 1,
+            (_, 10..) => shards - 1,
+            _ => continue,
+        };
+        (busy_for, idle_for) = (0, 0);
+        let handle = handle.clone();
+        // It waits for a thread to start.
+        let _ = tokio::task::spawn_blocking(move || {
+            if let Err(error) = handle.set_shards(wanted) {
+                tracing::warn!(%error, wanted, "the number of shards stays");
+            }
+        })
+        .await;
+    }
+}
+
+/// The clock of the calling thread's CPU time, for other threads to read.
+fn own_clock() -> libc::clockid_t {
+    let mut clock = 0;
+    // SAFETY: the thread is the calling one and lives; the clock's name is written to our own variable.
+    match unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } {
+        0 => clock,
+        _ => 0,
+    }
+}
+
+/// What that clock reads.
+pub(crate) fn cpu_time(clock: libc::clockid_t) -> Option<Duration> {
+    if clock == 0 {
+        return None;
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: any clock's name may be asked for, an unknown one is an error; the time is written to our own variable.
+    let result = unsafe { libc::clock_gettime(clock, &mut time) };
+    (result == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}

@@ -1,0 +1,160 @@
+//! The ways between shards: one ring each way between any two, and what travels on them.
+
+use crate::Service;
+use crate::counters::Counters;
+use crate::handle::Seat;
+use crate::ring::{Consumer, Producer};
+use std::collections::VecDeque;
+use strowger_core::{Arrival, Target};
+
+/// A slot of a ring; `bytes` keeps its memory from one use to the next.
+pub(crate) struct Parcel<S: Service> {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) content: Content<S>,
+}
+
+impl<S: Service> Default for Parcel<S> {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), content: Content::Nothing }
+    }
+}
+
+pub(crate) enum Content<S: Service> {
+    Nothing,
+    /// A message (in `bytes`) of a call of this bucket.
+    Message { bucket: u8, arrival: Arrival },
+    /// A message (in `bytes`) for a connection of the receiving shard.
+    Send { target: Target, token: u64 },
+    /// The message sent with this token by the receiving shard has failed.
+    Failed { token: u64 },
+    /// An answer for a call of this bucket.
+    Answer { bucket: u8, answer: S::Answer },
+    /// The calls of a bucket, for their new owner.
+    Records { bucket: u8, records: Vec<S::Record> },
+    /// The bucket has moved: turn to its new owner and confirm.
+    Fence { bucket: u8, to: u8 },
+    Confirmed { bucket: u8 },
+    /// Nothing of this bucket will come by its old owner any more.
+    Settled { bucket: u8 },
+}
+
+impl<S: Service> Content<S> {
+    /// What a peer would send again; everything else must arrive.
+    const fn may_be_lost(&self) -> bool {
+        matches!(self, Self::Message { .. } | Self::Send { .. })
+    }
+}
+
+/// The way to one other shard.
+struct Road<S: Service> {
+    ring: Producer<Parcel<S>>,
+    /// What the ring had no room for.
+    waiting: VecDeque<Parcel<S>>,
+}
+
+/// All ways of one shard. The first index is that of the other shard.
+pub(crate) struct Roads<S: Service> {
+    there: Vec<Option<Road<S>>>,
+    back: Vec<Option<Consumer<Parcel<S>>>>,
+    /// How many parcels wait of which rings, by the tails read at the start of the round.
+    pub(crate) seen: Vec<usize>,
+    /// Shards to be woken when the round ends, a bit each.
+    touched: u64,
+    /// Messages that may wait for one full ring.
+    bound: usize,
+}
+
+impl<S: Service> Roads<S> {
+    pub(crate) fn new(shards: usize, bound: usize) -> Self {
+        Self {
+            there: (0..shards).map(|_| None).collect(),
+            back: (0..shards).map(|_| None).collect(),
+            seen: vec![0; shards],
+            touched: 0,
+            bound,
+        }
+    }
+
+    pub(crate) fn join(&mut self, peer: usize, there: Producer<Parcel<S>>, back: Consumer<Parcel<S>>) {
+        self.there[peer] = Some(Road { ring: there, waiting: VecDeque::new() });
+        self.back[peer] = Some(back);
+    }
+
+    /// The shards that there are, but for this one.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = usize> + use<S> {
+        let there: u64 = self.there.iter().enumerate().filter(|(_, r)| r.is_some()).map(|(i, _)| 1 << i).sum();
+        (0..64).filter(move |i| there & (1 << i) != 0)
+    }
+
+    /// Puts a parcel on its way; false if it was dropped because too many wait already.
+    pub(crate) fn put(&mut self, to: usize, content: Content<S>, bytes: &[u8], counters: &Counters) -> bool {
+        let Some(road) = &mut self.there[to] else {
+            debug_assert!(false, "a bucket or connection of a shard that was never met");
+            counters.crossings_dropped.add(1);
+            return false;
+        };
+        self.touched |= 1 << to;
+        let mut content = Some(content);
+        let mut fill = |slot: &mut Parcel<S>| {
+            slot.bytes.clear();
+            slot.bytes.extend_from_slice(bytes);
+            slot.content = content.take().expect("filled once");
+        };
+        if road.waiting.is_empty() && road.ring.push(&mut fill) {
+            return true;
+        }
+        let content = content.take().expect("not filled");
+        if content.may_be_lost() && road.waiting.len() >= self.bound {
+            counters.crossings_dropped.add(1);
+            return false;
+        }
+        road.waiting.push_back(Parcel { bytes: bytes.to_vec(), content });
+        counters.crossings_waiting.add(1);
+        true
+    }
+
+    /// At the end of a round: puts what waits into rings that have room again, and wakes who got something.
+    pub(crate) fn send_off(&mut self, seats: &[Seat<S>], counters: &Counters) {
+        for (i, road) in self.there.iter_mut().enumerate() {
+            let Some(road) = road else { continue };
+            while let Some(first) = road.waiting.front_mut() {
+                let mut first = Some(std::mem::take(first));
+                if !road.ring.push(|slot| *slot = first.take().expect("once")) {
+                    *road.waiting.front_mut().expect("just seen") = first.expect("not taken");
+                    break;
+                }
+                self.touched |= 1 << i;
+                road.waiting.pop_front();
+                counters.crossings_waiting.less(1);
+            }
+        }
+        while self.touched != 0 {
+            let i = self.touched.trailing_zeros() as usize;
+            self.touched &= self.touched - 1;
+            if seats[i].bell.ring() {
+                counters.wakes.add(1);
+            }
+        }
+    }
+
+    /// Remembers how much has come until now. Before the sockets are emptied, so that a message which left its
+    /// socket before one of ours came does not overtake it.
+    pub(crate) fn look(&mut self) {
+        for (seen, back) in self.seen.iter_mut().zip(&self.back) {
+            *seen = back.as_ref().map_or(0, Consumer::len);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.back.iter().flatten().all(|back| back.len() == 0)
+    }
+
+    /// Takes the way from `peer` out, to read from it while parcels are put on others; see [`Roads::give_back`].
+    pub(crate) fn take(&mut self, peer: usize) -> Option<Consumer<Parcel<S>>> {
+        self.back[peer].take()
+    }
+
+    pub(crate) fn give_back(&mut self, peer: usize, road: Consumer<Parcel<S>>) {
+        self.back[peer] = Some(road);
+    }
+}

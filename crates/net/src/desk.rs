@@ -1,0 +1,292 @@
+//! Where a shard decides whose a message is: its service's, or another shard's.
+
+use crate::buckets::{Buckets, Way};
+use crate::counters::Counters;
+use crate::cross::{Content, Roads};
+use crate::handle::{Letter, Shared};
+use crate::Service;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use strowger_core::call::{self, BUCKETS};
+use strowger_core::{Arrival, Now, Outbox, Target};
+use strowger_message::scan;
+
+pub(crate) struct Desk<S: Service> {
+    pub(crate) shared: Arc<Shared<S>>,
+    pub(crate) index: usize,
+    pub(crate) service: S,
+    pub(crate) out: Outbox,
+    /// Messages that other shards want sent over connections of this one; their bytes are in `out` too.
+    pub(crate) strangers: Vec<Stranger>,
+    pub(crate) roads: Roads<S>,
+    buckets: Buckets,
+    held: VecDeque<(u8, Held<S>)>,
+    /// Fences of this round and of those before: old owner, bucket, new owner.
+    new_fences: Vec<(usize, u8, u8)>,
+    fences: Vec<(usize, u8, u8)>,
+    /// Rounds in which the fences had to wait because the sockets were not empty.
+    fences_waited: u32,
+    /// How many shards share the buckets, and whether ours may have to move.
+    share: usize,
+    moving: bool,
+    letters: Vec<Letter<S>>,
+}
+
+/// A message sent for another shard.
+pub(crate) struct Stranger {
+    pub(crate) target: Target,
+    pub(crate) range: Range<usize>,
+    /// The shard that sent it, and its token.
+    pub(crate) origin: usize,
+    pub(crate) token: u64,
+}
+
+/// What waits for its bucket to settle.
+enum Held<S: Service> {
+    Message(Arrival, Box<[u8]>),
+    Answer(S::Answer),
+}
+
+/// Rounds after which a fence is passed though the sockets never ran empty.
+const PATIENCE: u32 = 64;
+
+impl<S: Service> Desk<S> {
+    pub(crate) fn new(
+        shared: Arc<Shared<S>>,
+        index: usize,
+        owner: [u8; BUCKETS],
+        service: S,
+        roads: Roads<S>,
+    ) -> Self {
+        let seat = &shared.seats[index];
+        let buckets = Buckets::new(index as u8, owner);
+        seat.counters.buckets.set(buckets.owned() as u64);
+        seat.met.store(roads.peers().count(), Release);
+        Self {
+            index,
+            service,
+            out: Outbox::new(),
+            strangers: Vec::new(),
+            roads,
+            buckets,
+            held: VecDeque::new(),
+            new_fences: Vec::new(),
+            fences: Vec::new(),
+            fences_waited: 0,
+            share: shared.active.load(Acquire),
+            moving: false,
+            letters: Vec::new(),
+            shared,
+        }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.shared.seats[self.index].counters
+    }
+
+    /// A message from a socket or connection of this shard. One without Call-ID is nobody's: it stays here.
+    #[inline]
+    pub(crate) fn arrive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8]) {
+        if self.buckets.all() {
+            return self.service.receive(now, arrival, bytes, &mut self.out);
+        }
+        let Some(range) = scan::call_id(bytes) else {
+            return self.service.receive(now, arrival, bytes, &mut self.out);
+        };
+        let bucket = call::bucket(call::hash(self.shared.settings.secret, &bytes[range]));
+        let way = self.buckets.of_ours(bucket);
+        self.pass(now, way, bucket, arrival, bytes);
+    }
+
+    fn pass(&mut self, now: Now, way: Way, bucket: u8, arrival: &Arrival, bytes: &[u8]) {
+        let counters = &self.shared.seats[self.index].counters;
+        match way {
+            Way::Here => self.service.receive(now, arrival, bytes, &mut self.out),
+            Way::Hold if self.held.len() >= self.shared.settings.ring => counters.crossings_dropped.add(1),
+            Way::Hold => self.hold(bucket, Held::Message(*arrival, bytes.into())),
+            Way::To(to) => {
+                counters.crossed_out.add(1);
+                self.roads.put(to as usize, Content::Message { bucket, arrival: *arrival }, bytes, counters);
+            }
+        }
+    }
+
+    fn answer(&mut self, now: Now, way: Way, bucket: u8, answer: S::Answer) {
+        match way {
+            Way::Here => self.service.answered(now, answer, &mut self.out),
+            Way::Hold => self.hold(bucket, Held::Answer(answer)),
+            Way::To(to) => {
+                let counters = &self.shared.seats[self.index].counters;
+                self.roads.put(to as usize, Content::Answer { bucket, answer }, &[], counters);
+            }
+        }
+    }
+
+    fn hold(&mut self, bucket: u8, held: Held<S>) {
+        self.held.push_back((bucket, held));
+        self.counters().held.set(self.held.len() as u64);
+    }
+
+    /// What came from outside the shards; whether anything did.
+    pub(crate) fn read_mail(&mut self, now: Now) -> bool {
+        let shared = self.shared.clone();
+        let seat = &shared.seats[self.index];
+        if !seat.mail.load(Acquire) {
+            return false;
+        }
+        let mut letters = std::mem::take(&mut self.letters);
+        {
+            let mut posted = seat.posted.lock().unwrap_or_else(|e| e.into_inner());
+            std::mem::swap(&mut *posted, &mut letters);
+            seat.mail.store(false, Release);
+        }
+        for letter in letters.drain(..) {
+            match letter {
+                Letter::Answer(answer) => {
+                    seat.counters.answers.add(1);
+                    self.service.answered(now, answer, &mut self.out);
+                }
+                Letter::AnswerTo(bucket, answer) => {
+                    seat.counters.answers.add(1);
+                    let way = self.buckets.of_ours(bucket);
+                    self.answer(now, way, bucket, answer);
+                }
+                Letter::Peer(peer, there, back) => {
+                    self.roads.join(peer, there, back);
+                    seat.met.fetch_add(1, AcqRel);
+                }
+                Letter::Share(shards) => {
+                    self.share = shards;
+                    self.moving = true;
+                }
+            }
+        }
+        self.letters = letters;
+        true
+    }
+
+    /// What came from other shards before the round began; whether anything did.
+    pub(crate) fn read_roads(&mut self, now: Now) -> bool {
+        let mut any = false;
+        for peer in 0..self.roads.seen.len() {
+            let n = self.roads.seen[peer];
+            if n == 0 {
+                continue;
+            }
+            any = true;
+            let mut road = self.roads.take(peer).expect("something came by it");
+            for _ in 0..n {
+                road.pop(|parcel| {
+                    let content = std::mem::replace(&mut parcel.content, Content::Nothing);
+                    self.unpack(now, peer, content, &parcel.bytes);
+                });
+            }
+            if road.feed() {
+                self.shared.seats[peer].bell.ring();
+            }
+            self.roads.give_back(peer, road);
+        }
+        any
+    }
+
+    fn unpack(&mut self, now: Now, from: usize, content: Content<S>, bytes: &[u8]) {
+        let counters = &self.shared.seats[self.index].counters;
+        match content {
+            Content::Nothing => (),
+            Content::Message { bucket, arrival } => {
+                counters.crossed_in.add(1);
+                let way = self.buckets.of_another(bucket, from as u8);
+                self.pass(now, way, bucket, &arrival, bytes);
+            }
+            Content::Answer { bucket, answer } => {
+                let way = self.buckets.of_another(bucket, from as u8);
+                self.answer(now, way, bucket, answer);
+            }
+            Content::Send { target, token } => {
+                counters.crossed_in.add(1);
+                let start = self.out.start();
+                self.out.bytes.extend_from_slice(bytes);
+                let range = start..self.out.bytes.len();
+                self.strangers.push(Stranger { target, range, origin: from, token });
+            }
+            Content::Failed { token } => self.service.failed(now, token, &mut self.out),
+            Content::Records { bucket, records } => {
+                self.buckets.come(bucket, from as u8);
+                for record in records {
+                    self.service.import(now, record, &mut self.out);
+                }
+            }
+            Content::Fence { bucket, to } => self.new_fences.push((from, bucket, to)),
+            Content::Confirmed { bucket } => {
+                if let Some(owner) = self.buckets.confirmed(bucket) {
+                    self.roads.put(owner as usize, Content::Settled { bucket }, &[], counters);
+                }
+            }
+            Content::Settled { bucket } => self.settle(now, bucket),
+        }
+    }
+
+    /// The bucket is ours: works on what was held back for it.
+    fn settle(&mut self, now: Now, bucket: u8) {
+        self.buckets.settled(bucket);
+        self.moving = true;
+        let held = std::mem::take(&mut self.held);
+        for (of, held) in held {
+            match held {
+                held if of != bucket => self.held.push_back((of, held)),
+                Held::Message(arrival, bytes) => self.service.receive(now, &arrival, &bytes, &mut self.out),
+                Held::Answer(answer) => self.service.answered(now, answer, &mut self.out),
+            }
+        }
+        self.counters().held.set(self.held.len() as u64);
+        self.counters().buckets.set(self.buckets.owned() as u64);
+    }
+
+    /// After the sockets were read; `empty`: until nothing was left in them. Whether fences still wait.
+    pub(crate) fn turn(&mut self, empty: bool) -> bool {
+        if !self.fences.is_empty() {
+            self.fences_waited += 1;
+            if empty || self.fences_waited > PATIENCE {
+                self.fences_waited = 0;
+                let counters = &self.shared.seats[self.index].counters;
+                for (from, bucket, to) in self.fences.drain(..) {
+                    self.buckets.turn(bucket, to);
+                    self.roads.put(from, Content::Confirmed { bucket }, &[], counters);
+                }
+            }
+        }
+        self.fences.append(&mut self.new_fences);
+        !self.fences.is_empty()
+    }
+
+    /// At the end of a round: lets one bucket go that belongs elsewhere; whether there was one.
+    pub(crate) fn let_go(&mut self, now: Now) -> bool {
+        if !self.moving {
+            return false;
+        }
+        let Some((bucket, to)) = self.buckets.surplus(self.share).next() else {
+            self.moving = false;
+            return false;
+        };
+        let counters = &self.shared.seats[self.index].counters;
+        let records = self.service.export(now, bucket);
+        self.buckets.leave(bucket, to, self.roads.peers().count() as u8);
+        self.shared.owners[bucket as usize].store(to, Relaxed);
+        counters.buckets.set(self.buckets.owned() as u64);
+        counters.buckets_moved.add(1);
+        self.roads.put(to as usize, Content::Records { bucket, records }, &[], counters);
+        for peer in self.roads.peers() {
+            self.roads.put(peer, Content::Fence { bucket, to }, &[], counters);
+        }
+        true
+    }
+
+    /// Nothing has come that was not yet looked at.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.shared.seats[self.index].mail.load(Acquire)
+            && self.roads.is_empty()
+            && !self.shared.stopping.load(Acquire)
+    }
+}

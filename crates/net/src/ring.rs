@@ -1,0 +1,136 @@
+//! A bounded queue from one thread to another whose slots are filled and emptied in place, so that what a slot
+//! owns (a buffer) is used again and nothing is allocated once warm.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*, fence};
+
+/// A number alone on its cache line, lest the two sides disturb each other.
+#[repr(align(128))]
+struct Alone(AtomicUsize);
+
+struct Ring<T> {
+    slots: Box<[UnsafeCell<T>]>,
+    /// Slots ever emptied; only the consumer writes it.
+    head: Alone,
+    /// Slots ever filled; only the producer writes it.
+    tail: Alone,
+    /// The producer found no room and wants to hear when there is some.
+    starved: AtomicBool,
+}
+
+// SAFETY: a slot is touched by the producer only while it lies outside head..tail and by the consumer only while
+// inside; the release stores of `tail` and `head` hand it over. So threads never share a `T`, they pass it on.
+unsafe impl<T: Send> Sync for Ring<T> {}
+
+pub(crate) struct Producer<T> {
+    ring: Arc<Ring<T>>,
+    tail: usize,
+    /// `head` as last seen: it can only have grown since.
+    head: usize,
+}
+
+pub(crate) struct Consumer<T> {
+    ring: Arc<Ring<T>>,
+    head: usize,
+}
+
+/// Both ends of a ring of `size` slots, rounded up to a power of two.
+pub(crate) fn ring<T: Default>(size: usize) -> (Producer<T>, Consumer<T>) {
+    let slots = (0..size.max(2).next_power_of_two()).map(|_| UnsafeCell::new(T::default())).collect();
+    let [head, tail] = [0, 0].map(|n| Alone(AtomicUsize::new(n)));
+    let ring = Arc::new(Ring { slots, head, tail, starved: AtomicBool::new(false) });
+    (Producer { ring: ring.clone(), tail: 0, head: 0 }, Consumer { ring, head: 0 })
+}
+
+impl<T> Producer<T> {
+    /// Lets `fill` change the next slot and hands it over; false if there is no room, and then the consumer
+    /// will find [`Consumer::feed`] true after it made some.
+    pub(crate) fn push(&mut self, fill: impl FnOnce(&mut T)) -> bool {
+        let size = self.ring.slots.len();
+        if self.tail.wrapping_sub(self.head) == size {
+            self.head = self.ring.head.0.load(Acquire);
+            if self.tail.wrapping_sub(self.head) == size {
+                self.ring.starved.store(true, Relaxed);
+                fence(SeqCst);
+                self.head = self.ring.head.0.load(Acquire);
+                if self.tail.wrapping_sub(self.head) == size {
+                    return false;
+                }
+            }
+        }
+        // SAFETY: fewer than `size` slots lie between head and tail, so this one is outside, ours until `tail` moves;
+        // `&mut self` keeps a second producer away, and `Producer` cannot be cloned.
+        fill(unsafe { &mut *self.ring.slots[self.tail & (size - 1)].get() });
+        self.tail = self.tail.wrapping_add(1);
+        self.ring.tail.0.store(self.tail, Release);
+        true
+    }
+}
+
+impl<T> Consumer<T> {
+    /// How many slots are filled.
+    pub(crate) fn len(&self) -> usize {
+        self.ring.tail.0.load(Acquire).wrapping_sub(self.head)
+    }
+
+    /// Lets `empty` take from the oldest filled slot and hands it back; false if none is filled.
+    pub(crate) fn pop(&mut self, empty: impl FnOnce(&mut T)) -> bool {
+        if self.len() == 0 {
+            return false;
+        }
+        // SAFETY: the slot lies inside head..tail, so it is ours until `head` moves; `&mut self` keeps a second
+        // consumer away, and `Consumer` cannot be cloned.
+        empty(unsafe { &mut *self.ring.slots[self.head & (self.ring.slots.len() - 1)].get() });
+        self.head = self.head.wrapping_add(1);
+        self.ring.head.0.store(self.head, Release);
+        true
+    }
+
+    /// After slots were emptied: whether the producer waits for room and must be woken.
+    pub(crate) fn feed(&self) -> bool {
+        fence(SeqCst);
+        self.ring.starved.load(Relaxed) && self.ring.starved.swap(false, AcqRel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_ring_refuses_and_says_when_there_is_room() {
+        let (mut tx, mut rx) = ring::<u32>(3);
+        assert!((0..4).all(|i| tx.push(|slot| *slot = i)));
+        assert!(!tx.push(|_| unreachable!()));
+        let mut seen = None;
+        assert!(rx.pop(|slot| seen = Some(*slot)));
+        assert_eq!((seen, rx.len()), (Some(0), 3));
+        assert!(rx.feed() && !rx.feed());
+        assert!(tx.push(|slot| *slot = 4));
+    }
+
+    #[test]
+    fn two_threads_pass_everything_in_order() {
+        let (mut tx, mut rx) = ring::<(u64, Vec<u8>)>(16);
+        let producer = std::thread::spawn(move || {
+            for i in 0..200_000u64 {
+                let fill = |slot: &mut (u64, Vec<u8>)| {
+                    slot.0 = i;
+                    slot.1.clear();
+                    slot.1.extend_from_slice(&i.to_le_bytes());
+                };
+                while !tx.push(fill) {
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        for i in 0..200_000u64 {
+            while !rx.pop(|slot| assert_eq!((slot.0, &slot.1[..]), (i, &i.to_le_bytes()[..]))) {
+                std::hint::spin_loop();
+            }
+        }
+        producer.join().unwrap();
+        assert_eq!(rx.len(), 0);
+    }
+}
