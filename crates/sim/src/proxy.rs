@@ -89,9 +89,17 @@ impl ProxyHost {
             Incoming::Absorbed | Incoming::Full => return,
             Incoming::Ack => {
                 let Ok(request) = Request::of(message, arrival, hash) else { return };
+                if request.max_forwards == Some(0) {
+                    return;
+                }
                 let routing = self.proxy.route(&request);
                 let listener = routing.listener.unwrap_or(arrival.listener);
-                let hop = self.proxy.next_hop(&routing.route.unwrap_or(routing.uri), listener);
+                let uri = routing.uri.sip().filter(|uri| self.proxy.identity().is_local_domain(uri.host));
+                let hop = match (routing.route, uri) {
+                    // A late ACK of a failure whose transaction has ended: its INVITE went to a name, it goes nowhere.
+                    (None, Some(_)) => return,
+                    (route, _) => self.proxy.next_hop(&route.unwrap_or(routing.uri), listener),
+                };
                 if let Some(target) = self.resolve(hop) {
                     self.proxy.forward_ack(&request, &routing, target, out);
                 }
@@ -153,7 +161,12 @@ impl ProxyHost {
                 .iter()
                 .filter(|(_, _, target)| target.is_some())
                 .zip(&targets)
-                .map(|((uri, q, _), targets)| Candidate { uri: Some(uri), path: b"", targets, q: q.unwrap_or(1000) })
+                .map(|((uri, q, _), targets)| Candidate {
+                    uri: Some(uri),
+                    targets,
+                    q: q.unwrap_or(1000),
+                    ..Candidate::default()
+                })
                 .collect();
             let sent = self.proxy.forward(now, &request, &routing, id, &candidates, &mut self.tx, out);
             return if sent { Ok(()) } else { Err(480) };
