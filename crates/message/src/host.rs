@@ -92,37 +92,42 @@ pub fn parse_ip(text: &[u8]) -> Option<IpAddr> {
 }
 
 impl<'a> Field<'a> for Host<'a> {
-    #[inline]
+    #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
-        if scan.peek() == Some(b'[') {
-            let rest = scan.rest();
-            let end = memchr::memchr(b']', rest)?;
-            let ip = v6(&rest[1..end])?;
-            scan.skip(end + 1);
-            return Some(Self::V6(ip));
-        }
         let from = scan.at();
-        let text = scan.some(HOST)?;
-        let first = text[0];
-        if first.is_ascii_digit() {
-            if let Some(ip) = v4(text) {
-                return Some(Self::V4(ip));
+        let text = scan.span(HOST);
+        match text.first() {
+            None => return reference(scan).map(Self::V6),
+            Some(b'0'..=b'9') => {
+                if let Some(ip) = v4(text) {
+                    return Some(Self::V4(ip));
+                }
+                // Digits and points that are no address are no name either.
+                if text.iter().all(|b| b.is_ascii_digit() || *b == b'.') {
+                    scan.go(from);
+                    return None;
+                }
             }
-            // Digits and points that are no address are no name either.
-            if text.iter().all(|b| b.is_ascii_digit() || *b == b'.') {
+            Some(b'-' | b'.') => {
                 scan.go(from);
                 return None;
             }
-        } else if matches!(first, b'-' | b'.') {
-            scan.go(from);
-            return None;
+            _ => (),
         }
         Some(Self::Name(text))
     }
 }
 
+/// An IPv6 address in brackets.
+fn reference(scan: &mut Reader<'_>) -> Option<Ipv6Addr> {
+    let inner = scan.rest().strip_prefix(b"[")?;
+    let end = memchr::memchr(b']', inner)?;
+    let ip = v6(&inner[..end])?;
+    scan.skip(end + 2);
+    Some(ip)
+}
+
 /// Four numbers up to 255.
-#[inline]
 fn v4(text: &[u8]) -> Option<Ipv4Addr> {
     if text.len() > 15 {
         return None;

@@ -36,10 +36,11 @@ impl<'a> NameAddr<'a> {
     }
 
     /// Reads an address, its parameters told to `on`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read_with(scan: &mut Reader<'a>, on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
         let start = scan.at();
         let mut display = &b""[..];
+        let mut bracket = true;
         match scan.peek()? {
             b'<' => (),
             b'"' => {
@@ -50,50 +51,32 @@ impl<'a> NameAddr<'a> {
                 }
             }
             _ => {
-                let words = scan.span(DISPLAY);
-                match scan.peek() {
-                    // A colon means that what looked like a name is a URI's scheme.
-                    Some(b'<') => display = words.trim_ascii_end(),
-                    _ => {
-                        scan.go(start);
-                        return Self::read_bare(scan, on);
-                    }
+                display = scan.span(DISPLAY);
+                // Anything else means that what looked like a name is a URI's scheme.
+                bracket = scan.peek() == Some(b'<');
+                if bracket {
+                    display = display.trim_ascii_end();
+                } else {
+                    display = b"";
+                    scan.go(start);
                 }
             }
         }
-        scan.skip(1);
+        scan.skip(bracket as usize);
         let from = scan.at();
-        let end = from + memchr::memchr(b'>', scan.rest())?;
-        let mut inner = scan.until(end);
+        let mut inner = if bracket { scan.clone() } else { scan.until(bare_end(scan)) };
         let uri = Uri::read(&mut inner);
         scan.go(inner.at());
         let uri = uri?;
-        if inner.at() != end {
+        // A question mark needs brackets.
+        let ends = if bracket { scan.peek() == Some(b'>') } else { inner.is_done() && scan.peek() != Some(b'?') };
+        if !ends {
             return None;
         }
         let uri_text = scan.since(from);
-        scan.skip(1);
+        scan.skip(bracket as usize);
         let params = Params::read(scan, on)?;
         Some(Self { display, uri, uri_text, params })
-    }
-
-    /// An addr-spec: ends at white space, a semicolon or a comma. A question mark needs brackets.
-    #[inline]
-    fn read_bare(scan: &mut Reader<'a>, on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
-        let from = scan.at();
-        let rest = scan.rest();
-        let end = rest.iter().position(|&b| matches!(b, b';' | b',' | b'?') || CLASS[b as usize] & WS != 0);
-        let end = from + end.unwrap_or(rest.len());
-        let mut inner = scan.until(end);
-        let uri = Uri::read(&mut inner);
-        scan.go(inner.at());
-        let uri = uri?;
-        if inner.at() != end || scan.peek() == Some(b'?') {
-            return None;
-        }
-        let uri_text = scan.since(from);
-        let params = Params::read(scan, on)?;
-        Some(Self { display: b"", uri, uri_text, params })
     }
 
     /// Writes it with angle brackets, always.
@@ -115,6 +98,13 @@ impl<'a> NameAddr<'a> {
     }
 }
 
+/// Where an addr-spec ends: before white space, a semicolon, a comma or a question mark.
+fn bare_end(scan: &Reader<'_>) -> usize {
+    let rest = scan.rest();
+    let end = rest.iter().position(|&b| matches!(b, b';' | b',' | b'?') || CLASS[b as usize] & WS != 0);
+    scan.at() + end.unwrap_or(rest.len())
+}
+
 /// Tokens and quoted strings as they stand, anything else quoted.
 fn write_display(display: &[u8], out: &mut Vec<u8>) {
     let is_quoted = display.len() > 1 && display[0] == b'"' && display[display.len() - 1] == b'"';
@@ -126,7 +116,7 @@ fn write_display(display: &[u8], out: &mut Vec<u8>) {
 }
 
 impl<'a> Field<'a> for NameAddr<'a> {
-    #[inline]
+    #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         Self::read_with(scan, |_, _| true)
     }

@@ -36,7 +36,7 @@ impl<'a> Params<'a> {
 
     /// Reads parameters and tells each to `on`, which says whether its value will do. The position comes to
     /// stand behind the last one and white space.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(scan: &mut Reader<'a>, mut on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
         let before = scan.at();
         scan.ws();
@@ -118,7 +118,7 @@ impl<'a> Params<'a> {
 }
 
 /// A token or what may pass for one, a quoted string, or a URI in angle brackets (Identity's `info`).
-#[inline]
+#[inline(always)]
 fn read_value<'a>(scan: &mut Reader<'a>) -> Option<&'a [u8]> {
     match scan.peek()? {
         b'"' => scan.quoted(),

@@ -38,18 +38,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes from the start of the text.
-    #[inline]
+    #[inline(always)]
     pub fn at(&self) -> usize {
         self.at
     }
 
     /// Goes to a place reached before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn go(&mut self, at: usize) {
         self.at = at;
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn is_done(&self) -> bool {
         self.at >= self.text.len()
     }
@@ -59,52 +59,54 @@ impl<'a> Reader<'a> {
         Error::new(Reason::Malformed, self.at)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.text.get(self.at..).unwrap_or_default()
     }
 
     /// The bytes from `from` to here.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn since(&self, from: usize) -> &'a [u8] {
         self.text.get(from..self.at).unwrap_or_default()
     }
 
     /// The bytes from `from` to the end of `last`, which is a part of this text.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn between(&self, from: usize, last: &'a [u8]) -> &'a [u8] {
         let end = (last.as_ptr() as usize + last.len()).wrapping_sub(self.text.as_ptr() as usize);
         self.text.get(from..end).unwrap_or_default()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn skip(&mut self, bytes: usize) {
         self.at += bytes;
     }
 
     /// White space; a folded line's CRLF is white space (RFC 3261 section 7.3.1).
-    #[inline]
+    #[inline(always)]
     pub fn ws(&mut self) {
-        while let Some(&b) = self.text.get(self.at)
+        let mut at = self.at;
+        while let Some(&b) = self.text.get(at)
             && CLASS[b as usize] & WS != 0
         {
-            self.at += 1;
+            at += 1;
         }
+        self.at = at;
     }
 
     /// The same text up to `end`, at the same place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn until(&self, end: usize) -> Self {
         Self { text: &self.text[..end], at: self.at }
     }
 
     /// One such byte, if it stands here.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += found as usize;
@@ -112,31 +114,34 @@ impl<'a> Reader<'a> {
     }
 
     /// As many bytes of this class as stand here, maybe none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn span(&mut self, class: u16) -> &'a [u8] {
         let from = self.at;
-        while let Some(&b) = self.text.get(self.at)
+        // A place of its own, so that it stays in a register.
+        let mut at = from;
+        while let Some(&b) = self.text.get(at)
             && CLASS[b as usize] & class != 0
         {
-            self.at += 1;
+            at += 1;
         }
-        &self.text[from..self.at]
+        self.at = at;
+        &self.text[from..at]
     }
 
     /// At least one byte of this class.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn some(&mut self, class: u16) -> Option<&'a [u8]> {
         let found = self.span(class);
         if found.is_empty() { None } else { Some(found) }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn token(&mut self) -> Option<&'a [u8]> {
         self.some(TOKEN)
     }
 
     /// Bytes of this class and escapes of two hexadecimal digits, maybe none (RFC 3261 section 25.1).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn escaped(&mut self, class: u16) -> Option<&'a [u8]> {
         let from = self.at;
         loop {

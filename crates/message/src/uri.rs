@@ -45,35 +45,34 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// Reads the URI that the whole text of `scan` is.
-    #[inline]
+    /// Reads a URI; the caller looks whether what ends it may.
+    #[inline(always)]
     pub(crate) fn read(scan: &mut Reader<'a>) -> Option<Self> {
+        const SIP: u32 = u32::from_le_bytes(*b"sip:");
+        const SIPS: u32 = u32::from_le_bytes(*b"sips");
         let rest = scan.rest();
-        if let [a, b, c, d, ..] = rest {
-            let word = u32::from_le_bytes([a | 0x20, b | 0x20, c | 0x20, *d]);
-            const SIP: u32 = u32::from_le_bytes(*b"sip:");
-            const SIPS: u32 = u32::from_le_bytes(*b"sips");
-            const TEL: u32 = u32::from_le_bytes(*b"tel:");
-            const URN: u32 = u32::from_le_bytes(*b"urn:");
-            match word {
-                SIP => {
-                    scan.skip(4);
-                    return SipUri::read(scan, false).map(Self::Sip);
-                }
-                TEL => {
-                    scan.skip(4);
-                    return TelUri::read(scan).map(Self::Tel);
-                }
-                URN => {
-                    scan.skip(4);
-                    return Urn::read(scan).map(Self::Urn);
-                }
-                _ => (),
-            }
-            if word | 0x2000_0000 == SIPS && rest.get(4) == Some(&b':') {
-                scan.skip(5);
-                return SipUri::read(scan, true).map(Self::Sip);
-            }
+        let [a, b, c, d, ..] = rest else { return Self::read_other(scan) };
+        // A colon stays a colon, and what becomes one is no letter.
+        let word = u32::from_le_bytes([a | 0x20, b | 0x20, c | 0x20, d | 0x20]);
+        let secure = word == SIPS && rest.get(4) == Some(&b':');
+        if secure || word == SIP && *d == b':' {
+            scan.skip(4 + secure as usize);
+            return SipUri::read(scan, secure).map(Self::Sip);
+        }
+        Self::read_other(scan)
+    }
+
+    #[inline(never)]
+    fn read_other(scan: &mut Reader<'a>) -> Option<Self> {
+        let rest = scan.rest();
+        let scheme = rest.get(..4).unwrap_or(rest);
+        if scheme.eq_ignore_ascii_case(b"tel:") {
+            scan.skip(4);
+            return TelUri::read(scan).map(Self::Tel);
+        }
+        if scheme.eq_ignore_ascii_case(b"urn:") {
+            scan.skip(4);
+            return Urn::read(scan).map(Self::Urn);
         }
         OtherUri::read(scan).map(Self::Other)
     }

@@ -12,7 +12,7 @@ pub struct CallId<'a> {
 view!(CallId);
 
 impl<'a> Field<'a> for CallId<'a> {
-    #[inline]
+    #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         Some(Self { text: scan.some(WORD)? })
     }

@@ -72,7 +72,7 @@ impl<'a> Deref for Contact<'a> {
 }
 
 impl<'a> Field<'a> for Contact<'a> {
-    #[inline]
+    #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         let (mut q, mut expires, mut instance, mut reg_id) = (None, None, None, None);
         let addr = NameAddr::read_with(scan, |name, value| {

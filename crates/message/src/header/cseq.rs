@@ -17,7 +17,7 @@ pub struct CSeq<'a> {
 view!(CSeq);
 
 impl<'a> Field<'a> for CSeq<'a> {
-    #[inline]
+    #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         let start = scan.at();
         let number = number(scan.some(DIGIT)?);

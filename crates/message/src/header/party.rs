@@ -48,7 +48,7 @@ impl<'a> Deref for Party<'a> {
 }
 
 impl<'a> Field<'a> for Party<'a> {
-    #[inline]
+    #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         let mut tag = None;
         let addr = NameAddr::read_with(scan, |name, value| {

@@ -121,7 +121,7 @@ impl<'a> Via<'a> {
 }
 
 impl<'a> Field<'a> for Via<'a> {
-    #[inline]
+    #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         let start = scan.at();
         if scan.rest().starts_with(b"SIP/2.0/") {

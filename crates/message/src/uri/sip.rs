@@ -27,38 +27,34 @@ impl<'a> SipUri<'a> {
         Self { secure: false, user, password: None, host, port: None, params: UriParams::NONE, headers: b"" }
     }
 
-    /// The text of `scan` from behind the scheme to its end.
-    #[inline]
+    /// As much of the text of `scan`, from behind the scheme, as belongs to the URI.
+    #[inline(always)]
     pub(crate) fn read(scan: &mut Reader<'a>, secure: bool) -> Option<Self> {
         let (mut user, mut password) = (None, None);
         let start = scan.at();
-        if let Some(n) = memchr::memchr(b'@', scan.rest()) {
-            let text = scan.escaped(USER)?;
-            if scan.at() == start {
-                return None;
+        // What a user part may hold includes all that a host does: what ends it tells.
+        let text = scan.escaped(USER)?;
+        match scan.peek() {
+            Some(b'@') => user = Some(text),
+            Some(b':') => {
+                scan.skip(1);
+                let word = scan.escaped(PASSWORD)?;
+                if scan.peek() == Some(b'@') {
+                    user = Some(text);
+                    password = Some(word);
+                }
             }
-            user = Some(text);
-            if scan.take(b':') {
-                password = Some(scan.escaped(PASSWORD)?);
-            }
-            if scan.at() != start + n {
-                return None;
-            }
-            scan.skip(1);
+            _ => (),
+        }
+        match user {
+            Some(b"") => return None,
+            Some(_) => scan.skip(1),
+            None => scan.go(start),
         }
         let host = Host::read(scan)?;
-        let mut port = None;
-        if scan.take(b':') {
-            port = Some(read_port(scan)?);
-        }
+        let port = if scan.take(b':') { Some(read_port(scan)?) } else { None };
         let params = UriParams::read(scan)?;
-        let mut headers = &b""[..];
-        if scan.take(b'?') {
-            headers = scan.escaped(URI_HEADER)?;
-        }
-        if !scan.is_done() {
-            return None;
-        }
+        let headers = if scan.take(b'?') { scan.escaped(URI_HEADER)? } else { b"" };
         Some(Self { secure, user, password, host, port, params, headers })
     }
 
@@ -197,7 +193,7 @@ impl<'a> UriParams<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(scan: &mut Reader<'a>) -> Option<Self> {
         let from = scan.at();
         let mut found = 0;

@@ -26,9 +26,6 @@ impl<'a> TelUri<'a> {
         }
         let number = scan.since(from);
         let params = UriParams::read(scan)?;
-        if !scan.is_done() {
-            return None;
-        }
         Some(Self { number, params })
     }
 
