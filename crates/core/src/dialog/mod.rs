@@ -11,4 +11,5 @@ mod text;
 
 pub use offer::{Clash, Description, Exchange};
 pub use request::Way;
+pub(crate) use state::refreshes;
 pub use state::{Dialog, Fault, Invalid, Role, State};

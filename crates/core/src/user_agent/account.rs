@@ -1,0 +1,132 @@
+//! Credentials and the challenges that they answered (RFC 3261 section 22).
+
+use smallvec::SmallVec;
+use strowger_message::{Edit, Message, Name};
+
+use crate::digest::{Answer, Challenge, Secret, strongest};
+use crate::entropy::{Entropy, write_hex};
+
+/// Names an account of [`super::UserAgent::add_account`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AccountKey(pub(super) u32);
+
+/// A user with a password, and what was last asked of them.
+#[derive(Debug)]
+pub(super) struct Account {
+    user: Box<[u8]>,
+    password: Box<[u8]>,
+    /// The last challenge of each header that was answered, and how often.
+    known: [Option<Known>; 2],
+}
+
+#[derive(Debug)]
+struct Known {
+    challenge: Box<[u8]>,
+    uses: u32,
+}
+
+/// The header of a challenge and that of its answer.
+const HEADERS: [(Name, Name); 2] =
+    [(Name::WwwAuthenticate, Name::Authorization), (Name::ProxyAuthenticate, Name::ProxyAuthorization)];
+
+/// What is signed.
+#[derive(Clone, Copy)]
+pub(super) struct Signed<'a> {
+    pub(super) method: &'a [u8],
+    pub(super) uri: &'a [u8],
+    pub(super) body: &'a [u8],
+}
+
+impl Account {
+    pub(super) fn new(user: &[u8], password: &[u8]) -> Self {
+        Self { user: user.into(), password: password.into(), known: [None, None] }
+    }
+
+    /// Writes credentials for the challenges known, unasked.
+    pub(super) fn write_known(&mut self, signed: Signed<'_>, entropy: &mut Entropy, out: &mut Vec<u8>) {
+        for (known, (_, answer)) in self.known.iter_mut().zip(HEADERS) {
+            let Some(known) = known else { continue };
+            let Ok(challenge) = Challenge::parse(&known.challenge) else { continue };
+            known.uses += 1;
+            let before = out.len();
+            line(answer, out);
+            let (user, password, uses) = (&self.user, &self.password, known.uses);
+            if write(user, password, &challenge, uses, signed, entropy, out) {
+                out.extend_from_slice(b"\r\n");
+            } else {
+                out.truncate(before);
+            }
+        }
+    }
+
+    /// Puts the answers to the challenges of a 401 or 407 into `edit`, an edit of the `request` that was challenged.
+    /// `again`: its credentials answered an earlier challenge. False: there is nothing new to say, they were refused.
+    pub(super) fn answer(
+        &mut self,
+        request: &Message<'_>,
+        response: &Message<'_>,
+        again: bool,
+        entropy: &mut Entropy,
+        edit: &mut Edit,
+    ) -> bool {
+        let signed = Signed { method: request.method_text(), uri: request.request_uri(), body: request.body() };
+        let mut answered = false;
+        for (known, (ask, answer)) in self.known.iter_mut().zip(HEADERS) {
+            let challenges: SmallVec<[Challenge<'_>; 4]> = response.headers(ask).filter_map(|v| Challenge::parse(v).ok()).collect();
+            // One answer a realm, to its strongest challenge (RFC 7616 section 3.7).
+            let mut done: SmallVec<[&[u8]; 2]> = SmallVec::new();
+            let mut lines = Vec::new();
+            for first in &challenges {
+                if done.contains(&first.realm.raw()) {
+                    continue;
+                }
+                done.push(first.realm.raw());
+                let same: SmallVec<[Challenge<'_>; 4]> =
+                    challenges.iter().filter(|c| c.realm.raw() == first.realm.raw()).copied().collect();
+                let Some(challenge) = strongest(&same) else { continue };
+                // The same realm once more, and not because the nonce had become old: refused (section 22.1).
+                let realm = challenge.realm.raw();
+                if again && !challenge.stale && request.headers(answer).any(|v| contains(v, realm)) {
+                    continue;
+                }
+                line(answer, &mut lines);
+                if write(&self.user, &self.password, challenge, 1, signed, entropy, &mut lines) {
+                    lines.extend_from_slice(b"\r\n");
+                    answered = true;
+                    let same = |v: &&[u8]| Challenge::parse(v).is_ok_and(|c| c.nonce.raw() == challenge.nonce.raw() && c.algorithm() == challenge.algorithm());
+                    *known = response.headers(ask).find(same).map(|text| Known { challenge: text.into(), uses: 1 });
+                }
+            }
+            if !lines.is_empty() {
+                edit.remove_all(request.index(), answer);
+                edit.insert(request.index().headers_end(), |out| out.extend_from_slice(&lines));
+            }
+        }
+        answered
+    }
+}
+
+fn line(name: Name, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.text().as_bytes());
+    out.extend_from_slice(b": ");
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    !part.is_empty() && text.windows(part.len()).any(|w| w == part)
+}
+
+/// Appends the value of the answer; false: the challenge cannot be answered.
+fn write(
+    user: &[u8],
+    password: &[u8],
+    challenge: &Challenge<'_>,
+    nc: u32,
+    signed: Signed<'_>,
+    entropy: &mut Entropy,
+    out: &mut Vec<u8>,
+) -> bool {
+    let mut cnonce = Vec::with_capacity(16);
+    write_hex(entropy.u64(), &mut cnonce);
+    let Signed { method, uri, body } = signed;
+    Answer { user, secret: Secret::Password(password), method, uri, body, cnonce: &cnonce, nc }.write(challenge, out).is_ok()
+}

@@ -1,0 +1,278 @@
+//! The callee: what its owner answers to an INVITE, re-INVITE or UPDATE (RFC 3261 section 13.3, RFC 3262 section 3).
+
+use std::net::SocketAddr;
+
+use strowger_message::header::Via;
+use strowger_message::{Message, Name, Write, build};
+
+use super::call::{Asked, Stage, Unacknowledged};
+use super::caller::CAPABILITIES;
+use super::{CallKey, Ending, Event, UserAgent};
+use crate::slots::Id;
+use crate::transaction::ServerId;
+use crate::{Arrival, Now, Outbox, Target, Transport};
+
+impl UserAgent {
+    /// Answers an INVITE provisionally, 101 to 199: 180 for ringing, 183 with a description for early media.
+    pub fn ring(&mut self, now: Now, call: CallKey, status: u16, body: &[u8], out: &mut Outbox) {
+        let id = call.0;
+        let Some(c) = self.calls.get_mut(id).filter(|c| c.stage == Stage::Incoming) else { return };
+        let Some(asked) = c.asked else { return };
+        if c.unacknowledged.is_some() {
+            // One reliable response at a time (RFC 3262 section 3); this one is no news for the caller's ears.
+            return;
+        }
+        if !body.is_empty()
+            && let Some(dialog) = c.dialog()
+        {
+            dialog.exchange.send();
+        }
+        let mut rseq = 0;
+        if asked.reliable {
+            c.rseq = if c.rseq == 0 { 1 + (self.entropy.u64() as u32 & 0x00ff_ffff) } else { c.rseq + 1 };
+            rseq = c.rseq;
+        }
+        let start = out.start();
+        if !self.write_answer(id, status, rseq, body, out) {
+            return;
+        }
+        let range = start..out.bytes.len();
+        let bytes = if rseq == 0 { Vec::new() } else { out.bytes[range.clone()].to_vec() };
+        self.transactions.respond(now, asked.server, status, range, out);
+        if rseq != 0
+            && let Some(c) = self.calls.get_mut(id)
+        {
+            c.unacknowledged = Some(Box::new(Unacknowledged { bytes, status, rseq, has_body: !body.is_empty(), answer: None }));
+            self.start_timers(now, id);
+        }
+    }
+
+    /// Accepts an INVITE or a re-INVITE with 200. `body` is the answer to its offer, or the offer if it had none; it may be
+    /// empty if a reliable response gave it already.
+    pub fn answer(&mut self, now: Now, call: CallKey, body: &[u8], out: &mut Outbox) {
+        let id = call.0;
+        let Some(c) = self.calls.get_mut(id) else { return };
+        let Some(asked) = c.asked else { return };
+        if let Some(open) = &mut c.unacknowledged
+            && open.has_body
+        {
+            // It may not overtake what its body belongs behind (RFC 3262 section 3).
+            open.answer = Some(body.to_vec());
+            return;
+        }
+        c.unacknowledged = None;
+        use crate::dialog::Exchange;
+        if let Some(dialog) = c.dialog() {
+            // What a 183 said is said again, not answered anew (RFC 3261 section 13.3.1.4).
+            if !body.is_empty() && (dialog.exchange != Exchange::Settled || c.rseq == 0 && asked.before == Exchange::Settled) {
+                if let Some(dialog) = c.dialog() {
+                    dialog.exchange.send();
+                }
+            }
+        }
+        let start = out.start();
+        if !self.write_answer(id, 200, 0, body, out) {
+            return;
+        }
+        let range = start..out.bytes.len();
+        let bytes = out.bytes[range.clone()].to_vec();
+        self.transactions.respond(now, asked.server, 200, range, out);
+        if let Some(c) = self.calls.get_mut(id) {
+            c.kept = bytes;
+            c.asked = None;
+            c.accepted = Some(asked);
+            c.stage = Stage::Talking;
+            if let Some(dialog) = c.dialog() {
+                dialog.confirm(None);
+            }
+            self.start_timers(now, id);
+        }
+    }
+
+    /// Refuses an INVITE, which ends the call, or a re-INVITE, which changes nothing. `status`: 300 to 699.
+    pub fn reject(&mut self, now: Now, call: CallKey, status: u16, out: &mut Outbox) {
+        self.refuse_call(now, call.0, status, Ending::Local, out);
+    }
+
+    /// Answers an UPDATE with 200 and the answer to its offer.
+    pub fn answer_update(&mut self, now: Now, call: CallKey, answer: &[u8], out: &mut Outbox) {
+        let Some(c) = self.calls.get_mut(call.0) else { return };
+        let Some(updated) = c.updated.take() else { return };
+        if let Some(dialog) = c.dialog() {
+            dialog.exchange.send();
+        }
+        let (local, secure) = c.dialog().map_or((Vec::new(), false), |d| (d.local().to_vec(), d.is_secure()));
+        let target = c.target;
+        self.reply(now, updated.server, updated.source, &updated.bytes, 200, b"", out, |ua, out| {
+            ua.write_contact(&local, &target, secure, out);
+            out.extend_from_slice(CAPABILITIES);
+            out.extend_from_slice(b"Content-Type: application/sdp\r\n");
+        }, answer);
+    }
+
+    /// Refuses an UPDATE: the session stays as it was. `status`: 300 to 699.
+    pub fn reject_update(&mut self, now: Now, call: CallKey, status: u16, out: &mut Outbox) {
+        let Some(c) = self.calls.get_mut(call.0) else { return };
+        let Some(updated) = c.updated.take() else { return };
+        if let Some(dialog) = c.dialog() {
+            dialog.exchange.withdraw(updated.before);
+        }
+        self.reply(now, updated.server, updated.source, &updated.bytes, status, b"", out, |_, _| (), b"");
+    }
+
+    /// Refuses the INVITE that is open; a call that it would have made is over.
+    pub(super) fn refuse_call(&mut self, now: Now, id: Id, status: u16, by: Ending, out: &mut Outbox) {
+        self.stop_timers(id);
+        let Some(call) = self.calls.get_mut(id) else { return };
+        let Some(asked) = call.asked.take() else { return };
+        call.unacknowledged = None;
+        let bytes = std::mem::take(&mut call.kept);
+        let first = call.stage == Stage::Incoming;
+        let mut tag = Vec::new();
+        if let Some(dialog) = call.dialog() {
+            tag.extend_from_slice(dialog.local_tag());
+            dialog.exchange.withdraw(asked.before);
+        }
+        self.reply(now, asked.server, asked.source, &bytes, status, &tag, out, |_, _| (), b"");
+        if first {
+            self.remove_call(id);
+            self.events.push(Event::Ended { call: CallKey(id), by });
+        }
+    }
+
+    /// Writes a response to the INVITE that is open, as one that makes or keeps a dialog (section 12.1.1).
+    fn write_answer(&mut self, id: Id, status: u16, rseq: u32, body: &[u8], out: &mut Outbox) -> bool {
+        let Some(call) = self.calls.get_mut(id) else { return false };
+        let Some(asked) = call.asked else { return false };
+        let bytes = std::mem::take(&mut call.kept);
+        let mut index = self.indexes.pop().unwrap_or_default();
+        let parsed = index.parse(&bytes, &self.limits).is_ok();
+        if parsed {
+            let request = Message::new(&bytes, &index);
+            let call = self.calls.get(id).expect("the call was there just now");
+            if let Some(leg) = call.legs.first() {
+                let dialog = &leg.dialog;
+                let mut builder = respond(&request, asked.source, status, dialog.local_tag(), &mut out.bytes);
+                builder = builder.copy(&request, Name::RecordRoute);
+                let out = builder.buffer();
+                self.write_contact(dialog.local(), &call.target, dialog.is_secure(), out);
+                if status >= 200 {
+                    out.extend_from_slice(CAPABILITIES);
+                }
+                if rseq != 0 {
+                    out.extend_from_slice(b"Require: 100rel\r\nRSeq: ");
+                    rseq.write(out);
+                    out.extend_from_slice(b"\r\n");
+                }
+                self.write_name(b"Server", out);
+                if !body.is_empty() {
+                    out.extend_from_slice(b"Content-Type: application/sdp\r\n");
+                }
+                builder.finish(body);
+            }
+        }
+        self.indexes.push(index);
+        if let Some(call) = self.calls.get_mut(id) {
+            call.kept = bytes;
+        }
+        parsed
+    }
+
+    /// Responds to a request that was kept.
+    #[expect(clippy::too_many_arguments, reason = "each says one thing about the response")]
+    fn reply(
+        &mut self,
+        now: Now,
+        server: ServerId,
+        source: SocketAddr,
+        request: &[u8],
+        status: u16,
+        to_tag: &[u8],
+        out: &mut Outbox,
+        lines: impl FnOnce(&Self, &mut Vec<u8>),
+        body: &[u8],
+    ) {
+        let mut index = self.indexes.pop().unwrap_or_default();
+        if index.parse(request, &self.limits).is_ok() {
+            let start = out.start();
+            let request = Message::new(request, &index);
+            let mut builder = respond(&request, source, status, to_tag, &mut out.bytes);
+            lines(self, builder.buffer());
+            self.write_name(b"Server", builder.buffer());
+            builder.finish(body);
+            self.transactions.respond(now, server, status, start..out.bytes.len(), out);
+        }
+        self.indexes.push(index);
+    }
+
+    /// Refuses a message without a transaction: one that cannot be read, or for which there is no room.
+    pub(super) fn refuse(&mut self, arrival: &Arrival, message: &Message<'_>, status: u16, out: &mut Outbox) {
+        let method = message.method();
+        if method.is_none() || method == Some(strowger_message::Method::Ack) || message.header(Name::Via).is_none() {
+            return;
+        }
+        let tag = self.word();
+        let start = out.start();
+        let mut builder = respond(message, arrival.remote, status, &tag, &mut out.bytes);
+        if status == 503 {
+            builder.buffer().extend_from_slice(b"Retry-After: 5\r\n");
+        }
+        self.write_name(b"Server", builder.buffer());
+        builder.finish(b"");
+        let target = message.via().map_or(arrival.reply(), |via| reply_to(arrival, &via));
+        out.send(target, start..out.bytes.len(), 0);
+    }
+}
+
+impl Asked {
+    /// The ACK of this INVITE's 2xx.
+    pub(super) const fn is_acknowledged_by(&self, cseq: u32) -> bool {
+        self.cseq == cseq
+    }
+}
+
+/// Starts a response whose top Via says where the request came from (sections 8.2.6 and 18.2.1, RFC 3581 section 4).
+pub(super) fn respond<'o>(
+    request: &Message<'_>,
+    source: SocketAddr,
+    status: u16,
+    to_tag: &[u8],
+    out: &'o mut Vec<u8>,
+) -> build::Builder<'o> {
+    let tag = (!to_tag.is_empty() && status > 100).then_some(to_tag);
+    build::respond_via(request, status, None, tag, |out| write_top(request, source, out), out)
+}
+
+fn write_top(request: &Message<'_>, source: SocketAddr, out: &mut Vec<u8>) -> bool {
+    let (Some(line), Ok(via)) = (request.header(Name::Via), request.via()) else { return false };
+    let asks = via.rport.filter(|port| port.is_empty());
+    let elsewhere = via.host.ip() != Some(source.ip());
+    if via.received.is_some() || (asks.is_none() && !elsewhere) {
+        return false;
+    }
+    let base = request.range_of(line).start;
+    let end = request.range_of(via.text).end - base;
+    let mut at = 0;
+    if let Some(place) = asks {
+        at = request.range_of(place).start - base;
+        out.extend_from_slice(&line[..at]);
+        out.push(b'=');
+        u32::from(source.port()).write(out);
+    }
+    out.extend_from_slice(&line[at..end]);
+    out.extend_from_slice(b";received=");
+    let ip = source.ip().to_canonical();
+    out.extend_from_slice(ip.to_string().as_bytes());
+    out.extend_from_slice(&line[end..]);
+    true
+}
+
+/// Where a response goes (section 18.2.2): back where the request came from, unless its sender, over UDP, did not ask for
+/// that (RFC 3581) and so wants it at the port of its Via.
+pub(super) fn reply_to(arrival: &Arrival, via: &Via<'_>) -> Target {
+    let mut target = arrival.reply();
+    if arrival.transport == Transport::Udp && via.rport.is_none() {
+        target.address.set_port(via.port.unwrap_or(Transport::Udp.default_port()));
+    }
+    target
+}

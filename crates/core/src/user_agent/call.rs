@@ -1,0 +1,159 @@
+//! A call: the INVITE, what is under way for it, and its dialogs.
+
+use smallvec::SmallVec;
+
+use super::account::AccountKey;
+use std::net::SocketAddr;
+
+use crate::dialog::{Dialog, Exchange};
+use crate::slots::Id;
+use crate::timer::Stamp;
+use crate::transaction::ServerId;
+use crate::Target;
+
+/// Where a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Our INVITE has no final response.
+    Inviting,
+    /// Nor will it get one that we want: CANCEL has been sent, or will be.
+    Cancelling,
+    /// Our INVITE was answered with an offer; the owner owes the answer for the ACK.
+    Owing,
+    /// Their INVITE waits for the owner.
+    Incoming,
+    /// Up, though the ACK may still be awaited.
+    Talking,
+    /// Our BYE is under way.
+    Closing,
+}
+
+/// What is known of one early or confirmed dialog.
+#[derive(Debug)]
+pub(super) struct Leg {
+    pub(super) dialog: Dialog,
+    /// RSeq of the last reliable response taken (RFC 3262 section 4); 0: none.
+    pub(super) rseq: u32,
+}
+
+/// A reliable provisional response that waits for its PRACK (RFC 3262 section 3).
+#[derive(Debug)]
+pub(super) struct Unacknowledged {
+    pub(super) bytes: Vec<u8>,
+    pub(super) status: u16,
+    pub(super) rseq: u32,
+    /// It brings a description: no 2xx may overtake it.
+    pub(super) has_body: bool,
+    /// The 2xx that waits behind it.
+    pub(super) answer: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) stage: Stage,
+    /// One, except while a forked INVITE rings in several places.
+    pub(super) legs: SmallVec<[Leg; 1]>,
+    /// Of the Call-ID, for our own table.
+    pub(super) place: u64,
+    /// [`crate::call::hash`] of the Call-ID.
+    pub(super) call_hash: u32,
+    pub(super) target: Target,
+    pub(super) account: Option<AccountKey>,
+    /// Our INVITE that has no final response: a request of ours.
+    pub(super) inviting: Option<Id>,
+    /// Our UPDATE that has no final response.
+    pub(super) updating: Option<Id>,
+    /// Their INVITE that has no final response.
+    pub(super) asked: Option<Asked>,
+    /// CSeq of the INVITE last answered 2xx: that of its ACK.
+    pub(super) invite_cseq: u32,
+    /// Branch of the ACK that was sent for our INVITE; 0: none.
+    pub(super) ack_branch: u64,
+    /// Credential lines of our INVITE, for its ACK.
+    pub(super) credentials: Vec<u8>,
+    /// While their INVITE is open, that request; then our 2xx until its ACK; else the body of our ACK.
+    pub(super) kept: Vec<u8>,
+    /// Their INVITE whose 2xx, in `kept`, waits for its ACK.
+    pub(super) accepted: Option<Asked>,
+    /// Their UPDATE that waits for our answer, and where its response goes.
+    pub(super) updated: Option<Box<Updated>>,
+    /// Nobody hears of its end: a branch of a fork that lost.
+    pub(super) silent: bool,
+    /// How often what waits for ACK or PRACK was sent.
+    pub(super) sent: u8,
+    pub(super) unacknowledged: Option<Box<Unacknowledged>>,
+    /// RSeq of the last reliable response that we sent.
+    pub(super) rseq: u32,
+    /// Hang up as soon as the ACK is there (section 15.1.1), for this reason.
+    pub(super) hang_up: Option<super::Ending>,
+    pub(super) ended_by: super::Ending,
+    /// Retransmission of what waits for ACK or PRACK.
+    pub(super) again: Stamp,
+    /// 64*T1 after the first.
+    pub(super) end: Stamp,
+}
+
+/// An INVITE of the peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) server: ServerId,
+    pub(super) cseq: u32,
+    /// Where it came from.
+    pub(super) source: SocketAddr,
+    /// It must be (or may be) answered by reliable provisional responses.
+    pub(super) reliable: bool,
+    /// What to go back to if it is refused.
+    pub(super) before: Exchange,
+}
+
+/// An UPDATE of the peer.
+#[derive(Debug)]
+pub(super) struct Updated {
+    pub(super) server: ServerId,
+    pub(super) source: SocketAddr,
+    pub(super) bytes: Vec<u8>,
+    pub(super) before: Exchange,
+}
+
+impl Call {
+    pub(super) fn new(stage: Stage, place: u64, call_hash: u32, target: Target) -> Self {
+        Self {
+            stage,
+            legs: SmallVec::new(),
+            place,
+            call_hash,
+            target,
+            account: None,
+            inviting: None,
+            updating: None,
+            asked: None,
+            invite_cseq: 0,
+            ack_branch: 0,
+            credentials: Vec::new(),
+            kept: Vec::new(),
+            accepted: None,
+            updated: None,
+            silent: false,
+            sent: 0,
+            unacknowledged: None,
+            rseq: 0,
+            hang_up: None,
+            ended_by: super::Ending::Local,
+            again: Stamp::NONE,
+            end: Stamp::NONE,
+        }
+    }
+
+    /// The dialog of a call that has one for certain: any but an INVITE of ours that rings.
+    pub(super) fn dialog(&mut self) -> Option<&mut Dialog> {
+        self.legs.first_mut().map(|l| &mut l.dialog)
+    }
+
+    pub(super) fn leg_of(&mut self, remote_tag: &[u8]) -> Option<usize> {
+        self.legs.iter().position(|l| l.dialog.remote_tag() == remote_tag)
+    }
+
+    pub(super) fn runs(&self, stamp: Stamp) -> bool {
+        self.again == stamp || self.end == stamp
+    }
+}

@@ -1,0 +1,175 @@
+//! What a user agent tells its owner.
+
+use std::collections::VecDeque;
+
+use crate::slots::Id;
+
+macro_rules! keys {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub(super) Id);
+
+        impl $name {
+            /// The key as one word, never 0.
+            pub const fn to_u64(self) -> u64 {
+                self.0.to_u64()
+            }
+
+            /// Reads the word back. Any word may be given; one that was no key finds nothing.
+            pub const fn from_u64(word: u64) -> Self {
+                Self(Id::from_u64(word))
+            }
+        }
+    )*};
+}
+
+keys! {
+    /// A call, from [`super::UserAgent::invite`] or [`Event::Invited`] to [`Event::Failed`] or [`Event::Ended`].
+    CallKey
+    /// A request of [`super::UserAgent::request`] or [`super::UserAgent::request_within`].
+    RequestKey
+    /// A registration that is kept up.
+    RegistrationKey
+}
+
+/// Text that goes with an event: read it with [`super::UserAgent::text`] before the next [`super::UserAgent::event`]
+/// that gives `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    pub const fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    pub const fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
+}
+
+/// Who ended a call, or what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// [`super::UserAgent::hang_up`].
+    Local,
+    /// The peer's BYE.
+    Remote,
+    /// The caller's CANCEL before we answered.
+    Cancelled,
+    /// No ACK came for our 2xx, a BYE was sent (RFC 3261 section 13.3.1.4).
+    NoAck,
+    /// No PRACK came for a reliable provisional response (RFC 3262 section 3).
+    NoPrack,
+    /// A request within the dialog failed so that there can be no dialog (section 12.2.1.2): 408 or 481.
+    Fault(u16),
+}
+
+/// Something that the owner may want to act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A provisional response to our INVITE: 100 Trying, 180 Ringing, 183 with early media.
+    Progress {
+        call: CallKey,
+        status: u16,
+        /// The session description, if it is an answer to our offer.
+        body: Span,
+    },
+    /// A 2xx to our INVITE. Its ACK has been sent, unless `offer` is set.
+    Answered {
+        call: CallKey,
+        body: Span,
+        /// The body is an offer: [`super::UserAgent::acknowledge`] with the answer.
+        offer: bool,
+    },
+    /// Our INVITE was refused, or nobody answered (408), or it could not be sent (503). The call is gone.
+    Failed { call: CallKey, status: u16 },
+    /// A 3xx: the URI of the first Contact. The call is gone.
+    Redirected { call: CallKey, status: u16, target: Span },
+    /// An INVITE for us: [`super::UserAgent::ring`], [`super::UserAgent::answer`], [`super::UserAgent::reject`].
+    Invited {
+        call: CallKey,
+        /// From, To and Request-URI as they stand.
+        from: Span,
+        to: Span,
+        uri: Span,
+        /// Empty: the caller wants the offer from us.
+        offer: Span,
+    },
+    /// The ACK to our 2xx came.
+    Confirmed {
+        call: CallKey,
+        /// The answer, if our 2xx brought the offer.
+        body: Span,
+    },
+    /// The peer wants to change the session.
+    Offered {
+        call: CallKey,
+        /// Empty: the offer is wanted from us.
+        offer: Span,
+        /// By UPDATE: [`super::UserAgent::answer_update`] or [`super::UserAgent::reject_update`]; else by re-INVITE:
+        /// [`super::UserAgent::answer`] or [`super::UserAgent::reject`].
+        update: bool,
+    },
+    /// Our re-INVITE or UPDATE was granted.
+    Changed { call: CallKey, body: Span },
+    /// Our re-INVITE or UPDATE was refused; the session goes on as before.
+    Unchanged {
+        call: CallKey,
+        status: u16,
+        /// After a 491: milliseconds after which to try again (section 14.1).
+        wait: u64,
+    },
+    /// A request within a call that needs no dialog usage of its own (INFO, MESSAGE); it has been answered 200.
+    Within { call: CallKey, method: strowger_message::Method, body: Span },
+    /// The call is over.
+    Ended { call: CallKey, by: Ending },
+    /// A MESSAGE outside of any call; it has been answered 200.
+    Message { from: Span, to: Span, content_type: Span, body: Span },
+    /// The final response to a request outside of a call's own; 408 and 503 may come from here.
+    Reply { request: RequestKey, status: u16, body: Span },
+    /// The registrar holds our contact for so many seconds; it is refreshed in time.
+    Registered { registration: RegistrationKey, expires: u32 },
+    /// The registrar refused, or did not answer.
+    RegistrationFailed { registration: RegistrationKey, status: u16 },
+    /// The registrar has removed our contact; the key is gone.
+    Unregistered { registration: RegistrationKey },
+}
+
+/// Events that wait, and their texts.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    queue: VecDeque<Event>,
+    text: Vec<u8>,
+}
+
+impl Events {
+    pub(super) fn push(&mut self, event: Event) {
+        self.queue.push_back(event);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        let event = self.queue.pop_front();
+        if event.is_none() {
+            self.text.clear();
+        }
+        event
+    }
+
+    /// Keeps a text.
+    pub(super) fn keep(&mut self, text: &[u8]) -> Span {
+        if text.is_empty() {
+            return Span::default();
+        }
+        let start = self.text.len() as u32;
+        self.text.extend_from_slice(text);
+        Span { start, end: self.text.len() as u32 }
+    }
+
+    pub(super) fn text(&self, span: Span) -> &[u8] {
+        self.text.get(span.start as usize..span.end as usize).unwrap_or_default()
+    }
+}

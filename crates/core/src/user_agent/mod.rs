@@ -1,0 +1,412 @@
+//! A user agent without I/O (RFC 3261 sections 8, 10.2, 13 to 15): it places and takes calls, registers, answers
+//! OPTIONS, sends MESSAGE. Thousands of calls live in one [`UserAgent`]: telephones of a demo or a load generator, or the
+//! two sides of a back-to-back user agent.
+//!
+//! The rule of use is that of all machines here: hand it what was received ([`UserAgent::receive`]), what could not be sent
+//! ([`UserAgent::failed`]) and the time ([`UserAgent::poll`] at [`UserAgent::deadline`]); send what stands in the [`Outbox`];
+//! then ask [`UserAgent::event`] until it gives `None`, and act on what it says.
+//!
+//! What every user agent must do happens by itself: ACK, also for copies of a 2xx; BYE for the forks of a call that lost;
+//! CANCEL once there is something to cancel; credentials for a challenge; PRACK; 2xx repeated until its ACK; refusals of what
+//! is not supported; registrations refreshed.
+
+mod account;
+mod answer;
+mod call;
+mod caller;
+mod event;
+mod incoming;
+mod outgoing;
+mod registration;
+mod session;
+mod settings;
+
+pub use account::AccountKey;
+pub use caller::Invite;
+pub use event::{CallKey, Ending, Event, RegistrationKey, RequestKey, Span};
+pub use outgoing::Outside;
+pub use registration::Register;
+pub use session::NotNow;
+pub use settings::{Reliability, Settings};
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use strowger_message::{Edit, Error, Index, Limits, Message, SipUri, Uri};
+
+use crate::entropy::{Entropy, write_hex};
+use crate::proxy::{Face, Identity};
+use crate::slots::{Id, Slots};
+use crate::timer::{Length, Stamp, Timers};
+use crate::transaction::{Counts, Event as TransactionEvent, Outgoing, Transactions};
+use crate::{Arrival, Now, Outbox, Target, Transport};
+use account::Account;
+use call::Call;
+use event::Events;
+use outgoing::Request;
+use registration::Registration;
+
+/// Many telephones in one machine.
+#[derive(Debug)]
+pub struct UserAgent {
+    identity: Arc<Identity>,
+    settings: Settings,
+    /// Of the Call-ID's hash that names a call's shard.
+    call_secret: u32,
+    transactions: Transactions,
+    calls: Slots<Call>,
+    /// Calls by Call-ID: hash and id. Two calls may have the same one: we may be both ends.
+    places: HashTable<(u64, Id)>,
+    hasher: FixedState,
+    requests: Slots<Request>,
+    accounts: Vec<Account>,
+    registrations: Slots<Registration>,
+    timers: Timers,
+    lengths: Lengths,
+    refreshes: Timers,
+    events: Events,
+    entropy: Entropy,
+    limits: Limits,
+    /// Indexes that are not in use.
+    indexes: Vec<Index>,
+    edit: Edit,
+    told: Vec<TransactionEvent>,
+}
+
+/// The queues of the timers of calls.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    /// T1 times 1, 2, 4, ... 64.
+    doubled: [Length; 7],
+    t2: Length,
+    t1_64: Length,
+}
+
+/// An address that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadAddress(pub Error);
+
+impl std::fmt::Display for BadAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "an address cannot be read: {}", self.0)
+    }
+}
+
+impl std::error::Error for BadAddress {}
+
+impl From<Error> for BadAddress {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl UserAgent {
+    /// `identity` names the listeners; `entropy` makes tags, branches and Call-IDs; `call_secret` is that of
+    /// [`crate::call::hash`], the same in every shard.
+    pub fn new(identity: Arc<Identity>, settings: Settings, mut entropy: Entropy, call_secret: u32) -> Self {
+        let transactions = Transactions::new(settings.timers, [entropy.u64(), entropy.u64()]);
+        let mut timers = Timers::new();
+        let lengths = Lengths {
+            doubled: std::array::from_fn(|n| timers.length(settings.timers.t1.saturating_mul(1 << n), 1)),
+            t2: timers.length(settings.timers.t2, 1),
+            t1_64: timers.length(settings.timers.t1_64(), settings.timers.step),
+        };
+        Self {
+            identity,
+            settings,
+            call_secret,
+            transactions,
+            calls: Slots::new(),
+            places: HashTable::new(),
+            hasher: FixedState::with_seed(entropy.u64()),
+            requests: Slots::new(),
+            accounts: Vec::new(),
+            registrations: Slots::new(),
+            timers,
+            lengths,
+            refreshes: Timers::new(),
+            events: Events::default(),
+            entropy,
+            limits: Limits::default(),
+            indexes: Vec::new(),
+            edit: Edit::new(),
+            told: Vec::new(),
+        }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Calls that are set up, ring, talk or end.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Requests of ours whose transactions live.
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Of the transactions under the calls.
+    pub fn counts(&self) -> Counts {
+        self.transactions.counts()
+    }
+
+    /// A user whose credentials calls and registrations may use.
+    pub fn add_account(&mut self, user: &[u8], password: &[u8]) -> AccountKey {
+        self.accounts.push(Account::new(user, password));
+        AccountKey(self.accounts.len() as u32 - 1)
+    }
+
+    /// What happened next; `None`: nothing more for now, and the texts of the events before are gone.
+    pub fn event(&mut self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// The text of an event.
+    pub fn text(&self, span: Span) -> &[u8] {
+        self.events.text(span)
+    }
+
+    /// One whole message.
+    pub fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        let mut index = self.indexes.pop().unwrap_or_default();
+        let parsed = index.parse(bytes, &self.limits);
+        let message = Message::new(bytes, &index);
+        match parsed {
+            Ok(()) if message.is_request() => self.requested(now, arrival, &message, out),
+            Ok(()) => {
+                if let Outgoing::Deliver { id, owner, after_final } = self.transactions.response(now, &message, out) {
+                    let request = Id::from_u64(owner);
+                    if self.requests.get(request).is_some_and(|r| r.client == Some(id)) {
+                        let status = message.status().unwrap_or(500);
+                        self.replied(now, request, status, Some(&message), after_final, out);
+                    }
+                }
+            }
+            Err(error) => self.refuse(arrival, &message, error.status(), out),
+        }
+        self.indexes.push(index);
+    }
+
+    /// A message with this token could not be sent.
+    pub fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        let mut told = std::mem::take(&mut self.told);
+        self.transactions.failed(now, token, out, &mut told);
+        self.hear(now, &mut told, out);
+    }
+
+    /// When [`UserAgent::poll`] must be called at the latest ([`Now::mono`] milliseconds).
+    pub fn deadline(&mut self) -> Option<u64> {
+        let transactions = self.transactions.deadline();
+        let calls = self.timers.deadline(runs(&self.calls));
+        let registrations = &self.registrations;
+        let refreshes = self.refreshes.deadline(|slot, stamp| registrations.at(slot).is_some_and(|(_, r)| r.refresh == stamp));
+        [transactions, calls, refreshes].into_iter().flatten().min()
+    }
+
+    /// Runs the timers that are due.
+    pub fn poll(&mut self, now: Now, out: &mut Outbox) {
+        let mut told = std::mem::take(&mut self.told);
+        self.transactions.poll(now, out, &mut told);
+        self.hear(now, &mut told, out);
+        while let Some((slot, stamp)) = self.timers.due(now.mono, runs(&self.calls)) {
+            if let Some(id) = self.calls.at(slot).map(|(id, _)| id) {
+                self.call_timer(now, id, stamp, out);
+            }
+        }
+        loop {
+            let registrations = &self.registrations;
+            let due = self.refreshes.due(now.mono, |slot, stamp| registrations.at(slot).is_some_and(|(_, r)| r.refresh == stamp));
+            let Some((slot, _)) = due else { break };
+            if let Some(id) = self.registrations.at(slot).map(|(id, _)| id) {
+                self.refresh(now, id, out);
+            }
+        }
+        self.calls.tidy();
+        self.requests.tidy();
+        self.timers.tidy(runs(&self.calls));
+    }
+
+    /// What the transactions say.
+    fn hear(&mut self, now: Now, told: &mut Vec<TransactionEvent>, out: &mut Outbox) {
+        for event in told.drain(..) {
+            match event {
+                TransactionEvent::Timeout { id, owner } | TransactionEvent::ClientTransportError { id, owner } => {
+                    let request = Id::from_u64(owner);
+                    if self.requests.get(request).is_some_and(|r| r.client == Some(id)) {
+                        // RFC 3261 section 8.1.3.1.
+                        let status = if matches!(event, TransactionEvent::Timeout { .. }) { 408 } else { 503 };
+                        self.replied(now, request, status, None, false, out);
+                    }
+                }
+                TransactionEvent::ClientEnded { id, owner } => {
+                    let request = Id::from_u64(owner);
+                    if self.requests.get(request).is_some_and(|r| r.client == Some(id)) {
+                        self.requests.remove(request);
+                    }
+                }
+                TransactionEvent::ServerEnded { .. } | TransactionEvent::NoAck { .. } | TransactionEvent::ServerTransportError { .. } => (),
+            }
+        }
+        self.told = std::mem::take(told);
+    }
+
+    /// The listener that a message to `target` leaves by.
+    fn face(&self, target: &Target) -> &Face {
+        self.identity.face(target.listener)
+    }
+
+    /// Where a request goes whose next hop is `uri`: to its address if it names one, else the way that `other` gives
+    /// (names are resolved by whoever makes the first request of a call).
+    fn hop(&self, uri: &[u8], other: &Target) -> Target {
+        if let Some(outbound) = self.settings.outbound {
+            return outbound;
+        }
+        let Ok(Uri::Sip(uri)) = Uri::parse(uri) else { return *other };
+        let Some(ip) = uri.host.ip() else { return *other };
+        let transport = transport_of(&uri);
+        let address = (ip, uri.port.unwrap_or(transport.default_port())).into();
+        if other.transport == transport && other.address == address {
+            return *other;
+        }
+        match self.identity.listener_for(transport, &address, other.listener) {
+            Some(listener) => Target { transport, listener, address, flow: None },
+            None => *other,
+        }
+    }
+
+    /// A Via value of ours.
+    fn write_via(&self, target: &Target, branch: &Branch, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"SIP/2.0/");
+        out.extend_from_slice(target.transport.via().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(&self.face(target).sent_by);
+        out.extend_from_slice(b";rport;branch=");
+        out.extend_from_slice(branch.text());
+    }
+
+    /// A Contact line of ours for the user of `own`, a name-addr or URI.
+    fn write_contact(&self, own: &[u8], target: &Target, secure: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"Contact: <");
+        self.write_contact_uri(own, target, secure, out);
+        out.extend_from_slice(b">\r\n");
+    }
+
+    fn write_contact_uri(&self, own: &[u8], target: &Target, secure: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(if secure { b"sips:" } else { b"sip:" });
+        if let Some(user) = user_of(own) {
+            out.extend_from_slice(user);
+            out.push(b'@');
+        }
+        out.extend_from_slice(&self.face(target).sent_by);
+        // The transport of a SIPS URI is TLS already (RFC 3261 section 26.2.2); that of a bare one is UDP.
+        if target.transport != Transport::Udp && !(secure && target.transport == Transport::Tls) {
+            out.extend_from_slice(b";transport=");
+            let plain = if secure && target.transport == Transport::Wss { Transport::Ws } else { target.transport };
+            out.extend_from_slice(plain.text().as_bytes());
+        }
+    }
+
+    /// User-Agent or Server.
+    fn write_name(&self, name: &[u8], out: &mut Vec<u8>) {
+        if !self.settings.name.is_empty() {
+            out.extend_from_slice(name);
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(&self.settings.name);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    fn place(&self, call_id: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(call_id);
+        hasher.finish()
+    }
+
+    fn insert_call(&mut self, call: Call) -> Id {
+        let place = call.place;
+        let id = self.calls.insert(call);
+        self.places.insert_unique(place, (place, id), |&(hash, _)| hash);
+        id
+    }
+
+    fn remove_call(&mut self, id: Id) -> Option<Call> {
+        let mut call = self.calls.remove(id)?;
+        if let Ok(entry) = self.places.find_entry(call.place, |&(_, other)| other == id) {
+            entry.remove();
+        }
+        self.timers.stop(&mut call.again);
+        self.timers.stop(&mut call.end);
+        Some(call)
+    }
+
+    /// The call and its leg with this dialog, named from our side.
+    fn find(&mut self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> Option<(Id, usize)> {
+        let place = self.place(call_id);
+        self.places.iter_hash(place).filter(|(hash, _)| *hash == place).find_map(|&(_, id)| {
+            let call = self.calls.get(id)?;
+            let leg = call.legs.iter().position(|l| l.dialog.is(call_id, local_tag, remote_tag))?;
+            Some((id, leg))
+        })
+    }
+
+    fn stop_timers(&mut self, id: Id) {
+        if let Some(call) = self.calls.get_mut(id) {
+            self.timers.stop(&mut call.again);
+            self.timers.stop(&mut call.end);
+        }
+    }
+
+    fn branch(&mut self) -> Branch {
+        Branch::new(self.entropy.u64())
+    }
+
+    /// Sixteen hexadecimal digits.
+    fn word(&mut self) -> [u8; 16] {
+        let mut text = Vec::with_capacity(16);
+        write_hex(self.entropy.u64(), &mut text);
+        text.try_into().expect("write_hex writes sixteen digits")
+    }
+}
+
+/// Tells the timers whether the call in a slot still waits for them.
+fn runs(calls: &Slots<Call>) -> impl Fn(u32, Stamp) -> bool {
+    |slot, stamp| calls.at(slot).is_some_and(|(_, c)| c.runs(stamp))
+}
+
+/// The transport that a URI names (RFC 3261 sections 19.1.2 and 26.2.2).
+fn transport_of(uri: &SipUri<'_>) -> Transport {
+    let named = uri.params.transport().and_then(Transport::of);
+    match (uri.secure, named) {
+        (false, named) => named.unwrap_or(Transport::Udp),
+        (true, Some(Transport::Ws | Transport::Wss)) => Transport::Wss,
+        (true, _) => Transport::Tls,
+    }
+}
+
+/// The user part of a name-addr or URI.
+fn user_of(address: &[u8]) -> Option<&[u8]> {
+    let address = strowger_message::NameAddr::parse(address).ok()?;
+    address.uri.sip().and_then(|u| u.user)
+}
+
+/// The branch of a Via: magic cookie and sixteen digits (RFC 3261 section 8.1.1.7).
+#[derive(Clone, Copy, Debug)]
+struct Branch([u8; 23]);
+
+impl Branch {
+    fn new(number: u64) -> Self {
+        let mut digits = Vec::with_capacity(23);
+        digits.extend_from_slice(b"z9hG4bK");
+        write_hex(number, &mut digits);
+        Self(digits.try_into().expect("seven and sixteen bytes"))
+    }
+
+    const fn text(&self) -> &[u8] {
+        &self.0
+    }
+}

@@ -1,0 +1,333 @@
+//! Requests of ours: written, sent, sent again with credentials, their responses handed on.
+
+use strowger_message::{Message, Method, Name, NameAddr, Write};
+
+use super::account::{AccountKey, Signed};
+use super::{BadAddress, Branch, Event, RequestKey, UserAgent};
+use crate::dialog::{Exchange, Way};
+use crate::slots::Id;
+use crate::transaction::ClientId;
+use crate::{Now, Outbox, Target, call};
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Makes a call.
+    Invite,
+    /// Changes it.
+    Reinvite,
+    Update,
+    Bye,
+    Prack,
+    /// Another one in its dialog.
+    Within,
+    /// In no dialog.
+    Outside,
+    Register,
+}
+
+/// A request of ours whose transaction lives.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) kind: Kind,
+    /// The call or registration that it belongs to.
+    pub(super) of: Option<Id>,
+    pub(super) client: Option<ClientId>,
+    pub(super) account: Option<AccountKey>,
+    pub(super) target: Target,
+    pub(super) call_hash: u32,
+    /// Times it was sent with credentials for a challenge.
+    pub(super) tries: u8,
+    /// It went to a SIPS URI.
+    pub(super) secure: bool,
+    /// It brought an offer.
+    pub(super) offered: bool,
+    /// What to go back to if its offer is refused.
+    pub(super) before: Exchange,
+    /// As it was sent, if it may have to be sent again with credentials.
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Request {
+    pub(super) fn new(kind: Kind, of: Option<Id>, account: Option<AccountKey>, target: Target, call_hash: u32) -> Self {
+        Self {
+            kind,
+            of,
+            client: None,
+            account,
+            target,
+            call_hash,
+            tries: 0,
+            secure: false,
+            offered: false,
+            before: Exchange::default(),
+            bytes: Vec::new(),
+        }
+    }
+}
+
+/// How often a request is sent with credentials before the last refusal counts.
+const TRIES: u8 = 4;
+
+/// A request in no dialog: OPTIONS, MESSAGE or any other that makes none.
+#[derive(Clone, Copy, Debug)]
+pub struct Outside<'a> {
+    pub method: Method,
+    /// Name-addr or URI; To likewise.
+    pub from: &'a [u8],
+    pub to: &'a [u8],
+    /// The Request-URI; none: the URI of `to`.
+    pub uri: Option<&'a [u8]>,
+    /// Value of Route; empty: none.
+    pub routes: &'a [u8],
+    /// Where it is sent.
+    pub target: Target,
+    pub account: Option<AccountKey>,
+    /// Further header lines, each with its CRLF; Content-Type among them if there is a body.
+    pub headers: &'a [u8],
+    pub body: &'a [u8],
+}
+
+/// The start of a request in no dialog.
+#[derive(Clone, Copy)]
+pub(super) struct Head<'a> {
+    pub(super) method: Method,
+    pub(super) way: Way<'a>,
+    pub(super) from: &'a NameAddr<'a>,
+    pub(super) from_tag: &'a [u8],
+    pub(super) to: &'a NameAddr<'a>,
+    pub(super) call_id: &'a [u8],
+    pub(super) cseq: u32,
+    pub(super) account: Option<AccountKey>,
+}
+
+impl UserAgent {
+    /// Sends a request in no dialog; [`Event::Reply`] tells what came of it.
+    ///
+    /// # Errors
+    /// `from` or `to` cannot be read.
+    pub fn request(&mut self, now: Now, outside: &Outside<'_>, out: &mut Outbox) -> Result<RequestKey, BadAddress> {
+        let (from, to) = (NameAddr::parse(outside.from)?, NameAddr::parse(outside.to)?);
+        let (call_id, tag, branch) = (self.word(), self.word(), self.branch());
+        let uri = outside.uri.unwrap_or(to.uri_text);
+        let target = self.settings.outbound.unwrap_or(outside.target);
+        let start = out.start();
+        let head = Head {
+            method: outside.method,
+            way: Way::new(uri, outside.routes),
+            from: &from,
+            from_tag: &tag,
+            to: &to,
+            call_id: &call_id,
+            cseq: 1,
+            account: outside.account,
+        };
+        self.write_head(&head, &target, &branch, outside.body, &mut out.bytes);
+        out.bytes.extend_from_slice(outside.headers);
+        finish(outside.body, &mut out.bytes);
+        let request = Request::new(Kind::Outside, None, outside.account, target, call::hash(self.call_secret, &call_id));
+        Ok(RequestKey(self.submit(now, start, &branch, outside.method, request, out)))
+    }
+
+    /// Start line and header lines of a request in no dialog, up to the credentials that are known already.
+    pub(super) fn write_head(&mut self, head: &Head<'_>, target: &Target, branch: &Branch, body: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(head.method.text());
+        out.push(b' ');
+        let uri = out.len();
+        head.way.write_uri(out);
+        let uri = uri..out.len();
+        out.extend_from_slice(b" SIP/2.0\r\nVia: ");
+        self.write_via(target, branch, out);
+        out.extend_from_slice(b"\r\nMax-Forwards: 70\r\n");
+        head.way.write_routes(out);
+        out.extend_from_slice(b"From: ");
+        head.from.write(out);
+        out.extend_from_slice(b";tag=");
+        out.extend_from_slice(head.from_tag);
+        out.extend_from_slice(b"\r\nTo: ");
+        head.to.write(out);
+        out.extend_from_slice(b"\r\nCall-ID: ");
+        out.extend_from_slice(head.call_id);
+        out.extend_from_slice(b"\r\nCSeq: ");
+        head.cseq.write(out);
+        out.push(b' ');
+        out.extend_from_slice(head.method.text());
+        out.extend_from_slice(b"\r\n");
+        self.write_name(b"User-Agent", out);
+        self.write_credentials(head.account, head.method, uri, body, out);
+    }
+
+    /// Credentials for challenges met before; `uri` is where the Request-URI stands in `out`.
+    pub(super) fn write_credentials(
+        &mut self,
+        account: Option<AccountKey>,
+        method: Method,
+        uri: std::ops::Range<usize>,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        if !self.settings.reuse_challenges {
+            return;
+        }
+        if let Some(account) = account.and_then(|a| self.accounts.get_mut(a.0 as usize)) {
+            let uri = out[uri].to_vec();
+            account.write_known(Signed { method: method.text(), uri: &uri, body }, &mut self.entropy, out);
+        }
+    }
+
+    /// Sends what stands in the outbox from `start`.
+    pub(super) fn submit(
+        &mut self,
+        now: Now,
+        start: usize,
+        branch: &Branch,
+        method: Method,
+        mut request: Request,
+        out: &mut Outbox,
+    ) -> Id {
+        if request.account.is_some() {
+            request.bytes = out.bytes[start..].to_vec();
+        }
+        let (target, call_hash) = (request.target, request.call_hash);
+        let id = self.requests.insert(request);
+        let range = start..out.bytes.len();
+        let client = self.transactions.send(now, range, branch.text(), method.text(), target, call_hash, id.to_u64(), out);
+        if let Some(request) = self.requests.get_mut(id) {
+            request.client = Some(client);
+        }
+        id
+    }
+
+    /// Sends a request again with the answers to the challenges of `response`. False: there is nothing to answer with.
+    fn answer_challenge(&mut self, now: Now, id: Id, response: &Message<'_>, out: &mut Outbox) -> bool {
+        let Some(request) = self.requests.get_mut(id) else { return false };
+        let Some(account) = request.account.and_then(|a| self.accounts.get_mut(a.0 as usize)) else { return false };
+        if request.bytes.is_empty() || request.tries >= TRIES {
+            return false;
+        }
+        let before = std::mem::take(&mut request.bytes);
+        let (target, call_hash, again) = (request.target, request.call_hash, request.tries > 0);
+        let mut index = self.indexes.pop().unwrap_or_default();
+        let mut edit = std::mem::take(&mut self.edit);
+        edit.clear();
+        let mut sent = false;
+        if index.parse(&before, &self.limits).is_ok() {
+            let message = Message::new(&before, &index);
+            let method = message.method().unwrap_or(Method::Other);
+            if account.answer(&message, response, again, &mut self.entropy, &mut edit)
+                && let (Ok(cseq), Ok(via)) = (message.cseq(), message.via())
+                && let Some(old) = via.branch
+            {
+                // A new request of the same call (section 22.2): next number, new branch.
+                let branch = Branch::new(self.entropy.u64());
+                edit.replace(message.range_of(old), |out| out.extend_from_slice(branch.text()));
+                let number = cseq.number + 1;
+                edit.set(message.index(), Name::CSeq, |out| {
+                    number.write(out);
+                    out.push(b' ');
+                    out.extend_from_slice(method.text());
+                });
+                let start = out.start();
+                edit.write(&message, &mut out.bytes);
+                let bytes = out.bytes[start..].to_vec();
+                let range = start..out.bytes.len();
+                let client =
+                    self.transactions.send(now, range, branch.text(), method.text(), target, call_hash, id.to_u64(), out);
+                if let Some(request) = self.requests.get_mut(id) {
+                    request.client = Some(client);
+                    request.tries += 1;
+                    request.bytes = bytes;
+                    let (kind, of) = (request.kind, request.of);
+                    self.took_number(kind, of, number);
+                }
+                sent = true;
+            }
+        }
+        self.edit = edit;
+        self.indexes.push(index);
+        sent
+    }
+
+    /// The dialog's or registration's own count goes on behind the number of a request sent again.
+    fn took_number(&mut self, kind: Kind, of: Option<Id>, number: u32) {
+        let Some(of) = of else { return };
+        match kind {
+            Kind::Register => {
+                if let Some(registration) = self.registrations.get_mut(of) {
+                    registration.cseq = number;
+                }
+            }
+            Kind::Invite | Kind::Outside => (),
+            Kind::Reinvite | Kind::Update | Kind::Bye | Kind::Prack | Kind::Within => {
+                if let Some(dialog) = self.calls.get_mut(of).and_then(|c| c.dialog()) {
+                    dialog.catch_up(number);
+                }
+            }
+        }
+    }
+
+    /// A response to a request of ours, or what counts as one (`message` is then none).
+    pub(super) fn replied(
+        &mut self,
+        now: Now,
+        id: Id,
+        status: u16,
+        message: Option<&Message<'_>>,
+        after_final: bool,
+        out: &mut Outbox,
+    ) {
+        if matches!(status, 401 | 407)
+            && let Some(response) = message
+            && self.answer_challenge(now, id, response, out)
+        {
+            return;
+        }
+        let Some(request) = self.requests.get_mut(id) else { return };
+        let (kind, of) = (request.kind, request.of);
+        match (kind, of) {
+            (Kind::Invite, Some(call)) => self.invite_replied(now, id, call, status, message, after_final, out),
+            (Kind::Reinvite, Some(call)) => self.reinvite_replied(now, id, call, status, message, out),
+            (Kind::Update, Some(call)) => self.update_replied(now, id, call, status, message, out),
+            (Kind::Bye, Some(call)) if status >= 200 => {
+                if let Some(was) = self.remove_call(call).filter(|c| !c.silent) {
+                    self.events.push(Event::Ended { call: super::CallKey(call), by: was.ended_by });
+                }
+            }
+            (Kind::Within | Kind::Prack, Some(call)) if status >= 200 => {
+                if kind == Kind::Within {
+                    self.tell_reply(id, status, message);
+                }
+                self.fault(now, call, status, out);
+            }
+            (Kind::Outside, _) if status >= 200 => self.tell_reply(id, status, message),
+            (Kind::Register, Some(registration)) if status >= 200 => self.register_replied(now, registration, status, message, out),
+            _ => (),
+        }
+        if status >= 200
+            && let Some(request) = self.requests.get_mut(id)
+        {
+            request.bytes = Vec::new();
+        }
+    }
+
+    fn tell_reply(&mut self, id: Id, status: u16, message: Option<&Message<'_>>) {
+        let body = message.map_or_else(Default::default, |m| self.events.keep(m.body()));
+        self.events.push(Event::Reply { request: RequestKey(id), status, body });
+    }
+}
+
+/// Content-Length, the blank line and the body.
+pub(super) fn finish(body: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Content-Length: ");
+    (body.len() as u32).write(out);
+    out.extend_from_slice(b"\r\n\r\n");
+    out.extend_from_slice(body);
+}
+
+/// Content-Type of a session description, if there is one, and [`finish`].
+pub(super) fn finish_sdp(body: &[u8], out: &mut Vec<u8>) {
+    if !body.is_empty() {
+        out.extend_from_slice(b"Content-Type: application/sdp\r\n");
+    }
+    finish(body, out);
+}

@@ -1,0 +1,194 @@
+//! The registering side of section 10.2: a contact kept at a registrar until it is taken back.
+
+use strowger_message::{Message, Method, NameAddr, Uri, Write};
+
+use super::account::AccountKey;
+use super::outgoing::{Head, Kind, Request, finish};
+use super::{BadAddress, Event, RegistrationKey, UserAgent};
+use crate::dialog::Way;
+use crate::slots::Id;
+use crate::timer::Stamp;
+use crate::{Now, Outbox, Target, call};
+
+/// A registration to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Register<'a> {
+    /// Address-of-record, name-addr or URI: To and From.
+    pub aor: &'a [u8],
+    /// The Request-URI: the registrar's domain.
+    pub registrar: &'a [u8],
+    /// Value of Route; empty: none.
+    pub routes: &'a [u8],
+    /// Where it is sent.
+    pub target: Target,
+    pub account: Option<AccountKey>,
+    /// Seconds that are asked for.
+    pub expires: u32,
+    /// Further header lines, each with its CRLF.
+    pub headers: &'a [u8],
+}
+
+#[derive(Debug)]
+pub(super) struct Registration {
+    aor: Vec<u8>,
+    registrar: Vec<u8>,
+    routes: Vec<u8>,
+    headers: Vec<u8>,
+    target: Target,
+    account: Option<AccountKey>,
+    expires: u32,
+    call_id: [u8; 16],
+    tag: [u8; 16],
+    pub(super) cseq: u32,
+    /// The contact is to be removed.
+    leaving: bool,
+    /// A REGISTER is under way.
+    busy: bool,
+    /// A 423 has been heeded once.
+    lengthened: bool,
+    pub(super) refresh: Stamp,
+}
+
+impl UserAgent {
+    /// Registers our contact for an address-of-record and keeps it registered.
+    ///
+    /// # Errors
+    /// `aor` cannot be read.
+    pub fn register(&mut self, now: Now, register: &Register<'_>, out: &mut Outbox) -> Result<RegistrationKey, BadAddress> {
+        NameAddr::parse(register.aor)?;
+        let registration = Registration {
+            aor: register.aor.to_vec(),
+            registrar: register.registrar.to_vec(),
+            routes: register.routes.to_vec(),
+            headers: register.headers.to_vec(),
+            target: self.settings.outbound.unwrap_or(register.target),
+            account: register.account,
+            expires: register.expires,
+            call_id: self.word(),
+            tag: self.word(),
+            cseq: 0,
+            leaving: false,
+            busy: false,
+            lengthened: false,
+            refresh: Stamp::NONE,
+        };
+        let id = self.registrations.insert(registration);
+        self.send_register(now, id, out);
+        Ok(RegistrationKey(id))
+    }
+
+    /// Takes our contact back; [`Event::Unregistered`] follows.
+    pub fn unregister(&mut self, now: Now, registration: RegistrationKey, out: &mut Outbox) {
+        let Some(r) = self.registrations.get_mut(registration.0) else { return };
+        r.leaving = true;
+        // One at a time (section 10.2): after the answer to the other one.
+        if !r.busy {
+            self.send_register(now, registration.0, out);
+        }
+    }
+
+    /// Registrations that are kept up.
+    pub fn registrations(&self) -> usize {
+        self.registrations.len()
+    }
+
+    pub(super) fn refresh(&mut self, now: Now, id: Id, out: &mut Outbox) {
+        if let Some(r) = self.registrations.get_mut(id) {
+            r.refresh = Stamp::NONE;
+            if !r.busy {
+                self.send_register(now, id, out);
+            }
+        }
+    }
+
+    fn send_register(&mut self, now: Now, id: Id, out: &mut Outbox) {
+        let branch = self.branch();
+        let Some(r) = self.registrations.get_mut(id) else { return };
+        self.refreshes.stop(&mut r.refresh);
+        r.cseq += 1;
+        r.busy = true;
+        let (aor, registrar, routes, headers) = (r.aor.clone(), r.registrar.clone(), r.routes.clone(), r.headers.clone());
+        let (call_id, tag, cseq, account, target) = (r.call_id, r.tag, r.cseq, r.account, r.target);
+        if r.leaving {
+            r.expires = 0;
+        }
+        let expires = r.expires;
+        let Ok(party) = NameAddr::parse(&aor) else { return };
+        let start = out.start();
+        let head = Head {
+            method: Method::Register,
+            way: Way::new(&registrar, &routes),
+            from: &party,
+            from_tag: &tag,
+            to: &party,
+            call_id: &call_id,
+            cseq,
+            account,
+        };
+        self.write_head(&head, &target, &branch, b"", &mut out.bytes);
+        self.write_contact(party.uri_text, &target, party.uri.is_sips(), &mut out.bytes);
+        out.bytes.extend_from_slice(b"Expires: ");
+        expires.write(&mut out.bytes);
+        out.bytes.extend_from_slice(b"\r\nSupported: path\r\n");
+        out.bytes.extend_from_slice(&headers);
+        finish(b"", &mut out.bytes);
+        let call_hash = call::hash(self.call_secret, &call_id);
+        self.submit(now, start, &branch, Method::Register, Request::new(Kind::Register, Some(id), account, target, call_hash), out);
+    }
+
+    pub(super) fn register_replied(&mut self, now: Now, id: Id, status: u16, message: Option<&Message<'_>>, out: &mut Outbox) {
+        let retry = self.settings.registration_retry;
+        let Some(r) = self.registrations.get_mut(id) else { return };
+        let key = RegistrationKey(id);
+        r.busy = false;
+        if r.leaving {
+            // Whatever it says, we are gone; unless it answers a refresh that was under way.
+            let answers_leaving = message.is_none_or(|m| m.cseq().is_ok_and(|c| c.number >= r.cseq)) && r.expires == 0;
+            if !answers_leaving {
+                return self.send_register(now, id, out);
+            }
+            self.registrations.remove(id);
+            self.events.push(Event::Unregistered { registration: key });
+            return;
+        }
+        if let (200..300, Some(message)) = (status, message) {
+            let (aor, target, asked) = (r.aor.clone(), r.target, r.expires);
+            r.lengthened = false;
+            let expires = self.granted(message, &aor, &target).unwrap_or(asked);
+            self.events.push(Event::Registered { registration: key, expires });
+            // In good time, and spread: half of short ones, all but ten minutes of long ones.
+            let seconds = if expires > 1200 { expires - 600 } else { expires.div_ceil(2) };
+            self.refresh_in(now, id, u64::from(seconds) * 1000);
+            return;
+        }
+        if let (423, Some(message), false) = (status, message, r.lengthened)
+            && let Ok(Some(least)) = message.min_expires()
+            && least > r.expires
+        {
+            r.expires = least;
+            r.lengthened = true;
+            return self.send_register(now, id, out);
+        }
+        self.events.push(Event::RegistrationFailed { registration: key, status });
+        if retry > 0 {
+            self.refresh_in(now, id, retry);
+        }
+    }
+
+    fn refresh_in(&mut self, now: Now, id: Id, wait: u64) {
+        if let Some(r) = self.registrations.get_mut(id) {
+            self.refreshes.stop(&mut r.refresh);
+            r.refresh = self.refreshes.start_at(now.mono + wait, id.slot);
+        }
+    }
+
+    /// Seconds that the registrar grants our contact (section 10.2.4).
+    fn granted(&self, message: &Message<'_>, aor: &[u8], target: &Target) -> Option<u32> {
+        let mut ours = Vec::new();
+        let secure = NameAddr::parse(aor).is_ok_and(|a| a.uri.is_sips());
+        self.write_contact_uri(aor, target, secure, &mut ours);
+        let ours = Uri::parse(&ours).ok()?;
+        let contact = message.contacts().flatten().find(|c| c.uri == ours)?;
+        contact.expires.or_else(|| message.expires().ok().flatten())
+    }
+}

@@ -1,0 +1,262 @@
+//! A call that is up: changed, used, ended (RFC 3261 sections 14 and 15, RFC 3311).
+
+use strowger_message::Method;
+
+use super::call::{Stage, Unacknowledged};
+use super::caller::CAPABILITIES;
+use super::outgoing::{Kind, Request, finish, finish_sdp};
+use super::{CallKey, Ending, Event, RequestKey, UserAgent};
+use crate::slots::Id;
+use crate::timer::Stamp;
+use crate::{Now, Outbox};
+
+/// Why a request cannot be sent in a call now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotNow {
+    /// There is no such call, or no dialog in it yet or any more.
+    NoDialog,
+    /// An INVITE or UPDATE of either side waits for its response, or an offer for its answer.
+    Pending,
+}
+
+impl std::fmt::Display for NotNow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NoDialog => "the call has no dialog",
+            Self::Pending => "another change of the session is under way",
+        })
+    }
+}
+
+impl std::error::Error for NotNow {}
+
+impl UserAgent {
+    /// Ends a call, whatever it is doing: CANCEL, 480 or BYE. [`Event::Ended`] follows (or [`Event::Failed`], if a refusal was
+    /// under way).
+    pub fn hang_up(&mut self, now: Now, call: CallKey, out: &mut Outbox) {
+        self.end(now, call.0, Ending::Local, out);
+    }
+
+    pub(super) fn end(&mut self, now: Now, id: Id, by: Ending, out: &mut Outbox) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        match call.stage {
+            Stage::Inviting => {
+                call.stage = Stage::Cancelling;
+                if let Some(client) = call.inviting.and_then(|r| self.requests.get(r)?.client) {
+                    self.transactions.cancel(now, client, out);
+                }
+            }
+            Stage::Incoming => self.reject(now, CallKey(id), 480, out),
+            // The ACK without an answer ends the exchange; the BYE the call.
+            Stage::Owing => {
+                call.stage = Stage::Talking;
+                self.acknowledge_now(now, id, out);
+                self.send_bye(now, id, by, out);
+            }
+            // A callee may not hang up before the ACK (section 15), nor anybody while a re-INVITE is open.
+            Stage::Talking if call.accepted.is_some() || call.inviting.is_some() => call.hang_up = Some(by),
+            Stage::Talking => self.send_bye(now, id, by, out),
+            Stage::Cancelling | Stage::Closing => (),
+        }
+    }
+
+    /// The BYE that waited.
+    pub(super) fn hang_up_if_due(&mut self, now: Now, id: Id, out: &mut Outbox) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        if call.stage == Stage::Talking
+            && call.accepted.is_none()
+            && call.inviting.is_none()
+            && let Some(by) = call.hang_up.take()
+        {
+            self.send_bye(now, id, by, out);
+        }
+    }
+
+    pub(super) fn send_bye(&mut self, now: Now, id: Id, by: Ending, out: &mut Outbox) {
+        // A re-INVITE that nobody will answer any more.
+        self.refuse_call(now, id, 487, by, out);
+        self.stop_timers(id);
+        let Some(call) = self.calls.get_mut(id) else { return };
+        call.stage = Stage::Closing;
+        call.ended_by = by;
+        call.accepted = None;
+        call.kept = Vec::new();
+        if self.within(now, id, Kind::Bye, Method::Bye, b"", b"", out).is_none() {
+            self.remove_call(id);
+            self.events.push(Event::Ended { call: CallKey(id), by });
+        }
+    }
+
+    /// Offers another session (a re-INVITE, section 14.1); an empty offer asks the peer for one.
+    ///
+    /// # Errors
+    /// The call is not up, or something else is under way in it.
+    pub fn reinvite(&mut self, now: Now, call: CallKey, offer: &[u8], out: &mut Outbox) -> Result<(), NotNow> {
+        let id = call.0;
+        let c = self.calls.get_mut(id).filter(|c| c.stage == Stage::Talking).ok_or(NotNow::NoDialog)?;
+        if c.inviting.is_some() || c.updating.is_some() || c.asked.is_some() || c.accepted.is_some() || c.updated.is_some() {
+            return Err(NotNow::Pending);
+        }
+        let request = self.within(now, id, Kind::Reinvite, Method::Invite, CAPABILITIES, offer, out).ok_or(NotNow::NoDialog)?;
+        if let Some(c) = self.calls.get_mut(id) {
+            c.inviting = Some(request);
+        }
+        Ok(())
+    }
+
+    /// Offers another session without ringing (RFC 3311), also before the call is answered. An empty offer only refreshes
+    /// the target.
+    ///
+    /// # Errors
+    /// There is no dialog, or something else is under way in it.
+    pub fn update(&mut self, now: Now, call: CallKey, offer: &[u8], out: &mut Outbox) -> Result<(), NotNow> {
+        let id = call.0;
+        let c = self.calls.get_mut(id).filter(|c| !matches!(c.stage, Stage::Cancelling | Stage::Closing)).ok_or(NotNow::NoDialog)?;
+        use crate::dialog::Exchange::{Asked, Offered};
+        let open = matches!(c.dialog().ok_or(NotNow::NoDialog)?.exchange, Offered | Asked);
+        if c.updating.is_some() || c.updated.is_some() || (open && !offer.is_empty()) {
+            return Err(NotNow::Pending);
+        }
+        let request = self.within(now, id, Kind::Update, Method::Update, b"", offer, out).ok_or(NotNow::NoDialog)?;
+        if let Some(c) = self.calls.get_mut(id) {
+            c.updating = Some(request);
+        }
+        Ok(())
+    }
+
+    /// Sends a request of no consequence for the session (INFO, MESSAGE, OPTIONS) in a call; [`Event::Reply`] tells what
+    /// came of it. `headers`: further lines, each with its CRLF; Content-Type among them if there is a body.
+    ///
+    /// # Errors
+    /// There is no dialog.
+    pub fn request_within(
+        &mut self,
+        now: Now,
+        call: CallKey,
+        method: Method,
+        headers: &[u8],
+        body: &[u8],
+        out: &mut Outbox,
+    ) -> Result<RequestKey, NotNow> {
+        let dead = self.calls.get(call.0).is_none_or(|c| matches!(c.stage, Stage::Cancelling | Stage::Closing));
+        if dead {
+            return Err(NotNow::NoDialog);
+        }
+        self.within(now, call.0, Kind::Within, method, headers, body, out).map(RequestKey).ok_or(NotNow::NoDialog)
+    }
+
+    /// Sends a request in the dialog of a call.
+    #[expect(clippy::too_many_arguments, reason = "each says one thing about the request")]
+    fn within(
+        &mut self,
+        now: Now,
+        id: Id,
+        kind: Kind,
+        method: Method,
+        headers: &[u8],
+        body: &[u8],
+        out: &mut Outbox,
+    ) -> Option<Id> {
+        let branch = self.branch();
+        let first = 1 + (self.entropy.u64() as u32 & 0xffff);
+        let call = self.calls.get_mut(id)?;
+        let dialog = &mut call.legs.first_mut()?.dialog;
+        let number = dialog.next_cseq(first);
+        let mut request = Request::new(kind, Some(id), call.account, call.target, call.call_hash);
+        request.before = dialog.exchange;
+        request.offered = !body.is_empty();
+        if matches!(kind, Kind::Reinvite | Kind::Update) && !body.is_empty() {
+            dialog.exchange.send();
+        }
+        let dialog = &self.calls.get(id)?.legs.first()?.dialog;
+        request.target = self.hop(dialog.way().hop, &request.target);
+        request.secure = dialog.is_secure();
+        let (target, start) = (request.target, out.start());
+        dialog.write_request(method, number, |out| self.write_via(&target, &branch, out), &mut out.bytes);
+        if crate::dialog::refreshes(method) {
+            self.write_contact(dialog.local(), &target, dialog.is_secure(), &mut out.bytes);
+        }
+        self.write_name(b"User-Agent", &mut out.bytes);
+        if request.account.is_some() {
+            // Behind the method and its space.
+            let from = start + method.text().len() + 1;
+            let len = out.bytes[from..].iter().position(|&b| b == b' ').unwrap_or(0);
+            self.write_credentials(request.account, method, from..from + len, body, &mut out.bytes);
+        }
+        out.bytes.extend_from_slice(headers);
+        if matches!(kind, Kind::Within) { finish(body, &mut out.bytes) } else { finish_sdp(body, &mut out.bytes) }
+        Some(self.submit(now, start, &branch, method, request, out))
+    }
+
+    /// After a final response in a dialog: 481 and 408 mean that there is none any more (section 12.2.1.2).
+    pub(super) fn fault(&mut self, now: Now, id: Id, status: u16, out: &mut Outbox) {
+        if !matches!(status, 408 | 481) {
+            return;
+        }
+        let Some(call) = self.calls.get_mut(id) else { return };
+        match call.stage {
+            Stage::Talking | Stage::Owing => {
+                call.inviting = None;
+                self.send_bye(now, id, Ending::Fault(status), out);
+            }
+            // A PRACK that nobody answers; the INVITE's own end decides.
+            Stage::Inviting | Stage::Cancelling | Stage::Incoming | Stage::Closing => (),
+        }
+    }
+
+    /// The timer that names itself by `stamp`: something is sent again, or given up.
+    pub(super) fn call_timer(&mut self, now: Now, id: Id, stamp: Stamp, out: &mut Outbox) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        let again = call.again == stamp;
+        if again {
+            call.again = Stamp::NONE;
+        } else {
+            call.end = Stamp::NONE;
+        }
+        match (again, call.accepted, &call.unacknowledged) {
+            // RFC 3262 section 3: until the PRACK comes, with no bound but the last one.
+            (true, _, Some(open)) => {
+                let Some(asked) = call.asked else { return };
+                let start = out.start();
+                out.bytes.extend_from_slice(&open.bytes);
+                let Unacknowledged { status, .. } = **open;
+                self.transactions.respond(now, asked.server, status, start..out.bytes.len(), out);
+                self.start_again(now, id, false);
+            }
+            // RFC 3261 section 13.3.1.4.
+            (true, Some(accepted), None) => {
+                let start = out.start();
+                out.bytes.extend_from_slice(&call.kept);
+                self.transactions.respond(now, accepted.server, 200, start..out.bytes.len(), out);
+                self.start_again(now, id, true);
+            }
+            (false, _, Some(_)) => {
+                self.refuse_call(now, id, 504, Ending::NoPrack, out);
+            }
+            (false, Some(_), None) => {
+                let by = call.hang_up.take().unwrap_or(Ending::NoAck);
+                self.send_bye(now, id, by, out);
+            }
+            (_, None, None) => (),
+        }
+    }
+
+    /// Starts the timers of a message that was just sent for the first time.
+    pub(super) fn start_timers(&mut self, now: Now, id: Id) {
+        self.stop_timers(id);
+        let Some(call) = self.calls.get_mut(id) else { return };
+        call.sent = 0;
+        call.again = self.timers.start(now.mono, self.lengths.doubled[0], id.slot);
+        call.end = self.timers.start(now.mono, self.lengths.t1_64, id.slot);
+    }
+
+    /// Twice the last pause, T2 at most if `capped`.
+    fn start_again(&mut self, now: Now, id: Id, capped: bool) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        call.sent = call.sent.saturating_add(1);
+        let timers = &self.settings.timers;
+        let at = usize::from(call.sent).min(self.lengths.doubled.len() - 1);
+        let length = if capped && timers.t1.saturating_mul(1 << at) >= timers.t2 { self.lengths.t2 } else { self.lengths.doubled[at] };
+        call.again = self.timers.start(now.mono, length, id.slot);
+    }
+}

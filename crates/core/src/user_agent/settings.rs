@@ -1,0 +1,49 @@
+//! What the owner of a user agent may choose.
+
+use crate::Target;
+use crate::timer::TimerSettings;
+
+/// When a callee sends provisional responses reliably (RFC 3262).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reliability {
+    /// Only if the INVITE requires it.
+    #[default]
+    Required,
+    /// Whenever the caller supports it.
+    Supported,
+}
+
+/// The settings of a [`super::UserAgent`].
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Value of User-Agent and Server; empty: neither is written. Default `Strowger`.
+    pub name: Vec<u8>,
+    pub timers: TimerSettings,
+    /// Most calls at once; further ones are refused with 503. Default 1,000,000.
+    pub calls: usize,
+    /// Answer each INVITE 100 at once (RFC 3261 section 17.2.1). Off where every call is answered or refused within
+    /// 200 ms. Default on.
+    pub trying: bool,
+    pub reliability: Reliability,
+    /// Every request goes here, whatever its Route or Request-URI says (an outbound proxy). Default none.
+    pub outbound: Option<Target>,
+    /// Send credentials for the last challenge of the same account unasked (RFC 3261 section 22.2). Default on.
+    pub reuse_challenges: bool,
+    /// Milliseconds until a registration that failed is tried again; 0: it is not. Default 30,000.
+    pub registration_retry: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: b"Strowger".to_vec(),
+            timers: TimerSettings::default(),
+            calls: 1_000_000,
+            trying: true,
+            reliability: Reliability::default(),
+            outbound: None,
+            reuse_challenges: true,
+            registration_retry: 30_000,
+        }
+    }
+}
