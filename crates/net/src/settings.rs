@@ -35,7 +35,8 @@ pub enum Shards {
 }
 
 impl Shards {
-    pub(crate) const fn most(self) -> usize {
+    /// The largest number of shards that this can come to.
+    pub const fn most(self) -> usize {
         let n = match self {
             Self::Fixed(n) | Self::Auto { most: n } => n,
         };

@@ -1,3 +1,23 @@
 //! The parts put together: configuration, and the server that follows it.
+//!
+//! [`Server::start`] makes shards of a [`config::Config`]; each owns a [`shard::Shard`], which takes every message of its calls:
+//! requests by way of authentication, registrar and routing to the proxy of `core`, responses back through its transactions.
 
+#![forbid(unsafe_code)]
+
+mod authentication;
+pub mod ban;
 pub mod config;
+pub mod counters;
+mod names;
+mod node;
+mod parked;
+mod ping;
+mod registration;
+mod reply;
+mod routing;
+pub mod shard;
+pub mod shared;
+mod via;
+
+pub use node::Server;

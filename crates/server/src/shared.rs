@@ -7,7 +7,7 @@ use std::sync::Arc;
 use strowger_core::digest::Authenticator;
 use strowger_core::proxy::Identity;
 use strowger_message::Limits;
-use strowger_net::resolve::Resolver;
+use crate::names::Resolver;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 
@@ -26,6 +26,8 @@ pub struct Shared {
     pub secret: Vec<u8>,
     /// Key of [`strowger_core::call::hash`].
     pub call_secret: u32,
+    /// The rounds of pings run.
+    pub pings_awake: std::sync::atomic::AtomicBool,
     /// Drawn at the start of the process: seeds of each shard's entropy.
     pub seed: [u8; 32],
     /// `Server: ...` with its line end, or nothing.

@@ -9,6 +9,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SinkId(pub(crate) u16);
 
+impl SinkId {
+    /// No receiver: for tables that write nothing and give no ticket back.
+    pub const NOBODY: Self = Self(u16::MAX);
+}
+
 /// Comes back once with what became of the request that it was given with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {

@@ -65,6 +65,8 @@ pub struct Candidate<'a> {
     pub targets: &'a [Target],
     /// 0 to 1000. Equal ones are tried together, higher ones first.
     pub q: u16,
+    /// Large requests are not moved to TCP: the device is reached this way and no other.
+    pub fixed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -73,6 +75,7 @@ pub(super) struct OwnedCandidate {
     pub(super) path: Vec<u8>,
     pub(super) targets: Vec<Target>,
     pub(super) q: u16,
+    pub(super) fixed: bool,
     /// How many of the targets were tried.
     pub(super) tried: usize,
 }
@@ -84,6 +87,7 @@ impl OwnedCandidate {
             path: candidate.path.to_vec(),
             targets: candidate.targets.to_vec(),
             q: candidate.q,
+            fixed: candidate.fixed,
             tried: 0,
         }
     }

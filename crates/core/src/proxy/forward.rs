@@ -45,7 +45,7 @@ impl Proxy {
         // The way of nearly every request: one candidate, one address, no fork.
         if let [candidate] = candidates
             && let [target] = candidate.targets
-            && self.with_tcp(request, *target).is_none()
+            && (candidate.fixed || self.with_tcp(request, *target).is_none())
         {
             self.send_branch(now, request, routing, id, candidate.uri, candidate.path, *target, 0, None, tx, out);
             return true;
@@ -53,11 +53,10 @@ impl Proxy {
         let mut owned: Vec<OwnedCandidate> = candidates.iter().filter(|c| !c.targets.is_empty()).map(OwnedCandidate::of).collect();
         owned.sort_by_key(|c| std::cmp::Reverse(c.q));
         for candidate in &mut owned {
-            candidate.targets = candidate
-                .targets
-                .iter()
-                .flat_map(|&t| self.with_tcp(request, t).into_iter().chain([t]))
-                .collect();
+            if !candidate.fixed {
+                let with_tcp = |&t: &Target| self.with_tcp(request, t).into_iter().chain([t]);
+                candidate.targets = candidate.targets.iter().flat_map(with_tcp).collect();
+            }
         }
         if owned.is_empty() {
             self.exchanges.remove(id);
@@ -78,7 +77,7 @@ impl Proxy {
     fn with_tcp(&self, request: &Request<'_>, target: Target) -> Option<Target> {
         let limit = self.settings.tcp_above?;
         // What we add: a Via, a Record-Route, a Route.
-        if target.transport != Transport::Udp || target.flow.is_some() || request.message.bytes().len() + 200 <= limit {
+        if target.transport != Transport::Udp || request.message.bytes().len() + 200 <= limit {
             return None;
         }
         self.target(Transport::Tcp, target.address, target.listener)

@@ -40,6 +40,8 @@ pub struct Settings {
     pub max_forwards: u8,
     /// Timer C in milliseconds, at least 180,000 (section 16.6 step 11).
     pub timer_c: u64,
+    /// How long a group of candidates may ring before the next one is tried, in milliseconds.
+    pub fork_timeout: u64,
     /// Requests larger than so many bytes go by TCP, and by UDP if that fails (section 18.1.1).
     pub tcp_above: Option<usize>,
     /// Carry a device's real address in its Contact (see [`alias`]).
@@ -56,6 +58,7 @@ impl Default for Settings {
             record_route: true,
             max_forwards: 70,
             timer_c: 180_000,
+            fork_timeout: 20_000,
             tcp_above: Some(1300),
             contact_repair: true,
             max_breadth: 60,

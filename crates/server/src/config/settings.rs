@@ -73,6 +73,7 @@ impl Config {
             record_route: self.proxy.record_route,
             max_forwards: self.proxy.max_forwards,
             timer_c: milliseconds(self.timers.timer_c),
+            fork_timeout: milliseconds(self.proxy.fork_timeout),
             tcp_above: self.proxy.udp_to_tcp_above,
             contact_repair: self.nat.contact_repair,
             max_breadth: self.proxy.max_breadth,

@@ -1,0 +1,246 @@
+//! The server whole: from a configuration to running shards.
+
+use crate::ban::Bans;
+use crate::config::{Config, Durability};
+use crate::counters::{Counters, Counts};
+use crate::shard::{Answer, Shard};
+use crate::shared::Shared;
+use anyhow::Context;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use strowger_core::digest::Authenticator;
+use strowger_core::proxy::{Face, Identity};
+use strowger_net::{Handle, Net, Node};
+use strowger_store::journal::Journal;
+use strowger_store::location::LocationTable;
+use strowger_store::read_through::ReadThrough;
+use strowger_store::sqlite::SqliteBindings;
+use strowger_store::sqlite_subscribers::SqliteSubscribers;
+use strowger_store::subscriber::Subscribers;
+
+/// A running server. Dropped, it stops.
+pub struct Server {
+    shared: Arc<Shared>,
+    node: Node<Shard>,
+    /// Ends after the shards: what they gave it is written.
+    journal: Option<Arc<Journal>>,
+}
+
+/// How often what nobody waits for is done: expiry, overdue look-ups, bans.
+const UPKEEP: Duration = Duration::from_millis(250);
+
+impl Server {
+    /// Opens the database, binds the listeners, starts the shards. When it returns, messages are answered.
+    ///
+    /// # Errors
+    /// What could not be opened or bound, in words.
+    pub fn start(config: Config) -> anyhow::Result<Self> {
+        let location = Arc::new(LocationTable::new(config.location_settings()));
+        let (journal, subscribers) = open_store(&config, &location)?;
+        let journal = journal.map(Arc::new);
+        let seed: [u8; 32] = random()?;
+        let secret = match &config.auth.secret {
+            Some(secret) => secret.reveal().to_vec(),
+            None => random::<32>()?.to_vec(),
+        };
+        let call_secret = u32::from_le_bytes(random()?);
+        // A flow of an earlier life of this server must not be taken for one of this.
+        let process = u16::from_le_bytes(random()?);
+        let settings = strowger_net::Settings { process, ..config.net_settings(call_secret) };
+        let most = settings.shards.most();
+        let net = Net::bind(settings, config.net_listeners())
+            .context("a listener cannot be opened")?;
+        let identity = Arc::new(identity(&config, net.addresses()));
+        let shared = Arc::new(Shared {
+            identity,
+            limits: config.message_limits(),
+            location,
+            subscribers,
+            authenticator: Authenticator::new(config.digest_settings(), &secret, u64::from_le_bytes(seed[8..16].try_into()?)),
+            bans: Bans::new(config.ban.clone()),
+            resolver: crate::names::Resolver::new(&config.dns),
+            secret,
+            call_secret,
+            server_line: match &config.server.software[..] {
+                "" => Vec::new(),
+                software => format!("Server: {software}\r\n").into_bytes(),
+            },
+            pings_awake: Default::default(),
+            seed,
+            counters: (0..most).map(|_| Counters::default()).collect(),
+            config,
+        });
+        let (for_shards, with_journal) = (shared.clone(), journal.clone());
+        let node = net.spawn(move |number, handle: Handle<Shard>| {
+            Shard::new(for_shards.clone(), number, &handle, with_journal.as_deref())
+        })?;
+        node.handle().services().spawn(keep_up(shared.clone()));
+        Ok(Self { shared, node, journal })
+    }
+
+    /// The addresses on which the listeners of the configuration really listen.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.node.handle().addresses()
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    pub fn handle(&self) -> &Handle<Shard> {
+        self.node.handle()
+    }
+
+    /// Counters of all shards.
+    pub fn counts(&self) -> Counts {
+        self.shared.counts()
+    }
+
+    /// Bindings that are registered now.
+    pub fn bindings(&self) -> usize {
+        self.shared.location.gauges().bindings
+    }
+
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Lets calls that are being set up go on for `most`, refuses new work, then stops.
+    pub fn drain(self, most: Duration) {
+        let end = Instant::now() + most;
+        self.node.handle().drain(most);
+        while Instant::now() < end && self.counts().server_transactions > 0 && self.counts().busy() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        self.stop();
+    }
+
+    /// Stops: what was acknowledged is kept.
+    pub fn stop(self) {
+        let Self { shared, node, journal } = self;
+        drop(node);
+        drop(shared);
+        drop(journal);
+    }
+}
+
+/// The work of no call in particular.
+async fn keep_up(shared: Arc<Shared>) {
+    let mut tick = tokio::time::interval(UPKEEP);
+    let mut n = 0u64;
+    loop {
+        tick.tick().await;
+        n += 1;
+        if let Some(subscribers) = &shared.subscribers {
+            subscribers.overdue(Instant::now());
+        }
+        if n % 4 == 0 {
+            let now = strowger_net::clock::now();
+            shared.location.expire(now.wall, 20_000, &mut |binding| {
+                tracing::debug!(aor = %binding.aor().escape_ascii(), "binding expired");
+            });
+            if n % 20 == 0 {
+                shared.bans.tidy(now.mono);
+                shared.authenticator.purge(now);
+            }
+        }
+    }
+}
+
+type Store = (Option<Journal>, Option<Arc<dyn Subscribers>>);
+
+fn open_store(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<Store> {
+    let Some(settings) = config.sqlite_settings() else { return Ok((None, None)) };
+    let mut bindings = SqliteBindings::open(&settings)?;
+    let journal = if config.registrar.durability == Durability::None {
+        bindings.forget()?;
+        None
+    } else {
+        let now = strowger_net::clock::now();
+        let (journal, loaded) = Journal::start(bindings, location, config.journal_settings(), now.wall)?;
+        tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
+        Some(journal)
+    };
+    let subscribers = ReadThrough::start(SqliteSubscribers::open(&settings)?, config.read_through_settings())?;
+    Ok((journal, Some(Arc::new(subscribers))))
+}
+
+/// Names and addresses of ours. A listener on all addresses is known by the address that reaches furthest.
+fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
+    let interfaces: Vec<IpAddr> = if_addrs::get_if_addrs().unwrap_or_default().into_iter().map(|i| i.ip()).collect();
+    let mut networks: Vec<&str> = Vec::new();
+    let faces = config.listeners.iter().zip(bound).map(|(listener, bound)| {
+        let network = networks.iter().position(|n| *n == listener.network).unwrap_or_else(|| {
+            networks.push(&listener.network);
+            networks.len() - 1
+        });
+        let (host, port) = match &listener.advertise {
+            Some(name) => (name.host.clone(), name.port.unwrap_or(bound.port())),
+            None => (shown_ip(reachable(bound.ip(), &interfaces)), bound.port()),
+        };
+        // The default port may be left out in a Via; it stands there all the same, for those who get it wrong.
+        Face { transport: listener.transport, bound: *bound, sent_by: format!("{host}:{port}").into_bytes().into(), network: network as u16 }
+    });
+    Identity::new(faces.collect(), config.domains.iter().map(|d| d.as_str()), &interfaces)
+}
+
+fn reachable(bound: IpAddr, interfaces: &[IpAddr]) -> IpAddr {
+    if !bound.is_unspecified() {
+        return bound;
+    }
+    let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if (ip.segments()[0] & 0xffc0) == 0xfe80);
+    let same = |ip: &&IpAddr| ip.is_ipv4() == bound.is_ipv4() && !link_local(ip);
+    let mut fitting: Vec<&IpAddr> = interfaces.iter().filter(same).collect();
+    fitting.sort_by_key(|ip| ip.is_loopback());
+    fitting.first().map_or(bound, |ip| **ip)
+}
+
+fn shown_ip(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+/// From the system's source of randomness.
+fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
+    use std::io::Read;
+    static SOURCE: OnceLock<std::fs::File> = OnceLock::new();
+    let mut source = match SOURCE.get() {
+        Some(file) => file,
+        None => SOURCE.get_or_init(|| std::fs::File::open("/dev/urandom").expect("every Linux has /dev/urandom")),
+    };
+    let mut bytes = [0; N];
+    source.read_exact(&mut bytes).context("no randomness from /dev/urandom")?;
+    Ok(bytes)
+}
+
+impl Counts {
+    /// Something is under way that a caller waits for.
+    fn busy(&self) -> bool {
+        self.waiting > 0 || self.client_transactions > 0
+    }
+}
+
+impl Shard {
+    pub(crate) fn receivers(&mut self, handle: &Handle<Self>, journal: Option<&Journal>) {
+        let mailbox = handle.mailbox(self.number);
+        if let Some(journal) = journal {
+            let mailbox = mailbox.clone();
+            self.written = Some(journal.receiver(Arc::new(move |results: &[(u64, Result<(), _>)]| {
+                mailbox.send(Answer::Written(results.to_vec()));
+            })));
+        }
+        if let Some(subscribers) = &self.shared.subscribers {
+            let mailbox = mailbox.clone();
+            self.found = Some(subscribers.receiver(Arc::new(move |results: &[(u64, Result<_, _>)]| {
+                mailbox.send(Answer::Subscribers(results.to_vec()));
+            })));
+        }
+        if self.number > 0 {
+            self.first = Some(handle.mailbox(0));
+        }
+        self.mailbox = Some(mailbox);
+    }
+}

@@ -1,0 +1,131 @@
+//! Keeping the flows of phones open that sit behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
+
+use crate::config::PingMethod;
+use crate::shard::Shard;
+use std::sync::atomic::Ordering::Relaxed;
+use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
+use strowger_store::binding::BindingView;
+use strowger_store::location::Cursor;
+
+/// A binding whose flow must be kept open by us.
+pub(crate) const NEEDS_PING: u32 = 1;
+
+/// Where the round of pings stands. Only the first shard pings; sends to flows of others reach them.
+#[derive(Debug, Default)]
+pub(crate) struct Pings {
+    at: Option<u64>,
+    cursor: Cursor,
+    /// Walks through the whole table so far: pings of one round bear its number.
+    round: u32,
+}
+
+/// One step a second.
+const STEP: u64 = 1_000;
+
+impl Pings {
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.at
+    }
+
+    /// Bindings were added: the rounds begin if they rest.
+    pub(crate) fn wake(&mut self, now: Now) {
+        self.at.get_or_insert(now.mono + STEP);
+    }
+}
+
+impl Shard {
+    /// Bindings that want pings were made. Another shard than the first leaves that to the first, which sees them when it
+    /// looks next.
+    pub(crate) fn wake_pings(&mut self, now: Now) {
+        if self.number == 0 {
+            self.shared.pings_awake.store(true, Relaxed);
+            self.pings.wake(now);
+        } else if self.shared.pings_awake.swap(true, Relaxed) {
+            // Some other registration told already.
+        } else if let Some(mailbox) = &self.first {
+            mailbox.send(crate::shard::Answer::Pings);
+        }
+    }
+
+    /// Pings its share of the table: all of it in one interval.
+    pub(crate) fn ping(&mut self, now: Now, out: &mut Outbox) {
+        let Some(interval) = self.shared.config.nat.ping_interval else { return };
+        if self.pings.at.is_none_or(|at| at > now.mono) {
+            return;
+        }
+        let shared = self.shared.clone();
+        let bindings = shared.location.gauges().bindings;
+        if bindings == 0 {
+            self.pings.at = None;
+            shared.pings_awake.store(false, Relaxed);
+            return;
+        }
+        self.pings.at = Some(now.mono + STEP);
+        let steps = (interval.as_millis() as u64 / STEP).max(1) as usize;
+        let mut due: Vec<(Target, Vec<u8>)> = Vec::new();
+        let next = shared.location.walk(self.pings.cursor, bindings.div_ceil(steps), &mut |binding| {
+            if binding.flags() & NEEDS_PING != 0 && binding.expires_at() > now.wall {
+                due.extend(target_of(&binding, &shared.identity).map(|t| (t, binding.uri().to_vec())));
+            }
+        });
+        self.pings.cursor = next.unwrap_or_default();
+        if next.is_none() {
+            self.pings.round = self.pings.round.wrapping_add(1);
+        }
+        for (target, uri) in due {
+            self.counters().pings.one();
+            let from = out.start();
+            match shared.config.nat.ping_method {
+                PingMethod::Crlf => out.bytes.extend_from_slice(b"\r\n\r\n"),
+                PingMethod::Options => self.write_options(&target, &uri, out),
+            }
+            let range = from..out.bytes.len();
+            out.send(target, range, 0);
+        }
+    }
+
+    /// A request outside any transaction: its answer says only that the flow lives, and is dropped.
+    fn write_options(&mut self, target: &Target, uri: &[u8], out: &mut Outbox) {
+        let sent_by = self.shared.identity.face(target.listener).sent_by.clone();
+        let unique = self.entropy.u64();
+        let text = &mut out.bytes;
+        let hex = |text: &mut Vec<u8>, n: u64| strowger_core::entropy::write_hex(n, text);
+        text.extend_from_slice(b"OPTIONS ");
+        text.extend_from_slice(uri);
+        text.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
+        text.extend_from_slice(target.transport.via().as_bytes());
+        text.push(b' ');
+        text.extend_from_slice(&sent_by);
+        text.extend_from_slice(b";branch=z9hG4bK");
+        hex(text, unique);
+        text.extend_from_slice(b"\r\nMax-Forwards: 70\r\nFrom: <sip:ping@");
+        text.extend_from_slice(&sent_by);
+        text.extend_from_slice(b">;tag=");
+        hex(text, unique.rotate_left(17));
+        text.extend_from_slice(b"\r\nTo: <");
+        text.extend_from_slice(uri);
+        text.extend_from_slice(b">\r\nCall-ID: ping-");
+        hex(text, unique.rotate_left(31));
+        text.extend_from_slice(b"\r\nCSeq: ");
+        text.extend_from_slice((self.pings.round % 1_000_000 + 1).to_string().as_bytes());
+        text.extend_from_slice(b" OPTIONS\r\nContent-Length: 0\r\n\r\n");
+    }
+}
+
+/// Where a binding is reached: over its flow, at the address that its REGISTER came from. None: its Contact says it.
+pub(crate) fn target_of(binding: &BindingView<'_>, identity: &strowger_core::proxy::Identity) -> Option<Target> {
+    let received = binding.received()?;
+    let transport = *Transport::ALL.get(received.transport as usize)?;
+    let listener = ListenerId(binding.listener());
+    // Listeners may have changed since the binding was made.
+    let fits = identity.faces().get(listener.0 as usize).is_some_and(|f| f.transport == transport);
+    let listener = if fits { listener } else { identity.listener_for(transport, &received.address, ListenerId(0))? };
+    let flow = binding.flow().map(|f| Flow {
+        node: f.node,
+        process: f.process,
+        shard: f.shard,
+        slot: f.slot,
+        generation: f.generation,
+    });
+    Some(Target { transport, listener, address: received.address, flow })
+}

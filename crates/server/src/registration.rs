@@ -1,0 +1,227 @@
+//! REGISTER: from the request to the location table and back (RFC 3261 section 10.3).
+
+use crate::authentication::shown;
+use crate::parked::{Found, Parked, Registration};
+use crate::ping::NEEDS_PING;
+use crate::shard::Shard;
+use strowger_core::digest::ChallengeHeader;
+use strowger_core::proxy::{Request, alias};
+use strowger_core::registrar::{Current, Refusal, Registrar};
+use strowger_core::slots::Id;
+use strowger_core::{Now, Outbox};
+use strowger_message::{Name, Uri};
+use strowger_store::binding::{Binding, BindingId, Flow, Received};
+use strowger_store::journal::WriteError;
+use strowger_store::location::{self, Standing, Step, UpdateError};
+use strowger_store::ticket::{SinkId, Ticket};
+
+impl Shard {
+    /// A REGISTER for a domain of ours, with no Route that leads elsewhere.
+    pub(crate) fn is_for_registrar(&self, request: &Request<'_>) -> bool {
+        self.is_local(&request.uri) && (!request.message.has(Name::Route) || self.proxy.route(request).route.is_none())
+    }
+
+    pub(crate) fn register(&mut self, now: Now, request: &Request<'_>, found: &mut Found, out: &mut Outbox) {
+        let party = request.essentials.to.uri;
+        if !party.sip().is_some_and(|uri| uri.user.is_some()) || !self.is_local(&party) {
+            self.counters().not_found.one();
+            return self.reply(now, request, None, 404, |_| (), out);
+        }
+        if self.shared.config.registrar.authenticate
+            && !self.authenticate(now, request, None, ChallengeHeader::WwwAuthenticate, &party, found, out)
+        {
+            return;
+        }
+        let mut aor = std::mem::take(&mut self.aor);
+        aor.clear();
+        write_aor(&party, &mut aor);
+        let mut registrar = std::mem::take(&mut self.registrar);
+        self.update(now, request, &aor, &mut registrar, out);
+        self.registrar = registrar;
+        self.aor = aor;
+    }
+
+    fn update(&mut self, now: Now, request: &Request<'_>, aor: &[u8], registrar: &mut Registrar, out: &mut Outbox) {
+        let shared = self.shared.clone();
+        // The ticket must be there before the table may give it back.
+        let durable = self.written;
+        let id = durable.map(|_| self.parked.insert(Parked::Registration(Box::default())));
+        let sink = durable.unwrap_or(SinkId::NOBODY);
+        let ticket = Ticket { sink, value: id.map_or(0, Id::to_u64) };
+        let most = registrar.settings().max_contacts;
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.clear();
+        let mut pings = false;
+        let outcome = {
+            let (lines, pings, node) = (&mut lines, &mut pings, shared.config.server.node);
+            // Moved into the closure, so that the steps may borrow from it.
+            let decider = &mut *registrar;
+            shared.location.update(
+                aor,
+                now.wall,
+                most,
+                ticket,
+                |current| decide(now, request, decider, current, lines, pings, node),
+                &mut |_| (),
+            )
+        };
+        if pings {
+            self.wake_pings(now);
+        }
+        match outcome {
+            Ok(Standing::Done) => {
+                self.counters().registrations.one();
+                self.reply_stateless(request, 200, |text| text.extend_from_slice(&lines), out);
+                if let Some(id) = id {
+                    self.parked.remove(id);
+                }
+            }
+            Ok(Standing::Pending) => {
+                let (mut ok, mut failed) = (Vec::new(), Vec::new());
+                self.write_reply(request, 200, |text| text.extend_from_slice(&lines), &mut ok);
+                self.write_reply(request, 500, |_| (), &mut failed);
+                let target = crate::via::reply_target(&request.essentials.via, request.arrival);
+                if let Some(Parked::Registration(waiting)) = id.and_then(|id| self.parked.get_mut(id)) {
+                    **waiting = Registration { ok, failed, target: Some(target), aor: shown(aor).to_string() };
+                }
+            }
+            Err(error) => {
+                if let Some(id) = id {
+                    self.parked.remove(id);
+                }
+                self.refuse_registration(now, request, aor, registrar, error, out);
+            }
+        }
+        self.lines = lines;
+    }
+
+    fn refuse_registration(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        aor: &[u8],
+        registrar: &Registrar,
+        error: UpdateError<Refusal>,
+        out: &mut Outbox,
+    ) {
+        let (call_id, source) = (shown(request.call_id), request.arrival.remote);
+        match error {
+            UpdateError::Decision(refusal) => {
+                tracing::debug!(%call_id, %source, reason = refusal.text(), "registration refused");
+                self.counters().refused.one();
+                self.reply(now, request, None, refusal.status(), |text| registrar.write_refusal(refusal, text), out);
+            }
+            UpdateError::TooManyContacts { .. } | UpdateError::Unfit(_) => {
+                tracing::info!(%call_id, %source, aor = %shown(aor), "registration refused: {error}");
+                self.refuse_request(now, request, None, 403, out);
+            }
+            UpdateError::TableFull | UpdateError::Refused(_) => {
+                tracing::error!(%call_id, aor = %shown(aor), "registration refused: {error}");
+                self.reply_overloaded(now, request, None, out);
+            }
+            UpdateError::NoSuchBinding(_) => {
+                tracing::error!(%call_id, aor = %shown(aor), "registration failed: {error}");
+                self.reply(now, request, None, 500, |_| (), out);
+            }
+        }
+    }
+
+    /// A registration is kept, or could not be.
+    pub(crate) fn written(&mut self, ticket: u64, result: Result<(), WriteError>, out: &mut Outbox) {
+        let Some(Parked::Registration(waiting)) = self.parked.remove(Id::from_u64(ticket)) else { return };
+        let Some(target) = waiting.target else { return };
+        let reply = match result {
+            Ok(()) => {
+                self.counters().registrations.one();
+                &waiting.ok
+            }
+            Err(error) => {
+                self.counters().failed_writes.one();
+                tracing::error!(aor = %waiting.aor, %error, "registration not kept: answered 500");
+                &waiting.failed
+            }
+        };
+        let from = out.start();
+        out.bytes.extend_from_slice(reply);
+        let range = from..out.bytes.len();
+        out.send(target, range, 0);
+    }
+}
+
+/// Asks the registrar and turns its plan into steps of the table; `lines` gets the header lines of the 200.
+fn decide<'c>(
+    now: Now,
+    request: &Request<'c>,
+    registrar: &'c mut Registrar,
+    current: &location::Current<'_>,
+    lines: &mut Vec<u8>,
+    pings: &mut bool,
+    node: u16,
+) -> Result<Vec<Step<'c>>, Refusal> {
+    let ids: Vec<BindingId> = current.iter().map(|b| b.id()).collect();
+    let bindings: Vec<Current<'_>> = current
+        .iter()
+        .map(|b| Current {
+            uri: b.uri(),
+            call_id: b.call_id(),
+            cseq: b.cseq(),
+            expires_at: b.expires_at(),
+            q: b.q(),
+            instance: b.instance(),
+            reg_id: b.reg_id(),
+        })
+        .collect();
+    registrar.decide(now, &request.message, &bindings)?;
+    registrar.write_ok(now, &request.message, &bindings, lines);
+    let registrar: &'c Registrar = registrar;
+    let message = request.message;
+    let bytes = message.bytes();
+    let arrival = request.arrival;
+    let mut steps: Vec<Step<'c>> = registrar.removals().map(|i| Step::Remove(ids[i])).collect();
+    for upsert in registrar.upserts() {
+        let uri = &bytes[upsert.uri.clone()];
+        let moved = match Uri::parse(uri) {
+            Ok(Uri::Sip(uri)) => alias::is_needed(&uri, arrival.transport, &arrival.remote),
+            _ => false,
+        };
+        let behind = arrival.transport.is_reliable() || (moved && registrar.path().is_empty());
+        *pings |= behind;
+        let binding = Binding {
+            uri,
+            call_id: request.call_id,
+            path: registrar.path(),
+            instance: &bytes[upsert.instance.clone()],
+            user_agent: message.header(Name::UserAgent).unwrap_or_default(),
+            cseq: request.cseq,
+            q: upsert.q,
+            expires_at: upsert.expires_at,
+            updated_at: now.wall,
+            received: behind.then_some(Received { transport: arrival.transport as u8, address: arrival.remote }),
+            flow: arrival.flow.map(|f| Flow {
+                node: f.node,
+                process: f.process,
+                shard: f.shard,
+                slot: f.slot,
+                generation: f.generation,
+            }),
+            listener: arrival.listener.0,
+            node,
+            reg_id: upsert.reg_id,
+            flags: if behind { NEEDS_PING } else { 0 },
+            ..Binding::EMPTY
+        };
+        steps.push(match upsert.replaces {
+            Some(i) => Step::Replace(ids[i], binding),
+            None => Step::Add(binding),
+        });
+    }
+    Ok(steps)
+}
+
+/// The key of a user of ours: its own port, if one stands there, says only which listener was meant.
+pub(crate) fn write_aor(uri: &Uri<'_>, out: &mut Vec<u8>) {
+    match uri {
+        Uri::Sip(sip) => Uri::Sip(strowger_message::SipUri { port: None, ..*sip }).write_aor(out),
+        other => other.write_aor(out),
+    }
+}

@@ -1,0 +1,468 @@
+//! Where a request goes, and whether it may (RFC 3261 sections 16.3 to 16.5).
+
+use crate::authentication::shown;
+use crate::config::{Fork, RelayFor};
+use crate::parked::{Found, HostKey};
+use crate::ping::target_of;
+use crate::registration::write_aor;
+use crate::shard::Shard;
+use smallvec::SmallVec;
+use std::ops::Range;
+use strowger_core::digest::ChallengeHeader;
+use strowger_core::proxy::{Candidate, NextHop, Request, Routing};
+use strowger_core::transaction::ServerId;
+use strowger_core::{ListenerId, Now, Outbox, Target};
+use strowger_message::{Method, Name, Uri};
+use strowger_net::Mailbox;
+use strowger_store::subscriber::{Answer as Known, Question};
+
+/// The contacts of a user, collected for one request; kept between requests.
+#[derive(Debug, Default)]
+pub(crate) struct Contacts {
+    text: Vec<u8>,
+    entries: Vec<Contact>,
+}
+
+#[derive(Debug)]
+struct Contact {
+    uri: Range<usize>,
+    path: Range<usize>,
+    /// Where its REGISTER came from, if that is the way to it.
+    target: Option<Target>,
+    listener: ListenerId,
+    q: u16,
+}
+
+/// Methods that this server answers itself (RFC 3261 section 20.5).
+const ALLOW: &[u8] = b"Allow: OPTIONS, REGISTER\r\n";
+
+type Targets = SmallVec<[Target; 2]>;
+
+impl Shard {
+    /// A new request with its transaction.
+    pub(crate) fn request(&mut self, now: Now, request: &Request<'_>, server: ServerId, found: &mut Found, out: &mut Outbox) {
+        let id = Some(server);
+        if let Uri::Other(_) = request.uri {
+            return self.refuse_request(now, request, id, 416, out);
+        }
+        if request.message.has(Name::ProxyRequire) {
+            return self.refuse_extensions(now, request, id, out);
+        }
+        let routing = self.proxy.route(request);
+        if routing.malformed {
+            return self.refuse_request(now, request, id, 400, out);
+        }
+        if routing.route.is_none() && self.names_server(&routing.uri) {
+            return self.serve(now, request, id, out);
+        }
+        if request.max_forwards == Some(0) {
+            return self.refuse_request(now, request, id, 483, out);
+        }
+        if self.shared.config.proxy.loop_detection && self.proxy.is_loop(request) {
+            return self.refuse_request(now, request, id, 482, out);
+        }
+        if !routing.in_dialog && !self.may_pass(now, request, &routing, id, found, out) {
+            return;
+        }
+        self.forward(now, request, &routing, server, found, out);
+    }
+
+    /// An ACK for a 2xx: forwarded without a transaction, under the rules of other requests; never answered.
+    pub(crate) fn ack(&mut self, now: Now, request: &Request<'_>, found: &mut Found, out: &mut Outbox) {
+        if request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
+            return;
+        }
+        let routing = self.proxy.route(request);
+        let local = routing.route.is_none() && self.is_local(&routing.uri);
+        let passes = routing.in_dialog
+            || local
+            || match self.shared.config.proxy.relay_for {
+                RelayFor::Everyone => true,
+                RelayFor::LocalDomains => !self.shared.config.auth.calls && self.is_local(&request.essentials.from.uri),
+                RelayFor::Authenticated => false,
+            };
+        if routing.malformed || !passes {
+            self.counters().relay_denied.one();
+            return;
+        }
+        if local && routing.alias.is_none() {
+            let mut contacts = std::mem::take(&mut self.contacts);
+            self.collect(now, &routing.uri, &mut contacts);
+            let first = contacts.entries.first().and_then(|c| c.target.or_else(|| self.contact_target(&contacts, c)));
+            self.contacts = contacts;
+            if let Some(target) = first {
+                self.proxy.forward_ack(request, &routing, target, out);
+            }
+            return;
+        }
+        if let Some(targets) = self.next_hop(now, request, &routing, None, found, out)
+            && let Some(target) = targets.first()
+        {
+            self.proxy.forward_ack(request, &routing, *target, out);
+        }
+    }
+
+    /// A CANCEL: answered here, and each branch cancelled (section 16.10). One that matches nothing is answered 481: whatever
+    /// we forward has a branch of its own, which no stateless copy of it would match.
+    pub(crate) fn cancel(&mut self, now: Now, request: &Request<'_>, cancel: ServerId, invite: Option<ServerId>, out: &mut Outbox) {
+        let Some(invite) = invite else {
+            return self.reply(now, request, Some(cancel), 481, |_| (), out);
+        };
+        self.reply(now, request, Some(cancel), 200, |_| (), out);
+        self.proxy.cancel(now, invite, &mut self.transactions, out);
+    }
+
+    /// Extensions that a proxy must understand, and we understand none (section 16.3 item 5).
+    fn refuse_extensions(&mut self, now: Now, request: &Request<'_>, server: Option<ServerId>, out: &mut Outbox) {
+        self.counters().refused.one();
+        let message = request.message;
+        let lines = |text: &mut Vec<u8>| {
+            for value in message.headers(Name::ProxyRequire) {
+                text.extend_from_slice(b"Unsupported: ");
+                text.extend_from_slice(value);
+                text.extend_from_slice(b"\r\n");
+            }
+        };
+        self.reply(now, request, server, 420, lines, out);
+    }
+
+    /// A request for this server itself.
+    fn serve(&mut self, now: Now, request: &Request<'_>, server: Option<ServerId>, out: &mut Outbox) {
+        if let Some(required) = request.message.header(Name::Require) {
+            let lines = |text: &mut Vec<u8>| {
+                text.extend_from_slice(b"Unsupported: ");
+                text.extend_from_slice(required);
+                text.extend_from_slice(b"\r\n");
+            };
+            self.counters().refused.one();
+            return self.reply(now, request, server, 420, lines, out);
+        }
+        match request.method {
+            // What the server can do (section 11.2).
+            Method::Options => {
+                let lines = |text: &mut Vec<u8>| {
+                    text.extend_from_slice(ALLOW);
+                    text.extend_from_slice(b"Accept: application/sdp\r\nAccept-Encoding: identity\r\nAccept-Language: en\r\nSupported: path\r\n");
+                };
+                self.reply(now, request, server, 200, lines, out);
+            }
+            _ => {
+                self.counters().refused.one();
+                self.reply(now, request, server, 405, |text| text.extend_from_slice(ALLOW), out);
+            }
+        }
+    }
+
+    /// May this request go where it wants? False: answered, or waiting for a look-up.
+    fn may_pass(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+        server: Option<ServerId>,
+        found: &mut Found,
+        out: &mut Outbox,
+    ) -> bool {
+        let from = request.essentials.from.uri;
+        let from_local = self.is_local(&from);
+        let to_local = routing.route.is_none() && (self.is_local(&routing.uri) || self.is_emergency(&routing.uri));
+        let relay_for = self.shared.config.proxy.relay_for;
+        let must_authenticate = (from_local && self.shared.config.auth.calls && relay_for != RelayFor::Everyone)
+            || (from_local && to_local && self.shared.config.auth.calls)
+            || (!to_local && relay_for == RelayFor::Authenticated);
+        if must_authenticate {
+            return self.authenticate(now, request, server, ChallengeHeader::ProxyAuthenticate, &from, found, out);
+        }
+        if !to_local && relay_for == RelayFor::LocalDomains && !from_local {
+            self.counters().relay_denied.one();
+            tracing::info!(
+                call_id = %shown(request.call_id), source = %request.arrival.remote, uri = %shown(routing.uri_text),
+                "relaying denied: neither end is of a local domain"
+            );
+            self.reply(now, request, server, 403, |_| (), out);
+            return false;
+        }
+        true
+    }
+
+    /// Finds the targets and hands the request to the proxy.
+    fn forward(&mut self, now: Now, request: &Request<'_>, routing: &Routing<'_>, server: ServerId, found: &mut Found, out: &mut Outbox) {
+        if routing.alias.is_none() && routing.route.is_none() && self.is_local(&routing.uri) {
+            return self.call_user(now, request, routing, server, found, out);
+        }
+        let Some(targets) = self.next_hop(now, request, routing, Some(server), found, out) else { return };
+        let candidate = Candidate { uri: None, path: b"", targets: &targets, q: 1000, fixed: routing.alias.is_some() };
+        self.send(now, request, routing, server, &[candidate], 404, found, out);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the request's whole standing decides where it goes")]
+    fn send(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+        server: ServerId,
+        candidates: &[Candidate<'_>],
+        otherwise: u16,
+        found: &mut Found,
+        out: &mut Outbox,
+    ) {
+        if candidates.iter().all(|c| c.targets.is_empty()) {
+            self.counters().not_found.one();
+            return self.reply(now, request, Some(server), otherwise, |_| (), out);
+        }
+        self.trying(now, request, Some(server), found, out);
+        self.counters().forwarded.one();
+        self.proxy.forward(now, request, routing, server, candidates, &mut self.transactions, out);
+    }
+
+    /// 100 at once: whoever called need not send again (section 17.2.1).
+    pub(crate) fn trying(&mut self, now: Now, request: &Request<'_>, server: Option<ServerId>, found: &mut Found, out: &mut Outbox) {
+        if request.method != Method::Invite || found.trying {
+            return;
+        }
+        found.trying = true;
+        let Some(server) = server else { return };
+        let from = out.start();
+        strowger_message::respond(&request.message, 100, None, None, &mut out.bytes).finish(b"");
+        let range = from..out.bytes.len();
+        self.transactions.respond(now, server, 100, range, out);
+    }
+
+    /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.
+    fn call_user(&mut self, now: Now, request: &Request<'_>, routing: &Routing<'_>, server: ServerId, found: &mut Found, out: &mut Outbox) {
+        let mut contacts = std::mem::take(&mut self.contacts);
+        self.collect(now, &routing.uri, &mut contacts);
+        if contacts.entries.is_empty() {
+            self.contacts = contacts;
+            return self.absent(now, request, routing, server, found, out);
+        }
+        let mut targets: SmallVec<[Targets; 2]> = SmallVec::new();
+        for contact in &contacts.entries {
+            let known = contact.target.map(|t| Targets::from_slice(&[t]));
+            let way = match known {
+                Some(way) => Some(way),
+                None => self.contact_way(now, request, &contacts, contact, server, found, out),
+            };
+            match way {
+                Some(way) => targets.push(way),
+                None => {
+                    // Waiting for a name.
+                    self.contacts = contacts;
+                    return;
+                }
+            }
+        }
+        let fork = self.shared.config.proxy.fork;
+        let count = contacts.entries.len().min(1000) as u16;
+        let candidates: SmallVec<[Candidate<'_>; 2]> = contacts
+            .entries
+            .iter()
+            .zip(&targets)
+            .enumerate()
+            .map(|(n, (contact, way))| Candidate {
+                uri: Some(&contacts.text[contact.uri.clone()]),
+                path: &contacts.text[contact.path.clone()],
+                targets: way,
+                q: match fork {
+                    Fork::Parallel => 1000,
+                    Fork::Sequence => count - (n as u16).min(count),
+                    Fork::ByQ => contact.q,
+                },
+                fixed: contact.target.is_some(),
+            })
+            .collect();
+        self.send(now, request, routing, server, &candidates, 480, found, out);
+        drop(candidates);
+        self.contacts = contacts;
+    }
+
+    /// Nobody is registered under this address: because there is nobody, or because nobody is there.
+    fn absent(&mut self, now: Now, request: &Request<'_>, routing: &Routing<'_>, server: ServerId, found: &mut Found, out: &mut Outbox) {
+        let Uri::Sip(uri) = &routing.uri else {
+            self.counters().not_found.one();
+            return self.reply(now, request, Some(server), 404, |_| (), out);
+        };
+        let (mut user, mut domain) = (Vec::new(), Vec::new());
+        strowger_message::uri::sip::unescape(uri.user.unwrap_or_default(), &mut user);
+        uri.host.write_lower(&mut domain);
+        let known = match found.exists.take() {
+            Some(answer) => answer,
+            None if self.shared.subscribers.is_none() || !self.shared.config.registrar.authenticate => Ok(Known::Exists),
+            None => {
+                let question = Question::User { username: &user, domain: &domain };
+                match self.ask_subscribers(now, request, Some(server), question, found, out) {
+                    Some(answer) => Ok(answer),
+                    None => return,
+                }
+            }
+        };
+        let status = match known {
+            Ok(Known::Absent) => 404,
+            Ok(_) => 480,
+            Err(error) => {
+                self.counters().failed_lookups.one();
+                tracing::error!(call_id = %shown(request.call_id), %error, "cannot look up a user");
+                500
+            }
+        };
+        self.counters().not_found.one();
+        self.reply(now, request, Some(server), status, |_| (), out);
+    }
+
+    /// The user's contacts, highest q first.
+    fn collect(&self, now: Now, uri: &Uri<'_>, contacts: &mut Contacts) {
+        contacts.text.clear();
+        contacts.entries.clear();
+        write_aor(uri, &mut contacts.text);
+        let aor = contacts.text.len();
+        let Contacts { text, entries } = contacts;
+        let key: SmallVec<[u8; 128]> = SmallVec::from_slice(&text[..aor]);
+        self.shared.location.lookup(&key, now.wall, &mut |binding| {
+            let mut put = |part: &[u8]| {
+                let from = text.len();
+                text.extend_from_slice(part);
+                from..text.len()
+            };
+            let (uri, path) = (put(binding.uri()), put(binding.path()));
+            entries.push(Contact {
+                uri,
+                path,
+                target: if binding.path().is_empty() { target_of(&binding, &self.shared.identity) } else { None },
+                listener: ListenerId(binding.listener()),
+                q: binding.q().unwrap_or(1000),
+            });
+        });
+        entries.sort_by_key(|c| std::cmp::Reverse(c.q));
+    }
+
+    /// Where a contact's own words lead: its Path first, else its URI. None: waiting for a name.
+    #[expect(clippy::too_many_arguments, reason = "the request's whole standing decides where it goes")]
+    fn contact_way(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        contacts: &Contacts,
+        contact: &Contact,
+        server: ServerId,
+        found: &mut Found,
+        out: &mut Outbox,
+    ) -> Option<Targets> {
+        let Some(uri) = contact_uri(contacts, contact) else { return Some(Targets::new()) };
+        self.way_of(now, request, &uri, contact.listener, Some(server), found, out)
+    }
+
+    fn contact_target(&self, contacts: &Contacts, contact: &Contact) -> Option<Target> {
+        match self.proxy.next_hop(&contact_uri(contacts, contact)?, contact.listener) {
+            NextHop::Known(target) => Some(target),
+            _ => None,
+        }
+    }
+
+    /// The addresses that the request's Route or Request-URI names. None: answered, or waiting for a name.
+    fn next_hop(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+        server: Option<ServerId>,
+        found: &mut Found,
+        out: &mut Outbox,
+    ) -> Option<Targets> {
+        if let Some(target) = routing.alias {
+            return Some(Targets::from_slice(&[target]));
+        }
+        let prefer = routing.listener.unwrap_or(request.arrival.listener);
+        let emergency = self.shared.config.proxy.emergency_target.clone();
+        let uri = match (routing.route, routing.uri) {
+            (Some(route), _) => route,
+            (None, uri) if self.is_emergency(&uri) => {
+                Uri::parse(emergency.as_ref().map_or("", |t| t.as_str()).as_bytes()).ok().unwrap_or(uri)
+            }
+            (None, uri) => uri,
+        };
+        self.way_of(now, request, &uri, prefer, server, found, out)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the request's whole standing decides where it goes")]
+    fn way_of(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        uri: &Uri<'_>,
+        prefer: ListenerId,
+        server: Option<ServerId>,
+        found: &mut Found,
+        out: &mut Outbox,
+    ) -> Option<Targets> {
+        match self.proxy.next_hop(uri, prefer) {
+            NextHop::Known(target) => Some(Targets::from_slice(&[target])),
+            NextHop::Unreachable => Some(Targets::new()),
+            NextHop::Name { host, port, transport, secure } => {
+                let key: HostKey = (host.to_ascii_lowercase().into(), port, transport, secure);
+                if let Some(addresses) = found.name(&key) {
+                    return Some(addresses.iter().filter_map(|&(t, a)| self.proxy.target(t, a, prefer)).collect());
+                }
+                self.resolve(now, request, key, server, found, out);
+                None
+            }
+        }
+    }
+
+    /// Lets the request wait until a name is resolved (RFC 3263).
+    fn resolve(&mut self, now: Now, request: &Request<'_>, name: HostKey, server: Option<ServerId>, found: &mut Found, out: &mut Outbox) {
+        let Some(mailbox) = self.mailbox.clone() else { return };
+        if self.parked.len() >= self.shared.config.limits.lookup_queue {
+            if request.method != Method::Ack {
+                self.reply_overloaded(now, request, server, out);
+            }
+            return;
+        }
+        self.trying(now, request, server, found, out);
+        let ticket = self.park(request, server, found);
+        let shared = self.shared.clone();
+        self.services.spawn(resolve(shared, mailbox, ticket, name));
+    }
+
+    /// A URI that names a user of ours, or this server.
+    pub(crate) fn is_local(&self, uri: &Uri<'_>) -> bool {
+        let Uri::Sip(uri) = uri else { return false };
+        let identity = &self.shared.identity;
+        identity.is_local_domain(uri.host)
+            && uri.port.is_none_or(|port| identity.faces().iter().any(|f| f.bound.port() == port || f.transport.default_port() == port))
+    }
+
+    /// A URI without a user that names this server itself.
+    fn names_server(&self, uri: &Uri<'_>) -> bool {
+        let Uri::Sip(sip) = uri else { return false };
+        sip.user.is_none() && (self.proxy.is_own(sip) || self.is_local(uri))
+    }
+
+    /// A call for help (RFC 5031), and we know whom to send it to.
+    fn is_emergency(&self, uri: &Uri<'_>) -> bool {
+        matches!(uri, Uri::Urn(urn) if urn.service().is_some()) && self.shared.config.proxy.emergency_target.is_some()
+    }
+}
+
+/// The first URI of the contact's Path, or its own.
+fn contact_uri<'a>(contacts: &'a Contacts, contact: &Contact) -> Option<Uri<'a>> {
+    let path = &contacts.text[contact.path.clone()];
+    if path.is_empty() {
+        return Uri::parse(&contacts.text[contact.uri.clone()]).ok();
+    }
+    let open = path.iter().position(|&b| b == b'<')? + 1;
+    let close = path[open..].iter().position(|&b| b == b'>')? + open;
+    Uri::parse(&path[open..close]).ok()
+}
+
+async fn resolve(shared: std::sync::Arc<crate::shared::Shared>, mailbox: Mailbox<Shard>, ticket: u64, name: HostKey) {
+    let host = String::from_utf8_lossy(&name.0).into_owned();
+    let targets = match shared.resolver.resolve(&host, name.1, name.2, name.3).await {
+        Ok(targets) => targets,
+        Err(error) => {
+            tracing::info!(%host, %error, "name not resolved");
+            Vec::new()
+        }
+    };
+    mailbox.send(crate::shard::Answer::Resolved { ticket, name, targets });
+}

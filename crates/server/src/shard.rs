@@ -1,0 +1,490 @@
+//! The server of one shard: every message that this shard owns comes in here.
+
+use crate::counters::Counters;
+use crate::parked::{Found, Parked, Waiting};
+use crate::shared::Shared;
+use crate::via;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use strowger_core::entropy::Entropy;
+use strowger_core::proxy::{ExchangeRecord, Proxy, Request};
+use strowger_core::registrar::Registrar;
+use strowger_core::slots::{Id, Slots};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions};
+use strowger_core::{Arrival, Flow, Now, Outbox, Transport, call};
+use strowger_message::{Edit, Error, Index, Message, Method, Name, respond};
+use strowger_net::{Mailbox, Service};
+use strowger_store::journal::WriteError;
+use strowger_store::subscriber::LookupError;
+use strowger_store::ticket::SinkId;
+
+/// What comes back to a shard from beside it.
+#[derive(Debug)]
+pub enum Answer {
+    /// Bindings are kept, or not.
+    Written(Vec<(u64, Result<(), WriteError>)>),
+    /// Subscribers were looked up.
+    Subscribers(Vec<(u64, Result<strowger_store::subscriber::Answer, LookupError>)>),
+    /// For the first shard: bindings that want pings were made.
+    Pings,
+    /// A name was resolved: to nothing if it could not be.
+    Resolved { ticket: u64, name: crate::parked::HostKey, targets: Vec<(Transport, SocketAddr)> },
+}
+
+/// What moves with a bucket of calls.
+#[derive(Debug)]
+pub enum Moved {
+    Calls { exchanges: Vec<ExchangeRecord>, transactions: Vec<Record> },
+    /// A message that waited behind a look-up: it starts again with its new owner.
+    Waiting { bytes: Vec<u8>, arrival: Arrival },
+}
+
+/// The machines of one shard and what they need.
+pub struct Shard {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) number: usize,
+    pub(crate) transactions: Transactions,
+    pub(crate) proxy: Proxy,
+    pub(crate) registrar: Registrar,
+    pub(crate) entropy: Entropy,
+    pub(crate) mailbox: Option<Mailbox<Self>>,
+    /// Of the first shard, if this is another one.
+    pub(crate) first: Option<Mailbox<Self>>,
+    pub(crate) services: tokio::runtime::Handle,
+    /// This shard among the receivers of the stores.
+    pub(crate) written: Option<SinkId>,
+    pub(crate) found: Option<SinkId>,
+    pub(crate) parked: Slots<Parked>,
+    /// Messages of calls that wait, in order.
+    held: HashMap<u32, VecDeque<(Vec<u8>, Arrival)>>,
+    /// How many requests of a call wait.
+    waiting: HashMap<u32, u32>,
+    index: Index,
+    completed: Vec<u8>,
+    edit: Edit,
+    events: Vec<Event>,
+    pub(crate) pings: crate::ping::Pings,
+    pub(crate) contacts: crate::routing::Contacts,
+    /// Scratch of registrations: the address-of-record and the header lines of the 200.
+    pub(crate) aor: Vec<u8>,
+    pub(crate) lines: Vec<u8>,
+}
+
+impl Shard {
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.shared.counters[self.number]
+    }
+
+    /// Parses what came and hands it on: responses to their transactions, requests to [`Shard::request`].
+    fn take_in(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        if self.shared.bans.is_banned(arrival.remote.ip(), now.mono) {
+            self.counters().banned.one();
+            return;
+        }
+        let mut index = std::mem::take(&mut self.index);
+        let parsed = index.parse(bytes, &self.shared.limits);
+        match parsed {
+            Ok(()) => {
+                let message = Message::new(bytes, &index);
+                if message.is_request() {
+                    self.counters().requests.one();
+                    self.complete(now, arrival, bytes, &mut index, out);
+                } else {
+                    self.counters().responses.one();
+                    self.response(now, arrival, &message, out);
+                }
+            }
+            Err(error) => self.refuse_unread(now, arrival, bytes, &index, error, out),
+        }
+        self.index = index;
+    }
+
+    /// Fills in `received` and `rport` of the top Via, so that everything further sees a request that says where it
+    /// came from.
+    fn complete(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
+        let message = Message::new(bytes, index);
+        let mut completed = std::mem::take(&mut self.completed);
+        completed.clear();
+        let force = self.shared.config.nat.force_rport;
+        let edit = &mut self.edit;
+        let changed = message.via().is_ok_and(|top| via::complete(&message, &top, &arrival.remote, force, edit, &mut completed));
+        if changed {
+            match index.parse(&completed, &self.shared.limits) {
+                Ok(()) => self.enter(now, arrival, &Message::new(&completed, index), out),
+                Err(error) => self.refuse_unread(now, arrival, &completed, index, error, out),
+            }
+        } else {
+            self.enter(now, arrival, &Message::new(bytes, index), out);
+        }
+        self.completed = completed;
+    }
+
+    /// A request, its Via complete: to its transaction, or behind those of its call that wait.
+    fn enter(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
+        let call_hash = message.header(Name::CallId).map_or(0, |id| call::hash(self.shared.call_secret, id));
+        let request = match Request::of(*message, arrival, call_hash) {
+            Ok(request) => request,
+            Err(error) => return self.refuse(now, arrival, message, error, out),
+        };
+        if !self.waiting.is_empty() && self.waiting.contains_key(&call_hash) {
+            self.hold(call_hash, message.bytes(), arrival);
+            return;
+        }
+        self.dispatch(now, &request, out);
+    }
+
+    fn dispatch(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {
+        if self.is_scanner(now, request) {
+            return;
+        }
+        // Registrations are answered without a transaction: equal requests get equal answers.
+        if request.method == Method::Register && self.is_for_registrar(request) {
+            self.register(now, request, &mut Found::default(), out);
+            return;
+        }
+        match self.transactions.request(now, &request.message, request.arrival, request.call_hash, out) {
+            Incoming::New(id) => {
+                let reply = via::reply_target(&request.essentials.via, request.arrival);
+                if reply != request.arrival.reply() {
+                    self.transactions.set_reply(id, reply);
+                }
+                self.request(now, request, id, &mut Found::default(), out);
+            }
+            Incoming::Absorbed => (),
+            Incoming::Ack => self.ack(now, request, &mut Found::default(), out),
+            Incoming::Cancel { cancel, invite } => self.cancel(now, request, cancel, invite, out),
+            Incoming::Full => {
+                self.counters().overloaded.one();
+                self.reply_stateless(request, 503, |out| out.extend_from_slice(b"Retry-After: 5\r\n"), out);
+            }
+        }
+    }
+
+    /// Whoever sends this looks for ways in, not for somebody to call.
+    fn is_scanner(&self, now: Now, request: &Request<'_>) -> bool {
+        let Some(agent) = request.message.header(Name::UserAgent) else { return false };
+        if !self.shared.bans.is_scanner(agent) {
+            return false;
+        }
+        self.counters().banned.one();
+        let source = request.arrival.remote;
+        // By UDP the source may be forged: this message is dropped, its source not banned.
+        if request.arrival.transport.is_reliable()
+            && self.shared.bans.scanner(source.ip(), now.mono) == crate::ban::Standing::Banned
+        {
+            tracing::warn!(%source, agent = %agent.escape_ascii(), "scanner: source banned");
+        }
+        true
+    }
+
+    fn response(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
+        match self.transactions.response(now, message, out) {
+            Outgoing::Deliver { id, owner, .. } => {
+                self.proxy.response(now, message, arrival, id, owner, &mut self.transactions, out);
+            }
+            Outgoing::Stray | Outgoing::Absorbed => (),
+        }
+    }
+
+    /// A message that could not be read to its end: answered if enough of it could.
+    fn refuse_unread(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &Index, error: Error, out: &mut Outbox) {
+        let _ = now;
+        let end = index.end().max(index.headers_end()).min(bytes.len());
+        if end == 0 || !matches!(index.start(), strowger_message::index::Start::Request { .. }) {
+            self.counters().unreadable.one();
+            return;
+        }
+        self.refuse(now, arrival, &Message::new(&bytes[..end], index), error, out);
+    }
+
+    fn refuse(&mut self, _now: Now, arrival: &Arrival, message: &Message<'_>, error: Error, out: &mut Outbox) {
+        let Ok(top) = message.via() else {
+            self.counters().unreadable.one();
+            return;
+        };
+        if message.method() == Some(Method::Ack) || message.header(Name::CallId).is_none() {
+            self.counters().unreadable.one();
+            return;
+        }
+        self.counters().refused.one();
+        tracing::debug!(source = %arrival.remote, %error, "request refused");
+        let from = out.start();
+        let tag = self.stateless_tag(message.header(Name::CallId).unwrap_or_default(), top.branch.unwrap_or_default());
+        let reason = (error.status() == 400).then(|| error.reason.text().as_bytes());
+        let mut completed = Vec::new();
+        let builder = strowger_message::build::respond_via(
+            message,
+            error.status(),
+            None,
+            Some(&tag),
+            |text| via::write_completed(message, &top, &arrival.remote, &mut completed, text),
+            &mut out.bytes,
+        );
+        let mut builder = builder;
+        if let Some(reason) = reason {
+            builder = builder.line(b"Warning", &[b"399 strowger \"", reason, b"\""].concat());
+        }
+        builder.buffer().extend_from_slice(&self.shared.server_line);
+        builder.finish(b"");
+        let range = from..out.bytes.len();
+        out.send(via::reply_target(&top, arrival), range, 0);
+    }
+
+    /// Answers without a transaction (RFC 3261 section 8.2.7).
+    pub(crate) fn reply_stateless(&self, request: &Request<'_>, status: u16, lines: impl FnOnce(&mut Vec<u8>), out: &mut Outbox) {
+        let from = out.start();
+        self.write_reply(request, status, lines, &mut out.bytes);
+        let range = from..out.bytes.len();
+        out.send(via::reply_target(&request.essentials.via, request.arrival), range, 0);
+    }
+
+    /// A response of our own; its To tag is the same for the same request.
+    pub(crate) fn write_reply(&self, request: &Request<'_>, status: u16, lines: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+        let tag = self.stateless_tag(request.call_id, request.branch);
+        let tag = if status == 100 { None } else { Some(&tag[..]) };
+        let mut builder = respond(&request.message, status, None, tag, out);
+        lines(builder.buffer());
+        builder.buffer().extend_from_slice(&self.shared.server_line);
+        builder.finish(b"");
+    }
+
+    /// The same for a retransmission, on every shard and server with our secret; unlike any other.
+    fn stateless_tag(&self, call_id: &[u8], branch: &[u8]) -> Vec<u8> {
+        use std::hash::{BuildHasher, Hasher};
+        let seed = u64::from_le_bytes(self.shared.seed[..8].try_into().expect("eight of thirty-two bytes"));
+        let mut hasher = foldhash::quality::FixedState::with_seed(seed).build_hasher();
+        hasher.write(call_id);
+        hasher.write_u8(0);
+        hasher.write(branch);
+        let mut tag = Vec::with_capacity(16);
+        strowger_core::entropy::write_hex(hasher.finish(), &mut tag);
+        tag
+    }
+
+    fn hold(&mut self, call_hash: u32, bytes: &[u8], arrival: &Arrival) {
+        let most = self.shared.config.limits.held_messages_per_call;
+        let queue = self.held.entry(call_hash).or_default();
+        if queue.len() >= most {
+            self.counters().held_dropped.one();
+            return;
+        }
+        queue.push_back((bytes.to_vec(), *arrival));
+    }
+
+    /// Lets a request wait for a look-up; the ticket comes back with the answer.
+    pub(crate) fn park(&mut self, request: &Request<'_>, server: Option<strowger_core::transaction::ServerId>, found: &Found) -> u64 {
+        self.counters().parked.one();
+        *self.waiting.entry(request.call_hash).or_insert(0) += 1;
+        let id = self.parked.insert(Parked::Request(Box::new(Waiting {
+            bytes: request.message.bytes().to_vec(),
+            arrival: *request.arrival,
+            call_hash: request.call_hash,
+            server,
+            found: found.clone(),
+        })));
+        id.to_u64()
+    }
+
+    /// Takes back a request that should have waited; its ticket will not come.
+    pub(crate) fn unpark(&mut self, ticket: u64, call_hash: u32) {
+        self.parked.remove(Id::from_u64(ticket));
+        self.waits_no_more(call_hash);
+    }
+
+    fn waits_no_more(&mut self, call_hash: u32) {
+        if let Some(count) = self.waiting.get_mut(&call_hash) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.remove(&call_hash);
+            }
+        }
+    }
+
+    /// The look-up that this ticket stands for has an answer, which `add` notes.
+    fn go_on(&mut self, now: Now, ticket: u64, add: impl FnOnce(&mut Found), out: &mut Outbox) {
+        let Some(Parked::Request(mut waiting)) = self.parked.remove(Id::from_u64(ticket)) else { return };
+        add(&mut waiting.found);
+        let call_hash = waiting.call_hash;
+        self.waits_no_more(call_hash);
+        let mut index = Index::new();
+        if index.parse(&waiting.bytes, &self.shared.limits).is_ok()
+            && let Ok(request) = Request::of(Message::new(&waiting.bytes, &index), &waiting.arrival, call_hash)
+        {
+            match (waiting.server, request.method) {
+                (Some(server), _) => self.request(now, &request, server, &mut waiting.found, out),
+                (None, Method::Ack) => self.ack(now, &request, &mut waiting.found, out),
+                (None, _) => self.register(now, &request, &mut waiting.found, out),
+            }
+        }
+        self.release(now, call_hash, out);
+    }
+
+    /// Messages that were held back go on in their order, until one waits again.
+    fn release(&mut self, now: Now, call_hash: u32, out: &mut Outbox) {
+        while !self.waiting.contains_key(&call_hash) {
+            let Some(queue) = self.held.get_mut(&call_hash) else { return };
+            let Some((bytes, arrival)) = queue.pop_front() else {
+                self.held.remove(&call_hash);
+                return;
+            };
+            let mut index = Index::new();
+            if index.parse(&bytes, &self.shared.limits).is_ok() {
+                self.enter(now, &arrival, &Message::new(&bytes, &index), out);
+            }
+        }
+    }
+
+    fn run_events(&mut self, now: Now, out: &mut Outbox) {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            self.proxy.event(now, &event, &mut self.transactions, out);
+        }
+        self.events = events;
+    }
+
+    fn read_gauges(&self) {
+        let counts = self.transactions.counts();
+        let counters = self.counters();
+        counters.server_transactions.set(counts.servers);
+        counters.client_transactions.set(counts.clients);
+        counters.kept_bytes.set(counts.kept_bytes);
+        counters.waiting.set(self.parked.len() as u64);
+        counters.retransmissions.set(counts.requests_resent + counts.responses_resent);
+        counters.timeouts.set(counts.timeouts);
+    }
+}
+
+impl Service for Shard {
+    type Answer = Answer;
+    type Record = Moved;
+
+    fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        self.take_in(now, arrival, bytes, out);
+    }
+
+    fn poll(&mut self, now: Now, out: &mut Outbox) {
+        self.transactions.poll(now, out, &mut self.events);
+        self.run_events(now, out);
+        self.proxy.poll(now, &mut self.transactions, out);
+        self.ping(now, out);
+        self.parked.tidy();
+        self.read_gauges();
+    }
+
+    fn deadline(&mut self) -> Option<u64> {
+        [self.transactions.deadline(), self.proxy.deadline(), self.pings.deadline()].into_iter().flatten().min()
+    }
+
+    fn answered(&mut self, now: Now, answer: Answer, out: &mut Outbox) {
+        match answer {
+            Answer::Written(results) => {
+                for (ticket, result) in results {
+                    self.written(ticket, result, out);
+                }
+            }
+            Answer::Subscribers(results) => {
+                for (ticket, result) in results {
+                    self.go_on(now, ticket, |found| found.note_subscriber(result), out);
+                }
+            }
+            Answer::Pings => self.pings.wake(now),
+            Answer::Resolved { ticket, name, targets } => {
+                self.go_on(now, ticket, |found| found.names.push((name, targets)), out);
+            }
+        }
+    }
+
+    fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        self.transactions.failed(now, token, out, &mut self.events);
+        self.run_events(now, out);
+    }
+
+    fn closed(&mut self, _now: Now, _flow: Flow, _out: &mut Outbox) {}
+
+    fn export(&mut self, now: Now, bucket: u8) -> Vec<Moved> {
+        let moves = |b: u8| b == bucket;
+        let mut moved = Vec::new();
+        // Requests that wait start again at the new owner; what their look-up brings back here finds nothing.
+        let waits = |p: &Parked| matches!(p, Parked::Request(w) if moves(call::bucket(w.call_hash)));
+        let waiting: Vec<Id> = self.parked.iter().filter(|(_, p)| waits(p)).map(|(id, _)| id).collect();
+        for id in waiting {
+            let Some(Parked::Request(waiting)) = self.parked.remove(id) else { continue };
+            if let Some(server) = waiting.server {
+                self.transactions.forget(now, server);
+            }
+            self.waits_no_more(waiting.call_hash);
+            moved.push(Moved::Waiting { bytes: waiting.bytes, arrival: waiting.arrival });
+        }
+        let exchanges = self.proxy.export(moves);
+        let transactions = self.transactions.export(now, moves);
+        if !exchanges.is_empty() || !transactions.is_empty() {
+            moved.insert(0, Moved::Calls { exchanges, transactions });
+        }
+        let calls: Vec<u32> = self.held.keys().copied().filter(|h| call::bucket(*h) == bucket).collect();
+        for call_hash in calls {
+            for (bytes, arrival) in self.held.remove(&call_hash).unwrap_or_default() {
+                moved.push(Moved::Waiting { bytes, arrival });
+            }
+        }
+        moved
+    }
+
+    fn import(&mut self, now: Now, record: Moved, out: &mut Outbox) {
+        match record {
+            Moved::Calls { exchanges, transactions } => {
+                self.proxy.import(now, exchanges, transactions, &mut self.transactions);
+            }
+            Moved::Waiting { bytes, arrival } => self.take_in(now, &arrival, &bytes, out),
+        }
+    }
+}
+
+impl Shard {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        number: usize,
+        handle: &strowger_net::Handle<Self>,
+        journal: Option<&strowger_store::journal::Journal>,
+    ) -> Self {
+        let config = &shared.config;
+        let entropy = Entropy::new(shared.seed).derive(&(number as u64).to_le_bytes());
+        let words = |label: &[u8]| {
+            let mut same = Entropy::new(shared.seed).derive(label);
+            [same.u64(), same.u64()]
+        };
+        let mut transactions = Transactions::new(config.timer_settings(), words(b"transactions"));
+        transactions.set_limit(config.limits.transactions);
+        let proxy = Proxy::new(shared.identity.clone(), config.proxy_settings(), &shared.secret, entropy.derive(b"proxy"));
+        let registrar = Registrar::new(config.registrar_settings());
+        let mut shard = Self {
+            number,
+            transactions,
+            proxy,
+            registrar,
+            entropy,
+            mailbox: None,
+            first: None,
+            services: handle.services().clone(),
+            written: None,
+            found: None,
+            parked: Slots::new(),
+            held: HashMap::new(),
+            waiting: HashMap::new(),
+            index: Index::new(),
+            completed: Vec::new(),
+            edit: Edit::new(),
+            events: Vec::new(),
+            pings: Default::default(),
+            contacts: Default::default(),
+            aor: Vec::new(),
+            lines: Vec::new(),
+            shared,
+        };
+        shard.receivers(handle, journal);
+        if number == 0 && shard.shared.location.gauges().bindings > 0 {
+            shard.pings.wake(strowger_net::clock::now());
+        }
+        shard
+    }
+}
