@@ -13,6 +13,9 @@ pub mod client_invite;
 pub mod client_non_invite;
 mod hop;
 pub mod key;
+mod lengths;
+mod machine;
+mod outcome;
 mod places;
 mod record;
 mod route;
@@ -21,5 +24,6 @@ pub mod server_non_invite;
 pub mod step;
 mod table;
 
+pub use outcome::{ClientId, Counts, Event, Incoming, Outgoing, ServerId};
 pub use record::{Record, Role};
-pub use table::{ClientId, Counts, Event, Incoming, Outgoing, ServerId, Transactions};
+pub use table::Transactions;

@@ -1,8 +1,13 @@
 //! A transaction written down, to go on in another table.
 
+use super::Transactions;
 use super::key::Key;
-use super::table::Machine;
-use crate::Target;
+use super::machine::{Cancel, Machine};
+use super::table::Entry;
+use crate::slots::Id;
+use crate::timer::Stamp;
+use crate::{Now, Target};
+use std::collections::HashMap;
 
 /// Which side of the transaction this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +31,57 @@ pub struct Record {
     pub(super) machine: Machine,
     pub(super) kept: Option<Vec<u8>>,
     pub(super) attempts: u8,
-    pub(super) cancel: super::table::Cancel,
+    pub(super) cancel: Cancel,
     /// Milliseconds that its timers still have to run.
     pub(super) retransmission: Option<u64>,
     pub(super) end: Option<u64>,
+}
+
+impl Transactions {
+    /// Takes out every transaction of the buckets for which `moves` is true.
+    pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> Vec<Record> {
+        let ends: HashMap<Stamp, u64> = self.timers.iter().collect();
+        let ids: Vec<Id> = self.entries.iter().filter(|(_, e)| moves(e.bucket)).map(|(id, _)| id).collect();
+        let left = |stamp: Stamp| stamp.is_running().then(|| ends.get(&stamp).map(|e| e.saturating_sub(now.mono)))?;
+        let mut records = Vec::with_capacity(ids.len());
+        for id in ids {
+            let entry = self.entries.get(id).expect("the id was just listed");
+            let kept = entry.kept.as_ref().map(|kept| {
+                let mut bytes = Vec::new();
+                self.kept.append_to(kept, &mut bytes);
+                bytes
+            });
+            records.push(Record {
+                id: id.to_u64(),
+                role: entry.machine.role(),
+                owner: entry.owner,
+                target: entry.route.into(),
+                bucket: entry.bucket,
+                key: entry.key,
+                machine: entry.machine,
+                kept,
+                attempts: entry.attempts,
+                cancel: entry.cancel,
+                retransmission: left(entry.retransmission),
+                end: left(entry.end),
+            });
+            self.remove(id);
+        }
+        records
+    }
+
+    /// Takes in a transaction of another table, with the user's word of this one. Returns the new id as a word: a
+    /// [`ServerId`]'s or a [`ClientId`]'s as the record's role says.
+    pub fn import(&mut self, now: Now, record: Record, owner: u64) -> u64 {
+        let mut entry = Entry::new(record.key, record.machine, record.target, record.bucket, owner);
+        entry.kept = record.kept.map(|bytes| self.kept.store(&bytes));
+        entry.attempts = record.attempts;
+        entry.cancel = record.cancel;
+        let id = self.insert(now, entry);
+        let mut start = |left: Option<u64>| left.map_or(Stamp::NONE, |ms| self.timers.start_at(now.mono + ms, id.slot));
+        let (retransmission, end) = (start(record.retransmission), start(record.end));
+        let entry = self.entries.get_mut(id).expect("the entry was just put there");
+        (entry.retransmission, entry.end) = (retransmission, end);
+        id.to_u64()
+    }
 }

@@ -1,273 +1,36 @@
 //! All transactions of one shard: found by key, driven by messages, timers and their user.
 
 use super::key::{Key, Keys, TopVia, cseq, method_text};
+use super::lengths::Lengths;
+use super::machine::{Cancel, Machine};
+use super::outcome::{ClientId, Counts, Event, Incoming, Outgoing, ServerId};
 use super::places::Places;
-use super::record::{Record, Role};
+use super::record::Role;
 use super::route::Route;
 use super::step::{Action, Class, End, Retransmission, Step};
 use super::{client_invite, client_non_invite, hop, server_invite, server_non_invite};
 use crate::kept::{Kept, KeptStore};
 use crate::slots::{Id, Slots};
-use crate::timer::{Length, Stamp, TimerSettings, Timers};
+use crate::timer::{Stamp, TimerSettings, Timers};
 use crate::{Arrival, Now, Outbox, Target, call};
-use std::collections::HashMap;
 use std::ops::Range;
 use strowger_message::{Index, Limits, Message, Method, Name};
 
-macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(Id);
-
-        impl $name {
-            /// The id as one word, never 0.
-            pub const fn to_u64(self) -> u64 {
-                self.0.to_u64()
-            }
-
-            /// Reads the word back. Any word may be given; one that was no id finds nothing.
-            pub const fn from_u64(word: u64) -> Self {
-                Self(Id::from_u64(word))
-            }
-        }
-    )*};
-}
-
-ids! {
-    /// A server transaction: a request that came in. Ids of transactions that ended find nothing.
-    ServerId
-    /// A client transaction: a request that was sent. Its word is the token of what it sends.
-    ClientId
-}
-
-/// What a request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Incoming {
-    /// A new transaction: answer it with [`Transactions::respond`].
-    New(ServerId),
-    /// Nothing is left to do: a retransmission, answered with the last response if there is one; the ACK of a 300-699; a message
-    /// without a usable Via.
-    Absorbed,
-    /// An ACK that belongs to a 2xx or to nothing known: no transaction, its user routes it (RFC 3261 section 17).
-    Ack,
-    /// A new CANCEL, itself to be answered, and the INVITE that it means, if there is one here (section 9.2).
-    Cancel { cancel: ServerId, invite: Option<ServerId> },
-    /// As many transactions as are allowed: answer 503 without one.
-    Full,
-}
-
-/// What a response is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outgoing {
-    /// No transaction waits for it. It must not be passed on (RFC 6026 section 7.3).
-    Stray,
-    /// Nothing is left to do: a copy of a final response, an answer to a CANCEL of [`Transactions::cancel`].
-    Absorbed,
-    /// For the user. A 300-699 to an INVITE is acknowledged already, a 2xx never is.
-    Deliver {
-        id: ClientId,
-        owner: u64,
-        /// A 2xx to an INVITE came before: this is its copy or another branch's (RFC 6026 section 7.2).
-        after_final: bool,
-    },
-}
-
-/// What happened without a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// No final response came: timer B or F, or 64*T1 after a CANCEL. To be treated as a 408 (RFC 3261 section 8.1.3.1).
-    Timeout { id: ClientId, owner: u64 },
-    /// The request could not be sent. To be treated as a 503 (section 8.1.3.1).
-    ClientTransportError { id: ClientId, owner: u64 },
-    /// A response could not be sent.
-    ServerTransportError { id: ServerId, owner: u64 },
-    /// A 300-699 to an INVITE found no ACK: timer H.
-    NoAck { id: ServerId, owner: u64 },
-    /// The last word of this transaction.
-    ServerEnded { id: ServerId, owner: u64 },
-    /// The last word of this transaction.
-    ClientEnded { id: ClientId, owner: u64 },
-}
-
-/// Gauges (first block) and counters since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub servers: u64,
-    pub clients: u64,
-    /// Bytes of the messages kept.
-    pub kept_bytes: u64,
-    pub kept_messages: u64,
-    /// Timers that run.
-    pub timers: u64,
-    /// Entries in timer queues, stopped ones included.
-    pub timers_waiting: u64,
-    /// Places in the table of keys that are taken.
-    pub keys: u64,
-
-    /// Requests that came again.
-    pub request_retransmissions: u64,
-    /// Final responses that came again.
-    pub response_retransmissions: u64,
-    /// Requests sent again by timers A and E.
-    pub requests_resent: u64,
-    /// Responses sent again, by timer G or on a request that came again.
-    pub responses_resent: u64,
-    pub timeouts: u64,
-    pub no_acks: u64,
-    pub transport_errors: u64,
-    /// Responses that no transaction waited for, messages without a usable Via.
-    pub strays: u64,
-    /// Requests refused because of the bound.
-    pub refused: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::enum_variant_names, reason = "the names of the RFC")]
-pub(super) enum Machine {
-    ClientInvite(client_invite::State),
-    ClientNonInvite(client_non_invite::State),
-    ServerInvite(server_invite::State),
-    ServerNonInvite(server_non_invite::State),
-}
-
-impl Machine {
-    const fn role(self) -> Role {
-        match self {
-            Self::ClientInvite(_) | Self::ClientNonInvite(_) => Role::Client,
-            Self::ServerInvite(_) | Self::ServerNonInvite(_) => Role::Server,
-        }
-    }
-
-    const fn is_terminated(self) -> bool {
-        matches!(
-            self,
-            Self::ClientInvite(client_invite::State::Terminated)
-                | Self::ClientNonInvite(client_non_invite::State::Terminated)
-                | Self::ServerInvite(server_invite::State::Terminated)
-                | Self::ServerNonInvite(server_non_invite::State::Terminated)
-        )
-    }
-
-    fn retransmit(self, reliable: bool) -> Step<Self> {
-        match self {
-            Self::ClientInvite(s) => {
-                client_invite::step(s, client_invite::Event::Retransmit, reliable).map(Self::ClientInvite)
-            }
-            Self::ClientNonInvite(s) => {
-                client_non_invite::step(s, client_non_invite::Event::Retransmit, reliable).map(Self::ClientNonInvite)
-            }
-            Self::ServerInvite(s) => {
-                server_invite::step(s, server_invite::Event::Retransmit, reliable).map(Self::ServerInvite)
-            }
-            // Its responses are sent again only when the request comes again.
-            Self::ServerNonInvite(_) => Step::to(self, Action::Absorb),
-        }
-    }
-
-    fn end(self, reliable: bool) -> Step<Self> {
-        match self {
-            Self::ClientInvite(s) => {
-                client_invite::step(s, client_invite::Event::End, reliable).map(Self::ClientInvite)
-            }
-            Self::ClientNonInvite(s) => {
-                client_non_invite::step(s, client_non_invite::Event::End, reliable).map(Self::ClientNonInvite)
-            }
-            Self::ServerInvite(s) => {
-                server_invite::step(s, server_invite::Event::End, reliable).map(Self::ServerInvite)
-            }
-            Self::ServerNonInvite(s) => {
-                server_non_invite::step(s, server_non_invite::Event::End, reliable).map(Self::ServerNonInvite)
-            }
-        }
-    }
-
-    fn transport_error(self, reliable: bool) -> Step<Self> {
-        match self {
-            Self::ClientInvite(s) => {
-                client_invite::step(s, client_invite::Event::TransportError, reliable).map(Self::ClientInvite)
-            }
-            Self::ClientNonInvite(s) => client_non_invite::step(s, client_non_invite::Event::TransportError, reliable)
-                .map(Self::ClientNonInvite),
-            Self::ServerInvite(s) => {
-                server_invite::step(s, server_invite::Event::TransportError, reliable).map(Self::ServerInvite)
-            }
-            Self::ServerNonInvite(s) => server_non_invite::step(s, server_non_invite::Event::TransportError, reliable)
-                .map(Self::ServerNonInvite),
-        }
-    }
-
-    fn respond(self, class: Class, reliable: bool) -> Step<Self> {
-        match self {
-            Self::ServerInvite(s) => {
-                server_invite::step(s, server_invite::Event::Respond(class), reliable).map(Self::ServerInvite)
-            }
-            Self::ServerNonInvite(s) => server_non_invite::step(s, server_non_invite::Event::Respond(class), reliable)
-                .map(Self::ServerNonInvite),
-            Self::ClientInvite(_) | Self::ClientNonInvite(_) => Step::to(self, Action::Absorb),
-        }
-    }
-
-    fn request(self, reliable: bool) -> Step<Self> {
-        match self {
-            Self::ServerInvite(s) => {
-                server_invite::step(s, server_invite::Event::Request, reliable).map(Self::ServerInvite)
-            }
-            Self::ServerNonInvite(s) => {
-                server_non_invite::step(s, server_non_invite::Event::Request, reliable).map(Self::ServerNonInvite)
-            }
-            Self::ClientInvite(_) | Self::ClientNonInvite(_) => Step::to(self, Action::Absorb),
-        }
-    }
-
-    fn ack(self, reliable: bool) -> Step<Self> {
-        match self {
-            Self::ServerInvite(s) => {
-                server_invite::step(s, server_invite::Event::Ack, reliable).map(Self::ServerInvite)
-            }
-            _ => Step::to(self, Action::Absorb),
-        }
-    }
-
-    fn response(self, class: Class, reliable: bool) -> Step<Self> {
-        match self {
-            Self::ClientInvite(s) => {
-                client_invite::step(s, client_invite::Event::Response(class), reliable).map(Self::ClientInvite)
-            }
-            Self::ClientNonInvite(s) => client_non_invite::step(s, client_non_invite::Event::Response(class), reliable)
-                .map(Self::ClientNonInvite),
-            Self::ServerInvite(_) | Self::ServerNonInvite(_) => Step::to(self, Action::Absorb),
-        }
-    }
-}
-
-/// What the transaction has to do with CANCEL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cancel {
-    No,
-    /// To be cancelled as soon as a provisional response came (RFC 3261 section 9.1).
-    Wanted,
-    /// Its CANCEL was sent.
-    Sent,
-    /// This is a CANCEL made here; nobody hears of it.
-    Itself,
-}
-
 /// One transaction: 96 bytes.
 #[derive(Debug)]
-struct Entry {
-    key: Key,
-    owner: u64,
-    route: Route,
+pub(super) struct Entry {
+    pub(super) key: Key,
+    pub(super) owner: u64,
+    pub(super) route: Route,
     /// Of a client: the request, or the ACK that a failure got. Of a server: the last response.
-    kept: Option<Kept>,
-    retransmission: Stamp,
-    end: Stamp,
-    machine: Machine,
+    pub(super) kept: Option<Kept>,
+    pub(super) retransmission: Stamp,
+    pub(super) end: Stamp,
+    pub(super) machine: Machine,
     /// Pauses between retransmissions so far.
-    attempts: u8,
-    bucket: u8,
-    cancel: Cancel,
+    pub(super) attempts: u8,
+    pub(super) bucket: u8,
+    pub(super) cancel: Cancel,
 }
 
 impl Entry {
@@ -280,31 +43,6 @@ impl Entry {
     }
 }
 
-/// The queues of the lengths that transactions use.
-#[derive(Clone, Copy, Debug)]
-struct Lengths {
-    /// T1 times 1, 2, 4, ... 64.
-    doubled: [Length; 7],
-    t2: Length,
-    now: Length,
-    t4: Length,
-    t1_64: Length,
-    d: Length,
-}
-
-impl Lengths {
-    fn new(settings: &TimerSettings, timers: &mut Timers) -> Self {
-        Self {
-            doubled: std::array::from_fn(|n| timers.length(settings.t1.saturating_mul(1 << n), 1)),
-            t2: timers.length(settings.t2, 1),
-            now: timers.length(0, 1),
-            t4: timers.length(settings.t4, settings.step),
-            t1_64: timers.length(settings.t1_64(), settings.step),
-            d: timers.length(settings.d, settings.step),
-        }
-    }
-}
-
 /// How often memory is given back, ms.
 const TIDY: u64 = 1_000;
 
@@ -314,10 +52,10 @@ pub struct Transactions {
     settings: TimerSettings,
     keys: Keys,
     limit: usize,
-    entries: Slots<Entry>,
+    pub(super) entries: Slots<Entry>,
     places: Places,
-    kept: KeptStore,
-    timers: Timers,
+    pub(super) kept: KeptStore,
+    pub(super) timers: Timers,
     lengths: Lengths,
     counts: Counts,
     /// For the INVITE that an ACK or a CANCEL is made from.
@@ -633,53 +371,6 @@ impl Transactions {
         timer.into_iter().chain(self.tidy).min()
     }
 
-    /// Takes out every transaction of the buckets for which `moves` is true.
-    pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> Vec<Record> {
-        let ends: HashMap<Stamp, u64> = self.timers.iter().collect();
-        let ids: Vec<Id> = self.entries.iter().filter(|(_, e)| moves(e.bucket)).map(|(id, _)| id).collect();
-        let left = |stamp: Stamp| stamp.is_running().then(|| ends.get(&stamp).map(|e| e.saturating_sub(now.mono)))?;
-        let mut records = Vec::with_capacity(ids.len());
-        for id in ids {
-            let entry = self.entries.get(id).expect("the id was just listed");
-            let kept = entry.kept.as_ref().map(|kept| {
-                let mut bytes = Vec::new();
-                self.kept.append_to(kept, &mut bytes);
-                bytes
-            });
-            records.push(Record {
-                id: id.to_u64(),
-                role: entry.machine.role(),
-                owner: entry.owner,
-                target: entry.route.into(),
-                bucket: entry.bucket,
-                key: entry.key,
-                machine: entry.machine,
-                kept,
-                attempts: entry.attempts,
-                cancel: entry.cancel,
-                retransmission: left(entry.retransmission),
-                end: left(entry.end),
-            });
-            self.remove(id);
-        }
-        records
-    }
-
-    /// Takes in a transaction of another table, with the user's word of this one. Returns the new id as a word: a
-    /// [`ServerId`]'s or a [`ClientId`]'s as the record's role says.
-    pub fn import(&mut self, now: Now, record: Record, owner: u64) -> u64 {
-        let mut entry = Entry::new(record.key, record.machine, record.target, record.bucket, owner);
-        entry.kept = record.kept.map(|bytes| self.kept.store(&bytes));
-        entry.attempts = record.attempts;
-        entry.cancel = record.cancel;
-        let id = self.insert(now, entry);
-        let mut start = |left: Option<u64>| left.map_or(Stamp::NONE, |ms| self.timers.start_at(now.mono + ms, id.slot));
-        let (retransmission, end) = (start(record.retransmission), start(record.end));
-        let entry = self.entries.get_mut(id).expect("the entry was just put there");
-        (entry.retransmission, entry.end) = (retransmission, end);
-        id.to_u64()
-    }
-
     pub fn counts(&self) -> Counts {
         Counts {
             kept_bytes: self.kept.bytes() as u64,
@@ -701,7 +392,7 @@ impl Transactions {
         self.entries.at(slot).map(|(id, _)| id)
     }
 
-    fn insert(&mut self, now: Now, entry: Entry) -> Id {
+    pub(super) fn insert(&mut self, now: Now, entry: Entry) -> Id {
         let (key, role) = (entry.key, entry.machine.role());
         let id = self.entries.insert(entry);
         self.places.insert(&key, id.slot);
@@ -713,7 +404,7 @@ impl Transactions {
         id
     }
 
-    fn remove(&mut self, id: Id) {
+    pub(super) fn remove(&mut self, id: Id) {
         let Some(mut entry) = self.entries.remove(id) else { return };
         self.places.remove(&entry.key, id.slot);
         self.timers.stop(&mut entry.retransmission);
@@ -850,41 +541,8 @@ enum Given<'a> {
     Response(&'a Message<'a>),
 }
 
-impl Lengths {
-    fn retransmission(&self, change: Retransmission, attempts: &mut u8, settings: &TimerSettings) -> Option<Length> {
-        let doubled = |attempts: u8| self.doubled[usize::from(attempts).min(self.doubled.len() - 1)];
-        match change {
-            Retransmission::Unchanged | Retransmission::Stop => None,
-            Retransmission::Start => {
-                *attempts = 0;
-                Some(doubled(0))
-            }
-            Retransmission::Double => {
-                *attempts = attempts.saturating_add(1);
-                Some(doubled(*attempts))
-            }
-            Retransmission::DoubleToT2 => {
-                *attempts = attempts.saturating_add(1);
-                let pause = settings.t1.saturating_mul(1 << (*attempts).min(6));
-                Some(if pause < settings.t2 { doubled(*attempts) } else { self.t2 })
-            }
-            Retransmission::T2 => Some(self.t2),
-        }
-    }
-
-    const fn end(&self, change: End) -> Option<Length> {
-        match change {
-            End::Unchanged | End::Stop => None,
-            End::Now => Some(self.now),
-            End::T4 => Some(self.t4),
-            End::T1_64 => Some(self.t1_64),
-            End::D => Some(self.d),
-        }
-    }
-}
-
 impl Entry {
-    fn new(key: Key, machine: Machine, target: Target, bucket: u8, owner: u64) -> Self {
+    pub(super) fn new(key: Key, machine: Machine, target: Target, bucket: u8, owner: u64) -> Self {
         Self {
             key,
             owner,

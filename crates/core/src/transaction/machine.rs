@@ -1,0 +1,136 @@
+//! The four machines behind one face.
+
+use super::record::Role;
+use super::step::{Action, Class, Step};
+use super::{client_invite, client_non_invite, server_invite, server_non_invite};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::enum_variant_names, reason = "the names of the RFC")]
+pub(super) enum Machine {
+    ClientInvite(client_invite::State),
+    ClientNonInvite(client_non_invite::State),
+    ServerInvite(server_invite::State),
+    ServerNonInvite(server_non_invite::State),
+}
+
+impl Machine {
+    pub(super) const fn role(self) -> Role {
+        match self {
+            Self::ClientInvite(_) | Self::ClientNonInvite(_) => Role::Client,
+            Self::ServerInvite(_) | Self::ServerNonInvite(_) => Role::Server,
+        }
+    }
+
+    pub(super) const fn is_terminated(self) -> bool {
+        matches!(
+            self,
+            Self::ClientInvite(client_invite::State::Terminated)
+                | Self::ClientNonInvite(client_non_invite::State::Terminated)
+                | Self::ServerInvite(server_invite::State::Terminated)
+                | Self::ServerNonInvite(server_non_invite::State::Terminated)
+        )
+    }
+
+    pub(super) fn retransmit(self, reliable: bool) -> Step<Self> {
+        match self {
+            Self::ClientInvite(s) => {
+                client_invite::step(s, client_invite::Event::Retransmit, reliable).map(Self::ClientInvite)
+            }
+            Self::ClientNonInvite(s) => {
+                client_non_invite::step(s, client_non_invite::Event::Retransmit, reliable).map(Self::ClientNonInvite)
+            }
+            Self::ServerInvite(s) => {
+                server_invite::step(s, server_invite::Event::Retransmit, reliable).map(Self::ServerInvite)
+            }
+            // Its responses are sent again only when the request comes again.
+            Self::ServerNonInvite(_) => Step::to(self, Action::Absorb),
+        }
+    }
+
+    pub(super) fn end(self, reliable: bool) -> Step<Self> {
+        match self {
+            Self::ClientInvite(s) => {
+                client_invite::step(s, client_invite::Event::End, reliable).map(Self::ClientInvite)
+            }
+            Self::ClientNonInvite(s) => {
+                client_non_invite::step(s, client_non_invite::Event::End, reliable).map(Self::ClientNonInvite)
+            }
+            Self::ServerInvite(s) => {
+                server_invite::step(s, server_invite::Event::End, reliable).map(Self::ServerInvite)
+            }
+            Self::ServerNonInvite(s) => {
+                server_non_invite::step(s, server_non_invite::Event::End, reliable).map(Self::ServerNonInvite)
+            }
+        }
+    }
+
+    pub(super) fn transport_error(self, reliable: bool) -> Step<Self> {
+        match self {
+            Self::ClientInvite(s) => {
+                client_invite::step(s, client_invite::Event::TransportError, reliable).map(Self::ClientInvite)
+            }
+            Self::ClientNonInvite(s) => client_non_invite::step(s, client_non_invite::Event::TransportError, reliable)
+                .map(Self::ClientNonInvite),
+            Self::ServerInvite(s) => {
+                server_invite::step(s, server_invite::Event::TransportError, reliable).map(Self::ServerInvite)
+            }
+            Self::ServerNonInvite(s) => server_non_invite::step(s, server_non_invite::Event::TransportError, reliable)
+                .map(Self::ServerNonInvite),
+        }
+    }
+
+    pub(super) fn respond(self, class: Class, reliable: bool) -> Step<Self> {
+        match self {
+            Self::ServerInvite(s) => {
+                server_invite::step(s, server_invite::Event::Respond(class), reliable).map(Self::ServerInvite)
+            }
+            Self::ServerNonInvite(s) => server_non_invite::step(s, server_non_invite::Event::Respond(class), reliable)
+                .map(Self::ServerNonInvite),
+            Self::ClientInvite(_) | Self::ClientNonInvite(_) => Step::to(self, Action::Absorb),
+        }
+    }
+
+    pub(super) fn request(self, reliable: bool) -> Step<Self> {
+        match self {
+            Self::ServerInvite(s) => {
+                server_invite::step(s, server_invite::Event::Request, reliable).map(Self::ServerInvite)
+            }
+            Self::ServerNonInvite(s) => {
+                server_non_invite::step(s, server_non_invite::Event::Request, reliable).map(Self::ServerNonInvite)
+            }
+            Self::ClientInvite(_) | Self::ClientNonInvite(_) => Step::to(self, Action::Absorb),
+        }
+    }
+
+    pub(super) fn ack(self, reliable: bool) -> Step<Self> {
+        match self {
+            Self::ServerInvite(s) => {
+                server_invite::step(s, server_invite::Event::Ack, reliable).map(Self::ServerInvite)
+            }
+            _ => Step::to(self, Action::Absorb),
+        }
+    }
+
+    pub(super) fn response(self, class: Class, reliable: bool) -> Step<Self> {
+        match self {
+            Self::ClientInvite(s) => {
+                client_invite::step(s, client_invite::Event::Response(class), reliable).map(Self::ClientInvite)
+            }
+            Self::ClientNonInvite(s) => client_non_invite::step(s, client_non_invite::Event::Response(class), reliable)
+                .map(Self::ClientNonInvite),
+            Self::ServerInvite(_) | Self::ServerNonInvite(_) => Step::to(self, Action::Absorb),
+        }
+    }
+}
+
+/// What the transaction has to do with CANCEL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cancel {
+    No,
+    /// To be cancelled as soon as a provisional response came (RFC 3261 section 9.1).
+    Wanted,
+    /// Its CANCEL was sent.
+    Sent,
+    /// This is a CANCEL made here; nobody hears of it.
+    Itself,
+}

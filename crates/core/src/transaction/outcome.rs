@@ -1,0 +1,111 @@
+//! What the table of transactions says to its user: ids, verdicts, events, numbers.
+
+use crate::slots::Id;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub(super) Id);
+
+        impl $name {
+            /// The id as one word, never 0.
+            pub const fn to_u64(self) -> u64 {
+                self.0.to_u64()
+            }
+
+            /// Reads the word back. Any word may be given; one that was no id finds nothing.
+            pub const fn from_u64(word: u64) -> Self {
+                Self(Id::from_u64(word))
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A server transaction: a request that came in. Ids of transactions that ended find nothing.
+    ServerId
+    /// A client transaction: a request that was sent. Its word is the token of what it sends.
+    ClientId
+}
+
+/// What a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// A new transaction: answer it with [`Transactions::respond`].
+    New(ServerId),
+    /// Nothing is left to do: a retransmission, answered with the last response if there is one; the ACK of a 300-699; a message
+    /// without a usable Via.
+    Absorbed,
+    /// An ACK that belongs to a 2xx or to nothing known: no transaction, its user routes it (RFC 3261 section 17).
+    Ack,
+    /// A new CANCEL, itself to be answered, and the INVITE that it means, if there is one here (section 9.2).
+    Cancel { cancel: ServerId, invite: Option<ServerId> },
+    /// As many transactions as are allowed: answer 503 without one.
+    Full,
+}
+
+/// What a response is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outgoing {
+    /// No transaction waits for it. It must not be passed on (RFC 6026 section 7.3).
+    Stray,
+    /// Nothing is left to do: a copy of a final response, an answer to a CANCEL of [`Transactions::cancel`].
+    Absorbed,
+    /// For the user. A 300-699 to an INVITE is acknowledged already, a 2xx never is.
+    Deliver {
+        id: ClientId,
+        owner: u64,
+        /// A 2xx to an INVITE came before: this is its copy or another branch's (RFC 6026 section 7.2).
+        after_final: bool,
+    },
+}
+
+/// What happened without a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// No final response came: timer B or F, or 64*T1 after a CANCEL. To be treated as a 408 (RFC 3261 section 8.1.3.1).
+    Timeout { id: ClientId, owner: u64 },
+    /// The request could not be sent. To be treated as a 503 (section 8.1.3.1).
+    ClientTransportError { id: ClientId, owner: u64 },
+    /// A response could not be sent.
+    ServerTransportError { id: ServerId, owner: u64 },
+    /// A 300-699 to an INVITE found no ACK: timer H.
+    NoAck { id: ServerId, owner: u64 },
+    /// The last word of this transaction.
+    ServerEnded { id: ServerId, owner: u64 },
+    /// The last word of this transaction.
+    ClientEnded { id: ClientId, owner: u64 },
+}
+
+/// Gauges (first block) and counters since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub servers: u64,
+    pub clients: u64,
+    /// Bytes of the messages kept.
+    pub kept_bytes: u64,
+    pub kept_messages: u64,
+    /// Timers that run.
+    pub timers: u64,
+    /// Entries in timer queues, stopped ones included.
+    pub timers_waiting: u64,
+    /// Places in the table of keys that are taken.
+    pub keys: u64,
+
+    /// Requests that came again.
+    pub request_retransmissions: u64,
+    /// Final responses that came again.
+    pub response_retransmissions: u64,
+    /// Requests sent again by timers A and E.
+    pub requests_resent: u64,
+    /// Responses sent again, by timer G or on a request that came again.
+    pub responses_resent: u64,
+    pub timeouts: u64,
+    pub no_acks: u64,
+    pub transport_errors: u64,
+    /// Responses that no transaction waited for, messages without a usable Via.
+    pub strays: u64,
+    /// Requests refused because of the bound.
+    pub refused: u64,
+}
