@@ -1,3 +1,16 @@
-//! What the tests with the world have in common.
+//! What the tests with the world have in common: the program under test, programs by others, messages by hand.
 
+pub mod baresip;
 pub mod binary;
+pub mod certificate;
+pub mod corpora;
+pub mod kamailio;
+pub mod namespace;
+pub mod port;
+pub mod process;
+pub mod program;
+pub mod random;
+pub mod server;
+pub mod sipp;
+pub mod text;
+pub mod wire;

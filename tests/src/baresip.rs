@@ -1,0 +1,137 @@
+//! Baresip: a telephone, told what to do and telling what happens by JSON over a connection of its own.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::namespace::Namespace;
+use crate::port;
+use crate::process::Process;
+use crate::program::BARESIP;
+
+/// How a telephone is set up.
+#[derive(Debug, Clone)]
+pub struct Phone<'a> {
+    /// Name of the user.
+    pub user: &'a str,
+    /// Domain of its address.
+    pub domain: &'a str,
+    /// Password.
+    pub password: &'a str,
+    /// Server it sends everything to.
+    pub server: SocketAddr,
+    /// `udp`, `tcp` or `tls`.
+    pub transport: &'a str,
+    /// Authorities it trusts, for TLS.
+    pub authority: Option<PathBuf>,
+    /// Answer each call at once.
+    pub answers: bool,
+    /// Network it lives in.
+    pub namespace: Option<&'a Namespace>,
+    /// Address it listens on.
+    pub listen: SocketAddr,
+}
+
+/// A running telephone.
+#[derive(Debug)]
+pub struct Baresip {
+    process: Process,
+    control: Option<TcpStream>,
+    events: String,
+    _folder: TempDir,
+}
+
+const MODULES: &str = "/usr/lib/baresip/modules";
+
+impl Baresip {
+    /// Starts it; registering goes on meanwhile.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn start(phone: &Phone<'_>) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let control = port::free();
+        let mut config = format!(
+            "poll_method epoll\nsip_listen {}\nmodule_path {MODULES}\naudio_source aubridge,nil\naudio_player aubridge,nil\n\
+             audio_alert aubridge,nil\naudio_buffer 20-160\nmodule_tmp uuid.so\nmodule_tmp account.so\nmodule g711.so\n\
+             module aubridge.so\nmodule_app menu.so\nmodule_app ctrl_tcp.so\nctrl_tcp_listen 127.0.0.1:{control}\n",
+            phone.listen
+        );
+        if let Some(authority) = &phone.authority {
+            // Writing to a String cannot fail.
+            let _ = writeln!(config, "sip_cafile {}\nsip_verify_server yes", authority.display());
+        }
+        std::fs::write(folder.path().join("config"), config).expect("the folder can be written");
+        let Phone { user, domain, password, server, transport, answers, .. } = phone;
+        let mode = if *answers { "auto" } else { "manual" };
+        let account = format!(
+            "<sip:{user}@{domain};transport={transport}>;auth_user={user};auth_pass={password};\
+             outbound=\"sip:{server};transport={transport}\";regint=600;answermode={mode};audio_codecs=PCMU\n"
+        );
+        std::fs::write(folder.path().join("accounts"), account).expect("the folder can be written");
+        let mut command = match phone.namespace {
+            None => Command::new(BARESIP.path().expect("baresip is there")),
+            Some(namespace) => {
+                let mut command = namespace.command();
+                command.arg(BARESIP.path().expect("baresip is there"));
+                command
+            }
+        };
+        command.arg("-f").arg(folder.path()).args(["-s", "-v"]).current_dir(folder.path());
+        let mut process = Process::start(&format!("baresip-{user}"), folder.path(), &mut command);
+        process.wait_for("baresip is ready", 1, Duration::from_secs(10));
+        // Inside of a namespace the loopback is another one: there the output of the program tells what happens.
+        let control = phone.namespace.is_none().then(|| {
+            let stream = TcpStream::connect(("127.0.0.1", control)).expect("baresip takes orders");
+            stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket can be set");
+            stream
+        });
+        Self { process, control, events: String::new(), _folder: folder }
+    }
+
+    /// The process.
+    pub const fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Gives an order, such as `dial` with an address, or `hangup`.
+    ///
+    /// # Panics
+    /// The connection is gone, or the telephone lives in a namespace.
+    pub fn order(&mut self, command: &str, parameters: &str) {
+        let json = format!("{{\"command\":\"{command}\",\"params\":\"{parameters}\"}}");
+        let control = self.control.as_mut().expect("a telephone of this network");
+        write!(control, "{}:{json},", json.len()).expect("baresip takes orders");
+    }
+
+    /// Waits for an event such as `REGISTER_OK`, `CALL_ESTABLISHED` or `CALL_CLOSED`.
+    ///
+    /// # Panics
+    /// It has not come in this time.
+    pub fn expect(&mut self, event: &str, limit: Duration) {
+        let end = Instant::now() + limit;
+        let quoted = format!("\"{event}\"");
+        loop {
+            if let Some(at) = self.events.find(&quoted) {
+                self.events.drain(..at + quoted.len());
+                return;
+            }
+            assert!(
+                Instant::now() < end,
+                "no {event} in {limit:?}; other events: {}\nlast output:\n{}",
+                self.events,
+                self.process.tail()
+            );
+            let mut buffer = [0; 4096];
+            let control = self.control.as_mut().expect("a telephone of this network");
+            if let Ok(length) = control.read(&mut buffer) {
+                self.events.push_str(&String::from_utf8_lossy(&buffer[..length]));
+            }
+        }
+    }
+}

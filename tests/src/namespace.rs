@@ -1,0 +1,134 @@
+//! Networks of the test's own: namespaces joined by cables, and routers that translate addresses.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::program::{self, IP, IPTABLES};
+
+/// A network namespace; gone when dropped, with the cables that end in it.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+/// Whether networks can be made here.
+///
+/// # Panics
+/// They cannot and `STROWGER_ALLOW_MISSING` is not 1.
+pub fn possible() -> bool {
+    if !program::have(&[IP, IPTABLES]) {
+        return false;
+    }
+    if !program::is_root() {
+        program::skipped("network namespaces need root");
+        return false;
+    }
+    let name = new_name("try");
+    let made = run("ip", &["netns", "add", &name]);
+    let translates = made.is_ok()
+        && run("ip", &["netns", "exec", &name, "iptables", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE"]).is_ok();
+    if made.is_ok() {
+        let _ = run("ip", &["netns", "delete", &name]);
+    }
+    if !translates {
+        program::skipped("this machine does not let root make network namespaces with address translation");
+    }
+    translates
+}
+
+impl Namespace {
+    /// A new one with its loopback up.
+    ///
+    /// # Panics
+    /// The system refuses.
+    pub fn new(word: &str) -> Self {
+        let this = Self { name: new_name(word) };
+        must("ip", &["netns", "add", &this.name]);
+        this.ip(&["link", "set", "lo", "up"]);
+        this
+    }
+
+    /// Runs `ip` inside.
+    ///
+    /// # Panics
+    /// It fails.
+    pub fn ip(&self, words: &[&str]) {
+        let mut all = vec!["-n", self.name.as_str()];
+        all.extend(words);
+        must("ip", &all);
+    }
+
+    /// Joins two by a cable: names of the ends and their addresses with prefix.
+    ///
+    /// # Panics
+    /// The system refuses.
+    pub fn join(&self, end: (&str, &str), other: &Self, other_end: (&str, &str)) {
+        self.ip(&["link", "add", end.0, "type", "veth", "peer", "name", other_end.0, "netns", &other.name]);
+        for (namespace, (name, address)) in [(self, end), (other, other_end)] {
+            namespace.ip(&["address", "add", address, "dev", name]);
+            namespace.ip(&["link", "set", name, "up"]);
+        }
+    }
+
+    /// Everything else goes by this neighbour.
+    ///
+    /// # Panics
+    /// The system refuses.
+    pub fn default_route(&self, by: &str) {
+        self.ip(&["route", "add", "default", "via", by]);
+    }
+
+    /// Makes it a router that gives what leaves by `out` its own address, and lets nothing in that nobody inside asked
+    /// for.
+    ///
+    /// # Panics
+    /// The system refuses.
+    pub fn translate(&self, out: &str) {
+        let inside = |words: &[&str]| {
+            let mut all = vec!["netns", "exec", self.name.as_str()];
+            all.extend(words);
+            must("ip", &all);
+        };
+        inside(&["sysctl", "-q", "-w", "net.ipv4.ip_forward=1"]);
+        inside(&["iptables", "-t", "nat", "-A", "POSTROUTING", "-o", out, "-j", "MASQUERADE", "--random"]);
+        inside(&["iptables", "-A", "FORWARD", "-i", out, "-m", "state", "--state", "ESTABLISHED,RELATED", "-j", "ACCEPT"]);
+        inside(&["iptables", "-A", "FORWARD", "-i", out, "-j", "DROP"]);
+    }
+
+    /// The words that run a program inside.
+    pub fn words(&self) -> Vec<String> {
+        ["ip", "netns", "exec", &self.name].map(String::from).to_vec()
+    }
+
+    /// A command that runs inside; the program and its arguments are still to be added.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]);
+        command
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = run("ip", &["netns", "delete", &self.name]);
+    }
+}
+
+fn new_name(word: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("strowger-{}-{word}{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn run(program: &str, words: &[&str]) -> Result<(), String> {
+    match Command::new(program).args(words).output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn must(program: &str, words: &[&str]) {
+    if let Err(error) = run(program, words) {
+        panic!("{program} {}: {error}", words.join(" "));
+    }
+}

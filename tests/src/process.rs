@@ -1,0 +1,157 @@
+//! A program that runs beside the test: its output in a file, its end with the test's.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running program. When it is dropped it is ended, together with what it started.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a program in a process group of its own; what it prints goes to `NAME.log` in the folder, after what is
+    /// there.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    pub fn start(name: &str, folder: &Path, command: &mut Command) -> Self {
+        let log = folder.join(format!("{name}.log"));
+        let file = File::options().create(true).append(true).open(&log).expect("the folder of the test can be written");
+        let again = file.try_clone().expect("a descriptor is left");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(again)
+            .process_group(0)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} does not start: {error}\n{command:?}"));
+        Self { name: name.into(), child, log }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything it printed so far.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// The last lines it printed.
+    pub fn tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
+    /// Waits until it printed a text `times` times.
+    ///
+    /// # Panics
+    /// It ended before, or the time is over.
+    pub fn wait_for(&mut self, text: &str, times: usize, limit: Duration) {
+        let end = Instant::now() + limit;
+        loop {
+            if self.log().matches(text).count() >= times {
+                return;
+            }
+            let ended = self.ended();
+            assert!(ended.is_none(), "{} ended ({ended:?}) without {text:?}:\n{}", self.name, self.tail());
+            assert!(Instant::now() < end, "{} has not printed {text:?} in {limit:?}:\n{}", self.name, self.tail());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be asked")
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// It is still running after this time.
+    pub fn end(&mut self, limit: Duration) -> ExitStatus {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.ended() {
+                return status;
+            }
+            assert!(Instant::now() < end, "{} is still running after {limit:?}:\n{}", self.name, self.tail());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: the process was started here and not yet waited for, so the id is still its own.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.signal(libc::SIGKILL);
+        let _ = self.child.wait();
+    }
+
+    /// Its share of the memory of the machine in bytes, with all it started: PSS of `/proc/PID/smaps_rollup`.
+    pub fn pss(&self) -> u64 {
+        tree(self.id()).into_iter().map(|id| kilobytes(&format!("/proc/{id}/smaps_rollup"), "Pss:")).sum::<u64>() * 1024
+    }
+
+    /// Processor time that it used so far, in user and system mode, with all it started and that still runs.
+    pub fn cpu(&self) -> Duration {
+        tree(self.id()).into_iter().map(cpu).sum()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("---- {} printed last:\n{}\n----", self.name, self.tail());
+        }
+        if self.ended().is_none() {
+            self.signal(libc::SIGTERM);
+            let end = Instant::now() + Duration::from_millis(500);
+            while self.ended().is_none() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        // SAFETY: the group is the one that was made for this child; its members were started by it.
+        unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
+        let _ = self.child.wait();
+    }
+}
+
+fn tree(id: u32) -> Vec<u32> {
+    let mut all = vec![id];
+    let mut next = 0;
+    while let Some(&id) = all.get(next) {
+        next += 1;
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        all.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+    }
+    all
+}
+
+fn kilobytes(file: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+fn cpu(id: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    // The name of the program stands in brackets and may contain anything; utime and stime are the 14th and 15th field.
+    let Some((_, fields)) = stat.rsplit_once(')') else { return Duration::ZERO };
+    let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    // SAFETY: sysconf has no preconditions.
+    let each = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+    Duration::from_micros(ticks * 1_000_000 / each)
+}

@@ -1,0 +1,78 @@
+//! Programs by others that the tests need, and the Debian package of each.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+/// A program by others.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// Name of its file.
+    pub name: &'static str,
+    /// Debian package that contains it.
+    pub package: &'static str,
+}
+
+/// Traffic generator.
+pub const SIPP: Program = Program { name: "sipp", package: "sip-tester" };
+/// A server by others, as peer and as measure.
+pub const KAMAILIO: Program = Program { name: "kamailio", package: "kamailio" };
+/// A command that sends one request.
+pub const SIPSAK: Program = Program { name: "sipsak", package: "sipsak" };
+/// A telephone.
+pub const BARESIP: Program = Program { name: "baresip", package: "baresip-core" };
+/// Writes down the system calls of a process.
+pub const STRACE: Program = Program { name: "strace", package: "strace" };
+/// Makes networks.
+pub const IP: Program = Program { name: "ip", package: "iproute2" };
+/// Translates addresses.
+pub const IPTABLES: Program = Program { name: "iptables", package: "iptables" };
+
+/// Environment variable that lets tests pass where a program or a right is missing; each says so loudly.
+pub const ALLOW_MISSING: &str = "STROWGER_ALLOW_MISSING";
+
+impl Program {
+    /// Where it is: in the folders of `PATH` and those where Debian puts programs of the administrator.
+    pub fn path(&self) -> Option<PathBuf> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from));
+        folders.map(|folder| folder.join(self.name)).find(|file| file.is_file())
+    }
+}
+
+/// Whether all of these are there.
+///
+/// # Panics
+/// One is missing and `STROWGER_ALLOW_MISSING` is not 1; the message names the Debian packages.
+pub fn have(programs: &[Program]) -> bool {
+    let missing: Vec<&Program> = programs.iter().filter(|program| program.path().is_none()).collect();
+    if missing.is_empty() {
+        return true;
+    }
+    let names: Vec<&str> = missing.iter().map(|program| program.name).collect();
+    let packages: Vec<&str> = missing.iter().map(|program| program.package).collect();
+    lacking(&format!("{} is not installed: apt-get install {}", names.join(", "), packages.join(" ")));
+    false
+}
+
+/// Says loudly that a test, or a part of one, did not run.
+pub fn skipped(reason: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    // Not eprintln: the harness of cargo hides what a passing test prints.
+    let _ = writeln!(std::io::stderr(), "\n*** SKIPPED {test}: {reason}\n");
+}
+
+/// Something that the test needs is not there: fails, or with `STROWGER_ALLOW_MISSING=1` says loudly what is skipped.
+///
+/// # Panics
+/// `STROWGER_ALLOW_MISSING` is not 1.
+pub fn lacking(reason: &str) {
+    let allowed = std::env::var_os(ALLOW_MISSING).is_some_and(|value| value == "1");
+    assert!(allowed, "{reason}\n({ALLOW_MISSING}=1 skips what needs it)");
+    skipped(reason);
+}
+
+/// Whether this process may make networks and mounts.
+pub fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}

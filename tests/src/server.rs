@@ -1,0 +1,275 @@
+//! The server under test.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::binary::strowger;
+use crate::certificate::Certificate;
+use crate::namespace::Namespace;
+use crate::port;
+use crate::process::Process;
+use crate::wire::{Transport, Wire};
+
+/// How long a start may take.
+const START: Duration = Duration::from_secs(20);
+
+/// A server to be started: listeners on free ports, and lines of configuration.
+#[derive(Debug, Default)]
+pub struct Setup {
+    listen: Vec<(Transport, SocketAddr)>,
+    lines: Vec<String>,
+    wrap: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+/// A running server with a folder of its own, in which its database lies too.
+#[derive(Debug)]
+pub struct Server {
+    process: Option<Process>,
+    folder: TempDir,
+    listen: Vec<(Transport, SocketAddr)>,
+    wrap: Vec<String>,
+    environment: Vec<(String, String)>,
+    starts: usize,
+}
+
+impl Setup {
+    /// Listeners on 127.0.0.1 with free ports.
+    pub fn on(transports: &[Transport]) -> Self {
+        transports.iter().fold(Self::default(), |this, transport| this.listen(*transport, port::free_address()))
+    }
+
+    /// One more listener.
+    pub fn listen(mut self, transport: Transport, address: SocketAddr) -> Self {
+        self.listen.push((transport, address));
+        self
+    }
+
+    /// Lines of configuration with dotted keys, such as `ban.enabled = false`.
+    pub fn with(mut self, lines: &str) -> Self {
+        self.lines.push(lines.into());
+        self
+    }
+
+    /// A relay for everyone that has no users.
+    pub fn relay(self) -> Self {
+        self.with("domains = []\nproxy.relay_for = \"everyone\"").in_memory()
+    }
+
+    /// A registrar of `example.org` and 127.0.0.1 that asks for no passwords, in which anybody may call.
+    pub fn open_registrar(self) -> Self {
+        self.with(
+            "domains = [\"example.org\", \"127.0.0.1\"]\nregistrar.authenticate = false\nauth.calls = false\nproxy.relay_for = \"everyone\"",
+        )
+    }
+
+    /// Nothing is kept on disk.
+    pub fn in_memory(self) -> Self {
+        self.with("registrar.durability = \"none\"\nstore.database = \"memory\"")
+    }
+
+    /// A program in front of the server's command line, such as strace.
+    pub fn under(mut self, words: &[&str]) -> Self {
+        self.wrap.extend(words.iter().map(ToString::to_string));
+        self
+    }
+
+    /// Inside of a network of its own.
+    pub fn inside(self, namespace: &Namespace) -> Self {
+        let words: Vec<String> = namespace.words();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.under(&words)
+    }
+
+    /// An environment variable.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Writes the configuration without starting; [`Server::start`] does.
+    ///
+    /// # Panics
+    /// The disk is full.
+    pub fn prepare(self) -> Server {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let mut text = String::new();
+        let listeners: Vec<String> =
+            self.listen.iter().map(|(transport, address)| format!("\"{}:{address}\"", transport.name())).collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "listen = [{}]", listeners.join(", "));
+        let given = self.lines.join("\n");
+        if self.listen.iter().any(|(transport, _)| transport.is_secure()) {
+            let certificate = Certificate::in_folder(folder.path(), &["example.org"]);
+            let _ = writeln!(text, "tls.certificate = {:?}\ntls.key = {:?}", certificate.chain, certificate.key);
+            if !given.contains("tls.outbound_ca") {
+                let _ = writeln!(text, "tls.outbound_ca = {:?}", certificate.authority);
+            }
+        }
+        for (key, value) in [("store.database", "\"test.sqlite\""), ("log.level", "\"info\"")] {
+            if !given.contains(key) {
+                let _ = writeln!(text, "{key} = {value}");
+            }
+        }
+        text.push_str(&given);
+        text.push('\n');
+        std::fs::write(folder.path().join("strowger.toml"), text).expect("the folder can be written");
+        let Self { listen, wrap, environment, .. } = self;
+        Server { process: None, folder, listen, wrap, environment, starts: 0 }
+    }
+
+    /// Starts it and waits until it is ready.
+    ///
+    /// # Panics
+    /// It does not get ready.
+    pub fn start(self) -> Server {
+        let mut server = self.prepare();
+        server.start();
+        server
+    }
+}
+
+impl Server {
+    /// Starts it (again) and waits until it is ready.
+    ///
+    /// # Panics
+    /// It does not get ready.
+    pub fn start(&mut self) {
+        self.starts += 1;
+        let mut words = self.wrap.iter().map(String::as_str);
+        let mut command = match words.next() {
+            None => Command::new(strowger()),
+            Some(first) => {
+                let mut command = Command::new(first);
+                command.args(words).arg(strowger());
+                command
+            }
+        };
+        command.args(["serve", "--config"]).arg(self.config()).current_dir(self.folder.path());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let mut process = Process::start("strowger", self.folder.path(), &mut command);
+        process.wait_for("\nready", self.starts, START);
+        self.process = Some(process);
+    }
+
+    /// The running process.
+    ///
+    /// # Panics
+    /// It was not started.
+    pub fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("the server was started")
+    }
+
+    /// Ends it by SIGTERM and waits.
+    ///
+    /// # Panics
+    /// It does not end in time.
+    pub fn stop(&mut self) {
+        let process = self.process();
+        process.signal(libc::SIGTERM);
+        process.end(Duration::from_secs(40));
+        self.process = None;
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        self.process().kill();
+        self.process = None;
+    }
+
+    /// The address of its first listener with this transport.
+    ///
+    /// # Panics
+    /// It has none.
+    pub fn address(&self, transport: Transport) -> SocketAddr {
+        let found = self.listen.iter().find(|(candidate, _)| *candidate == transport);
+        found.map(|(_, address)| *address).unwrap_or_else(|| panic!("no listener for {}", transport.name()))
+    }
+
+    /// A client of this server.
+    ///
+    /// # Panics
+    /// The server does not take the connection.
+    pub fn connect(&self, transport: Transport) -> Wire {
+        let authority = self.authority();
+        let authority = transport.is_secure().then_some(authority.as_path());
+        Wire::connect(transport, self.address(transport), authority)
+            .unwrap_or_else(|error| panic!("no connection by {}: {error}", transport.name()))
+    }
+
+    /// The authority that signed its certificate.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("authority.pem")
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Its configuration file.
+    pub fn config(&self) -> PathBuf {
+        self.folder.path().join("strowger.toml")
+    }
+
+    /// What it printed since the first start.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.folder.path().join("strowger.log")).unwrap_or_default()).into_owned()
+    }
+
+    /// Adds a user with `strowger user add`.
+    ///
+    /// # Panics
+    /// The command refuses.
+    pub fn add_user(&self, address: &str, password: &str) {
+        let mut child = Command::new(strowger())
+            .args(["user", "add", address, "--password-stdin", "--config"])
+            .arg(self.config())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        child.stdin.take().expect("it is piped").write_all(password.as_bytes()).expect("it reads its input");
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "user add {address}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Asserts that it still answers: OPTIONS to the server itself by this transport gets a 200.
+    ///
+    /// # Panics
+    /// It does not answer within five seconds.
+    pub fn assert_answers(&mut self, transport: Transport) {
+        let mut wire = self.connect(transport);
+        let uri = format!("sip:{};transport={}", self.address(transport), transport.name());
+        let request = crate::text::Request::new("OPTIONS", &uri, transport.name(), wire.local());
+        let answer = (0..5).find_map(|_| {
+            let _ = wire.send(&request.bytes());
+            wire.final_response(Duration::from_secs(1))
+        });
+        let status = answer.as_deref().and_then(crate::text::status);
+        let ended = self.process().ended();
+        assert!(ended.is_none(), "the server ended: {ended:?}");
+        assert_eq!(status, Some(200), "OPTIONS by {}", transport.name());
+    }
+}
+
+/// 127.0.0.1 with a port.
+pub const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+/// How often each text came, for a table in a message.
+pub fn count<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeMap<T, usize> {
+    items.into_iter().fold(BTreeMap::new(), |mut counts, item| {
+        *counts.entry(item).or_default() += 1;
+        counts
+    })
+}

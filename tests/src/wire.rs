@@ -1,0 +1,349 @@
+//! A client by hand over each transport: bytes out, messages in.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tokio_tungstenite::tungstenite::{self, ClientRequestBuilder, Message, WebSocket};
+
+/// How messages travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    Udp,
+    Tcp,
+    Tls,
+    Ws,
+    Wss,
+}
+
+/// Every transport.
+pub const TRANSPORTS: [Transport; 5] =
+    [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss];
+
+impl Transport {
+    /// As in a configuration and in the transport parameter of a URI.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+            Self::Ws => "ws",
+            Self::Wss => "wss",
+        }
+    }
+
+    /// Whether it shows a certificate.
+    pub const fn is_secure(self) -> bool {
+        matches!(self, Self::Tls | Self::Wss)
+    }
+}
+
+trait Stream: Read + Write + Send {
+    fn tcp(&self) -> &TcpStream;
+}
+
+impl Stream for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Stream for StreamOwned<ClientConnection, TcpStream> {
+    fn tcp(&self) -> &TcpStream {
+        &self.sock
+    }
+}
+
+impl Stream for Box<dyn Stream> {
+    fn tcp(&self) -> &TcpStream {
+        (**self).tcp()
+    }
+}
+
+enum Way {
+    Udp { socket: UdpSocket, peer: SocketAddr },
+    Stream { stream: Box<dyn Stream>, rest: Vec<u8> },
+    Ws(Box<WebSocket<Box<dyn Stream>>>),
+}
+
+/// A socket or connection with a server at its other end.
+pub struct Wire {
+    transport: Transport,
+    way: Way,
+    local: SocketAddr,
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} from {}", self.transport.name(), self.local)
+    }
+}
+
+/// How long connecting and sending may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+impl Wire {
+    /// Connects from a port that the system chooses.
+    ///
+    /// # Errors
+    /// What the system, TLS or the WebSocket handshake says. `authority` is needed for TLS and WSS.
+    pub fn connect(transport: Transport, server: SocketAddr, authority: Option<&Path>) -> io::Result<Self> {
+        Self::connect_from(transport, SocketAddr::new(any_loopback(server), 0), server, authority)
+    }
+
+    /// UDP from a port that the system chooses.
+    ///
+    /// # Panics
+    /// The system has no socket.
+    pub fn udp(server: SocketAddr) -> Self {
+        Self::connect(Transport::Udp, server, None).expect("loopback has a port")
+    }
+
+    /// Connects from an address (for streams only its IP address counts).
+    ///
+    /// # Errors
+    /// As [`Wire::connect`].
+    pub fn connect_from(
+        transport: Transport,
+        from: SocketAddr,
+        server: SocketAddr,
+        authority: Option<&Path>,
+    ) -> io::Result<Self> {
+        if transport == Transport::Udp {
+            let socket = UdpSocket::bind(from)?;
+            let local = socket.local_addr()?;
+            return Ok(Self { transport, way: Way::Udp { socket, peer: server }, local });
+        }
+        let tcp = TcpStream::connect_timeout(&server, LIMIT)?;
+        tcp.set_nodelay(true)?;
+        tcp.set_read_timeout(Some(LIMIT))?;
+        tcp.set_write_timeout(Some(LIMIT))?;
+        let local = tcp.local_addr()?;
+        let stream: Box<dyn Stream> = if transport.is_secure() {
+            let authority = authority.ok_or_else(|| io::Error::other("TLS without an authority to trust"))?;
+            let mut connection = ClientConnection::new(trusting(authority)?, ServerName::from(server.ip()).to_owned())
+                .map_err(io::Error::other)?;
+            let mut tcp = tcp;
+            connection.complete_io(&mut tcp)?;
+            Box::new(StreamOwned::new(connection, tcp))
+        } else {
+            Box::new(tcp)
+        };
+        let way = match transport {
+            Transport::Ws | Transport::Wss => {
+                let scheme = transport.name();
+                let uri = format!("{scheme}://{server}/").parse().map_err(io::Error::other)?;
+                let request = ClientRequestBuilder::new(uri).with_sub_protocol("sip");
+                let (socket, _) = tungstenite::client(request, stream).map_err(|error| io::Error::other(error.to_string()))?;
+                Way::Ws(Box::new(socket))
+            }
+            _ => Way::Stream { stream, rest: Vec::new() },
+        };
+        Ok(Self { transport, way, local })
+    }
+
+    /// Where messages of this client come from.
+    pub const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Its transport.
+    pub const fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// Sends bytes: one datagram, one frame, or a piece of the stream.
+    ///
+    /// # Errors
+    /// The connection is gone, or the peer does not read for ten seconds.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.way {
+            Way::Udp { socket, peer } => socket.send_to(bytes, *peer).map(drop),
+            Way::Stream { stream, .. } => {
+                stream.write_all(bytes)?;
+                stream.flush()
+            }
+            Way::Ws(socket) => {
+                let message = match std::str::from_utf8(bytes) {
+                    Ok(text) => Message::text(text),
+                    Err(_) => Message::binary(bytes.to_vec()),
+                };
+                socket.send(message).map_err(|error| io::Error::other(error.to_string()))
+            }
+        }
+    }
+
+    /// The next message, or `None` when none has come in this time or the connection is closed. Keep-alives are passed
+    /// over.
+    pub fn receive(&mut self, limit: Duration) -> Option<Vec<u8>> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Way::Stream { rest, .. } = &mut self.way {
+                let blank = rest.iter().take_while(|byte| b"\r\n".contains(byte)).count();
+                rest.drain(..blank);
+                if let Some(length) = complete(rest) {
+                    return Some(rest.drain(..length).collect());
+                }
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            match &mut self.way {
+                Way::Udp { socket, .. } => {
+                    socket.set_read_timeout(Some(left)).ok()?;
+                    let mut buffer = vec![0; 65_536];
+                    let (length, _) = socket.recv_from(&mut buffer).ok()?;
+                    buffer.truncate(length);
+                    if buffer.iter().any(|byte| !b"\r\n\0".contains(byte)) {
+                        return Some(buffer);
+                    }
+                }
+                Way::Stream { stream, rest } => {
+                    stream.tcp().set_read_timeout(Some(left)).ok()?;
+                    let mut buffer = [0; 16_384];
+                    match stream.read(&mut buffer) {
+                        Ok(0) | Err(_) => return None,
+                        Ok(length) => rest.extend_from_slice(&buffer[..length]),
+                    }
+                }
+                Way::Ws(socket) => {
+                    socket.get_ref().tcp().set_read_timeout(Some(left)).ok()?;
+                    match socket.read().ok()? {
+                        Message::Text(text) if text.trim().is_empty() => {}
+                        Message::Text(text) => return Some(text.as_bytes().to_vec()),
+                        Message::Binary(bytes) => return Some(bytes.to_vec()),
+                        Message::Close(_) => return None,
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Receives until a response with a final status comes; provisional ones and requests are passed over.
+    pub fn final_response(&mut self, limit: Duration) -> Option<Vec<u8>> {
+        let end = Instant::now() + limit;
+        loop {
+            let message = self.receive(end.saturating_duration_since(Instant::now()))?;
+            if crate::text::status(&message).is_some_and(|status| status >= 200) {
+                return Some(message);
+            }
+        }
+    }
+
+    /// Receives until a request with this method comes.
+    pub fn request(&mut self, method: &str, limit: Duration) -> Option<Vec<u8>> {
+        let end = Instant::now() + limit;
+        loop {
+            let message = self.receive(end.saturating_duration_since(Instant::now()))?;
+            if crate::text::method(&message).as_deref() == Some(method) {
+                return Some(message);
+            }
+        }
+    }
+
+    /// Whether the peer closes the connection within this time; what it still sends is thrown away. Never for UDP.
+    pub fn closes(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            match &mut self.way {
+                Way::Udp { .. } => return false,
+                Way::Stream { stream, .. } => {
+                    let _ = stream.tcp().set_read_timeout(Some(left));
+                    match stream.read(&mut [0; 16_384]) {
+                        Ok(0) => return true,
+                        Ok(_) => {}
+                        Err(error) if is_timeout(&error) => return false,
+                        Err(_) => return true,
+                    }
+                }
+                Way::Ws(socket) => {
+                    let _ = socket.get_ref().tcp().set_read_timeout(Some(left));
+                    match socket.read() {
+                        Ok(Message::Close(_)) => return true,
+                        Ok(_) => {}
+                        Err(tungstenite::Error::Io(error)) if is_timeout(&error) => return false,
+                        Err(_) => return true,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Throws away what has arrived.
+    pub fn drain(&mut self) {
+        while self.receive(Duration::from_millis(1)).is_some() {}
+    }
+}
+
+/// A listener of the test's own for one connection that the server opens.
+///
+/// # Panics
+/// No port is free.
+pub fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("loopback has a port");
+    let address = listener.local_addr().expect("it is bound");
+    (listener, address)
+}
+
+/// The connection that a server opened to [`listen`].
+///
+/// # Panics
+/// None came in this time.
+pub fn accept(listener: &TcpListener, limit: Duration) -> Wire {
+    listener.set_nonblocking(true).expect("a socket can be set");
+    let end = Instant::now() + limit;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).expect("a socket can be set");
+                let local = stream.local_addr().expect("it is connected");
+                let way = Way::Stream { stream: Box::new(stream), rest: Vec::new() };
+                return Wire { transport: Transport::Tcp, way, local };
+            }
+            Err(error) => {
+                assert!(Instant::now() < end, "nobody has connected in {limit:?}: {error}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+fn any_loopback(server: SocketAddr) -> IpAddr {
+    match server.ip() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(address) => IpAddr::V6(address),
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+fn trusting(authority: &Path) -> io::Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(authority).map_err(|error| io::Error::other(error.to_string()))?;
+    for certificate in certificates {
+        let certificate = certificate.map_err(|error| io::Error::other(error.to_string()))?;
+        roots.add(certificate).map_err(io::Error::other)?;
+    }
+    Ok(Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
+}
+
+/// The length of the message that stands first in a stream, once all of it is there (RFC 3261 section 18.3).
+fn complete(stream: &[u8]) -> Option<usize> {
+    let head = stream.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let length = crate::text::field(&stream[..head], "Content-Length").or_else(|| crate::text::field(&stream[..head], "l"));
+    let all = head + length.and_then(|length| length.parse::<usize>().ok()).unwrap_or(0);
+    (stream.len() >= all).then_some(all)
+}
