@@ -1,0 +1,76 @@
+# Everything that can be asked of this tree. `make` alone names it.
+
+CARGO ?= cargo
+TARGET ?= $(or $(CARGO_TARGET_DIR),target)
+STROWGER = $(abspath $(TARGET))/release/strowger
+
+# What the longer doors take, in seconds or in numbers.
+SOAK_SECONDS ?= 14400
+SEEDS ?= 10000
+FUZZ_SECONDS ?= 3600
+RATE ?= 1000
+SECONDS ?= 10
+ROUNDS ?= 3
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build packages lint test soak simulate fuzz bench-parser bench-relay bench-memory
+
+help:
+	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
+	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
+	@echo 'make test          formatting, lints, every test; under 15 minutes from an empty target'
+	@echo 'make packages      install the Debian packages that tests and benches use, if this user may'
+	@echo 'make simulate      $(SEEDS) seeds of user agents, proxies and a registrar on a bad network (SEEDS=)'
+	@echo 'make fuzz          each fuzz target under cargo-fuzz for $(FUZZ_SECONDS) s (FUZZ_SECONDS=; needs a nightly compiler)'
+	@echo 'make soak          calls and registrations for $(SOAK_SECONDS) s: nothing lost, memory level (SOAK_SECONDS=)'
+	@echo 'make bench-parser  messages a second: index, views, print'
+	@echo 'make bench-relay   CPU per call beside Kamailio and the floor of the machine (RATE= SECONDS= ROUNDS=)'
+	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message'
+
+demo:
+	$(CARGO) run --release --package strowger -- demo
+
+build:
+	$(CARGO) build --release --package strowger
+
+# A package that cannot be installed is named here, and again by the test that needs it.
+packages:
+	-@tests/packages --install
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
+
+# The tests themselves are built without optimisation, which is quick; the server that they start is the optimised one,
+# because they measure it. What measures must be alone on the machine: the tests with the world come last, one by one.
+test: packages lint build
+	$(CARGO) test --workspace --exclude strowger-tests
+	STROWGER_BIN=$(STROWGER) $(CARGO) test --package strowger-tests -- --test-threads=1
+	@echo 'make test: everything passed'
+
+simulate:
+	STROWGER_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --package strowger-tests --test simulate -- --nocapture
+
+# cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`.
+fuzz:
+	cd fuzz && for target in $$(ls fuzz_targets | sed 's/\.rs$$//'); do \
+		cargo +nightly fuzz run --release $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 || exit 1; \
+	done
+
+soak: packages build
+	STROWGER_BIN=$(STROWGER) STROWGER_SOAK_SECONDS=$(SOAK_SECONDS) \
+		$(CARGO) test --package strowger-tests --test soak -- --ignored --nocapture --test-threads=1
+
+bench-parser:
+	$(CARGO) run --release --quiet --package strowger-benches --bin bench_parser
+
+bench-relay: packages build
+	$(CARGO) build --release --package strowger-benches --bin bench_relay
+	for scenario in relay record-route register; do \
+		STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_relay --scenario $$scenario \
+			--rate $(RATE) --seconds $(SECONDS) --rounds $(ROUNDS) || exit 1; \
+	done
+
+bench-memory: packages build
+	$(CARGO) build --release --package strowger-benches --bin bench_memory
+	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_memory
