@@ -137,6 +137,27 @@ fn paced(path: PathBuf, durability: Durability, rate: u64, seconds: u64) {
     );
 }
 
+/// The bare call: as many bytes as a group writes, overwritten and synced at the pace of the groups.
+fn bare(path: &Path) {
+    use std::os::unix::fs::FileExt;
+    const GROUP: usize = 40_000;
+    const FILE: u64 = 16 << 20;
+    let file = std::fs::File::create(path).expect("the folder can be written");
+    file.write_all_at(&vec![0; FILE as usize], 0).expect("there is room");
+    file.sync_all().expect("the disk works");
+    let mut all: Vec<u32> = (0..600u64)
+        .map(|n| {
+            std::thread::sleep(Duration::from_millis(2));
+            file.write_all_at(&[1; GROUP], n * GROUP as u64 % (FILE - GROUP as u64)).expect("there is room");
+            let start = Instant::now();
+            file.sync_data().expect("the disk works");
+            start.elapsed().as_micros() as u32
+        })
+        .collect();
+    all.sort_unstable();
+    println!("bare fdatasync: p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms", ms(&all, 0.5), ms(&all, 0.99), ms(&all, 1.0));
+}
+
 fn unpaced(path: PathBuf, durability: Durability, seconds: u64) {
     let run = start(&path, durability);
     let (begin, mut n) = (Instant::now(), 0);
@@ -157,9 +178,11 @@ fn main() {
     let below = args.next().unwrap_or_else(|| ".".into());
     let folder = Path::new(&below).join(format!("store_writes.{}", std::process::id()));
     std::fs::create_dir(&folder).expect("the folder can be written");
+    bare(&folder.join("bare"));
     for durability in [Durability::Crash, Durability::PowerLoss] {
         paced(folder.join(format!("{durability:?}.db")), durability, rate, seconds);
         unpaced(folder.join(format!("{durability:?}-unpaced.db")), durability, seconds.min(3));
     }
+    bare(&folder.join("bare"));
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }

@@ -22,15 +22,17 @@
 //! linger, bounds, roll-back and tickets, is here once for all of them.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::agents::Agents;
 use crate::binding::{Binding, BindingId, BindingView, Record};
 use crate::location::LocationTable;
-use crate::ticket::{Refused, SinkId, Sinks, Ticket};
+use crate::queue::{Change, Pending, Queue};
+use crate::ticket::{SinkId, Sinks, Ticket};
 
 /// What a 200 to REGISTER promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,142 +161,6 @@ pub struct JournalGauges {
     pub unpurged: u64,
 }
 
-/// What one decision changes, as queued.
-pub(crate) enum Change {
-    /// A decision about one address-of-record.
-    Update {
-        ticket: Option<Ticket>,
-        aor: Box<[u8]>,
-        puts: Vec<Record>,
-        deletes: Vec<BindingId>,
-        /// All bindings of the address-of-record as they were before.
-        before: Vec<Record>,
-    },
-    /// Bindings that expired at `now_ms`.
-    Purge { ids: Vec<BindingId>, now_ms: u64 },
-}
-
-struct Pending {
-    seq: u64,
-    change: Change,
-}
-
-struct State {
-    pending: Vec<Pending>,
-    /// When the oldest of `pending` came.
-    since: Instant,
-    /// Number of the last change accepted.
-    last: u64,
-    /// The writer sleeps until something comes.
-    asleep: bool,
-    stopped: bool,
-}
-
-/// The bounded queue between the table and the writer.
-pub(crate) struct Queue {
-    state: Mutex<State>,
-    wake: Condvar,
-    settings: JournalSettings,
-    figures: Figures,
-}
-
-#[derive(Default)]
-struct Figures {
-    groups: AtomicU64,
-    kept: AtomicU64,
-    failed: AtomicU64,
-    refused: AtomicU64,
-    commit_us: AtomicU64,
-    commit_max_us: AtomicU64,
-    unpurged: AtomicU64,
-}
-
-impl Queue {
-    fn new(settings: JournalSettings) -> Self {
-        Self {
-            state: Mutex::new(State {
-                pending: Vec::new(),
-                since: Instant::now(),
-                last: 0,
-                asleep: false,
-                stopped: false,
-            }),
-            wake: Condvar::new(),
-            settings,
-            figures: Figures::default(),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes a change. Called under a bucket lock, so it neither blocks nor does I/O.
-    pub(crate) fn submit(&self, change: Change) -> Result<(), Refused> {
-        let mut state = self.lock();
-        if state.stopped {
-            return Err(Refused::Stopped);
-        }
-        if state.pending.len() >= self.settings.queue {
-            drop(state);
-            self.figures.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(Refused::Full);
-        }
-        if state.pending.is_empty() {
-            state.since = Instant::now();
-        }
-        state.last += 1;
-        let seq = state.last;
-        state.pending.push(Pending { seq, change });
-        // While the writer lingers it wakes by itself: a wake-up costs more than the whole change.
-        let wake = state.asleep || state.pending.len() == self.settings.group;
-        state.asleep = false;
-        drop(state);
-        if wake {
-            self.wake.notify_one();
-        }
-        Ok(())
-    }
-
-    /// Number of the last change accepted.
-    fn last(&self) -> u64 {
-        self.lock().last
-    }
-
-    /// Waits for a group; `None` once stopped and empty.
-    fn take(&self, group: &mut Vec<Pending>) -> Option<()> {
-        group.clear();
-        let mut state = self.lock();
-        while state.pending.is_empty() {
-            if state.stopped {
-                return None;
-            }
-            state.asleep = true;
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.asleep = false;
-        while state.pending.len() < self.settings.group && !state.stopped {
-            let Some(left) = self.settings.linger.checked_sub(state.since.elapsed()).filter(|d| !d.is_zero()) else {
-                break;
-            };
-            (state, _) = self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
-        }
-        if state.pending.len() <= self.settings.group {
-            std::mem::swap(&mut state.pending, group);
-        } else {
-            let most = self.settings.group.max(1);
-            group.extend(state.pending.drain(..most));
-        }
-        Some(())
-    }
-
-    /// Refuses whatever comes from now on; what is queued is still written.
-    fn stop(&self) {
-        self.lock().stopped = true;
-        self.wake.notify_all();
-    }
-}
-
 /// The writer: a thread with an engine. Dropping it writes what is queued and ends the thread.
 pub struct Journal {
     queue: Arc<Queue>,
@@ -400,7 +266,7 @@ struct Writer<E> {
 
 impl<E: BindingEngine> Writer<E> {
     fn run(mut self) {
-        // Should the engine panic, changes are refused instead of waiting for ever.
+        // Should this thread panic, changes are refused instead of waiting for ever.
         let _stop = StopOnDrop { queue: Arc::clone(&self.queue), sinks: Arc::clone(&self.sinks) };
         let mut group = Vec::new();
         while self.queue.take(&mut group).is_some() {
@@ -437,7 +303,13 @@ impl<E: BindingEngine> Writer<E> {
         }
         let old = self.unpurged.iter().map(|(id, now_ms)| Write::Purge { id: *id, now_ms: *now_ms });
         let start = Instant::now();
-        let outcome = self.engine.commit(&mut old.chain(writes));
+        let engine = &mut self.engine;
+        // A panic in an engine fails its group like any other failure: the tickets come back, memory goes back.
+        let outcome = catch_unwind(AssertUnwindSafe(|| engine.commit(&mut old.chain(writes))));
+        let outcome = outcome.unwrap_or_else(|_| {
+            tracing::error!("writing bindings panicked; the group is given up");
+            Err(WriteError::Other)
+        });
         self.count(start.elapsed(), outcome);
         outcome
     }
@@ -532,9 +404,10 @@ impl Drop for StopOnDrop {
 mod tests {
     use super::*;
     use crate::location::{LocationSettings, Standing, Step, UpdateError};
+    use crate::ticket::Refused;
     use std::collections::BTreeMap;
     use std::sync::atomic::AtomicBool;
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
     type Rows = Arc<Mutex<BTreeMap<u64, (Vec<u8>, Vec<u8>, u64)>>>;
 
@@ -543,6 +416,7 @@ mod tests {
     struct Fake {
         rows: Rows,
         fail: Arc<AtomicBool>,
+        panic: Arc<AtomicBool>,
         /// Commits wait while this is locked.
         gate: Arc<Mutex<()>>,
         begun: Arc<AtomicU64>,
@@ -561,8 +435,8 @@ mod tests {
 
         fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), WriteError> {
             self.begun.fetch_add(1, Ordering::SeqCst);
-            let _gate = self.gate.lock().unwrap();
-            let mut rows = self.rows.lock().unwrap();
+            let _gate = self.gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut rows = self.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let mut new = rows.clone();
             for write in writes {
                 match write {
@@ -579,6 +453,7 @@ mod tests {
                     }
                 }
             }
+            assert!(!self.panic.load(Ordering::SeqCst), "told to");
             if self.fail.load(Ordering::SeqCst) {
                 return Err(WriteError::NoRoom);
             }
@@ -639,7 +514,7 @@ mod tests {
         }
 
         fn disk(&self) -> BTreeMap<u64, (Vec<u8>, Vec<u8>, u64)> {
-            self.fake.rows.lock().unwrap().clone()
+            self.fake.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
         }
 
         /// Waits until the writer is in its commit number `n`, counted from 1.
@@ -746,6 +621,19 @@ mod tests {
 
         bed.add(7, b"a", b"later").unwrap();
         assert_eq!(bed.result(), (7, Ok(())), "it goes on by itself");
+        assert_eq!(bed.memory(), bed.disk());
+    }
+
+    #[test]
+    fn an_engine_that_panics_fails_its_group_alone() {
+        let bed = bed(quick());
+        bed.fake.panic.store(true, Ordering::SeqCst);
+        bed.add(1, b"a", b"u").unwrap();
+        assert_eq!(bed.result(), (1, Err(WriteError::Other)));
+        assert_eq!(bed.memory().len(), 0);
+        bed.fake.panic.store(false, Ordering::SeqCst);
+        bed.add(2, b"a", b"u").unwrap();
+        assert_eq!(bed.result(), (2, Ok(())));
         assert_eq!(bed.memory(), bed.disk());
     }
 

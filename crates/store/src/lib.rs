@@ -14,9 +14,11 @@
 
 pub mod agents;
 pub mod binding;
+mod generations;
 pub mod journal;
 pub mod location;
 mod partition;
+mod queue;
 pub mod read_through;
 mod schema;
 pub mod sqlite;

@@ -16,8 +16,8 @@ use foldhash::quality::RandomState;
 
 use crate::agents::Agents;
 use crate::binding::{Binding, BindingId, BindingView, Record, Unfit};
-use crate::journal::{Change, Queue};
 use crate::partition::Partition;
+use crate::queue::{Change, Queue};
 use crate::ticket::{Refused, Ticket};
 
 /// Limits of the table.

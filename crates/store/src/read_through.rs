@@ -5,11 +5,11 @@
 //! time to live, "there is none" for a shorter one.
 //!
 //! *Bounded.* Found and absent answers have bounds of their own, so that a flood of made-up names cannot push out those
-//! of real users. Each part keeps two generations: when the young one is full it becomes the old one and the old one goes;
-//! an old answer that is used becomes young again. That is close to "least recently used" for nothing per entry.
+//! of real users.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
+use crate::generations::{Entry, Key, Part, Parts, parts};
 use crate::subscriber::{Answer, LookupError, LookupSink, Question, SubscriberEngine, Subscribers};
 use crate::ticket::{Refused, SinkId, Sinks, Ticket};
 
@@ -76,109 +77,6 @@ pub struct ReadThroughGauges {
     pub refused: u64,
     /// Tickets that came back at the deadline.
     pub late: u64,
-}
-
-/// A question with its texts, to keep.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
-    user: bool,
-    split: usize,
-    text: Box<[u8]>,
-}
-
-impl Key {
-    fn new(question: Question<'_>) -> Self {
-        let (user, a, b) = parts(question);
-        Self { user, split: a.len(), text: [a, b].concat().into_boxed_slice() }
-    }
-
-    fn question(&self) -> Question<'_> {
-        let (username, second) = self.text.split_at(self.split);
-        if self.user {
-            Question::User { username, domain: second }
-        } else {
-            Question::Credential { username, realm: second }
-        }
-    }
-}
-
-fn parts(question: Question<'_>) -> (bool, &[u8], &[u8]) {
-    match question {
-        Question::Credential { username, realm } => (false, username, realm),
-        Question::User { username, domain } => (true, username, domain),
-    }
-}
-
-struct Entry {
-    key: Key,
-    answer: Answer,
-    read_at: Instant,
-    /// Version of the cache when the engine was asked.
-    version: u64,
-}
-
-/// Two generations of answers of one kind.
-struct Part {
-    young: HashTable<Entry>,
-    old: HashTable<Entry>,
-    /// Most entries of one generation.
-    bound: usize,
-    ttl: Duration,
-}
-
-impl Part {
-    fn new(bound: usize, ttl: Duration) -> Self {
-        Self { young: HashTable::new(), old: HashTable::new(), bound: bound.div_ceil(2), ttl }
-    }
-
-    fn find(
-        &mut self,
-        hash: u64,
-        question: Question<'_>,
-        fresh: impl Fn(&Entry, Duration) -> bool,
-        rehash: impl Fn(&Entry) -> u64,
-    ) -> Option<Answer> {
-        let same = |e: &Entry| e.key.question() == question;
-        if let Ok(entry) = self.young.find_entry(hash, same) {
-            if fresh(entry.get(), self.ttl) {
-                return Some(entry.get().answer.clone());
-            }
-            entry.remove();
-            return None;
-        }
-        let (entry, _) = self.old.find_entry(hash, same).ok()?.remove();
-        if !fresh(&entry, self.ttl) {
-            return None;
-        }
-        let answer = entry.answer.clone();
-        self.insert(hash, entry, rehash);
-        Some(answer)
-    }
-
-    fn insert(&mut self, hash: u64, entry: Entry, rehash: impl Fn(&Entry) -> u64) {
-        if self.bound == 0 {
-            return;
-        }
-        for table in [&mut self.young, &mut self.old] {
-            if let Ok(same) = table.find_entry(hash, |e| e.key == entry.key) {
-                same.remove();
-            }
-        }
-        if self.young.len() >= self.bound {
-            std::mem::swap(&mut self.young, &mut self.old);
-            self.young.clear();
-        }
-        self.young.insert_unique(hash, entry, rehash);
-    }
-
-    fn len(&self) -> usize {
-        self.young.len() + self.old.len()
-    }
-}
-
-struct Parts {
-    found: Part,
-    absent: Part,
 }
 
 struct Flight {
@@ -271,11 +169,7 @@ impl Shared {
             Answer::Credential(_) | Answer::Exists => (&mut parts.found, &mut parts.absent),
         };
         // One question has one answer.
-        for table in [&mut other.young, &mut other.old] {
-            if let Ok(same) = table.find_entry(hash, |e| e.key == entry.key) {
-                same.remove();
-            }
-        }
+        other.remove(hash, &entry.key);
         to.insert(hash, entry, rehash);
     }
 
@@ -462,7 +356,7 @@ struct Reader<E> {
 
 impl<E: SubscriberEngine> Reader<E> {
     fn run(mut self) {
-        // Should the engine panic, requests are refused instead of waiting for ever.
+        // Should this thread panic, requests are refused instead of waiting for ever.
         let _stop = StopOnDrop(Arc::clone(&self.shared));
         let mut keys = Vec::new();
         let mut answers = Vec::new();
@@ -478,9 +372,16 @@ impl<E: SubscriberEngine> Reader<E> {
             let version = self.shared.version.load(Ordering::Acquire);
             answers.clear();
             let questions: Vec<Question<'_>> = keys.iter().map(Key::question).collect();
-            let asked = self.engine.answer(&questions, &mut answers);
+            let engine = &mut self.engine;
+            // A panic in an engine fails its questions like any other failure.
+            let asked = catch_unwind(AssertUnwindSafe(|| engine.answer(&questions, &mut answers)));
+            let asked = asked.unwrap_or_else(|_| {
+                tracing::error!("reading subscribers panicked; the questions are given up");
+                Err(LookupError::Database)
+            });
             let complete = answers.len() == keys.len();
             if let Err(error) = asked.and(if complete { Ok(()) } else { Err(LookupError::Database) }) {
+                answers.clear();
                 for key in keys.drain(..) {
                     results.extend(self.shared.land(&key).into_iter().map(|ticket| (ticket, Err(error))));
                 }

@@ -80,3 +80,25 @@ impl<S: ?Sized> Sinks<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    type Got = Mutex<Vec<Vec<(u64, char)>>>;
+
+    #[test]
+    fn each_receiver_gets_its_own_once_and_in_order() {
+        let sinks = Sinks::<Got>::default();
+        let (a, b) = (Arc::new(Got::default()), Arc::new(Got::default()));
+        let (to_a, to_b) = (sinks.add(Arc::clone(&a)), sinks.add(Arc::clone(&b)));
+        let of = |sink, value| Ticket { sink, value };
+        let mut results =
+            vec![(of(to_b, 9), 'x'), (of(to_a, 3), 'y'), (Ticket::NOBODY, 'n'), (of(to_b, 1), 'z'), (of(to_a, 2), 'w')];
+        sinks.hand_out(&mut results, |sink, results| sink.lock().unwrap().push(results.to_vec()));
+        assert!(results.is_empty());
+        assert_eq!(*a.lock().unwrap(), [[(3, 'y'), (2, 'w')]]);
+        assert_eq!(*b.lock().unwrap(), [[(9, 'x'), (1, 'z')]]);
+    }
+}
