@@ -112,7 +112,7 @@ impl Index {
         // Line numbers are kept in 16 bits.
         let most = limits.headers.min(u16::MAX as usize - 1);
         loop {
-            let colon = lines.end_or_colon(at);
+            let (colon, mut end) = lines.colon_and_end(at);
             match bytes.get(colon) {
                 Some(b':') => (),
                 Some(_) if colon == at => break,
@@ -123,7 +123,6 @@ impl Index {
                 // No colon in the line: `header_line` says so.
                 _ => (),
             }
-            let mut end = lines.end(colon);
             let mut next = scan::past(bytes, end);
             bare |= next - end != 2;
             let mut folded = false;

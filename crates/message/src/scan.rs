@@ -11,11 +11,23 @@ const WORDS: usize = 8;
 /// Bytes that are looked at in one go. A header of usual size needs two; a long body costs little.
 const WINDOW: usize = WORDS * 64;
 
-/// One bit a byte: what ends a line (CR or LF), and what is a colon.
+/// One bit a byte: what ends a line (CR or LF), and what is a colon. Behind the last word of the window stands one of
+/// zeros.
 #[derive(Clone, Copy)]
 struct Words {
-    ends: [u64; WORDS],
-    colons: [u64; WORDS],
+    ends: [u64; WORDS + 1],
+    colons: [u64; WORDS + 1],
+}
+
+impl Words {
+    const NONE: Self = Self { ends: [0; WORDS + 1], colons: [0; WORDS + 1] };
+
+    /// The 64 bits from bit `at` on, so that a line of usual length is found in one go wherever it starts.
+    #[inline(always)]
+    fn from(words: &[u64; WORDS + 1], at: usize) -> u64 {
+        let (n, bit) = (at / 64 % WORDS, at % 64);
+        words[n] >> bit | words[n + 1] << 1 << (63 - bit)
+    }
 }
 
 /// A window on the bytes that moves forward only.
@@ -29,41 +41,51 @@ pub(crate) struct Lines<'a> {
 impl<'a> Lines<'a> {
     #[inline]
     pub(crate) fn new(bytes: &'a [u8], from: usize) -> Self {
-        Self { bytes, base: from, len: 0, words: Words { ends: [0; WORDS], colons: [0; WORDS] } }
+        Self { bytes, base: from, len: 0, words: Words::NONE }
     }
 
     /// The first CR or LF at or after `from`; without one, the end of the bytes. `from` may not go back behind
     /// what an earlier call returned.
     #[inline]
     pub(crate) fn end(&mut self, from: usize) -> usize {
-        self.find(from, |words, n| words.ends[n])
+        self.find(from, |words, at| Words::from(&words.ends, at))
     }
 
     /// The first CR, LF or colon at or after `from`, like [`Lines::end`].
     #[inline]
     pub(crate) fn end_or_colon(&mut self, from: usize) -> usize {
-        self.find(from, |words, n| words.ends[n] | words.colons[n])
+        self.find(from, |words, at| Words::from(&words.ends, at) | Words::from(&words.colons, at))
+    }
+
+    /// Both: the first CR, LF or colon at or after `from`, and the first CR or LF.
+    #[inline(always)]
+    pub(crate) fn colon_and_end(&mut self, from: usize) -> (usize, usize) {
+        let offset = from - self.base;
+        if offset < self.len {
+            let ends = Words::from(&self.words.ends, offset);
+            if ends != 0 {
+                let both = ends | Words::from(&self.words.colons, offset);
+                return (from + both.trailing_zeros() as usize, from + ends.trailing_zeros() as usize);
+            }
+        }
+        let colon = self.end_or_colon(from);
+        (colon, self.end(colon))
     }
 
     #[inline(always)]
-    fn find(&mut self, mut from: usize, word: impl Fn(&Words, usize) -> u64) -> usize {
+    fn find(&mut self, mut from: usize, bits: impl Fn(&Words, usize) -> u64) -> usize {
         loop {
             debug_assert!(from >= self.base);
             let offset = from - self.base;
             if offset < self.len {
-                let mut n = offset / 64;
-                let mut bits = word(&self.words, n % WORDS) & (!0 << (offset % 64));
-                loop {
-                    if bits != 0 {
-                        return self.base + n * 64 + bits.trailing_zeros() as usize;
-                    }
-                    n += 1;
-                    if n * 64 >= self.len {
-                        break;
-                    }
-                    bits = word(&self.words, n % WORDS);
+                let bits = bits(&self.words, offset);
+                if bits != 0 {
+                    return from + bits.trailing_zeros() as usize;
                 }
-                from = self.base + self.len;
+                from = (from + 64).min(self.base + self.len);
+                if from < self.base + self.len {
+                    continue;
+                }
             }
             if from >= self.bytes.len() {
                 return self.bytes.len();
@@ -76,6 +98,8 @@ impl<'a> Lines<'a> {
         let rest = &self.bytes[from..];
         let window = &rest[..rest.len().min(WINDOW)];
         fill(window, &mut self.words);
+        let behind = window.len().div_ceil(64);
+        (self.words.ends[behind], self.words.colons[behind]) = (0, 0);
         (self.base, self.len) = (from, window.len());
     }
 }
@@ -282,7 +306,7 @@ mod tests {
     }
 
     fn expected(window: &[u8]) -> Words {
-        let mut words = Words { ends: [0; WORDS], colons: [0; WORDS] };
+        let mut words = Words { ends: [0; WORDS + 1], colons: [0; WORDS + 1] };
         for (n, &b) in window.iter().enumerate() {
             let bit = 1 << (n % 64);
             match b {
@@ -309,7 +333,7 @@ mod tests {
             let want = expected(&window);
             let count = window.len().div_ceil(64);
             for (name, fill) in versions() {
-                let mut words = Words { ends: [!0; WORDS], colons: [!0; WORDS] };
+                let mut words = Words { ends: [!0; WORDS + 1], colons: [!0; WORDS + 1] };
                 fill(&window, &mut words);
                 prop_assert_eq!(&words.ends[..count], &want.ends[..count], "{}", name);
                 prop_assert_eq!(&words.colons[..count], &want.colons[..count], "{}", name);
@@ -322,10 +346,28 @@ mod tests {
             let mut lines = Lines::new(&bytes, 0);
             let mut at = 0;
             while at < bytes.len() {
-                let found = if colons { lines.end_or_colon(at) } else { lines.end(at) };
                 let want = bytes[at..].iter().position(wanted).map_or(bytes.len(), |n| at + n);
+                let found = if colons { lines.end_or_colon(at) } else { lines.end(at) };
                 prop_assert_eq!(found, want);
                 at = found + 1;
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn colon_and_end_are_those_of_the_others(bytes in bytes(3 * WINDOW), plain in 0..200usize) {
+            // Long lines too: every marked byte gets some plain ones before it.
+            let bytes: Vec<u8> = bytes.iter().flat_map(|&b| {
+                let gap = if matches!(b, b'\r' | b'\n' | b':') { plain } else { 0 };
+                std::iter::repeat_n(b'x', gap).chain([b])
+            }).take(8 * WINDOW).collect();
+            let (mut lines, mut at) = (Lines::new(&bytes, 0), 0);
+            while at < bytes.len() {
+                let end = bytes[at..].iter().position(|b| matches!(b, b'\r' | b'\n')).map_or(bytes.len(), |n| at + n);
+                let colon = bytes[at..end].iter().position(|&b| b == b':').map_or(end, |n| at + n);
+                prop_assert_eq!(lines.colon_and_end(at), (colon, end));
+                at = end + 1;
             }
         }
     }
