@@ -7,7 +7,7 @@
 //! * [`location`]: the table that every call reads.
 //! * [`journal`]: from that table to a database, in groups, with tickets.
 //! * [`subscriber`]: users and their HA1s; [`read_through`], the cache before any database of them.
-//! * [`sqlite`], [`sqlite_subscribers`]: both in one SQLite file. Other engines implement
+//! * [`sqlite`], [`sqlite_bindings`], [`sqlite_subscribers`]: both in one SQLite file. Other engines implement
 //!   [`journal::BindingEngine`] and [`subscriber::SubscriberEngine`].
 
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ mod queue;
 pub mod read_through;
 mod schema;
 pub mod sqlite;
+pub mod sqlite_bindings;
 pub mod sqlite_subscribers;
 pub mod subscriber;
 pub mod ticket;

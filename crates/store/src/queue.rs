@@ -113,7 +113,14 @@ impl Queue {
     /// Waits for a group; `None` once stopped and empty.
     pub(crate) fn take(&self, group: &mut Vec<Pending>) -> Option<()> {
         group.clear();
+        let linger = self.settings.linger;
+        let mut waited = false;
         let mut state = self.lock();
+        if state.pending.is_empty() && !state.stopped && !linger.is_zero() {
+            // It was busy just now, so it will be again: it looks by itself after a linger, and nobody has to wake it.
+            (state, _) = self.wake.wait_timeout(state, linger).unwrap_or_else(PoisonError::into_inner);
+            waited = !state.pending.is_empty();
+        }
         while state.pending.is_empty() {
             if state.stopped {
                 return None;
@@ -122,8 +129,8 @@ impl Queue {
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.asleep = false;
-        while state.pending.len() < self.settings.group && !state.stopped {
-            let Some(left) = self.settings.linger.checked_sub(state.since.elapsed()).filter(|d| !d.is_zero()) else {
+        while !waited && state.pending.len() < self.settings.group && !state.stopped {
+            let Some(left) = linger.checked_sub(state.since.elapsed()).filter(|d| !d.is_zero()) else {
                 break;
             };
             (state, _) = self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);

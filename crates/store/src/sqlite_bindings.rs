@@ -1,0 +1,519 @@
+//! Bindings in the SQLite file.
+//!
+//! Write-ahead log, one writer thread, one transaction a group. `synchronous = NORMAL` keeps what `kill -9` leaves (the
+//! page cache is the kernel's); `FULL` syncs the log in each commit, before [`BindingEngine::commit`] returns.
+//!
+//! A checkpoint writes pages of the log back into the file and syncs both, which takes tens of milliseconds. So a thread with
+//! a connection of its own does that beside the commits; then the writer itself, after the tickets of a group went out,
+//! writes back the little that came meanwhile, since only a log that is written back whole starts again from its beginning.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::hooks::Wal;
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, ToSql, TransactionBehavior};
+
+use crate::binding::{Binding, BindingId, BindingView, Flow, Received};
+use crate::journal::{BindingEngine, Durability, Journal, JournalSettings, Write, WriteError};
+use crate::location::LocationTable;
+use crate::sqlite::{OpenError, SqliteSettings, classify, explain, open};
+
+/// Fills `table` from the file and keeps it there from now on, as durable as the settings say. Returns the writer and the
+/// number of bindings that came back. With [`Durability::None`] there is no writer and nothing comes back, now or at a
+/// later start with another durability.
+///
+/// # Errors
+/// [`OpenError`], to be shown as it is.
+pub fn keep(
+    settings: &SqliteSettings,
+    table: &Arc<LocationTable>,
+    journal: JournalSettings,
+    now_ms: u64,
+) -> Result<(Option<Journal>, usize), OpenError> {
+    let mut engine = SqliteBindings::open(settings)?;
+    if settings.durability == Durability::None {
+        engine.forget()?;
+        return Ok((None, 0));
+    }
+    let path = settings.path.clone();
+    match Journal::start(engine, table, journal, now_ms) {
+        Ok((journal, loaded)) => Ok((Some(journal), loaded)),
+        Err(WriteError::Corrupt) => Err(OpenError::Corrupt { path, detail: "found while loading bindings".into() }),
+        Err(WriteError::Locked) => Err(OpenError::Locked { path, waited: settings.busy_timeout }),
+        Err(WriteError::NoRoom) => Err(OpenError::NoRoom { path }),
+        Err(error) => Err(OpenError::Io { path, detail: error.to_string() }),
+    }
+}
+
+/// Bindings in the file, for [`Journal::start`].
+pub struct SqliteBindings {
+    connection: Connection,
+    settings: SqliteSettings,
+    trouble: Trouble,
+    /// Pages of the log after the last commit, as SQLite told.
+    log_pages: Arc<AtomicU32>,
+    /// Pages of the log that were written back already although it did not start again.
+    written_back: u32,
+    checkpointer: Checkpointer,
+}
+
+/// The thread that writes the log back.
+struct Checkpointer {
+    start: Option<mpsc::SyncSender<()>>,
+    done: mpsc::Receiver<()>,
+    running: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checkpointer {
+    fn new(settings: &SqliteSettings) -> Result<Self, OpenError> {
+        let connection = open(settings)?;
+        let path = settings.path.clone();
+        let (start, orders) = mpsc::sync_channel(1);
+        let (tell, done) = mpsc::sync_channel(1);
+        let run = move || {
+            while orders.recv().is_ok() {
+                checkpoint(&connection, &path);
+                if tell.send(()).is_err() {
+                    break;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("checkpoint".into())
+            .spawn(run)
+            .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })?;
+        Ok(Self { start: Some(start), done, running: false, thread: Some(thread) })
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.start = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes the log back had ended by a panic");
+        }
+    }
+}
+
+fn checkpoint(connection: &Connection, path: &Path) {
+    let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    if let Err(error) = done {
+        // The log only grows meanwhile; a commit that fails for the same reason says it louder.
+        tracing::warn!(path = %path.display(), "the write-ahead log cannot be written back: {error}");
+    }
+}
+
+/// Says a failure when it begins, then now and then, and that it is over.
+#[derive(Default)]
+struct Trouble {
+    since: Option<Instant>,
+    said: Option<Instant>,
+    groups: u64,
+}
+
+impl Trouble {
+    const AGAIN: Duration = Duration::from_secs(10);
+
+    fn fails(&mut self, path: &Path, error: &rusqlite::Error) {
+        self.groups += 1;
+        let now = Instant::now();
+        self.since.get_or_insert(now);
+        if self.said.is_some_and(|said| now - said < Self::AGAIN) {
+            return;
+        }
+        self.said = Some(now);
+        let what = match classify(error) {
+            WriteError::NoRoom => "no room: the disk or the file's limit is full; make room, writing goes on by itself",
+            WriteError::Locked => "another process holds the database; registrations fail until it lets go",
+            WriteError::Corrupt => "the database is damaged; stop the server and restore it from a backup",
+            WriteError::Io => "the disk failed or the file may not be written",
+            _ => "the database refused",
+        };
+        tracing::error!(path = %path.display(), groups = self.groups, "bindings cannot be written: {what} ({error})");
+    }
+
+    fn works(&mut self, path: &Path) {
+        if let Some(since) = self.since.take() {
+            let (groups, after) = (self.groups, since.elapsed());
+            tracing::info!(path = %path.display(), groups, ?after, "bindings are written again");
+            *self = Self::default();
+        }
+    }
+}
+
+const PUT: &str = "INSERT OR REPLACE INTO binding (id, aor, uri, call_id, cseq, q, expires_at, updated_at, \
+    received_transport, received_address, path, instance, reg_id, user_agent, flow, listener, node, flags) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+const DELETE: &str = "DELETE FROM binding WHERE id = ?1";
+const PURGE: &str = "DELETE FROM binding WHERE id = ?1 AND expires_at <= ?2";
+const LOAD: &str = "SELECT id, aor, uri, call_id, cseq, q, expires_at, updated_at, received_transport, \
+    received_address, path, instance, reg_id, user_agent, flow, listener, node, flags FROM binding";
+
+impl SqliteBindings {
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
+        let mut connection = open(settings)?;
+        let log_pages = Arc::new(AtomicU32::new(0));
+        let told = Arc::clone(&log_pages);
+        // In place of SQLite's own hook, which would run the checkpoint inside the commit, before the tickets go out.
+        connection
+            .wal_hook(Some(move |_: &'_ mut Wal, pages| {
+                told.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+                Ok(())
+            }))
+            .map_err(|error| explain(&settings.path, settings.busy_timeout, &error))?;
+        let checkpointer = Checkpointer::new(settings)?;
+        let (settings, trouble) = (settings.clone(), Trouble::default());
+        Ok(Self { connection, settings, trouble, log_pages, written_back: 0, checkpointer })
+    }
+
+    /// Deletes every binding of the file: what a server does at start that keeps them in memory only, so that a later start
+    /// with another durability does not bring back what was true long ago.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn forget(&mut self) -> Result<usize, OpenError> {
+        self.connection
+            .execute("DELETE FROM binding", [])
+            .map_err(|error| explain(&self.settings.path, self.settings.busy_timeout, &error))
+    }
+
+    fn write(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> rusqlite::Result<()> {
+        let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        {
+            let mut put = tx.prepare_cached(PUT)?;
+            let mut delete = tx.prepare_cached(DELETE)?;
+            let mut purge = tx.prepare_cached(PURGE)?;
+            for write in writes {
+                match write {
+                    Write::Put(view) => put_row(&mut put, &view)?,
+                    Write::Delete(id) => {
+                        delete.execute([key(id)])?;
+                    }
+                    Write::Purge { id, now_ms } => {
+                        purge.execute([key(id), number(now_ms)])?;
+                    }
+                }
+            }
+        }
+        tx.commit()
+    }
+}
+
+/// Bytes of a peer: text when they are UTF-8, NULL when there are none and the column allows it.
+struct Text<'a>(&'a [u8]);
+
+impl ToSql for Text<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match std::str::from_utf8(self.0) {
+            // SQLite's own functions end a text at NUL; as a blob it stays whole.
+            Ok(text) if !self.0.contains(&0) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            _ => ToSqlOutput::Borrowed(ValueRef::Blob(self.0)),
+        })
+    }
+}
+
+fn optional(bytes: &[u8]) -> Option<Text<'_>> {
+    (!bytes.is_empty()).then_some(Text(bytes))
+}
+
+/// Ids and times stay far below 2^63: ids count up from 1, times have 48 bits.
+fn number(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn key(id: BindingId) -> i64 {
+    number(id.0)
+}
+
+fn put_row(put: &mut rusqlite::CachedStatement<'_>, view: &BindingView<'_>) -> rusqlite::Result<()> {
+    let b = view.binding();
+    put.execute(rusqlite::params![
+        key(view.id()),
+        Text(b.aor),
+        Text(b.uri),
+        Text(b.call_id),
+        b.cseq,
+        b.q,
+        number(b.expires_at),
+        number(b.updated_at),
+        b.received.map(|r| r.transport),
+        b.received.map(|r| r.address.to_string()),
+        optional(b.path),
+        optional(b.instance),
+        (b.reg_id != 0).then_some(b.reg_id),
+        optional(b.user_agent),
+        b.flow.map(|f| Value::Blob(f.to_bytes().to_vec())),
+        b.listener,
+        b.node,
+        b.flags,
+    ])?;
+    Ok(())
+}
+
+fn bytes<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> rusqlite::Result<&'a [u8]> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
+        _ => b"",
+    })
+}
+
+fn read_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(BindingId, Binding<'a>)> {
+    let time = |column| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0));
+    let address = row.get_ref(9)?.as_str_or_null().ok().flatten().and_then(|a| a.parse::<SocketAddr>().ok());
+    let transport: Option<u8> = row.get(8)?;
+    let binding = Binding {
+        aor: bytes(row, 1)?,
+        uri: bytes(row, 2)?,
+        call_id: bytes(row, 3)?,
+        cseq: row.get(4)?,
+        q: row.get(5)?,
+        expires_at: time(6)?,
+        updated_at: time(7)?,
+        received: transport.zip(address).map(|(transport, address)| Received { transport, address }),
+        path: bytes(row, 10)?,
+        instance: bytes(row, 11)?,
+        reg_id: row.get::<_, Option<u32>>(12)?.unwrap_or(0),
+        user_agent: bytes(row, 13)?,
+        flow: bytes(row, 14)?.try_into().ok().map(Flow::from_bytes),
+        listener: row.get(15)?,
+        node: row.get(16)?,
+        flags: row.get(17)?,
+    };
+    Ok((BindingId(time(0)?), binding))
+}
+
+impl BindingEngine for SqliteBindings {
+    fn load(&mut self, now_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, WriteError> {
+        let path = &self.settings.path;
+        let mut load = || -> rusqlite::Result<u64> {
+            let highest: Option<i64> = self.connection.query_row("SELECT max(id) FROM binding", [], |r| r.get(0))?;
+            self.connection.execute("DELETE FROM binding WHERE expires_at <= ?1", [number(now_ms)])?;
+            let mut select = self.connection.prepare(LOAD)?;
+            let mut rows = select.query([])?;
+            while let Some(row) = rows.next()? {
+                match read_row(row) {
+                    Ok((id, binding)) => each(id, &binding),
+                    Err(error) => tracing::warn!(path = %path.display(), "a binding on disk cannot be read: {error}"),
+                }
+            }
+            Ok(highest.and_then(|id| u64::try_from(id).ok()).unwrap_or(0))
+        };
+        load().map_err(|error| {
+            tracing::error!(path = %path.display(), "bindings cannot be loaded: {error}");
+            classify(&error)
+        })
+    }
+
+    fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), WriteError> {
+        match self.write(writes) {
+            Ok(()) => {
+                self.trouble.works(&self.settings.path);
+                Ok(())
+            }
+            Err(error) => {
+                self.trouble.fails(&self.settings.path, &error);
+                Err(classify(&error))
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        let pages = self.log_pages.load(Ordering::Relaxed);
+        if pages < self.written_back {
+            self.written_back = 0;
+        }
+        let thread = &mut self.checkpointer;
+        if thread.running {
+            if thread.done.try_recv().is_ok() {
+                thread.running = false;
+                checkpoint(&self.connection, &self.settings.path);
+                self.written_back = pages;
+            }
+        } else if pages - self.written_back >= self.settings.checkpoint_pages {
+            thread.running = thread.start.as_ref().is_some_and(|start| start.try_send(()).is_ok());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::location::{Current, LocationSettings, Standing, Step};
+    use crate::ticket::{SinkId, Ticket};
+
+    type Results = mpsc::Receiver<(u64, Result<(), WriteError>)>;
+
+    fn start(settings: &SqliteSettings) -> (Arc<LocationTable>, Journal, SinkId, Results) {
+        let table = Arc::new(LocationTable::new(LocationSettings::default()));
+        let engine = SqliteBindings::open(settings).unwrap();
+        let (journal, _) = Journal::start(engine, &table, JournalSettings::default(), 0).unwrap();
+        let (tx, rx) = mpsc::channel();
+        let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), WriteError>)]| {
+            for result in results {
+                let _gone = tx.send(*result);
+            }
+        }));
+        (table, journal, sink, rx)
+    }
+
+    fn add(table: &LocationTable, sink: SinkId, value: u64, binding: Binding<'_>) {
+        let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(binding)]);
+        let standing = table.update(binding.aor, 0, 10, Ticket { sink, value }, steps, &mut |_| {}).unwrap();
+        assert_eq!(standing, Standing::Pending);
+    }
+
+    fn wait(results: &Results) -> (u64, Result<(), WriteError>) {
+        results.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back")
+    }
+
+    fn full() -> Binding<'static> {
+        Binding {
+            aor: b"sip:alice@example.com",
+            uri: b"sip:alice@192.0.2.1:5070;ob",
+            call_id: b"a84b4c76e66710@pc33",
+            path: b"<sip:p1@192.0.2.7;lr>,<sip:p2.example.com;lr>",
+            instance: b"<urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6>",
+            user_agent: b"Phone 1.0",
+            cseq: u32::MAX,
+            q: Some(700),
+            expires_at: 1 << 47,
+            updated_at: 77,
+            received: Some(Received { transport: 3, address: "[2001:db8::9]:49152".parse().unwrap() }),
+            flow: Some(Flow { node: 1, process: 2, shard: 3, slot: 4, generation: u32::MAX }),
+            listener: 5,
+            node: 1,
+            reg_id: 1,
+            flags: 0x8000_0001,
+        }
+    }
+
+    #[test]
+    fn a_binding_comes_back_from_the_file_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings::new(dir.path().join("s.db"));
+        let odd = Binding {
+            aor: b"sip:b\xff\x00@x",
+            uri: b"sip:b\xfe",
+            received: Some(Received { transport: 0, address: "192.0.2.1:1".parse().unwrap() }),
+            expires_at: 1000,
+            ..Binding::EMPTY
+        };
+        let (table, journal, sink, results) = start(&settings);
+        add(&table, sink, 1, full());
+        add(&table, sink, 2, odd);
+        assert_eq!((wait(&results), wait(&results)), ((1, Ok(())), (2, Ok(()))));
+        journal.close();
+
+        let (table, _journal, ..) = start(&settings);
+        for binding in [full(), odd] {
+            let mut seen = 0;
+            table.lookup(binding.aor, 0, &mut |b| {
+                assert_eq!(b.binding(), binding);
+                seen += 1;
+            });
+            assert_eq!(seen, 1);
+        }
+        let c = Connection::open(&settings.path).unwrap();
+        let (uri, kind): (String, String) = c
+            .query_row("SELECT uri, typeof(user_agent) FROM binding WHERE id = 1", [], |r| Ok((r.get(0)?, r.get(1)?)))
+            .unwrap();
+        assert_eq!((uri.as_bytes(), kind.as_str()), (full().uri, "text"), "a person can read it");
+    }
+
+    #[test]
+    fn a_locked_database_fails_the_group_and_then_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let busy_timeout = Duration::from_millis(50);
+        let settings = SqliteSettings { busy_timeout, ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, _journal, sink, results) = start(&settings);
+        let other = Connection::open(&settings.path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        add(&table, sink, 1, full());
+        assert_eq!(wait(&results), (1, Err(WriteError::Locked)));
+        assert!(!table.is_registered(full().aor, 0));
+        other.execute_batch("COMMIT").unwrap();
+        add(&table, sink, 2, full());
+        assert_eq!(wait(&results), (2, Ok(())));
+        assert!(table.is_registered(full().aor, 0));
+    }
+
+    #[test]
+    fn a_file_at_its_limit_fails_and_goes_on_when_bindings_expire() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings { max_pages: Some(64), ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, _journal, sink, results) = start(&settings);
+        let mut n = 0;
+        let kept = loop {
+            let aor = format!("sip:user{n}@example.com");
+            add(&table, sink, n, Binding { aor: aor.as_bytes(), expires_at: 60_000, ..full() });
+            match wait(&results) {
+                (_, Ok(())) => n += 1,
+                (_, Err(error)) => {
+                    assert_eq!(error, WriteError::NoRoom);
+                    break n;
+                }
+            }
+            assert!(n < 10_000, "64 pages cannot hold that");
+        };
+        assert_eq!(table.gauges().bindings as u64, kept);
+        assert_eq!(table.expire(60_000, usize::MAX, &mut |_| {}) as u64, kept);
+        // The rows go with the next group.
+        let again = (0..100).any(|n| {
+            add(&table, sink, 100_000 + n, Binding { aor: &n.to_le_bytes(), ..full() });
+            wait(&results).1.is_ok()
+        });
+        assert!(again, "the writer goes on by itself");
+    }
+
+    #[test]
+    fn the_log_is_written_back_and_does_not_grow() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings { checkpoint_pages: 50, ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, _journal, sink, results) = start(&settings);
+        for n in 0..300u64 {
+            add(&table, sink, n, Binding { aor: &n.to_le_bytes(), ..full() });
+            assert_eq!(wait(&results), (n, Ok(())));
+        }
+        let log = std::fs::metadata(dir.path().join("s.db-wal")).unwrap().len();
+        assert!(log < 100 * 4200, "the log has {log} bytes");
+        assert!(std::fs::metadata(&settings.path).unwrap().len() > 50_000);
+    }
+
+    #[test]
+    fn memory_only_leaves_nothing_of_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings::new(dir.path().join("s.db"));
+        let (table, journal, sink, results) = start(&settings);
+        add(&table, sink, 1, full());
+        assert_eq!(wait(&results), (1, Ok(())));
+        journal.close();
+
+        let table = Arc::new(LocationTable::new(LocationSettings::default()));
+        let (again, loaded) = keep(&settings, &table, JournalSettings::default(), 0).unwrap();
+        assert_eq!((loaded, again.is_some()), (1, true));
+        drop(again);
+
+        let none = SqliteSettings { durability: Durability::None, ..settings.clone() };
+        let table = Arc::new(LocationTable::new(LocationSettings::default()));
+        let (journal, loaded) = keep(&none, &table, JournalSettings::default(), 0).unwrap();
+        assert!(journal.is_none() && loaded == 0);
+        let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(full())]);
+        assert_eq!(table.update(b"a", 0, 1, Ticket::NOBODY, steps, &mut |_| {}), Ok(Standing::Done));
+
+        let table = Arc::new(LocationTable::new(LocationSettings::default()));
+        let (_journal, loaded) = keep(&settings, &table, JournalSettings::default(), 0).unwrap();
+        assert_eq!((loaded, table.gauges().bindings), (0, 0));
+    }
+}
