@@ -41,7 +41,7 @@ pub struct Phone<'a> {
 #[derive(Debug)]
 pub struct Baresip {
     process: Process,
-    control: Option<TcpStream>,
+    control: TcpStream,
     events: String,
     _folder: TempDir,
 }
@@ -85,12 +85,11 @@ impl Baresip {
         command.arg("-f").arg(folder.path()).args(["-s", "-v"]).current_dir(folder.path());
         let mut process = Process::start(&format!("baresip-{user}"), folder.path(), &mut command);
         process.wait_for("baresip is ready", 1, Duration::from_secs(10));
-        // Inside of a namespace the loopback is another one: there the output of the program tells what happens.
-        let control = phone.namespace.is_none().then(|| {
-            let stream = TcpStream::connect(("127.0.0.1", control)).expect("baresip takes orders");
-            stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket can be set");
-            stream
-        });
+        let control = SocketAddr::from(([127, 0, 0, 1], control));
+        // Inside of a namespace the loopback is another one.
+        let control = phone.namespace.map_or_else(|| TcpStream::connect(control), |namespace| namespace.connect(control));
+        let control = control.expect("baresip takes orders");
+        control.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket can be set");
         Self { process, control, events: String::new(), _folder: folder }
     }
 
@@ -102,11 +101,10 @@ impl Baresip {
     /// Gives an order, such as `dial` with an address, or `hangup`.
     ///
     /// # Panics
-    /// The connection is gone, or the telephone lives in a namespace.
+    /// The connection is gone.
     pub fn order(&mut self, command: &str, parameters: &str) {
         let json = format!("{{\"command\":\"{command}\",\"params\":\"{parameters}\"}}");
-        let control = self.control.as_mut().expect("a telephone of this network");
-        write!(control, "{}:{json},", json.len()).expect("baresip takes orders");
+        write!(self.control, "{}:{json},", json.len()).expect("baresip takes orders");
     }
 
     /// Waits for an event such as `REGISTER_OK`, `CALL_ESTABLISHED` or `CALL_CLOSED`.
@@ -128,8 +126,7 @@ impl Baresip {
                 self.process.tail()
             );
             let mut buffer = [0; 4096];
-            let control = self.control.as_mut().expect("a telephone of this network");
-            if let Ok(length) = control.read(&mut buffer) {
+            if let Ok(length) = self.control.read(&mut buffer) {
                 self.events.push_str(&String::from_utf8_lossy(&buffer[..length]));
             }
         }

@@ -14,3 +14,10 @@ pub mod server;
 pub mod sipp;
 pub mod text;
 pub mod wire;
+
+/// For tests that measure: no two of one program run at a time.
+pub fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    // A test that failed leaves nothing behind that the next could be hurt by.
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,5 +1,9 @@
 //! Networks of the test's own: namespaces joined by cables, and routers that translate addresses.
 
+use std::fs::File;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -98,6 +102,23 @@ impl Namespace {
     /// The words that run a program inside.
     pub fn words(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name].map(String::from).to_vec()
+    }
+
+    /// A connection whose near end lies inside.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let file = File::open(format!("/run/netns/{}", self.name))?;
+        // A thread of its own, because entering holds for the thread; the socket stays inside wherever it is used.
+        let inside = std::thread::spawn(move || {
+            // SAFETY: the descriptor is open for the time of the call; only this thread's network changes.
+            match unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } {
+                0 => TcpStream::connect(address),
+                _ => Err(io::Error::last_os_error()),
+            }
+        });
+        inside.join().expect("connecting does not panic")
     }
 
     /// A command that runs inside; the program and its arguments are still to be added.

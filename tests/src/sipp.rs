@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::process::Process;
 use crate::program::SIPP;
@@ -23,6 +23,7 @@ pub enum Scenario {
 pub struct Sipp {
     process: Process,
     stat: PathBuf,
+    port: u16,
 }
 
 /// Figures of its last line of statistics, all since its start.
@@ -63,7 +64,7 @@ impl Sipp {
             .arg(folder.join(format!("{name}.errors")))
             .args(arguments)
             .current_dir(folder);
-        Self { process: Process::start(name, folder, &mut command), stat }
+        Self { process: Process::start(name, folder, &mut command), stat, port }
     }
 
     /// A side that answers: runs until it is dropped.
@@ -78,7 +79,8 @@ impl Sipp {
         this
     }
 
-    /// A side that calls `target` through `proxy`: so many calls at so many a second.
+    /// A side that calls `target` through `proxy`: so many calls at so many a second. `way` is the transport parameter of
+    /// the Request-URI.
     ///
     /// # Panics
     /// As [`Sipp::start`].
@@ -90,12 +92,13 @@ impl Sipp {
         transport: &str,
         proxy: SocketAddr,
         target: SocketAddr,
+        way: &str,
         calls: u32,
         rate: u32,
     ) -> Self {
         let (proxy, target) = (proxy.to_string(), target.to_string());
         let (calls, rate) = (calls.to_string(), rate.to_string());
-        let arguments = ["-rsa", &proxy, &target, "-m", &calls, "-r", &rate, "-l", "200000", "-timeout", "120s"];
+        let arguments = ["-rsa", &proxy, &target, "-m", &calls, "-r", &rate, "-l", "200000", "-timeout", "300s", "-key", "way", way];
         Self::start("uac", folder, scenario, port, transport, &arguments)
     }
 
@@ -110,6 +113,15 @@ impl Sipp {
     /// It does not end in time.
     pub fn end(&mut self, limit: Duration) -> Counts {
         self.process.end(limit);
+        self.counts()
+    }
+
+    /// Waits until this many calls went through to the end, or the time is over, and reads the figures.
+    pub fn settle(&mut self, successful: u64, limit: Duration) -> Counts {
+        let end = Instant::now() + limit;
+        while self.counts().successful < successful && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(100));
+        }
         self.counts()
     }
 
@@ -128,6 +140,14 @@ impl Sipp {
             retransmissions: number("Retransmissions(C)"),
             unexpected: number("FailedUnexpectedMessage(C)"),
         }
+    }
+
+    /// Datagrams that the kernel threw away because nobody read the sockets of this port in time.
+    pub fn dropped(&self) -> u64 {
+        let table = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
+        let end = format!(":{:04X}", self.port);
+        let of_port = table.lines().filter(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end)));
+        of_port.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum()
     }
 
     /// The first lines of what went wrong.

@@ -1,0 +1,328 @@
+//! Programs by others through the running server: SIPp, sipsak, baresip and Kamailio.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use strowger_tests::alone;
+use strowger_tests::baresip::{Baresip, Phone};
+use strowger_tests::kamailio::Kamailio;
+use strowger_tests::namespace::{self, Namespace};
+use strowger_tests::port;
+use strowger_tests::program::{BARESIP, KAMAILIO, SIPP, SIPSAK, have};
+use strowger_tests::server::{Server, Setup, loopback};
+use strowger_tests::sipp::{Scenario, Sipp};
+use strowger_tests::wire::Transport::{Tcp, Tls, Udp, Ws};
+use tempfile::TempDir;
+
+const SOON: Duration = Duration::from_secs(15);
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder can be made")
+}
+
+/// Calls from SIPp to SIPp through a server; every one must succeed on both sides.
+struct Calls {
+    scenarios: (Scenario, Scenario),
+    /// SIPp's transport of the caller and of the called.
+    transports: (&'static str, &'static str),
+    /// Transport parameter of the Request-URI.
+    way: &'static str,
+    calls: u32,
+    rate: u32,
+}
+
+impl Calls {
+    /// `proxy`: where the caller sends; `target`: what it calls, or else the answering SIPp.
+    fn run(&self, proxy: SocketAddr, target: Option<SocketAddr>, answer_port: u16) {
+        let folder = folder();
+        let mut uas = Sipp::answer(folder.path(), self.scenarios.1, answer_port, self.transports.1);
+        let target = target.unwrap_or_else(|| loopback(answer_port));
+        let mut uac = Sipp::call(
+            folder.path(),
+            self.scenarios.0,
+            port::free(),
+            self.transports.0,
+            proxy,
+            target,
+            self.way,
+            self.calls,
+            self.rate,
+        );
+        let called = uac.end(Duration::from_secs(u64::from(self.calls / self.rate) + 90));
+        let answered = uas.settle(u64::from(self.calls), Duration::from_secs(8));
+        let dropped = (uac.dropped(), uas.dropped());
+        let story = format!(
+            "caller {called:?}\n{}\nanswering {answered:?}\n{}\ndatagrams dropped at SIPp's sockets (caller, answering): {dropped:?}",
+            uac.errors(),
+            uas.errors()
+        );
+        assert_eq!(called.successful, u64::from(self.calls), "{story}");
+        assert_eq!(called.failed, 0, "{story}");
+        assert_eq!(answered.successful, u64::from(self.calls), "{story}");
+        assert_eq!((answered.failed, answered.unexpected), (0, 0), "{story}");
+    }
+}
+
+const BUILT_IN: (Scenario, Scenario) = (Scenario::BuiltIn("uac"), Scenario::BuiltIn("uas"));
+const OURS: (Scenario, Scenario) = (Scenario::Ours("uac"), Scenario::Ours("uas"));
+
+#[test]
+fn sipp_calls_sipp_by_udp() {
+    if !have(&[SIPP]) {
+        return;
+    }
+    let server = Setup::on(&[Udp]).relay().start();
+    for scenarios in [BUILT_IN, OURS] {
+        let calls = Calls { scenarios, transports: ("u1", "u1"), way: "udp", calls: 200, rate: 100 };
+        calls.run(server.address(Udp), None, port::free());
+    }
+}
+
+#[test]
+fn sipp_calls_sipp_by_tcp() {
+    if !have(&[SIPP]) {
+        return;
+    }
+    let server = Setup::on(&[Udp, Tcp]).relay().start();
+    // The built-in caller names no transport in its Request-URI, which means UDP (RFC 3263 section 4.1): the server
+    // changes from one to the other.
+    for (scenarios, transports, way) in [
+        (BUILT_IN, ("t1", "u1"), "udp"),
+        (OURS, ("t1", "t1"), "tcp"),
+        (OURS, ("u1", "t1"), "tcp"),
+        (OURS, ("t1", "u1"), "udp"),
+        // One connection for each call.
+        (OURS, ("tn", "t1"), "tcp"),
+    ] {
+        let calls = Calls { scenarios, transports, way, calls: 100, rate: 100 };
+        calls.run(server.address(if transports.0 == "u1" { Udp } else { Tcp }), None, port::free());
+    }
+}
+
+#[test]
+fn of_twenty_thousand_calls_at_a_thousand_a_second_none_is_lost_or_reordered() {
+    if !have(&[SIPP]) {
+        return;
+    }
+    let _alone = alone();
+    let server = Setup::on(&[Udp]).relay().start();
+    let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "udp", calls: 20_000, rate: 1_000 };
+    calls.run(server.address(Udp), None, port::free());
+}
+
+fn sipsak(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(SIPSAK.path().expect("sipsak is there"))
+        .args(arguments)
+        .current_dir(server.folder())
+        .output()
+        .expect("sipsak runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn sipsak_asks_what_the_server_can_do() {
+    if !have(&[SIPSAK]) {
+        return;
+    }
+    let server = Setup::on(&[Udp, Tcp]).with("domains = [\"127.0.0.1\"]").start();
+    for (transport, name) in [(Udp, "udp"), (Tcp, "tcp")] {
+        let uri = format!("sip:{}", server.address(transport));
+        let (code, text) = sipsak(&server, &["-E", name, "-s", &uri, "-vv", "-N"]);
+        assert_eq!(code, Some(0), "{name}: {text}");
+        assert!(text.contains("SIP/2.0 200"), "{name}: {text}");
+        assert!(text.contains("Allow:"), "{name}: {text}");
+    }
+}
+
+#[test]
+fn sipsak_registers_with_its_password_and_not_with_another() {
+    if !have(&[SIPSAK]) {
+        return;
+    }
+    // sipsak knows MD5 only.
+    let server =
+        Setup::on(&[Udp]).with("domains = [\"127.0.0.1\"]\nrealm = \"example.org\"\nauth.algorithms = [\"MD5\"]").start();
+    server.add_user("alice@127.0.0.1", "secret of alice");
+    let uri = format!("sip:alice@{}", server.address(Udp));
+    let contact = "sip:alice@127.0.0.1:5999";
+    let (code, text) = sipsak(&server, &["-U", "-s", &uri, "-C", contact, "-x", "120", "-a", "secret of alice", "-i", "-vv"]);
+    assert_eq!(code, Some(0), "{text}\n{}", server.log());
+    let (code, text) = sipsak(&server, &["-U", "-s", &uri, "-C", contact, "-x", "120", "-a", "guess", "-i", "-vv"]);
+    assert_ne!(code, Some(0), "{text}");
+}
+
+/// Two telephones that register with digest; one calls the other, talks, hangs up.
+fn telephones(server: SocketAddr, base: &Phone<'_>, ends: [(SocketAddr, Option<&Namespace>); 2]) {
+    let [alice_end, bob_end] = ends;
+    let alice =
+        Phone { user: "alice", password: "secret-of-alice", server, listen: alice_end.0, namespace: alice_end.1, ..base.clone() };
+    let bob = Phone {
+        user: "bob",
+        password: "secret-of-bob",
+        server,
+        listen: bob_end.0,
+        namespace: bob_end.1,
+        answers: true,
+        ..base.clone()
+    };
+    let mut bob = Baresip::start(&bob);
+    let mut alice = Baresip::start(&alice);
+    bob.expect("REGISTER_OK", SOON);
+    alice.expect("REGISTER_OK", SOON);
+    alice.order("dial", "sip:bob@example.org");
+    alice.expect("CALL_ESTABLISHED", SOON);
+    bob.expect("CALL_ESTABLISHED", SOON);
+    std::thread::sleep(Duration::from_millis(500));
+    alice.order("hangup", "");
+    bob.expect("CALL_CLOSED", SOON);
+
+    // And the other way: the one that was called ends the call.
+    alice.order("dial", "sip:bob@example.org");
+    alice.expect("CALL_ESTABLISHED", SOON);
+    bob.expect("CALL_ESTABLISHED", SOON);
+    bob.order("hangup", "");
+    alice.expect("CALL_CLOSED", SOON);
+}
+
+fn with_users(setup: Setup) -> Server {
+    let server = setup.with("domains = [\"example.org\"]").start();
+    server.add_user("alice@example.org", "secret-of-alice");
+    server.add_user("bob@example.org", "secret-of-bob");
+    server
+}
+
+fn base<'a>(transport: &'a str) -> Phone<'a> {
+    Phone {
+        user: "",
+        domain: "example.org",
+        password: "",
+        server: loopback(0),
+        transport,
+        authority: None,
+        answers: false,
+        namespace: None,
+        listen: loopback(0),
+    }
+}
+
+#[test]
+fn baresip_calls_baresip_with_digest_by_udp() {
+    if !have(&[BARESIP]) {
+        return;
+    }
+    let server = with_users(Setup::on(&[Udp]));
+    telephones(server.address(Udp), &base("udp"), [(port::free_address(), None), (port::free_address(), None)]);
+}
+
+#[test]
+fn baresip_calls_baresip_with_digest_by_tcp() {
+    if !have(&[BARESIP]) {
+        return;
+    }
+    let server = with_users(Setup::on(&[Tcp]));
+    telephones(server.address(Tcp), &base("tcp"), [(port::free_address(), None), (port::free_address(), None)]);
+}
+
+#[test]
+fn baresip_calls_baresip_with_digest_by_tls() {
+    if !have(&[BARESIP]) {
+        return;
+    }
+    let server = with_users(Setup::on(&[Tls]));
+    let base = Phone { authority: Some(server.authority()), ..base("tls") };
+    telephones(server.address(Tls), &base, [(port::free_address(), None), (port::free_address(), None)]);
+}
+
+/// A server between two routers that translate addresses, each with a telephone behind it; both telephones have the
+/// same private address.
+fn behind_nat(transport: &str) {
+    if !have(&[BARESIP]) || !namespace::possible() {
+        return;
+    }
+    let street = Namespace::new("s");
+    let routers = [Namespace::new("ra"), Namespace::new("rb")];
+    let homes = [Namespace::new("a"), Namespace::new("b")];
+    // The server has an address of its own that both routers reach.
+    street.ip(&["address", "add", "100.64.0.1/32", "dev", "lo"]);
+    for (index, (router, home)) in routers.iter().zip(&homes).enumerate() {
+        let (inner, outer) = (format!("100.64.{}.1/30", index + 1), format!("100.64.{}.2/30", index + 1));
+        street.join((&format!("to{index}"), &inner), router, ("out", &outer));
+        router.join(("in", "192.168.1.1/24"), home, ("eth0", "192.168.1.2/24"));
+        router.default_route(inner.trim_end_matches("/30"));
+        router.translate("out");
+        home.default_route("192.168.1.1");
+    }
+    let address: SocketAddr = "100.64.0.1:5060".parse().expect("an address");
+    let server = with_users(Setup::default().listen(Udp, address).listen(Tcp, address).inside(&street));
+    let end: SocketAddr = "192.168.1.2:5060".parse().expect("an address");
+    telephones(address, &base(transport), [(end, Some(&homes[0])), (end, Some(&homes[1]))]);
+    drop(server);
+}
+
+#[test]
+fn baresip_calls_baresip_behind_two_routers_that_translate_addresses_by_udp() {
+    behind_nat("udp");
+}
+
+#[test]
+fn baresip_calls_baresip_behind_two_routers_that_translate_addresses_by_tcp() {
+    behind_nat("tcp");
+}
+
+/// Starts Kamailio with the certificate of the server.
+fn peer(server: &Server, ports: &[(&str, u16); 3], next: &str) -> Kamailio {
+    let folder = server.folder();
+    let file = |name: &str| folder.join(name).display().to_string();
+    let ports: Vec<(&str, String)> = ports.iter().map(|(name, port)| (*name, port.to_string())).collect();
+    let mut values = vec![
+        ("CERTIFICATE", file("certificate.pem")),
+        ("KEY", file("key.pem")),
+        ("AUTHORITY", file("authority.pem")),
+        ("NEXT", next.to_owned()),
+    ];
+    values.extend(ports);
+    let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    Kamailio::start(folder, "peer", &values)
+}
+
+#[test]
+fn kamailio_is_reached_by_tls() {
+    if !have(&[SIPP, KAMAILIO]) {
+        return;
+    }
+    let server = Setup::on(&[Udp, Tls]).relay().start();
+    let (uas, tls) = (port::free(), port::free());
+    let _peer =
+        peer(&server, &[("UDP", port::free()), ("TLS", tls), ("WS", port::free())], &format!("sip:127.0.0.1:{uas}"));
+    let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "tls", calls: 100, rate: 50 };
+    calls.run(server.address(Udp), Some(loopback(tls)), uas);
+}
+
+#[test]
+fn kamailio_reaches_the_server_by_tls() {
+    if !have(&[SIPP, KAMAILIO]) {
+        return;
+    }
+    let server = Setup::on(&[Udp, Tls]).relay().start();
+    let udp = port::free();
+    let next = format!("sip:{};transport=tls", server.address(Tls));
+    let _peer = peer(&server, &[("UDP", udp), ("TLS", port::free()), ("WS", port::free())], &next);
+    let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "udp", calls: 100, rate: 50 };
+    calls.run(loopback(udp), None, port::free());
+}
+
+#[test]
+fn kamailio_is_reached_by_websocket() {
+    if !have(&[SIPP, KAMAILIO]) {
+        return;
+    }
+    // The certificate is Kamailio's, so the server has a TLS listener too.
+    let server = Setup::on(&[Udp, Ws, Tls]).relay().start();
+    let (uas, ws) = (port::free(), port::free());
+    let _peer =
+        peer(&server, &[("UDP", port::free()), ("TLS", port::free()), ("WS", ws)], &format!("sip:127.0.0.1:{uas}"));
+    let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "ws", calls: 100, rate: 50 };
+    calls.run(server.address(Udp), Some(loopback(ws)), uas);
+}
