@@ -1,0 +1,386 @@
+//! Torture messages at the running server, over UDP and TCP.
+//!
+//! Those of RFC 4475 and RFC 5118 lie in the folder that `STROWGER_CORPORA` names; those of our own writing are here, so
+//! that a clone without the folder tests too.
+
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use strowger_tests::corpora;
+use strowger_tests::program::skipped;
+use strowger_tests::server::{Server, Setup, loopback};
+use strowger_tests::text::{self, Request};
+use strowger_tests::wire::Transport::{self, Tcp, Udp};
+use strowger_tests::wire::Wire;
+
+/// How long a reaction may take.
+const WAIT: Duration = Duration::from_millis(700);
+
+/// Everybody whom the messages of RFC 4475 call.
+const CALLED: &[&str] = &[
+    "sip:user@example.com",
+    "sip:user@example.org",
+    "sip:t.watson@example.org",
+    "sip:UserB@example.com",
+    "sip:vivekg@chair-dnrc.example.com",
+    "sip:kumiko@example.org",
+    "sip:user@company.com",
+    "sip:remote-target@example.com",
+    "sip:sips%3Auser%40example.com@example.net",
+    "sip:user;par=u%40example.net@example.com",
+    "sip:1_unusual.URI~(to-be!sure)&isn't+it$/crazy?,/;;*:&it+has=1,weird!*pas$wo~d_too.(doesn't-it)@example.com",
+];
+
+const DOMAINS: &str = "domains = [\"example.com\", \"example.org\", \"example.net\", \"company.com\", \
+    \"chair-dnrc.example.com\", \"registrar.example.com\", \"host.example.net\", \"[2001:db8::10]\", \"127.0.0.1\"]";
+
+/// A server where everybody is registered at one telephone, and that telephone.
+struct Bench {
+    server: Server,
+    telephone: UdpSocket,
+}
+
+/// What was seen of one message.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Final responses.
+    statuses: Vec<u16>,
+    /// Requests that the telephone got.
+    forwarded: Vec<Vec<u8>>,
+    closed: bool,
+}
+
+impl Bench {
+    fn start() -> Self {
+        let server = Setup::on(&[Udp, Tcp])
+            .with(DOMAINS)
+            .with("registrar.authenticate = false\nauth.calls = false\nproxy.relay_for = \"everyone\"")
+            // Most Vias of the messages name hosts that are not here.
+            .with("nat.force_rport = true\nban.enabled = false\nproxy.udp_to_tcp_above = \"never\"\nlimits.udp_queue = 4096")
+            // A name server that is not there: nothing is asked outside.
+            .with("dns.servers = [\"127.0.0.254\"]\ndns.timeout = \"50ms\"\ndns.attempts = 1")
+            .in_memory()
+            .start();
+        let telephone = UdpSocket::bind(loopback(0)).expect("loopback has a port");
+        let here = telephone.local_addr().expect("it is bound");
+        let mut wire = server.connect(Udp);
+        for (index, uri) in CALLED.iter().enumerate() {
+            let domain = uri.rsplit('@').next().expect("each has a host");
+            let contact = format!("sip:{index}@{here}");
+            let mut register = Request::register("", domain, &contact, "udp", wire.local());
+            register.to = format!("<{uri}>");
+            register.from = format!("<{uri}>;tag=torture");
+            wire.send(&register.bytes()).expect("loopback takes datagrams");
+            let answer = wire.final_response(WAIT).unwrap_or_else(|| panic!("{uri} is not registered"));
+            assert_eq!(text::status(&answer), Some(200), "{uri}: {}", String::from_utf8_lossy(&answer));
+        }
+        Self { server, telephone }
+    }
+
+    /// Sends a message and watches.
+    fn play(&mut self, transport: Transport, message: &[u8]) -> Seen {
+        self.telephone.set_nonblocking(true).expect("a socket can be set");
+        let mut buffer = vec![0; 65_536];
+        while self.telephone.recv(&mut buffer).is_ok() {}
+
+        let mut wire = self.server.connect(transport);
+        let mut seen = Seen::default();
+        if wire.send(message).is_err() {
+            seen.closed = true;
+            return seen;
+        }
+        let end = Instant::now() + WAIT;
+        while Instant::now() < end {
+            if let Some(answer) = wire.receive(Duration::from_millis(20)) {
+                if let Some(status) = text::status(&answer) {
+                    // 408 and 487 are the end of what was forwarded and not answered.
+                    if status >= 200 {
+                        seen.statuses.push(status);
+                    }
+                }
+            }
+            while let Ok((length, source)) = self.telephone.recv_from(&mut buffer) {
+                let request = buffer[..length].to_vec();
+                // Answered, so that nothing goes on.
+                let _ = self.telephone.send_to(&text::respond(&request, 200, "torture", &[]), source);
+                seen.forwarded.push(request);
+            }
+            if !seen.statuses.is_empty() && seen.forwarded.is_empty() {
+                // One request, one answer; only two requests in one message need longer.
+                if transport == Udp || !contains(message, b"\r\n\r\nINVITE ") {
+                    break;
+                }
+            }
+        }
+        seen.closed = transport != Udp && wire.closes(Duration::from_millis(50));
+        seen
+    }
+}
+
+impl Seen {
+    /// In the words of `expected.json`.
+    fn words(&self) -> BTreeSet<String> {
+        let mut words = BTreeSet::new();
+        if self.forwarded.is_empty() {
+            words.extend(self.statuses.iter().map(u16::to_string));
+        } else {
+            let fixed = self.forwarded.iter().all(|request| is_clean(request));
+            words.extend(["forward".to_owned()].into_iter().chain(fixed.then(|| "forward-fixed".to_owned())));
+        }
+        if words.is_empty() {
+            // Silence: dropped, or taken as a response, or (on a stream) more is waited for.
+            words.extend(["drop", "accept-response"].map(String::from));
+            if self.closed {
+                words.insert("close".into());
+            }
+        }
+        words
+    }
+}
+
+/// What was wrong in a request must not travel on: its first line is as the grammar wants it, and display names that
+/// are not tokens stand in quotes.
+fn is_clean(request: &[u8]) -> bool {
+    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let three = words.len() == 3 && words.iter().all(|word| !word.is_empty());
+    let uri = words.get(1).copied().unwrap_or_default();
+    let unquoted = |name: &str| {
+        let value = text::field(request, name).unwrap_or_default();
+        let display = value.split('<').next().unwrap_or_default().trim();
+        value.contains('<') && !display.is_empty() && !display.starts_with('"') && display.contains([',', ':', '@'])
+    };
+    three
+        && !uri.iter().any(|byte| b"<>?".contains(byte))
+        && !["From", "To", "Contact"].into_iter().any(unquoted)
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+fn list(value: &Value) -> Vec<&str> {
+    value.as_array().map(|words| words.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+}
+
+#[test]
+fn rfc_4475() {
+    let Some(folder) = corpora::folder("rfc4475") else { return };
+    let expected = std::fs::read_to_string(folder.join("expected.json")).expect("the set has its verdicts");
+    let expected: Value = serde_json::from_str(&expected).expect("the verdicts are JSON");
+    let cases = expected.as_array().expect("a list");
+    assert_eq!(cases.len(), 49);
+    let mut bench = Bench::start();
+    let (mut wrong, mut disputed) = (Vec::new(), Vec::new());
+    for case in cases {
+        let id = case["id"].as_str().expect("each has a name");
+        let message = std::fs::read(folder.join(format!("{id}.dat"))).expect("each has a file");
+        let acceptable = list(&case["acceptable"]);
+        for transport in [Udp, Tcp] {
+            let seen = bench.play(transport, &message);
+            let words = seen.words();
+            let mut good = acceptable.iter().any(|word| words.contains(*word));
+            match (id, transport) {
+                // A body that ends before Content-Length: more may come. A negative length: the rest means nothing.
+                ("clerr", Tcp) => good |= seen.statuses.is_empty() && seen.forwarded.is_empty(),
+                // Two requests stand in the stream, and both are served (RFC 3261 section 18.3); in a datagram the
+                // second is padding.
+                ("dblreq", Tcp) => good = seen.statuses.contains(&200) && seen.statuses.len() + seen.forwarded.len() >= 2,
+                ("dblreq", _) => good &= seen.forwarded.is_empty() && seen.statuses == [200],
+                _ => {}
+            }
+            if !good {
+                let line = format!("{id} by {}: {words:?}, acceptable {acceptable:?}", transport.name());
+                match case["provenance"].as_str() {
+                    Some("M") => disputed.push(line),
+                    _ => wrong.push(line),
+                }
+            }
+        }
+        bench.server.assert_answers(Udp);
+    }
+    if !disputed.is_empty() {
+        skipped(&format!("disputed verdicts that differ (reported, not gated):\n{}", disputed.join("\n")));
+    }
+    assert!(wrong.is_empty(), "{} verdicts of 98 are wrong:\n{}\n", wrong.len(), wrong.join("\n"));
+    bench.server.assert_answers(Tcp);
+}
+
+#[test]
+fn rfc_5118() {
+    let Some(folder) = corpora::folder("rfc5118") else { return };
+    let expected = std::fs::read_to_string(folder.join("expected.json")).expect("the set has its verdicts");
+    let expected: Value = serde_json::from_str(&expected).expect("the verdicts are JSON");
+    let cases = expected.as_array().expect("a list");
+    assert_eq!(cases.len(), 12);
+    let mut bench = Bench::start();
+    let mut wrong = Vec::new();
+    for case in cases {
+        let id = case["id"].as_str().expect("each has a name");
+        let message = std::fs::read(folder.join(id)).expect("each has a file");
+        for transport in [Udp, Tcp] {
+            let seen = bench.play(transport, &message);
+            // Whatever becomes of a request for a network that is not here, it was understood unless the answer is 400.
+            let understood = !seen.statuses.contains(&400) && !(seen.statuses.is_empty() && seen.forwarded.is_empty());
+            let valid = case["valid"].as_bool().expect("valid or not");
+            if understood == valid {
+                continue;
+            }
+            let line = format!("{id} by {}: {seen:?}, valid {valid}", transport.name());
+            if id == "ipv6-bug-abnf-3-colons" {
+                skipped(&format!("three colons (reported, not gated): {line}"));
+            } else {
+                wrong.push(line);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} verdicts of 24 are wrong:\n{}\n", wrong.len(), wrong.join("\n"));
+    bench.server.assert_answers(Tcp);
+}
+
+/// One of our own: its name, the text (`\n` means CRLF; `@` is where answers go), and the acceptable reactions.
+struct Case {
+    name: &'static str,
+    text: &'static str,
+    udp: &'static [&'static str],
+    tcp: &'static [&'static str],
+}
+
+const GOOD: &[&str] = &["forward"];
+const BAD: &[&str] = &["400"];
+
+const CASES: &[Case] = &[
+    Case {
+        name: "compact forms in any case, values folded over lines",
+        text: "OPTIONS sip:user@example.com SIP/2.0\nv: SIP/2.0/UDP @;branch=z9hG4bKown1\nmAX-forWARDS:\n  70\nF: <sip:a@example.net>\n ;tag=1\nt: <sip:user@example.com>\nI: own-1\nCSEQ: 1\n\tOPTIONS\nl: 0\n\n",
+        udp: GOOD,
+        tcp: GOOD,
+    },
+    Case {
+        name: "a method nobody knows",
+        text: "FROBNICATE sip:user@example.com SIP/2.0\nVia: SIP/2.0/UDP @;branch=z9hG4bKown2\nMax-Forwards: 70\nFrom: <sip:a@example.net>;tag=1\nTo: <sip:user@example.com>\nCall-ID: own-2\nCSeq: 1 FROBNICATE\nContent-Length: 0\n\n",
+        udp: GOOD,
+        tcp: GOOD,
+    },
+    Case {
+        name: "no Call-ID",
+        text: "OPTIONS sip:user@example.com SIP/2.0\nVia: SIP/2.0/UDP @;branch=z9hG4bKown3\nMax-Forwards: 70\nFrom: <sip:a@example.net>;tag=1\nTo: <sip:user@example.com>\nCSeq: 1 OPTIONS\nContent-Length: 0\n\n",
+        udp: BAD,
+        tcp: BAD,
+    },
+    Case {
+        name: "CSeq of another method",
+        text: "OPTIONS sip:user@example.com SIP/2.0\nVia: SIP/2.0/UDP @;branch=z9hG4bKown4\nMax-Forwards: 70\nFrom: <sip:a@example.net>;tag=1\nTo: <sip:user@example.com>\nCall-ID: own-4\nCSeq: 1 INVITE\nContent-Length: 0\n\n",
+        udp: BAD,
+        tcp: BAD,
+    },
+    Case {
+        name: "two From header fields",
+        text: "OPTIONS sip:user@example.com SIP/2.0\nVia: SIP/2.0/UDP @;branch=z9hG4bKown5\nMax-Forwards: 70\nFrom: <sip:a@example.net>;tag=1\nFrom: <sip:b@example.net>;tag=2\nTo: <sip:user@example.com>\nCall-ID: own-5\nCSeq: 1 OPTIONS\nContent-Length: 0\n\n",
+        udp: BAD,
+        tcp: BAD,
+    },
+    Case {
+        name: "no hops left",
+        text: "MESSAGE sip:user@example.com SIP/2.0\nVia: SIP/2.0/UDP @;branch=z9hG4bKown6\nMax-Forwards: 0\nFrom: <sip:a@example.net>;tag=1\nTo: <sip:user@example.com>\nCall-ID: own-6\nCSeq: 1 MESSAGE\nContent-Length: 0\n\n",
+        udp: &["483"],
+        tcp: &["483"],
+    },
+    Case {
+        name: "a version of tomorrow",
+        text: "OPTIONS sip:user@example.com SIP/3.0\nVia: SIP/2.0/UDP @;branch=z9hG4bKown7\nMax-Forwards: 70\nFrom: <sip:a@example.net>;tag=1\nTo: <sip:user@example.com>\nCall-ID: own-7\nCSeq: 1 OPTIONS\nContent-Length: 0\n\n",
+        udp: &["505"],
+        tcp: &["505"],
+    },
+    Case {
+        name: "a demand on proxies that nobody can meet",
+        text: "OPTIONS sip:user@example.com SIP/2.0\nVia: SIP/2.0/UDP @;branch=z9hG4bKown8\nMax-Forwards: 70\nProxy-Require: flight, sight\nFrom: <sip:a@example.net>;tag=1\nTo: <sip:user@example.com>\nCall-ID: own-8\nCSeq: 1 OPTIONS\nContent-Length: 0\n\n",
+        udp: &["420"],
+        tcp: &["420"],
+    },
+    Case {
+        name: "a scheme that cannot be routed",
+        text: "OPTIONS pigeon:user@example.com SIP/2.0\nVia: SIP/2.0/UDP @;branch=z9hG4bKown9\nMax-Forwards: 70\nFrom: <sip:a@example.net>;tag=1\nTo: <sip:user@example.com>\nCall-ID: own-9\nCSeq: 1 OPTIONS\nContent-Length: 0\n\n",
+        udp: &["416"],
+        tcp: &["416"],
+    },
+    Case {
+        name: "nobody of that name is registered",
+        text: "MESSAGE sip:nobody@example.com SIP/2.0\nVia: SIP/2.0/UDP @;branch=z9hG4bKown10\nMax-Forwards: 70\nFrom: <sip:a@example.net>;tag=1\nTo: <sip:nobody@example.com>\nCall-ID: own-10\nCSeq: 1 MESSAGE\nContent-Length: 0\n\n",
+        udp: &["404", "480"],
+        tcp: &["404", "480"],
+    },
+    Case {
+        name: "a response to nothing",
+        text: "SIP/2.0 200 OK\nVia: SIP/2.0/UDP @;branch=z9hG4bKown11\nFrom: <sip:a@example.net>;tag=1\nTo: <sip:user@example.com>;tag=2\nCall-ID: own-11\nCSeq: 1 OPTIONS\nContent-Length: 0\n\n",
+        udp: &["drop"],
+        tcp: &["drop"],
+    },
+    Case {
+        name: "a number of more digits than a number has",
+        text: "OPTIONS sip:user@example.com SIP/2.0\nVia: SIP/2.0/UDP @;branch=z9hG4bKown12\nMax-Forwards: 70\nFrom: <sip:a@example.net>;tag=1\nTo: <sip:user@example.com>\nCall-ID: own-12\nCSeq: 99999999999999999999 OPTIONS\nContent-Length: 0\n\n",
+        udp: BAD,
+        tcp: BAD,
+    },
+];
+
+#[test]
+fn our_own() {
+    let mut bench = Bench::start();
+    let mut wrong = Vec::new();
+    for case in CASES {
+        for (transport, acceptable) in [(Udp, case.udp), (Tcp, case.tcp)] {
+            let message = case.text.replace('\n', "\r\n").replace("UDP @", &format!("{} 127.0.0.1", transport.name().to_uppercase()));
+            let message = message.replace("own", &format!("own-{}-", transport.name()));
+            let seen = bench.play(transport, message.as_bytes());
+            let words = seen.words();
+            if !acceptable.iter().any(|word| words.contains(*word)) {
+                wrong.push(format!("{} by {}: {words:?}, acceptable {acceptable:?}", case.name, transport.name()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn unknown_header_fields_pass_byte_for_byte() {
+    let mut bench = Bench::start();
+    let odd = "X-Odd:   \u{fc}\t \"unbalanced ;;==<<  \r\n\t folded    too\r\nX-ODD : second\r\nx-Empty:\r\n";
+    let message = format!(
+        "OPTIONS sip:user@example.com SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1;branch=z9hG4bKodd\r\nMax-Forwards: 70\r\n{odd}\
+         From: <sip:a@example.net>;tag=1\r\nTo: <sip:user@example.com>\r\nCall-ID: odd\r\nCSeq: 1 OPTIONS\r\nContent-Length: 3\r\n\r\n\0\r\n"
+    );
+    let seen = bench.play(Udp, message.as_bytes());
+    let forwarded = seen.forwarded.first().unwrap_or_else(|| panic!("not forwarded: {seen:?}"));
+    assert!(contains(forwarded, odd.as_bytes()), "{}", String::from_utf8_lossy(forwarded));
+    assert!(forwarded.ends_with(b"\r\n\r\n\0\r\n"), "{}", String::from_utf8_lossy(forwarded));
+}
+
+#[test]
+fn many_requests_in_one_piece_and_one_in_many_pieces() {
+    let server = Setup::on(&[Udp, Tcp]).with(DOMAINS).in_memory().start();
+    let mut wire: Wire = server.connect(Tcp);
+    let request = |n: u32| {
+        let mut request = Request::new("OPTIONS", &format!("sip:{}", server.address(Tcp)), "tcp", wire.local());
+        request.cseq = n;
+        request.bytes()
+    };
+    let together: Vec<u8> = (1..=50).flat_map(request).collect();
+    let apart = request(51);
+    wire.send(&together).expect("the connection is open");
+    for byte in &apart {
+        wire.send(&[*byte]).expect("the connection is open");
+    }
+    let mut answered = BTreeSet::new();
+    while let Some(answer) = wire.final_response(Duration::from_secs(2)) {
+        assert_eq!(text::status(&answer), Some(200));
+        let cseq = text::field(&answer, "CSeq").expect("a response has one");
+        answered.insert(cseq.split(' ').next().and_then(|n| n.parse::<u32>().ok()).expect("a number"));
+        if answered.len() == 51 {
+            break;
+        }
+    }
+    assert_eq!(answered.len(), 51, "{answered:?}");
+}
