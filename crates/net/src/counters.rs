@@ -130,6 +130,8 @@ counters! {
     stream_messages_in: counter;
     /// Messages sent over streams.
     stream_messages_out: counter;
+    /// Messages that could not be sent over a stream: no connection, or a limit.
+    streams_lost: counter;
     /// Bytes received over streams, before decryption.
     stream_bytes_in: counter;
     /// Bytes sent over streams.

@@ -5,10 +5,13 @@ use crate::cross::Roads;
 use crate::handle::{Letter, Shared};
 use crate::ring::ring;
 use crate::shard::Shard;
+use crate::desk::Desk;
+use crate::streams::{self, Streams};
 use crate::udp::{self, Udp};
-use crate::{Handle, Service, steer};
+use crate::{Handle, Listener, Service, Settings, steer};
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -37,18 +40,35 @@ pub(crate) struct Group {
 
 pub(crate) enum Socket {
     Udp(std::net::UdpSocket),
+    Tcp(std::net::TcpListener),
 }
 
 impl Socket {
+    pub(crate) fn open(transport: Transport, address: SocketAddr, shared: bool, settings: &Settings) -> io::Result<Self> {
+        match transport {
+            Transport::Udp => udp::bind(address, shared, settings).map(Self::Udp),
+            _ => streams::listen(address, shared).map(Self::Tcp),
+        }
+    }
+
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Udp(socket) => socket.local_addr(),
+            Self::Tcp(socket) => socket.local_addr(),
+        }
+    }
+
     fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Udp(socket) => Self::Udp(socket.try_clone()?),
+            Self::Tcp(socket) => Self::Tcp(socket.try_clone()?),
         })
     }
 
     fn attach(&self, program: &[libc::sock_filter]) -> io::Result<()> {
         match self {
             Self::Udp(socket) => steer::attach(socket.as_fd(), program),
+            Self::Tcp(socket) => steer::attach(socket.as_fd(), program),
         }
     }
 }
@@ -69,9 +89,8 @@ pub(crate) fn start<S: Service + 'static>(
             sockets
         }
         None => {
-            let bind = |(listener, address): (&crate::Listener, &std::net::SocketAddr)| {
-                let _ = listener;
-                udp::bind(*address, true, &shared.settings).map(Socket::Udp)
+            let bind = |(listener, address): (&Listener, &SocketAddr)| {
+                Socket::open(listener.transport, *address, true, &shared.settings)
             };
             shared.listeners.iter().zip(&shared.addresses).map(bind).collect::<io::Result<_>>()?
         }
@@ -97,7 +116,7 @@ pub(crate) fn start<S: Service + 'static>(
 }
 
 /// Until `reached`, for ten seconds at most: a matter of microseconds unless a shard hangs.
-fn wait<S: Service>(shared: &Shared<S>, reached: impl Fn() -> bool) -> io::Result<()> {
+pub(crate) fn wait<S: Service>(shared: &Shared<S>, reached: impl Fn() -> bool) -> io::Result<()> {
     let patience = Instant::now() + Duration::from_secs(10);
     while !reached() {
         if Instant::now() > patience || shared.stopping.load(Relaxed) {
@@ -120,15 +139,17 @@ fn run<S: Service + 'static>(
     shared.seats[index].clock.store(own_clock(), Release);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
     runtime.block_on(async {
-        let mut udp = Vec::new();
+        let (mut udp, mut doors) = (Vec::new(), Vec::new());
         for (i, socket) in sockets.into_iter().enumerate() {
             match socket {
                 Socket::Udp(socket) => udp.push(Udp::new(socket, ListenerId(i as u16), &shared.settings)?),
+                Socket::Tcp(socket) => doors.push((socket, ListenerId(i as u16))),
             }
         }
         let service = factory(index, Handle { shared: shared.clone() });
-        let mut shard = Shard::new(shared, index, owner, service, udp, roads);
-        poll_fn(|cx| shard.poll(cx)).await;
+        let streams = Streams::new(shared.common.clone(), shared.seats[index].counters.clone(), index, doors)?;
+        let shard = Shard::new(Desk::new(shared, index, owner, service, roads), udp, streams);
+        poll_fn(|cx| shard.borrow_mut().poll(cx)).await;
         Ok(())
     })
 }

@@ -23,8 +23,8 @@ pub(crate) enum Content<S: Service> {
     Nothing,
     /// A message (in `bytes`) of a call of this bucket.
     Message { bucket: u8, arrival: Arrival },
-    /// A message (in `bytes`) for a connection of the receiving shard.
-    Send { target: Target, token: u64 },
+    /// A message (in `bytes`) for a connection of the receiving shard, wanted by the shard `origin`.
+    Send { target: Target, origin: usize, token: u64 },
     /// The message sent with this token by the receiving shard has failed.
     Failed { token: u64 },
     /// An answer for a call of this bucket.

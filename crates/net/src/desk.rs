@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use strowger_core::call::{self, BUCKETS};
-use strowger_core::{Arrival, Now, Outbox, Target};
+use strowger_core::{Arrival, Flow, Now, Outbox, Target};
 use strowger_message::scan;
 
 pub(crate) struct Desk<S: Service> {
@@ -20,6 +20,8 @@ pub(crate) struct Desk<S: Service> {
     pub(crate) out: Outbox,
     /// Messages that other shards want sent over connections of this one; their bytes are in `out` too.
     pub(crate) strangers: Vec<Stranger>,
+    /// Connections that shall end.
+    pub(crate) unwanted: Vec<Flow>,
     pub(crate) roads: Roads<S>,
     buckets: Buckets,
     held: VecDeque<(u8, Held<S>)>,
@@ -69,6 +71,7 @@ impl<S: Service> Desk<S> {
             service,
             out: Outbox::new(),
             strangers: Vec::new(),
+            unwanted: Vec::new(),
             roads,
             buckets,
             held: VecDeque::new(),
@@ -157,6 +160,7 @@ impl<S: Service> Desk<S> {
                     self.roads.join(peer, there, back);
                     seat.met.fetch_add(1, AcqRel);
                 }
+                Letter::Close(flow) => self.unwanted.push(flow),
                 Letter::Share(shards) => {
                     self.share = shards;
                     self.moving = true;
@@ -204,12 +208,12 @@ impl<S: Service> Desk<S> {
                 let way = self.buckets.of_another(bucket, from as u8);
                 self.answer(now, way, bucket, answer);
             }
-            Content::Send { target, token } => {
+            Content::Send { target, origin, token } => {
                 counters.crossed_in.add(1);
                 let start = self.out.start();
                 self.out.bytes.extend_from_slice(bytes);
                 let range = start..self.out.bytes.len();
-                self.strangers.push(Stranger { target, range, origin: from, token });
+                self.strangers.push(Stranger { target, range, origin, token });
             }
             Content::Failed { token } => self.service.failed(now, token, &mut self.out),
             Content::Records { bucket, records } => {

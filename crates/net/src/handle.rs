@@ -5,18 +5,19 @@ use crate::counters::{Counters, Snapshot};
 use crate::{Listener, Service, Settings};
 use crate::cross::Parcel;
 use crate::crew::Crew;
+use crate::directory::Directory;
 use crate::ring::{Consumer, Producer};
+use rustls::{ClientConfig, ServerConfig};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strowger_core::call::{self, BUCKETS};
+use strowger_core::{Flow, Transport};
 
 /// Everything that the shards of one process share.
 pub(crate) struct Shared<S: Service> {
-    pub(crate) settings: Settings,
-    pub(crate) listeners: Vec<Listener>,
-    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) common: Arc<Common>,
     pub(crate) seats: Box<[Seat<S>]>,
     /// Shards that own calls, or will once the buckets have moved: the first so many seats.
     pub(crate) active: AtomicUsize,
@@ -28,10 +29,29 @@ pub(crate) struct Shared<S: Service> {
     pub(crate) crew: Mutex<Crew<S>>,
 }
 
+/// The part of it that knows nothing of the service.
+pub(crate) struct Common {
+    pub(crate) settings: Settings,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// By listener; none where it does not encrypt.
+    pub(crate) tls_servers: Vec<Option<Arc<ServerConfig>>>,
+    pub(crate) tls_client: Arc<ClientConfig>,
+    pub(crate) directory: Directory,
+}
+
+impl<S: Service> std::ops::Deref for Shared<S> {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
 /// What others reach of one shard.
 pub(crate) struct Seat<S: Service> {
     pub(crate) bell: Bell,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
     /// Something lies in `posted`.
     pub(crate) mail: AtomicBool,
     pub(crate) posted: Mutex<Vec<Letter<S>>>,
@@ -48,13 +68,15 @@ pub(crate) enum Letter<S: Service> {
     AnswerTo(u8, S::Answer),
     /// A new shard and the rings there and back.
     Peer(usize, Producer<Parcel<S>>, Consumer<Parcel<S>>),
+    /// This connection shall end.
+    Close(Flow),
     /// So many shards share the buckets from now on.
     Share(usize),
 }
 
 impl<S: Service> Default for Seat<S> {
     fn default() -> Self {
-        Self { bell: Bell::default(), counters: Counters::default(), mail: AtomicBool::new(false), posted: Mutex::default(), met: AtomicUsize::new(0), clock: AtomicI32::new(0) }
+        Self { bell: Bell::default(), counters: Arc::default(), mail: AtomicBool::new(false), posted: Mutex::default(), met: AtomicUsize::new(0), clock: AtomicI32::new(0) }
     }
 }
 
@@ -163,6 +185,25 @@ impl<S: Service + 'static> Handle<S> {
     pub fn deliver(&self, bucket: u8, answer: S::Answer) {
         let owner = self.shared.owners[bucket as usize].load(Relaxed) as usize;
         self.shared.seats[owner].post(Letter::AnswerTo(bucket, answer));
+    }
+
+    /// Messages to `address` go over this connection from now on, while it lives (RFC 5923: the peer asked for it by
+    /// an `alias` parameter in its Via, and is trusted to be at that address).
+    pub fn alias(&self, flow: Flow, transport: Transport, address: SocketAddr) {
+        self.shared.directory.alias(transport, address, flow);
+    }
+
+    /// Connections to `address` by TLS or WebSocket that are yet to be made ask for the server `name` (SNI, Host),
+    /// which its certificate must prove (RFC 5922). Untold, it must prove the address.
+    pub fn name(&self, address: SocketAddr, name: &str) {
+        self.shared.directory.name(address, name);
+    }
+
+    /// Ends a connection.
+    pub fn close(&self, flow: Flow) {
+        if let Some(seat) = self.shared.seats.get(flow.shard as usize) {
+            seat.post(Letter::Close(flow));
+        }
     }
 
     /// From now on [`Handle::is_draining`] is true; after `deadline` the shards end.

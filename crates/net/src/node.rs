@@ -1,15 +1,16 @@
 //! Binding the listeners and starting the shards.
 
 use crate::crew::{self, Crew, Socket};
-use crate::handle::{Seat, Shared};
+use crate::directory::Directory;
+use crate::handle::{Common, Seat, Shared};
 use crate::settings::Shards;
-use crate::{Handle, Listener, Service, Settings, udp};
+use crate::{Handle, Listener, Service, Settings};
+use rustls::{ClientConfig, ServerConfig};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use strowger_core::Transport;
 
 /// Listeners, bound.
 pub struct Net {
@@ -17,12 +18,16 @@ pub struct Net {
     listeners: Vec<Listener>,
     addresses: Vec<SocketAddr>,
     sockets: Vec<Socket>,
+    tls_servers: Vec<Option<Arc<ServerConfig>>>,
+    tls_client: Arc<ClientConfig>,
 }
 
 impl Net {
     /// Binds every listener. The error names the listener that could not be bound.
     pub fn bind(settings: Settings, listeners: Vec<Listener>) -> io::Result<Self> {
-        let mut net = Self { settings, listeners, addresses: Vec::new(), sockets: Vec::new() };
+        let tls_client = settings.tls.load()?;
+        let (addresses, sockets, tls_servers) = Default::default();
+        let mut net = Self { settings, listeners, addresses, sockets, tls_servers, tls_client };
         for listener in &net.listeners {
             let named = |e: io::Error| {
                 io::Error::new(e.kind(), format!("{}:{}: {e}", listener.transport.text(), listener.bind))
@@ -30,6 +35,11 @@ impl Net {
             let (address, socket) = open(listener, &net.settings).map_err(named)?;
             net.addresses.push(address);
             net.sockets.push(socket);
+            net.tls_servers.push(match (&listener.tls, listener.transport.is_secure()) {
+                (Some(tls), true) => Some(tls.load().map_err(named)?),
+                (None, true) => return Err(named(io::Error::new(io::ErrorKind::InvalidInput, "no certificate given"))),
+                (_, false) => None,
+            });
         }
         Ok(net)
     }
@@ -50,9 +60,14 @@ impl Net {
         let first = self.settings.shards.first();
         let shared = Arc::new(Shared {
             seats: (0..self.settings.shards.most()).map(|_| Seat::default()).collect(),
-            settings: self.settings,
-            listeners: self.listeners,
-            addresses: self.addresses,
+            common: Arc::new(Common {
+                settings: self.settings,
+                listeners: self.listeners,
+                addresses: self.addresses,
+                tls_servers: self.tls_servers,
+                tls_client: self.tls_client,
+                directory: Directory::default(),
+            }),
             active: AtomicUsize::new(1),
             owners: crew::owners(1),
             draining: AtomicBool::new(false),
@@ -78,6 +93,7 @@ impl Net {
         }
         if first > 1 {
             crew::set(shared, first)?;
+            crew::wait(shared, || crew::is_settled(shared))?;
         }
         if matches!(shared.settings.shards, Shards::Auto { most: 2.. }) {
             shared.services.spawn(crew::watch(node.handle.clone()));
@@ -89,18 +105,13 @@ impl Net {
 /// The first socket of a listener. Where more will join it, a socket that shares with nobody is tried first: else
 /// a second server on the same address would quietly take half of the traffic.
 fn open(listener: &Listener, settings: &Settings) -> io::Result<(SocketAddr, Socket)> {
-    match listener.transport {
-        Transport::Udp => {
-            let alone = udp::bind(listener.bind, false, settings)?;
-            let address = alone.local_addr()?;
-            if settings.shards.most() == 1 {
-                return Ok((address, Socket::Udp(alone)));
-            }
-            drop(alone);
-            Ok((address, Socket::Udp(udp::bind(address, true, settings)?)))
-        }
-        _ => Err(io::ErrorKind::Unsupported.into()),
+    let alone = Socket::open(listener.transport, listener.bind, false, settings)?;
+    let address = alone.address()?;
+    if settings.shards.most() == 1 {
+        return Ok((address, alone));
     }
+    drop(alone);
+    Ok((address, Socket::open(listener.transport, address, true, settings)?))
 }
 
 /// The running shards, owned: dropped, they end.

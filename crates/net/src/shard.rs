@@ -1,19 +1,21 @@
 //! One shard: a thread, its sockets, and the rounds in which it drives its service.
 
 use crate::batch::Receiver;
-use crate::cross::Roads;
+use crate::cross::Content;
 use crate::desk::Desk;
-use crate::handle::Shared;
+use crate::reading::Progress;
+use crate::streams::{Post, Streams};
 use crate::udp::Udp;
 use crate::{Service, clock};
+use std::cell::RefCell;
 use std::future::Future;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering::*;
-use std::task::{Context, Poll};
-use strowger_core::call::BUCKETS;
+use std::task::{Context, Poll, Waker};
 use strowger_core::{Arrival, Now, Target, Transport};
 use tokio::io::Interest;
 use tokio::time::Sleep;
@@ -24,37 +26,39 @@ pub(crate) struct Shard<S: Service> {
     /// Place in `udp` of each listener, `NONE` where it is not UDP.
     place: Vec<u8>,
     receiver: Receiver,
+    streams: Streams,
     failed: Vec<u64>,
     sleep: Pin<Box<Sleep>>,
     /// When `sleep` ends, if it runs.
     armed: Option<u64>,
+    me: Weak<RefCell<Self>>,
+    /// Of the main future.
+    waker: Option<Waker>,
 }
 
 const NONE: u8 = u8::MAX;
 
-impl<S: Service> Shard<S> {
+impl<S: Service + 'static> Shard<S> {
     /// Inside the runtime of its thread.
-    pub(crate) fn new(
-        shared: Arc<Shared<S>>,
-        index: usize,
-        owner: [u8; BUCKETS],
-        service: S,
-        udp: Vec<Udp>,
-        roads: Roads<S>,
-    ) -> Self {
-        let mut place = vec![NONE; shared.listeners.len()];
+    pub(crate) fn new(desk: Desk<S>, udp: Vec<Udp>, streams: Streams) -> Rc<RefCell<Self>> {
+        let mut place = vec![NONE; desk.shared.listeners.len()];
         for (i, socket) in udp.iter().enumerate() {
             place[socket.listener.0 as usize] = i as u8;
         }
-        Self {
-            receiver: Receiver::new(shared.settings.batch.clamp(1, 1_024)),
-            desk: Desk::new(shared, index, owner, service, roads),
-            udp,
-            place,
-            failed: Vec::with_capacity(64),
-            sleep: Box::pin(tokio::time::sleep_until(clock::instant(0).into())),
-            armed: None,
-        }
+        Rc::new_cyclic(|me| {
+            RefCell::new(Self {
+                receiver: Receiver::new(desk.shared.settings.batch.clamp(1, 1_024)),
+                desk,
+                udp,
+                place,
+                streams,
+                failed: Vec::with_capacity(64),
+                sleep: Box::pin(tokio::time::sleep_until(clock::instant(0).into())),
+                armed: None,
+                me: me.clone(),
+                waker: None,
+            })
+        })
     }
 
     /// The main future: works until nothing is left to do, then sleeps until a socket, a timer or the bell.
@@ -62,7 +66,10 @@ impl<S: Service> Shard<S> {
         let shared = self.desk.shared.clone();
         let seat = &shared.seats[self.desk.index];
         seat.bell.rise();
-        seat.bell.hang(cx.waker());
+        if !self.waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
+            self.waker = Some(cx.waker().clone());
+            seat.bell.hang(cx.waker());
+        }
         for _ in 0..shared.settings.batches.max(1) {
             if shared.stopping.load(Acquire) {
                 return Poll::Ready(());
@@ -72,13 +79,23 @@ impl<S: Service> Shard<S> {
             self.desk.roads.look();
             let mut more = self.read_udp(now, cx);
             let empty = !more;
+            more |= self.streams.accept(cx, now);
             more |= self.desk.read_mail(now);
             more |= self.desk.read_roads(now);
             more |= self.desk.turn(empty);
             if self.desk.service.deadline().is_some_and(|at| at <= now.mono) {
                 self.desk.service.poll(now, &mut self.desk.out);
             }
+            if self.streams.deadline().is_some_and(|at| at <= now.mono) {
+                self.streams.expire(now);
+            }
+            for flow in self.desk.unwanted.drain(..) {
+                if self.streams.same(flow.slot, flow.generation).is_some() {
+                    self.streams.close(flow.slot, &"it was asked for");
+                }
+            }
             self.flush(now, cx);
+            self.beget();
             more |= self.desk.let_go(now);
             self.desk.roads.send_off(&shared.seats, &seat.counters);
             if more || self.arm(cx) {
@@ -93,6 +110,35 @@ impl<S: Service> Shard<S> {
         // There is more, but the connections want their turn.
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Starts the tasks that connections need.
+    fn beget(&mut self) {
+        if self.streams.dials.is_empty() && self.streams.born.is_empty() {
+            return;
+        }
+        let Some(me) = self.me.upgrade() else { return };
+        for dial in self.streams.dials.drain(..) {
+            let me = me.clone();
+            tokio::task::spawn_local(async move {
+                let result = dial.run().await;
+                let mut shard = me.borrow_mut();
+                shard.streams.dialled(dial.slot, dial.generation, result, clock::now());
+                shard.wake();
+            });
+        }
+        while let Some((slot, generation)) = self.streams.born.pop() {
+            if let Some(connection) = self.streams.same(slot, generation) {
+                let task = tokio::task::spawn_local(Reader { shard: me.clone(), slot, generation });
+                connection.task = Some(task.abort_handle());
+            }
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
     }
 
     /// One batch of each socket; whether there is more to read.
@@ -147,9 +193,22 @@ impl<S: Service> Shard<S> {
     /// Sends what the round left in the outbox, and what the service says to failures of that, and so on.
     fn flush(&mut self, now: Now, cx: &mut Context<'_>) {
         loop {
-            self.send(cx);
+            self.send(now, cx);
             self.desk.out.clear();
-            if self.failed.is_empty() {
+            self.streams.resume(cx);
+            let desk = &mut self.desk;
+            for flow in self.streams.ended.drain(..) {
+                desk.service.closed(now, flow, &mut desk.out);
+            }
+            for (origin, token) in self.streams.lost.drain(..) {
+                if origin == desk.index {
+                    self.failed.push(token);
+                } else {
+                    let counters = &desk.shared.seats[desk.index].counters;
+                    desk.roads.put(origin, Content::Failed { token }, &[], counters);
+                }
+            }
+            if self.failed.is_empty() && desk.out.is_empty() {
                 return;
             }
             for token in self.failed.drain(..) {
@@ -158,42 +217,51 @@ impl<S: Service> Shard<S> {
         }
     }
 
-    fn send(&mut self, cx: &mut Context<'_>) {
+    fn send(&mut self, now: Now, cx: &mut Context<'_>) {
         let desk = &mut self.desk;
         let counters = &desk.shared.seats[desk.index].counters;
+        let (index, roads) = (desk.index, &mut desk.roads);
+        let bytes = &desk.out.bytes;
+        let mut stream = |streams: &mut Streams, target: &Target, range: Range<usize>, origin, token| {
+            if let Post::Elsewhere(shard, target) = streams.post(target, range.clone(), origin, token, now) {
+                counters.crossed_out.add(1);
+                if !roads.put(shard, Content::Send { target, origin, token }, &bytes[range], counters) && token != 0 {
+                    streams.lost.push((origin, token));
+                }
+            }
+        };
         for send in desk.out.sends() {
-            match socket(&mut self.udp, &self.place, &send.target) {
-                Some(udp) => udp.push(
-                    &desk.out.bytes,
-                    send.range(),
-                    send.target.address,
-                    send.token,
-                    &mut self.failed,
-                    counters,
-                ),
-                None => {
-                    counters.unroutable.add(1);
-                    if send.token != 0 {
-                        self.failed.push(send.token);
-                    }
+            let target = &send.target;
+            if target.transport != Transport::Udp {
+                stream(&mut self.streams, target, send.range(), index, send.token);
+            } else if let Some(udp) = socket(&mut self.udp, &self.place, target) {
+                udp.push(bytes, send.range(), target.address, send.token, &mut self.failed, counters);
+            } else {
+                counters.unroutable.add(1);
+                if send.token != 0 {
+                    self.failed.push(send.token);
                 }
             }
         }
         for stranger in desk.strangers.drain(..) {
-            counters.unroutable.add(1);
-            desk.roads.put(stranger.origin, crate::cross::Content::Failed { token: stranger.token }, &[], counters);
+            stream(&mut self.streams, &stranger.target, stranger.range, stranger.origin, stranger.token);
         }
         for udp in &mut self.udp {
-            udp.flush(&desk.out.bytes, &mut self.failed, counters);
+            udp.flush(bytes, &mut self.failed, counters);
             if udp.is_waiting() {
                 udp.resume(cx, &mut self.failed, counters);
             }
         }
+        self.streams.write_round(bytes);
     }
 
     /// Sets the alarm if the service's deadline moved earlier; whether it has passed already.
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(at) = self.desk.service.deadline() else { return false };
+        let at = match (self.desk.service.deadline(), self.streams.deadline()) {
+            (Some(a), Some(b)) => a.min(b),
+            (None, None) => return false,
+            (a, b) => a.or(b).expect("one of them is there"),
+        };
         if self.armed.is_some() && self.sleep.is_elapsed() {
             self.armed = None;
         }
@@ -209,12 +277,36 @@ impl<S: Service> Shard<S> {
     }
 }
 
+/// Reads one connection for as long as it lives.
+struct Reader<S: Service> {
+    shard: Rc<RefCell<Shard<S>>>,
+    slot: u32,
+    generation: u32,
+}
+
+impl<S: Service + 'static> Future for Reader<S> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let shard = &mut *self.shard.borrow_mut();
+        match shard.streams.read(self.slot, self.generation, cx, clock::now(), &mut shard.desk) {
+            Progress::Over => {
+                shard.wake();
+                Poll::Ready(())
+            }
+            Progress::Waiting { read } => {
+                if read {
+                    shard.wake();
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
 /// The socket of the target's listener, or any of its address family if that is no UDP listener.
 fn socket<'a>(udp: &'a mut [Udp], place: &[u8], target: &Target) -> Option<&'a mut Udp> {
     let v6 = target.address.is_ipv6();
-    if target.transport != Transport::Udp {
-        return None;
-    }
     match place.get(target.listener.0 as usize) {
         Some(&place) if place != NONE && udp[place as usize].v6 == v6 => Some(&mut udp[place as usize]),
         _ => udp.iter_mut().find(|u| u.v6 == v6),

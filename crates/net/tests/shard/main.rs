@@ -2,4 +2,6 @@
 
 mod echo;
 mod moves;
+mod relay;
+mod streams;
 mod udp;

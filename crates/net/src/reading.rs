@@ -1,0 +1,330 @@
+//! What comes over a connection: decrypted, taken out of its frames, cut into messages.
+
+use crate::Service;
+use crate::connection::Phase;
+use crate::desk::Desk;
+use crate::streams::{Streams, drained};
+use crate::ws;
+use rustls::Connection as Tls;
+use socket2::SockRef;
+use std::io::{ErrorKind, Read};
+use std::task::{Context, Poll};
+use strowger_core::{Arrival, Now, Transport};
+use strowger_message::frame::{self, Frame};
+
+/// Reads from one connection before others get their turn.
+const READS: usize = 8;
+
+/// What reading came to.
+pub(crate) enum Progress {
+    /// The connection is gone.
+    Over,
+    /// Nothing is left to read for now.
+    Waiting { read: bool },
+}
+
+impl Streams {
+    /// Reads what a connection has and gives the messages to the desk.
+    pub(crate) fn read<S: Service>(
+        &mut self,
+        slot: u32,
+        generation: u32,
+        cx: &mut Context<'_>,
+        now: Now,
+        desk: &mut Desk<S>,
+    ) -> Progress {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let progress = self.read_into(&mut scratch, slot, generation, cx, now, desk);
+        self.scratch = scratch;
+        progress
+    }
+
+    fn read_into<S: Service>(
+        &mut self,
+        scratch: &mut [u8],
+        slot: u32,
+        generation: u32,
+        cx: &mut Context<'_>,
+        now: Now,
+        desk: &mut Desk<S>,
+    ) -> Progress {
+        let mut read = false;
+        for _ in 0..READS {
+            let Some(connection) = self.same(slot, generation) else { return Progress::Over };
+            let Some(stream) = &connection.stream else { return Progress::Over };
+            match stream.poll_read_ready(cx) {
+                Poll::Pending => return Progress::Waiting { read },
+                Poll::Ready(Ok(())) => (),
+                Poll::Ready(Err(error)) => {
+                    self.close(slot, &error);
+                    return Progress::Over;
+                }
+            }
+            let (mut n, mut end) = (0, false);
+            // As with UDP: less than asked means that the socket is empty.
+            let result = drained(stream, || {
+                n = (&*SockRef::from(stream)).read(scratch)?;
+                end = n == 0;
+                Ok(end || n == scratch.len())
+            });
+            match result {
+                Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    self.close(slot, &error);
+                    return Progress::Over;
+                }
+                _ if end => {
+                    self.close(slot, &"the peer closed it");
+                    return Progress::Over;
+                }
+                _ => (),
+            }
+            if n > 0 {
+                read = true;
+                self.counters.stream_bytes_in.add(n as u64);
+                connection_heard(self, slot, now);
+                self.came(slot, &mut scratch[..n], now, desk);
+            }
+        }
+        cx.waker().wake_by_ref();
+        Progress::Waiting { read }
+    }
+
+    fn came<S: Service>(&mut self, slot: u32, bytes: &mut [u8], now: Now, desk: &mut Desk<S>) {
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        let Some(tls) = self.connection(slot).and_then(|c| c.layer.as_mut()).and_then(|l| l.tls.as_mut()) else {
+            self.plain = plain;
+            return self.cut(slot, bytes, now, desk);
+        };
+        let result = decrypt(tls, bytes, &mut plain);
+        self.advance(slot);
+        if !plain.is_empty() {
+            self.cut(slot, &mut plain, now, desk);
+        }
+        self.plain = plain;
+        match result {
+            Ok(false) => (),
+            Ok(true) => self.close(slot, &"the peer closed it"),
+            Err(error) => self.close(slot, &error),
+        }
+    }
+
+    /// Cuts clear bytes into what they consist of.
+    fn cut<S: Service>(&mut self, slot: u32, bytes: &mut [u8], now: Now, desk: &mut Desk<S>) {
+        let Some(connection) = self.connection(slot) else { return };
+        let mut kept = std::mem::take(&mut connection.partial);
+        let was_partial = !kept.is_empty();
+        let (mut at, expected) = if was_partial {
+            kept.extend_from_slice(bytes);
+            self.pieces(slot, &mut kept, now, desk)
+        } else {
+            self.pieces(slot, bytes, now, desk)
+        };
+        let Some(connection) = self.connection(slot) else { return };
+        let had = was_partial && at == 0;
+        if was_partial {
+            at = at.min(kept.len());
+            kept.drain(..at);
+        } else if at < bytes.len() {
+            let rest = &bytes[at..];
+            kept.reserve_exact(expected.unwrap_or(0).max(rest.len()));
+            kept.extend_from_slice(rest);
+        }
+        if kept.is_empty() {
+            // Nothing is held while nothing is lacking.
+            return;
+        }
+        connection.partial = kept;
+        if !had {
+            connection.began();
+            self.watch(slot);
+        }
+    }
+
+    /// Works on everything whole; how far it came, and how large that which lacks something will be.
+    fn pieces<S: Service>(
+        &mut self,
+        slot: u32,
+        bytes: &mut [u8],
+        now: Now,
+        desk: &mut Desk<S>,
+    ) -> (usize, Option<usize>) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let Some(connection) = self.connection(slot) else { break };
+            let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
+            let step = match connection.phase {
+                Phase::Dialling | Phase::Tls => break,
+                Phase::Ws => self.shake(slot, &bytes[at..]),
+                Phase::Open if websocket => self.frame(slot, &mut bytes[at..], now, desk),
+                Phase::Open => self.message(slot, &bytes[at..], now, desk),
+            };
+            match step {
+                Ok(n) => at += n,
+                Err(expected) => return (at, expected),
+            }
+        }
+        (at, None)
+    }
+
+    /// WebSocket's opening handshake.
+    fn shake(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Option<usize>> {
+        let end = match ws::header_end(bytes) {
+            Ok(Some(end)) => end,
+            Ok(None) => return Err(None),
+            Err(reason) => {
+                self.close(slot, &reason);
+                return Ok(bytes.len());
+            }
+        };
+        let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
+        let refused = if connection.accepted {
+            match ws::answer(&bytes[..end]) {
+                Ok(answer) => {
+                    self.transmit(slot, &answer);
+                    None
+                }
+                Err((answer, reason)) => {
+                    self.transmit(slot, answer);
+                    Some(reason)
+                }
+            }
+        } else {
+            let key = connection.layer().key.take().unwrap_or_default();
+            ws::check(&bytes[..end], &key).err()
+        };
+        match refused {
+            None => self.open(slot),
+            Some(reason) => self.close(slot, &reason),
+        }
+        Ok(end)
+    }
+
+    /// One WebSocket frame.
+    fn frame<S: Service>(
+        &mut self,
+        slot: u32,
+        bytes: &mut [u8],
+        now: Now,
+        desk: &mut Desk<S>,
+    ) -> Result<usize, Option<usize>> {
+        let limit = self.common.settings.limits.message;
+        let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
+        let found = match ws::frame(bytes, connection.accepted, limit) {
+            Ok(Some(found)) if found.length() <= bytes.len() => found,
+            Ok(partial) => return Err(partial.map(|f| f.length())),
+            Err(reason) => {
+                self.counters.frames_broken.add(1);
+                self.close(slot, &reason);
+                return Ok(bytes.len());
+            }
+        };
+        let payload = &mut bytes[found.header..found.length()];
+        found.unmask(payload);
+        match found.code {
+            ws::PING => self.transmit_frame(slot, ws::PONG, payload),
+            ws::PONG => (),
+            ws::CLOSE => {
+                self.transmit_frame(slot, ws::CLOSE, &payload[..payload.len().min(2)]);
+                self.close(slot, &"the peer closed it");
+            }
+            // The usual: one message in one frame.
+            ws::TEXT | ws::BINARY if found.last => self.whole(slot, payload, now, desk),
+            code => {
+                let message = &mut connection.layer().message;
+                if code != ws::CONTINUATION {
+                    message.clear();
+                }
+                message.extend_from_slice(payload);
+                if message.len() > limit {
+                    self.counters.frames_broken.add(1);
+                    self.close(slot, &"WebSocket message is larger than the limit");
+                } else if found.last {
+                    let message = std::mem::take(message);
+                    self.whole(slot, &message, now, desk);
+                } else {
+                    connection.began();
+                    self.watch(slot);
+                }
+            }
+        }
+        Ok(found.length())
+    }
+
+    /// A WebSocket message: one SIP message, or a ping (RFC 7118 sections 5.1 and 6).
+    fn whole<S: Service>(&mut self, slot: u32, message: &[u8], now: Now, desk: &mut Desk<S>) {
+        if message.iter().all(|b| matches!(b, b'\r' | b'\n')) {
+            if message == b"\r\n\r\n" {
+                self.counters.pings.add(1);
+                self.transmit_frame(slot, ws::TEXT, b"\r\n");
+            }
+            return;
+        }
+        self.arrive(slot, message, now, desk);
+    }
+
+    /// One message of a stream (RFC 3261 section 18.3), or what stands between messages.
+    fn message<S: Service>(
+        &mut self,
+        slot: u32,
+        bytes: &[u8],
+        now: Now,
+        desk: &mut Desk<S>,
+    ) -> Result<usize, Option<usize>> {
+        let common = self.common.clone();
+        let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
+        match frame::next(bytes, &mut connection.scanned, &common.settings.limits) {
+            Frame::Message(n) => {
+                self.arrive(slot, &bytes[..n], now, desk);
+                Ok(n)
+            }
+            // RFC 5626 section 4.4.1.
+            Frame::Ping(n) => {
+                self.counters.pings.add(1);
+                self.transmit(slot, b"\r\n");
+                Ok(n)
+            }
+            Frame::Skip(n) => Ok(n),
+            Frame::Partial(expected) => Err(expected),
+            Frame::Broken(reason) => {
+                tracing::info!(remote = %connection.remote, reason = reason.text(), "stream cannot be cut into messages");
+                self.counters.frames_broken.add(1);
+                self.close(slot, &reason.text());
+                Ok(bytes.len())
+            }
+        }
+    }
+
+    fn arrive<S: Service>(&mut self, slot: u32, message: &[u8], now: Now, desk: &mut Desk<S>) {
+        let flow = Some(self.flow(slot));
+        let Some(connection) = self.connection(slot) else { return };
+        let (transport, listener, remote) = (connection.transport, connection.listener, connection.remote);
+        self.counters.stream_messages_in.add(1);
+        desk.arrive(now, &Arrival { transport, listener, remote, flow }, message);
+    }
+}
+
+fn connection_heard(streams: &mut Streams, slot: u32, now: Now) {
+    if let Some(connection) = streams.connection(slot) {
+        connection.heard = now.mono;
+    }
+}
+
+/// Appends what the bytes mean to `plain`; whether the peer has said that nothing will follow.
+fn decrypt(tls: &mut Tls, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, String> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        tls.read_tls(&mut rest).map_err(|e| e.to_string())?;
+        let state = tls.process_new_packets().map_err(|e| e.to_string())?;
+        let n = state.plaintext_bytes_to_read();
+        if n > 0 {
+            let start = plain.len();
+            plain.resize(start + n, 0);
+            tls.reader().read_exact(&mut plain[start..]).map_err(|e| e.to_string())?;
+        }
+        if state.peer_has_closed() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

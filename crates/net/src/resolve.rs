@@ -1,0 +1,451 @@
+//! From the host of a URI to addresses (RFC 3263).
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::rdata::{NAPTR, SRV};
+use hickory_resolver::proto::rr::{RData, RecordType};
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use strowger_core::Transport;
+use tokio::sync::OnceCell;
+
+/// Targets in the order in which they are to be tried.
+pub type Targets = Vec<(Transport, SocketAddr)>;
+
+/// Why a name led to no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The name does not exist, or has no address.
+    NotFound,
+    /// No answer within the deadline.
+    Late,
+    /// The name servers failed.
+    Failed(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => f.write_str("the name has no address"),
+            Self::Late => f.write_str("the name servers did not answer in time"),
+            Self::Failed(why) => write!(f, "the name servers failed: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+type Key = (String, Option<u16>, Option<Transport>, bool);
+type Cell = Arc<OnceCell<Result<Targets, Error>>>;
+
+/// Resolves names: equal questions at the same time are asked once, failures are remembered for a while, answers
+/// as long as the name servers allow. To be used inside a tokio runtime. Cheap to clone.
+#[derive(Clone)]
+pub struct Resolver {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    dns: TokioResolver,
+    deadline: Duration,
+    /// How long a failure is remembered.
+    failure: Duration,
+    /// Questions under way, and those that failed lately with the moment to forget it.
+    asked: Mutex<HashMap<Key, (Cell, Option<Instant>)>>,
+}
+
+/// Questions and failures remembered at most; beyond, failures are not remembered.
+const REMEMBERED: usize = 16_384;
+
+impl Resolver {
+    /// Asks the name servers of the machine (`/etc/resolv.conf`, `/etc/hosts`); those of loopback if it names none.
+    /// `deadline` is for a whole resolution, of several questions maybe.
+    pub fn system(deadline: Duration) -> Result<Self, Error> {
+        match TokioResolver::builder_tokio() {
+            Ok(builder) => Ok(Self::with(builder.build().map_err(failed)?, deadline)),
+            Err(_) => Self::of(&[SocketAddr::from(([127, 0, 0, 1], 53))], deadline),
+        }
+    }
+
+    /// Asks these name servers.
+    pub fn of(servers: &[SocketAddr], deadline: Duration) -> Result<Self, Error> {
+        let server = |address: &SocketAddr| {
+            let mut server = NameServerConfig::udp_and_tcp(address.ip());
+            for connection in &mut server.connections {
+                let connection: &mut ConnectionConfig = connection;
+                connection.port = address.port();
+            }
+            server
+        };
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers.iter().map(server).collect());
+        let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        Ok(Self::with(builder.build().map_err(failed)?, deadline))
+    }
+
+    fn with(dns: TokioResolver, deadline: Duration) -> Self {
+        let failure = Duration::from_secs(5);
+        Self { inner: Arc::new(Inner { dns, deadline, failure, asked: Mutex::default() }) }
+    }
+
+    /// Where a request goes whose next hop is `host` (a name, an address, IPv6 with or without brackets), with
+    /// the port and transport of its URI if there are any; `secure` for a sips URI.
+    ///
+    /// # Errors
+    /// The host is no name, or has no address, or the name servers did not say so in time.
+    pub async fn resolve(
+        &self,
+        host: &str,
+        port: Option<u16>,
+        transport: Option<Transport>,
+        secure: bool,
+    ) -> Result<Targets, Error> {
+        // RFC 3261 section 26.2.2: sips means TLS on every hop.
+        let transport = match (transport, secure) {
+            (Some(Transport::Ws | Transport::Wss), true) => Some(Transport::Wss),
+            (Some(_), true) => Some(Transport::Tls),
+            (transport, _) => transport,
+        };
+        let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        let plain = transport.unwrap_or(if secure { Transport::Tls } else { Transport::Udp });
+        let plain_port = port.unwrap_or(plain.default_port());
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Ok(vec![(plain, SocketAddr::new(ip, plain_port))]);
+        }
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        if host == "localhost" {
+            let both = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+            return Ok(both.map(|ip| (plain, SocketAddr::new(ip, plain_port))).to_vec());
+        }
+        let key = (host, port, transport, secure);
+        let cell = {
+            let mut asked = self.inner.asked.lock().unwrap_or_else(|e| e.into_inner());
+            let now = Instant::now();
+            if asked.len() >= REMEMBERED {
+                asked.retain(|_, (_, until)| until.is_none_or(|until| until > now));
+            }
+            match asked.get(&key) {
+                Some((cell, until)) if until.is_none_or(|until| until > now) => cell.clone(),
+                _ => {
+                    let cell = Cell::default();
+                    asked.insert(key.clone(), (cell.clone(), None));
+                    cell
+                }
+            }
+        };
+        let inner = &self.inner;
+        let ask = async {
+            let found = tokio::time::timeout(inner.deadline, inner.ask(&key)).await.unwrap_or(Err(Error::Late));
+            let mut asked = inner.asked.lock().unwrap_or_else(|e| e.into_inner());
+            match &found {
+                Err(_) if asked.len() < REMEMBERED => {
+                    if let Some((_, until)) = asked.get_mut(&key) {
+                        *until = Some(Instant::now() + inner.failure);
+                    }
+                }
+                _ => drop(asked.remove(&key)),
+            }
+            found
+        };
+        cell.get_or_init(|| ask).await.clone()
+    }
+}
+
+impl Inner {
+    async fn ask(&self, (host, port, transport, secure): &Key) -> Result<Targets, Error> {
+        let plain = transport.unwrap_or(if *secure { Transport::Tls } else { Transport::Udp });
+        // Section 4.2: a port ends the search for services, and WebSocket has none of its own.
+        if port.is_some() || matches!(plain, Transport::Ws | Transport::Wss) {
+            return self.addresses(host, plain, port.unwrap_or(plain.default_port())).await;
+        }
+        let services = match transport {
+            Some(transport) => vec![(*transport, service(*transport, host))],
+            // Section 4.1.
+            None => {
+                // Some name servers know no NAPTR and fail.
+                let mut found = match self.naptr(host, *secure).await {
+                    Err(Error::Failed(_)) => Vec::new(),
+                    found => found?,
+                };
+                if found.is_empty() {
+                    let all: &[Transport] =
+                        if *secure { &[Transport::Tls] } else { &[Transport::Udp, Transport::Tcp, Transport::Tls] };
+                    found = all.iter().map(|t| (*t, service(*t, host))).collect();
+                }
+                found
+            }
+        };
+        let mut targets = Vec::new();
+        for (transport, name) in services {
+            for server in self.srv(&name).await? {
+                let target = server.target.to_utf8();
+                // One server of several that has no address does not spoil the others.
+                if let Ok(found) = self.addresses(&target, transport, server.port).await {
+                    targets.extend(found);
+                }
+            }
+        }
+        if targets.is_empty() {
+            targets = self.addresses(host, plain, plain.default_port()).await?;
+        }
+        Ok(targets)
+    }
+
+    /// The services that a domain offers, the best first, of those that we speak and may use.
+    async fn naptr(&self, host: &str, secure: bool) -> Result<Vec<(Transport, String)>, Error> {
+        let mut found: Vec<NAPTR> = self
+            .records(host, RecordType::NAPTR)
+            .await?
+            .into_iter()
+            .filter_map(|data| if let RData::NAPTR(naptr) = data { Some(naptr) } else { None })
+            .filter(|naptr| naptr.flags.eq_ignore_ascii_case(b"s"))
+            .collect();
+        found.sort_by_key(|naptr| (naptr.order, naptr.preference));
+        let transport = |services: &[u8]| match services.to_ascii_uppercase().as_slice() {
+            b"SIP+D2U" if !secure => Some(Transport::Udp),
+            b"SIP+D2T" if !secure => Some(Transport::Tcp),
+            b"SIPS+D2T" => Some(Transport::Tls),
+            _ => None,
+        };
+        Ok(found.iter().filter_map(|n| Some((transport(&n.services)?, n.replacement.to_utf8()))).collect())
+    }
+
+    /// The servers of a service in the order of their priority, among equals by chance and weight (RFC 2782).
+    async fn srv(&self, name: &str) -> Result<Vec<SRV>, Error> {
+        let records = self.records(name, RecordType::SRV).await?;
+        let servers = records.into_iter().filter_map(|data| if let RData::SRV(srv) = data { Some(srv) } else { None });
+        Ok(order(servers.filter(|srv| !srv.target.is_root()).collect(), random))
+    }
+
+    async fn addresses(&self, host: &str, transport: Transport, port: u16) -> Result<Targets, Error> {
+        match self.dns.lookup_ip(host).await {
+            Ok(found) => {
+                let mut all: Targets = found.iter().map(|ip| (transport, SocketAddr::new(ip, port))).collect();
+                // Who has both is reached by IPv4 from more places.
+                all.sort_by_key(|(_, address)| address.is_ipv6());
+                Ok(all)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Nothing if there are none of this type.
+    async fn records(&self, name: &str, of: RecordType) -> Result<Vec<RData>, Error> {
+        match self.dns.lookup(name, of).await {
+            Ok(found) => Ok(found.answers().iter().map(|record| record.data.clone()).collect()),
+            Err(error) => match failed(error) {
+                Error::NotFound => Ok(Vec::new()),
+                error => Err(error),
+            },
+        }
+    }
+}
+
+fn service(transport: Transport, host: &str) -> String {
+    match transport {
+        Transport::Udp => format!("_sip._udp.{host}."),
+        Transport::Tls | Transport::Wss => format!("_sips._tcp.{host}."),
+        Transport::Tcp | Transport::Ws => format!("_sip._tcp.{host}."),
+    }
+}
+
+fn failed(error: NetError) -> Error {
+    match error {
+        NetError::Timeout => Error::Late,
+        error if error.is_no_records_found() || error.is_nx_domain() => Error::NotFound,
+        error => Error::Failed(error.to_string()),
+    }
+}
+
+/// RFC 2782: by priority; among equals one after the other is drawn, a weight being its share of the luck.
+fn order(mut servers: Vec<SRV>, mut random: impl FnMut() -> u64) -> Vec<SRV> {
+    servers.sort_by_key(|srv| (srv.priority, srv.weight != 0));
+    let mut from = 0;
+    while from < servers.len() {
+        let equals = servers[from..].iter().take_while(|srv| srv.priority == servers[from].priority).count();
+        let sum: u64 = servers[from..from + equals].iter().map(|srv| srv.weight as u64).sum();
+        let mut luck = random() % (sum + 1);
+        let mut chosen = from;
+        for (i, srv) in servers[from..from + equals].iter().enumerate() {
+            chosen = from + i;
+            if luck <= srv.weight as u64 {
+                break;
+            }
+            luck -= srv.weight as u64;
+        }
+        // The rest keeps its order, those without weight first.
+        servers[from..=chosen].rotate_right(1);
+        from += 1;
+    }
+    servers
+}
+
+fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hickory_resolver::proto::op::{Message, MessageType, OpCode, ResponseCode};
+    use hickory_resolver::proto::rr::rdata::{A, AAAA};
+    use hickory_resolver::proto::rr::{Name, Record};
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    fn name(text: &str) -> Name {
+        Name::from_ascii(text).unwrap()
+    }
+
+    fn srv(priority: u16, weight: u16, port: u16, target: &str) -> RData {
+        RData::SRV(SRV::new(priority, weight, port, name(target)))
+    }
+
+    fn naptr(order: u16, preference: u16, services: &str, replacement: &str) -> RData {
+        let [flags, services, regexp] = ["s", services, ""].map(|t| t.as_bytes().into());
+        RData::NAPTR(NAPTR::new(order, preference, flags, services, regexp, name(replacement)))
+    }
+
+    /// A name server with these records; how many questions it was asked. `silent`: never answers.
+    async fn server(zone: Vec<(&'static str, RData)>, silent: bool) -> (SocketAddr, Arc<AtomicUsize>) {
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let (address, asked) = (socket.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let count = asked.clone();
+        tokio::spawn(async move {
+            let mut buffer = [0; 2_000];
+            while let Ok((n, from)) = socket.recv_from(&mut buffer).await {
+                let question = Message::from_vec(&buffer[..n]).unwrap();
+                count.fetch_add(1, Relaxed);
+                if silent {
+                    continue;
+                }
+                let mut answer = Message::new(question.metadata.id, MessageType::Response, OpCode::Query);
+                answer.metadata.recursion_available = true;
+                let query = question.queries[0].clone();
+                let mut known = false;
+                for (of, data) in &zone {
+                    if name(of).to_lowercase() == query.name().to_lowercase() {
+                        known = true;
+                        if data.record_type() == query.query_type() {
+                            answer.add_answer(Record::from_rdata(query.name().clone(), 60, data.clone()));
+                        }
+                    }
+                }
+                if !known {
+                    answer.metadata.response_code = ResponseCode::NXDomain;
+                }
+                answer.add_query(query);
+                // Late enough for equal questions to meet.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                socket.send_to(&answer.to_vec().unwrap(), from).await.unwrap();
+            }
+        });
+        (address, asked)
+    }
+
+    fn zone() -> Vec<(&'static str, RData)> {
+        vec![
+            ("full.test.", naptr(20, 1, "SIP+D2U", "_sip._udp.full.test.")),
+            ("full.test.", naptr(10, 2, "SIP+D2T", "_sip._tcp.full.test.")),
+            ("full.test.", naptr(10, 1, "SIPS+D2T", "_sips._tcp.full.test.")),
+            ("full.test.", naptr(1, 1, "SIP+D2S", "_sip._sctp.full.test.")),
+            ("_sip._udp.full.test.", srv(2, 0, 5_062, "b.test.")),
+            ("_sip._udp.full.test.", srv(1, 0, 5_061, "a.test.")),
+            ("_sip._tcp.full.test.", srv(1, 0, 5_070, "a.test.")),
+            ("_sips._tcp.full.test.", srv(1, 0, 5_071, "a.test.")),
+            ("a.test.", RData::A(A::new(192, 0, 2, 1))),
+            ("b.test.", RData::A(A::new(192, 0, 2, 2))),
+            ("b.test.", RData::AAAA(AAAA::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2))),
+        ]
+    }
+
+    fn targets(list: &[(Transport, &str)]) -> Result<Targets, Error> {
+        Ok(list.iter().map(|(t, a)| (*t, a.parse().unwrap())).collect())
+    }
+
+    #[tokio::test]
+    async fn names_lead_to_targets_as_the_rfc_says() {
+        use Transport::*;
+        let (address, _) = server(zone(), false).await;
+        let dns = Resolver::of(&[address], Duration::from_secs(5)).unwrap();
+        let [a, b, b6] = ["192.0.2.1", "192.0.2.2", "[2001:db8::2]"];
+        let at = |ip: &str, port: u16| format!("{ip}:{port}");
+        assert_eq!(
+            dns.resolve("Full.test", None, None, false).await,
+            targets(&[
+                (Tls, &at(a, 5_071)),
+                (Tcp, &at(a, 5_070)),
+                (Udp, &at(a, 5_061)),
+                (Udp, &at(b, 5_062)),
+                (Udp, &at(b6, 5_062)),
+            ])
+        );
+        assert_eq!(dns.resolve("full.test", None, None, true).await, targets(&[(Tls, &at(a, 5_071))]));
+        assert_eq!(dns.resolve("full.test", None, Some(Tcp), false).await, targets(&[(Tcp, &at(a, 5_070))]));
+        // No services: the address itself. A port: no question for services.
+        assert_eq!(dns.resolve("a.test", None, None, false).await, targets(&[(Udp, &at(a, 5_060))]));
+        assert_eq!(dns.resolve("a.test", Some(99), Some(Tcp), true).await, targets(&[(Tls, &at(a, 99))]));
+        assert_eq!(dns.resolve("a.test", None, Some(Ws), false).await, targets(&[(Ws, &at(a, 80))]));
+        assert_eq!(dns.resolve("none.test", None, None, false).await, Err(Error::NotFound));
+    }
+
+    #[tokio::test]
+    async fn addresses_need_no_server() {
+        let dns = Resolver::of(&["127.0.0.1:9".parse().unwrap()], Duration::from_secs(5)).unwrap();
+        let udp = Transport::Udp;
+        assert_eq!(dns.resolve("192.0.2.7", None, None, false).await, targets(&[(udp, "192.0.2.7:5060")]));
+        assert_eq!(dns.resolve("[::1]", Some(7), None, true).await, targets(&[(Transport::Tls, "[::1]:7")]));
+        let both = targets(&[(udp, "127.0.0.1:5060"), (udp, "[::1]:5060")]);
+        assert_eq!(dns.resolve("LOCALHOST", None, None, false).await, both);
+    }
+
+    #[tokio::test]
+    async fn equal_questions_are_asked_once_and_failures_remembered() {
+        let (address, asked) = server(zone(), false).await;
+        let dns = Resolver::of(&[address], Duration::from_secs(5)).unwrap();
+        let many: Vec<_> = (0..50)
+            .map(|_| {
+                let dns = dns.clone();
+                tokio::spawn(async move { dns.resolve("none.test", Some(5_060), None, false).await })
+            })
+            .collect();
+        for one in many {
+            assert_eq!(one.await.unwrap(), Err(Error::NotFound));
+        }
+        let first = asked.load(Relaxed);
+        assert!(first <= 4, "{first} questions");
+        assert_eq!(dns.resolve("none.test", Some(5_060), None, false).await, Err(Error::NotFound));
+        assert_eq!(asked.load(Relaxed), first);
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_is_given_up() {
+        let (address, _) = server(Vec::new(), true).await;
+        let dns = Resolver::of(&[address], Duration::from_millis(200)).unwrap();
+        assert_eq!(dns.resolve("a.test", None, None, false).await, Err(Error::Late));
+    }
+
+    #[test]
+    fn weights_share_the_luck() {
+        let servers = || {
+            [(1, 0, 1), (1, 1, 2), (1, 3, 3), (0, 9, 4)].map(|(p, w, port)| SRV::new(p, w, port, name("a."))).to_vec()
+        };
+        let mut seed = 1u64;
+        let mut random = move || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed >> 33
+        };
+        let mut first = HashMap::new();
+        for _ in 0..10_000 {
+            let ports: Vec<u16> = order(servers(), &mut random).iter().map(|s| s.port).collect();
+            assert_eq!((ports[0], ports.len()), (4, 4));
+            *first.entry(ports[1]).or_insert(0) += 1;
+        }
+        // Of five draws (0 to 4) one is for the server without weight, one and three for the others.
+        assert!((1_700..2_300).contains(&first[&1]) && (1_700..2_300).contains(&first[&2]), "{first:?}");
+    }
+}

@@ -1,0 +1,689 @@
+//! The connections of one shard: accepting, making, writing, ending them.
+//!
+//! An idle connection is a socket, a small task and a [`Connection`] without buffers: reading goes through one
+//! scratch buffer of the shard, and what a message lacks is kept only while it is lacking. The main future writes;
+//! a connection's task only reads (see [`crate::reading`]).
+
+use crate::connection::{Connection, Layer, Phase};
+use crate::counters::{Count, Counters};
+use crate::handle::Common;
+use crate::ws;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, ErrorKind, IoSlice, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use strowger_core::{Flow, ListenerId, Now, Target, Transport};
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// Connections taken from one listener before others get their turn.
+const ACCEPTS: usize = 64;
+
+/// Parts handed to one `writev`.
+const PARTS: usize = 64;
+
+/// Timeouts are rounded up to so many milliseconds, so that many end in one wake.
+const STEP: u64 = 100;
+
+pub(crate) struct Streams {
+    pub(crate) common: Arc<Common>,
+    pub(crate) counters: Arc<Counters>,
+    index: usize,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    doors: Vec<Door>,
+    /// Do not accept before, because the process is out of descriptors.
+    pause: Option<u64>,
+    /// Connections with bytes that their sockets did not take.
+    blocked: Vec<u32>,
+    /// What this round sends.
+    round: Vec<Piece>,
+    /// What comes from a socket; lent to the reader.
+    pub(crate) scratch: Vec<u8>,
+    /// What comes out of decryption.
+    pub(crate) plain: Vec<u8>,
+    /// What goes into encryption, and what comes out.
+    clear: Vec<u8>,
+    wire: Vec<u8>,
+    alarms: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// For the masks of WebSocket frames.
+    frames: u64,
+    /// Messages that will not be sent: the shard that wanted it and its token.
+    pub(crate) lost: Vec<(usize, u64)>,
+    /// Connections that ended.
+    pub(crate) ended: Vec<Flow>,
+    /// Connections that want a task to read them.
+    pub(crate) born: Vec<(u32, u32)>,
+    /// Connections to be made.
+    pub(crate) dials: Vec<Dial>,
+}
+
+struct Slot {
+    generation: u32,
+    connection: Option<Box<Connection>>,
+}
+
+struct Door {
+    socket: TcpListener,
+    listener: ListenerId,
+    transport: Transport,
+}
+
+struct Piece {
+    slot: u32,
+    range: Range<usize>,
+}
+
+/// A connection to be made.
+pub(crate) struct Dial {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+    from: Option<IpAddr>,
+    to: SocketAddr,
+    patience: Duration,
+}
+
+/// What became of a message.
+pub(crate) enum Post {
+    Done,
+    /// It is for a connection of this shard; the target names it.
+    Elsewhere(usize, Target),
+}
+
+impl Streams {
+    /// Inside the runtime of its shard.
+    pub(crate) fn new(
+        common: Arc<Common>,
+        counters: Arc<Counters>,
+        index: usize,
+        doors: Vec<(std::net::TcpListener, ListenerId)>,
+    ) -> io::Result<Self> {
+        let door = |(socket, listener): (std::net::TcpListener, ListenerId)| {
+            let transport = common.listeners[listener.0 as usize].transport;
+            Ok(Door { socket: TcpListener::from_std(socket)?, listener, transport })
+        };
+        Ok(Self {
+            doors: doors.into_iter().map(door).collect::<io::Result<_>>()?,
+            common,
+            counters,
+            index,
+            slots: Vec::new(),
+            free: Vec::new(),
+            pause: None,
+            blocked: Vec::new(),
+            round: Vec::new(),
+            scratch: vec![0; 65_536],
+            plain: Vec::new(),
+            clear: Vec::new(),
+            wire: Vec::new(),
+            alarms: BinaryHeap::new(),
+            frames: 0,
+            lost: Vec::new(),
+            ended: Vec::new(),
+            born: Vec::new(),
+            dials: Vec::new(),
+        })
+    }
+
+    pub(crate) fn connection(&mut self, slot: u32) -> Option<&mut Connection> {
+        self.slots.get_mut(slot as usize)?.connection.as_deref_mut()
+    }
+
+    /// The connection that a task or flow means, if it still is that one.
+    pub(crate) fn same(&mut self, slot: u32, generation: u32) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(slot as usize).filter(|s| s.generation == generation)?;
+        slot.connection.as_deref_mut()
+    }
+
+    pub(crate) fn flow(&self, slot: u32) -> Flow {
+        Flow {
+            node: self.common.settings.node,
+            process: self.common.settings.process,
+            shard: self.index as u8,
+            slot,
+            generation: self.slots[slot as usize].generation,
+        }
+    }
+
+    fn add(&mut self, connection: Connection) -> u32 {
+        gauge(&self.counters, connection.transport).add(1);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, connection: None });
+            self.slots.len() as u32 - 1
+        });
+        let place = &mut self.slots[slot as usize];
+        place.generation = place.generation.wrapping_add(1);
+        place.connection = Some(Box::new(connection));
+        self.watch(slot);
+        slot
+    }
+
+    /// Takes the connections that wait at the listeners; whether there may be more.
+    pub(crate) fn accept(&mut self, cx: &mut Context<'_>, now: Now) -> bool {
+        if self.pause.is_some_and(|until| now.mono < until) {
+            return false;
+        }
+        self.pause = None;
+        let mut more = false;
+        for i in 0..self.doors.len() {
+            for n in 0..ACCEPTS {
+                match self.doors[i].socket.poll_accept(cx) {
+                    Poll::Pending => break,
+                    Poll::Ready(Ok((stream, remote))) => self.welcome(i, stream, remote, now),
+                    Poll::Ready(Err(error)) if is_of_one(&error) => (),
+                    Poll::Ready(Err(error)) => {
+                        tracing::warn!(%error, "connections cannot be accepted");
+                        self.pause = Some(now.mono + 100);
+                        return false;
+                    }
+                }
+                more |= n == ACCEPTS - 1;
+            }
+        }
+        more
+    }
+
+    fn welcome(&mut self, door: usize, stream: TcpStream, remote: SocketAddr, now: Now) {
+        let Door { listener, transport, .. } = self.doors[door];
+        let settings = &self.common.settings;
+        if !self.common.directory.admit(Some(remote.ip()), settings.connections, settings.connections_per_source) {
+            self.counters.connections_refused.add(1);
+            tracing::info!(%remote, "connection refused: limit reached");
+            return;
+        }
+        let layer = match Layer::accepting(transport, self.common.tls_servers[listener.0 as usize].as_ref()) {
+            Ok(layer) => layer,
+            Err(error) => {
+                tracing::warn!(%remote, %error, "connection refused");
+                return self.common.directory.dismiss(Some(remote.ip()));
+            }
+        };
+        // Small messages must not wait for the answer to the one before.
+        let _ = stream.set_nodelay(true);
+        self.counters.accepted.add(1);
+        let slot = self.add(Connection::accepted(stream, transport, listener, remote, layer, now));
+        self.born.push((slot, self.slots[slot as usize].generation));
+    }
+
+    /// Takes a message for a stream: `bytes[range]`, wanted by the shard `origin`.
+    pub(crate) fn post(
+        &mut self,
+        target: &Target,
+        range: Range<usize>,
+        origin: usize,
+        token: u64,
+        now: Now,
+    ) -> Post {
+        if let Some(flow) = target.flow {
+            let settings = &self.common.settings;
+            if flow.node == settings.node && flow.process == settings.process {
+                if flow.shard as usize != self.index && origin == self.index {
+                    return Post::Elsewhere(flow.shard as usize, *target);
+                }
+                if flow.shard as usize == self.index && self.same(flow.slot, flow.generation).is_some() {
+                    self.push(flow.slot, range, origin, token);
+                    return Post::Done;
+                }
+            }
+            // A browser cannot be called back.
+            if matches!(target.transport, Transport::Ws | Transport::Wss) {
+                self.lose(origin, token);
+                return Post::Done;
+            }
+        }
+        let common = self.common.clone();
+        let directory = &common.directory;
+        let known = directory.find(target.transport, target.address);
+        let stale = known.filter(|f| f.shard as usize == self.index && self.same(f.slot, f.generation).is_none());
+        let known = known.filter(|_| stale.is_none());
+        let flow = match known {
+            Some(flow) => flow,
+            None => {
+                if !directory.admit(None, common.settings.connections, usize::MAX) {
+                    self.counters.connections_refused.add(1);
+                    self.lose(origin, token);
+                    return Post::Done;
+                }
+                let (flow, made) =
+                    directory.find_or(target.transport, target.address, stale, || self.start(target, now));
+                if !made {
+                    directory.dismiss(None);
+                }
+                flow
+            }
+        };
+        if flow.shard as usize != self.index {
+            return Post::Elsewhere(flow.shard as usize, Target { flow: Some(flow), ..*target });
+        }
+        self.push(flow.slot, range, origin, token);
+        Post::Done
+    }
+
+    fn lose(&mut self, origin: usize, token: u64) {
+        self.counters.streams_lost.add(1);
+        if token != 0 {
+            self.lost.push((origin, token));
+        }
+    }
+
+    fn push(&mut self, slot: u32, range: Range<usize>, origin: usize, token: u64) {
+        if token != 0
+            && let Some(layer) = self.connection(slot).filter(|c| c.phase != Phase::Open).and_then(|c| c.layer.as_mut())
+        {
+            layer.tokens.push((origin, token));
+        }
+        self.round.push(Piece { slot, range });
+    }
+
+    /// A connection to be made.
+    fn start(&mut self, target: &Target, now: Now) -> Flow {
+        let bind = self.common.addresses.get(target.listener.0 as usize).map(|a| a.ip());
+        let from = bind.filter(|ip| !ip.is_unspecified() && ip.is_ipv4() == target.address.is_ipv4());
+        let slot = self.add(Connection::dialling(target.transport, target.listener, target.address, now));
+        let generation = self.slots[slot as usize].generation;
+        let patience = self.common.settings.connect_timeout;
+        self.dials.push(Dial { slot, generation, from, to: target.address, patience });
+        self.flow(slot)
+    }
+
+    /// The connection was made, or not.
+    pub(crate) fn dialled(&mut self, slot: u32, generation: u32, result: io::Result<TcpStream>, now: Now) {
+        let common = self.common.clone();
+        let Some(connection) = self.same(slot, generation) else { return };
+        let stream = match result {
+            Ok(stream) => stream,
+            Err(error) => {
+                self.counters.connects_failed.add(1);
+                return self.close(slot, &format_args!("it could not be made: {error}"));
+            }
+        };
+        let _ = stream.set_nodelay(true);
+        connection.stream = Some(stream);
+        connection.heard = now.mono;
+        let name = common.directory.name_of(connection.remote);
+        let started = match connection.transport {
+            Transport::Tls | Transport::Wss => {
+                connection.phase = Phase::Tls;
+                let address = connection.remote.ip();
+                connection.layer().start_tls(&common.tls_client, name.as_deref(), address)
+            }
+            _ => Ok(()),
+        };
+        self.born.push((slot, generation));
+        match started {
+            Err(error) => self.close(slot, &error),
+            Ok(()) => self.advance(slot),
+        }
+    }
+
+    /// After bytes came or a connection was made: on to the next phase if this one is over.
+    pub(crate) fn advance(&mut self, slot: u32) {
+        self.flush_tls(slot);
+        let common = self.common.clone();
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase == Phase::Tls && connection.layer().is_shaking_hands() {
+            return;
+        }
+        let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
+        match connection.phase {
+            Phase::Dialling | Phase::Tls if websocket => {
+                connection.phase = Phase::Ws;
+                if connection.accepted {
+                    return;
+                }
+                let name = common.directory.name_of(connection.remote);
+                let host = name.map_or_else(|| connection.remote.to_string(), |n| n.to_string());
+                let layer = connection.layer();
+                let (request, key) = ws::request(&host, std::process::id() as u64 ^ slot as u64);
+                layer.key = Some(key);
+                self.transmit(slot, &request);
+            }
+            Phase::Dialling | Phase::Tls => self.open(slot),
+            Phase::Ws | Phase::Open => (),
+        }
+    }
+
+    /// Messages may flow: those that waited first.
+    pub(crate) fn open(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.phase = Phase::Open;
+        let accepted = connection.accepted;
+        let mut before = Vec::new();
+        if let Some(layer) = &mut connection.layer {
+            before = std::mem::take(&mut layer.before);
+            layer.tokens = Vec::new();
+            if layer.is_plain() {
+                connection.layer = None;
+            }
+        }
+        if !accepted {
+            self.counters.connected.add(1);
+        }
+        if !before.is_empty() {
+            self.transmit(slot, &before);
+        }
+        self.watch(slot);
+    }
+
+    /// Writes what the round sends, all of one connection at once.
+    pub(crate) fn write_round(&mut self, bytes: &[u8]) {
+        if self.round.is_empty() {
+            return;
+        }
+        let mut round = std::mem::take(&mut self.round);
+        round.sort_by_key(|piece| piece.slot);
+        for pieces in round.chunk_by(|a, b| a.slot == b.slot) {
+            self.write(pieces, bytes);
+        }
+        round.clear();
+        self.round = round;
+    }
+
+    fn write(&mut self, pieces: &[Piece], bytes: &[u8]) {
+        let slot = pieces[0].slot;
+        let bound = self.common.settings.write_queue;
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase == Phase::Open && connection.layer.is_none() {
+            return self.write_plain(pieces, bytes);
+        }
+        let masked = !connection.accepted;
+        let open = connection.phase == Phase::Open;
+        let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
+        let mut clear = std::mem::take(&mut self.clear);
+        clear.clear();
+        for piece in pieces {
+            let message = &bytes[piece.range.clone()];
+            if websocket {
+                self.frames += 1;
+                ws::write(kind(message), message, masked.then(|| ws::key(self.frames)), &mut clear);
+            } else {
+                clear.extend_from_slice(message);
+            }
+        }
+        self.counters.stream_messages_out.add(pieces.len() as u64);
+        if open {
+            self.transmit(slot, &clear);
+        } else if let Some(connection) = self.connection(slot) {
+            let before = &mut connection.layer().before;
+            before.extend_from_slice(&clear);
+            if before.len() > bound {
+                self.close(slot, &"too much waits for it to be made");
+            }
+        }
+        self.clear = clear;
+    }
+
+    /// Without a copy, unless the socket is full.
+    fn write_plain(&mut self, pieces: &[Piece], bytes: &[u8]) {
+        let slot = pieces[0].slot;
+        self.counters.stream_messages_out.add(pieces.len() as u64);
+        for pieces in pieces.chunks(PARTS) {
+            let Some(connection) = self.connection(slot) else { return };
+            let mut sent = 0;
+            if let (true, Some(stream)) = (connection.waiting.is_empty(), &connection.stream) {
+                let mut parts = [IoSlice::new(&[]); PARTS];
+                for (part, piece) in parts.iter_mut().zip(pieces) {
+                    *part = IoSlice::new(&bytes[piece.range.clone()]);
+                }
+                match stream.try_write_vectored(&parts[..pieces.len()]) {
+                    Ok(n) => sent = n,
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => (),
+                    Err(error) => return self.close(slot, &error),
+                }
+            }
+            self.counters.stream_bytes_out.add(sent as u64);
+            for piece in pieces {
+                let message = &bytes[piece.range.clone()];
+                let skip = sent.min(message.len());
+                sent -= skip;
+                if skip < message.len() {
+                    self.keep(slot, &message[skip..]);
+                }
+            }
+        }
+    }
+
+    /// Sends clear bytes, encrypted if need be.
+    pub(crate) fn transmit(&mut self, slot: u32, clear: &[u8]) {
+        let Some(connection) = self.connection(slot) else { return };
+        match connection.layer.as_mut().and_then(|l| l.tls.as_mut()) {
+            None => self.send(slot, clear),
+            Some(tls) => match tls.writer().write_all(clear) {
+                Ok(()) => self.flush_tls(slot),
+                Err(error) => self.close(slot, &error),
+            },
+        }
+    }
+
+    /// Sends a WebSocket frame of our own.
+    pub(crate) fn transmit_frame(&mut self, slot: u32, code: u8, payload: &[u8]) {
+        let Some(masked) = self.connection(slot).map(|c| !c.accepted) else { return };
+        let mut frame = Vec::with_capacity(payload.len() + 8);
+        self.frames += 1;
+        ws::write(code, payload, masked.then(|| ws::key(self.frames)), &mut frame);
+        self.transmit(slot, &frame);
+    }
+
+    /// Sends what the TLS session wants sent.
+    pub(crate) fn flush_tls(&mut self, slot: u32) {
+        let mut wire = std::mem::take(&mut self.wire);
+        wire.clear();
+        if let Some(tls) = self.connection(slot).and_then(|c| c.layer.as_mut()).and_then(|l| l.tls.as_mut()) {
+            while tls.wants_write() && tls.write_tls(&mut wire).is_ok() {}
+        }
+        if !wire.is_empty() {
+            self.send(slot, &wire);
+        }
+        self.wire = wire;
+    }
+
+    /// Sends bytes as they are.
+    fn send(&mut self, slot: u32, bytes: &[u8]) {
+        let Some(connection) = self.connection(slot) else { return };
+        let mut sent = 0;
+        if let (true, Some(stream)) = (connection.waiting.is_empty(), &connection.stream) {
+            while sent < bytes.len() {
+                match stream.try_write(&bytes[sent..]) {
+                    Ok(n) => sent += n,
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => return self.close(slot, &error),
+                }
+            }
+        }
+        self.counters.stream_bytes_out.add(sent as u64);
+        if sent < bytes.len() {
+            self.keep(slot, &bytes[sent..]);
+        }
+    }
+
+    /// Keeps bytes until the socket takes them.
+    fn keep(&mut self, slot: u32, bytes: &[u8]) {
+        let bound = self.common.settings.write_queue;
+        let Some(connection) = self.connection(slot) else { return };
+        let first = connection.waiting.is_empty();
+        connection.waiting.extend_from_slice(bytes);
+        let waiting = connection.waiting.len();
+        self.counters.stream_bytes_waiting.add(bytes.len() as u64);
+        if first {
+            self.blocked.push(slot);
+        }
+        if waiting > bound {
+            self.counters.slow_closed.add(1);
+            self.close(slot, &"the peer does not read");
+        }
+    }
+
+    /// Writes what waits as far as the sockets take it; where they do not, `cx` is woken when they do.
+    pub(crate) fn resume(&mut self, cx: &mut Context<'_>) {
+        let mut i = 0;
+        'next: while i < self.blocked.len() {
+            let slot = self.blocked[i];
+            let counters = self.counters.clone();
+            while let Some(connection) = self.connection(slot).filter(|c| !c.waiting.is_empty()) {
+                let Some(stream) = &connection.stream else { break };
+                match stream.try_write(&connection.waiting) {
+                    Ok(n) => {
+                        counters.stream_bytes_out.add(n as u64);
+                        counters.stream_bytes_waiting.less(n as u64);
+                        connection.waiting.drain(..n);
+                    }
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                        if stream.poll_write_ready(cx).is_pending() {
+                            i += 1;
+                            continue 'next;
+                        }
+                    }
+                    Err(error) => self.close(slot, &error),
+                }
+            }
+            if let Some(connection) = self.connection(slot) {
+                connection.waiting = Vec::new();
+            }
+            self.blocked.swap_remove(i);
+        }
+    }
+
+    /// Ends a connection and says why.
+    pub(crate) fn close(&mut self, slot: u32, reason: &dyn std::fmt::Display) {
+        let flow = self.flow(slot);
+        let Some(mut connection) = self.slots[slot as usize].connection.take() else { return };
+        tracing::debug!(
+            remote = %connection.remote, transport = connection.transport.text(), %reason, "connection ends"
+        );
+        if let (Some(layer), Some(stream)) = (&mut connection.layer, &connection.stream) {
+            layer.farewell(stream);
+        }
+        gauge(&self.counters, connection.transport).less(1);
+        self.counters.stream_bytes_waiting.less(connection.waiting.len() as u64);
+        if !connection.waiting.is_empty() {
+            self.blocked.retain(|&s| s != slot);
+        }
+        self.common.directory.forget(connection.transport, connection.remote, flow);
+        self.common.directory.dismiss(connection.accepted.then(|| connection.remote.ip()));
+        if let Some(layer) = &connection.layer {
+            self.lost.extend_from_slice(&layer.tokens);
+        }
+        if let Some(task) = connection.task.take() {
+            task.abort();
+        }
+        if connection.phase == Phase::Open {
+            self.ended.push(flow);
+        } else if matches!(connection.phase, Phase::Tls | Phase::Ws) {
+            self.counters.handshakes_failed.add(1);
+            tracing::info!(remote = %connection.remote, transport = connection.transport.text(), %reason, "handshake failed");
+        }
+        self.free.push(slot);
+    }
+
+    /// Sees to it that the connection's next timeout is noticed.
+    pub(crate) fn watch(&mut self, slot: u32) {
+        let common = self.common.clone();
+        let generation = self.slots[slot as usize].generation;
+        let Some(connection) = self.connection(slot) else { return };
+        let due = connection.due(&common.settings).next_multiple_of(STEP);
+        if due < connection.check {
+            connection.check = due;
+            self.alarms.push(Reverse((due, slot, generation)));
+        }
+    }
+
+    /// When [`Streams::expire`] must be called at the latest.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        let alarm = self.alarms.peek().map(|Reverse((at, ..))| *at);
+        match (alarm, self.pause) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Ends the connections whose time is over.
+    pub(crate) fn expire(&mut self, now: Now) {
+        while let Some(&Reverse((at, slot, generation))) = self.alarms.peek() {
+            if at > now.mono {
+                return;
+            }
+            self.alarms.pop();
+            let common = self.common.clone();
+            let Some(connection) = self.same(slot, generation).filter(|c| c.check == at) else { continue };
+            connection.check = u64::MAX;
+            if connection.due(&common.settings) > now.mono {
+                self.watch(slot);
+                continue;
+            }
+            let (phase, partial) = (connection.phase, connection.is_partial());
+            match phase {
+                Phase::Dialling => self.close(slot, &"it was not made in time"),
+                Phase::Tls | Phase::Ws => self.close(slot, &"the handshake took too long"),
+                Phase::Open if partial => {
+                    self.counters.partial_closed.add(1);
+                    self.close(slot, &"the rest of a message did not come");
+                }
+                Phase::Open => {
+                    self.counters.idle_closed.add(1);
+                    self.close(slot, &"it was silent for too long");
+                }
+            }
+        }
+    }
+}
+
+impl Dial {
+    /// Makes the connection.
+    pub(crate) async fn run(&self) -> io::Result<TcpStream> {
+        let connect = async {
+            let socket = if self.to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            if let Some(from) = self.from {
+                socket.bind(SocketAddr::new(from, 0))?;
+            }
+            socket.connect(self.to).await
+        };
+        tokio::time::timeout(self.patience, connect).await.map_err(|_| io::Error::from(ErrorKind::TimedOut))?
+    }
+}
+
+/// A listener's socket. `shared`: as in [`crate::udp::bind`].
+pub(crate) fn listen(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpListener> {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(4_096)?;
+    Ok(socket.into())
+}
+
+/// The error is of the connection that was to be accepted, not of the listener.
+fn is_of_one(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted | ErrorKind::ConnectionRefused
+    )
+}
+
+fn gauge(counters: &Counters, transport: Transport) -> &Count {
+    match transport {
+        Transport::Udp | Transport::Tcp => &counters.tcp_connections,
+        Transport::Tls => &counters.tls_connections,
+        Transport::Ws => &counters.ws_connections,
+        Transport::Wss => &counters.wss_connections,
+    }
+}
+
+/// SIP messages are text unless their bytes are not (RFC 7118 section 4.2).
+fn kind(message: &[u8]) -> u8 {
+    if std::str::from_utf8(message).is_ok() { ws::TEXT } else { ws::BINARY }
+}
+
+/// Forgets that the stream was readable.
+pub(crate) fn drained(stream: &TcpStream, read: impl FnOnce() -> io::Result<bool>) -> io::Result<()> {
+    stream.try_io(Interest::READABLE, || if read()? { Ok(()) } else { Err(ErrorKind::WouldBlock.into()) })
+}

@@ -1,0 +1,84 @@
+//! A service that passes messages on: "TO tcp 127.0.0.1:5060 ..." goes there, and what comes back for the same
+//! call goes to who sent it. Everything else goes back the way it came.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
+use strowger_message::scan;
+use strowger_net::{Handle, Listener, Net, Node, Service, Settings};
+
+pub(crate) struct Relay {
+    handle: Handle<Relay>,
+    waiting: HashMap<Vec<u8>, Arrival>,
+    tokens: HashMap<u64, Arrival>,
+    next: u64,
+}
+
+impl Relay {
+    fn send(to: Target, bytes: &[u8], token: u64, out: &mut Outbox) {
+        let start = out.start();
+        out.bytes.extend_from_slice(bytes);
+        out.send(to, start..out.bytes.len(), token);
+    }
+}
+
+impl Service for Relay {
+    type Answer = ();
+    type Record = ();
+
+    fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        let call = scan::call_id(bytes).map(|range| bytes[range].to_vec()).unwrap_or_default();
+        let text = String::from_utf8_lossy(bytes);
+        let word: Vec<&str> = text.split(' ').collect();
+        match word[0] {
+            "TO" => {
+                let transport = Transport::of(word[1].as_bytes()).unwrap();
+                let address: SocketAddr = word[2].parse().unwrap();
+                self.next += 1;
+                self.tokens.insert(self.next, *arrival);
+                self.waiting.insert(call, *arrival);
+                let target = Target { transport, listener: ListenerId(0), address, flow: None };
+                Self::send(target, text.replacen("TO", "AT", 1).as_bytes(), self.next, out);
+            }
+            "ALIAS" => {
+                self.handle.alias(arrival.flow.unwrap(), arrival.transport, word[1].parse().unwrap());
+                Self::send(arrival.reply(), bytes, 0, out);
+            }
+            "CLOSE" => self.handle.close(arrival.flow.unwrap()),
+            _ => {
+                let back = self.waiting.remove(&call).unwrap_or(*arrival);
+                Self::send(back.reply(), bytes, 0, out);
+            }
+        }
+    }
+
+    fn failed(&mut self, _: Now, token: u64, out: &mut Outbox) {
+        let to = self.tokens.remove(&token).unwrap();
+        Self::send(to.reply(), b"FAILED\r\nContent-Length: 0\r\n\r\n", 0, out);
+    }
+
+    fn poll(&mut self, _: Now, _: &mut Outbox) {}
+    fn deadline(&mut self) -> Option<u64> {
+        None
+    }
+    fn answered(&mut self, _: Now, _: (), _: &mut Outbox) {}
+    fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
+    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
+        Vec::new()
+    }
+    fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
+}
+
+pub(crate) fn start(settings: Settings, listeners: Vec<Listener>) -> Node<Relay> {
+    let make = |_, handle| Relay { handle, waiting: HashMap::new(), tokens: HashMap::new(), next: 0 };
+    Net::bind(settings, listeners).unwrap().spawn(make).unwrap()
+}
+
+pub(crate) fn listener(transport: Transport, bind: &str) -> Listener {
+    Listener::new(transport, bind.parse().unwrap())
+}
+
+/// A message of this start line and call, with a body of this many bytes.
+pub(crate) fn message(start: &str, call: &str, body: usize) -> String {
+    format!("{start} SIP/2.0\r\nCall-ID: {call}\r\nContent-Length: {body}\r\n\r\n{}", "b".repeat(body))
+}

@@ -1,0 +1,366 @@
+//! Messages over connections.
+
+use crate::echo::settings;
+use crate::relay::{Relay, listener, message, start};
+use socket2::SockRef;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use strowger_core::Transport::{Tcp, Tls, Udp, Ws, Wss};
+use strowger_net::{Listener, Node, Settings, tls};
+
+const V4: &str = "127.0.0.1:0";
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream
+}
+
+fn expect(stream: &mut impl Read, bytes: &[u8]) {
+    let mut buffer = vec![0; bytes.len()];
+    stream.read_exact(&mut buffer).expect("an answer within five seconds");
+    assert!(buffer == bytes, "{:?} is not {:?}", String::from_utf8_lossy(&buffer), String::from_utf8_lossy(bytes));
+}
+
+/// The peer ends the connection.
+fn ends(stream: &mut TcpStream) {
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => (),
+        Err(e) => assert_eq!(e.kind(), ErrorKind::ConnectionReset, "{e}"),
+    }
+}
+
+fn counted(node: &Node<Relay>, value: impl Fn(strowger_net::Snapshot) -> u64, expected: u64) {
+    let patience = Instant::now() + Duration::from_secs(5);
+    while value(node.handle().total()) != expected {
+        assert!(Instant::now() < patience, "{} is not {expected}: {:?}", value(node.handle().total()), node.handle().total());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn udp(server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(V4).unwrap();
+    socket.connect(server).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket
+}
+
+fn ask(socket: &UdpSocket, text: &str) -> String {
+    socket.send(text.as_bytes()).unwrap();
+    let mut buffer = vec![0; 65_536];
+    let n = socket.recv(&mut buffer).expect("an answer within five seconds");
+    String::from_utf8_lossy(&buffer[..n]).into_owned()
+}
+
+#[test]
+fn messages_come_in_any_pieces() {
+    let node = start(settings(1), vec![listener(Tcp, V4), listener(Tcp, "[::1]:0")]);
+    for &address in node.handle().addresses() {
+        let mut stream = connect(address);
+        let one = message("A", "1", 10);
+        for byte in one.as_bytes() {
+            stream.write_all(&[*byte]).unwrap();
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        expect(&mut stream, one.as_bytes());
+        let many: String = (0..500).map(|i| message("B", &i.to_string(), i % 70)).collect();
+        stream.write_all(many.as_bytes()).unwrap();
+        expect(&mut stream, many.as_bytes());
+        let large = message("C", "3", 60_000);
+        stream.write_all(large.as_bytes()).unwrap();
+        expect(&mut stream, large.as_bytes());
+        // Keep-alives (RFC 5626 section 4.4.1): a ping in two halves, a stray line end, then a message.
+        stream.write_all(b"\r\n\r").unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        stream.write_all(b"\n").unwrap();
+        expect(&mut stream, b"\r\n");
+        stream.write_all(format!("\r\n{one}").as_bytes()).unwrap();
+        expect(&mut stream, one.as_bytes());
+    }
+    counted(&node, |t| t.tcp_connections, 0);
+    let total = node.handle().total();
+    assert_eq!((total.accepted, total.pings, total.stream_messages_in), (2, 2, 1_006));
+    assert_eq!(total.stream_bytes_waiting, 0);
+}
+
+#[test]
+fn what_cannot_be_cut_ends_the_connection() {
+    let node = start(settings(1), vec![listener(Tcp, V4)]);
+    let mut stream = connect(node.handle().addresses()[0]);
+    stream.write_all(b"A SIP/2.0\r\nContent-Length: many\r\n\r\n").unwrap();
+    ends(&mut stream);
+    let mut stream = connect(node.handle().addresses()[0]);
+    stream.write_all(b"A SIP/2.0\r\nContent-Length: 70000\r\n\r\n").unwrap();
+    ends(&mut stream);
+    counted(&node, |t| t.frames_broken, 2);
+}
+
+#[test]
+fn limits_and_timeouts_end_connections() {
+    let node = start(
+        Settings {
+            connections_per_source: 2,
+            partial_timeout: Duration::from_millis(300),
+            idle_timeout: Duration::from_millis(700),
+            ..settings(1)
+        },
+        vec![listener(Tcp, V4)],
+    );
+    let address = node.handle().addresses()[0];
+    let mut half = connect(address);
+    half.write_all(b"A SIP/2.0\r\nContent-Length: 4\r\n\r\nab").unwrap();
+    let mut idle = connect(address);
+    idle.write_all(message("A", "1", 0).as_bytes()).unwrap();
+    expect(&mut idle, message("A", "1", 0).as_bytes());
+    let since = Instant::now();
+    ends(&mut connect(address));
+    counted(&node, |t| t.connections_refused, 1);
+    ends(&mut half);
+    assert!((250..600).contains(&since.elapsed().as_millis()), "{:?}", since.elapsed());
+    ends(&mut idle);
+    assert!((600..1_200).contains(&since.elapsed().as_millis()), "{:?}", since.elapsed());
+    let total = node.handle().total();
+    assert_eq!((total.partial_closed, total.idle_closed, total.tcp_connections), (1, 1, 0));
+    // Room again.
+    let mut stream = connect(address);
+    stream.write_all(message("A", "1", 0).as_bytes()).unwrap();
+    expect(&mut stream, message("A", "1", 0).as_bytes());
+}
+
+#[test]
+fn who_does_not_read_is_cut_off_and_who_is_slow_is_not() {
+    let node = start(Settings { write_queue: 300_000, ..settings(1) }, vec![listener(Tcp, V4)]);
+    let address = node.handle().addresses()[0];
+    let large = message("A", "1", 50_000);
+    let mut slow = connect(address);
+    SockRef::from(&slow).set_recv_buffer_size(4_096).unwrap();
+    // No more under way than the queue holds.
+    for _ in 0..5 {
+        (0..5).for_each(|_| slow.write_all(large.as_bytes()).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        (0..5).for_each(|_| expect(&mut slow, large.as_bytes()));
+    }
+    let mut deaf = connect(address);
+    // Until the kernel's buffers and ours are full.
+    while deaf.write_all(large.as_bytes()).is_ok() {}
+    counted(&node, |t| t.slow_closed, 1);
+    counted(&node, |t| t.stream_bytes_waiting, 0);
+}
+
+#[test]
+fn answers_cross_to_the_connection_of_their_request() {
+    let node = start(settings(4), vec![listener(Tcp, V4), listener(Udp, V4)]);
+    let addresses = node.handle().addresses();
+    for i in 0..12 {
+        let mut stream = connect(addresses[0]);
+        for call in 0..10 {
+            let text = message("A", &format!("{i}-{call}"), 5);
+            stream.write_all(text.as_bytes()).unwrap();
+            expect(&mut stream, text.as_bytes());
+        }
+    }
+    let total = node.handle().total();
+    assert!(total.crossed_in > 100, "{total:?}");
+}
+
+#[test]
+fn one_connection_serves_all_shards() {
+    let peer = TcpListener::bind(V4).unwrap();
+    let target = peer.local_addr().unwrap();
+    let accepted = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = accepted.clone();
+    std::thread::spawn(move || {
+        for stream in peer.incoming() {
+            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let mut stream = stream.unwrap();
+            let mut back = stream.try_clone().unwrap();
+            std::thread::spawn(move || std::io::copy(&mut stream, &mut back));
+        }
+    });
+    let node = start(settings(4), vec![listener(Udp, V4)]);
+    let socket = udp(node.handle().addresses()[0]);
+    for i in 0..100 {
+        socket.send(message(&format!("TO tcp {target}"), &format!("call {i}"), 3).as_bytes()).unwrap();
+    }
+    let mut buffer = [0; 2_000];
+    for _ in 0..100 {
+        let n = socket.recv(&mut buffer).unwrap_or_else(|e| panic!("{e}: {:#?}", node.handle().total()));
+        assert!(buffer[..n].starts_with(format!("AT tcp {target}").as_bytes()));
+    }
+    assert_eq!(accepted.load(std::sync::atomic::Ordering::SeqCst), 1);
+    let total = node.handle().total();
+    assert_eq!((total.connected, total.tcp_connections), (1, 1));
+}
+
+#[test]
+fn a_connection_that_cannot_be_made_is_reported_for_every_message() {
+    let closed = TcpListener::bind(V4).unwrap().local_addr().unwrap();
+    let node = start(settings(4), vec![listener(Udp, V4)]);
+    let socket = udp(node.handle().addresses()[0]);
+    for i in 0..20 {
+        let answer = ask(&socket, &message(&format!("TO tcp {closed}"), &format!("call {i}"), 0));
+        assert!(answer.starts_with("FAILED"), "{answer}");
+    }
+    counted(&node, |t| t.tcp_connections, 0);
+}
+
+#[test]
+fn an_alias_leads_over_the_connection_of_the_peer_until_it_ends() {
+    let node = start(settings(2), vec![listener(Udp, V4), listener(Tcp, V4)]);
+    let mut peer = connect(node.handle().addresses()[1]);
+    let closed = TcpListener::bind(V4).unwrap().local_addr().unwrap();
+    let alias = message(&format!("ALIAS {closed}"), "1", 0);
+    peer.write_all(alias.as_bytes()).unwrap();
+    expect(&mut peer, alias.as_bytes());
+    let socket = udp(node.handle().addresses()[0]);
+    socket.send(message(&format!("TO tcp {closed}"), "2", 0).as_bytes()).unwrap();
+    expect(&mut peer, message(&format!("AT tcp {closed}"), "2", 0).as_bytes());
+    peer.write_all(message("CLOSE", "3", 0).as_bytes()).unwrap();
+    ends(&mut peer);
+    assert!(ask(&socket, &message(&format!("TO tcp {closed}"), "4", 0)).starts_with("FAILED"));
+}
+
+/// Certificate and key of "localhost" and 127.0.0.1, and the folder that holds them.
+fn identity() -> (tempfile::TempDir, tls::Server) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("certificate.pem"), folder.path().join("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    (folder, tls::Server { certificate, key, client_authorities: None })
+}
+
+fn secure(transport: strowger_core::Transport, identity: &tls::Server) -> Listener {
+    Listener { tls: Some(identity.clone()), ..listener(transport, V4) }
+}
+
+#[test]
+fn every_transport_accepts_and_connects() {
+    let (_folder, identity) = identity();
+    let trusting = tls::Client { authorities: Some(identity.certificate.clone()), ..tls::Client::default() };
+    for shards in [1, 3] {
+        let listeners = vec![listener(Tcp, V4), secure(Tls, &identity), listener(Ws, V4), secure(Wss, &identity)];
+        let far = start(settings(shards), listeners);
+        let near = start(Settings { tls: trusting.clone(), ..settings(shards) }, vec![listener(Udp, V4)]);
+        let socket = udp(near.handle().addresses()[0]);
+        for (i, transport) in [Tcp, Tls, Ws, Wss].into_iter().enumerate() {
+            let target = far.handle().addresses()[i];
+            near.handle().name(target, "localhost");
+            for round in 0..20 {
+                let body = if round % 5 == 4 { 60_000 } else { round * 50 };
+                let text = message(&format!("TO {} {target}", transport.text()), &format!("{i} {round}"), body);
+                assert!(ask(&socket, &text) == text.replacen("TO", "AT", 1), "{transport:?} {round}");
+            }
+        }
+        let (far, near) = (far.handle().total(), near.handle().total());
+        assert_eq!((near.connected, near.handshakes_failed, far.accepted), (4, 0, 4));
+        assert_eq!((far.stream_messages_in, far.stream_messages_out, near.stream_messages_in), (80, 80, 80));
+        let of = |t: strowger_net::Snapshot| [t.tcp_connections, t.tls_connections, t.ws_connections, t.wss_connections];
+        assert_eq!((of(near), of(far)), ([1; 4], [1; 4]));
+    }
+}
+
+#[test]
+fn a_server_that_proves_nothing_is_not_trusted() {
+    let (_folder, identity) = identity();
+    let far = start(settings(1), vec![secure(Tls, &identity)]);
+    let target = far.handle().addresses()[0];
+    let text = message(&format!("TO tls {target}"), "1", 0);
+    // Nobody is trusted; the authority is, but the server is another; anybody is trusted.
+    let trusting = tls::Client { authorities: Some(identity.certificate.clone()), ..tls::Client::default() };
+    for (tls, name, answer) in [
+        (tls::Client::default(), None, "FAILED"),
+        (trusting.clone(), Some("example.com"), "FAILED"),
+        (trusting, None, "AT"),
+        (tls::Client { unverified: true, ..tls::Client::default() }, Some("example.com"), "AT"),
+    ] {
+        let near = start(Settings { tls, ..settings(1) }, vec![listener(Udp, V4)]);
+        if let Some(name) = name {
+            near.handle().name(target, name);
+        }
+        assert!(ask(&udp(near.handle().addresses()[0]), &text).starts_with(answer), "{name:?}");
+        counted(&near, |t| t.handshakes_failed, u64::from(answer == "FAILED"));
+    }
+}
+
+#[test]
+fn a_client_without_certificate_is_refused_where_one_is_demanded() {
+    let (_folder, identity) = identity();
+    let demanding = tls::Server { client_authorities: Some(identity.certificate.clone()), ..identity.clone() };
+    let far = start(settings(1), vec![secure(Tls, &demanding)]);
+    let target = far.handle().addresses()[0];
+    for (own, answer) in [(None, "FAILED"), (Some((identity.certificate.clone(), identity.key.clone())), "AT")] {
+        let client = tls::Client { authorities: Some(identity.certificate.clone()), identity: own, unverified: false };
+        let near = start(Settings { tls: client, ..settings(1) }, vec![listener(Udp, V4)]);
+        let text = message(&format!("TO tls {target}"), "1", 0);
+        near.handle().name(target, "localhost");
+        // TLS 1.3 tells the client only after its handshake: the message is lost with the connection, or reported.
+        let socket = udp(near.handle().addresses()[0]);
+        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        socket.send(text.as_bytes()).unwrap();
+        let mut buffer = [0; 500];
+        match socket.recv(&mut buffer) {
+            Ok(n) => assert!(buffer[..n].starts_with(answer.as_bytes())),
+            Err(_) => assert_eq!(answer, "FAILED"),
+        }
+    }
+    counted(&far, |t| t.handshakes_failed, 1);
+}
+
+#[test]
+fn a_silent_or_wrong_handshake_ends() {
+    let (_folder, identity) = identity();
+    let settings = Settings { handshake_timeout: Duration::from_millis(300), ..settings(1) };
+    let node = start(settings, vec![secure(Tls, &identity), listener(Ws, V4)]);
+    let addresses = node.handle().addresses();
+    let [mut silent, mut wrong] = [connect(addresses[0]), connect(addresses[0])];
+    wrong.write_all(message("OPTIONS", "1", 0).as_bytes()).unwrap();
+    ends(&mut wrong);
+    ends(&mut silent);
+    let mut browser = connect(addresses[1]);
+    browser.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    browser.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let mut endless = connect(addresses[1]);
+    let _ = endless.write_all(&[b'G'; 20_000]);
+    ends(&mut endless);
+    counted(&node, |t| t.handshakes_failed, 4);
+}
+
+#[test]
+fn another_implementation_of_websocket_understands_us() {
+    use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+    use tokio_tungstenite::tungstenite::{self, Bytes, Message};
+    let node = start(settings(1), vec![listener(Ws, V4)]);
+    let address = node.handle().addresses()[0];
+    let open = |protocol: &'static str| {
+        let mut request = format!("ws://{address}/").into_client_request().unwrap();
+        request.headers_mut().insert("sec-websocket-protocol", protocol.parse().unwrap());
+        tungstenite::client(request, connect(address))
+    };
+    assert!(open("chat").is_err());
+    let (mut socket, answer) = open("sip").unwrap();
+    assert_eq!(answer.headers()["sec-websocket-protocol"], "sip");
+    let mut echo = |sent: Message, expected: Message| {
+        socket.send(sent).unwrap();
+        assert!(socket.read().unwrap() == expected, "{expected:?}");
+    };
+    for body in [0, 100, 200, 60_000] {
+        // The length of the frame counts, not that of the header.
+        let text = Message::text(message("A", "1", body).replace("Content-Length", "X"));
+        echo(text.clone(), text);
+    }
+    echo(Message::text("\r\n\r\n"), Message::text("\r\n"));
+    let [ping, pong] = [Message::Ping, Message::Pong].map(|kind| kind(Bytes::from_static(b"there?")));
+    echo(ping, pong);
+    let binary = Message::binary(b"B \xff".to_vec());
+    echo(binary.clone(), binary);
+    socket.send(Message::Close(None)).unwrap();
+    assert!(matches!(socket.read().unwrap(), Message::Close(_)));
+    counted(&node, |t| t.ws_connections, 0);
+}
