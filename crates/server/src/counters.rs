@@ -93,6 +93,8 @@ counters! {
     server_transactions,
     /// Gauge: client transactions.
     client_transactions,
+    /// Gauge: forwarded requests without a final response.
+    unanswered,
     /// Gauge: requests waiting for a look-up or a commit.
     waiting,
     /// Gauge: bytes of messages kept for retransmission.

@@ -9,7 +9,6 @@ mod authentication;
 pub mod ban;
 pub mod config;
 pub mod counters;
-mod names;
 mod node;
 mod parked;
 mod ping;

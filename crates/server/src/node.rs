@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use strowger_core::digest::Authenticator;
 use strowger_core::proxy::{Face, Identity};
+use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Net, Node};
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
@@ -59,7 +60,7 @@ impl Server {
             subscribers,
             authenticator: Authenticator::new(config.digest_settings(), &secret, u64::from_le_bytes(seed[8..16].try_into()?)),
             bans: Bans::new(config.ban.clone()),
-            resolver: crate::names::Resolver::new(&config.dns),
+            resolver: resolver(&config)?,
             secret,
             call_secret,
             server_line: match &config.server.software[..] {
@@ -110,7 +111,7 @@ impl Server {
     pub fn drain(self, most: Duration) {
         let end = Instant::now() + most;
         self.node.handle().drain(most);
-        while Instant::now() < end && self.counts().server_transactions > 0 && self.counts().busy() {
+        while Instant::now() < end && self.counts().busy() {
             std::thread::sleep(Duration::from_millis(50));
         }
         self.stop();
@@ -146,6 +147,14 @@ async fn keep_up(shared: Arc<Shared>) {
             }
         }
     }
+}
+
+fn resolver(config: &Config) -> anyhow::Result<Resolver> {
+    let dns = &config.dns;
+    let deadline = dns.timeout * u32::try_from(dns.attempts).unwrap_or(u32::MAX);
+    let servers: Vec<SocketAddr> = dns.servers.iter().map(|ip| SocketAddr::new(*ip, 53)).collect();
+    let resolver = if servers.is_empty() { Resolver::system(deadline) } else { Resolver::of(&servers, deadline) };
+    resolver.context("names cannot be resolved: name servers in `dns.servers` or /etc/resolv.conf are needed")
 }
 
 type Store = (Option<Journal>, Option<Arc<dyn Subscribers>>);
@@ -219,7 +228,7 @@ fn random<const N: usize>() -> anyhow::Result<[u8; N]> {
 impl Counts {
     /// Something is under way that a caller waits for.
     fn busy(&self) -> bool {
-        self.waiting > 0 || self.client_transactions > 0
+        self.waiting > 0 || self.unanswered > 0
     }
 }
 

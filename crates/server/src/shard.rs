@@ -51,6 +51,7 @@ pub struct Shard {
     pub(crate) mailbox: Option<Mailbox<Self>>,
     /// Of the first shard, if this is another one.
     pub(crate) first: Option<Mailbox<Self>>,
+    handle: strowger_net::Handle<Self>,
     pub(crate) services: tokio::runtime::Handle,
     /// This shard among the receivers of the stores.
     pub(crate) written: Option<SinkId>,
@@ -140,6 +141,9 @@ impl Shard {
         }
         // Registrations are answered without a transaction: equal requests get equal answers.
         if request.method == Method::Register && self.is_for_registrar(request) {
+            if self.handle.is_draining() {
+                return self.reply_overloaded(now, request, None, out);
+            }
             self.register(now, request, &mut Found::default(), out);
             return;
         }
@@ -148,6 +152,10 @@ impl Shard {
                 let reply = via::reply_target(&request.essentials.via, request.arrival);
                 if reply != request.arrival.reply() {
                     self.transactions.set_reply(id, reply);
+                }
+                // The process is about to end: what is under way goes on, nothing new begins.
+                if self.handle.is_draining() && request.to_tag.is_empty() {
+                    return self.reply_overloaded(now, request, Some(id), out);
                 }
                 self.request(now, request, id, &mut Found::default(), out);
             }
@@ -349,6 +357,7 @@ impl Shard {
         counters.server_transactions.set(counts.servers);
         counters.client_transactions.set(counts.clients);
         counters.kept_bytes.set(counts.kept_bytes);
+        counters.unanswered.set(self.proxy.unanswered() as u64);
         counters.waiting.set(self.parked.len() as u64);
         counters.retransmissions.set(counts.requests_resent + counts.responses_resent);
         counters.timeouts.set(counts.timeouts);
@@ -465,6 +474,7 @@ impl Shard {
             entropy,
             mailbox: None,
             first: None,
+            handle: handle.clone(),
             services: handle.services().clone(),
             written: None,
             found: None,

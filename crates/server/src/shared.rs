@@ -7,7 +7,7 @@ use std::sync::Arc;
 use strowger_core::digest::Authenticator;
 use strowger_core::proxy::Identity;
 use strowger_message::Limits;
-use crate::names::Resolver;
+use strowger_net::resolve::Resolver;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 

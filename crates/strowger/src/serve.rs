@@ -1,7 +1,10 @@
 //! `strowger serve`.
 
+use strowger_server::Server;
 use strowger_server::config::Config;
+use tokio::signal::unix::{SignalKind, signal};
 
+use crate::banner::{BoundListener, banner};
 use crate::check;
 use crate::cli::ServeArguments;
 use crate::logging;
@@ -27,6 +30,42 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
 }
 
 /// Binds the listeners, prints the banner and carries messages until a signal ends it.
-fn serve(_config: Config) -> anyhow::Result<Outcome> {
-    anyhow::bail!("the server is not wired to the command line yet")
+///
+/// SIGTERM and SIGINT let what is under way end, a second one does not wait; SIGUSR1 and SIGUSR2 ask for a shard more and a
+/// shard less.
+fn serve(config: Config) -> anyhow::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut more = signal(SignalKind::user_defined1())?;
+        let mut fewer = signal(SignalKind::user_defined2())?;
+        let drain = config.server.drain_timeout;
+        let server = Server::start(config)?;
+        let config = server.config();
+        let bound = config.listeners.iter().zip(server.addresses());
+        let bound: Vec<BoundListener> = bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();
+        output::print(&banner(config, &bound))?;
+        loop {
+            let shards = server.handle().shards();
+            let wanted = tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = more.recv() => shards + 1,
+                _ = fewer.recv() => shards.saturating_sub(1).max(1),
+            };
+            match server.handle().set_shards(wanted) {
+                Ok(()) => tracing::info!(from = shards, to = wanted, "number of shards changes"),
+                Err(error) => tracing::warn!(%error, wanted, "the number of shards stays as it is"),
+            }
+        }
+        tracing::info!(seconds = drain.as_secs(), "ending: what is under way may finish; another signal ends at once");
+        let ending = tokio::task::spawn_blocking(move || server.drain(drain));
+        tokio::select! {
+            ended = ending => ended?,
+            _ = terminate.recv() => std::process::exit(0),
+            _ = interrupt.recv() => std::process::exit(0),
+        }
+        Ok(Outcome::Done)
+    })
 }

@@ -18,6 +18,8 @@ pub(super) struct Exchange {
     pub(super) call_hash: u32,
     /// Seconds ([`crate::Now::mono`] / 1000) of the last provisional response: Timer C counts from it.
     pub(super) heard: u32,
+    /// Seconds when the group of candidates was sent that rings now.
+    pub(super) group: u32,
     /// Transactions of this exchange that still live, the server's included.
     pub(super) live: u16,
     pub(super) invite: bool,

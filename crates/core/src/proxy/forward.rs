@@ -33,11 +33,13 @@ impl Proxy {
             pending: None,
             call_hash: request.call_hash,
             heard: (now.mono / 1000) as u32,
+            group: (now.mono / 1000) as u32,
             live: 1,
             invite: request.method == Method::Invite,
             cancelled: false,
             answered: false,
         });
+        self.unanswered += 1;
         tx.set_owner(server, id.to_u64());
         if request.method == Method::Invite && self.sweep_at.is_none() {
             self.sweep_at = Some(now.mono + SWEEP);
@@ -60,6 +62,7 @@ impl Proxy {
         }
         if owned.is_empty() {
             self.exchanges.remove(id);
+            self.unanswered -= 1;
             tx.set_owner(server, super::NOBODY);
             return false;
         }
@@ -109,8 +112,13 @@ impl Proxy {
         }
         self.index = index;
         let left = pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
-        if left && let Some(exchange) = self.exchanges.get_mut(id) {
-            exchange.pending = Some(pending);
+        if let Some(exchange) = self.exchanges.get_mut(id) {
+            exchange.group = (now.mono / 1000) as u32;
+            if left {
+                let next = now.mono + self.settings.fork_timeout + 1_000;
+                self.sweep_at = Some(self.sweep_at.map_or(next, |at| at.min(next)));
+                exchange.pending = Some(pending);
+            }
         }
         sent
     }

@@ -76,6 +76,8 @@ pub struct Proxy {
     loop_key: LoopKey,
     entropy: Entropy,
     exchanges: Slots<Exchange>,
+    /// Exchanges without a final response.
+    unanswered: usize,
     /// [`Now::mono`] of the next look for requests over which Timer C has run out.
     sweep_at: Option<u64>,
     edit: Edit,
@@ -107,6 +109,7 @@ impl Proxy {
             loop_key: LoopKey::new(loop_seed),
             entropy,
             exchanges: Slots::new(),
+            unanswered: 0,
             sweep_at: None,
             edit: Edit::new(),
             index: Index::new(),
@@ -124,6 +127,11 @@ impl Proxy {
     /// Requests with a transaction that still lives.
     pub fn exchanges(&self) -> usize {
         self.exchanges.len()
+    }
+
+    /// Requests that went out and have no final response yet.
+    pub fn unanswered(&self) -> usize {
+        self.unanswered
     }
 
     /// A CANCEL for the INVITE whose server transaction this is (section 16.10): every branch without a
@@ -167,6 +175,7 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(id) else { return };
         exchange.live = exchange.live.saturating_sub(1);
         if exchange.live == 0 {
+            self.unanswered -= usize::from(!exchange.answered);
             self.exchanges.remove(id);
         }
     }
@@ -176,8 +185,8 @@ impl Proxy {
         self.sweep_at
     }
 
-    /// Timer C: an INVITE that nobody answers is cancelled, or answered 408 if not even a provisional
-    /// response came (section 16.8).
+    /// Timer C: an INVITE that nobody answers is cancelled (section 16.8). And a group of candidates that has rung long
+    /// enough is cancelled, so that the next one gets its turn (section 16.7 step 5).
     pub fn poll(&mut self, now: Now, tx: &mut Transactions, out: &mut Outbox) {
         if self.sweep_at.is_none_or(|at| at > now.mono) {
             return;
@@ -197,7 +206,22 @@ impl Proxy {
             }
             self.cancel_branches(now, id, tx, out);
         }
-        self.sweep_at = if self.exchanges.is_empty() { None } else { Some(now.mono + SWEEP) };
+        let ring = self.settings.fork_timeout / 1000;
+        let waits = |e: &Exchange| e.pending.as_ref().is_some_and(|p| p.next < p.candidates.len()) && !e.answered && !e.cancelled;
+        let mut rung = Vec::new();
+        let mut next = now.mono + SWEEP;
+        for (id, exchange) in self.exchanges.iter().filter(|(_, e)| waits(e)) {
+            let end = exchange.group as u64 + ring;
+            if seconds > end {
+                rung.push(id);
+            } else {
+                next = next.min((end + 1) * 1000);
+            }
+        }
+        for id in rung {
+            self.cancel_branches(now, id, tx, out);
+        }
+        self.sweep_at = if self.exchanges.is_empty() { None } else { Some(next.max(now.mono + 1)) };
         self.exchanges.tidy();
     }
 
@@ -206,7 +230,11 @@ impl Proxy {
         let ids: Vec<Id> =
             self.exchanges.iter().filter(|(_, e)| moves(crate::call::bucket(e.call_hash))).map(|(id, _)| id).collect();
         ids.into_iter()
-            .filter_map(|id| self.exchanges.remove(id).map(|exchange| ExchangeRecord { old: id.to_u64(), exchange }))
+            .filter_map(|id| {
+                let exchange = self.exchanges.remove(id)?;
+                self.unanswered -= usize::from(!exchange.answered);
+                Some(ExchangeRecord { old: id.to_u64(), exchange })
+            })
             .collect()
     }
 
@@ -215,6 +243,7 @@ impl Proxy {
     pub fn import(&mut self, now: Now, exchanges: Vec<ExchangeRecord>, transactions: Vec<Record>, tx: &mut Transactions) {
         let mut moved: HashMap<u64, Id> = HashMap::with_capacity(exchanges.len());
         for record in exchanges {
+            self.unanswered += usize::from(!record.exchange.answered);
             moved.insert(record.old, self.exchanges.insert(record.exchange));
         }
         let mut clients: HashMap<u64, u64> = HashMap::new();

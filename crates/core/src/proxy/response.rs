@@ -41,6 +41,7 @@ impl Proxy {
         if status < 300 {
             // Every 2xx of an INVITE goes up, at once (step 5); of another request, the first.
             if !exchange.answered || exchange.invite {
+                self.unanswered -= usize::from(!exchange.answered);
                 exchange.answered = true;
                 exchange.pending = None;
                 exchange.best = None;
@@ -64,6 +65,7 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(id) else { return };
         if !exchange.is_waiting() && exchange.pending.is_none() && exchange.best.is_none() {
             // The only answer there will be.
+            self.unanswered -= 1;
             exchange.answered = true;
             let server = exchange.server;
             let status = best::upstream(status);
@@ -138,6 +140,7 @@ impl Proxy {
             return;
         }
         let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        self.unanswered -= 1;
         exchange.answered = true;
         exchange.pending = None;
         let server = exchange.server;
