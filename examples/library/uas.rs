@@ -1,0 +1,101 @@
+//! A telephone that answers every call: `uas [ADDR:PORT]`, by default on 127.0.0.1:5080.
+//!
+//! The user agent of `strowger_core` knows the protocol and does no I/O; the shard of `strowger_net` has the socket, the
+//! clock and the loop. What joins them is the [`Service`] below: bytes and time go in, messages and events come out.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use strowger_core::entropy::Entropy;
+use strowger_core::proxy::{Face, Identity};
+use strowger_core::user_agent::{Event, Settings, UserAgent};
+use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
+use strowger_net::{Listener, Net, Service, Settings as NetSettings, Shards};
+
+/// What we say about our side of the session. Nobody listens at this port; the example is about signalling.
+const ANSWER: &[u8] = b"v=0\r\no=uas 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40002 RTP/AVP 0\r\n";
+
+struct Telephone {
+    agent: UserAgent,
+}
+
+impl Telephone {
+    /// Does what the user of a telephone would do. After each round the agent is asked what happened.
+    fn act(&mut self, now: Now, out: &mut Outbox) {
+        while let Some(event) = self.agent.event() {
+            match event {
+                Event::Invited { call, from, .. } => {
+                    println!("call from {}", String::from_utf8_lossy(self.agent.text(from)));
+                    self.agent.ring(now, call, 180, b"", out);
+                    self.agent.answer(now, call, ANSWER, out);
+                }
+                Event::Offered { call, update: false, .. } => self.agent.answer(now, call, ANSWER, out),
+                Event::Offered { call, update: true, .. } => self.agent.answer_update(now, call, ANSWER, out),
+                Event::Confirmed { .. } => println!("talking"),
+                Event::Ended { by, .. } => println!("ended: {by:?}"),
+                _ => (),
+            }
+        }
+    }
+}
+
+impl Service for Telephone {
+    type Answer = ();
+    type Record = ();
+
+    fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        self.agent.receive(now, arrival, bytes, out);
+        self.act(now, out);
+    }
+
+    fn poll(&mut self, now: Now, out: &mut Outbox) {
+        self.agent.poll(now, out);
+        self.act(now, out);
+    }
+
+    fn deadline(&mut self) -> Option<u64> {
+        self.agent.deadline()
+    }
+
+    fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        self.agent.failed(now, token, out);
+        self.act(now, out);
+    }
+
+    fn answered(&mut self, _: Now, (): (), _: &mut Outbox) {}
+
+    fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
+
+    // One shard only: calls never move.
+    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
+        Vec::new()
+    }
+
+    fn import(&mut self, _: Now, (): (), _: &mut Outbox) {}
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let listen: SocketAddr = std::env::args().nth(1).as_deref().unwrap_or("127.0.0.1:5080").parse()?;
+    let settings = NetSettings { shards: Shards::Fixed(1), ..NetSettings::default() };
+    let secret = settings.secret;
+    let net = Net::bind(settings, vec![Listener::new(Transport::Udp, listen)])?;
+    let bound = net.addresses()[0];
+    let node = net.spawn(move |_, _| {
+        let face = Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
+        let identity = Arc::new(Identity::new(vec![face], [""; 0], &[]));
+        Telephone { agent: UserAgent::new(identity, Settings::default(), Entropy::new(seed()), secret) }
+    })?;
+    println!("listening on {bound}");
+    node.join();
+    Ok(())
+}
+
+/// Numbers that nobody can guess, for tags and branches: from the keys that the standard library draws for its tables.
+fn seed() -> [u8; 32] {
+    use std::hash::BuildHasher;
+    let mut seed = [0; 32];
+    for (n, part) in seed.chunks_exact_mut(8).enumerate() {
+        part.copy_from_slice(&std::hash::RandomState::new().hash_one(n).to_le_bytes());
+    }
+    seed
+}

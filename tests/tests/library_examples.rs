@@ -1,0 +1,71 @@
+//! The examples of the library: one calls the other, straight and through the third.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use strowger_tests::process::Process;
+
+/// The folder in which the examples are, built if they were not.
+fn examples() -> PathBuf {
+    // target/<profile>/deps/<test>
+    let test = std::env::current_exe().expect("a running test has a file");
+    let profile = test.ancestors().nth(2).expect("cargo puts tests two folders below the profile's");
+    let target = profile.parent().expect("the profile's folder lies in the target folder");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "strowger-library-examples", "--target-dir"]).arg(target);
+    match profile.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => {}
+        Some(name) => {
+            cargo.args(["--profile", name]);
+        }
+    }
+    let status = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs, it runs this test");
+    assert!(status.success(), "the examples do not build");
+    profile.to_owned()
+}
+
+/// Starts an example on a free port.
+fn start(name: &str, examples: &Path, folder: &Path) -> (Process, SocketAddr) {
+    let mut process = Process::start(name, folder, Command::new(examples.join(name)).arg("127.0.0.1:0"));
+    process.wait_for("listening on ", 1, Duration::from_secs(20));
+    let log = process.log();
+    let address = log.lines().find_map(|l| l.strip_prefix("listening on ")).expect("it says where it listens");
+    (process, address.parse().expect("it names an address"))
+}
+
+#[test]
+fn a_call_goes_straight_and_through_the_proxy() {
+    let examples = examples();
+    let folder = tempfile::tempdir().expect("a folder for the logs");
+    let (uas, callee) = start("uas", &examples, folder.path());
+    let (_proxy, proxy) = start("proxy", &examples, folder.path());
+    let uri = format!("sip:bob@{callee}");
+    for (name, hop) in [("straight", callee), ("through the proxy", proxy)] {
+        let mut command = Command::new(examples.join("uac"));
+        command.args([&uri, &hop.to_string(), "0.2"]);
+        let mut uac = Process::start("uac", folder.path(), &mut command);
+        let status = uac.end(Duration::from_secs(40));
+        assert!(status.success(), "{name}: {}\n{}", uac.tail(), uas.tail());
+    }
+    // The answer to the last BYE left before its caller ended, the line about it at that same moment.
+    let mut uas = uas;
+    uas.wait_for("ended: Remote", 2, Duration::from_secs(5));
+    let log = uas.log();
+    assert_eq!(log.matches("call from").count(), 2, "{log}");
+    assert_eq!(log.matches("talking").count(), 2, "{log}");
+}
+
+#[test]
+fn a_call_to_nobody_fails() {
+    let examples = examples();
+    let folder = tempfile::tempdir().expect("a folder for the logs");
+    let (_proxy, proxy) = start("proxy", &examples, folder.path());
+    let mut command = Command::new(examples.join("uac"));
+    // A name, which this proxy does not resolve.
+    command.args(["sip:bob@nowhere.invalid", &proxy.to_string()]);
+    let mut uac = Process::start("uac", folder.path(), &mut command);
+    assert!(!uac.end(Duration::from_secs(40)).success());
+    assert!(uac.log().contains("refused: 404"), "{}", uac.tail());
+}
