@@ -137,7 +137,7 @@ fn who_does_not_read_is_cut_off_and_who_is_slow_is_not() {
     let address = node.handle().addresses()[0];
     let large = message("A", "1", 50_000);
     let mut slow = connect(address);
-    SockRef::from(&slow).set_recv_buffer_size(4_096).unwrap();
+    SockRef::from(&slow).set_recv_buffer_size(65_536).unwrap();
     // No more under way than the queue holds.
     for _ in 0..5 {
         (0..5).for_each(|_| slow.write_all(large.as_bytes()).unwrap());
