@@ -2,9 +2,11 @@
 
 pub mod baresip;
 pub mod binary;
+pub mod call;
 pub mod certificate;
 pub mod corpora;
 pub mod kamailio;
+pub mod mutation;
 pub mod namespace;
 pub mod port;
 pub mod process;

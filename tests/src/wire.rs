@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use socket2::{Domain, Socket, Type};
 use tokio_tungstenite::tungstenite::{self, ClientRequestBuilder, Message, WebSocket};
 
 /// How messages travel.
@@ -104,7 +105,7 @@ impl Wire {
         Self::connect(Transport::Udp, server, None).expect("loopback has a port")
     }
 
-    /// Connects from an address (for streams only its IP address counts).
+    /// Connects from an address; port 0 lets the system choose.
     ///
     /// # Errors
     /// As [`Wire::connect`].
@@ -119,7 +120,10 @@ impl Wire {
             let local = socket.local_addr()?;
             return Ok(Self { transport, way: Way::Udp { socket, peer: server }, local });
         }
-        let tcp = TcpStream::connect_timeout(&server, LIMIT)?;
+        let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
+        socket.bind(&from.into())?;
+        socket.connect_timeout(&server.into(), LIMIT)?;
+        let tcp = TcpStream::from(socket);
         tcp.set_nodelay(true)?;
         tcp.set_read_timeout(Some(LIMIT))?;
         tcp.set_write_timeout(Some(LIMIT))?;

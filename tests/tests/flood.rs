@@ -1,0 +1,205 @@
+//! Random and mutated messages in great number: the server lives, carries a call afterwards, and its memory is back where
+//! it was.
+//!
+//! `STROWGER_FLOOD_PERCENT` (default 100) scales the numbers, `STROWGER_FLOOD_SEED` names the row of messages.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use strowger_tests::mutation::Mutations;
+use strowger_tests::random::Random;
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::Request;
+use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Ws, Wss};
+use strowger_tests::wire::{TRANSPORTS, Wire};
+use strowger_tests::{alone, call, corpora};
+
+const BY_UDP: usize = 1_000_000;
+const BY_EACH_STREAM: usize = 100_000;
+
+/// What memory may have grown by: what allocators keep, and tables that grew for the greatest number of transactions
+/// they have held.
+const GROWTH: u64 = 24 << 20;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+fn scaled(count: usize) -> usize {
+    count * number("STROWGER_FLOOD_PERCENT", 100) as usize / 100
+}
+
+fn start(bans: bool) -> Server {
+    let bans = if bans { "ban.enabled = true\nban.exempt = []\nban.duration = \"1s\"" } else { "ban.enabled = false" };
+    Setup::on(&TRANSPORTS)
+        .open_registrar()
+        .in_memory()
+        .with(bans)
+        // What 32 seconds are elsewhere is 1.28 here, and bindings end as soon as they may.
+        .with("timers.t1 = \"20ms\"\ntimers.t2 = \"160ms\"\ntimers.t4 = \"200ms\"\ntimers.timer_d = \"1s\"\ntimers.timer_c = \"2s\"")
+        .with("registrar.min_expires = \"1s\"\nregistrar.max_expires = \"2s\"\nregistrar.default_expires = \"2s\"")
+        .with("nat.ping_interval = \"never\"\nlimits.partial_message_timeout = \"500ms\"\nproxy.fork_timeout = \"1s\"")
+        // A name server that is not there, and connections that nobody takes: nothing leaves this machine.
+        .with("dns.servers = [\"127.0.0.254\"]\ndns.timeout = \"50ms\"\ndns.attempts = 1\nlimits.connect_timeout = \"200ms\"")
+        .with("log.level = \"error\"")
+        .start()
+}
+
+/// An address of loopback that is not 127.0.0.1, so that no ban meets who watches.
+fn source(random: &mut Random) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(127, 1 + random.below(200) as u8, random.below(256) as u8, 1 + random.below(250) as u8))
+}
+
+fn further() -> Vec<Vec<u8>> {
+    let mut messages = Vec::new();
+    for set in ["rfc4475", "fuzz-seeds/sip"] {
+        let Some(folder) = corpora::folder(set) else { continue };
+        let mut files: Vec<_> = std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()).collect();
+        files.sort();
+        messages.extend(files.iter().filter(|file| !file.ends_with("expected.json")).filter_map(|file| std::fs::read(file).ok()));
+    }
+    messages
+}
+
+/// Waits until the server has read what was sent before: an OPTIONS comes back.
+fn wait_for(server: &mut Server, probe: &mut Wire) {
+    let uri = format!("sip:{}", server.address(Udp));
+    for _ in 0..50 {
+        let request = Request::new("OPTIONS", &uri, "udp", probe.local());
+        probe.send(&request.bytes()).expect("loopback takes datagrams");
+        if probe.final_response(Duration::from_millis(200)).is_some() {
+            return;
+        }
+        let ended = server.process().ended();
+        assert!(ended.is_none(), "the server ended: {ended:?}");
+    }
+    panic!("the server has not answered for ten seconds");
+}
+
+fn by_udp(server: &mut Server, probe: &mut Wire, mutations: &mut Mutations, count: usize) {
+    let mut random = Random::new(count as u64);
+    let target = server.address(Udp);
+    let mut wire = None;
+    for n in 0..count {
+        if n % 4_096 == 0 {
+            let from = SocketAddr::new(source(&mut random), 0);
+            wire = Some(Wire::connect_from(Udp, from, target, None).expect("loopback has many addresses"));
+        }
+        let message = mutations.message();
+        // An empty datagram is no message, and one port may be refused for what it sent before.
+        let _ = wire.as_mut().expect("there is one from the first on").send(&message);
+        if n % 128 == 127 {
+            wait_for(server, probe);
+        }
+    }
+    wait_for(server, probe);
+}
+
+fn by_stream(server: &mut Server, probe: &mut Wire, mutations: &mut Mutations, transport: Transport, count: usize) -> usize {
+    let authority = server.authority();
+    let authority = transport.is_secure().then_some(authority.as_path());
+    let mut random = Random::new(count as u64);
+    let (mut sent, mut connections, mut refused) = (0, 0, 0);
+    let mut wire: Option<Wire> = None;
+    let end = Instant::now() + Duration::from_secs(600);
+    while sent < count {
+        assert!(Instant::now() < end, "{sent} of {count} by {} in ten minutes", transport.name());
+        let from = SocketAddr::new(source(&mut random), 0);
+        let Some(open) = wire.as_mut() else {
+            match Wire::connect_from(transport, from, server.address(transport), authority) {
+                Ok(open) => {
+                    connections += 1;
+                    wire = Some(open);
+                }
+                // The address is banned, or the server is behind: another one, later.
+                Err(error) => {
+                    refused += 1;
+                    assert!(refused < 10_000, "nobody is let in by {}: {error}", transport.name());
+                    assert_ne!(error.kind(), ErrorKind::AddrNotAvailable, "{error}");
+                    wait_for(server, probe);
+                }
+            }
+            continue;
+        };
+        let mut gone = false;
+        if matches!(transport, Ws | Wss) {
+            for _ in 0..16 {
+                sent += 1;
+                gone |= open.send(&mutations.message()).is_err();
+                if gone {
+                    break;
+                }
+            }
+        } else {
+            let piece: Vec<u8> = (0..16).flat_map(|_| mutations.message()).collect();
+            sent += 16;
+            gone = open.send(&piece).is_err();
+        }
+        if gone || open.closes(Duration::from_millis(1)) {
+            wire = None;
+        }
+        if sent % 512 < 16 {
+            wait_for(server, probe);
+        }
+    }
+    connections
+}
+
+fn flood(bans: bool) {
+    let _alone = alone();
+    let mut server = start(bans);
+    let seed = number("STROWGER_FLOOD_SEED", 1);
+    let mut mutations = Mutations::new(seed, further());
+    let mut probe = server.connect(Udp);
+    call::through(&server, Udp);
+
+    // What a server that has worked for a while holds.
+    by_udp(&mut server, &mut probe, &mut mutations, scaled(BY_UDP / 20));
+    for transport in [Tcp, Tls, Ws, Wss] {
+        by_stream(&mut server, &mut probe, &mut mutations, transport, scaled(BY_EACH_STREAM / 20));
+    }
+    rest(&mut server);
+    let before = server.process().pss();
+
+    let start = Instant::now();
+    by_udp(&mut server, &mut probe, &mut mutations, scaled(BY_UDP));
+    println!("{} messages by udp in {:.1?}", scaled(BY_UDP), start.elapsed());
+    for transport in [Tcp, Tls, Ws, Wss] {
+        let start = Instant::now();
+        let count = scaled(BY_EACH_STREAM);
+        let connections = by_stream(&mut server, &mut probe, &mut mutations, transport, count);
+        println!("{count} messages by {} over {connections} connections in {:.1?}", transport.name(), start.elapsed());
+    }
+    let peak = server.process().pss();
+    rest(&mut server);
+    let after = server.process().pss();
+    println!("bans {bans}: PSS before {before}, at the end of the flood {peak}, after it {after} bytes");
+
+    for transport in TRANSPORTS {
+        server.assert_answers(transport);
+        call::through(&server, transport);
+    }
+    assert!(
+        after <= before + GROWTH,
+        "memory: {before} bytes before, {after} after (seed {seed}); log:\n{}",
+        server.process().tail()
+    );
+}
+
+/// Until the last timer has fired and the last binding has ended.
+fn rest(server: &mut Server) {
+    std::thread::sleep(Duration::from_secs(6));
+    let ended = server.process().ended();
+    assert!(ended.is_none(), "the server ended: {ended:?}");
+}
+
+#[test]
+fn a_flood_leaves_nothing_behind() {
+    flood(false);
+}
+
+#[test]
+fn a_flood_leaves_nothing_behind_with_bans() {
+    flood(true);
+}
