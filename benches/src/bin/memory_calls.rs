@@ -1,0 +1,192 @@
+//! Memory per relayed call that just ended: `memory_calls [CALLS]`, 200,000 by default.
+//!
+//! Each call is INVITE, 100, 180, 200, ACK, BYE, 200 by UDP through the real proxy and its transactions, messages of the
+//! usual size, all calls within four seconds of simulated time, so that everything a call leaves behind is still
+//! there. PSS is read from `/proc/self/smaps_rollup` before and after, so whatever the allocator wastes counts; then
+//! 40 s pass and what is left is read again.
+//! Exit code 1 when a call costs more than 2,500 bytes or anything of it stays.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use strowger_core::entropy::Entropy;
+use strowger_core::proxy::{Candidate, Face, Identity, Proxy, Request, Settings};
+use strowger_core::timer::TimerSettings;
+use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport, call};
+use strowger_message::{Index, Limits, Message, Method, build};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const MOST: u64 = 2_500;
+const AIM: u64 = 1_800;
+/// What may stay for good, spread over all calls: the buffers of a shard.
+const REST: u64 = 8 << 20;
+
+fn pss() -> u64 {
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").expect("Linux tells its memory");
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).expect("smaps_rollup has a Pss line");
+    line.split_whitespace().next().and_then(|kb| kb.parse::<u64>().ok()).expect("Pss is in kB") * 1024
+}
+
+/// The proxy and what a shard has around it.
+struct Shard {
+    now: Now,
+    tx: Transactions,
+    proxy: Proxy,
+    out: Outbox,
+    events: Vec<Event>,
+    index: Index,
+    sent: Vec<u8>,
+}
+
+const CALLER: &str = "127.0.0.1:5070";
+const CALLEE: &str = "127.0.0.1:5080";
+
+fn arrival(address: &str) -> Arrival {
+    let remote: SocketAddr = address.parse().expect("an address");
+    Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None }
+}
+
+impl Shard {
+    fn new() -> Self {
+        let bound: SocketAddr = "127.0.0.1:5060".parse().expect("an address");
+        let sent_by = bound.to_string().into_bytes().into();
+        let faces = vec![Face { transport: Transport::Udp, bound, sent_by, network: 0 }];
+        let identity = Arc::new(Identity::new(faces, ["example.com"], &[]));
+        Self {
+            now: Now { mono: 1_000, wall: 1_700_000_000_000 },
+            tx: Transactions::new(TimerSettings::default(), [1, 2]),
+            proxy: Proxy::new(identity, Settings::default(), b"secret", Entropy::new([1; 32])),
+            out: Outbox::new(),
+            events: Vec::new(),
+            index: Index::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    /// A request of the caller goes to the callee; what the callee gets stays in `sent`.
+    fn request(&mut self, text: &str) {
+        let arrival = arrival(CALLER);
+        self.index.parse(text.as_bytes(), &Limits::default()).expect("well-formed");
+        let message = Message::new(text.as_bytes(), &self.index);
+        let hash = call::hash(1, message.call_id().expect("well-formed").text);
+        let request = Request::of(message, &arrival, hash).expect("complete");
+        let target: Target = arrival_of_callee();
+        let id = match self.tx.request(self.now, &message, &arrival, hash, &mut self.out) {
+            Incoming::New(id) => id,
+            Incoming::Ack => {
+                let routing = self.proxy.route(&request);
+                return self.proxy.forward_ack(&request, &routing, target, &mut self.out);
+            }
+            other => panic!("{other:?}"),
+        };
+        if request.method == Method::Invite {
+            let start = self.out.start();
+            build::respond(&message, 100, None, None, &mut self.out.bytes).finish(b"");
+            let range = start..self.out.bytes.len();
+            self.tx.respond(self.now, id, 100, range, &mut self.out);
+        }
+        let routing = self.proxy.route(&request);
+        let targets = [target];
+        let candidate = Candidate { uri: Some(b"sip:bob@127.0.0.1:5080"), targets: &targets, ..Candidate::default() };
+        assert!(self.proxy.forward(self.now, &request, &routing, id, &[candidate], &mut self.tx, &mut self.out));
+        let send = *self.out.sends().last().expect("it was forwarded");
+        self.sent.clear();
+        self.sent.extend_from_slice(&self.out.bytes[send.range()]);
+        self.round();
+    }
+
+    /// The callee answers what it got.
+    fn answer(&mut self, status: u16, body: &[u8]) {
+        let mut text = Vec::new();
+        self.index.parse(&self.sent, &Limits::default()).expect("well-formed");
+        let message = Message::new(&self.sent, &self.index);
+        build::respond(&message, status, None, Some(b"callee-tag-4711"), &mut text)
+            .line(b"Contact", b"<sip:bob@127.0.0.1:5080;transport=UDP>")
+            .line(b"Allow", b"INVITE, ACK, CANCEL, OPTIONS, BYE, REFER, NOTIFY, MESSAGE")
+            .line(b"User-Agent", b"Softphone 4.2 build 77.10")
+            .finish(body);
+        self.index.parse(&text, &Limits::default()).expect("well-formed");
+        let message = Message::new(&text, &self.index);
+        let Outgoing::Deliver { id, owner, .. } = self.tx.response(self.now, &message, &mut self.out) else {
+            panic!("a response for what was sent")
+        };
+        self.proxy.response(self.now, &message, &arrival(CALLEE), id, owner, &mut self.tx, &mut self.out);
+        self.round();
+    }
+
+    /// The end of a round: everything is sent, timers are looked at.
+    fn round(&mut self) {
+        self.tx.poll(self.now, &mut self.out, &mut self.events);
+        for event in self.events.drain(..) {
+            self.proxy.event(self.now, &event, &mut self.tx, &mut self.out);
+        }
+        self.proxy.poll(self.now, &mut self.tx, &mut self.out);
+        self.out.clear();
+    }
+
+    fn call(&mut self, n: u64) {
+        let body = "v=0\r\no=alice 2890844526 2890844526 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
+                    m=audio 49172 RTP/AVP 0 8 101\r\na=rtpmap:101 telephone-event/8000\r\na=sendrecv\r\n";
+        let request = |method: &str, cseq: u32, to: &str, body: &str| {
+            format!(
+                "{method} sip:bob@example.com SIP/2.0\r\nVia: SIP/2.0/UDP {CALLER};branch=z9hG4bK-{n:012}-{cseq}-{};rport\r\n\
+                 Max-Forwards: 70\r\nFrom: Alice <sip:alice@example.com>;tag=a{n:010}\r\nTo: Bob <sip:bob@example.com>{to}\r\n\
+                 Call-ID: {n:020}@abcdefghijklmno\r\nCSeq: {cseq} {method}\r\nContact: <sip:alice@{CALLER}>\r\n\
+                 User-Agent: Softphone 4.2 build 77.10\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+                method == "ACK",
+                body.len()
+            )
+        };
+        self.request(&request("INVITE", 1, "", body));
+        self.answer(180, b"");
+        self.answer(200, body.as_bytes());
+        self.request(&request("ACK", 1, ";tag=callee-tag-4711", ""));
+        self.request(&request("BYE", 2, ";tag=callee-tag-4711", ""));
+        self.answer(200, b"");
+    }
+
+    fn pass(&mut self, ms: u64) {
+        let until = self.now.mono + ms;
+        loop {
+            let deadline = self.tx.deadline().into_iter().chain(self.proxy.deadline()).min();
+            let Some(deadline) = deadline.filter(|&d| d <= until) else { break };
+            self.now.mono = self.now.mono.max(deadline);
+            self.round();
+        }
+        self.now.mono = until;
+    }
+}
+
+fn arrival_of_callee() -> Target {
+    arrival(CALLEE).reply()
+}
+
+fn main() -> ExitCode {
+    let calls = std::env::args().nth(1).map_or(200_000, |n| n.parse().expect("the argument is a number"));
+    let mut shard = Shard::new();
+    shard.call(0);
+    shard.pass(40_000);
+    let before = pss();
+    for n in 1..=calls {
+        shard.now.mono += u64::from(n % (calls / 4_000).max(1) == 0);
+        shard.call(n);
+    }
+    let counts = shard.tx.counts();
+    assert_eq!(counts.servers + counts.clients, 4 * calls, "four transactions of each call");
+    let own = shard.tx.memory() as u64 / calls;
+    let each = pss().saturating_sub(before) / calls;
+    shard.pass(45_000);
+    let counts = shard.tx.counts();
+    assert_eq!((counts.servers, counts.clients, shard.proxy.exchanges()), (0, 0, 0));
+    // mimalloc gives pages back a moment after they were freed.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    shard.call(calls + 1);
+    let rest = pss().saturating_sub(before);
+    println!("{calls} calls just ended: {each} bytes each (transactions alone: {own}); most {MOST}, aim {AIM}");
+    println!("after 45 s: {} kB left of {} kB", rest / 1024, each * calls / 1024);
+    if each > MOST || rest > REST { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
