@@ -38,14 +38,11 @@ impl<'a> Params<'a> {
     /// stand behind the last one and white space.
     #[inline(always)]
     pub(crate) fn read(scan: &mut Reader<'a>, mut on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
-        let before = scan.at();
         scan.ws();
-        let from = scan.at();
         if scan.peek() != Some(b';') {
-            scan.go(before);
-            scan.ws();
             return Some(Self::default());
         }
+        let from = scan.at();
         let mut end = from;
         // Bytes of the parameters themselves; fewer than the whole: something was spaced.
         let mut bytes = 0;

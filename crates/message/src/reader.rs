@@ -90,13 +90,16 @@ impl<'a> Reader<'a> {
     /// White space; a folded line's CRLF is white space (RFC 3261 section 7.3.1).
     #[inline(always)]
     pub fn ws(&mut self) {
-        let mut at = self.at;
-        while let Some(&b) = self.text.get(at)
-            && CLASS[b as usize] & WS != 0
+        // Mostly there is none.
+        if let Some(&b) = self.text.get(self.at)
+            && b <= b' '
         {
-            at += 1;
+            self.spaces();
         }
-        self.at = at;
+    }
+
+    fn spaces(&mut self) {
+        self.span(WS);
     }
 
     /// The same text up to `end`, at the same place.

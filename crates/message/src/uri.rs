@@ -51,13 +51,14 @@ impl<'a> Uri<'a> {
         const SIP: u32 = u32::from_le_bytes(*b"sip:");
         const SIPS: u32 = u32::from_le_bytes(*b"sips");
         let rest = scan.rest();
-        let [a, b, c, d, ..] = rest else { return Self::read_other(scan) };
-        // A colon stays a colon, and what becomes one is no letter.
-        let word = u32::from_le_bytes([a | 0x20, b | 0x20, c | 0x20, d | 0x20]);
-        let secure = word == SIPS && rest.get(4) == Some(&b':');
-        if secure || word == SIP && *d == b':' {
-            scan.skip(4 + secure as usize);
-            return SipUri::read(scan, secure).map(Self::Sip);
+        if let Some(first) = rest.first_chunk::<4>() {
+            // A colon stays a colon, and of the other bytes none but a letter becomes one.
+            let word = u32::from_le_bytes(*first) | 0x2020_2020;
+            let secure = word == SIPS && rest.get(4) == Some(&b':');
+            if secure || word == SIP && first[3] == b':' {
+                scan.skip(4 + secure as usize);
+                return SipUri::read(scan, secure).map(Self::Sip);
+            }
         }
         Self::read_other(scan)
     }

@@ -114,33 +114,110 @@ impl Write for View<'_> {
     }
 }
 
-/// Reads every header line and tells each value with its line to `visit`: of a list, each value by itself;
+/// A view of a header field's value, whatever its kind.
+pub trait Typed<'a>: Copy + Write {
+    /// Itself by its kind.
+    fn view(self) -> View<'a>;
+}
+
+macro_rules! typed {
+    ($($kind:ident $(=> $variant:ident)?),* $(,)?) => {
+        $(typed!(@ $kind $(=> $variant)?);)*
+    };
+    (@ $kind:ident) => { typed!(@ $kind => $kind); };
+    (@ $kind:ident => $variant:ident) => {
+        impl<'a> Typed<'a> for $kind<'a> {
+            #[inline(always)]
+            fn view(self) -> View<'a> {
+                View::$variant(self)
+            }
+        }
+    };
+}
+
+typed! {
+    Via, Party, Contact, NameAddr, CallId, CSeq, Number, DeltaSeconds => Seconds, Token, MediaType, Weighted, Info, Date, Event,
+    SubscriptionState, RAck, SessionExpires, ReasonValue => Reason, Replaces, Privacy, Identity, Timestamp, RetryAfter, Warning,
+    MimeVersion, Credentials, Text,
+}
+
+impl<'a> Typed<'a> for MaxForwards {
+    fn view(self) -> View<'a> {
+        View::MaxForwards(self)
+    }
+}
+
+/// The `*` of a Contact.
+#[derive(Clone, Copy, Debug)]
+struct Star;
+
+impl Write for Star {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'*');
+    }
+}
+
+impl<'a> Typed<'a> for Star {
+    fn view(self) -> View<'a> {
+        View::Star
+    }
+}
+
+/// Who is told every value of a message: see [`visit`].
+pub trait Visit<'a> {
+    fn value<T: Typed<'a>>(&mut self, line: &'a Line, value: &T);
+}
+
+/// Who is told with a function.
+struct Each<F>(F);
+
+impl<'a, F: FnMut(&'a Line, &View<'a>)> Visit<'a> for Each<F> {
+    #[inline]
+    fn value<T: Typed<'a>>(&mut self, line: &'a Line, value: &T) {
+        (self.0)(line, &value.view());
+    }
+}
+
+/// Reads every header line and tells each value with its line to `each`: of a list, each value by itself;
 /// of an empty list, nothing.
 ///
 /// # Errors
 /// The first value that does not follow its grammar.
-pub fn all<'a>(message: &Message<'a>, mut visit: impl FnMut(&'a Line, &View<'a>)) -> Result<(), Error> {
-    for line in message.index().lines() {
-        of_line(message, line, &mut visit)?;
-    }
-    Ok(())
+pub fn all<'a>(message: &Message<'a>, each: impl FnMut(&'a Line, &View<'a>)) -> Result<(), Error> {
+    visit(message, &mut Each(each))
 }
 
 /// Reads one header line: see [`all`].
 ///
 /// # Errors
 /// The first value that does not follow its grammar.
+pub fn of_line<'a>(message: &Message<'a>, line: &'a Line, each: impl FnMut(&'a Line, &View<'a>)) -> Result<(), Error> {
+    visit_line(message, line, &mut Each(each))
+}
+
+/// As [`all`], without the detour over one type for all kinds.
+///
+/// # Errors
+/// The first value that does not follow its grammar.
 #[inline]
-pub fn of_line<'a>(message: &Message<'a>, line: &'a Line, visit: &mut impl FnMut(&'a Line, &View<'a>)) -> Result<(), Error> {
+pub fn visit<'a>(message: &Message<'a>, visit: &mut impl Visit<'a>) -> Result<(), Error> {
+    for line in message.index().lines() {
+        visit_line(message, line, visit)?;
+    }
+    Ok(())
+}
+
+#[inline]
+fn visit_line<'a>(message: &Message<'a>, line: &'a Line, visit: &mut impl Visit<'a>) -> Result<(), Error> {
     let mut reader = Reader::new(message.value(line));
     let read = match line.name {
-        Name::Via => some(&mut reader, line, View::Via, visit),
-        Name::From | Name::To => one(&mut reader, line, View::Party, visit),
+        Name::Via => some::<Via<'_>>(&mut reader, line, visit),
+        Name::From | Name::To => one::<Party<'_>>(&mut reader, line, visit),
         Name::Contact if reader.rest() == b"*" => {
-            visit(line, &View::Star);
+            visit.value(line, &Star);
             return Ok(());
         }
-        Name::Contact => some(&mut reader, line, View::Contact, visit),
+        Name::Contact => some::<Contact<'_>>(&mut reader, line, visit),
         Name::Route
         | Name::RecordRoute
         | Name::Path
@@ -148,14 +225,14 @@ pub fn of_line<'a>(message: &Message<'a>, line: &'a Line, visit: &mut impl FnMut
         | Name::PAssertedIdentity
         | Name::PPreferredIdentity
         | Name::Diversion
-        | Name::HistoryInfo => some(&mut reader, line, View::NameAddr, visit),
-        Name::ReferTo | Name::ReferredBy | Name::ReplyTo => one(&mut reader, line, View::NameAddr, visit),
-        Name::CallId => one(&mut reader, line, View::CallId, visit),
-        Name::InReplyTo => some(&mut reader, line, View::CallId, visit),
-        Name::CSeq => one(&mut reader, line, View::CSeq, visit),
-        Name::MaxForwards => one(&mut reader, line, View::MaxForwards, visit),
-        Name::ContentLength | Name::MaxBreadth | Name::RSeq => one(&mut reader, line, View::Number, visit),
-        Name::Expires | Name::MinExpires | Name::FlowTimer => one(&mut reader, line, View::Seconds, visit),
+        | Name::HistoryInfo => some::<NameAddr<'_>>(&mut reader, line, visit),
+        Name::ReferTo | Name::ReferredBy | Name::ReplyTo => one::<NameAddr<'_>>(&mut reader, line, visit),
+        Name::CallId => one::<CallId<'_>>(&mut reader, line, visit),
+        Name::InReplyTo => some::<CallId<'_>>(&mut reader, line, visit),
+        Name::CSeq => one::<CSeq<'_>>(&mut reader, line, visit),
+        Name::MaxForwards => one::<MaxForwards>(&mut reader, line, visit),
+        Name::ContentLength | Name::MaxBreadth | Name::RSeq => one::<Number<'_>>(&mut reader, line, visit),
+        Name::Expires | Name::MinExpires | Name::FlowTimer => one::<DeltaSeconds<'_>>(&mut reader, line, visit),
         Name::Supported
         | Name::Require
         | Name::ProxyRequire
@@ -164,33 +241,33 @@ pub fn of_line<'a>(message: &Message<'a>, line: &'a Line, visit: &mut impl FnMut
         | Name::AllowEvents
         | Name::ContentEncoding
         | Name::ContentLanguage
-        | Name::RequestDisposition => list(&mut reader, line, View::Token, visit),
-        Name::Priority | Name::SipETag | Name::SipIfMatch => one(&mut reader, line, View::Token, visit),
-        Name::ContentType => one(&mut reader, line, View::MediaType, visit),
-        Name::Accept => list(&mut reader, line, View::MediaType, visit),
-        Name::AcceptEncoding | Name::AcceptLanguage => list(&mut reader, line, View::Weighted, visit),
-        Name::AcceptContact | Name::RejectContact => some(&mut reader, line, View::Weighted, visit),
-        Name::ContentDisposition => one(&mut reader, line, View::Weighted, visit),
-        Name::AlertInfo | Name::CallInfo | Name::ErrorInfo => some(&mut reader, line, View::Info, visit),
-        Name::IdentityInfo => one(&mut reader, line, View::Info, visit),
-        Name::Date => one(&mut reader, line, View::Date, visit),
-        Name::Event => one(&mut reader, line, View::Event, visit),
-        Name::SubscriptionState => one(&mut reader, line, View::SubscriptionState, visit),
-        Name::RAck => one(&mut reader, line, View::RAck, visit),
-        Name::SessionExpires | Name::MinSe => one(&mut reader, line, View::SessionExpires, visit),
-        Name::Reason => some(&mut reader, line, View::Reason, visit),
-        Name::Replaces => one(&mut reader, line, View::Replaces, visit),
-        Name::Privacy => one(&mut reader, line, View::Privacy, visit),
-        Name::Identity => some(&mut reader, line, View::Identity, visit),
-        Name::Timestamp => one(&mut reader, line, View::Timestamp, visit),
-        Name::RetryAfter => one(&mut reader, line, View::RetryAfter, visit),
-        Name::Warning => some(&mut reader, line, View::Warning, visit),
-        Name::MimeVersion => one(&mut reader, line, View::MimeVersion, visit),
+        | Name::RequestDisposition => list::<Token<'_>>(&mut reader, line, visit),
+        Name::Priority | Name::SipETag | Name::SipIfMatch => one::<Token<'_>>(&mut reader, line, visit),
+        Name::ContentType => one::<MediaType<'_>>(&mut reader, line, visit),
+        Name::Accept => list::<MediaType<'_>>(&mut reader, line, visit),
+        Name::AcceptEncoding | Name::AcceptLanguage => list::<Weighted<'_>>(&mut reader, line, visit),
+        Name::AcceptContact | Name::RejectContact => some::<Weighted<'_>>(&mut reader, line, visit),
+        Name::ContentDisposition => one::<Weighted<'_>>(&mut reader, line, visit),
+        Name::AlertInfo | Name::CallInfo | Name::ErrorInfo => some::<Info<'_>>(&mut reader, line, visit),
+        Name::IdentityInfo => one::<Info<'_>>(&mut reader, line, visit),
+        Name::Date => one::<Date<'_>>(&mut reader, line, visit),
+        Name::Event => one::<Event<'_>>(&mut reader, line, visit),
+        Name::SubscriptionState => one::<SubscriptionState<'_>>(&mut reader, line, visit),
+        Name::RAck => one::<RAck<'_>>(&mut reader, line, visit),
+        Name::SessionExpires | Name::MinSe => one::<SessionExpires<'_>>(&mut reader, line, visit),
+        Name::Reason => some::<ReasonValue<'_>>(&mut reader, line, visit),
+        Name::Replaces => one::<Replaces<'_>>(&mut reader, line, visit),
+        Name::Privacy => one::<Privacy<'_>>(&mut reader, line, visit),
+        Name::Identity => some::<Identity<'_>>(&mut reader, line, visit),
+        Name::Timestamp => one::<Timestamp<'_>>(&mut reader, line, visit),
+        Name::RetryAfter => one::<RetryAfter<'_>>(&mut reader, line, visit),
+        Name::Warning => some::<Warning<'_>>(&mut reader, line, visit),
+        Name::MimeVersion => one::<MimeVersion<'_>>(&mut reader, line, visit),
         Name::Authorization | Name::ProxyAuthorization | Name::WwwAuthenticate | Name::ProxyAuthenticate => {
-            one(&mut reader, line, View::Credentials, visit)
+            one::<Credentials<'_>>(&mut reader, line, visit)
         }
         Name::AuthenticationInfo | Name::Organization | Name::Subject | Name::Server | Name::UserAgent | Name::Other => {
-            visit(line, &View::Text(Text { text: reader.rest() }));
+            visit.value(line, &Text { text: reader.rest() });
             return Ok(());
         }
     };
@@ -199,53 +276,38 @@ pub fn of_line<'a>(message: &Message<'a>, line: &'a Line, visit: &mut impl FnMut
 
 /// One value and nothing behind it.
 #[inline]
-fn one<'a, T: Field<'a>>(
-    reader: &mut Reader<'a>,
-    line: &'a Line,
-    wrap: impl Fn(T) -> View<'a>,
-    visit: &mut impl FnMut(&'a Line, &View<'a>),
-) -> Option<()> {
-    let view = wrap(T::read(reader)?);
+fn one<'a, T: Field<'a> + Typed<'a>>(reader: &mut Reader<'a>, line: &'a Line, visit: &mut impl Visit<'a>) -> Option<()> {
+    let value = T::read(reader)?;
     reader.ws();
     if !reader.is_done() {
         return None;
     }
-    visit(line, &view);
+    visit.value(line, &value);
     Some(())
 }
 
 /// At least one value, commas between them.
 #[inline]
-fn some<'a, T: Field<'a>>(
-    reader: &mut Reader<'a>,
-    line: &'a Line,
-    wrap: impl Fn(T) -> View<'a>,
-    visit: &mut impl FnMut(&'a Line, &View<'a>),
-) -> Option<()> {
+fn some<'a, T: Field<'a> + Typed<'a>>(reader: &mut Reader<'a>, line: &'a Line, visit: &mut impl Visit<'a>) -> Option<()> {
     loop {
-        let view = wrap(T::read(reader)?);
+        let value = T::read(reader)?;
         reader.ws();
-        if reader.is_done() {
-            visit(line, &view);
-            return Some(());
-        }
-        if !reader.take(b',') {
+        let more = reader.take(b',');
+        if !more && !reader.is_done() {
             return None;
         }
-        visit(line, &view);
+        visit.value(line, &value);
+        if !more {
+            return Some(());
+        }
         reader.ws();
     }
 }
 
 /// Values, or none at all.
 #[inline]
-fn list<'a, T: Field<'a>>(
-    reader: &mut Reader<'a>,
-    line: &'a Line,
-    wrap: impl Fn(T) -> View<'a>,
-    visit: &mut impl FnMut(&'a Line, &View<'a>),
-) -> Option<()> {
-    if reader.is_done() { Some(()) } else { some(reader, line, wrap, visit) }
+fn list<'a, T: Field<'a> + Typed<'a>>(reader: &mut Reader<'a>, line: &'a Line, visit: &mut impl Visit<'a>) -> Option<()> {
+    if reader.is_done() { Some(()) } else { some::<T>(reader, line, visit) }
 }
 
 /// Writes the whole message anew from its views, every value in normal form; the body as it stands, and
@@ -274,7 +336,7 @@ pub fn rewrite(message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         out.extend_from_slice(if line.name == Name::Other { message.name(line) } else { line.name.text().as_bytes() });
         out.push(b':');
         let mut between = &b" "[..];
-        of_line(message, line, &mut |line, view| {
+        of_line(message, line, |line, view| {
             out.extend_from_slice(between);
             between = b", ";
             if line.name == Name::ContentLength { (message.body().len() as u32).write(out) } else { view.write(out) }

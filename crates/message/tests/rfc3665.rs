@@ -83,7 +83,7 @@ fn rebuild(what: &str, message: &Message<'_>) -> Vec<u8> {
             continue;
         }
         let mut value = Vec::new();
-        view::of_line(message, line, &mut |_, view| {
+        view::of_line(message, line, |_, view| {
             if !value.is_empty() {
                 value.extend_from_slice(b", ");
             }
