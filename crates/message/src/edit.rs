@@ -72,7 +72,7 @@ impl Edit {
 
     /// A line `Name: value` before the first line of this name, or after the last header line.
     pub fn before_first(&mut self, index: &Index, name: Name, write: impl FnOnce(&mut Vec<u8>)) {
-        let at = index.first(name).map_or(index.headers_end(), |l| l.start as usize);
+        let at = index.first(name).map_or_else(|| index.headers_end(), |l| l.start as usize);
         self.line_at(at, name, write);
     }
 

@@ -118,7 +118,7 @@ impl Index {
                 Some(_) if colon == at => break,
                 None if colon == at => {
                     (self.body, self.end) = (at as u32, at as u32);
-                    return Err(fault.unwrap_or(Error::new(Reason::Unterminated, at)));
+                    return Err(fault.unwrap_or_else(|| Error::new(Reason::Unterminated, at)));
                 }
                 // No colon in the line: `header_line` says so.
                 _ => (),
@@ -134,7 +134,7 @@ impl Index {
             }
             if self.lines.len() >= most {
                 (self.body, self.end) = (at as u32, at as u32);
-                return Err(fault.unwrap_or(Error::new(Reason::TooManyHeaders, at)));
+                return Err(fault.unwrap_or_else(|| Error::new(Reason::TooManyHeaders, at)));
             }
             if let Err(error) = self.header_line(bytes, at, colon, end, next, folded) {
                 fault.get_or_insert(error);
@@ -304,7 +304,7 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
     let at = line.start;
     let text = &bytes[line.clone()];
     let wrong = |reason, offset| Error::new(reason, offset);
-    let space = memchr::memchr(b' ', text).ok_or(wrong(Reason::StartLine, at))?;
+    let space = memchr::memchr(b' ', text).ok_or_else(|| wrong(Reason::StartLine, at))?;
     let first = &text[..space];
     if first.len() > 3 && first[..4].eq_ignore_ascii_case(b"SIP/") {
         if !first.eq_ignore_ascii_case(b"SIP/2.0") {
