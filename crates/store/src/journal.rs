@@ -113,8 +113,12 @@ pub trait BindingEngine: Send + 'static {
 
     /// Writes all rows or none, in their order, as durable as it was opened for. Logs in words what went wrong.
     ///
+    /// A ticket waits at most for the linger and two of these calls, its own and the one before, so their deadline bounds
+    /// the time to the 200.
+    ///
     /// # Errors
-    /// Nothing of the group is kept then.
+    /// Nothing of the group is kept then. An engine that lost its connection in the middle of a commit finds out what became
+    /// of it before it returns.
     fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), WriteError>;
 
     /// Called after the tickets of a group went out: the place for work that may take longer (checkpoints).
@@ -545,7 +549,7 @@ mod tests {
 
     #[test]
     fn changes_of_a_moment_share_a_commit_and_a_call() {
-        let bed = bed(JournalSettings { linger: Duration::from_millis(300), ..JournalSettings::default() });
+        let bed = bed(JournalSettings { linger: Duration::from_secs(20), group: 500, queue: 1000 });
         for n in 0..500 {
             bed.add(n, format!("a{n}").as_bytes(), b"u").unwrap();
         }

@@ -16,7 +16,7 @@ pub use crate::sqlite_bindings::SqliteBindings;
 
 /// Bytes of a page. A refresh of a random binding writes its page into the log and later into the file, and a row has some
 /// 350 bytes: at 5,000 a second small pages are 5 MB/s to sync in place of 20.
-const PAGE: u32 = 1024;
+pub(crate) const PAGE: u32 = 1024;
 
 /// How the file is used.
 #[derive(Clone, Debug)]
