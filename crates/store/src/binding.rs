@@ -1,7 +1,7 @@
 //! A binding: one contact of an address-of-record (RFC 3261 section 10), and its packed form.
 //!
-//! In the table a binding is one heap block: a fixed head of [`HEAD`] bytes, then what is there only sometimes, then the
-//! texts. That costs about 60 bytes over the texts; a struct of `String`s would cost four times as much.
+//! In the table a binding is one heap block: a fixed head of 52 bytes, then what is there only sometimes, then the texts.
+//! That costs about 60 bytes over the texts; a struct of `String`s would cost four times as much.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

@@ -132,7 +132,7 @@ pub struct JournalSettings {
     pub linger: Duration,
     /// Most changes in a group; a group that reaches it does not wait longer.
     pub group: usize,
-    /// Most changes queued; more are refused ([`Refused::Full`]).
+    /// Most changes queued; more are refused ([`Refused::Full`](crate::ticket::Refused::Full)).
     pub queue: usize,
 }
 
