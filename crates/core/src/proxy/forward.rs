@@ -41,6 +41,7 @@ impl Proxy {
         });
         self.unanswered += 1;
         tx.set_owner(server, id.to_u64());
+        self.tidy_at.get_or_insert(now.mono + super::TIDY);
         if request.method == Method::Invite && self.sweep_at.is_none() {
             self.sweep_at = Some(now.mono + SWEEP);
         }

@@ -80,6 +80,8 @@ pub struct Proxy {
     unanswered: usize,
     /// [`Now::mono`] of the next look for requests over which Timer C has run out.
     sweep_at: Option<u64>,
+    /// [`Now::mono`] of the next giving back of memory.
+    tidy_at: Option<u64>,
     edit: Edit,
     index: Index,
 }
@@ -93,6 +95,9 @@ pub struct ExchangeRecord {
 
 /// How often requests are looked through for Timer C, in milliseconds: it may fire so much late.
 const SWEEP: u64 = 5_000;
+
+/// How often memory is given back, in milliseconds.
+const TIDY: u64 = 1_000;
 
 impl Proxy {
     /// `secret` is shared by all shards and by every server that shall let the same dialogs through;
@@ -111,6 +116,7 @@ impl Proxy {
             exchanges: Slots::new(),
             unanswered: 0,
             sweep_at: None,
+            tidy_at: None,
             edit: Edit::new(),
             index: Index::new(),
         }
@@ -182,12 +188,16 @@ impl Proxy {
 
     /// When [`Proxy::poll`] must be called at the latest.
     pub fn deadline(&self) -> Option<u64> {
-        self.sweep_at
+        self.sweep_at.into_iter().chain(self.tidy_at).min()
     }
 
     /// Timer C: an INVITE that nobody answers is cancelled (section 16.8). And a group of candidates that has rung long
     /// enough is cancelled, so that the next one gets its turn (section 16.7 step 5).
     pub fn poll(&mut self, now: Now, tx: &mut Transactions, out: &mut Outbox) {
+        if self.tidy_at.is_some_and(|at| at <= now.mono) {
+            let more = self.exchanges.tidy();
+            self.tidy_at = (more || !self.exchanges.is_empty()).then_some(now.mono + TIDY);
+        }
         if self.sweep_at.is_none_or(|at| at > now.mono) {
             return;
         }
@@ -222,7 +232,6 @@ impl Proxy {
             self.cancel_branches(now, id, tx, out);
         }
         self.sweep_at = if self.exchanges.is_empty() { None } else { Some(next.max(now.mono + 1)) };
-        self.exchanges.tidy();
     }
 
     /// Takes out every exchange of the buckets for which `moves` is true. Their transactions move too.
@@ -266,6 +275,7 @@ impl Proxy {
         }
         if !self.exchanges.is_empty() {
             self.sweep_at.get_or_insert(now.mono + SWEEP);
+            self.tidy_at.get_or_insert(now.mono + TIDY);
         }
     }
 }
