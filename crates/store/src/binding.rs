@@ -259,6 +259,10 @@ impl Record {
         self.u48(at::EXPIRES)
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn aor(&self) -> &[u8] {
         self.text(0)
     }

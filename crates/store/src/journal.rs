@@ -132,7 +132,7 @@ pub struct JournalSettings {
     pub linger: Duration,
     /// Most changes in a group; a group that reaches it does not wait longer.
     pub group: usize,
-    /// Most changes queued; more are refused ([`Refused::Full`](crate::ticket::Refused::Full)).
+    /// Most changes queued, one with more than 4 KiB of bindings counting for several; more are refused ([`Refused::Full`](crate::ticket::Refused::Full)).
     pub queue: usize,
 }
 
@@ -145,7 +145,7 @@ impl Default for JournalSettings {
 /// Figures of the writer since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalGauges {
-    /// Changes queued now.
+    /// Changes queued now, large ones counted several times.
     pub queued: usize,
     /// Bound of the queue.
     pub bound: usize,
@@ -223,7 +223,7 @@ impl Journal {
         let f = &self.queue.figures;
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
         JournalGauges {
-            queued: self.queue.lock().pending.len(),
+            queued: self.queue.lock().weight,
             bound: self.queue.settings.queue,
             groups: of(&f.groups),
             kept: of(&f.kept),
@@ -589,6 +589,27 @@ mod tests {
             assert_eq!(bed.result(), (n, Ok(())));
         }
         assert_eq!(bed.memory(), bed.disk());
+    }
+
+    #[test]
+    fn large_bindings_fill_the_queue_sooner() {
+        let bed = bed(JournalSettings { linger: Duration::ZERO, group: 4, queue: 8 });
+        let gate = bed.fake.gate.lock().unwrap();
+        bed.add(0, b"first", b"u").unwrap();
+        bed.until_commit(1);
+        let large = vec![b'x'; 12_000];
+        for n in 1..=3 {
+            let result = bed.add(n, &n.to_le_bytes(), &large);
+            assert_eq!(result.is_ok(), n < 3, "each counts for three");
+        }
+        assert_eq!(bed.journal.gauges().queued, 6);
+        drop(gate);
+        for n in 0..3 {
+            assert_eq!(bed.result(), (n, Ok(())));
+        }
+        bed.add(4, b"last", b"u").unwrap();
+        assert_eq!(bed.result(), (4, Ok(())));
+        assert_eq!(bed.journal.gauges().queued, 0);
     }
 
     #[test]

@@ -23,6 +23,20 @@ pub(crate) enum Change {
     Purge { ids: Vec<BindingId>, now_ms: u64 },
 }
 
+impl Change {
+    /// What it counts for against the bound of the queue: one, and one more for each [`WEIGHT`] bytes.
+    fn weight(&self) -> usize {
+        let bytes = match self {
+            Self::Update { puts, before, .. } => puts.iter().chain(before).map(Record::bytes).sum::<usize>(),
+            Self::Purge { .. } => 0,
+        };
+        1 + bytes / WEIGHT
+    }
+}
+
+/// Eight usual registrations fit, so only bindings made large on purpose count for more than one.
+const WEIGHT: usize = 4096;
+
 pub(crate) struct Pending {
     pub(crate) seq: u64,
     pub(crate) change: Change,
@@ -30,6 +44,8 @@ pub(crate) struct Pending {
 
 pub(crate) struct State {
     pub(crate) pending: Vec<Pending>,
+    /// What `pending` counts for against the bound.
+    pub(crate) weight: usize,
     /// When the oldest of `pending` came.
     since: Instant,
     /// Number of the last change accepted.
@@ -63,6 +79,7 @@ impl Queue {
         Self {
             state: Mutex::new(State {
                 pending: Vec::new(),
+                weight: 0,
                 since: Instant::now(),
                 last: 0,
                 asleep: false,
@@ -84,7 +101,9 @@ impl Queue {
         if state.stopped {
             return Err(Refused::Stopped);
         }
-        if state.pending.len() >= self.settings.queue {
+        let weight = change.weight();
+        // A change that is larger than the whole queue still passes when it is alone.
+        if state.weight + weight > self.settings.queue && !(state.pending.is_empty() && self.settings.queue > 0) {
             drop(state);
             self.figures.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Refused::Full);
@@ -92,6 +111,7 @@ impl Queue {
         if state.pending.is_empty() {
             state.since = Instant::now();
         }
+        state.weight += weight;
         state.last += 1;
         let seq = state.last;
         state.pending.push(Pending { seq, change });
@@ -141,6 +161,7 @@ impl Queue {
             let most = self.settings.group.max(1);
             group.extend(state.pending.drain(..most));
         }
+        state.weight -= group.iter().map(|pending| pending.change.weight()).sum::<usize>();
         Some(())
     }
 

@@ -31,8 +31,8 @@ pub struct SqliteSettings {
     pub checkpoint_pages: u32,
     /// Page cache of a connection, in KiB.
     pub cache_kib: u32,
-    /// Largest size of the file, in pages of 1 KiB; `None` leaves it to the disk.
-    pub max_pages: Option<u32>,
+    /// Largest size of the file, in bytes (its log comes on top); `None` leaves it to the disk.
+    pub max_bytes: Option<u64>,
 }
 
 impl SqliteSettings {
@@ -44,7 +44,7 @@ impl SqliteSettings {
             busy_timeout: Duration::from_secs(1),
             checkpoint_pages: 4096,
             cache_kib: 16 * 1024,
-            max_pages: None,
+            max_bytes: None,
         }
     }
 }
@@ -135,7 +135,10 @@ pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
     c.pragma_update(None, "synchronous", synchronous).map_err(fail)?;
     c.pragma_update(None, "foreign_keys", true).map_err(fail)?;
     c.pragma_update(None, "cache_size", -i64::from(settings.cache_kib)).map_err(fail)?;
-    if let Some(pages) = settings.max_pages {
+    if let Some(bytes) = settings.max_bytes {
+        // An older file keeps the page size that it was made with.
+        let page: u32 = c.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(fail)?;
+        let pages = u32::try_from(bytes / u64::from(page.max(1))).unwrap_or(u32::MAX - 1).max(1);
         c.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(fail)?;
     }
     Ok(c)

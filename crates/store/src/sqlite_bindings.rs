@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn a_file_at_its_limit_fails_and_goes_on_when_bindings_expire() {
         let dir = tempfile::tempdir().unwrap();
-        let settings = SqliteSettings { max_pages: Some(64), ..SqliteSettings::new(dir.path().join("s.db")) };
+        let settings = SqliteSettings { max_bytes: Some(64 << 10), ..SqliteSettings::new(dir.path().join("s.db")) };
         let (table, _journal, sink, results) = start(&settings);
         let mut n = 0;
         let kept = loop {
@@ -466,7 +466,7 @@ mod tests {
                     break n;
                 }
             }
-            assert!(n < 10_000, "64 pages cannot hold that");
+            assert!(n < 10_000, "64 KiB cannot hold that");
         };
         assert_eq!(table.gauges().bindings as u64, kept);
         assert_eq!(table.expire(60_000, usize::MAX, &mut |_| {}) as u64, kept);

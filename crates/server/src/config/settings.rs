@@ -119,7 +119,7 @@ impl Config {
             durability: self.store_durability(),
             busy_timeout: store.busy_timeout,
             cache_kib: u32::try_from(store.page_cache >> 10).unwrap_or(u32::MAX),
-            max_pages: store.max_size.map(|bytes| u32::try_from(bytes >> 12).unwrap_or(u32::MAX)),
+            max_bytes: store.max_size,
             ..SqliteSettings::new(path)
         })
     }
