@@ -115,6 +115,8 @@ pub struct Tally {
     /// Dialogs whose callee waited in vain.
     pub unacknowledged: u64,
     pub messages: u64,
+    /// Requests to somebody, of every kind, that nobody answered.
+    pub unanswered: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -128,6 +130,7 @@ impl std::ops::AddAssign for Tally {
         self.acknowledged += other.acknowledged;
         self.unacknowledged += other.unacknowledged;
         self.messages += other.messages;
+        self.unanswered += other.unanswered;
     }
 }
 
@@ -242,6 +245,8 @@ impl Agent {
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
         for sent in &self.sent {
+            let nobody = sent.to.contains("void");
+            tally.unanswered += u64::from(sent.outcome == Some(Outcome::Timeout) && !nobody);
             match (sent.kind, sent.outcome) {
                 (Kind::Call, Some(outcome)) => {
                     tally.calls += 1;

@@ -36,8 +36,17 @@ impl Conditions {
         Self { loss, doubling, reordering, delay: (shortest, shortest + random.between(0, 100)), outage }
     }
 
+    /// Little enough is lost that sending again always helps in the end.
+    pub const fn is_fair(&self) -> bool {
+        self.loss <= 100 && !self.has_outage()
+    }
+
+    pub const fn has_outage(&self) -> bool {
+        self.outage.1 > 0
+    }
+
     pub const fn is_perfect(&self) -> bool {
-        self.loss == 0 && self.doubling == 0 && self.reordering == 0 && self.outage.1 == 0
+        self.loss == 0 && self.doubling == 0 && self.reordering == 0 && !self.has_outage()
     }
 }
 

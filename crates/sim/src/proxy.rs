@@ -67,6 +67,10 @@ impl ProxyHost {
         }
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.settings.address
+    }
+
     /// Transactions and kept messages of now.
     pub fn transactions(&self) -> &Transactions {
         &self.tx

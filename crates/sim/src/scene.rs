@@ -1,11 +1,12 @@
 //! A world made from a seed: who there is, who calls whom, what the weather is like.
 
-use crate::agent::{Agent, Answer, Outcome, Tally};
+use crate::agent::{Agent, Answer, Tally};
 use crate::network::{Conditions, Network};
 use crate::proxy::{ProxyHost, ProxySettings};
 use crate::random::Random;
 use crate::world::{Host, World};
 use std::net::SocketAddr;
+use strowger_core::transaction::Transactions;
 use strowger_core::{Arrival, Now, Outbox, Transport};
 
 /// A host of either kind.
@@ -16,6 +17,20 @@ pub enum Node {
 }
 
 impl Node {
+    fn name(&self) -> String {
+        match self {
+            Self::Agent(agent) => agent.name().to_owned(),
+            Self::Proxy(proxy) => proxy.address().to_string(),
+        }
+    }
+
+    fn transactions(&self) -> &Transactions {
+        match self {
+            Self::Agent(agent) => agent.transactions(),
+            Self::Proxy(proxy) => proxy.transactions(),
+        }
+    }
+
     fn host(&mut self) -> &mut dyn Host {
         match self {
             Self::Agent(agent) => agent,
@@ -131,35 +146,62 @@ pub fn world(seed: u64) -> World<Node> {
 ///
 /// # Errors
 /// What did not hold, and when.
-pub fn run(seed: u64) -> Result<Tally, String> {
+pub fn run(seed: u64) -> Result<Weather, String> {
     let mut world = world(seed);
     finish(&mut world)
 }
 
 /// As [`run`], with every message that was sent.
-pub fn trace(seed: u64) -> (Result<Tally, String>, Vec<String>) {
+pub fn trace(seed: u64) -> (Result<Weather, String>, Vec<String>) {
     let mut world = world(seed);
     world.trace = Some(Vec::new());
     let result = finish(&mut world);
     (result, world.trace.unwrap_or_default())
 }
 
-fn finish(world: &mut World<Node>) -> Result<Tally, String> {
+fn finish(world: &mut World<Node>) -> Result<Weather, String> {
     world.run()?;
+    let conditions = *world.conditions();
     let mut whole = Tally::default();
+    let mut calls_nobody = false;
     for node in &world.hosts {
         if let Node::Agent(agent) = node {
             whole += agent.tally();
-            for outcome in agent.outcomes() {
-                // What was lost was sent again: without loss nobody waits in vain for an answer.
-                if world.conditions().is_perfect() && outcome == Some(Outcome::Timeout) && !agent.calls_nobody() {
-                    return Err(format!("{}: a call timed out in good weather", agent.name()));
-                }
-            }
+            calls_nobody |= agent.calls_nobody();
         }
     }
-    if world.conditions().is_perfect() && whole.unacknowledged > 0 {
-        return Err("an ACK was lost in good weather".to_owned());
+    let mut no_acks = 0;
+    for node in &world.hosts {
+        let counts = node.transactions().counts();
+        no_acks += counts.no_acks;
+        let given_up = counts.timeouts + counts.transport_errors;
+        if counts.strays > 0 && given_up == 0 && !conditions.has_outage() {
+            return Err(format!("{}: a response to nothing though nothing was given up: {counts:?}", node.name()));
+        }
+        if conditions.is_perfect() && (counts.no_acks > 0 || given_up > 0 && !calls_nobody) {
+            return Err(format!("{}: something was lost in good weather: {counts:?}", node.name()));
+        }
     }
-    Ok(whole)
+    if conditions.is_perfect() && whole.unacknowledged + whole.unanswered > 0 {
+        return Err(format!("something was lost in good weather: {whole:?}"));
+    }
+    let fair = if conditions.is_fair() { whole } else { Tally::default() };
+    Ok(Weather { all: whole, fair, fair_no_acks: if conditions.is_fair() { no_acks } else { 0 } })
+}
+
+/// How things went in all weathers, and in those in which hardly anything may fail for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weather {
+    pub all: Tally,
+    pub fair: Tally,
+    /// Failures that found no ACK.
+    pub fair_no_acks: u64,
+}
+
+impl std::ops::AddAssign for Weather {
+    fn add_assign(&mut self, other: Self) {
+        self.all += other.all;
+        self.fair += other.fair;
+        self.fair_no_acks += other.fair_no_acks;
+    }
 }

@@ -1,6 +1,6 @@
 //! What holds for every message that a host sends, whatever it is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use strowger_message::{Index, Limits, Message, Method};
 
@@ -11,6 +11,17 @@ pub struct Wire {
     requests: HashMap<Vec<u8>, u32>,
     /// The final status of a transaction's answers so far.
     finals: HashMap<Vec<u8>, u16>,
+    /// The To tags of failures of an INVITE, by branch: its ACK carries one of them (RFC 3261 section 17.1.1.3).
+    failures: HashMap<Vec<u8>, HashSet<Vec<u8>>>,
+    /// Requests that their sender need not send again: an INVITE with any response, others with a final one.
+    answered: HashSet<Vec<u8>>,
+    /// Failures of an INVITE that their sender saw the ACK of.
+    acknowledged: HashSet<Vec<u8>>,
+}
+
+/// What tells a transaction of one host apart.
+fn key(host: SocketAddr, branch: &[u8], method: &[u8]) -> Vec<u8> {
+    [host.to_string().as_bytes(), branch, method].join(&b' ')
 }
 
 impl Wire {
@@ -28,9 +39,14 @@ impl Wire {
         let via = message.via().map_err(|e| wrong(&e.to_string()))?;
         let cseq = message.cseq().map_err(|e| wrong(&e.to_string()))?;
         let branch = via.branch.unwrap_or_default();
-        let key = [from.to_string().as_bytes(), branch, cseq.method_text].join(&b' ');
+        let key = key(from, branch, cseq.method_text);
+        let to_tag = message.to().ok().and_then(|to| to.tag).unwrap_or_default();
         match message.status() {
-            None if message.method() == Some(Method::Ack) => {}
+            None if message.method() == Some(Method::Ack) => {
+                if self.failures.get(branch).is_some_and(|tags| !tags.contains(to_tag)) {
+                    return Err(wrong("an ACK with another tag than the response's"));
+                }
+            }
             None => {
                 // Timers A and E: seven times for INVITE, eleven for others, once by a stream.
                 let most = match (reliable, message.method()) {
@@ -38,17 +54,26 @@ impl Wire {
                     (false, Some(Method::Invite)) => 7,
                     (false, _) => 11,
                 };
-                let times = self.requests.entry(key).or_default();
+                let times = self.requests.entry(key.clone()).or_default();
                 *times += 1;
                 if *times > most {
                     return Err(wrong("sent too often"));
                 }
+                if self.answered.contains(&key) {
+                    return Err(wrong("sent again after a response"));
+                }
             }
             Some(status) if status >= 200 => {
-                let before = *self.finals.entry(key).or_insert(status);
+                let before = *self.finals.entry(key.clone()).or_insert(status);
                 let invite = message.cseq().is_ok_and(|c| c.method == Method::Invite);
                 // A late 2xx overtakes the failure that was sent before (RFC 3261 section 16.7 step 5); nothing
                 // overtakes a 2xx.
+                if invite && status >= 300 {
+                    self.failures.entry(branch.to_vec()).or_default().insert(to_tag.to_vec());
+                    if self.acknowledged.contains(&key) {
+                        return Err(wrong("a failure sent again after its ACK"));
+                    }
+                }
                 let late_success = invite && (300..700).contains(&before) && status < 300;
                 let both_success = invite && before < 300 && status < 300;
                 if before != status && !late_success && !both_success {
@@ -62,5 +87,24 @@ impl Wire {
             }
         }
         Ok(())
+    }
+
+    /// A message that was checked before arrives at `host`.
+    pub fn arrived(&mut self, host: SocketAddr, bytes: &[u8]) {
+        if self.index.parse(bytes, &Limits::default()).is_err() {
+            return;
+        }
+        let message = Message::new(bytes, &self.index);
+        let (Ok(via), Ok(cseq)) = (message.via(), message.cseq()) else { return };
+        let branch = via.branch.unwrap_or_default();
+        match (message.status(), message.method()) {
+            (Some(status), _) if status >= 200 || cseq.method == Method::Invite => {
+                self.answered.insert(key(host, branch, cseq.method_text));
+            }
+            (None, Some(Method::Ack)) if self.failures.contains_key(branch) => {
+                self.acknowledged.insert(key(host, branch, b"INVITE"));
+            }
+            _ => (),
+        }
     }
 }

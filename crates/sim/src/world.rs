@@ -99,6 +99,7 @@ impl<H: Host> World<H> {
         let at = match self.network.next(self.now.mono) {
             Some(Arriving::Message { from, to, transport, bytes }) => {
                 let at = self.by_address[&to];
+                self.wire.arrived(to, &bytes);
                 let arrival = Arrival { transport, listener: listener(transport), remote: from, flow: None };
                 self.hosts[at].receive(self.now, &arrival, &bytes, &mut self.out);
                 at
