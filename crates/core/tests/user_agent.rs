@@ -319,7 +319,7 @@ fn a_call_is_refused_or_redirected() {
     net.with(1, |agent, now, out| agent.reject(now, callee, 486, out));
     net.run(50);
     assert_eq!(net.log, ["0>1 INVITE", "1>0 486 INVITE", "0>1 ACK"]);
-    assert_eq!(net.last(0).event, Event::Failed { call: caller, status: 486 });
+    assert_eq!(net.last(0).event, Event::Failed { call: caller, status: 486, local: false });
     assert_eq!(net.last(1).event, Event::Ended { call: callee, by: Ending::Local });
     net.is_clean();
 
@@ -354,7 +354,7 @@ fn nobody_answers() {
     let call = net.with(0, |agent, now, out| agent.invite(now, &invite(target, OFFER), out)).unwrap();
     net.run(33_000);
     assert_eq!(net.log, vec!["0>? INVITE"; 7]);
-    assert_eq!(net.last(0).event, Event::Failed { call, status: 408 });
+    assert_eq!(net.last(0).event, Event::Failed { call, status: 408, local: true });
     net.is_clean();
 }
 
@@ -664,6 +664,11 @@ fn a_response_finds_its_way_back() {
         ("SIP/2.0/UDP host:9;branch=z9hG4bK1;rport;x", "SIP/2.0/UDP host:9;branch=z9hG4bK1;rport=5060;x;received=127.0.0.99, SIP/2.0/UDP below"),
         ("SIP/2.0/UDP host:9;branch=z9hG4bK2", "SIP/2.0/UDP host:9;branch=z9hG4bK2;received=127.0.0.99, SIP/2.0/UDP below"),
         ("SIP/2.0/UDP 127.0.0.99:9;branch=z9hG4bK3", "SIP/2.0/UDP 127.0.0.99:9;branch=z9hG4bK3, SIP/2.0/UDP below"),
+        // What the sender says of itself is not believed.
+        (
+            "SIP/2.0/UDP host;received=192.0.2.66;rport=1;branch=z9hG4bK4",
+            "SIP/2.0/UDP host;received=127.0.0.99;rport=5060;branch=z9hG4bK4, SIP/2.0/UDP below",
+        ),
     ] {
         net.sent.clear();
         net.inject(0, &text(via));
@@ -801,7 +806,7 @@ fn a_wrong_password_is_tried_once() {
     assert_eq!(again.matches("\r\nAuthorization: ").count(), 1, "{again}");
     assert!(again.contains("algorithm=SHA-256"), "the stronger of two");
     net.inject(0, &respond(&again, "401 Unauthorized", ask));
-    assert_eq!(net.last(0).event, Event::Failed { call, status: 401 });
+    assert_eq!(net.last(0).event, Event::Failed { call, status: 401, local: false });
     assert_eq!(net.log, ["0>? INVITE", "0>? ACK", "0>? INVITE", "0>? ACK"]);
     net.is_clean();
 }

@@ -243,27 +243,47 @@ pub(super) fn respond<'o>(
     build::respond_via(request, status, None, tag, |out| write_top(request, source, out), out)
 }
 
+/// Writes the first Via line with the source filled in; false: it may stay as it is. What the sender itself wrote there as
+/// `received` is not believed.
 fn write_top(request: &Message<'_>, source: SocketAddr, out: &mut Vec<u8>) -> bool {
     let (Some(line), Ok(via)) = (request.header(Name::Via), request.via()) else { return false };
-    let asks = via.rport.filter(|port| port.is_empty());
-    let elsewhere = via.host.ip() != Some(source.ip());
-    if via.received.is_some() || (asks.is_none() && !elsewhere) {
+    let ip = source.ip().to_canonical();
+    let elsewhere = via.host.ip() != Some(ip);
+    if via.rport.is_none() && via.received.is_none() && !elsewhere {
         return false;
     }
     let base = request.range_of(line).start;
-    let end = request.range_of(via.text).end - base;
-    let mut at = 0;
-    if let Some(place) = asks {
-        at = request.range_of(place).start - base;
-        out.extend_from_slice(&line[..at]);
-        out.push(b'=');
+    let place = |part: &[u8]| {
+        let range = request.range_of(part);
+        range.start - base..range.end - base
+    };
+    let write_port = |equals: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(equals);
         u32::from(source.port()).write(out);
+    };
+    let end = place(via.text).end;
+    let rport = via.rport.map(place);
+    // Two places to change, in the order in which they stand; a new parameter goes to the end.
+    let received = via.received.map_or(end..end, place);
+    let port_first = rport.as_ref().is_some_and(|r| r.start < received.start);
+    let mut at = 0;
+    for change_port in [port_first, !port_first] {
+        if change_port {
+            let Some(range) = rport.clone() else { continue };
+            out.extend_from_slice(&line[at..range.start]);
+            let bare = range.is_empty() && line.get(range.start.wrapping_sub(1)) != Some(&b'=');
+            write_port(if bare { b"=" } else { b"" }, out);
+            at = range.end;
+        } else {
+            out.extend_from_slice(&line[at..received.start]);
+            if via.received.is_none() {
+                out.extend_from_slice(b";received=");
+            }
+            out.extend_from_slice(ip.to_string().as_bytes());
+            at = received.end;
+        }
     }
-    out.extend_from_slice(&line[at..end]);
-    out.extend_from_slice(b";received=");
-    let ip = source.ip().to_canonical();
-    out.extend_from_slice(ip.to_string().as_bytes());
-    out.extend_from_slice(&line[end..]);
+    out.extend_from_slice(&line[at..]);
     true
 }
 

@@ -131,7 +131,7 @@ impl UserAgent {
                     Some(contact) if (300..400).contains(&status) => {
                         Event::Redirected { call: key, status, target: self.events.keep(contact.uri_text) }
                     }
-                    _ => Event::Failed { call: key, status },
+                    _ => Event::Failed { call: key, status, local: message.is_none() },
                 };
                 self.events.push(event);
             }
@@ -189,7 +189,7 @@ impl UserAgent {
         let Ok(made) = Dialog::caller(message, secure) else {
             // No dialog can come of it, so neither ACK nor BYE can be addressed.
             if !after_final && self.remove_call(id).is_some() {
-                self.events.push(Event::Failed { call: CallKey(id), status: 502 });
+                self.events.push(Event::Failed { call: CallKey(id), status: 502, local: true });
             }
             return;
         };

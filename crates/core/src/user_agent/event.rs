@@ -85,8 +85,14 @@ pub enum Event {
         /// The body is an offer: [`super::UserAgent::acknowledge`] with the answer.
         offer: bool,
     },
-    /// Our INVITE was refused, or nobody answered (408), or it could not be sent (503). The call is gone.
-    Failed { call: CallKey, status: u16 },
+    /// Our INVITE was refused. The call is gone.
+    Failed {
+        call: CallKey,
+        status: u16,
+        /// Nobody said so: no answer came in time (408), or the request could not be sent (503), or the answer was of no
+        /// use (502).
+        local: bool,
+    },
     /// A 3xx: the URI of the first Contact. The call is gone.
     Redirected { call: CallKey, status: u16, target: Span },
     /// An INVITE for us: [`super::UserAgent::ring`], [`super::UserAgent::answer`], [`super::UserAgent::reject`].
@@ -129,7 +135,7 @@ pub enum Event {
     Ended { call: CallKey, by: Ending },
     /// A MESSAGE outside of any call; it has been answered 200.
     Message { from: Span, to: Span, content_type: Span, body: Span },
-    /// The final response to a request outside of a call's own; 408 and 503 may come from here.
+    /// The final response to a request of the owner's; 408 and 503 may mean that none came.
     Reply { request: RequestKey, status: u16, body: Span },
     /// The registrar holds our contact for so many seconds; it is refreshed in time.
     Registered { registration: RegistrationKey, expires: u32 },

@@ -1,0 +1,163 @@
+//! What the registrar and the user agent cost by themselves, without sockets: time and allocations.
+//!
+//! `cargo run --release -p strowger-core --example machine_cost`
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use strowger_core::entropy::Entropy;
+use strowger_core::proxy::{Face, Identity};
+use strowger_core::registrar::{Current, Outcome, Registrar, Settings as RegistrarSettings};
+use strowger_core::user_agent::{Event, Invite, Settings, UserAgent};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
+use strowger_message::{Index, Limits, Message};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes on to the system's allocator as it came; the count beside it touches no memory of the caller.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: `at` came from `alloc` above with this layout.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: `at` came from `alloc` above with this layout.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs `work` so often, once more before to warm up, and prints its share of CPU time and allocations.
+fn measure(what: &str, times: u64, mut work: impl FnMut(u64)) {
+    work(times);
+    let allocations = ALLOCATIONS.load(Relaxed);
+    let start = cpu_time();
+    work(times);
+    let nanoseconds = (cpu_time() - start).as_nanos() as u64 / times;
+    let allocations = (ALLOCATIONS.load(Relaxed) - allocations) as f64 / times as f64;
+    println!("{what:<44} {nanoseconds:>7} ns {allocations:>6.2} allocations");
+}
+
+/// CPU time of this thread, so that a busy machine does not count; without Linux, the time of the wall.
+fn cpu_time() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let of_kernel = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let spent = of_kernel.and_then(|s| s.split(' ').next()?.parse().ok());
+    spent.map_or_else(|| START.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
+}
+
+fn register() {
+    let text = b"REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bKnashds7;rport\r\n\
+        Max-Forwards: 70\r\nFrom: <sip:alice@example.org>;tag=456248\r\nTo: <sip:alice@example.org>\r\n\
+        Call-ID: 843817637684230@998sdasdh09\r\nCSeq: 1827 REGISTER\r\nUser-Agent: Example/1.0\r\n\
+        Contact: <sip:alice@192.0.2.1:5060;transport=udp>;q=0.5\r\nExpires: 3600\r\nContent-Length: 0\r\n\r\n";
+    let now = Now { mono: 0, wall: 1_700_000_000_000 };
+    let current = [Current {
+        uri: b"sip:alice@192.0.2.1:5060;transport=udp",
+        call_id: b"843817637684230@998sdasdh09",
+        cseq: 1826,
+        expires_at: now.wall + 1_000_000,
+        q: Some(500),
+        instance: b"",
+        reg_id: 0,
+    }];
+    let mut registrar = Registrar::new(RegistrarSettings::default());
+    let mut index = Index::new();
+    index.parse(text, &Limits::default()).expect("a message");
+    let mut out = Vec::with_capacity(1024);
+    measure("registrar: decide on a refresh, write the 200", 1_000_000, |times| {
+        for _ in 0..times {
+            let message = Message::new(black_box(text), &index);
+            assert_eq!(registrar.decide(now, &message, &current), Ok(Outcome::Changed));
+            out.clear();
+            registrar.write_ok(now, &message, &current, &mut out);
+            black_box(&out);
+        }
+    });
+}
+
+/// Both ends of calls in one thread, messages handed over in memory: INVITE, 180, 200, ACK, BYE, 200.
+fn call() {
+    let address = |n: u8| SocketAddr::from(([127, 0, 0, n], 5060));
+    let agent = |n: u8| {
+        let bound = address(n);
+        let face = Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
+        let settings = Settings { trying: false, ..Settings::default() };
+        UserAgent::new(Arc::new(Identity::new(vec![face], [""; 0], &[])), settings, Entropy::new([n; 32]), 7)
+    };
+    let (mut caller, mut callee) = (agent(1), agent(2));
+    let arrival = |n: u8| Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: address(n), flow: None };
+    let (from_caller, from_callee) = (arrival(1), arrival(2));
+    let target = Target { transport: Transport::Udp, listener: ListenerId(0), address: address(2), flow: None };
+    let invite = Invite {
+        from: b"sip:alice@example.org",
+        to: b"sip:bob@127.0.0.2",
+        uri: None,
+        routes: b"",
+        target,
+        account: None,
+        offer: b"v=0\r\no=a 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\n",
+        headers: b"",
+        call_id: b"",
+    };
+    let (mut there, mut back) = (Outbox::new(), Outbox::new());
+    let mut now = Now { mono: 0, wall: 1_700_000_000_000 };
+    let mut calls = 0u64;
+    measure("user agents: a call, both ends", 300_000, |times| {
+        for _ in 0..times {
+            calls += 1;
+            // 5,000 calls a second: what ended 32 s ago goes, as it would under load.
+            if calls.is_multiple_of(5) {
+                now.mono += 1;
+            }
+            caller.invite(now, &invite, &mut there).expect("addresses that can be read");
+            while !there.is_empty() || !back.is_empty() {
+                for send in there.sends() {
+                    callee.receive(now, &from_caller, &there.bytes[send.range()], &mut back);
+                }
+                there.clear();
+                while let Some(event) = callee.event() {
+                    if let Event::Invited { call, .. } = event {
+                        callee.ring(now, call, 180, b"", &mut back);
+                        callee.answer(now, call, invite.offer, &mut back);
+                    }
+                }
+                for send in back.sends() {
+                    caller.receive(now, &from_callee, &back.bytes[send.range()], &mut there);
+                }
+                back.clear();
+                while let Some(event) = caller.event() {
+                    if let Event::Answered { call, .. } = event {
+                        caller.hang_up(now, call, &mut there);
+                    }
+                }
+            }
+            if calls.is_multiple_of(1000) {
+                caller.poll(now, &mut there);
+                callee.poll(now, &mut back);
+            }
+        }
+    });
+    assert_eq!((caller.calls(), callee.calls()), (0, 0), "every call ended");
+}
+
+fn main() {
+    register();
+    call();
+}
