@@ -97,7 +97,9 @@ impl Service for Relay {
         let Ok(via) = message.via() else { return };
         let (mut edit, mut completed) = (Edit::new(), Vec::new());
         if let Some(rport) = via.rport.filter(|port| port.is_empty()) {
-            edit.insert(message.range_of(rport).end, |text| text.extend_from_slice(format!("={}", arrival.remote.port()).as_bytes()));
+            edit.insert(message.range_of(rport).end, |text| {
+                text.extend_from_slice(format!("={}", arrival.remote.port()).as_bytes())
+            });
             let received = format!(";received={}", arrival.remote.ip());
             edit.insert(message.range_of(via.text).end, |text| text.extend_from_slice(received.as_bytes()));
         }
@@ -142,13 +144,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let net = Net::bind(settings, vec![Listener::new(Transport::Udp, listen)])?;
     let bound = net.addresses()[0];
     let node = net.spawn(move |_, _| {
-        let face = Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
+        let face =
+            Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
         let identity = Arc::new(Identity::new(vec![face], [""; 0], &[]));
         let seed = seed();
         let key = [1, 2].map(|n| u64::from_le_bytes(seed[8 * n..8 * n + 8].try_into().expect("eight bytes")));
         let mut timers = Transactions::new(TimerSettings::default(), key);
         timers.set_limit(100_000);
-        Relay { proxy: Proxy::new(identity, Settings::default(), &seed, Entropy::new(seed)), transactions: timers, secret }
+        Relay {
+            proxy: Proxy::new(identity, Settings::default(), &seed, Entropy::new(seed)),
+            transactions: timers,
+            secret,
+        }
     })?;
     println!("listening on {bound}");
     node.join();

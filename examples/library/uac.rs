@@ -14,7 +14,8 @@ use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::Uri;
 use strowger_net::{Handle, Listener, Net, Service, Settings as NetSettings, Shards};
 
-const OFFER: &[u8] = b"v=0\r\no=uac 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\n";
+const OFFER: &[u8] =
+    b"v=0\r\no=uac 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\n";
 
 /// What the main thread asks the telephone to do.
 struct Dial {
@@ -45,7 +46,9 @@ impl Telephone {
                 }
                 Event::Ended { by: Ending::Local, .. } => self.over(Ok(())),
                 Event::Ended { by, .. } => self.over(Err(format!("ended: {by:?}"))),
-                Event::Failed { status, .. } | Event::Redirected { status, .. } => self.over(Err(format!("refused: {status}"))),
+                Event::Failed { status, .. } | Event::Redirected { status, .. } => {
+                    self.over(Err(format!("refused: {status}")))
+                }
                 _ => (),
             }
         }
@@ -123,7 +126,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bound = net.addresses()[0];
     let (result, over) = channel();
     let node = net.spawn(move |_, handle| {
-        let face = Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
+        let face =
+            Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
         let identity = Arc::new(Identity::new(vec![face], [""; 0], &[]));
         let agent = UserAgent::new(identity, Settings::default(), Entropy::new(seed()), secret);
         Telephone { agent, handle, talk, up: None, result: result.clone() }

@@ -13,7 +13,8 @@ use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Listener, Net, Service, Settings as NetSettings, Shards};
 
 /// What we say about our side of the session. Nobody listens at this port; the example is about signalling.
-const ANSWER: &[u8] = b"v=0\r\no=uas 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40002 RTP/AVP 0\r\n";
+const ANSWER: &[u8] =
+    b"v=0\r\no=uas 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40002 RTP/AVP 0\r\n";
 
 struct Telephone {
     agent: UserAgent,
@@ -81,7 +82,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let net = Net::bind(settings, vec![Listener::new(Transport::Udp, listen)])?;
     let bound = net.addresses()[0];
     let node = net.spawn(move |_, _| {
-        let face = Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
+        let face =
+            Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
         let identity = Arc::new(Identity::new(vec![face], [""; 0], &[]));
         Telephone { agent: UserAgent::new(identity, Settings::default(), Entropy::new(seed()), secret) }
     })?;

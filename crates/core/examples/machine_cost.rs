@@ -97,12 +97,14 @@ fn call() {
     let address = |n: u8| SocketAddr::from(([127, 0, 0, n], 5060));
     let agent = |n: u8| {
         let bound = address(n);
-        let face = Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
+        let face =
+            Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
         let settings = Settings { trying: false, ..Settings::default() };
         UserAgent::new(Arc::new(Identity::new(vec![face], [""; 0], &[])), settings, Entropy::new([n; 32]), 7)
     };
     let (mut caller, mut callee) = (agent(1), agent(2));
-    let arrival = |n: u8| Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: address(n), flow: None };
+    let arrival =
+        |n: u8| Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: address(n), flow: None };
     let (from_caller, from_callee) = (arrival(1), arrival(2));
     let target = Target { transport: Transport::Udp, listener: ListenerId(0), address: address(2), flow: None };
     let invite = Invite {

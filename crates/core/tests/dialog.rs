@@ -94,10 +94,10 @@ CSeq: 4711 BYE
 #[test]
 fn a_2xx_sets_the_route_set_anew() {
     let mut dialog = caller();
-    let ok = RINGING.replace("180 Ringing", "200 OK").replace("Record-Route: <sip:ss2.biloxi.example.com;lr>\n", "").replace(
-        "sip:bob@client.biloxi",
-        "sip:bob@other.biloxi",
-    );
+    let ok = RINGING
+        .replace("180 Ringing", "200 OK")
+        .replace("Record-Route: <sip:ss2.biloxi.example.com;lr>\n", "")
+        .replace("sip:bob@client.biloxi", "sip:bob@other.biloxi");
     with(&ok, |m| dialog.confirm(Some(m)));
     assert_eq!(dialog.state(), State::Confirmed);
     assert_eq!(dialog.routes(), b"<sip:ss1.atlanta.example.com;lr>");

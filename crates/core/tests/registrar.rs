@@ -60,7 +60,11 @@ impl Office {
         let outcome = match self.registrar.decide(self.now, &message, &current) {
             Ok(outcome) => outcome,
             Err(refusal) => {
-                assert_eq!(self.registrar.removals().count() + self.registrar.upserts().len(), 0, "a refusal changes nothing");
+                assert_eq!(
+                    self.registrar.removals().count() + self.registrar.upserts().len(),
+                    0,
+                    "a refusal changes nothing"
+                );
                 return Err(refusal);
             }
         };
@@ -298,7 +302,8 @@ fn a_path_is_kept_and_echoed() {
 
 #[test]
 fn a_service_route_is_told() {
-    let mut office = Office::new(Settings { service_route: b"<sip:edge.example.org;lr>".to_vec(), ..Settings::default() });
+    let mut office =
+        Office::new(Settings { service_route: b"<sip:edge.example.org;lr>".to_vec(), ..Settings::default() });
     let ok = office.serve("c", 1, "Contact: <sip:a@h>").unwrap();
     assert!(ok.contains("Service-Route: <sip:edge.example.org;lr>\n"));
 }
@@ -306,7 +311,8 @@ fn a_service_route_is_told() {
 #[test]
 fn a_flow_is_known_by_instance_and_number() {
     let instance = "<urn:uuid:00000000-0000-1000-8000-AABBCCDDEEFF>";
-    let contact = |port: u16, reg: u32| format!("Contact: <sip:a@192.0.2.1:{port};ob>;reg-id={reg};+sip.instance=\"{instance}\"");
+    let contact =
+        |port: u16, reg: u32| format!("Contact: <sip:a@192.0.2.1:{port};ob>;reg-id={reg};+sip.instance=\"{instance}\"");
     let mut office = Office::new(Settings::default());
     office.serve("c", 1, &contact(1000, 1)).unwrap();
     office.serve("d", 1, &contact(2000, 2)).unwrap();

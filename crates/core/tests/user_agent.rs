@@ -113,7 +113,7 @@ impl Net {
                 }
                 None => first.split(' ').next().unwrap_or_default().to_owned(),
             };
-            let line = format!("{n}>{} {what}", to.map_or("?".to_owned(), |t| t.to_string()));
+            let line = format!("{n}>{} {what}", to.map_or_else(|| "?".to_owned(), |t| t.to_string()));
             let lost = (self.lose)(&line);
             self.log.push(line);
             self.sent.push(text);
@@ -148,7 +148,12 @@ impl Net {
     /// Puts a message written by hand on the wire, from a place where no phone is.
     fn inject(&mut self, to: usize, text: &str) {
         let bytes = text.replace('\n', "\r\n").into_bytes();
-        self.flying.push(Packet { at: self.now.mono, from: "127.0.0.99:5060".parse().unwrap(), to: address(to), bytes });
+        self.flying.push(Packet {
+            at: self.now.mono,
+            from: "127.0.0.99:5060".parse().unwrap(),
+            to: address(to),
+            bytes,
+        });
         self.run(0);
     }
 
@@ -215,7 +220,11 @@ impl Net {
         for (n, phone) in self.phones.iter_mut().enumerate() {
             let counts = phone.agent.counts();
             assert_eq!((phone.agent.calls(), phone.agent.requests()), (0, 0), "phone {n}");
-            assert_eq!((counts.servers, counts.clients, counts.kept_messages, counts.timers), (0, 0, 0, 0), "phone {n}");
+            assert_eq!(
+                (counts.servers, counts.clients, counts.kept_messages, counts.timers),
+                (0, 0, 0, 0),
+                "phone {n}"
+            );
             assert_eq!(phone.agent.deadline(), None, "phone {n}");
         }
     }
@@ -260,7 +269,10 @@ fn a_call_is_made_talks_and_ends() {
     net.run(50);
     assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Local });
     assert_eq!(net.last(1).event, Event::Ended { call: callee, by: Ending::Remote });
-    assert_eq!(net.log, ["0>1 INVITE", "1>0 100 INVITE", "1>0 180 INVITE", "1>0 200 INVITE", "0>1 ACK", "0>1 BYE", "1>0 200 BYE"]);
+    assert_eq!(
+        net.log,
+        ["0>1 INVITE", "1>0 100 INVITE", "1>0 180 INVITE", "1>0 200 INVITE", "0>1 ACK", "0>1 BYE", "1>0 200 BYE"]
+    );
     net.is_clean();
 }
 
@@ -286,10 +298,7 @@ fn a_call_is_cancelled() {
     net.run(20);
     net.with(0, |agent, now, out| agent.hang_up(now, caller, out));
     net.run(100);
-    assert_eq!(
-        net.log,
-        ["0>1 INVITE", "1>0 180 INVITE", "0>1 CANCEL", "1>0 200 CANCEL", "1>0 487 INVITE", "0>1 ACK"]
-    );
+    assert_eq!(net.log, ["0>1 INVITE", "1>0 180 INVITE", "0>1 CANCEL", "1>0 200 CANCEL", "1>0 487 INVITE", "0>1 ACK"]);
     assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Local });
     assert_eq!(net.last(1).event, Event::Ended { call: callee, by: Ending::Cancelled });
     net.is_clean();
@@ -572,7 +581,9 @@ fn a_ringing_with_media_is_reliable() {
     assert!(net.sent.iter().any(|t| t.contains("RAck: ") && t.contains(" 1 INVITE\r\n")));
     let first = |what: &str| net.log.iter().position(|l| l == what).unwrap_or_else(|| panic!("{what}: {:?}", net.log));
     assert!(first("1>0 200 PRACK") < first("1>0 200 INVITE"));
-    assert!(net.phones[0].heard.iter().any(|h| matches!(h.event, Event::Progress { status: 183, .. }) && h.body == ANSWER));
+    assert!(
+        net.phones[0].heard.iter().any(|h| matches!(h.event, Event::Progress { status: 183, .. }) && h.body == ANSWER)
+    );
     assert!(net.phones[0].heard.iter().any(|h| matches!(h.event, Event::Answered { offer: false, .. })));
     assert!(matches!(net.last(1).event, Event::Confirmed { .. }));
     net.with(0, |agent, now, out| agent.hang_up(now, caller, out));
@@ -607,7 +618,13 @@ fn what_is_not_understood_is_refused() {
         ("PUBLISH", "", empty.to_owned(), "405 ", "Allow: INVITE, ACK"),
         ("NEWMETHOD", "", empty.to_owned(), "405 ", "Allow: INVITE, ACK"),
         ("INVITE", "", format!("Require: foo, 100rel\nRequire: bar\n{empty}"), "420 ", "Unsupported: foo, bar\r\n"),
-        ("INVITE", "", "Content-Type: text/plain\nContent-Length: 5\n\nhello".into(), "415 ", "Accept: application/sdp"),
+        (
+            "INVITE",
+            "",
+            "Content-Type: text/plain\nContent-Length: 5\n\nhello".into(),
+            "415 ",
+            "Accept: application/sdp",
+        ),
         ("INVITE", "", format!("Content-Encoding: gzip\n{sdp}"), "415 ", "Accept-Encoding: identity"),
         ("INVITE", ";tag=unknown", empty.to_owned(), "481 ", ""),
         ("BYE", ";tag=unknown", empty.to_owned(), "481 ", ""),
@@ -661,8 +678,14 @@ fn a_response_finds_its_way_back() {
     };
     let mut net = Net::new([quiet()]);
     for (via, expected) in [
-        ("SIP/2.0/UDP host:9;branch=z9hG4bK1;rport;x", "SIP/2.0/UDP host:9;branch=z9hG4bK1;rport=5060;x;received=127.0.0.99, SIP/2.0/UDP below"),
-        ("SIP/2.0/UDP host:9;branch=z9hG4bK2", "SIP/2.0/UDP host:9;branch=z9hG4bK2;received=127.0.0.99, SIP/2.0/UDP below"),
+        (
+            "SIP/2.0/UDP host:9;branch=z9hG4bK1;rport;x",
+            "SIP/2.0/UDP host:9;branch=z9hG4bK1;rport=5060;x;received=127.0.0.99, SIP/2.0/UDP below",
+        ),
+        (
+            "SIP/2.0/UDP host:9;branch=z9hG4bK2",
+            "SIP/2.0/UDP host:9;branch=z9hG4bK2;received=127.0.0.99, SIP/2.0/UDP below",
+        ),
         ("SIP/2.0/UDP 127.0.0.99:9;branch=z9hG4bK3", "SIP/2.0/UDP 127.0.0.99:9;branch=z9hG4bK3, SIP/2.0/UDP below"),
         // What the sender says of itself is not believed.
         (
@@ -720,7 +743,12 @@ fn a_dialog_that_the_peer_has_forgotten_is_over() {
     let mut net = Net::two();
     let (caller, _) = net.up();
     let identity = Arc::new(Identity::new(
-        vec![Face { transport: Transport::Udp, bound: address(1), sent_by: b"127.0.0.2:5060".as_slice().into(), network: 0 }],
+        vec![Face {
+            transport: Transport::Udp,
+            bound: address(1),
+            sent_by: b"127.0.0.2:5060".as_slice().into(),
+            network: 0,
+        }],
         [""; 0],
         &[],
     ));
@@ -759,13 +787,18 @@ fn a_challenge_is_answered() {
     let call = net
         .with(0, |agent, now, out| agent.invite(now, &Invite { account: Some(account), ..invite(target, OFFER) }, out))
         .unwrap();
-    let ask = |nonce: &str| format!("Proxy-Authenticate: Digest realm=\"atlanta\", qop=\"auth\", nonce=\"{nonce}\", algorithm=MD5\r\n");
+    let ask = |nonce: &str| {
+        format!("Proxy-Authenticate: Digest realm=\"atlanta\", qop=\"auth\", nonce=\"{nonce}\", algorithm=MD5\r\n")
+    };
     let challenge = respond(&net.sent[0], "407 Proxy Authentication Required", &ask("one"));
     net.inject(0, &challenge);
     assert_eq!(net.log, ["0>? INVITE", "0>? ACK", "0>? INVITE"]);
     let (first, again) = (net.sent[0].clone(), net.sent[2].clone());
     let line = |text: &str, name: &str| text.lines().find(|l| l.starts_with(name)).unwrap_or_default().to_owned();
-    assert!(line(&again, "Proxy-Authorization").starts_with("Proxy-Authorization: Digest username=\"alice\", realm=\"atlanta\""));
+    assert!(
+        line(&again, "Proxy-Authorization")
+            .starts_with("Proxy-Authorization: Digest username=\"alice\", realm=\"atlanta\"")
+    );
     assert_eq!(line(&again, "CSeq"), "CSeq: 2 INVITE");
     assert_ne!(line(&again, "Via"), line(&first, "Via"));
     for same in ["Call-ID", "From", "Contact"] {
@@ -784,7 +817,10 @@ fn a_challenge_is_answered() {
     assert!(bye.starts_with("BYE") && bye.contains("nc=00000002"), "{bye}");
     assert_eq!(line(&bye, "CSeq"), "CSeq: 3 BYE");
     // The nonce has become old: one more try, with the new one.
-    net.inject(0, &respond(&bye, "407 Proxy Authentication Required", &ask("two").replace("algorithm", "stale=true, algorithm")));
+    net.inject(
+        0,
+        &respond(&bye, "407 Proxy Authentication Required", &ask("two").replace("algorithm", "stale=true, algorithm")),
+    );
     let bye = net.sent.last().unwrap().clone();
     assert!(bye.contains("nonce=\"two\"") && bye.contains("nc=00000001"), "{bye}");
     net.inject(0, &respond(&bye, "200 OK", ""));
@@ -888,8 +924,12 @@ fn a_phone_calls_itself() {
     assert!(matches!(net.last(0).event, Event::Confirmed { .. }));
     net.with(0, |agent, now, out| agent.hang_up(now, callee, out));
     net.run(50);
-    let ends: Vec<_> = net.phones[0].heard.iter().filter(|h| matches!(h.event, Event::Ended { .. })).map(|h| h.event).collect();
-    assert_eq!(ends, [Event::Ended { call: caller, by: Ending::Remote }, Event::Ended { call: callee, by: Ending::Local }]);
+    let ends: Vec<_> =
+        net.phones[0].heard.iter().filter(|h| matches!(h.event, Event::Ended { .. })).map(|h| h.event).collect();
+    assert_eq!(
+        ends,
+        [Event::Ended { call: caller, by: Ending::Remote }, Event::Ended { call: callee, by: Ending::Local }]
+    );
     net.is_clean();
 }
 
@@ -913,7 +953,12 @@ fn mutated_messages_do_no_harm() {
                 _ => bytes.insert(at, b"\r\n ;,<>\"@:0"[random.u64() as usize % 11]),
             }
         }
-        let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: "127.0.0.99:5060".parse().unwrap(), flow: None };
+        let arrival = Arrival {
+            transport: Transport::Udp,
+            listener: ListenerId(0),
+            remote: "127.0.0.99:5060".parse().unwrap(),
+            flow: None,
+        };
         for n in 0..2 {
             net.with(n, |agent, now, out| agent.receive(now, &arrival, &bytes, out));
         }

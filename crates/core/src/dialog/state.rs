@@ -185,7 +185,8 @@ impl Dialog {
 
     /// The number for our next request (section 12.2.1.1). Numbers of a callee start where `first` says on first use.
     pub fn next_cseq(&mut self, first: u32) -> u32 {
-        self.local_cseq = if self.local_cseq == 0 { first.clamp(1, 1 << 30) } else { self.local_cseq.saturating_add(1) };
+        self.local_cseq =
+            if self.local_cseq == 0 { first.clamp(1, 1 << 30) } else { self.local_cseq.saturating_add(1) };
         self.local_cseq
     }
 
@@ -308,7 +309,11 @@ fn texts(
     let remote_tag = remote.tag.unwrap_or_default();
     let about = call_id.len()
         + local_tag.len()
-        + [Name::From, Name::To, Name::RecordRoute].into_iter().flat_map(|n| message.headers(n)).map(|v| v.len() + 4).sum::<usize>()
+        + [Name::From, Name::To, Name::RecordRoute]
+            .into_iter()
+            .flat_map(|n| message.headers(n))
+            .map(|v| v.len() + 4)
+            .sum::<usize>()
         + target.len();
     Ok(Texts::new(about, |piece, out| match piece {
         Piece::CallId => out.extend_from_slice(call_id),

@@ -45,7 +45,9 @@ impl Registrar {
     /// The header lines that go with a refusal of the REGISTER decided on last.
     pub fn write_refusal(&self, refusal: Refusal, out: &mut Vec<u8>) {
         match refusal {
-            Refusal::IntervalTooBrief(seconds) => line(b"Min-Expires: ", itoa::Buffer::new().format(seconds).as_bytes(), out),
+            Refusal::IntervalTooBrief(seconds) => {
+                line(b"Min-Expires: ", itoa::Buffer::new().format(seconds).as_bytes(), out)
+            }
             Refusal::BadExtension => line(b"Unsupported: ", &self.unsupported, out),
             Refusal::PathNotSupported => line(b"Require: ", b"path", out),
             Refusal::BadRequest(_) | Refusal::TooManyContacts | Refusal::OutOfOrder => (),

@@ -170,7 +170,8 @@ impl Registrar {
         } else {
             self.contacts(now, expires, &order, message, current)?;
             let live = self.fates.iter().filter(|f| matches!(f, Fate::Keep | Fate::Replace)).count();
-            let fresh = self.upserts.iter().filter(|u| u.replaces.is_none_or(|i| current[i].expires_at <= now.wall)).count();
+            let fresh =
+                self.upserts.iter().filter(|u| u.replaces.is_none_or(|i| current[i].expires_at <= now.wall)).count();
             if fresh > 0 && live + fresh > self.settings.max_contacts {
                 return Err(Refusal::TooManyContacts);
             }
@@ -291,7 +292,9 @@ impl Registrar {
             let bytes = message.bytes();
             self.upserts.retain(|u| match found {
                 Some(_) => u.replaces != found,
-                None => u.replaces.is_some() || !contact.is(&bytes[u.uri.clone()], &bytes[u.instance.clone()], u.reg_id),
+                None => {
+                    u.replaces.is_some() || !contact.is(&bytes[u.uri.clone()], &bytes[u.instance.clone()], u.reg_id)
+                }
             });
             if granted > 0 {
                 self.upserts.push(Upsert {

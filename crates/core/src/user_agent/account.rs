@@ -72,7 +72,8 @@ impl Account {
         let signed = Signed { method: request.method_text(), uri: request.request_uri(), body: request.body() };
         let mut answered = false;
         for (known, (ask, answer)) in self.known.iter_mut().zip(HEADERS) {
-            let challenges: SmallVec<[Challenge<'_>; 4]> = response.headers(ask).filter_map(|v| Challenge::parse(v).ok()).collect();
+            let challenges: SmallVec<[Challenge<'_>; 4]> =
+                response.headers(ask).filter_map(|v| Challenge::parse(v).ok()).collect();
             // One answer a realm, to its strongest challenge (RFC 7616 section 3.7).
             let mut done: SmallVec<[&[u8]; 2]> = SmallVec::new();
             let mut lines = Vec::new();
@@ -93,7 +94,11 @@ impl Account {
                 if write(&self.user, &self.password, challenge, 1, signed, entropy, &mut lines) {
                     lines.extend_from_slice(b"\r\n");
                     answered = true;
-                    let same = |v: &&[u8]| Challenge::parse(v).is_ok_and(|c| c.nonce.raw() == challenge.nonce.raw() && c.algorithm() == challenge.algorithm());
+                    let same = |v: &&[u8]| {
+                        Challenge::parse(v).is_ok_and(|c| {
+                            c.nonce.raw() == challenge.nonce.raw() && c.algorithm() == challenge.algorithm()
+                        })
+                    };
                     *known = response.headers(ask).find(same).map(|text| Known { challenge: text.into(), uses: 1 });
                 }
             }
@@ -128,5 +133,7 @@ fn write(
     let mut cnonce = Vec::with_capacity(16);
     write_hex(entropy.u64(), &mut cnonce);
     let Signed { method, uri, body } = signed;
-    Answer { user, secret: Secret::Password(password), method, uri, body, cnonce: &cnonce, nc }.write(challenge, out).is_ok()
+    Answer { user, secret: Secret::Password(password), method, uri, body, cnonce: &cnonce, nc }
+        .write(challenge, out)
+        .is_ok()
 }

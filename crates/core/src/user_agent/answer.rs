@@ -8,6 +8,7 @@ use strowger_message::{Message, Name, Write, build};
 use super::call::{Asked, Stage, Unacknowledged};
 use super::caller::CAPABILITIES;
 use super::{CallKey, Ending, Event, UserAgent};
+use crate::dialog::Exchange;
 use crate::slots::Id;
 use crate::transaction::ServerId;
 use crate::{Arrival, Now, Outbox, Target, Transport};
@@ -42,7 +43,8 @@ impl UserAgent {
         if rseq != 0
             && let Some(c) = self.calls.get_mut(id)
         {
-            c.unacknowledged = Some(Box::new(Unacknowledged { bytes, status, rseq, has_body: !body.is_empty(), answer: None }));
+            c.unacknowledged =
+                Some(Box::new(Unacknowledged { bytes, status, rseq, has_body: !body.is_empty(), answer: None }));
             self.start_timers(now, id);
         }
     }
@@ -61,14 +63,12 @@ impl UserAgent {
             return;
         }
         c.unacknowledged = None;
-        use crate::dialog::Exchange;
-        if let Some(dialog) = c.dialog() {
-            // What a 183 said is said again, not answered anew (RFC 3261 section 13.3.1.4).
-            if !body.is_empty() && (dialog.exchange != Exchange::Settled || c.rseq == 0 && asked.before == Exchange::Settled) {
-                if let Some(dialog) = c.dialog() {
-                    dialog.exchange.send();
-                }
-            }
+        // What a 183 said is said again, not answered anew (RFC 3261 section 13.3.1.4).
+        if let Some(dialog) = c.dialog()
+            && !body.is_empty()
+            && (dialog.exchange != Exchange::Settled || asked.before == Exchange::Settled)
+        {
+            dialog.exchange.send();
         }
         let start = out.start();
         if !self.write_answer(id, 200, 0, body, out) {
@@ -103,11 +103,21 @@ impl UserAgent {
         }
         let (local, secure) = c.dialog().map_or((Vec::new(), false), |d| (d.local().to_vec(), d.is_secure()));
         let target = c.target;
-        self.reply(now, updated.server, updated.source, &updated.bytes, 200, b"", out, |ua, out| {
-            ua.write_contact(&local, &target, secure, out);
-            out.extend_from_slice(CAPABILITIES);
-            out.extend_from_slice(b"Content-Type: application/sdp\r\n");
-        }, answer);
+        self.reply(
+            now,
+            updated.server,
+            updated.source,
+            &updated.bytes,
+            200,
+            b"",
+            out,
+            |ua, out| {
+                ua.write_contact(&local, &target, secure, out);
+                out.extend_from_slice(CAPABILITIES);
+                out.extend_from_slice(b"Content-Type: application/sdp\r\n");
+            },
+            answer,
+        );
     }
 
     /// Refuses an UPDATE: the session stays as it was. `status`: 300 to 699.
@@ -219,7 +229,7 @@ impl UserAgent {
         }
         self.write_name(b"Server", builder.buffer());
         builder.finish(b"");
-        let target = message.via().map_or(arrival.reply(), |via| reply_to(arrival, &via));
+        let target = message.via().map_or_else(|_| arrival.reply(), |via| reply_to(arrival, &via));
         out.send(target, start..out.bytes.len(), 0);
     }
 }

@@ -5,11 +5,11 @@ use smallvec::SmallVec;
 use super::account::AccountKey;
 use std::net::SocketAddr;
 
+use crate::Target;
 use crate::dialog::{Dialog, Exchange};
 use crate::slots::Id;
 use crate::timer::Stamp;
 use crate::transaction::ServerId;
-use crate::Target;
 
 /// Where a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl Call {
         self.legs.first_mut().map(|l| &mut l.dialog)
     }
 
-    pub(super) fn leg_of(&mut self, remote_tag: &[u8]) -> Option<usize> {
+    pub(super) fn leg_of(&self, remote_tag: &[u8]) -> Option<usize> {
         self.legs.iter().position(|l| l.dialog.remote_tag() == remote_tag)
     }
 

@@ -101,7 +101,12 @@ impl UserAgent {
         let target = self.hop(dialog.way().hop, &call.target);
         let start = out.start();
         let branch = super::Branch::new(branch);
-        dialog.write_request(Method::Ack, call.invite_cseq, |out| self.write_via(&target, &branch, out), &mut out.bytes);
+        dialog.write_request(
+            Method::Ack,
+            call.invite_cseq,
+            |out| self.write_via(&target, &branch, out),
+            &mut out.bytes,
+        );
         // The credentials of the INVITE (section 22.1).
         out.bytes.extend_from_slice(&call.credentials);
         finish_sdp(&call.kept, &mut out.bytes);
@@ -250,7 +255,15 @@ impl UserAgent {
     }
 
     /// ACK and BYE for a dialog that nobody wants: another branch of a fork, or a call given up.
-    fn end_fork(&mut self, now: Now, dialog: Dialog, target: Target, call_hash: u32, credentials: Vec<u8>, out: &mut Outbox) {
+    fn end_fork(
+        &mut self,
+        now: Now,
+        dialog: Dialog,
+        target: Target,
+        call_hash: u32,
+        credentials: Vec<u8>,
+        out: &mut Outbox,
+    ) {
         if let Some((known, _)) = self.find(dialog.call_id(), dialog.local_tag(), dialog.remote_tag()) {
             // A copy of the 2xx; its BYE is under way.
             return self.acknowledge_now(now, known, out);
@@ -266,8 +279,17 @@ impl UserAgent {
     }
 
     /// A re-INVITE's response (section 14.1).
-    pub(super) fn reinvite_replied(&mut self, now: Now, request: Id, id: Id, status: u16, message: Option<&Message<'_>>, out: &mut Outbox) {
-        let (offered, before) = self.requests.get(request).map_or((false, Exchange::default()), |r| (r.offered, r.before));
+    pub(super) fn reinvite_replied(
+        &mut self,
+        now: Now,
+        request: Id,
+        id: Id,
+        status: u16,
+        message: Option<&Message<'_>>,
+        out: &mut Outbox,
+    ) {
+        let (offered, before) =
+            self.requests.get(request).map_or_else(|| (false, Exchange::default()), |r| (r.offered, r.before));
         let Some(call) = self.calls.get_mut(id) else { return };
         let key = CallKey(id);
         match (status, message) {
@@ -310,8 +332,17 @@ impl UserAgent {
         }
     }
 
-    pub(super) fn update_replied(&mut self, now: Now, request: Id, id: Id, status: u16, message: Option<&Message<'_>>, out: &mut Outbox) {
-        let (offered, before) = self.requests.get(request).map_or((false, Exchange::default()), |r| (r.offered, r.before));
+    pub(super) fn update_replied(
+        &mut self,
+        now: Now,
+        request: Id,
+        id: Id,
+        status: u16,
+        message: Option<&Message<'_>>,
+        out: &mut Outbox,
+    ) {
+        let (offered, before) =
+            self.requests.get(request).map_or_else(|| (false, Exchange::default()), |r| (r.offered, r.before));
         let Some(call) = self.calls.get_mut(id) else { return };
         match (status, message) {
             (100..200, _) => (),
@@ -348,7 +379,8 @@ impl UserAgent {
 
     /// Milliseconds, in steps of ten: 2.1 to 4 s for the owner of the Call-ID, 0 to 2 s for the other (section 14.1).
     fn glare_wait(&mut self, id: Id) -> u64 {
-        let owner = self.calls.get_mut(id).and_then(|c| c.dialog()).is_some_and(|d| d.role() == crate::dialog::Role::Caller);
+        let owner =
+            self.calls.get_mut(id).and_then(|c| c.dialog()).is_some_and(|d| d.role() == crate::dialog::Role::Caller);
         if owner { 2_100 + self.entropy.u64() % 191 * 10 } else { self.entropy.u64() % 201 * 10 }
     }
 
@@ -379,12 +411,20 @@ impl UserAgent {
         cseq.write(&mut out.bytes);
         out.bytes.extend_from_slice(b" INVITE\r\n");
         finish_sdp(b"", &mut out.bytes);
-        self.submit(now, start, &branch, Method::Prack, Request::new(Kind::Prack, Some(id), account, target, call_hash), out);
+        self.submit(
+            now,
+            start,
+            &branch,
+            Method::Prack,
+            Request::new(Kind::Prack, Some(id), account, target, call_hash),
+            out,
+        );
     }
 }
 
 /// What we can do, as requests and responses that make a dialog say it (section 13.2.1).
-pub(super) const CAPABILITIES: &[u8] = b"Allow: INVITE, ACK, CANCEL, BYE, OPTIONS, INFO, MESSAGE, PRACK, UPDATE\r\nSupported: 100rel\r\n";
+pub(super) const CAPABILITIES: &[u8] =
+    b"Allow: INVITE, ACK, CANCEL, BYE, OPTIONS, INFO, MESSAGE, PRACK, UPDATE\r\nSupported: 100rel\r\n";
 
 fn is_sips(uri: &[u8]) -> bool {
     uri.get(..5).is_some_and(|s| s.eq_ignore_ascii_case(b"sips:"))

@@ -29,7 +29,7 @@ impl<'m> Asking<'m> {
         self.essentials.call_id.text
     }
 
-    fn from_tag(&self) -> &'m [u8] {
+    fn sender_tag(&self) -> &'m [u8] {
         self.essentials.from.tag.unwrap_or_default()
     }
 
@@ -71,7 +71,15 @@ impl UserAgent {
     }
 
     /// Responds with further lines and no body.
-    fn reply_with(&mut self, now: Now, asking: &Asking<'_>, status: u16, to_tag: &[u8], lines: &[u8], out: &mut Outbox) {
+    fn reply_with(
+        &mut self,
+        now: Now,
+        asking: &Asking<'_>,
+        status: u16,
+        to_tag: &[u8],
+        lines: &[u8],
+        out: &mut Outbox,
+    ) {
         let start = out.start();
         let made = if to_tag.is_empty() && status > 100 { self.word().to_vec() } else { Vec::new() };
         let to_tag = if to_tag.is_empty() { &made } else { to_tag };
@@ -213,7 +221,7 @@ impl UserAgent {
             self.calls.get(id).is_some_and(|call| {
                 let open = call.asked.or(call.accepted).is_some_and(|a| a.cseq == cseq);
                 open && call.legs.first().is_some_and(|l| {
-                    l.dialog.remote_tag() == asking.from_tag() && l.dialog.call_id() == asking.call_id()
+                    l.dialog.remote_tag() == asking.sender_tag() && l.dialog.call_id() == asking.call_id()
                 })
             })
         })
@@ -224,7 +232,7 @@ impl UserAgent {
         if !self.inspect(now, asking, out) {
             return;
         }
-        let Some((id, leg)) = self.find(asking.call_id(), to_tag, asking.from_tag()) else {
+        let Some((id, leg)) = self.find(asking.call_id(), to_tag, asking.sender_tag()) else {
             return self.reply_plain(now, asking, 481, out);
         };
         let Some(call) = self.calls.get_mut(id) else { return };
@@ -278,7 +286,8 @@ impl UserAgent {
         if call.asked.is_some() || call.stage == Stage::Incoming {
             return self.reply_later(now, asking, out);
         }
-        if call.inviting.is_some() || call.accepted.is_some() || call.updated.is_some() || call.stage != Stage::Talking {
+        if call.inviting.is_some() || call.accepted.is_some() || call.updated.is_some() || call.stage != Stage::Talking
+        {
             return self.reply_plain(now, asking, 491, out);
         }
         let Some(dialog) = call.dialog() else { return };

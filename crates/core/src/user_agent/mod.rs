@@ -204,7 +204,8 @@ impl UserAgent {
         let transactions = self.transactions.deadline();
         let calls = self.timers.deadline(runs(&self.calls));
         let registrations = &self.registrations;
-        let refreshes = self.refreshes.deadline(|slot, stamp| registrations.at(slot).is_some_and(|(_, r)| r.refresh == stamp));
+        let refreshes =
+            self.refreshes.deadline(|slot, stamp| registrations.at(slot).is_some_and(|(_, r)| r.refresh == stamp));
         [transactions, calls, refreshes].into_iter().flatten().min()
     }
 
@@ -220,7 +221,9 @@ impl UserAgent {
         }
         loop {
             let registrations = &self.registrations;
-            let due = self.refreshes.due(now.mono, |slot, stamp| registrations.at(slot).is_some_and(|(_, r)| r.refresh == stamp));
+            let due = self
+                .refreshes
+                .due(now.mono, |slot, stamp| registrations.at(slot).is_some_and(|(_, r)| r.refresh == stamp));
             let Some((slot, _)) = due else { break };
             if let Some(id) = self.registrations.at(slot).map(|(id, _)| id) {
                 self.refresh(now, id, out);
@@ -249,7 +252,9 @@ impl UserAgent {
                         self.requests.remove(request);
                     }
                 }
-                TransactionEvent::ServerEnded { .. } | TransactionEvent::NoAck { .. } | TransactionEvent::ServerTransportError { .. } => (),
+                TransactionEvent::ServerEnded { .. }
+                | TransactionEvent::NoAck { .. }
+                | TransactionEvent::ServerTransportError { .. } => (),
             }
         }
         self.told = std::mem::take(told);
@@ -269,7 +274,7 @@ impl UserAgent {
         let Ok(Uri::Sip(uri)) = Uri::parse(uri) else { return *other };
         let Some(ip) = uri.host.ip() else { return *other };
         let transport = transport_of(&uri);
-        let address = (ip, uri.port.unwrap_or(transport.default_port())).into();
+        let address = (ip, uri.port.unwrap_or_else(|| transport.default_port())).into();
         if other.transport == transport && other.address == address {
             return *other;
         }
@@ -345,7 +350,7 @@ impl UserAgent {
     }
 
     /// The call and its leg with this dialog, named from our side.
-    fn find(&mut self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> Option<(Id, usize)> {
+    fn find(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> Option<(Id, usize)> {
         let place = self.place(call_id);
         self.places.iter_hash(place).filter(|(hash, _)| *hash == place).find_map(|&(_, id)| {
             let call = self.calls.get(id)?;

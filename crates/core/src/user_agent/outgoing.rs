@@ -125,12 +125,20 @@ impl UserAgent {
         self.write_head(&head, &target, &branch, outside.body, &mut out.bytes);
         out.bytes.extend_from_slice(outside.headers);
         finish(outside.body, &mut out.bytes);
-        let request = Request::new(Kind::Outside, None, outside.account, target, call::hash(self.call_secret, &call_id));
+        let request =
+            Request::new(Kind::Outside, None, outside.account, target, call::hash(self.call_secret, &call_id));
         Ok(RequestKey(self.submit(now, start, &branch, outside.method, request, out)))
     }
 
     /// Start line and header lines of a request in no dialog, up to the credentials that are known already.
-    pub(super) fn write_head(&mut self, head: &Head<'_>, target: &Target, branch: &Branch, body: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn write_head(
+        &mut self,
+        head: &Head<'_>,
+        target: &Target,
+        branch: &Branch,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         out.extend_from_slice(head.method.text());
         out.push(b' ');
         let uri = out.len();
@@ -191,7 +199,8 @@ impl UserAgent {
         let (target, call_hash) = (request.target, request.call_hash);
         let id = self.requests.insert(request);
         let range = start..out.bytes.len();
-        let client = self.transactions.send(now, range, branch.text(), method.text(), target, call_hash, id.to_u64(), out);
+        let client =
+            self.transactions.send(now, range, branch.text(), method.text(), target, call_hash, id.to_u64(), out);
         if let Some(request) = self.requests.get_mut(id) {
             request.client = Some(client);
         }
@@ -231,8 +240,16 @@ impl UserAgent {
                 edit.write(&message, &mut out.bytes);
                 let bytes = out.bytes[start..].to_vec();
                 let range = start..out.bytes.len();
-                let client =
-                    self.transactions.send(now, range, branch.text(), method.text(), target, call_hash, id.to_u64(), out);
+                let client = self.transactions.send(
+                    now,
+                    range,
+                    branch.text(),
+                    method.text(),
+                    target,
+                    call_hash,
+                    id.to_u64(),
+                    out,
+                );
                 if let Some(request) = self.requests.get_mut(id) {
                     request.client = Some(client);
                     request.tries += 1;
@@ -300,7 +317,9 @@ impl UserAgent {
                 self.fault(now, call, status, out);
             }
             (Kind::Outside, _) if status >= 200 => self.tell_reply(id, status, message),
-            (Kind::Register, Some(registration)) if status >= 200 => self.register_replied(now, registration, status, message, out),
+            (Kind::Register, Some(registration)) if status >= 200 => {
+                self.register_replied(now, registration, status, message, out)
+            }
             _ => (),
         }
         if status >= 200

@@ -54,7 +54,12 @@ impl UserAgent {
     ///
     /// # Errors
     /// `aor` cannot be read.
-    pub fn register(&mut self, now: Now, register: &Register<'_>, out: &mut Outbox) -> Result<RegistrationKey, BadAddress> {
+    pub fn register(
+        &mut self,
+        now: Now,
+        register: &Register<'_>,
+        out: &mut Outbox,
+    ) -> Result<RegistrationKey, BadAddress> {
         NameAddr::parse(register.aor)?;
         let registration = Registration {
             aor: register.aor.to_vec(),
@@ -107,7 +112,8 @@ impl UserAgent {
         self.refreshes.stop(&mut r.refresh);
         r.cseq += 1;
         r.busy = true;
-        let (aor, registrar, routes, headers) = (r.aor.clone(), r.registrar.clone(), r.routes.clone(), r.headers.clone());
+        let (aor, registrar, routes, headers) =
+            (r.aor.clone(), r.registrar.clone(), r.routes.clone(), r.headers.clone());
         let (call_id, tag, cseq, account, target) = (r.call_id, r.tag, r.cseq, r.account, r.target);
         if r.leaving {
             r.expires = 0;
@@ -133,10 +139,24 @@ impl UserAgent {
         out.bytes.extend_from_slice(&headers);
         finish(b"", &mut out.bytes);
         let call_hash = call::hash(self.call_secret, &call_id);
-        self.submit(now, start, &branch, Method::Register, Request::new(Kind::Register, Some(id), account, target, call_hash), out);
+        self.submit(
+            now,
+            start,
+            &branch,
+            Method::Register,
+            Request::new(Kind::Register, Some(id), account, target, call_hash),
+            out,
+        );
     }
 
-    pub(super) fn register_replied(&mut self, now: Now, id: Id, status: u16, message: Option<&Message<'_>>, out: &mut Outbox) {
+    pub(super) fn register_replied(
+        &mut self,
+        now: Now,
+        id: Id,
+        status: u16,
+        message: Option<&Message<'_>>,
+        out: &mut Outbox,
+    ) {
         let retry = self.settings.registration_retry;
         let Some(r) = self.registrations.get_mut(id) else { return };
         let key = RegistrationKey(id);

@@ -94,10 +94,16 @@ impl UserAgent {
     pub fn reinvite(&mut self, now: Now, call: CallKey, offer: &[u8], out: &mut Outbox) -> Result<(), NotNow> {
         let id = call.0;
         let c = self.calls.get_mut(id).filter(|c| c.stage == Stage::Talking).ok_or(NotNow::NoDialog)?;
-        if c.inviting.is_some() || c.updating.is_some() || c.asked.is_some() || c.accepted.is_some() || c.updated.is_some() {
+        if c.inviting.is_some()
+            || c.updating.is_some()
+            || c.asked.is_some()
+            || c.accepted.is_some()
+            || c.updated.is_some()
+        {
             return Err(NotNow::Pending);
         }
-        let request = self.within(now, id, Kind::Reinvite, Method::Invite, CAPABILITIES, offer, out).ok_or(NotNow::NoDialog)?;
+        let request =
+            self.within(now, id, Kind::Reinvite, Method::Invite, CAPABILITIES, offer, out).ok_or(NotNow::NoDialog)?;
         if let Some(c) = self.calls.get_mut(id) {
             c.inviting = Some(request);
         }
@@ -111,7 +117,11 @@ impl UserAgent {
     /// There is no dialog, or something else is under way in it.
     pub fn update(&mut self, now: Now, call: CallKey, offer: &[u8], out: &mut Outbox) -> Result<(), NotNow> {
         let id = call.0;
-        let c = self.calls.get_mut(id).filter(|c| !matches!(c.stage, Stage::Cancelling | Stage::Closing)).ok_or(NotNow::NoDialog)?;
+        let c = self
+            .calls
+            .get_mut(id)
+            .filter(|c| !matches!(c.stage, Stage::Cancelling | Stage::Closing))
+            .ok_or(NotNow::NoDialog)?;
         use crate::dialog::Exchange::{Asked, Offered};
         let open = matches!(c.dialog().ok_or(NotNow::NoDialog)?.exchange, Offered | Asked);
         if c.updating.is_some() || c.updated.is_some() || (open && !offer.is_empty()) {
@@ -184,7 +194,11 @@ impl UserAgent {
             self.write_credentials(request.account, method, from..from + len, body, &mut out.bytes);
         }
         out.bytes.extend_from_slice(headers);
-        if matches!(kind, Kind::Within) { finish(body, &mut out.bytes) } else { finish_sdp(body, &mut out.bytes) }
+        if matches!(kind, Kind::Within) {
+            finish(body, &mut out.bytes)
+        } else {
+            finish_sdp(body, &mut out.bytes)
+        }
         Some(self.submit(now, start, &branch, method, request, out))
     }
 
@@ -256,7 +270,11 @@ impl UserAgent {
         call.sent = call.sent.saturating_add(1);
         let timers = &self.settings.timers;
         let at = usize::from(call.sent).min(self.lengths.doubled.len() - 1);
-        let length = if capped && timers.t1.saturating_mul(1 << at) >= timers.t2 { self.lengths.t2 } else { self.lengths.doubled[at] };
+        let length = if capped && timers.t1.saturating_mul(1 << at) >= timers.t2 {
+            self.lengths.t2
+        } else {
+            self.lengths.doubled[at]
+        };
         call.again = self.timers.start(now.mono, length, id.slot);
     }
 }
