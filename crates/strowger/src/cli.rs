@@ -228,6 +228,9 @@ pub(crate) struct DemoArguments {
     /// Calls a second of the load.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rate: u32,
+    /// One JSON object at the end instead of pictures.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Write the completion script of a shell.

@@ -1,8 +1,189 @@
-//! `strowger demo`.
+//! `strowger demo`: a server, two phones, a call drawn as a ladder, then calls in number and what they cost.
 
+mod ladder;
+mod load;
+mod phones;
+mod server;
+mod table;
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use console::style;
+use serde_json::{Value, json};
+use strowger_server::config::Log;
+
+use self::ladder::Rung;
+use self::load::{Plan, Progress, Tally};
+use self::phones::{News, Order, Step, USERS};
+use self::server::{DOMAIN, Subject};
+use self::table::Figures;
 use crate::cli::DemoArguments;
-use crate::output::Outcome;
+use crate::logging;
+use crate::output::{self, Outcome};
 
-pub(crate) fn run(_arguments: &DemoArguments) -> anyhow::Result<Outcome> {
-    anyhow::bail!("the demo is not wired to the command line yet")
+/// How long a registration may take: an unanswered request ends after 32 s (RFC 3261 section 17.1.2).
+const PATIENCE: Duration = Duration::from_secs(40);
+
+const NEXT: &str = "\
+What to try next
+  strowger demo --rate 1000 --seconds 30   more calls, for longer
+  strowger init                            a few questions, and a configuration of your own
+  strowger user add alice@DOMAIN           a name and a password for a phone
+  strowger serve --config strowger.toml    the server; it prints what the phone has to be told
+";
+
+pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
+    // Nobody wants log lines between the pictures, unless they are asked for.
+    if std::env::var_os(logging::FILTER_VARIABLE).is_some() {
+        logging::start(&Log::default())?;
+    }
+    let show = Show { quiet: arguments.json };
+    let mut document = json!({});
+
+    let subject = Subject::start(&USERS)?;
+    let (tell, news) = channel();
+    let progress = Arc::new(Progress::default());
+    let phones = phones::start(subject.udp(), tell, progress.clone())?;
+    let order = phones.handle().mailbox(0);
+    show.heading("A server")?;
+    let listeners = subject.listeners();
+    show.print(&format!("  Strowger listens on {}, for {DOMAIN}, with a new database.\n", listeners.join(" and ")))?;
+    document["server"] = json!({"listeners": listeners, "domain": DOMAIN});
+
+    show.heading("Two phones register")?;
+    let mut registrations = Vec::new();
+    for (phone, (name, _)) in USERS.iter().enumerate() {
+        order.send(Order::Register(phone));
+        let registered = registered(&news, name)?;
+        show.print(&format!("  {}\n", registered.sentence(name)))?;
+        registrations.push(registered.json(name));
+    }
+    document["registrations"] = registrations.into();
+    ensure!(subject.bindings() == USERS.len(), "{} bindings are kept, not {}", subject.bindings(), USERS.len());
+
+    show.heading("One calls the other")?;
+    order.send(Order::Calls(Plan::one(400, 2_000)));
+    let (tally, steps) = called(load::watch(&news, &progress, 1, true)?)?;
+    let rungs = ladder::rungs(&steps);
+    show.print(&ladder::draw(&rungs))?;
+    show.print("  An arrow bears a method or status, and the CSeq; beside it what the message carries.\n")?;
+    document["call"] = serde_json::to_value(&rungs)?;
+    document["call_succeeded"] = (tally.failures() == 0).into();
+    if tally.failures() > 0 {
+        show.end(document)?;
+        bail!("the call did not go as a call should: {}", missing(&tally, &rungs));
+    }
+
+    let mut failures = 0;
+    if arguments.seconds > 0 {
+        let (seconds, rate) = (u64::from(arguments.seconds), u64::from(arguments.rate));
+        let plan = Plan::new(seconds * rate, rate);
+        show.heading(&format!("{} calls, {rate} a second, each held {} ms", plan.calls, plan.hold))?;
+        let (busy, resent, calls) = (subject.busy(), subject.retransmissions(), plan.calls);
+        order.send(Order::Calls(plan));
+        let (tally, _) = called(load::watch(&news, &progress, calls, show.quiet)?)?;
+        let figures = Figures {
+            tally: &tally,
+            cpu: subject.busy().saturating_sub(busy),
+            retransmissions: subject.retransmissions() - resent,
+            memory: table::resident(),
+        };
+        show.print(&figures.table())?;
+        document["load"] = figures.json();
+        failures = tally.failures();
+    }
+    document["succeeded"] = (failures == 0).into();
+    if failures == 0 {
+        show.print(&format!("\n{}\n\n{NEXT}", style("Every call succeeded.").green().bold()))?;
+    }
+    show.end(document)?;
+    if failures > 0 {
+        output::complain(&format!("{failures} calls failed; a slower machine may need a lower --rate"));
+        return Ok(Outcome::Failed);
+    }
+    Ok(Outcome::Done)
+}
+
+/// Text for people, or one JSON object at the end.
+struct Show {
+    quiet: bool,
+}
+
+impl Show {
+    fn print(&self, text: &str) -> anyhow::Result<()> {
+        if self.quiet { Ok(()) } else { output::print(text) }
+    }
+
+    fn heading(&self, text: &str) -> anyhow::Result<()> {
+        self.print(&format!("\n{}\n", style(text).bold()))
+    }
+
+    fn end(&self, document: Value) -> anyhow::Result<()> {
+        if self.quiet { output::print(&(serde_json::to_string_pretty(&document)? + "\n")) } else { Ok(()) }
+    }
+}
+
+/// A registration that succeeded.
+struct Registered {
+    /// Seconds that were granted.
+    expires: u32,
+    rungs: Vec<Rung>,
+}
+
+impl Registered {
+    fn sentence(&self, name: &str) -> String {
+        let mut words = Vec::new();
+        for rung in &self.rungs {
+            match rung.status {
+                Some(status) => words.push(format!("{status}")),
+                None if rung.credentials => words.push("REGISTER with credentials".into()),
+                None => words.push("REGISTER".into()),
+            }
+        }
+        let took = self.rungs.last().map_or(0.0, |rung| rung.at);
+        let mut text = format!("{name:<6} {}", words.join(" → "));
+        let _ = write!(text, ": registered for {} s, after {took:.2} ms", self.expires);
+        text
+    }
+
+    fn json(&self, name: &str) -> Value {
+        json!({"user": format!("{name}@{DOMAIN}"), "expires": self.expires, "messages": self.rungs})
+    }
+}
+
+/// Waits for a phone to be registered, by digest.
+fn registered(news: &Receiver<News>, name: &str) -> anyhow::Result<Registered> {
+    match news.recv_timeout(PATIENCE) {
+        Ok(News::Registered(Ok(expires), steps)) => {
+            let rungs = ladder::rungs(&steps);
+            let challenged = rungs.iter().any(|rung| rung.status == Some(401));
+            ensure!(challenged && rungs.iter().any(|rung| rung.credentials), "{name} was registered without a password");
+            Ok(Registered { expires, rungs })
+        }
+        Ok(News::Registered(Err(status), _)) => bail!("{name} was not registered: {status}"),
+        Ok(News::Interrupted) => bail!("interrupted"),
+        Ok(News::Called(..)) => bail!("a call ended before there was one"),
+        Err(RecvTimeoutError::Timeout) => bail!("{name} got no answer to REGISTER"),
+        Err(RecvTimeoutError::Disconnected) => bail!("the phones ended"),
+    }
+}
+
+fn called(news: News) -> anyhow::Result<(Tally, Vec<Step>)> {
+    match news {
+        News::Called(tally, steps) => Ok((tally, steps)),
+        News::Interrupted => bail!("interrupted"),
+        News::Registered(..) => bail!("a phone registered once more in the middle of a call"),
+    }
+}
+
+/// In what way the one call failed.
+fn missing(tally: &Tally, rungs: &[Rung]) -> String {
+    match tally.refused.keys().next() {
+        Some(status) => format!("refused with {status}"),
+        None => format!("it ended after {} messages", rungs.len()),
+    }
 }

@@ -100,7 +100,7 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
 
 /// What is kept of a password: its HA1 for each algorithm, so that one more algorithm needs no new password. MD5, the weak
 /// one, only where it is offered.
-fn ha1s(name: &str, realm: &str, password: &str, offered: &[Algorithm]) -> Ha1s {
+pub(crate) fn ha1s(name: &str, realm: &str, password: &str, offered: &[Algorithm]) -> Ha1s {
     let set = Ha1Set::of_password(name.as_bytes(), realm.as_bytes(), password.as_bytes());
     let bytes = |hash: Hash| set.of(hash).map(|ha1| ha1.value().as_bytes().to_vec());
     Ha1s {
@@ -110,7 +110,7 @@ fn ha1s(name: &str, realm: &str, password: &str, offered: &[Algorithm]) -> Ha1s 
     }
 }
 
-fn milliseconds(time: SystemTime) -> u64 {
+pub(crate) fn milliseconds(time: SystemTime) -> u64 {
     // A clock before 1970 is a broken clock; the time is shown to people only.
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -1,0 +1,354 @@
+//! The two telephones: one user agent on two sockets, driven by a shard of its own.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io::Read;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use anyhow::Context;
+use strowger_core::entropy::Entropy;
+use strowger_core::proxy::{Face, Identity};
+use strowger_core::user_agent::{AccountKey, CallKey, Ending, Event, Invite, Register, Settings, UserAgent};
+use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
+use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings, Shards};
+
+use super::load::{Plan, Progress, Tally};
+use super::server::DOMAIN;
+
+/// Name and password: first the caller, then the callee, each at the listener of its place here.
+pub(super) const USERS: [(&str, &str); 2] = [("alice", "wonderland"), ("bob", "builder")];
+
+/// Seconds that a phone asks the registrar for.
+const EXPIRES: u32 = 3_600;
+
+/// What each phone says it would like to hear, and where. Nothing is ever sent there: the demo is about signalling.
+const SDP: &[u8] =
+    b"v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0 8\r\n";
+
+/// Who sends or gets a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Party {
+    Caller,
+    Server,
+    Callee,
+}
+
+impl Party {
+    const fn at(listener: ListenerId) -> Self {
+        if listener.0 == 0 { Self::Caller } else { Self::Callee }
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Caller => USERS[0].0,
+            Self::Server => "Strowger",
+            Self::Callee => USERS[1].0,
+        }
+    }
+}
+
+/// A message as a phone sent or received it.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub at: Instant,
+    pub from: Party,
+    pub to: Party,
+    pub bytes: Vec<u8>,
+}
+
+/// What the phones are asked to do, one thing after another.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// This user's phone registers.
+    Register(usize),
+    /// The caller calls the callee.
+    Calls(Plan),
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The registrar's last word, and the messages that led to it.
+    Registered(Result<u32, u16>, Vec<Step>),
+    /// Every call of the plan is over, or was given up.
+    Called(Tally, Vec<Step>),
+    /// Somebody pressed Ctrl-C.
+    Interrupted,
+}
+
+/// Starts the phones.
+///
+/// # Errors
+/// No socket, no thread, no randomness.
+pub(super) fn start(server: SocketAddr, news: Sender<News>, progress: Arc<Progress>) -> anyhow::Result<Node<Phones>> {
+    let settings = NetSettings { shards: Shards::Fixed(1), ..NetSettings::default() };
+    let call_secret = settings.secret;
+    let any = || Listener::new(Transport::Udp, SocketAddr::from(([127, 0, 0, 1], 0)));
+    let net = Net::bind(settings, vec![any(), any()]).context("the phones find no port")?;
+    let face = |address: &SocketAddr| Face {
+        transport: Transport::Udp,
+        bound: *address,
+        sent_by: address.to_string().into_bytes().into(),
+        network: 0,
+    };
+    let identity = Arc::new(Identity::new(net.addresses().iter().map(face).collect(), [""; 0], &[]));
+    let mut seed = [0; 32];
+    std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).context("no randomness")?;
+    let interrupted = news.clone();
+    let node = net.spawn(move |_, _| {
+        // The callee rings at once, which spares its own 100.
+        let settings = Settings { name: b"Strowger demo".to_vec(), trying: false, registration_retry: 0, ..Settings::default() };
+        let mut agent = UserAgent::new(identity.clone(), settings, Entropy::new(seed), call_secret);
+        let mut account = |(name, password): (&str, &str)| agent.add_account(name.as_bytes(), password.as_bytes());
+        let (registering, calling) = (USERS.map(&mut account), account(USERS[0]));
+        Phones {
+            agent,
+            registering,
+            calling_as: calling,
+            server,
+            news: news.clone(),
+            progress: progress.clone(),
+            steps: None,
+            plan: None,
+            tally: Tally::default(),
+            calling: HashMap::new(),
+            called: 0,
+            deeds: BinaryHeap::new(),
+        }
+    })?;
+    node.handle().services().spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            let _ = interrupted.send(News::Interrupted);
+        }
+    });
+    Ok(node)
+}
+
+/// Something that a phone does when its time has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Deed {
+    Answer,
+    HangUp,
+}
+
+/// Both phones.
+pub(super) struct Phones {
+    agent: UserAgent,
+    /// Accounts know the last challenge that they answered. What a phone tells the registrar is nothing for its callee, so
+    /// calls have an account of their own.
+    registering: [AccountKey; 2],
+    calling_as: AccountKey,
+    server: SocketAddr,
+    news: Sender<News>,
+    progress: Arc<Progress>,
+    /// Messages, while they are recorded.
+    steps: Option<Vec<Step>>,
+    plan: Option<Plan>,
+    tally: Tally,
+    /// The caller's calls, and when their INVITE was sent.
+    calling: HashMap<CallKey, Instant>,
+    /// The callee's calls.
+    called: u64,
+    /// By their time, the earliest first.
+    deeds: BinaryHeap<Reverse<(u64, Deed, CallKey)>>,
+}
+
+impl Phones {
+    fn target(&self, phone: usize) -> Target {
+        Target { transport: Transport::Udp, listener: ListenerId(phone as u16), address: self.server, flow: None }
+    }
+
+    /// Lets the user agent do something, and records what it sends.
+    fn with(&mut self, out: &mut Outbox, act: impl FnOnce(&mut Self, &mut Outbox)) {
+        let before = out.sends().len();
+        act(self, out);
+        if let Some(steps) = &mut self.steps {
+            let at = Instant::now();
+            steps.extend(out.sends()[before..].iter().map(|send| Step {
+                at,
+                from: Party::at(send.target.listener),
+                to: Party::Server,
+                bytes: out.bytes[send.range()].to_vec(),
+            }));
+        }
+    }
+
+    fn register(&mut self, now: Now, phone: usize, out: &mut Outbox) {
+        self.steps = Some(Vec::new());
+        self.with(out, |me, out| {
+            let (aor, registrar) = (format!("sip:{}@{DOMAIN}", USERS[phone].0), format!("sip:{DOMAIN}"));
+            let register = Register {
+                aor: aor.as_bytes(),
+                registrar: registrar.as_bytes(),
+                routes: b"",
+                target: me.target(phone),
+                account: Some(me.registering[phone]),
+                expires: EXPIRES,
+                headers: b"",
+            };
+            me.agent.register(now, &register, out).expect("the address is written right here");
+        });
+    }
+
+    fn call(&mut self, now: Now, out: &mut Outbox) {
+        self.tally.start();
+        self.progress.started.one();
+        let [from, to] = USERS.map(|(name, _)| format!("<sip:{name}@{DOMAIN}>"));
+        let invite = Invite {
+            from: from.as_bytes(),
+            to: to.as_bytes(),
+            uri: None,
+            routes: b"",
+            target: self.target(0),
+            account: Some(self.calling_as),
+            offer: SDP,
+            headers: b"",
+            call_id: b"",
+        };
+        let call = self.agent.invite(now, &invite, out).expect("the addresses are written right here");
+        self.calling.insert(call, Instant::now());
+    }
+
+    /// Does what is due, then what the user agent's news ask for.
+    fn go_on(&mut self, now: Now, out: &mut Outbox) {
+        while let Some(plan) = &mut self.plan
+            && plan.is_due(now.mono)
+        {
+            self.call(now, out);
+        }
+        while let Some(Reverse((at, deed, call))) = self.deeds.peek().copied()
+            && at <= now.mono
+        {
+            self.deeds.pop();
+            match deed {
+                Deed::Answer => self.agent.answer(now, call, SDP, out),
+                Deed::HangUp => self.agent.hang_up(now, call, out),
+            }
+        }
+        while let Some(event) = self.agent.event() {
+            self.hear(now, event, out);
+        }
+    }
+
+    fn hear(&mut self, now: Now, event: Event, out: &mut Outbox) {
+        let (ring, hold) = self.plan.as_ref().map_or((0, 0), |plan| (plan.ring, plan.hold));
+        match event {
+            Event::Registered { expires, .. } => self.registered(Ok(expires)),
+            Event::RegistrationFailed { status, .. } => self.registered(Err(status)),
+            Event::Invited { call, .. } => {
+                self.called += 1;
+                self.agent.ring(now, call, 180, b"", out);
+                match ring {
+                    0 => self.agent.answer(now, call, SDP, out),
+                    _ => self.deeds.push(Reverse((now.mono + ring, Deed::Answer, call))),
+                }
+            }
+            Event::Answered { call, .. } => {
+                if let Some(since) = self.calling.get(&call) {
+                    self.tally.answer(since.elapsed());
+                }
+                self.deeds.push(Reverse((now.mono + hold, Deed::HangUp, call)));
+            }
+            Event::Confirmed { .. } => self.tally.confirmed += 1,
+            Event::Failed { call, status, .. } | Event::Redirected { call, status, .. } => {
+                if self.calling.remove(&call).is_some() {
+                    *self.tally.refused.entry(status).or_default() += 1;
+                    self.progress.failed.one();
+                } else {
+                    self.called = self.called.saturating_sub(1);
+                }
+            }
+            Event::Ended { call, by } => {
+                if self.calling.remove(&call).is_some() {
+                    self.tally.ended += u64::from(by == Ending::Local);
+                    self.progress.ended.one();
+                } else {
+                    self.called = self.called.saturating_sub(1);
+                    self.tally.taken_down += u64::from(by == Ending::Remote);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn registered(&mut self, result: Result<u32, u16>) {
+        // A refresh, much later, is no news.
+        if let Some(steps) = self.steps.take() {
+            let _ = self.news.send(News::Registered(result, steps));
+        }
+    }
+
+    /// Tells the end of the plan: nothing is under way any more, or it was waited for long enough.
+    fn close_plan(&mut self, now: Now) {
+        let idle = self.calling.is_empty() && self.called == 0;
+        if self.plan.as_ref().is_some_and(|plan| plan.is_over(now.mono, idle)) {
+            self.plan = None;
+            self.deeds.clear();
+            self.calling.clear();
+            self.called = 0;
+            let _ = self.news.send(News::Called(std::mem::take(&mut self.tally), self.steps.take().unwrap_or_default()));
+        }
+    }
+}
+
+impl Service for Phones {
+    type Answer = Order;
+    type Record = ();
+
+    fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        if let Some(steps) = &mut self.steps {
+            let to = Party::at(arrival.listener);
+            steps.push(Step { at: Instant::now(), from: Party::Server, to, bytes: bytes.to_vec() });
+        }
+        self.with(out, |me, out| {
+            me.agent.receive(now, arrival, bytes, out);
+            me.go_on(now, out);
+        });
+        self.close_plan(now);
+    }
+
+    fn poll(&mut self, now: Now, out: &mut Outbox) {
+        self.with(out, |me, out| {
+            me.agent.poll(now, out);
+            me.go_on(now, out);
+        });
+        self.close_plan(now);
+    }
+
+    fn deadline(&mut self) -> Option<u64> {
+        let deed = self.deeds.peek().map(|Reverse((at, ..))| *at);
+        let plan = self.plan.as_ref().map(Plan::deadline);
+        [self.agent.deadline(), deed, plan].into_iter().flatten().min()
+    }
+
+    fn answered(&mut self, now: Now, order: Order, out: &mut Outbox) {
+        match order {
+            Order::Register(phone) => self.register(now, phone, out),
+            Order::Calls(mut plan) => {
+                plan.start(now.mono);
+                self.steps = plan.recorded.then(Vec::new);
+                self.plan = Some(plan);
+                self.poll(now, out);
+            }
+        }
+    }
+
+    fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        self.with(out, |me, out| {
+            me.agent.failed(now, token, out);
+            me.go_on(now, out);
+        });
+        self.close_plan(now);
+    }
+
+    fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
+
+    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
+        Vec::new()
+    }
+
+    fn import(&mut self, _: Now, (): (), _: &mut Outbox) {}
+}

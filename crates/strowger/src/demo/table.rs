@@ -1,0 +1,98 @@
+//! The figures at the end, for people and for programs.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use console::style;
+use serde_json::{Value, json};
+
+use super::load::Tally;
+
+/// What was measured around the calls of a [`Tally`].
+pub(super) struct Figures<'a> {
+    pub tally: &'a Tally,
+    /// Processor time of the server's shards.
+    pub cpu: Duration,
+    pub retransmissions: u64,
+    /// Resident memory of this process in bytes, where the system tells it.
+    pub memory: Option<u64>,
+}
+
+impl Figures<'_> {
+    /// Microseconds.
+    fn cpu_per_call(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.tally.calls.max(1) as f64
+    }
+
+    pub(super) fn table(&self) -> String {
+        let tally = self.tally;
+        let failures = match tally.failures() {
+            0 => style("0".to_owned()).green(),
+            failures => style(failures.to_string()).red().bold(),
+        };
+        let mut out = String::new();
+        let mut row = |name: &str, value: &dyn std::fmt::Display, unit: &str, note: &str| {
+            // A style pads what it shows, not its escape codes.
+            let _ = writeln!(out, "{}", format!("  {name:<22}{value:>10} {unit:<4}{}", style(note).dim()).trim_end());
+        };
+        row("calls", &tally.calls, "", "");
+        row("failures", &failures, "", &self.reasons());
+        for (name, percentile, note) in
+            [("set-up delay, p50", 50.0, "from INVITE to 200, seen by the caller"), ("p95", 95.0, ""), ("p99", 99.0, "")]
+        {
+            let name = if note.is_empty() { format!("              {name}") } else { name.to_owned() };
+            row(&name, &format!("{:.2}", tally.delay(percentile)), "ms", note);
+        }
+        row("calls per second", &format!("{:.1}", tally.per_second()), "", "");
+        row("CPU per call", &format!("{:.0}", self.cpu_per_call()), "µs", "of the server's shards, the threads that carry messages");
+        row("retransmissions", &self.retransmissions, "", "");
+        if let Some(memory) = self.memory {
+            row("memory", &format!("{:.1}", memory as f64 / 1e6), "MB", "resident, server and phones together in this process");
+        }
+        out
+    }
+
+    /// Why calls failed.
+    fn reasons(&self) -> String {
+        let tally = self.tally;
+        let mut reasons: Vec<String> = tally
+            .refused
+            .iter()
+            .map(|(status, calls)| match status {
+                408 => format!("{calls} without an answer (408)"),
+                _ => format!("{calls} refused with {status}"),
+            })
+            .collect();
+        for (count, before, what) in [
+            (tally.confirmed, tally.answered, "without ACK at the callee"),
+            (tally.ended, tally.answered, "whose BYE had no answer"),
+            (tally.taken_down, tally.confirmed, "whose BYE did not reach the callee"),
+        ] {
+            if count < before {
+                reasons.push(format!("{} {what}", before - count));
+            }
+        }
+        reasons.join(", ")
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let tally = self.tally;
+        json!({
+            "calls": tally.calls,
+            "failures": tally.failures(),
+            "reasons": self.reasons(),
+            "setup_delay_ms": {"p50": tally.delay(50.0), "p95": tally.delay(95.0), "p99": tally.delay(99.0)},
+            "calls_per_second": tally.per_second(),
+            "server_cpu_us_per_call": self.cpu_per_call(),
+            "retransmissions": self.retransmissions,
+            "resident_bytes": self.memory,
+        })
+    }
+}
+
+/// Resident memory of this process in bytes.
+pub(super) fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}

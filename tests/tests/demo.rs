@@ -1,0 +1,102 @@
+//! `strowger demo` as a newcomer runs it: the first impression must be a good one.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use strowger_tests::{alone, binary};
+
+fn demo(arguments: &[&str]) -> Output {
+    let output = Command::new(binary::strowger()).arg("demo").args(arguments).output().expect("the program starts");
+    assert!(
+        output.status.success(),
+        "exit code {:?}\n{}\n{}",
+        output.status.code(),
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+#[test]
+fn a_call_is_drawn_and_measured() {
+    let _alone = alone();
+    let output = demo(&["--seconds", "2", "--rate", "50"]);
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(!text.contains('\u{1b}'), "colours are for terminals:\n{text}");
+    for user in ["alice", "bob"] {
+        let line = text.lines().find(|line| line.trim_start().starts_with(user)).unwrap_or_else(|| panic!("{user}:\n{text}"));
+        assert!(line.contains("REGISTER → 401 → REGISTER with credentials → 200"), "{line}");
+    }
+
+    // Every message of the call, in an order that any network keeps; a slow machine may add retransmissions between them.
+    let ladder = [
+        "│── INVITE 1 ",
+        "│◀─ 407 INVITE 1 ",
+        "│── ACK 1 ",
+        "│── INVITE 2 ",
+        "│◀─ 100 INVITE 2 ",
+        "│── INVITE 2 ",
+        "│◀─ 180 INVITE 2 ",
+        "│◀─ 180 INVITE 2 ",
+        "│◀─ 200 INVITE 2 ",
+        "│◀─ 200 INVITE 2 ",
+        "│── ACK 2 ",
+        "│── ACK 2 ",
+        "s of talk",
+        "│── BYE 3 ",
+        "│── BYE 3 ",
+        "│◀─ 200 BYE 3 ",
+        "│◀─ 200 BYE 3 ",
+    ];
+    let mut rest = &text[text.find("One calls the other").expect("the call has a heading")..];
+    for step in ladder {
+        let at = rest.find(step).unwrap_or_else(|| panic!("no {step:?} where it belongs:\n{text}"));
+        rest = &rest[at + step.len()..];
+    }
+
+    let figure = |name: &str| -> f64 {
+        let line = rest.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_else(|| panic!("no {name}:\n{text}"));
+        let value = line.trim_start()[name.len()..].split_whitespace().next().expect("a value");
+        value.parse().unwrap_or_else(|_| panic!("{name} is no number: {line}"))
+    };
+    assert!((figure("calls"), figure("failures")) == (100.0, 0.0), "{text}");
+    let (p50, p95, p99) = (figure("set-up delay, p50"), figure("p95"), figure("p99"));
+    assert!(0.0 < p50 && p50 <= p95 && p95 <= p99, "{text}");
+    assert!((10.0..=60.0).contains(&figure("calls per second")), "{text}");
+    assert!(figure("CPU per call") > 0.0 && figure("memory") > 1.0, "{text}");
+    assert!(text.contains("Every call succeeded.") && text.contains("What to try next"), "{text}");
+
+    let progress = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(progress.contains("of 100 calls over, 0 failed"), "{progress}");
+}
+
+#[test]
+fn one_json_object_says_the_same() {
+    let _alone = alone();
+    let output = demo(&["--seconds", "1", "--rate", "20", "--json"]);
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    assert_eq!(document["succeeded"], true);
+    assert_eq!(document["call_succeeded"], true);
+    assert_eq!(document["registrations"].as_array().map(Vec::len), Some(2));
+    assert_eq!(document["load"]["calls"], 20);
+    assert_eq!(document["load"]["failures"], 0);
+
+    // What a proxy changes on the way (RFC 3261 section 16.6), seen at the callee.
+    let call = document["call"].as_array().expect("messages");
+    let invites: Vec<&Value> = call.iter().filter(|message| message["method"] == "INVITE").collect();
+    let first = invites.iter().find(|message| message["from"] == "alice").expect("an INVITE of the caller");
+    let last = invites.iter().find(|message| message["to"] == "bob").expect("an INVITE to the callee");
+    assert_eq!((&first["via"], &first["record_route"], &first["max_forwards"]), (&1.into(), &0.into(), &70.into()));
+    assert_eq!((&last["via"], &last["record_route"], &last["max_forwards"]), (&2.into(), &1.into(), &69.into()));
+    // The password, in whatever form, is for the server alone (section 22.3).
+    assert_eq!(last["credentials"], false);
+}
+
+#[test]
+fn without_load_there_is_no_table() {
+    let _alone = alone();
+    let text = String::from_utf8(demo(&["--seconds", "0"]).stdout).expect("UTF-8");
+    assert!(text.contains("│── BYE") && text.contains("What to try next"), "{text}");
+    assert!(!text.contains("set-up delay"), "{text}");
+}
