@@ -49,6 +49,8 @@ struct Net {
     sent: Vec<String>,
     /// Says which messages get lost, by their log lines.
     lose: Box<dyn FnMut(&str) -> bool>,
+    /// If there is any: a tenth is lost, a tenth comes twice, all come late by up to 300 ms, and so in any order.
+    weather: Option<Entropy>,
     out: Outbox,
     transport: Transport,
 }
@@ -77,6 +79,7 @@ impl Net {
             log: Vec::new(),
             sent: Vec::new(),
             lose: Box::new(|_| false),
+            weather: None,
             out: Outbox::new(),
             transport,
         }
@@ -117,9 +120,15 @@ impl Net {
             let lost = (self.lose)(&line);
             self.log.push(line);
             self.sent.push(text);
-            if !lost {
+            let (mut copies, mut late) = (usize::from(!lost), 10);
+            if let Some(weather) = &mut self.weather {
+                copies = [0, 2, 1, 1, 1, 1, 1, 1, 1, 1][weather.u64() as usize % 10];
+                late = weather.u64() % 300;
+            }
+            for copy in 0..copies as u64 {
                 let from = self.phones[n].address;
-                self.flying.push(Packet { at: self.now.mono + 10, from, to: send.target.address, bytes });
+                let at = self.now.mono + late + 20 * copy;
+                self.flying.push(Packet { at, from, to: send.target.address, bytes: bytes.clone() });
             }
         }
         out.clear();
@@ -167,7 +176,8 @@ impl Net {
             let next = next.max(self.now.mono);
             self.now.wall += next - self.now.mono;
             self.now.mono = next;
-            if let Some(at) = self.flying.iter().position(|p| p.at <= next) {
+            let first = self.flying.iter().enumerate().filter(|(_, p)| p.at <= next).min_by_key(|(_, p)| p.at);
+            if let Some(at) = first.map(|(at, _)| at) {
                 let packet = self.flying.remove(at);
                 if let Some(n) = self.phones.iter().position(|p| p.address == packet.to) {
                     let arrival =
@@ -931,6 +941,96 @@ fn a_phone_calls_itself() {
         [Event::Ended { call: caller, by: Ending::Remote }, Event::Ended { call: callee, by: Ending::Local }]
     );
     net.is_clean();
+}
+
+/// In bad weather, whatever both ends do: every call ends for both, once, and nothing is left.
+#[test]
+fn every_call_ends_in_any_weather() {
+    let seeds = std::env::var("STROWGER_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(300u16);
+    for seed in 0..seeds {
+        let mut key = [0; 32];
+        key[..2].copy_from_slice(&seed.to_be_bytes());
+        let mut random = Entropy::new(key);
+        let reliability = if random.u64() % 2 == 0 { Reliability::Supported } else { Reliability::Required };
+        let trying = random.u64() % 2 == 0;
+        let mut net = Net::new([quiet(), Settings { reliability, trying, ..quiet() }]);
+        net.weather = Some(Entropy::new(key).derive(b"weather"));
+        let caller = net.call(if random.u64() % 4 == 0 { b"" } else { OFFER });
+        // How much of what each phone heard its owner has acted on.
+        let mut taken = [0, 0];
+        for step in 0..30 {
+            net.run(random.u64() % 1_000);
+            // Owners that answer what they are asked, most of the time.
+            for n in 0..2 {
+                let heard: Vec<Heard> = net.phones[n].heard.iter().skip(taken[n]).cloned().collect();
+                taken[n] += heard.len();
+                for h in heard {
+                    match h.event {
+                        Event::Answered { call, offer: true, .. } => {
+                            net.with(n, |a, now, out| a.acknowledge(now, call, ANSWER, out))
+                        }
+                        Event::Offered { call, update: true, .. } => {
+                            net.with(n, |a, now, out| a.answer_update(now, call, ANSWER, out))
+                        }
+                        Event::Offered { call, .. } => net.with(n, |a, now, out| a.answer(now, call, ANSWER, out)),
+                        Event::Invited { call, offer, .. } => {
+                            let body: &[u8] = if offer.is_empty() || random.u64() % 2 == 0 { b"" } else { ANSWER };
+                            net.with(n, |a, now, out| a.ring(now, call, 180, body, out));
+                        }
+                        _ => (),
+                    }
+                }
+            }
+            let n = random.u64() as usize % 2;
+            let call = if n == 0 {
+                Some(caller)
+            } else {
+                net.phones[1].heard.iter().find_map(|h| match h.event {
+                    Event::Invited { call, .. } => Some(call),
+                    _ => None,
+                })
+            };
+            let Some(call) = call else { continue };
+            match random.u64() % 8 {
+                0 | 1 if n == 1 => net.with(n, |a, now, out| a.answer(now, call, ANSWER, out)),
+                2 => drop(net.with(n, |a, now, out| a.reinvite(now, call, OFFER, out))),
+                3 => drop(net.with(n, |a, now, out| a.update(now, call, OFFER, out))),
+                4 => drop(net.with(n, |a, now, out| a.request_within(now, call, Method::Info, b"", b"", out))),
+                5 if step > 10 => net.with(n, |a, now, out| a.hang_up(now, call, out)),
+                6 if step > 20 && n == 1 => net.with(n, |a, now, out| a.reject(now, call, 486, out)),
+                _ => (),
+            }
+        }
+        net.with(0, |a, now, out| a.hang_up(now, caller, out));
+        // The callee may hold a call whose caller went away without a trace; it hangs up as well.
+        net.run(40_000);
+        let open: Vec<CallKey> = net.phones[1]
+            .heard
+            .iter()
+            .filter_map(|h| match h.event {
+                Event::Invited { call, .. } => Some(call),
+                _ => None,
+            })
+            .collect();
+        for call in open {
+            net.with(1, |a, now, out| a.hang_up(now, call, out));
+        }
+        net.is_clean();
+        for n in 0..2 {
+            let ends = |h: &&Heard| matches!(h.event, Event::Ended { .. } | Event::Failed { .. });
+            let begun = if n == 0 {
+                1
+            } else {
+                net.phones[1].heard.iter().filter(|h| matches!(h.event, Event::Invited { .. })).count()
+            };
+            assert_eq!(
+                net.phones[n].heard.iter().filter(ends).count(),
+                begun,
+                "seed {seed}, phone {n}\n{}",
+                net.log.join("\n")
+            );
+        }
+    }
 }
 
 /// Whatever comes, nothing panics and nothing stays.

@@ -145,7 +145,7 @@ impl UserAgent {
         }
         self.reply(now, asked.server, asked.source, &bytes, status, &tag, out, |_, _| (), b"");
         if first {
-            self.remove_call(id);
+            self.remove_call(now, id, out);
             self.events.push(Event::Ended { call: CallKey(id), by });
         }
     }

@@ -128,7 +128,7 @@ impl UserAgent {
             (100..200, Some(message)) => self.progressed(now, request, id, status, message, out),
             (200..300, Some(message)) => self.accepted(now, request, id, message, after_final, out),
             _ => {
-                let Some(call) = self.remove_call(id) else { return };
+                let Some(call) = self.remove_call(now, id, out) else { return };
                 let key = CallKey(id);
                 let contact = message.and_then(|m| m.contacts().next()?.ok());
                 let event = match contact {
@@ -193,7 +193,7 @@ impl UserAgent {
         let secure = self.is_secure(request);
         let Ok(made) = Dialog::caller(message, secure) else {
             // No dialog can come of it, so neither ACK nor BYE can be addressed.
-            if !after_final && self.remove_call(id).is_some() {
+            if !after_final && self.remove_call(now, id, out).is_some() {
                 self.events.push(Event::Failed { call: CallKey(id), status: 502, local: true });
             }
             return;

@@ -274,7 +274,7 @@ impl UserAgent {
                 if call.asked.is_some() {
                     self.refuse_call(now, id, 487, Ending::Remote, out);
                 }
-                self.remove_call(id);
+                self.remove_call(now, id, out);
                 self.events.push(Event::Ended { call: CallKey(id), by: Ending::Remote });
             }
         }

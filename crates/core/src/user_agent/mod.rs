@@ -339,7 +339,9 @@ impl UserAgent {
         id
     }
 
-    fn remove_call(&mut self, id: Id) -> Option<Call> {
+    fn remove_call(&mut self, now: Now, id: Id, out: &mut Outbox) -> Option<Call> {
+        // Nobody will answer an UPDATE that waits for its answer.
+        self.reject_update(now, CallKey(id), 487, out);
         let mut call = self.calls.remove(id)?;
         if let Ok(entry) = self.places.find_entry(call.place, |&(_, other)| other == id) {
             entry.remove();

@@ -306,7 +306,7 @@ impl UserAgent {
             (Kind::Reinvite, Some(call)) => self.reinvite_replied(now, id, call, status, message, out),
             (Kind::Update, Some(call)) => self.update_replied(now, id, call, status, message, out),
             (Kind::Bye, Some(call)) if status >= 200 => {
-                if let Some(was) = self.remove_call(call).filter(|c| !c.silent) {
+                if let Some(was) = self.remove_call(now, call, out).filter(|c| !c.silent) {
                     self.events.push(Event::Ended { call: super::CallKey(call), by: was.ended_by });
                 }
             }

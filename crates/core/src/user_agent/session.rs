@@ -73,8 +73,9 @@ impl UserAgent {
     }
 
     pub(super) fn send_bye(&mut self, now: Now, id: Id, by: Ending, out: &mut Outbox) {
-        // A re-INVITE that nobody will answer any more.
+        // A re-INVITE or UPDATE that nobody will answer any more.
         self.refuse_call(now, id, 487, by, out);
+        self.reject_update(now, CallKey(id), 487, out);
         self.stop_timers(id);
         let Some(call) = self.calls.get_mut(id) else { return };
         call.stage = Stage::Closing;
@@ -82,7 +83,7 @@ impl UserAgent {
         call.accepted = None;
         call.kept = Vec::new();
         if self.within(now, id, Kind::Bye, Method::Bye, b"", b"", out).is_none() {
-            self.remove_call(id);
+            self.remove_call(now, id, out);
             self.events.push(Event::Ended { call: CallKey(id), by });
         }
     }
