@@ -37,7 +37,20 @@ impl<'o> Builder<'o> {
         let start = out.len();
         out.reserve(512);
         let digit = |n: u16| b'0' + (n % 10) as u8;
-        out.extend_from_slice(&[b'S', b'I', b'P', b'/', b'2', b'.', b'0', b' ', digit(code / 100), digit(code / 10), digit(code), b' ']);
+        out.extend_from_slice(&[
+            b'S',
+            b'I',
+            b'P',
+            b'/',
+            b'2',
+            b'.',
+            b'0',
+            b' ',
+            digit(code / 100),
+            digit(code / 10),
+            digit(code),
+            b' ',
+        ]);
         out.extend_from_slice(reason.unwrap_or_else(|| status::reason(code).as_bytes()));
         out.extend_from_slice(b"\r\n");
         Self { out, start }
@@ -171,7 +184,13 @@ impl<'o> Builder<'o> {
 ///
 /// The top Via goes back as it came: `received` and `rport` must stand in it already (see [`respond_via`]).
 #[inline]
-pub fn respond<'o>(request: &Message<'_>, code: u16, reason: Option<&[u8]>, to_tag: Option<&[u8]>, out: &'o mut Vec<u8>) -> Builder<'o> {
+pub fn respond<'o>(
+    request: &Message<'_>,
+    code: u16,
+    reason: Option<&[u8]>,
+    to_tag: Option<&[u8]>,
+    out: &'o mut Vec<u8>,
+) -> Builder<'o> {
     respond_via(request, code, reason, to_tag, |_| false, out)
 }
 

@@ -194,9 +194,19 @@ mod tests {
 
     #[test]
     fn what_is_none_is_refused() {
-        for text in
-            [&b""[..], b"1.2.3", b"1.2.3.256", b"1.2.3.4.5", b"2001:db8::1", b"[2001:db8::1", b"[]", b"[:::1]", b"-a", b"a b", b"[fe80::1%25eth0]"]
-        {
+        for text in [
+            &b""[..],
+            b"1.2.3",
+            b"1.2.3.256",
+            b"1.2.3.4.5",
+            b"2001:db8::1",
+            b"[2001:db8::1",
+            b"[]",
+            b"[:::1]",
+            b"-a",
+            b"a b",
+            b"[fe80::1%25eth0]",
+        ] {
             assert!(Host::parse(text).is_err(), "{:?}", text.escape_ascii().to_string());
         }
     }

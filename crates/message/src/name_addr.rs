@@ -164,8 +164,18 @@ mod tests {
     #[test]
     fn refused() {
         for text in [
-            "", "\"x\" sip:a@b", "\"x <sip:a@b>", "<sip:a@b", "< sip:a@b >", "Bell, Al <sip:a@b>", "sip:a@b?x=y", "<>", "<sip:a@b>>",
-            "<sip:a@b> x", "Bob", "<<sip:a@b>>",
+            "",
+            "\"x\" sip:a@b",
+            "\"x <sip:a@b>",
+            "<sip:a@b",
+            "< sip:a@b >",
+            "Bell, Al <sip:a@b>",
+            "sip:a@b?x=y",
+            "<>",
+            "<sip:a@b>>",
+            "<sip:a@b> x",
+            "Bob",
+            "<<sip:a@b>>",
         ] {
             assert!(NameAddr::parse(text.as_bytes()).is_err(), "{text}");
         }

@@ -127,8 +127,7 @@ fn read_value<'a>(scan: &mut Reader<'a>) -> Option<&'a [u8]> {
 /// The same parameters with the same values in the same order, white space between them apart.
 impl PartialEq for Params<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-            || self.iter().map(|p| (p.name, p.value)).eq(other.iter().map(|p| (p.name, p.value)))
+        self.text == other.text || self.iter().map(|p| (p.name, p.value)).eq(other.iter().map(|p| (p.name, p.value)))
     }
 }
 

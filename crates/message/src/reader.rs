@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Goes to the comma that ends this value, or to the end: quotes and angle brackets are respected.
-    pub(crate) fn to_comma(&mut self) -> Option<()> {
+    pub(crate) fn skip_to_comma(&mut self) -> Option<()> {
         loop {
             match self.peek() {
                 None | Some(b',') => return Some(()),

@@ -30,7 +30,7 @@ impl<'a> Message<'a> {
     /// There is none, or it is malformed. What stands behind it in the same line is not looked at.
     #[inline]
     pub fn via(&self) -> Result<Via<'a>, Error> {
-        let text = self.header(Name::Via).ok_or(Error::new(Reason::Missing, self.index().headers_end()))?;
+        let text = self.header(Name::Via).ok_or_else(|| Error::new(Reason::Missing, self.index().headers_end()))?;
         let mut reader = crate::reader::Reader::new(text);
         let via = Via::read(&mut reader);
         match via {
@@ -159,7 +159,7 @@ impl<'a> Message<'a> {
     /// [`Reason::Missing`], [`Reason::Repeated`] (unless the other says the same), [`Reason::Malformed`].
     #[inline]
     pub fn mandatory<T: Field<'a>>(&self, name: Name) -> Result<T, Error> {
-        self.optional(name)?.ok_or(Error::new(Reason::Missing, self.index().headers_end()))
+        self.optional(name)?.ok_or_else(|| Error::new(Reason::Missing, self.index().headers_end()))
     }
 
     /// The value of a header field that may stand once.
@@ -217,7 +217,7 @@ impl<'a> Message<'a> {
             let mut keeps = None;
             while left > 0 {
                 left -= 1;
-                if reader.to_comma().is_none() || !reader.take(b',') {
+                if reader.skip_to_comma().is_none() || !reader.take(b',') {
                     keeps = None;
                     break;
                 }

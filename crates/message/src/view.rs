@@ -266,7 +266,12 @@ fn visit_line<'a>(message: &Message<'a>, line: &'a Line, visit: &mut impl Visit<
         Name::Authorization | Name::ProxyAuthorization | Name::WwwAuthenticate | Name::ProxyAuthenticate => {
             one::<Credentials<'_>>(&mut reader, line, visit)
         }
-        Name::AuthenticationInfo | Name::Organization | Name::Subject | Name::Server | Name::UserAgent | Name::Other => {
+        Name::AuthenticationInfo
+        | Name::Organization
+        | Name::Subject
+        | Name::Server
+        | Name::UserAgent
+        | Name::Other => {
             visit.value(line, &Text { text: reader.rest() });
             return Ok(());
         }
@@ -276,7 +281,11 @@ fn visit_line<'a>(message: &Message<'a>, line: &'a Line, visit: &mut impl Visit<
 
 /// One value and nothing behind it.
 #[inline]
-fn one<'a, T: Field<'a> + Typed<'a>>(reader: &mut Reader<'a>, line: &'a Line, visit: &mut impl Visit<'a>) -> Option<()> {
+fn one<'a, T: Field<'a> + Typed<'a>>(
+    reader: &mut Reader<'a>,
+    line: &'a Line,
+    visit: &mut impl Visit<'a>,
+) -> Option<()> {
     let value = T::read(reader)?;
     reader.ws();
     if !reader.is_done() {
@@ -288,7 +297,11 @@ fn one<'a, T: Field<'a> + Typed<'a>>(reader: &mut Reader<'a>, line: &'a Line, vi
 
 /// At least one value, commas between them.
 #[inline]
-fn some<'a, T: Field<'a> + Typed<'a>>(reader: &mut Reader<'a>, line: &'a Line, visit: &mut impl Visit<'a>) -> Option<()> {
+fn some<'a, T: Field<'a> + Typed<'a>>(
+    reader: &mut Reader<'a>,
+    line: &'a Line,
+    visit: &mut impl Visit<'a>,
+) -> Option<()> {
     loop {
         let value = T::read(reader)?;
         reader.ws();
@@ -306,7 +319,11 @@ fn some<'a, T: Field<'a> + Typed<'a>>(reader: &mut Reader<'a>, line: &'a Line, v
 
 /// Values, or none at all.
 #[inline]
-fn list<'a, T: Field<'a> + Typed<'a>>(reader: &mut Reader<'a>, line: &'a Line, visit: &mut impl Visit<'a>) -> Option<()> {
+fn list<'a, T: Field<'a> + Typed<'a>>(
+    reader: &mut Reader<'a>,
+    line: &'a Line,
+    visit: &mut impl Visit<'a>,
+) -> Option<()> {
     if reader.is_done() { Some(()) } else { some::<T>(reader, line, visit) }
 }
 

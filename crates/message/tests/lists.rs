@@ -33,10 +33,15 @@ fn values_stand_where_they_say() {
     assert_eq!(routes(&text).len(), 6);
     let (bytes, index) = parse(&text);
     let message = Message::new(&bytes, &index);
-    for (route, starts) in message.routes().map(Result::unwrap).zip(["\"A", "<sip:2", "<sip:3", "<sip:4", "<sip:5", "<sip:6"]) {
+    for (route, starts) in
+        message.routes().map(Result::unwrap).zip(["\"A", "<sip:2", "<sip:3", "<sip:4", "<sip:5", "<sip:6"])
+    {
         assert!(bytes[route.range()].starts_with(starts.as_bytes()));
         assert!(matches!(bytes[route.range().end - 1], b'>' | b'"'));
-        assert_eq!(message.range_of(route.uri_text).start, route.range().start + text_before_uri(&bytes[route.range()]));
+        assert_eq!(
+            message.range_of(route.uri_text).start,
+            route.range().start + text_before_uri(&bytes[route.range()])
+        );
     }
 }
 
@@ -81,7 +86,9 @@ fn the_first_values_go_together() {
 
 #[test]
 fn a_top_via_is_filled_in() {
-    let (bytes, index) = parse("OPTIONS sip:b SIP/2.0\nv: SIP/2.0/UDP h:5070;rport;branch=z9hG4bK1 , SIP/2.0/TCP i;branch=2\nVia: SIP/2.0/UDP j;branch=3\n\n");
+    let (bytes, index) = parse(
+        "OPTIONS sip:b SIP/2.0\nv: SIP/2.0/UDP h:5070;rport;branch=z9hG4bK1 , SIP/2.0/TCP i;branch=2\nVia: SIP/2.0/UDP j;branch=3\n\n",
+    );
     let message = Message::new(&bytes, &index);
     let via = message.via().unwrap();
     let mut edit = Edit::new();
@@ -89,14 +96,20 @@ fn a_top_via_is_filled_in() {
     edit.insert(message.range_of(via.text).end, |out| out.extend_from_slice(b";received=192.0.2.9"));
     let mut out = Vec::new();
     edit.write(&message, &mut out);
-    assert!(String::from_utf8_lossy(&out).contains("v: SIP/2.0/UDP h:5070;rport=4711;branch=z9hG4bK1;received=192.0.2.9 , SIP/2.0/TCP i;branch=2\r\n"));
+    assert!(
+        String::from_utf8_lossy(&out).contains(
+            "v: SIP/2.0/UDP h:5070;rport=4711;branch=z9hG4bK1;received=192.0.2.9 , SIP/2.0/TCP i;branch=2\r\n"
+        )
+    );
     let branches: Vec<_> = message.vias().map(|v| v.unwrap().branch.unwrap()).collect();
     assert_eq!(branches, [&b"z9hG4bK1"[..], b"2", b"3"]);
 }
 
 #[test]
 fn mistakes_are_named_with_their_place() {
-    let (bytes, index) = parse("INVITE sip:a@b SIP/2.0\nRoute: <sip:a>,,<sip:b>\nTo: <sip:a>\nTo: <sip:b>\nFrom: <sip:x\nCSeq: 1 A\nCSeq: 1 A\nContact: *\n\n");
+    let (bytes, index) = parse(
+        "INVITE sip:a@b SIP/2.0\nRoute: <sip:a>,,<sip:b>\nTo: <sip:a>\nTo: <sip:b>\nFrom: <sip:x\nCSeq: 1 A\nCSeq: 1 A\nContact: *\n\n",
+    );
     let message = Message::new(&bytes, &index);
     let mut routes = message.routes();
     assert!(routes.next().unwrap().is_ok());

@@ -6,6 +6,7 @@ use strowger_message::header::*;
 use strowger_message::params::Params;
 use strowger_message::uri::UriParams;
 use strowger_message::{Host, Method, NameAddr, SipUri, Uri, fuzz_views};
+use strowger_message::{Index, Limits, Message};
 
 fn written(write: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
@@ -33,7 +34,15 @@ fn uri_params() -> impl Strategy<Value = String> {
 }
 
 fn sip_uri() -> impl Strategy<Value = String> {
-    (any::<bool>(), user(), proptest::option::of("[a-z&=+$,%]{0}[a-z]{0,4}"), host(), proptest::option::of(any::<u16>()), uri_params(), "(\\?[a-z]{1,4}=([a-z]|%[0-9a-f]{2}){0,5}(&[a-z]{1,4}=[a-z]{0,3})?)?")
+    (
+        any::<bool>(),
+        user(),
+        proptest::option::of("[a-z&=+$,%]{0}[a-z]{0,4}"),
+        host(),
+        proptest::option::of(any::<u16>()),
+        uri_params(),
+        "(\\?[a-z]{1,4}=([a-z]|%[0-9a-f]{2}){0,5}(&[a-z]{1,4}=[a-z]{0,3})?)?",
+    )
         .prop_map(|(secure, user, password, host, port, params, headers)| {
             let mut text = String::from(if secure { "sips:" } else { "sip:" });
             if let Some(user) = user {
@@ -54,22 +63,36 @@ fn sip_uri() -> impl Strategy<Value = String> {
 
 fn params() -> impl Strategy<Value = String> {
     let space = "(|\\t| \\r\\n )";
-    proptest::collection::vec((TOKEN, space, space, proptest::option::of(prop_oneof![TOKEN.prop_map(String::from), QUOTED.prop_map(String::from)])), 0..4)
-        .prop_map(|list| {
-            list.into_iter()
-                // Names with a meaning have a grammar of their own.
-                .map(|(name, a, b, value)| match value {
-                    Some(value) => format!("{a};{b}x-{name}{a}={b}{value}"),
-                    None => format!("{b};{a}x-{name}"),
-                })
-                .collect()
-        })
+    proptest::collection::vec(
+        (
+            TOKEN,
+            space,
+            space,
+            proptest::option::of(prop_oneof![TOKEN.prop_map(String::from), QUOTED.prop_map(String::from)]),
+        ),
+        0..4,
+    )
+    .prop_map(|list| {
+        list.into_iter()
+            // Names with a meaning have a grammar of their own.
+            .map(|(name, a, b, value)| match value {
+                Some(value) => format!("{a};{b}x-{name}{a}={b}{value}"),
+                None => format!("{b};{a}x-{name}"),
+            })
+            .collect()
+    })
 }
 
 fn name_addr() -> impl Strategy<Value = String> {
-    (prop_oneof![Just(String::new()), "[a-z]{1,5} ( )?[a-z]{0,5}", QUOTED.prop_map(String::from)], "( |\\r\\n\\t)?", sip_uri())
+    (
+        prop_oneof![Just(String::new()), "[a-z]{1,5} ( )?[a-z]{0,5}", QUOTED.prop_map(String::from)],
+        "( |\\r\\n\\t)?",
+        sip_uri(),
+    )
         .prop_map(|(display, space, uri)| format!("{display}{space}<{uri}>"))
 }
+
+mod flows;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
@@ -81,7 +104,8 @@ proptest! {
         // An IPv6 address may be written shorter than it came.
         prop_assert!(out.len() <= text.len());
         let again = Uri::parse(&out).unwrap();
-        prop_assert!(uri == again && again == uri);
+        prop_assert!(uri.eq(&again));
+        prop_assert!(again.eq(&uri));
         prop_assert!(uri == Uri::parse(text.as_bytes()).unwrap());
     }
 
@@ -108,7 +132,8 @@ proptest! {
         let at = which as usize % name.len();
         let escaped = format!("sip:{}%{:02X}{}@EXAMPLE.com", &name[..at], name.as_bytes()[at], &name[at + 1..]);
         let (a, b) = (Uri::parse(plain.as_bytes()).unwrap(), Uri::parse(escaped.as_bytes()).unwrap());
-        prop_assert!(a == b && b == a);
+        prop_assert!(a.eq(&b));
+        prop_assert!(b.eq(&a));
         prop_assert_eq!(written(|out| a.write_aor(out)), written(|out| b.write_aor(out)));
     }
 
@@ -178,6 +203,24 @@ proptest! {
         let out = written(|out| params.write(out));
         prop_assert_eq!(Params::parse(&out).unwrap().iter().count(), params.iter().count());
         prop_assert!(text.contains('\r') || Params::parse(&out).unwrap() == params);
+    }
+
+    #[test]
+    fn messages_bent_out_of_shape(pick in any::<prop::sample::Index>(), changes in proptest::collection::vec((any::<u16>(), any::<u8>(), any::<bool>()), 1..6)) {
+        let all: Vec<_> = flows::ALL.iter().flat_map(|(_, messages)| messages.iter()).collect();
+        let mut bytes = flows::wire(all[pick.index(all.len())]);
+        for (at, by, insert) in changes {
+            let at = at as usize % bytes.len();
+            if insert {
+                bytes.insert(at, b"\"<>;,=@:?% \r\n"[by as usize % 13]);
+            } else {
+                bytes[at] = by;
+            }
+        }
+        let mut index = Index::new();
+        if index.parse(&bytes, &Limits::default()).is_ok() {
+            fuzz_views::message(&Message::new(&bytes, &index));
+        }
     }
 
     #[test]

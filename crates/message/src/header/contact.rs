@@ -142,14 +142,23 @@ mod tests {
         assert_eq!(contact.instance_id(), Some(&b"<urn:uuid:1>"[..]));
         assert_eq!(Contact::parse(b"<sip:a@b>;expires=280297596632815").unwrap().expires, Some(3600));
         assert_eq!(Contact::parse(b"sip:+1972@gw1.example.net;unknownparam").unwrap().params.iter().count(), 1);
-        for text in [&b"\"Joe\" <sip:joe@example.org>;;;;"[..], b"*", b"<sip:a@b>;q=2", b"<sip:a@b>;q", b"<sip:a@b>;reg-id=0", b"sip:a@b?x=y"] {
+        for text in [
+            &b"\"Joe\" <sip:joe@example.org>;;;;"[..],
+            b"*",
+            b"<sip:a@b>;q=2",
+            b"<sip:a@b>;q",
+            b"<sip:a@b>;reg-id=0",
+            b"sip:a@b?x=y",
+        ] {
             assert!(Contact::parse(text).is_err(), "{}", text.escape_ascii());
         }
     }
 
     #[test]
     fn q_values() {
-        for (text, q) in [("0", 0), ("1", 1000), ("1.000", 1000), ("0.5", 500), ("0.33", 330), ("0.007", 7), (".5", 500), ("0.", 0)] {
+        for (text, q) in
+            [("0", 0), ("1", 1000), ("1.000", 1000), ("0.5", 500), ("0.33", 330), ("0.007", 7), (".5", 500), ("0.", 0)]
+        {
             assert_eq!(read_q(text.as_bytes()), Some(q));
         }
         for text in ["", "2", "1.001", "-0", "0.x", ".", "01"] {

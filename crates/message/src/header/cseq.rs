@@ -59,7 +59,17 @@ mod tests {
         assert_eq!(CSeq::parse(b"2147483647 ACK").unwrap().number, 2_147_483_647);
         let odd = CSeq::parse(b"1 RE%47IST%45R").unwrap();
         assert_eq!((odd.method, odd.method_text), (Method::Other, &b"RE%47IST%45R"[..]));
-        for text in [&b""[..], b"1", b"1 ", b"1INVITE", b"INVITE", b"2147483648 INVITE", b"36893488147419103232 REGISTER", b"1 A B", b"-1 A"] {
+        for text in [
+            &b""[..],
+            b"1",
+            b"1 ",
+            b"1INVITE",
+            b"INVITE",
+            b"2147483648 INVITE",
+            b"36893488147419103232 REGISTER",
+            b"1 A B",
+            b"-1 A",
+        ] {
             assert!(CSeq::parse(text).is_err(), "{}", text.escape_ascii());
         }
     }

@@ -51,7 +51,9 @@ mod tests {
 
     #[test]
     fn both_forms() {
-        let new = Identity::parse(b"eyJ.eyK+/=.sig==;info=<https://biloxi.example.org/biloxi.cer>;alg=ES256;ppt=\"shaken\"").unwrap();
+        let new =
+            Identity::parse(b"eyJ.eyK+/=.sig==;info=<https://biloxi.example.org/biloxi.cer>;alg=ES256;ppt=\"shaken\"")
+                .unwrap();
         assert_eq!(new.info, Some(&b"https://biloxi.example.org/biloxi.cer"[..]));
         assert_eq!((new.alg, new.ppt), (Some(&b"ES256"[..]), Some(&b"\"shaken\""[..])));
         assert_eq!(Identity::parse(b"\"ZYNBb\"").unwrap().digest, b"\"ZYNBb\"");

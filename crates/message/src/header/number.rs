@@ -95,7 +95,7 @@ impl<'a> Field<'a> for MaxForwards {
 
 impl Write for MaxForwards {
     fn write(&self, out: &mut Vec<u8>) {
-        MaxForwards::write(self, out);
+        Self::write(self, out);
     }
 }
 

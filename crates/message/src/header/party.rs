@@ -2,7 +2,7 @@
 
 use super::view;
 use crate::name_addr::NameAddr;
-use crate::reader::{Field, Reader, TOKEN, CLASS, is};
+use crate::reader::{CLASS, Field, Reader, TOKEN, is};
 use std::ops::Deref;
 
 /// One end of a dialog, as From or To names it.
@@ -57,7 +57,9 @@ impl<'a> Field<'a> for Party<'a> {
             }
             // A second tag would let one element see another dialog than the next one sees.
             let first = tag.is_none();
-            tag = value.filter(|v| v.iter().all(|&b| CLASS[b as usize] & TOKEN != 0 || matches!(b, b'=' | b'/' | b':' | b'@')));
+            tag = value.filter(|v| {
+                v.iter().all(|&b| CLASS[b as usize] & TOKEN != 0 || matches!(b, b'=' | b'/' | b':' | b'@'))
+            });
             first && tag.is_some()
         })?;
         Some(Self { addr, tag })

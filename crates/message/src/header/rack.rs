@@ -42,7 +42,10 @@ mod tests {
 
     #[test]
     fn three_parts() {
-        assert_eq!(RAck::parse(b"776656 1 INVITE").unwrap(), RAck { rseq: 776_656, cseq: CSeq::new(1, Method::Invite) });
+        assert_eq!(
+            RAck::parse(b"776656 1 INVITE").unwrap(),
+            RAck { rseq: 776_656, cseq: CSeq::new(1, Method::Invite) }
+        );
         for text in [&b"1 INVITE"[..], b"1 1", b"4294967296 1 INVITE", b""] {
             assert!(RAck::parse(text).is_err());
         }

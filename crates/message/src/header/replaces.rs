@@ -62,8 +62,12 @@ mod tests {
 
     #[test]
     fn a_dialog_is_named_whole() {
-        let replaces = Replaces::parse(b"98732@sip.example.com\r\n ;from-tag=r33th4x0r\r\n ;to-tag=ff87ff;early-only").unwrap();
-        assert_eq!((replaces.to_tag, replaces.from_tag, replaces.early_only), (&b"ff87ff"[..], &b"r33th4x0r"[..], true));
+        let replaces =
+            Replaces::parse(b"98732@sip.example.com\r\n ;from-tag=r33th4x0r\r\n ;to-tag=ff87ff;early-only").unwrap();
+        assert_eq!(
+            (replaces.to_tag, replaces.from_tag, replaces.early_only),
+            (&b"ff87ff"[..], &b"r33th4x0r"[..], true)
+        );
         for text in [&b"x;to-tag=1"[..], b"x;from-tag=1", b"x;to-tag=1;from-tag=2;to-tag=3", b"x;to-tag;from-tag=1"] {
             assert!(Replaces::parse(text).is_err());
         }

@@ -65,7 +65,10 @@ mod tests {
     #[test]
     fn comments_and_durations() {
         let all = RetryAfter::parse(b"120 (I'm (still) in a \\( meeting);duration=60").unwrap();
-        assert_eq!((all.seconds, all.comment, all.duration), (120, Some(&b"I'm (still) in a \\( meeting"[..]), Some(60)));
+        assert_eq!(
+            (all.seconds, all.comment, all.duration),
+            (120, Some(&b"I'm (still) in a \\( meeting"[..]), Some(60))
+        );
         assert_eq!(RetryAfter::parse(b"949302838503028349304023988").unwrap().seconds, u32::MAX);
         for text in [&b"x"[..], b"1 (x", b"1 x", b"1;duration"] {
             assert!(RetryAfter::parse(text).is_err());

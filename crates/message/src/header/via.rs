@@ -176,7 +176,7 @@ impl<'a> Field<'a> for Via<'a> {
 #[inline]
 fn via_param<'a>(via: &mut Via<'a>, name: &'a [u8], value: Option<&'a [u8]>) -> bool {
     // Without a value: the empty place behind the name.
-    let place = || Some(value.unwrap_or(&name[name.len()..]));
+    let place = || Some(value.unwrap_or_else(|| &name[name.len()..]));
     match name.len() {
         3 if is(name, b"ttl") => {
             via.ttl = value.and_then(strict_number).and_then(|n| u8::try_from(n).ok());
@@ -234,12 +234,17 @@ mod tests {
 
     #[test]
     fn all_fields() {
-        let via = parse("SIP/2.0/UDP a.example:5070;branch=z9hG4bKx;rport;received=192.0.2.1;maddr=224.2.0.1;ttl=16;alias;keep=30;x=y");
+        let via = parse(
+            "SIP/2.0/UDP a.example:5070;branch=z9hG4bKx;rport;received=192.0.2.1;maddr=224.2.0.1;ttl=16;alias;keep=30;x=y",
+        );
         assert_eq!((via.transport, via.port), (&b"UDP"[..], Some(5070)));
         assert_eq!(via.magic_branch(), Some(&b"z9hG4bKx"[..]));
         assert_eq!((via.rport, via.rport_port()), (Some(&b""[..]), None));
         assert_eq!(via.received_ip(), "192.0.2.1".parse().ok());
-        assert_eq!((via.maddr, via.ttl, via.alias, via.keep), (Some(&b"224.2.0.1"[..]), Some(16), true, Some(&b"30"[..])));
+        assert_eq!(
+            (via.maddr, via.ttl, via.alias, via.keep),
+            (Some(&b"224.2.0.1"[..]), Some(16), true, Some(&b"30"[..]))
+        );
         assert_eq!(via.params.value(b"x"), Some(&b"y"[..]));
         assert_eq!(parse("SIP/2.0/TCP [2001:db8::9:1]:6050;received=2001:db8::1").port, Some(6050));
         assert_eq!(parse("SIP/2.0/TCP h;received=[2001:db8::1]").received_ip(), "2001:db8::1".parse().ok());
@@ -262,9 +267,21 @@ mod tests {
     #[test]
     fn refused() {
         for text in [
-            "", "SIP/2.0/UDP", "SIP/2.0/UDP ", "SIP/7.0/UDP h", "SIP/2.0 h", "SIP/2.0/UDP h;;", "SIP/2.0/UDP h;branch", "SIP/2.0/UDP h:",
-            "SIP/2.0/UDP h:70000", "SIP/2.0/UDP h;ttl=256", "SIP/2.0/UDP h;rport=x", "SIP/2.0/UDP h;branch=a;branch=b", "SIP/2.0/UDP 192.0.2.15;;,;,,",
-            "SIP/2.0/UDP h x", "HTTP/1.1/TCP h",
+            "",
+            "SIP/2.0/UDP",
+            "SIP/2.0/UDP ",
+            "SIP/7.0/UDP h",
+            "SIP/2.0 h",
+            "SIP/2.0/UDP h;;",
+            "SIP/2.0/UDP h;branch",
+            "SIP/2.0/UDP h:",
+            "SIP/2.0/UDP h:70000",
+            "SIP/2.0/UDP h;ttl=256",
+            "SIP/2.0/UDP h;rport=x",
+            "SIP/2.0/UDP h;branch=a;branch=b",
+            "SIP/2.0/UDP 192.0.2.15;;,;,,",
+            "SIP/2.0/UDP h x",
+            "HTTP/1.1/TCP h",
         ] {
             assert!(Via::parse(text.as_bytes()).is_err(), "{text}");
         }

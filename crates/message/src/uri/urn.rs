@@ -38,7 +38,8 @@ impl<'a> Urn<'a> {
     /// An emergency service: `sos` or one of its kinds (RFC 5031 section 4.2).
     pub fn is_emergency(&self) -> bool {
         self.service().is_some_and(|service| {
-            service.get(..3).is_some_and(|first| first.eq_ignore_ascii_case(b"sos")) && matches!(service.get(3), None | Some(b'.'))
+            service.get(..3).is_some_and(|first| first.eq_ignore_ascii_case(b"sos"))
+                && matches!(service.get(3), None | Some(b'.'))
         })
     }
 
@@ -68,7 +69,9 @@ impl PartialEq for Urn<'_> {
         if self.nid.eq_ignore_ascii_case(b"service") || self.nid.eq_ignore_ascii_case(b"uuid") {
             return a.eq_ignore_ascii_case(b);
         }
-        a == b || (a.len() == b.len() && (0..a.len()).all(|n| a[n] == b[n] || (in_escape(a, n) && a[n].eq_ignore_ascii_case(&b[n]))))
+        a == b
+            || (a.len() == b.len()
+                && (0..a.len()).all(|n| a[n] == b[n] || (in_escape(a, n) && a[n].eq_ignore_ascii_case(&b[n]))))
     }
 }
 

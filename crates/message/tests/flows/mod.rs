@@ -2,7 +2,7 @@
 //! call over two proxies, a call that is busy, cancelled, redirected, and one refreshed and transferred.
 
 /// Each flow with its messages; `\n` stands for CRLF.
-pub const ALL: &[(&str, &[&str])] = &[
+pub(crate) const ALL: &[(&str, &[&str])] = &[
     ("registration", REGISTRATION),
     ("call", CALL),
     ("busy", BUSY),
@@ -12,7 +12,7 @@ pub const ALL: &[(&str, &[&str])] = &[
 ];
 
 /// The message as it is on the wire.
-pub fn wire(text: &str) -> Vec<u8> {
+pub(crate) fn wire(text: &str) -> Vec<u8> {
     text.replace('\n', "\r\n").into_bytes()
 }
 
