@@ -132,9 +132,10 @@ impl UserAgent {
 
     /// Refuses the INVITE that is open; a call that it would have made is over.
     pub(super) fn refuse_call(&mut self, now: Now, id: Id, status: u16, by: Ending, out: &mut Outbox) {
-        self.stop_timers(id);
         let Some(call) = self.calls.get_mut(id) else { return };
         let Some(asked) = call.asked.take() else { return };
+        self.timers.stop(&mut call.again);
+        self.timers.stop(&mut call.end);
         call.unacknowledged = None;
         let bytes = std::mem::take(&mut call.kept);
         let first = call.stage == Stage::Incoming;
