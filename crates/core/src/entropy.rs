@@ -30,7 +30,8 @@ impl Entropy {
 
     pub fn u64(&mut self) -> u64 {
         if self.left == 0 {
-            let block: [u8; 32] = Sha256::new().chain_update(self.seed).chain_update(self.counter.to_le_bytes()).finalize().into();
+            let block: [u8; 32] =
+                Sha256::new().chain_update(self.seed).chain_update(self.counter.to_le_bytes()).finalize().into();
             self.counter += 1;
             for (word, eight) in self.ready.iter_mut().zip(block.chunks_exact(8)) {
                 *word = u64::from_le_bytes(eight.try_into().expect("chunks of eight"));

@@ -129,7 +129,15 @@ impl Shard {
         None
     }
 
-    fn challenge(&mut self, now: Now, request: &Request<'_>, server: Option<ServerId>, header: ChallengeHeader, stale: bool, out: &mut Outbox) {
+    fn challenge(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        server: Option<ServerId>,
+        header: ChallengeHeader,
+        stale: bool,
+        out: &mut Outbox,
+    ) {
         self.counters().challenges.one();
         let shared = self.shared.clone();
         let source = source_bytes(request.arrival.remote.ip());

@@ -112,9 +112,11 @@ impl Bans {
     /// Is this the User-Agent of a scanner?
     pub fn is_scanner(&self, user_agent: &[u8]) -> bool {
         self.settings.enabled
-            && self.settings.scanners.iter().any(|s| {
-                !s.is_empty() && user_agent.windows(s.len()).any(|w| w.eq_ignore_ascii_case(s.as_bytes()))
-            })
+            && self
+                .settings
+                .scanners
+                .iter()
+                .any(|s| !s.is_empty() && user_agent.windows(s.len()).any(|w| w.eq_ignore_ascii_case(s.as_bytes())))
     }
 
     /// Forgets what is over. Returns how many sources are banned.
@@ -136,7 +138,10 @@ impl Bans {
         self.banned.load(Relaxed)
     }
 
-    fn part(&self, source: IpAddr) -> std::sync::MutexGuard<'_, HashMap<IpAddr, Record, foldhash::quality::RandomState>> {
+    fn part(
+        &self,
+        source: IpAddr,
+    ) -> std::sync::MutexGuard<'_, HashMap<IpAddr, Record, foldhash::quality::RandomState>> {
         use std::hash::BuildHasher;
         let part = &self.parts[self.hasher.hash_one(source) as usize % PARTS];
         part.lock().unwrap_or_else(|e| e.into_inner())

@@ -43,22 +43,25 @@ impl Server {
         let seed: [u8; 32] = random()?;
         let secret = match &config.auth.secret {
             Some(secret) => secret.reveal().to_vec(),
-            None => random::<32>()?.to_vec(),
+            None => kept_secret(&config)?,
         };
         let call_secret = u32::from_le_bytes(random()?);
         // A flow of an earlier life of this server must not be taken for one of this.
         let process = u16::from_le_bytes(random()?);
         let settings = strowger_net::Settings { process, ..config.net_settings(call_secret) };
         let most = settings.shards.most();
-        let net = Net::bind(settings, config.net_listeners())
-            .context("a listener cannot be opened")?;
+        let net = Net::bind(settings, config.net_listeners()).context("a listener cannot be opened")?;
         let identity = Arc::new(identity(&config, net.addresses()));
         let shared = Arc::new(Shared {
             identity,
             limits: config.message_limits(),
             location,
             subscribers,
-            authenticator: Authenticator::new(config.digest_settings(), &secret, u64::from_le_bytes(seed[8..16].try_into()?)),
+            authenticator: Authenticator::new(
+                config.digest_settings(),
+                &secret,
+                u64::from_le_bytes(seed[8..16].try_into()?),
+            ),
             bans: Bans::new(config.ban.clone()),
             resolver: resolver(&config)?,
             secret,
@@ -175,6 +178,35 @@ fn open_store(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<
     Ok((journal, Some(Arc::new(subscribers))))
 }
 
+/// The secret that the server drew itself, kept in a file beside its database: routes of running calls and nonces stay good
+/// over a restart. In memory only, it is drawn anew at each start.
+fn kept_secret(config: &Config) -> anyhow::Result<Vec<u8>> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(database) = &config.store.database else { return Ok(random::<32>()?.to_vec()) };
+    let path = database.with_extension("secret");
+    let what = || format!("{}: the secret of this server", path.display());
+    match std::fs::read(&path) {
+        Ok(secret) if secret.len() >= 16 => return Ok(secret),
+        Ok(_) => anyhow::bail!("{} is shorter than 16 bytes: remove the file, the server draws another", what()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (),
+        Err(error) => return Err(error).with_context(|| format!("{} cannot be read", what())),
+    }
+    let secret = random::<32>()?;
+    // Whole or not at all: another start must not find half of it.
+    let draft = database.with_extension("secret.new");
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)
+        .with_context(|| format!("{} cannot be written", what()))?;
+    file.write_all(&secret).and_then(|()| file.sync_all()).with_context(|| format!("{} cannot be written", what()))?;
+    std::fs::rename(&draft, &path).with_context(|| format!("{} cannot be written", what()))?;
+    Ok(secret.to_vec())
+}
+
 /// Names and addresses of ours. A listener on all addresses is known by the address that reaches furthest.
 fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
     let interfaces: Vec<IpAddr> = if_addrs::get_if_addrs().unwrap_or_default().into_iter().map(|i| i.ip()).collect();
@@ -189,7 +221,12 @@ fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
             None => (shown_ip(reachable(bound.ip(), &interfaces)), bound.port()),
         };
         // The default port may be left out in a Via; it stands there all the same, for those who get it wrong.
-        Face { transport: listener.transport, bound: *bound, sent_by: format!("{host}:{port}").into_bytes().into(), network: network as u16 }
+        Face {
+            transport: listener.transport,
+            bound: *bound,
+            sent_by: format!("{host}:{port}").into_bytes().into(),
+            network: network as u16,
+        }
     });
     Identity::new(faces.collect(), config.domains.iter().map(|d| d.as_str()), &interfaces)
 }

@@ -27,13 +27,26 @@ impl Shard {
     }
 
     /// [`Shard::reply`] without further lines, and counted as refused.
-    pub(crate) fn refuse_request(&mut self, now: Now, request: &Request<'_>, server: Option<ServerId>, status: u16, out: &mut Outbox) {
+    pub(crate) fn refuse_request(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        server: Option<ServerId>,
+        status: u16,
+        out: &mut Outbox,
+    ) {
         self.counters().refused.one();
         self.reply(now, request, server, status, |_| (), out);
     }
 
     /// 503 with the time after which to try again (RFC 3261 section 21.5.4).
-    pub(crate) fn reply_overloaded(&mut self, now: Now, request: &Request<'_>, server: Option<ServerId>, out: &mut Outbox) {
+    pub(crate) fn reply_overloaded(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        server: Option<ServerId>,
+        out: &mut Outbox,
+    ) {
         self.counters().overloaded.one();
         self.reply(now, request, server, 503, |text| text.extend_from_slice(b"Retry-After: 5\r\n"), out);
     }

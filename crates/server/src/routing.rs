@@ -40,7 +40,14 @@ type Targets = SmallVec<[Target; 2]>;
 
 impl Shard {
     /// A new request with its transaction.
-    pub(crate) fn request(&mut self, now: Now, request: &Request<'_>, server: ServerId, found: &mut Found, out: &mut Outbox) {
+    pub(crate) fn request(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        server: ServerId,
+        found: &mut Found,
+        out: &mut Outbox,
+    ) {
         let id = Some(server);
         if let Uri::Other(_) = request.uri {
             return self.refuse_request(now, request, id, 416, out);
@@ -104,7 +111,14 @@ impl Shard {
 
     /// A CANCEL: answered here, and each branch cancelled (section 16.10). One that matches nothing is answered 481: whatever
     /// we forward has a branch of its own, which no stateless copy of it would match.
-    pub(crate) fn cancel(&mut self, now: Now, request: &Request<'_>, cancel: ServerId, invite: Option<ServerId>, out: &mut Outbox) {
+    pub(crate) fn cancel(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        cancel: ServerId,
+        invite: Option<ServerId>,
+        out: &mut Outbox,
+    ) {
         let Some(invite) = invite else {
             return self.reply(now, request, Some(cancel), 481, |_| (), out);
         };
@@ -186,7 +200,15 @@ impl Shard {
     }
 
     /// Finds the targets and hands the request to the proxy.
-    fn forward(&mut self, now: Now, request: &Request<'_>, routing: &Routing<'_>, server: ServerId, found: &mut Found, out: &mut Outbox) {
+    fn forward(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+        server: ServerId,
+        found: &mut Found,
+        out: &mut Outbox,
+    ) {
         if routing.alias.is_none() && routing.route.is_none() && self.is_local(&routing.uri) {
             return self.call_user(now, request, routing, server, found, out);
         }
@@ -217,7 +239,14 @@ impl Shard {
     }
 
     /// 100 at once: whoever called need not send again (section 17.2.1).
-    pub(crate) fn trying(&mut self, now: Now, request: &Request<'_>, server: Option<ServerId>, found: &mut Found, out: &mut Outbox) {
+    pub(crate) fn trying(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        server: Option<ServerId>,
+        found: &mut Found,
+        out: &mut Outbox,
+    ) {
         if request.method != Method::Invite || found.trying {
             return;
         }
@@ -230,7 +259,15 @@ impl Shard {
     }
 
     /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.
-    fn call_user(&mut self, now: Now, request: &Request<'_>, routing: &Routing<'_>, server: ServerId, found: &mut Found, out: &mut Outbox) {
+    fn call_user(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+        server: ServerId,
+        found: &mut Found,
+        out: &mut Outbox,
+    ) {
         let mut contacts = std::mem::take(&mut self.contacts);
         self.collect(now, &routing.uri, &mut contacts);
         if contacts.entries.is_empty() {
@@ -278,7 +315,15 @@ impl Shard {
     }
 
     /// Nobody is registered under this address: because there is nobody, or because nobody is there.
-    fn absent(&mut self, now: Now, request: &Request<'_>, routing: &Routing<'_>, server: ServerId, found: &mut Found, out: &mut Outbox) {
+    fn absent(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+        server: ServerId,
+        found: &mut Found,
+        out: &mut Outbox,
+    ) {
         let Uri::Sip(uri) = &routing.uri else {
             self.counters().not_found.one();
             return self.reply(now, request, Some(server), 404, |_| (), out);
@@ -288,7 +333,9 @@ impl Shard {
         uri.host.write_lower(&mut domain);
         let known = match found.exists.take() {
             Some(answer) => answer,
-            None if self.shared.subscribers.is_none() || !self.shared.config.registrar.authenticate => Ok(Known::Exists),
+            None if self.shared.subscribers.is_none() || !self.shared.config.registrar.authenticate => {
+                Ok(Known::Exists)
+            }
             None => {
                 let question = Question::User { username: &user, domain: &domain };
                 match self.ask_subscribers(now, request, Some(server), question, found, out) {
@@ -410,7 +457,15 @@ impl Shard {
     }
 
     /// Lets the request wait until a name is resolved (RFC 3263).
-    fn resolve(&mut self, now: Now, request: &Request<'_>, name: HostKey, server: Option<ServerId>, found: &mut Found, out: &mut Outbox) {
+    fn resolve(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        name: HostKey,
+        server: Option<ServerId>,
+        found: &mut Found,
+        out: &mut Outbox,
+    ) {
         let Some(mailbox) = self.mailbox.clone() else { return };
         if self.parked.len() >= self.shared.config.limits.lookup_queue {
             if request.method != Method::Ack {
@@ -429,7 +484,9 @@ impl Shard {
         let Uri::Sip(uri) = uri else { return false };
         let identity = &self.shared.identity;
         identity.is_local_domain(uri.host)
-            && uri.port.is_none_or(|port| identity.faces().iter().any(|f| f.bound.port() == port || f.transport.default_port() == port))
+            && uri.port.is_none_or(|port| {
+                identity.faces().iter().any(|f| f.bound.port() == port || f.transport.default_port() == port)
+            })
     }
 
     /// A URI without a user that names this server itself.

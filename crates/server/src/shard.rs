@@ -35,9 +35,15 @@ pub enum Answer {
 /// What moves with a bucket of calls.
 #[derive(Debug)]
 pub enum Moved {
-    Calls { exchanges: Vec<ExchangeRecord>, transactions: Vec<Record> },
+    Calls {
+        exchanges: Vec<ExchangeRecord>,
+        transactions: Vec<Record>,
+    },
     /// A message that waited behind a look-up: it starts again with its new owner.
-    Waiting { bytes: Vec<u8>, arrival: Arrival },
+    Waiting {
+        bytes: Vec<u8>,
+        arrival: Arrival,
+    },
 }
 
 /// The machines of one shard and what they need.
@@ -109,7 +115,8 @@ impl Shard {
         completed.clear();
         let force = self.shared.config.nat.force_rport;
         let edit = &mut self.edit;
-        let changed = message.via().is_ok_and(|top| via::complete(&message, &top, &arrival.remote, force, edit, &mut completed));
+        let changed =
+            message.via().is_ok_and(|top| via::complete(&message, &top, &arrival.remote, force, edit, &mut completed));
         if changed {
             match index.parse(&completed, &self.shared.limits) {
                 Ok(()) => self.enter(now, arrival, &Message::new(&completed, index), out),
@@ -138,6 +145,9 @@ impl Shard {
     fn dispatch(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {
         if self.is_scanner(now, request) {
             return;
+        }
+        if let (true, Some(flow)) = (request.essentials.via.alias, request.arrival.flow) {
+            self.alias(request, flow);
         }
         // Registrations are answered without a transaction: equal requests get equal answers.
         if request.method == Method::Register && self.is_for_registrar(request) {
@@ -169,6 +179,17 @@ impl Shard {
         }
     }
 
+    /// The sender wants later requests over this connection too (RFC 5923). It is believed about a port of its own address
+    /// only: nobody gets what is meant for another machine.
+    fn alias(&self, request: &Request<'_>, flow: Flow) {
+        let (top, arrival) = (&request.essentials.via, request.arrival);
+        let own = top.host.ip().is_some_and(|ip| ip.to_canonical() == arrival.remote.ip().to_canonical());
+        let port = top.port.unwrap_or_else(|| arrival.transport.default_port());
+        if own && port != 0 {
+            self.handle.alias(flow, arrival.transport, SocketAddr::new(arrival.remote.ip(), port));
+        }
+    }
+
     /// Whoever sends this looks for ways in, not for somebody to call.
     fn is_scanner(&self, now: Now, request: &Request<'_>) -> bool {
         let Some(agent) = request.message.header(Name::UserAgent) else { return false };
@@ -196,7 +217,15 @@ impl Shard {
     }
 
     /// A message that could not be read to its end: answered if enough of it could.
-    fn refuse_unread(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &Index, error: Error, out: &mut Outbox) {
+    fn refuse_unread(
+        &mut self,
+        now: Now,
+        arrival: &Arrival,
+        bytes: &[u8],
+        index: &Index,
+        error: Error,
+        out: &mut Outbox,
+    ) {
         let _ = now;
         let end = index.end().max(index.headers_end()).min(bytes.len());
         if end == 0 || !matches!(index.start(), strowger_message::index::Start::Request { .. }) {
@@ -240,7 +269,13 @@ impl Shard {
     }
 
     /// Answers without a transaction (RFC 3261 section 8.2.7).
-    pub(crate) fn reply_stateless(&self, request: &Request<'_>, status: u16, lines: impl FnOnce(&mut Vec<u8>), out: &mut Outbox) {
+    pub(crate) fn reply_stateless(
+        &self,
+        request: &Request<'_>,
+        status: u16,
+        lines: impl FnOnce(&mut Vec<u8>),
+        out: &mut Outbox,
+    ) {
         let from = out.start();
         self.write_reply(request, status, lines, &mut out.bytes);
         let range = from..out.bytes.len();
@@ -248,7 +283,13 @@ impl Shard {
     }
 
     /// A response of our own; its To tag is the same for the same request.
-    pub(crate) fn write_reply(&self, request: &Request<'_>, status: u16, lines: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+    pub(crate) fn write_reply(
+        &self,
+        request: &Request<'_>,
+        status: u16,
+        lines: impl FnOnce(&mut Vec<u8>),
+        out: &mut Vec<u8>,
+    ) {
         let tag = self.stateless_tag(request.call_id, request.branch);
         let tag = if status == 100 { None } else { Some(&tag[..]) };
         let mut builder = respond(&request.message, status, None, tag, out);
@@ -281,7 +322,12 @@ impl Shard {
     }
 
     /// Lets a request wait for a look-up; the ticket comes back with the answer.
-    pub(crate) fn park(&mut self, request: &Request<'_>, server: Option<strowger_core::transaction::ServerId>, found: &Found) -> u64 {
+    pub(crate) fn park(
+        &mut self,
+        request: &Request<'_>,
+        server: Option<strowger_core::transaction::ServerId>,
+        found: &Found,
+    ) -> u64 {
         self.counters().parked.one();
         *self.waiting.entry(request.call_hash).or_insert(0) += 1;
         let id = self.parked.insert(Parked::Request(Box::new(Waiting {
@@ -464,7 +510,8 @@ impl Shard {
         };
         let mut transactions = Transactions::new(config.timer_settings(), words(b"transactions"));
         transactions.set_limit(config.limits.transactions);
-        let proxy = Proxy::new(shared.identity.clone(), config.proxy_settings(), &shared.secret, entropy.derive(b"proxy"));
+        let proxy =
+            Proxy::new(shared.identity.clone(), config.proxy_settings(), &shared.secret, entropy.derive(b"proxy"));
         let registrar = Registrar::new(config.registrar_settings());
         let mut shard = Self {
             number,

@@ -26,7 +26,13 @@ pub(crate) fn complete(
 
 /// Writes the first Via line's values, completed, for a response to a request that cannot be read whole. `scratch` is
 /// cleared.
-pub(crate) fn write_completed(message: &Message<'_>, top: &Via<'_>, remote: &SocketAddr, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> bool {
+pub(crate) fn write_completed(
+    message: &Message<'_>,
+    top: &Via<'_>,
+    remote: &SocketAddr,
+    scratch: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> bool {
     let mut edit = Edit::new();
     if !edit_via(message, top, remote, false, &mut edit) {
         return false;
@@ -118,7 +124,10 @@ mod tests {
             ("SIP/2.0/UDP 10.0.0.1;branch=z9hG4bK1", "SIP/2.0/UDP 10.0.0.1;branch=z9hG4bK1;received=192.0.2.1"),
             ("SIP/2.0/UDP 192.0.2.1;rport;branch=z1", "SIP/2.0/UDP 192.0.2.1;rport=5060;branch=z1;received=192.0.2.1"),
             ("SIP/2.0/UDP a.example;branch=z1;rport", "SIP/2.0/UDP a.example;branch=z1;rport=5060;received=192.0.2.1"),
-            ("SIP/2.0/UDP h;received=9.9.9.9;rport=1, SIP/2.0/UDP x", "SIP/2.0/UDP h;received=192.0.2.1;rport=5060, SIP/2.0/UDP x"),
+            (
+                "SIP/2.0/UDP h;received=9.9.9.9;rport=1, SIP/2.0/UDP x",
+                "SIP/2.0/UDP h;received=192.0.2.1;rport=5060, SIP/2.0/UDP x",
+            ),
             ("SIP/2.0/UDP h, SIP/2.0/UDP x", "SIP/2.0/UDP h;received=192.0.2.1, SIP/2.0/UDP x"),
         ];
         for (via, want) in cases {

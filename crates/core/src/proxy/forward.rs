@@ -53,7 +53,8 @@ impl Proxy {
             self.send_branch(now, request, routing, id, candidate.uri, candidate.path, *target, 0, None, tx, out);
             return true;
         }
-        let mut owned: Vec<OwnedCandidate> = candidates.iter().filter(|c| !c.targets.is_empty()).map(OwnedCandidate::of).collect();
+        let mut owned: Vec<OwnedCandidate> =
+            candidates.iter().filter(|c| !c.targets.is_empty()).map(OwnedCandidate::of).collect();
         owned.sort_by_key(|c| std::cmp::Reverse(c.q));
         for candidate in &mut owned {
             if !candidate.fixed {
@@ -70,8 +71,12 @@ impl Proxy {
         let mut request_bytes = Vec::with_capacity(request.message.bytes().len());
         request_bytes.extend_from_slice(request.message.bytes());
         if let Some(exchange) = self.exchanges.get_mut(id) {
-            exchange.pending =
-                Some(Box::new(Pending { request: request_bytes, arrival: *request.arrival, candidates: owned, next: 0 }));
+            exchange.pending = Some(Box::new(Pending {
+                request: request_bytes,
+                arrival: *request.arrival,
+                candidates: owned,
+                next: 0,
+            }));
         }
         self.next_group(now, id, tx, out)
     }
@@ -103,16 +108,30 @@ impl Proxy {
                 if breadth == Some(0) {
                     break;
                 }
-                let share = breadth.filter(|_| count > 1 || request.message.has(Name::MaxBreadth)).map(|b| b / count as u32);
+                let share =
+                    breadth.filter(|_| count > 1 || request.message.has(Name::MaxBreadth)).map(|b| b / count as u32);
                 let target = candidate.targets[0];
                 candidate.tried = 1;
                 let uri = candidate.uri.as_deref();
-                self.send_branch(now, &request, &routing, id, uri, &candidate.path, target, (from + n) as u16, share, tx, out);
+                self.send_branch(
+                    now,
+                    &request,
+                    &routing,
+                    id,
+                    uri,
+                    &candidate.path,
+                    target,
+                    (from + n) as u16,
+                    share,
+                    tx,
+                    out,
+                );
                 sent = true;
             }
         }
         self.index = index;
-        let left = pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
+        let left =
+            pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
         if let Some(exchange) = self.exchanges.get_mut(id) {
             exchange.group = (now.mono / 1000) as u32;
             if left {
@@ -126,7 +145,8 @@ impl Proxy {
 
     /// Max-Breadth of the whole request (RFC 5393 section 5.3.3).
     fn breadth(&self, request: &Request<'_>, branches: usize) -> Option<u32> {
-        let named = request.message.header(Name::MaxBreadth).and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok());
+        let named =
+            request.message.header(Name::MaxBreadth).and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok());
         let breadth: u32 = named.unwrap_or(self.settings.max_breadth as u32);
         Some(if (branches as u32) > breadth { 0 } else { breadth })
     }
@@ -136,7 +156,14 @@ impl Proxy {
     }
 
     /// The next address of the candidate that `client` was sent to (RFC 3263 section 4.3). False if none is left.
-    pub(super) fn next_address(&mut self, now: Now, id: Id, client: ClientId, tx: &mut Transactions, out: &mut Outbox) -> bool {
+    pub(super) fn next_address(
+        &mut self,
+        now: Now,
+        id: Id,
+        client: ClientId,
+        tx: &mut Transactions,
+        out: &mut Outbox,
+    ) -> bool {
         let Some(exchange) = self.exchanges.get_mut(id) else { return false };
         let Some(at) = exchange.branch_mut(client).map(|b| b.candidate) else { return false };
         let Some(mut pending) = exchange.pending.take() else { return false };
@@ -147,7 +174,8 @@ impl Proxy {
             candidate.tried += 1;
             let (uri, path) = (candidate.uri.clone(), candidate.path.clone());
             let mut index = std::mem::take(&mut self.index);
-            if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id)) {
+            if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id))
+            {
                 let routing = self.route(&request);
                 self.send_branch(now, &request, &routing, id, uri.as_deref(), &path, target, at, None, tx, out);
                 sent = true;
@@ -177,7 +205,8 @@ impl Proxy {
     ) {
         let unique = self.entropy.u64();
         let (range, branch) = self.write_request(request, routing, uri, path, target, unique, breadth, out);
-        let client = tx.send(now, range, &branch, request.message.method_text(), target, request.call_hash, id.to_u64(), out);
+        let client =
+            tx.send(now, range, &branch, request.message.method_text(), target, request.call_hash, id.to_u64(), out);
         if let Some(exchange) = self.exchanges.get_mut(id) {
             exchange.add(Branch { client: Some(client), status: 0, candidate });
         }
@@ -186,7 +215,8 @@ impl Proxy {
     /// Forwards an ACK for a 2xx, which is a transaction of its own without a response: nothing is kept.
     /// A retransmission gets the same branch.
     pub fn forward_ack(&mut self, request: &Request<'_>, routing: &Routing<'_>, target: Target, out: &mut Outbox) {
-        let unique = self.loop_key.of(request.branch, std::iter::empty(), request.call_id, request.from_tag, request.cseq);
+        let unique =
+            self.loop_key.of(request.branch, std::iter::empty(), request.call_id, request.from_tag, request.cseq);
         let (range, _) = self.write_request(request, routing, None, b"", target, unique, None, out);
         out.send(target, range, 0);
     }
@@ -206,7 +236,13 @@ impl Proxy {
 
     fn loop_hash(&self, request: &Request<'_>) -> u64 {
         let message = &request.message;
-        self.loop_key.of(message.request_uri(), message.headers(Name::Route), request.call_id, request.from_tag, request.cseq)
+        self.loop_key.of(
+            message.request_uri(),
+            message.headers(Name::Route),
+            request.call_id,
+            request.from_tag,
+            request.cseq,
+        )
     }
 
     /// Writes the request as it leaves for `target`.
@@ -357,7 +393,8 @@ impl Proxy {
             return;
         }
         for line in message.index().lines_of(Name::ProxyAuthorization) {
-            let ours = crate::digest::Credentials::parse(message.value(line)).is_ok_and(|c| c.realm.value()[..] == self.settings.realm[..]);
+            let ours = crate::digest::Credentials::parse(message.value(line))
+                .is_ok_and(|c| c.realm.value()[..] == self.settings.realm[..]);
             if ours {
                 self.edit.remove(line.start as usize..line.end as usize);
             }

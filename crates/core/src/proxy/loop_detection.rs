@@ -24,7 +24,14 @@ impl LoopKey {
 
     /// The hash of everything that the routing decision depends on: the Request-URI and the Route values
     /// as received, besides what names the request.
-    pub fn of<'a>(&self, uri: &[u8], routes: impl Iterator<Item = &'a [u8]>, call_id: &[u8], from_tag: &[u8], cseq: u32) -> u64 {
+    pub fn of<'a>(
+        &self,
+        uri: &[u8],
+        routes: impl Iterator<Item = &'a [u8]>,
+        call_id: &[u8],
+        from_tag: &[u8],
+        cseq: u32,
+    ) -> u64 {
         let mut hasher = self.state.build_hasher();
         for part in [uri, call_id, from_tag] {
             hasher.write(part);

@@ -206,7 +206,9 @@ impl Proxy {
         let late: Vec<Id> = self
             .exchanges
             .iter()
-            .filter(|(_, e)| e.invite && !e.answered && !e.cancelled && e.is_waiting() && seconds > e.heard as u64 + limit)
+            .filter(|(_, e)| {
+                e.invite && !e.answered && !e.cancelled && e.is_waiting() && seconds > e.heard as u64 + limit
+            })
             .map(|(id, _)| id)
             .collect();
         for id in late {
@@ -217,7 +219,9 @@ impl Proxy {
             self.cancel_branches(now, id, tx, out);
         }
         let ring = self.settings.fork_timeout / 1000;
-        let waits = |e: &Exchange| e.pending.as_ref().is_some_and(|p| p.next < p.candidates.len()) && !e.answered && !e.cancelled;
+        let waits = |e: &Exchange| {
+            e.pending.as_ref().is_some_and(|p| p.next < p.candidates.len()) && !e.answered && !e.cancelled
+        };
         let mut rung = Vec::new();
         let mut next = now.mono + SWEEP;
         for (id, exchange) in self.exchanges.iter().filter(|(_, e)| waits(e)) {
@@ -249,7 +253,13 @@ impl Proxy {
 
     /// Takes in what another shard exported: its exchanges with their transactions, whose ids change. A
     /// transaction that belongs to no exchange keeps its owner.
-    pub fn import(&mut self, now: Now, exchanges: Vec<ExchangeRecord>, transactions: Vec<Record>, tx: &mut Transactions) {
+    pub fn import(
+        &mut self,
+        now: Now,
+        exchanges: Vec<ExchangeRecord>,
+        transactions: Vec<Record>,
+        tx: &mut Transactions,
+    ) {
         let mut moved: HashMap<u64, Id> = HashMap::with_capacity(exchanges.len());
         for record in exchanges {
             self.unanswered += usize::from(!record.exchange.answered);
@@ -270,7 +280,8 @@ impl Proxy {
         // All at once: a new id may be the old one of another branch.
         for id in moved.values() {
             for branch in self.exchanges.get_mut(*id).into_iter().flat_map(Exchange::branches_mut) {
-                branch.client = branch.client.and_then(|old| clients.get(&old.to_u64())).copied().map(ClientId::from_u64);
+                branch.client =
+                    branch.client.and_then(|old| clients.get(&old.to_u64())).copied().map(ClientId::from_u64);
             }
         }
         if !self.exchanges.is_empty() {

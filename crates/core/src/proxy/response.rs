@@ -81,7 +81,15 @@ impl Proxy {
 
     /// A branch that came to nothing: it counts as answered with `status` (section 16.9: 503 for one that
     /// could not be sent, 408 for one that nobody answered).
-    pub(super) fn branch_failed(&mut self, now: Now, client: ClientId, owner: u64, status: u16, tx: &mut Transactions, out: &mut Outbox) {
+    pub(super) fn branch_failed(
+        &mut self,
+        now: Now,
+        client: ClientId,
+        owner: u64,
+        status: u16,
+        tx: &mut Transactions,
+        out: &mut Outbox,
+    ) {
         let id = Id::from_u64(owner);
         if owner == NOBODY || self.exchanges.get(id).is_none() {
             return;
@@ -180,7 +188,13 @@ impl Proxy {
     }
 
     /// The response without our Via, its status as it goes upstream, its Contact repaired.
-    fn write_upstream(&mut self, response: &Message<'_>, arrival: &Arrival, status: u16, out: &mut Outbox) -> std::ops::Range<usize> {
+    fn write_upstream(
+        &mut self,
+        response: &Message<'_>,
+        arrival: &Arrival,
+        status: u16,
+        out: &mut Outbox,
+    ) -> std::ops::Range<usize> {
         self.edit.clear();
         if response.status() != Some(status) {
             self.edit.replace(status_range(response), |text| {
@@ -228,7 +242,8 @@ impl Proxy {
         } else {
             // Parameters stand before the question mark.
             let headers = if uri.headers.is_empty() { 0 } else { uri.headers.len() + 1 };
-            self.edit.insert(range.end - headers, |out| alias::write(arrival.transport, &arrival.remote, arrival.flow, out));
+            self.edit
+                .insert(range.end - headers, |out| alias::write(arrival.transport, &arrival.remote, arrival.flow, out));
         }
     }
 

@@ -69,7 +69,9 @@ impl Proxy {
         if message.has(Name::Route) || self.is_record_route(&request.uri) {
             self.read_routes(request, &mut routing);
         }
-        if routing.in_dialog && let Uri::Sip(uri) = &routing.uri {
+        if routing.in_dialog
+            && let Uri::Sip(uri) = &routing.uri
+        {
             if let Some(value) = uri.params.find(alias::NAME).flatten() {
                 routing.alias = alias::parse(value, routing.listener.unwrap_or(request.arrival.listener));
             }
@@ -148,7 +150,11 @@ impl Proxy {
             host.push(b':');
             host.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
         }
-        let at = self.identity.faces().iter().position(|f| f.transport == transport && f.sent_by.eq_ignore_ascii_case(&host))?;
+        let at = self
+            .identity
+            .faces()
+            .iter()
+            .position(|f| f.transport == transport && f.sent_by.eq_ignore_ascii_case(&host))?;
         Some(ListenerId(at as u16))
     }
 

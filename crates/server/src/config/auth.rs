@@ -72,7 +72,7 @@ section! {
         /// How close the `uri` of an answer must be to the Request-URI (RFC 7616 section 3.4.6); proxies on the way may change the latter.
         pub uri_check: UriCheck = UriCheck::Off, ANY;
         /// Key of nonces and of the routes of calls; servers that stand in for one another share it. At least 16 characters;
-        /// also by the environment variable STROWGER_AUTH_SECRET, which wins. "": drawn by the server itself.
+        /// also by the environment variable STROWGER_AUTH_SECRET, which wins. "": drawn by the server at its first start and kept beside the database.
         pub secret: Option<Secret> = None, ANY.or("");
         /// File whose first line is the secret, instead of `secret`.
         pub secret_file: Option<PathBuf> = None, ANY.or("");
