@@ -1,7 +1,7 @@
 //! The server whole: from a configuration to running shards.
 
 use crate::ban::Bans;
-use crate::config::{Config, Durability};
+use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::shard::{Answer, Shard};
 use crate::shared::Shared;
@@ -16,7 +16,7 @@ use strowger_net::{Handle, Net, Node};
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
 use strowger_store::read_through::ReadThrough;
-use strowger_store::sqlite::SqliteBindings;
+use strowger_store::sqlite_bindings;
 use strowger_store::sqlite_subscribers::SqliteSubscribers;
 use strowger_store::subscriber::Subscribers;
 
@@ -164,16 +164,9 @@ type Store = (Option<Journal>, Option<Arc<dyn Subscribers>>);
 
 fn open_store(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<Store> {
     let Some(settings) = config.sqlite_settings() else { return Ok((None, None)) };
-    let mut bindings = SqliteBindings::open(&settings)?;
-    let journal = if config.registrar.durability == Durability::None {
-        bindings.forget()?;
-        None
-    } else {
-        let now = strowger_net::clock::now();
-        let (journal, loaded) = Journal::start(bindings, location, config.journal_settings(), now.wall)?;
-        tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
-        Some(journal)
-    };
+    let now = strowger_net::clock::now();
+    let (journal, loaded) = sqlite_bindings::keep(&settings, location, config.journal_settings(), now.wall)?;
+    tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
     let subscribers = ReadThrough::start(SqliteSubscribers::open(&settings)?, config.read_through_settings())?;
     Ok((journal, Some(Arc::new(subscribers))))
 }

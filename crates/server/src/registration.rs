@@ -116,7 +116,8 @@ impl Shard {
                 self.refuse_request(now, request, None, 403, out);
             }
             UpdateError::TableFull | UpdateError::Refused(_) => {
-                tracing::error!(%call_id, aor = %shown(aor), "registration refused: {error}");
+                // The store tells of its trouble once; a line for each phone would bury that.
+                tracing::debug!(%call_id, aor = %shown(aor), "registration refused: {error}");
                 self.reply_overloaded(now, request, None, out);
             }
             UpdateError::NoSuchBinding(_) => {
@@ -137,7 +138,7 @@ impl Shard {
             }
             Err(error) => {
                 self.counters().failed_writes.one();
-                tracing::error!(aor = %waiting.aor, %error, "registration not kept: answered 500");
+                tracing::debug!(aor = %waiting.aor, %error, "registration not kept: answered 500");
                 &waiting.failed
             }
         };
