@@ -24,7 +24,8 @@ fn a_call_is_drawn_and_measured() {
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(!text.contains('\u{1b}'), "colours are for terminals:\n{text}");
     for user in ["alice", "bob"] {
-        let line = text.lines().find(|line| line.trim_start().starts_with(user)).unwrap_or_else(|| panic!("{user}:\n{text}"));
+        let line =
+            text.lines().find(|line| line.trim_start().starts_with(user)).unwrap_or_else(|| panic!("{user}:\n{text}"));
         assert!(line.contains("REGISTER → 401 → REGISTER with credentials → 200"), "{line}");
     }
 
@@ -55,7 +56,10 @@ fn a_call_is_drawn_and_measured() {
     }
 
     let figure = |name: &str| -> f64 {
-        let line = rest.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_else(|| panic!("no {name}:\n{text}"));
+        let line = rest
+            .lines()
+            .find(|line| line.trim_start().starts_with(name))
+            .unwrap_or_else(|| panic!("no {name}:\n{text}"));
         let value = line.trim_start()[name.len()..].split_whitespace().next().expect("a value");
         value.parse().unwrap_or_else(|_| panic!("{name} is no number: {line}"))
     };

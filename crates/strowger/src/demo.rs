@@ -161,7 +161,10 @@ fn registered(news: &Receiver<News>, name: &str) -> anyhow::Result<Registered> {
         Ok(News::Registered(Ok(expires), steps)) => {
             let rungs = ladder::rungs(&steps);
             let challenged = rungs.iter().any(|rung| rung.status == Some(401));
-            ensure!(challenged && rungs.iter().any(|rung| rung.credentials), "{name} was registered without a password");
+            ensure!(
+                challenged && rungs.iter().any(|rung| rung.credentials),
+                "{name} was registered without a password"
+            );
             Ok(Registered { expires, rungs })
         }
         Ok(News::Registered(Err(status), _)) => bail!("{name} was not registered: {status}"),

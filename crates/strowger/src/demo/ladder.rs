@@ -18,6 +18,7 @@ const PAUSE: f64 = 1_000.0;
 #[derive(Debug, Serialize)]
 pub(super) struct Rung {
     /// Milliseconds since the first.
+    #[serde(rename = "at_ms")]
     pub at: f64,
     pub from: &'static str,
     pub to: &'static str,
@@ -160,7 +161,12 @@ mod tests {
             )
             .into_bytes()
         };
-        let step = |from, to, first: &str, wait| Step { at: at + Duration::from_millis(wait), from, to, bytes: message(first) };
+        let step = |from, to, first: &str, wait| Step {
+            at: at + Duration::from_millis(wait),
+            from,
+            to,
+            bytes: message(first),
+        };
         let steps = [
             step(Party::Caller, Party::Server, "INVITE sip:b@example.org SIP/2.0", 0),
             step(Party::Server, Party::Callee, "INVITE sip:b@example.org SIP/2.0", 1),
@@ -177,7 +183,9 @@ mod tests {
         assert!(rows[4].contains("2.5 s of talk"), "{text}");
         assert!(rows[5].contains("2500.00  │◀─ 486 INVITE 7 ─"), "{text}");
         // Each line of the ladder is straight.
-        let lines = |row: &&str| row.chars().enumerate().filter(|(_, c)| "│┆".contains(*c)).map(|(at, _)| at).collect::<Vec<_>>();
+        let lines = |row: &&str| {
+            row.chars().enumerate().filter(|(_, c)| "│┆".contains(*c)).map(|(at, _)| at).collect::<Vec<_>>()
+        };
         assert!(rows[1..].iter().all(|row| lines(row) == lines(&rows[1])), "{text}");
     }
 }

@@ -100,7 +100,8 @@ pub(super) fn start(server: SocketAddr, news: Sender<News>, progress: Arc<Progre
     let interrupted = news.clone();
     let node = net.spawn(move |_, _| {
         // The callee rings at once, which spares its own 100.
-        let settings = Settings { name: b"Strowger demo".to_vec(), trying: false, registration_retry: 0, ..Settings::default() };
+        let settings =
+            Settings { name: b"Strowger demo".to_vec(), trying: false, registration_retry: 0, ..Settings::default() };
         let mut agent = UserAgent::new(identity.clone(), settings, Entropy::new(seed), call_secret);
         let mut account = |(name, password): (&str, &str)| agent.add_account(name.as_bytes(), password.as_bytes());
         let (registering, calling) = (USERS.map(&mut account), account(USERS[0]));
@@ -289,7 +290,8 @@ impl Phones {
             self.deeds.clear();
             self.calling.clear();
             self.called = 0;
-            let _ = self.news.send(News::Called(std::mem::take(&mut self.tally), self.steps.take().unwrap_or_default()));
+            let _ =
+                self.news.send(News::Called(std::mem::take(&mut self.tally), self.steps.take().unwrap_or_default()));
         }
     }
 }

@@ -52,7 +52,11 @@ impl Subject {
     /// Where it listens by UDP.
     pub(super) fn udp(&self) -> SocketAddr {
         let listeners = self.server.config().listeners.iter().zip(self.server.addresses());
-        *listeners.filter(|(l, _)| l.transport == Transport::Udp).map(|(_, a)| a).next().expect("the configuration has one by UDP")
+        *listeners
+            .filter(|(l, _)| l.transport == Transport::Udp)
+            .map(|(_, a)| a)
+            .next()
+            .expect("the configuration has one by UDP")
     }
 
     /// Every listener, as `udp 127.0.0.1:40000`.

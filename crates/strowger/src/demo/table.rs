@@ -37,17 +37,29 @@ impl Figures<'_> {
         };
         row("calls", &tally.calls, "", "");
         row("failures", &failures, "", &self.reasons());
-        for (name, percentile, note) in
-            [("set-up delay, p50", 50.0, "from INVITE to 200, seen by the caller"), ("p95", 95.0, ""), ("p99", 99.0, "")]
-        {
+        for (name, percentile, note) in [
+            ("set-up delay, p50", 50.0, "from INVITE to 200, seen by the caller"),
+            ("p95", 95.0, ""),
+            ("p99", 99.0, ""),
+        ] {
             let name = if note.is_empty() { format!("              {name}") } else { name.to_owned() };
             row(&name, &format!("{:.2}", tally.delay(percentile)), "ms", note);
         }
         row("calls per second", &format!("{:.1}", tally.per_second()), "", "");
-        row("CPU per call", &format!("{:.0}", self.cpu_per_call()), "µs", "of the server's shards, the threads that carry messages");
+        row(
+            "CPU per call",
+            &format!("{:.0}", self.cpu_per_call()),
+            "µs",
+            "of the server's shards, the threads that carry messages",
+        );
         row("retransmissions", &self.retransmissions, "", "");
         if let Some(memory) = self.memory {
-            row("memory", &format!("{:.1}", memory as f64 / 1e6), "MB", "resident, server and phones together in this process");
+            row(
+                "memory",
+                &format!("{:.1}", memory as f64 / 1e6),
+                "MB",
+                "resident, server and phones together in this process",
+            );
         }
         out
     }
