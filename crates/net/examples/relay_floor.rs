@@ -1,6 +1,6 @@
 //! What a shard itself costs: passes every datagram on unread, those of UAS to UAC and all others to UAS.
 //!
-//! `relay_floor LISTEN-PORT UAC-PORT UAS-PORT`, all on 127.0.0.1.
+//! `relay_floor LISTEN-PORT UAC-PORT UAS-PORT`, all on 127.0.0.1; SHARDS and LINGER (microseconds) by environment.
 
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
@@ -44,7 +44,9 @@ fn main() -> std::io::Result<()> {
     };
     let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let shards = std::env::var("SHARDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let settings = Settings { shards: Shards::Fixed(shards), ..Settings::default() };
+    let linger = std::env::var("LINGER").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let linger = std::time::Duration::from_micros(linger);
+    let settings = Settings { shards: Shards::Fixed(shards), linger, ..Settings::default() };
     let net = Net::bind(settings, vec![Listener::new(Transport::Udp, local(listen))])?;
     let node = net.spawn(move |_, _| Relay { uac: local(uac), uas: local(uas) })?;
     node.join();

@@ -74,6 +74,9 @@ pub struct Settings {
     pub batch: usize,
     /// Batches taken from one socket before others get their turn. Default 8.
     pub batches: usize,
+    /// Where datagrams come faster than this, a shard waits so long for several instead of being woken for each: it
+    /// saves CPU time and delays by as much. Default 0 (off); useful up to 1 ms.
+    pub linger: Duration,
     /// Bytes that the kernel may hold for a UDP socket before it drops. Default 4 MB.
     pub receive_buffer: usize,
     /// Bytes that the kernel may hold on their way out of a UDP socket. Default 4 MB.
@@ -112,6 +115,7 @@ impl Default for Settings {
             kernel_steering: true,
             batch: 64,
             batches: 8,
+            linger: Duration::ZERO,
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,
             datagrams_waiting: 4_096,

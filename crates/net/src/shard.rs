@@ -9,15 +9,12 @@ use crate::udp::Udp;
 use crate::{Service, clock};
 use std::cell::RefCell;
 use std::future::Future;
-use std::io::ErrorKind;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering::*;
 use std::task::{Context, Poll, Waker};
 use strowger_core::{Arrival, Now, Target, Transport};
-use tokio::io::Interest;
 use tokio::time::Sleep;
 
 pub(crate) struct Shard<S: Service> {
@@ -31,6 +28,11 @@ pub(crate) struct Shard<S: Service> {
     sleep: Pin<Box<Sleep>>,
     /// When `sleep` ends, if it runs.
     armed: Option<u64>,
+    /// Datagrams came in this poll; until when one more counts as fast; the sockets are read after a wait, not
+    /// because they said that they are ready.
+    heard: bool,
+    last_heard: u64,
+    lingered: bool,
     me: Weak<RefCell<Self>>,
     /// Of the main future.
     waker: Option<Waker>,
@@ -55,6 +57,9 @@ impl<S: Service + 'static> Shard<S> {
                 failed: Vec::with_capacity(64),
                 sleep: Box::pin(tokio::time::sleep_until(clock::instant(0).into())),
                 armed: None,
+                heard: false,
+                last_heard: 0,
+                lingered: false,
                 me: me.clone(),
                 waker: None,
             })
@@ -99,6 +104,10 @@ impl<S: Service + 'static> Shard<S> {
             more |= self.desk.let_go(now);
             self.desk.roads.send_off(&shared.seats, &seat.counters);
             if more || self.arm(cx) {
+                self.lingered = false;
+                continue;
+            }
+            if self.linger(now) {
                 continue;
             }
             seat.bell.rest();
@@ -135,6 +144,25 @@ impl<S: Service + 'static> Shard<S> {
         }
     }
 
+    /// Where datagrams come fast, waits for several instead of being woken for each; whether it did. Ends as soon as
+    /// a wait was in vain.
+    fn linger(&mut self, now: Now) -> bool {
+        let linger = self.desk.shared.settings.linger;
+        let heard = std::mem::take(&mut self.heard);
+        let lingered = std::mem::take(&mut self.lingered);
+        if linger.is_zero() || !heard {
+            return false;
+        }
+        // At first only if the last datagram is not long ago.
+        let fast = lingered || now.mono <= self.last_heard;
+        self.last_heard = now.mono + linger.as_millis() as u64;
+        if fast && self.armed.is_none_or(|at| at > now.mono) {
+            std::thread::sleep(linger);
+            self.lingered = true;
+        }
+        self.lingered
+    }
+
     fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
@@ -147,30 +175,12 @@ impl<S: Service + 'static> Shard<S> {
         let counters = &shared.seats[self.desk.index].counters;
         let mut more = false;
         for udp in &mut self.udp {
-            if udp.socket.poll_recv_ready(cx).is_pending() {
-                continue;
-            }
-            let mut n = 0;
-            let receiver = &mut self.receiver;
-            // Fewer than asked: the socket is empty. To say so at once saves the call that would find it empty;
-            // what comes from now on makes the descriptor ready anew.
-            let whole = udp.socket.try_io(Interest::READABLE, || {
-                n = receiver.receive(udp.socket.as_fd())?;
-                if n < receiver.batch() { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
-            });
-            match whole {
-                Ok(()) => more = true,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => more |= udp.socket.poll_recv_ready(cx).is_ready(),
-                Err(e) => {
-                    if e.kind() != ErrorKind::Interrupted {
-                        counters.receive_errors.add(1);
-                    }
-                    more = true;
-                }
-            }
+            let (n, full) = udp.receive(&mut self.receiver, self.lingered, cx, counters);
+            more |= full;
             if n == 0 {
                 continue;
             }
+            self.heard = true;
             counters.batches_in.add(1);
             counters.datagrams_in.add(n as u64);
             let mut bytes = 0;

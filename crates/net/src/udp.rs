@@ -1,21 +1,22 @@
 //! One UDP socket of a shard: what waits for it, what failed.
 
 use crate::Settings;
-use crate::batch::Sender;
+use crate::batch::{Receiver, Sender};
 use crate::counters::Counters;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::task::Context;
+use std::task::{Context, Poll};
 use strowger_core::ListenerId;
-use tokio::net::UdpSocket;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// A socket bound to `address`, with buffers as large as asked or as the kernel allows. `shared`: others of
 /// this process will be bound to the same address.
-pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io::Result<std::net::UdpSocket> {
+pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -38,7 +39,11 @@ pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io
 }
 
 pub(crate) struct Udp {
-    pub(crate) socket: UdpSocket,
+    /// Watched for reading only: the kernel reports a UDP socket as writable each time a peer has taken one of our
+    /// datagrams, and each such report would wake the shard for nothing.
+    pub(crate) socket: AsyncFd<UdpSocket>,
+    /// Watched for writing, only while something waits.
+    writable: Option<AsyncFd<UdpSocket>>,
     pub(crate) listener: ListenerId,
     pub(crate) v6: bool,
     sender: Sender,
@@ -55,16 +60,61 @@ struct Waiting {
 
 impl Udp {
     /// Inside the runtime of its shard.
-    pub(crate) fn new(socket: std::net::UdpSocket, listener: ListenerId, settings: &Settings) -> io::Result<Self> {
+    pub(crate) fn new(socket: UdpSocket, listener: ListenerId, settings: &Settings) -> io::Result<Self> {
         let v6 = socket.local_addr()?.is_ipv6();
         Ok(Self {
-            socket: UdpSocket::from_std(socket)?,
+            socket: AsyncFd::with_interest(socket, Interest::READABLE)?,
+            writable: None,
             listener,
             v6,
             sender: Sender::new(settings.batch),
             waiting: VecDeque::new(),
             waiting_bound: settings.datagrams_waiting,
         })
+    }
+
+    /// One batch into `receiver`: how many came, and whether there may be more. `blind`: whether or not the socket is
+    /// known to be ready.
+    pub(crate) fn receive(
+        &self,
+        receiver: &mut Receiver,
+        blind: bool,
+        cx: &mut Context<'_>,
+        counters: &Counters,
+    ) -> (usize, bool) {
+        let fails = |error: &io::Error| {
+            if error.kind() != ErrorKind::Interrupted {
+                counters.receive_errors.add(1);
+            }
+        };
+        if blind {
+            return match receiver.receive(self.socket.get_ref().as_fd()) {
+                Ok(n) => (n, n == receiver.batch()),
+                // To be woken for what follows.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => (0, self.socket.poll_read_ready(cx).is_ready()),
+                Err(error) => {
+                    fails(&error);
+                    (0, true)
+                }
+            };
+        }
+        let Poll::Ready(Ok(mut ready)) = self.socket.poll_read_ready(cx) else { return (0, false) };
+        let mut n = 0;
+        // Fewer than asked: the socket is empty. To say so at once saves the call that would find it empty; what
+        // comes from now on makes the descriptor ready anew.
+        let whole = ready.try_io(|socket| {
+            n = receiver.receive(socket.get_ref().as_fd())?;
+            if n < receiver.batch() { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        });
+        match whole {
+            Ok(Ok(())) => (n, true),
+            // To be woken for what follows.
+            Err(_) => (n, self.socket.poll_read_ready(cx).is_ready()),
+            Ok(Err(error)) => {
+                fails(&error);
+                (0, true)
+            }
+        }
     }
 
     /// Takes one message of the round into the batch; `bytes` is the whole outbox.
@@ -90,7 +140,7 @@ impl Udp {
         let mut at = if self.waiting.is_empty() { 0 } else { self.keep(0, bytes, failed, counters) };
         let mut again = false;
         while at < n {
-            match self.sender.send(self.socket.as_fd(), bytes, at) {
+            match self.sender.send(self.socket.get_ref().as_fd(), bytes, at) {
                 Ok(sent) => {
                     let size = |q: &crate::batch::Queued| (q.range.1 - q.range.0) as u64;
                     counters.datagrams_out.add(sent as u64);
@@ -119,10 +169,6 @@ impl Udp {
     /// Keeps what is queued from `from` on until the socket takes it; the number queued.
     #[cold]
     fn keep(&mut self, from: usize, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) -> usize {
-        if self.waiting.is_empty() {
-            // Forget that the socket was writable, so that the next wait is a real one.
-            let _ = self.socket.try_io::<()>(tokio::io::Interest::WRITABLE, || Err(ErrorKind::WouldBlock.into()));
-        }
         for q in &self.sender.queued()[from..] {
             if self.waiting.len() >= self.waiting_bound {
                 counters.datagrams_dropped.add(1);
@@ -139,15 +185,18 @@ impl Udp {
     /// Sends what waits as far as the socket takes it, else sees to it that `cx` is woken when it does.
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>, failed: &mut Vec<u64>, counters: &Counters) {
         while let Some(first) = self.waiting.front() {
-            match self.socket.try_send_to(&first.bytes, first.target) {
+            match self.socket.get_ref().send_to(&first.bytes, first.target) {
                 Ok(n) => {
                     counters.datagrams_out.add(1);
                     counters.datagram_bytes_out.add(n as u64);
                     counters.batches_out.add(1);
                 }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => match self.socket.poll_send_ready(cx) {
-                    std::task::Poll::Pending => return,
-                    std::task::Poll::Ready(_) => continue,
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => match self.wait(cx) {
+                    Ok(Poll::Pending) => return,
+                    Ok(Poll::Ready(())) => continue,
+                    // Without a way to hear of room, the timer of the next message has to do.
+                    Err(error) => return tracing::warn!(%error, "a full socket cannot be watched"),
                 },
                 Err(e) => {
                     tracing::debug!(target = %first.target, error = %e, "datagram refused");
@@ -158,6 +207,22 @@ impl Udp {
             self.waiting.pop_front();
             counters.datagrams_waiting.less(1);
         }
+        self.writable = None;
+    }
+
+    /// Whether the socket has become writable since it was full.
+    fn wait(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
+        let watch = match &mut self.writable {
+            Some(watch) => watch,
+            none => none.insert(AsyncFd::with_interest(self.socket.get_ref().try_clone()?, Interest::WRITABLE)?),
+        };
+        Ok(match watch.poll_write_ready(cx)? {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(mut ready) => {
+                ready.clear_ready();
+                Poll::Ready(())
+            }
+        })
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
@@ -168,5 +233,40 @@ impl Udp {
 fn fail(token: u64, failed: &mut Vec<u64>) {
     if token != 0 {
         failed.push(token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn what_waits_goes_later_in_order_and_the_rest_is_dropped() {
+        let settings = Settings { datagrams_waiting: 3, batch: 8, ..Settings::default() };
+        let bind = |port: u16| bind(SocketAddr::from(([127, 0, 0, 1], port)), false, &settings).unwrap();
+        let peer = bind(0);
+        peer.set_nonblocking(false).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let to = peer.local_addr().unwrap();
+        let mut udp = Udp::new(bind(0), ListenerId(0), &settings).unwrap();
+        let (counters, mut failed) = (Counters::default(), Vec::new());
+        for i in 0..4 {
+            udp.push(b"abcde", i..i + 1, to, i as u64 + 1, &mut failed, &counters);
+        }
+        // As if the socket had no room.
+        udp.keep(0, b"abcde", &mut failed, &counters);
+        udp.sender.clear();
+        assert_eq!((&failed[..], counters.datagrams_waiting.value()), (&[4][..], 3));
+        udp.resume(&mut Context::from_waker(std::task::Waker::noop()), &mut failed, &counters);
+        udp.push(b"abcde", 4..5, to, 5, &mut failed, &counters);
+        udp.flush(b"abcde", &mut failed, &counters);
+        let mut buffer = [0; 10];
+        for expected in *b"abce" {
+            assert_eq!((peer.recv(&mut buffer).unwrap(), buffer[0]), (1, expected));
+        }
+        assert_eq!((counters.datagrams_waiting.value(), counters.datagrams_out.value()), (0, 4));
+        // A wait for room ends, since there is some.
+        tokio::time::timeout(Duration::from_secs(5), std::future::poll_fn(|cx| udp.wait(cx).unwrap())).await.unwrap();
     }
 }
