@@ -3,7 +3,7 @@
 /// How good a final response is as an answer to all branches: lower is better. A 6xx ends the matter, then
 /// the lowest class; within 4xx those that tell the caller what to do, then a missing user or a time-out
 /// last of all.
-pub fn rank(status: u16) -> u16 {
+pub(super) fn rank(status: u16) -> u16 {
     let class = match status {
         600.. => 0,
         _ => status / 100,
@@ -21,7 +21,7 @@ pub fn rank(status: u16) -> u16 {
 }
 
 /// A 503 from one next hop says nothing about us: upstream it becomes 500 (section 16.7 step 6).
-pub fn upstream(status: u16) -> u16 {
+pub(super) fn upstream(status: u16) -> u16 {
     if status == 503 { 500 } else { status }
 }
 

@@ -8,23 +8,23 @@ use crate::entropy::write_hex;
 use std::hash::{BuildHasher, Hasher};
 
 /// Bytes of a branch of ours.
-pub const LEN: usize = MAGIC.len() + 32;
+pub(super) const LEN: usize = MAGIC.len() + 32;
 const MAGIC: &[u8] = b"z9hG4bK";
 
 /// Computes the part of the branch that depends on the request.
 #[derive(Clone, Debug)]
-pub struct LoopKey {
+pub(super) struct LoopKey {
     state: foldhash::quality::FixedState,
 }
 
 impl LoopKey {
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self { state: foldhash::quality::FixedState::with_seed(seed) }
     }
 
     /// The hash of everything that the routing decision depends on: the Request-URI and the Route values
     /// as received, besides what names the request.
-    pub fn of<'a>(
+    pub(super) fn of<'a>(
         &self,
         uri: &[u8],
         routes: impl Iterator<Item = &'a [u8]>,
@@ -47,14 +47,14 @@ impl LoopKey {
 }
 
 /// A branch, appended.
-pub fn write_branch(unique: u64, of_request: u64, out: &mut Vec<u8>) {
+pub(super) fn write_branch(unique: u64, of_request: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(MAGIC);
     write_hex(unique, out);
     write_hex(of_request, out);
 }
 
 /// The branch was made by [`write_branch`] for a request with this hash: it has come round unchanged.
-pub fn is_loop(branch: &[u8], of_request: u64) -> bool {
+pub(super) fn is_loop(branch: &[u8], of_request: u64) -> bool {
     let mut digits = Vec::with_capacity(16);
     write_hex(of_request, &mut digits);
     branch.len() == LEN && branch.starts_with(MAGIC) && branch[LEN - 16..] == digits[..]

@@ -6,7 +6,7 @@
 use sha2::{Digest, Sha256};
 
 /// Characters of the mark: 96 bits in base64url.
-pub const LEN: usize = 16;
+pub(super) const LEN: usize = 16;
 
 /// Makes and checks marks. Every shard, and every server that shall let this dialog through, has the same secret.
 #[derive(Clone)]
