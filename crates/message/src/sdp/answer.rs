@@ -264,6 +264,13 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_keeps_odd_formats() {
+        // A form feed is no blank: taken for one at the end of the line alone, it left an answer without formats.
+        let offer = format!("{HEAD}m=\x06 3 \x01 \x0c\x0c\r\nm=audio 4000 RTP/AVP \x0c\r\n");
+        assert!(answered(&offer).ends_with("m=\x06 0 \x01 \x0c\x0c\r\nm=audio 0 RTP/AVP \x0c\r\n"));
+    }
+
+    #[test]
     fn hold_of_both_kinds() {
         let old = format!("{HEAD}m=audio 4000 RTP/AVP 8\r\nc=IN IP4 0.0.0.0\r\n");
         let sdp = Sdp::parse(old.as_bytes()).expect("indexed");

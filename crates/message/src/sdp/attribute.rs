@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::media::payload;
-use super::{fields, number, write_number};
+use super::{fields, number, split_first, trim_end, write_number};
 use crate::write::Write;
 
 /// A property (`a=name`) or a value attribute (`a=name:value`).
@@ -17,7 +17,7 @@ impl<'a> Attribute<'a> {
     pub fn parse(value: &'a [u8]) -> Self {
         match memchr::memchr(b':', value) {
             Some(colon) => Self { name: &value[..colon], value: Some(&value[colon + 1..]) },
-            None => Self { name: value.trim_ascii_end(), value: None },
+            None => Self { name: trim_end(value), value: None },
         }
     }
 }
@@ -89,9 +89,8 @@ pub struct Fmtp<'a> {
 impl<'a> Fmtp<'a> {
     /// Reads the value of the attribute.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
-        let value = value.trim_ascii();
-        let space = value.iter().position(|&b| b == b' ')?;
-        Some(Self { format: &value[..space], parameters: value[space..].trim_ascii_start() })
+        let (format, parameters) = split_first(value);
+        (!parameters.is_empty()).then_some(Self { format, parameters })
     }
 }
 
@@ -169,10 +168,8 @@ pub struct Rtcp<'a> {
 impl<'a> Rtcp<'a> {
     /// Reads the value of the attribute.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
-        let value = value.trim_ascii();
-        let end = value.iter().position(|&b| b == b' ').unwrap_or(value.len());
-        let (port, rest) = value.split_at(end);
-        let connection = match rest.trim_ascii() {
+        let (port, rest) = split_first(value);
+        let connection = match rest {
             [] => None,
             rest => Some(Connection::parse(rest)?),
         };
@@ -204,7 +201,8 @@ mod tests {
         }
         let fmtp = Fmtp::parse(b"101 0-15,66; x=y").expect("valid");
         assert_eq!((fmtp.format, fmtp.parameters), (&b"101"[..], &b"0-15,66; x=y"[..]));
-        assert_eq!(Fmtp::parse(b"101"), None);
+        assert_eq!(Fmtp::parse(b"101\t0-15 "), Fmtp::parse(b" 101 0-15"));
+        assert!(Fmtp::parse(b"101").is_none() && Fmtp::parse(b"101 ").is_none() && Fmtp::parse(b"").is_none());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::error::{SdpError, SdpReason};
 use super::media::Media;
 use super::origin::Origin;
 use super::timing::{Repeat, Timing, zones};
-use super::{fields, number};
+use super::{fields, number, trim};
 
 /// Types in the order in which they stand in the session's section. `t=`, `r=` and `z=` alternate.
 const SESSION: &[&[u8]] = &[b"v", b"o", b"s", b"i", b"u", b"e", b"p", b"c", b"b", b"trz", b"k", b"a"];
@@ -28,6 +28,8 @@ impl Sdp<'_> {
         section(self.session(), false)?;
         let lines = self.lines().len();
         let session = self.session();
+        // Asked once: the session may have thousands of lines, and as many media follow as there may be.
+        let connected = session.value(b'c').is_some();
         for kind in [b'o', b's', b't'] {
             if session.value(kind).is_none() {
                 let line = session.lines().len();
@@ -37,7 +39,7 @@ impl Sdp<'_> {
         for media in self.all_media() {
             section(media, true)?;
             // RFC 8866 section 5.7: a c= for the session or one in each medium.
-            if session.value(b'c').is_none() && media.value(b'c').is_none() {
+            if !connected && media.value(b'c').is_none() {
                 let line = media.lines().next_back().map_or(lines, |line| line.number);
                 return Err(SdpError { line, reason: SdpReason::Missing('c') });
             }
@@ -85,7 +87,7 @@ fn value(line: &SdpLine<'_>) -> Option<bool> {
         return Some(false);
     }
     Some(match line.kind {
-        b'v' => match number(text.trim_ascii()) {
+        b'v' => match number(trim(text)) {
             Some(0) => true,
             Some(_) => return None,
             None => false,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{fields, number, write_number};
+use super::{fields, number, trim, write_number};
 use crate::write::Write;
 
 /// Connection data.
@@ -97,7 +97,7 @@ impl<'a> Bandwidth<'a> {
     /// Reads the value of the line.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let colon = value.iter().position(|&b| b == b':').filter(|&colon| colon > 0)?;
-        Some(Self { kind: &value[..colon], value: number(value[colon + 1..].trim_ascii())? })
+        Some(Self { kind: &value[..colon], value: number(trim(&value[colon + 1..]))? })
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::ops::Range;
 
 use super::attribute::{Attribute, Direction};
 use super::check::rank;
 use super::connection::{Connection, address_type};
-use super::description::Sdp;
+use super::description::{Sdp, SdpLine};
 use super::media::Media;
 use super::origin::Origin;
 use super::{fields, write_number};
@@ -25,7 +24,9 @@ pub enum Part {
 /// there or a line that cannot be read.
 #[derive(Clone, Debug)]
 pub struct SdpEdit<'a> {
-    lines: Vec<EditLine<'a>>,
+    /// The session's lines, then those of each medium from its `m=` on; none is empty. Apart, so that a change to
+    /// one of many media costs what that one has, not what all have.
+    sections: Vec<Vec<EditLine<'a>>>,
     /// The line end of the first line, given to new ones.
     end: &'a [u8],
 }
@@ -51,23 +52,22 @@ impl EditLine<'_> {
 
 impl<'a> SdpEdit<'a> {
     pub fn new(sdp: &Sdp<'a>) -> Self {
-        let lines: Vec<_> = sdp
-            .lines()
-            .map(|line| {
-                let (text, end) = line.raw.split_at(line.value.len() + 2);
-                EditLine { kind: line.kind, text: Cow::Borrowed(text), end }
-            })
-            .collect();
-        let end: &[u8] = match lines.first().map(|line| line.end) {
+        let line = |line: SdpLine<'a>| {
+            let (text, end) = line.raw.split_at(line.value.len() + 2);
+            EditLine { kind: line.kind, text: Cow::Borrowed(text), end }
+        };
+        let sections = std::iter::once(sdp.session()).chain(sdp.all_media());
+        let sections: Vec<Vec<_>> = sections.map(|section| section.lines().map(line).collect()).collect();
+        let end: &[u8] = match sections.first().and_then(|session| session.first()).map(|line| line.end) {
             Some([b'\r', b'\n', ..] | []) | None => b"\r\n",
             Some([first, ..]) => std::slice::from_ref(first),
         };
-        Self { lines, end }
+        Self { sections, end }
     }
 
     /// Writes the description as changed.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let mut lines = self.lines.iter().peekable();
+        let mut lines = self.sections.iter().flatten().peekable();
         while let Some(line) = lines.next() {
             out.extend_from_slice(&line.text);
             // What was the last line may have come without an end and be followed now.
@@ -92,7 +92,7 @@ impl<'a> SdpEdit<'a> {
     pub fn replace_connections(&mut self, ip: IpAddr) -> usize {
         let value = connection(ip);
         let mut count = 0;
-        for line in self.lines.iter_mut().filter(|line| line.kind == b'c') {
+        for line in self.sections.iter_mut().flatten().filter(|line| line.kind == b'c') {
             if !Connection::parse(line.value()).is_some_and(|connection| connection.is_hold()) {
                 line.set(value.as_bytes());
                 count += 1;
@@ -171,25 +171,12 @@ impl<'a> SdpEdit<'a> {
     /// Replaces the direction attributes of a section by this one.
     pub fn set_direction(&mut self, part: Part, direction: Direction) -> bool {
         let is = |line: &EditLine<'_>| line.kind == b'a' && Direction::of(&Attribute::parse(line.value())).is_some();
-        let Some(range) = self.range(part) else { return false };
-        match self.lines[range.clone()].iter().position(is) {
-            Some(first) => {
-                let mut seen = false;
-                self.retain(part, |line| !is(line) || !std::mem::replace(&mut seen, true));
-                // Everything before the first one stayed, so it still has its place.
-                let range = self.range(part).expect("the section was found above");
-                self.lines[range.start + first].set(direction.name().as_bytes());
-            }
-            None => self.insert(range, b'a', direction.name().as_bytes()),
-        }
-        true
+        self.replace(part, b'a', is, direction.name().as_bytes())
     }
 
     /// Adds an attribute behind all others of the section.
     pub fn add_attribute(&mut self, part: Part, name: &str, value: Option<&[u8]>) -> bool {
-        let Some(range) = self.range(part) else { return false };
-        self.insert(range, b'a', &Attribute { name: name.as_bytes(), value }.to_value());
-        true
+        self.insert(part, b'a', &Attribute { name: name.as_bytes(), value }.to_value())
     }
 
     /// Removes all attributes of this name from a section; returns how many there were.
@@ -206,19 +193,10 @@ impl<'a> SdpEdit<'a> {
     /// Replaces all lines of a type in a section by one, which is added if there was none. Not for `v=` and `m=`,
     /// which make the sections, nor for a type that has no place there.
     pub fn set_line(&mut self, part: Part, kind: u8, value: &[u8]) -> bool {
-        let Some(range) = self.range(part) else { return false };
         if matches!(kind, b'v' | b'm') || rank(kind, part != Part::Session).is_none() {
             return false;
         }
-        match self.lines[range.clone()].iter().position(|line| line.kind == kind) {
-            Some(first) => {
-                self.lines[range.start + first].set(value);
-                let mut seen = false;
-                self.retain(part, |line| line.kind != kind || !std::mem::replace(&mut seen, true));
-            }
-            None => self.insert(range, kind, value),
-        }
-        true
+        self.replace(part, kind, |line| line.kind == kind, value)
     }
 
     /// Removes all lines of a type from a section, `v=` and `m=` excepted; returns how many there were.
@@ -229,48 +207,56 @@ impl<'a> SdpEdit<'a> {
         self.retain(part, |line| line.kind != kind)
     }
 
-    /// The lines of a section.
-    fn range(&self, part: Part) -> Option<Range<usize>> {
-        let mut starts = self.lines.iter().enumerate().filter(|(_, line)| line.kind == b'm').map(|(index, _)| index);
-        let start = match part {
+    /// The lines of a section, its first one before all.
+    fn section(&mut self, part: Part) -> Option<&mut Vec<EditLine<'a>>> {
+        self.sections.get_mut(match part {
             Part::Session => 0,
-            Part::Media(index) => starts.nth(index)?,
-        };
-        Some(start..starts.next().unwrap_or(self.lines.len()))
+            Part::Media(index) => index.checked_add(1)?,
+        })
     }
 
-    fn retain(&mut self, part: Part, mut keep: impl FnMut(&EditLine<'a>) -> bool) -> usize {
-        let Some(range) = self.range(part) else { return 0 };
-        let before = self.lines.len();
+    fn retain(&mut self, part: Part, keep: impl FnMut(&EditLine<'a>) -> bool) -> usize {
+        let Some(lines) = self.section(part) else { return 0 };
+        let before = lines.len();
+        lines.retain(keep);
+        before - lines.len()
+    }
+
+    /// Gives the first line of which `is` says so this value and removes the others; adds one if there is none.
+    fn replace(&mut self, part: Part, kind: u8, is: impl Fn(&EditLine<'_>) -> bool, value: &[u8]) -> bool {
+        let Some(lines) = self.section(part) else { return false };
+        let Some(first) = lines.iter().position(&is) else { return self.insert(part, kind, value) };
         let mut index = 0;
-        self.lines.retain(|line| {
+        lines.retain(|line| {
             index += 1;
-            !range.contains(&(index - 1)) || keep(line)
+            index - 1 <= first || !is(line)
         });
-        before - self.lines.len()
+        // Everything before the first one stayed, so it still has its place.
+        lines[first].set(value);
+        true
     }
 
     /// Puts a line where its type belongs (RFC 8866 section 5): behind the last that may stand before it.
-    fn insert(&mut self, range: Range<usize>, kind: u8, value: &[u8]) {
-        let in_media = self.lines[range.start].kind == b'm';
+    fn insert(&mut self, part: Part, kind: u8, value: &[u8]) -> bool {
+        let (end, in_media) = (self.end, part != Part::Session);
+        let Some(lines) = self.section(part) else { return false };
         let own = rank(kind, in_media);
         let before = |line: &EditLine<'_>| rank(line.kind, in_media).is_none_or(|rank| Some(rank) <= own);
-        let at = self.lines[range.clone()].iter().rposition(before).map_or(range.end, |last| range.start + last + 1);
-        let end = self.end;
-        self.lines.insert(at, EditLine { kind, text: Cow::Owned(line(kind, value)), end });
+        let at = lines.iter().rposition(before).map_or(lines.len(), |last| last + 1);
+        lines.insert(at, EditLine { kind, text: Cow::Owned(line(kind, value)), end });
+        true
     }
 
     fn change_origin(&mut self, change: impl FnOnce(&Origin<'_>) -> Option<Vec<u8>>) -> bool {
-        let Some(range) = self.range(Part::Session) else { return false };
-        let Some(line) = self.lines[range].iter_mut().find(|line| line.kind == b'o') else { return false };
+        let Some(lines) = self.section(Part::Session) else { return false };
+        let Some(line) = lines.iter_mut().find(|line| line.kind == b'o') else { return false };
         let Some(value) = Origin::parse(line.value()).and_then(|origin| change(&origin)) else { return false };
         line.set(&value);
         true
     }
 
     fn change_media(&mut self, media: usize, change: impl FnOnce(&Media<'_>) -> Vec<u8>) -> bool {
-        let Some(range) = self.range(Part::Media(media)) else { return false };
-        let line = &mut self.lines[range.start];
+        let Some(line) = self.section(Part::Media(media)).and_then(|lines| lines.first_mut()) else { return false };
         let Some(value) = Media::parse(line.value()).map(|media| change(&media)) else { return false };
         line.set(&value);
         true
@@ -301,6 +287,7 @@ impl<T: Write> ToValue for T {}
 
 #[cfg(test)]
 mod tests {
+    use super::super::SdpLimits;
     use super::*;
     use std::net::Ipv4Addr;
 
@@ -359,6 +346,23 @@ mod tests {
         assert_eq!(new, ["m=audio 4000 RTP/AVP 0 8"]);
         let text = edited(|edit| assert!(edit.keep_formats(0, |_| false)));
         assert!(text.contains("m=audio 0 RTP/AVP 0\r\n") && !text.contains("rtpmap"), "{text}");
+    }
+
+    #[test]
+    fn a_change_costs_its_section() {
+        let text = format!("v=0\n{}", "m=audio 1 RTP/AVP 0\na=sendonly\n".repeat(20_000));
+        let limits = SdpLimits { lines: 100_000, media: 100_000 };
+        let sdp = Sdp::parse_within(text.as_bytes(), limits).expect("valid");
+        let mut edit = SdpEdit::new(&sdp);
+        let started = std::time::Instant::now();
+        for media in 0..sdp.media_count() {
+            assert!(edit.set_port(media, 2) && edit.set_direction(Part::Media(media), Direction::Inactive));
+            assert!(edit.set_connection(Part::Media(media), IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        }
+        // A walk through all lines for each change would be thousands of millions of steps.
+        assert!(started.elapsed().as_secs() < 5);
+        let section = "m=audio 2 RTP/AVP 0\nc=IN IP4 127.0.0.1\na=inactive\n";
+        assert_eq!(edit.to_vec(), format!("v=0\n{}", section.repeat(20_000)).into_bytes());
     }
 
     #[test]

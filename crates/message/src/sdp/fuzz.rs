@@ -2,7 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Codec, Direction, Local, Part, Sdp, SdpEdit, answer, audio};
+use super::{
+    Attribute, Bandwidth, Codec, Connection, Direction, Fmtp, Local, Media, Origin, Part, Repeat, Rtcp, RtpMap, Sdp,
+    SdpEdit, Timing, answer, audio,
+};
+use crate::write::Write;
 
 /// Parses, reads every view, edits and answers. Panics only if something is wrong with this module.
 pub fn fuzz_sdp(data: &[u8]) {
@@ -12,6 +16,7 @@ pub fn fuzz_sdp(data: &[u8]) {
     assert_eq!(SdpEdit::new(&sdp).to_vec(), data, "an edit without changes changes nothing");
     let strict = sdp.check();
     views(&sdp);
+    sdp.lines().for_each(|line| again(line.kind, line.value));
     edits(&sdp, strict.is_ok());
     answers(&sdp);
 }
@@ -20,7 +25,7 @@ fn views(sdp: &Sdp<'_>) {
     std::hint::black_box((sdp.version(), sdp.origin(), sdp.name(), sdp.uri(), sdp.emails().count()));
     std::hint::black_box((sdp.phones().count(), sdp.timings().count()));
     for value in sdp.session().values(b'r') {
-        std::hint::black_box(super::Repeat::parse(value).map(|repeat| repeat.offsets().count()));
+        std::hint::black_box(Repeat::parse(value).map(|repeat| repeat.offsets().count()));
     }
     for value in sdp.session().values(b'z') {
         std::hint::black_box(super::zones(value));
@@ -38,6 +43,57 @@ fn views(sdp: &Sdp<'_>) {
             std::hint::black_box((sdp.connection_of(medium), sdp.direction_of(medium)));
         }
     }
+}
+
+/// What a view writes is read as the same view.
+fn again(kind: u8, value: &[u8]) {
+    macro_rules! same {
+        ($view:ident, $value:expr) => {
+            if let Some(view) = $view::parse($value) {
+                assert_eq!($view::parse(&written(&view)), Some(view));
+            }
+        };
+    }
+    match kind {
+        b'o' => same!(Origin, value),
+        b'c' => same!(Connection, value),
+        b'b' => same!(Bandwidth, value),
+        b't' => same!(Timing, value),
+        b'm' => {
+            let Some(media) = Media::parse(value) else { return };
+            let text = written(&media);
+            let read = Media::parse(&text).expect("what a line writes is a line");
+            // Between formats may stand several blanks, of which one is written.
+            assert!(read.formats().eq(media.formats()), "formats stay");
+            let parts = |media: &Media<'_>| (media.kind.to_owned(), media.port, media.count, media.protocol.to_owned());
+            assert_eq!(parts(&read), parts(&media));
+        }
+        b'r' => {
+            let Some(repeat) = Repeat::parse(value) else { return };
+            let text = written(&repeat);
+            let read = Repeat::parse(&text).expect("what a line writes is a line");
+            assert_eq!((read.interval, read.duration), (repeat.interval, repeat.duration));
+            assert!(read.offsets().eq(repeat.offsets()), "offsets stay");
+        }
+        b'a' => {
+            let attribute = Attribute::parse(value);
+            assert_eq!(Attribute::parse(&written(&attribute)), attribute);
+            let value = attribute.value.unwrap_or_default();
+            match attribute.name {
+                b"rtpmap" => same!(RtpMap, value),
+                b"fmtp" => same!(Fmtp, value),
+                b"rtcp" => same!(Rtcp, value),
+                _ => {}
+            }
+        }
+        _ => {}
+    }
+}
+
+fn written(view: &impl Write) -> Vec<u8> {
+    let mut out = Vec::new();
+    view.write(&mut out);
+    out
 }
 
 fn edits(sdp: &Sdp<'_>, was_strict: bool) {

@@ -1,6 +1,6 @@
 //! `m=`: a medium and where it is received (RFC 8866 section 5.14).
 
-use super::{fields, number, write_number};
+use super::{fields, number, trim_end, write_number};
 use crate::write::Write;
 
 /// A media description's first line.
@@ -35,7 +35,7 @@ impl<'a> Media<'a> {
         };
         // Every field is a part of the value, so its place is found by address.
         let start = first.as_ptr().addr() - value.as_ptr().addr();
-        Some(Self { kind, port, count, protocol, formats: value[start..].trim_ascii_end() })
+        Some(Self { kind, port, count, protocol, formats: trim_end(&value[start..]) })
     }
 
     /// The formats in the order of preference; payload types where the protocol is RTP.
@@ -96,5 +96,15 @@ mod tests {
         for bad in ["", "audio 1 RTP/AVP", "audio x RTP/AVP 0", "audio 65536 RTP/AVP 0", "audio 1/x RTP/AVP 0"] {
             assert_eq!(Media::parse(bad.as_bytes()), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_format_of_form_feeds_is_one() {
+        // Only blanks part fields, so these bytes are what a line must have: one format at least.
+        let media = Media::parse(b"x 3 y \x0c\x0c \t").expect("a kind, a port, a protocol, a format");
+        assert!(media.formats().eq([b"\x0c\x0c"]));
+        let mut out = Vec::new();
+        media.write(&mut out);
+        assert_eq!(Media::parse(&out).expect("what a line writes is a line"), media);
     }
 }

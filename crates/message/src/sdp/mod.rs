@@ -49,7 +49,32 @@ pub use timing::{Repeat, Timing, ZoneAdjustment, seconds, zones};
 
 /// The fields of a line, which one space should part and several may.
 fn fields(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|&b| b == b' ' || b == b'\t').filter(|field| !field.is_empty())
+    text.split(|&b| is_blank(b)).filter(|field| !field.is_empty())
+}
+
+/// What parts fields, and nothing else: a form feed, which `trim_ascii` takes away too, is a byte like any other, and a
+/// field of it alone must not vanish between reading and writing.
+fn is_blank(b: u8) -> bool {
+    b == b' ' || b == b'\t'
+}
+
+/// Without blanks before and behind.
+fn trim(text: &[u8]) -> &[u8] {
+    let start = text.iter().position(|&b| !is_blank(b)).unwrap_or(text.len());
+    trim_end(&text[start..])
+}
+
+/// Without blanks behind.
+fn trim_end(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|&b| !is_blank(b)).map_or(0, |last| last + 1);
+    &text[..end]
+}
+
+/// The first field and what follows it, both without blanks around them.
+fn split_first(text: &[u8]) -> (&[u8], &[u8]) {
+    let text = trim(text);
+    let end = text.iter().position(|&b| is_blank(b)).unwrap_or(text.len());
+    (&text[..end], trim(&text[end..]))
 }
 
 /// An unsigned decimal number of digits alone.
