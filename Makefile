@@ -8,6 +8,13 @@ STROWGER = $(abspath $(TARGET))/release/strowger
 SOAK_SECONDS ?= 14400
 SEEDS ?= 10000
 FUZZ_SECONDS ?= 3600
+FUZZ_TARGETS ?= message views sdp framing transaction
+FUZZ_OPTIONS ?=
+# Folders, seen from fuzz/.
+FUZZ_CORPUS ?= corpus
+STROWGER_CORPORA ?= ../shared/corpora
+FUZZ_SEEDS ?= ../crates/message/tests/torture ../benches/messages \
+	$(addprefix $(abspath $(STROWGER_CORPORA))/fuzz-seeds/,sip sip-dialog sdp uri)
 RATE ?= 1000
 SECONDS ?= 10
 ROUNDS ?= 3
@@ -21,7 +28,7 @@ help:
 	@echo 'make test          formatting, lints, every test; under 15 minutes from an empty target'
 	@echo 'make packages      install the Debian packages that tests and benches use, if this user may'
 	@echo 'make simulate      $(SEEDS) seeds of user agents, proxies and a registrar on a bad network (SEEDS=)'
-	@echo 'make fuzz          each fuzz target under cargo-fuzz for $(FUZZ_SECONDS) s (FUZZ_SECONDS=; needs a nightly compiler)'
+	@echo 'make fuzz          $(words $(FUZZ_TARGETS)) fuzz targets under cargo-fuzz, $(FUZZ_SECONDS) s in all (FUZZ_SECONDS= FUZZ_TARGETS=; needs a nightly compiler)'
 	@echo 'make soak          calls and registrations for $(SOAK_SECONDS) s: nothing lost, memory level (SOAK_SECONDS=)'
 	@echo 'make bench-parser  messages a second: index, views, print'
 	@echo 'make bench-relay   CPU per call beside Kamailio and the floor of the machine (RATE= SECONDS= ROUNDS=)'
@@ -51,10 +58,14 @@ test: packages lint build
 simulate:
 	STROWGER_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --package strowger-tests --test simulate -- --nocapture
 
-# cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`.
+# cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`. What is found
+# stays in fuzz/artifacts, what is learnt in FUZZ_CORPUS, from which the next run goes on.
 fuzz:
-	cd fuzz && for target in $$(ls fuzz_targets | sed 's/\.rs$$//'); do \
-		cargo +nightly fuzz run --release $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 || exit 1; \
+	cd fuzz && for target in $(FUZZ_TARGETS); do \
+		mkdir -p $(FUZZ_CORPUS)/$$target && \
+		$(CARGO) +nightly fuzz run --release $$target $(FUZZ_CORPUS)/$$target \
+			$$(ls -d seeds/$$target $(FUZZ_SEEDS) 2>/dev/null) -- -max_total_time=$$(($(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)))) \
+			-rss_limit_mb=2048 -timeout=10 $(FUZZ_OPTIONS) || exit 1; \
 	done
 
 soak: packages build
@@ -71,6 +82,6 @@ bench-relay: packages build
 			--rate $(RATE) --seconds $(SECONDS) --rounds $(ROUNDS) || exit 1; \
 	done
 
-bench-memory: packages build
-	$(CARGO) build --release --package strowger-benches --bin bench_memory
-	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_memory
+bench-memory: packages
+	$(CARGO) build --release --package strowger-benches --bin bench_memory --bin memory_contacts --bin memory_calls
+	$(TARGET)/release/bench_memory

@@ -107,7 +107,15 @@ impl Baresip {
         write!(self.control, "{}:{json},", json.len()).expect("baresip takes orders");
     }
 
-    /// Waits for an event such as `REGISTER_OK`, `CALL_ESTABLISHED` or `CALL_CLOSED`.
+    /// Waits until it is registered. That may be before it takes orders, so its output tells.
+    ///
+    /// # Panics
+    /// It is not in this time.
+    pub fn registered(&mut self, limit: Duration) {
+        self.process.wait_for("binding]", 1, limit);
+    }
+
+    /// Waits for an event such as `CALL_ESTABLISHED` or `CALL_CLOSED`.
     ///
     /// # Panics
     /// It has not come in this time.

@@ -27,6 +27,7 @@ pub struct Setup {
     lines: Vec<String>,
     wrap: Vec<String>,
     environment: Vec<(String, String)>,
+    parent: Option<PathBuf>,
 }
 
 /// A running server with a folder of its own, in which its database lies too.
@@ -94,12 +95,19 @@ impl Setup {
         self
     }
 
+    /// Its folder lies in this one, not in that for temporary files, which may be memory.
+    pub fn in_folder(mut self, parent: &Path) -> Self {
+        self.parent = Some(parent.to_owned());
+        self
+    }
+
     /// Writes the configuration without starting; [`Server::start`] does.
     ///
     /// # Panics
     /// The disk is full.
     pub fn prepare(self) -> Server {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let folder = self.parent.as_ref().map_or_else(tempfile::tempdir, tempfile::tempdir_in);
+        let folder = folder.expect("a temporary folder can be made");
         let mut text = String::new();
         let listeners: Vec<String> =
             self.listen.iter().map(|(transport, address)| format!("\"{}:{address}\"", transport.name())).collect();

@@ -58,7 +58,7 @@ impl Sipp {
             }
         };
         command
-            .args(["-i", "127.0.0.1", "-p", &port.to_string(), "-t", transport, "-nostdin", "-trace_stat", "-fd", "1", "-stf"])
+            .args(["-i", "127.0.0.1", "-p", &port.to_string(), "-t", transport, "-nostdin", "-max_socket", "1000", "-trace_stat", "-fd", "1", "-stf"])
             .arg(&stat)
             .args(["-trace_err", "-error_file"])
             .arg(folder.join(format!("{name}.errors")))

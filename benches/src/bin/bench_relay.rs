@@ -1,0 +1,499 @@
+//! CPU per call of Strowger beside Kamailio and the floor of the machine.
+//!
+//! SIPp calls SIPp through each of them in turn, round after round, so that what the machine does besides meets all; the
+//! figure of each is the median of its rounds: processor time of the whole process tree, user and system, divided by the
+//! calls. The floor passes datagrams on unread: nothing that relays a call by UDP with one system call a datagram can cost
+//! less. Needs the Debian packages sip-tester and kamailio. Exit code 1 when a round of Strowger lost more than one call
+//! in two hundred, or a program is missing.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+const USAGE: &str = "\
+bench_relay [--scenario relay|record-route|register] [--rate CALLS_A_SECOND] [--seconds S] [--rounds N] [--json]
+            [--server PROGRAM]
+
+  --scenario   relay: stateful relay; record-route: the server stays in the path; register: REGISTER of a new user each,
+               without authentication and in memory only [default: relay]
+  --rate       calls (or registrations) a second [default: 1000]
+  --seconds    of load in each round [default: 10]
+  --rounds     of each server [default: 3]
+  --json       one JSON object at the end in place of the table
+  --server     the strowger to measure [default: STROWGER_BIN, or that beside this program]";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scenario {
+    Relay,
+    RecordRoute,
+    Register,
+}
+
+impl Scenario {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Relay => "relay",
+            Self::RecordRoute => "record-route",
+            Self::Register => "register",
+        }
+    }
+
+    /// The shipped configuration that is measured.
+    const fn example(self) -> &'static str {
+        match self {
+            Self::Relay => include_str!("../../../examples/relay.toml"),
+            Self::RecordRoute => include_str!("../../../examples/record-route.toml"),
+            Self::Register => include_str!("../../../examples/register.toml"),
+        }
+    }
+
+    const fn kamailio(self) -> &'static str {
+        match self {
+            Self::Relay => "request_route {\n  if (!t_relay()) { sl_send_reply(\"500\", \"Not relayed\"); }\n}\n",
+            Self::RecordRoute => {
+                "request_route {\n  if (!mf_process_maxfwd_header(\"70\")) { sl_send_reply(\"483\", \"Too many hops\"); exit; }\n  \
+                 if (has_totag()) {\n    if (loose_route()) { t_relay(); exit; }\n    \
+                 if (is_method(\"ACK\")) { if (t_check_trans()) { t_relay(); } exit; }\n    \
+                 sl_send_reply(\"404\", \"No route\");\n    exit;\n  }\n  \
+                 if (is_method(\"CANCEL\")) { if (t_check_trans()) { t_relay(); } exit; }\n  \
+                 t_check_trans();\n  record_route();\n  if (!t_relay()) { sl_send_reply(\"500\", \"Not relayed\"); }\n}\n"
+            }
+            Self::Register => "request_route { if (is_method(\"REGISTER\")) { save(\"location\"); exit; } }\n",
+        }
+    }
+}
+
+struct Arguments {
+    scenario: Scenario,
+    rate: u64,
+    seconds: u64,
+    rounds: usize,
+    json: bool,
+    server: PathBuf,
+}
+
+impl Arguments {
+    fn read() -> Result<Self, String> {
+        let beside = || {
+            let own = std::env::current_exe().ok()?;
+            Some(own.parent()?.join("strowger"))
+        };
+        let server = std::env::var_os("STROWGER_BIN").map(PathBuf::from).or_else(beside);
+        let server = server.unwrap_or_else(|| "strowger".into());
+        let mut this = Self { scenario: Scenario::Relay, rate: 1_000, seconds: 10, rounds: 3, json: false, server };
+        let mut words = std::env::args().skip(1);
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
+            let number = |text: String| match text.parse::<u64>() {
+                Ok(number) if number > 0 => Ok(number),
+                _ => Err(format!("{text:?} is not a number above 0")),
+            };
+            match word.as_str() {
+                "--json" => this.json = true,
+                "--rate" => this.rate = number(value()?)?,
+                "--seconds" => this.seconds = number(value()?)?,
+                "--rounds" => this.rounds = number(value()?)? as usize,
+                "--server" => this.server = value()?.into(),
+                "--scenario" => {
+                    let name = value()?;
+                    let all = [Scenario::Relay, Scenario::RecordRoute, Scenario::Register];
+                    let found = all.into_iter().find(|scenario| scenario.name() == name);
+                    this.scenario = found.ok_or_else(|| format!("there is no scenario {name:?}"))?;
+                }
+                "--help" | "-h" => return Err(USAGE.into()),
+                _ => return Err(format!("{word:?} is not known\n\n{USAGE}")),
+            }
+        }
+        Ok(this)
+    }
+}
+
+/// A process of this bench in a group of its own, ended with it.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command, log: &Path) -> Result<Self, String> {
+        let out = File::options().create(true).append(true).open(log).map_err(|error| error.to_string())?;
+        let again = out.try_clone().map_err(|error| error.to_string())?;
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(again).process_group(0).spawn();
+        child.map(Self).map_err(|error| format!("{command:?}: {error}"))
+    }
+
+    /// User and system time of the process and all it started.
+    fn cpu(&self) -> Duration {
+        tree(self.0.id()).into_iter().map(cpu).sum()
+    }
+
+    fn pss(&self) -> u64 {
+        tree(self.0.id()).into_iter().map(pss).sum()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let group = -(self.0.id() as i32);
+        for signal in [libc::SIGTERM, libc::SIGKILL] {
+            // SAFETY: the group was made for this child and holds only what it started.
+            unsafe { libc::kill(group, signal) };
+            let end = Instant::now() + Duration::from_secs(2);
+            while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        let _ = self.0.wait();
+    }
+}
+
+fn tree(id: u32) -> Vec<u32> {
+    let mut all = vec![id];
+    let mut at = 0;
+    while let Some(&id) = all.get(at) {
+        at += 1;
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        all.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+    }
+    all
+}
+
+fn cpu(id: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let Some((_, fields)) = stat.rsplit_once(')') else { return Duration::ZERO };
+    let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    // SAFETY: sysconf has no preconditions.
+    let each = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+    Duration::from_micros(ticks * 1_000_000 / each)
+}
+
+fn pss(id: u32) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+fn free_port() -> u16 {
+    // Below the ports that Linux gives to clients.
+    let start = 20_000 + (std::process::id() % 4_000) as u16;
+    static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
+    loop {
+        let port = start + NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if UdpSocket::bind(("127.0.0.1", port)).is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/bin")]);
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rival {
+    Strowger,
+    Kamailio,
+    Floor,
+}
+
+impl Rival {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Strowger => "strowger",
+            Self::Kamailio => "kamailio",
+            Self::Floor => "floor",
+        }
+    }
+
+    fn start(self, arguments: &Arguments, folder: &Path, port: u16, ends: [u16; 2]) -> Result<Running, String> {
+        let log = folder.join(format!("{}.log", self.name()));
+        let write = |name: &str, text: String| {
+            let file = folder.join(name);
+            std::fs::write(&file, text).map(|()| file).map_err(|error| error.to_string())
+        };
+        let mut command = match self {
+            Self::Strowger => {
+                let config = arguments.scenario.example().replace("127.0.0.1:5060", &format!("127.0.0.1:{port}"));
+                let mut command = Command::new(&arguments.server);
+                command.args(["serve", "--config"]).arg(write("strowger.toml", config)?);
+                command
+            }
+            Self::Kamailio => {
+                let modules: String = ["sl", "tm", "rr", "maxfwd", "pv", "siputils", "textops", "usrloc", "registrar"]
+                    .iter()
+                    .map(|module| format!("loadmodule \"{module}.so\"\n"))
+                    .collect();
+                let head = "#!KAMAILIO\ndebug=0\nlog_stderror=yes\nchildren=2\ndisable_tcp=yes\n";
+                let text = format!(
+                    "{head}listen=udp:127.0.0.1:{port}\n{modules}modparam(\"usrloc\", \"db_mode\", 0)\n{}",
+                    arguments.scenario.kamailio()
+                );
+                let mut command = Command::new(program("kamailio").ok_or("kamailio is missing")?);
+                command.args(["-DD", "-m", "2048", "-M", "64", "-Y"]).arg(folder).arg("-f").arg(write("kamailio.cfg", text)?);
+                command
+            }
+            Self::Floor => {
+                let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+                command.args(["--floor", &port.to_string(), &ends[0].to_string(), &ends[1].to_string()]);
+                command
+            }
+        };
+        let mut running = Running::start(command.current_dir(folder), &log)?;
+        std::thread::sleep(Duration::from_millis(1_500));
+        if let Ok(Some(status)) = running.0.try_wait() {
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            return Err(format!("{} ended ({status}):\n{said}", self.name()));
+        }
+        Ok(running)
+    }
+}
+
+struct Round {
+    rival: Rival,
+    /// Microseconds a call.
+    cost: f64,
+    failed: u64,
+    retransmitted: u64,
+    /// Bytes that the server grew by, for each call.
+    grown: f64,
+}
+
+fn sipp(folder: &Path, name: &str, scenario: &str, port: u16, words: &[String]) -> Result<Running, String> {
+    let file = folder.join(format!("{name}.xml"));
+    std::fs::write(&file, scenario).map_err(|error| error.to_string())?;
+    let mut command = Command::new(program("sipp").ok_or("sipp is missing")?);
+    command.arg("-sf").arg(&file).args(["-i", "127.0.0.1", "-p", &port.to_string(), "-nostdin", "-key", "way", "udp"]);
+    command.args(["-trace_stat", "-fd", "1", "-stf"]).arg(folder.join(format!("{name}.csv"))).args(words).current_dir(folder);
+    Running::start(&mut command, &folder.join(format!("{name}.log")))
+}
+
+fn figures(file: &Path) -> BTreeMap<String, u64> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let mut lines = text.lines();
+    let names = lines.next().unwrap_or_default().split(';').map(String::from);
+    let last = lines.next_back().unwrap_or_default().split(';').map(|value| value.trim().parse().unwrap_or(0));
+    names.zip(last).collect()
+}
+
+const REGISTER: &str = include_str!("../../../tests/scenarios/register.xml");
+const UAC: &str = include_str!("../../../tests/scenarios/uac.xml");
+const UAS: &str = include_str!("../../../tests/scenarios/uas.xml");
+
+fn round(rival: Rival, arguments: &Arguments) -> Result<Round, String> {
+    let folder = Folder::new()?;
+    let [port, caller, called] = [free_port(), free_port(), free_port()];
+    let server = rival.start(arguments, &folder.0, port, [caller, called])?;
+    let calls = arguments.rate * arguments.seconds;
+    let load = ["-r".into(), arguments.rate.to_string(), "-m".into(), calls.to_string(), "-l".into(), "200000".into()];
+    let (target, scenario, _called) = if arguments.scenario == Scenario::Register {
+        (vec![format!("127.0.0.1:{port}")], REGISTER, None)
+    } else {
+        let uas = sipp(&folder.0, "uas", UAS, called, &[])?;
+        (vec!["-rsa".into(), format!("127.0.0.1:{port}"), format!("127.0.0.1:{called}")], UAC, Some(uas))
+    };
+    std::thread::sleep(Duration::from_millis(500));
+    let (before, memory) = (server.cpu(), server.pss());
+    let words: Vec<String> = target.into_iter().chain(load).collect();
+    let mut uac = sipp(&folder.0, "uac", scenario, caller, &words)?;
+    let end = Instant::now() + Duration::from_secs(arguments.seconds * 4 + 60);
+    while matches!(uac.0.try_wait(), Ok(None)) {
+        if Instant::now() > end {
+            return Err(format!("{}: the calls do not end", rival.name()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let cost = (server.cpu() - before).as_micros() as f64 / calls as f64;
+    let grown = server.pss().saturating_sub(memory) as f64 / calls as f64;
+    let figures = figures(&folder.0.join("uac.csv"));
+    let figure = |name: &str| figures.get(name).copied().unwrap_or(0);
+    let failed = calls.saturating_sub(figure("SuccessfulCall(C)"));
+    Ok(Round { rival, cost, failed, retransmitted: figure("Retransmissions(C)"), grown })
+}
+
+/// A folder that is gone when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, String> {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("bench_relay-{}-{number}", std::process::id()));
+        std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Passes on what comes from one end to the other, unread, until it is ended. Datagrams come and go in batches where the
+/// kernel has several.
+fn floor(port: u16, ends: [u16; 2]) -> std::io::Result<()> {
+    const BATCH: usize = 64;
+    const SIZE: usize = 2_048;
+    let socket = UdpSocket::bind(("127.0.0.1", port))?;
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
+    let mut buffers = vec![[0u8; SIZE]; BATCH];
+    // SAFETY: all of these are plain C structures for which zero is a value.
+    let mut names: Vec<libc::sockaddr_in> = vec![unsafe { std::mem::zeroed() }; BATCH];
+    // SAFETY: as above.
+    let mut pieces: Vec<libc::iovec> = vec![unsafe { std::mem::zeroed() }; BATCH];
+    // SAFETY: as above.
+    let mut headers: Vec<libc::mmsghdr> = vec![unsafe { std::mem::zeroed() }; BATCH];
+    loop {
+        for n in 0..BATCH {
+            pieces[n] = libc::iovec { iov_base: buffers[n].as_mut_ptr().cast(), iov_len: SIZE };
+            let header = &mut headers[n].msg_hdr;
+            header.msg_name = (&raw mut names[n]).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_in>() as u32;
+            header.msg_iov = &raw mut pieces[n];
+            header.msg_iovlen = 1;
+        }
+        // SAFETY: each header points at a name, a piece and a buffer that live as long as the vectors.
+        let got = unsafe { libc::recvmmsg(fd, headers.as_mut_ptr(), BATCH as u32, libc::MSG_WAITFORONE, std::ptr::null_mut()) };
+        let Ok(got) = usize::try_from(got) else {
+            let error = std::io::Error::last_os_error();
+            // A datagram that we sent found nobody: its error comes with the next call.
+            if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionRefused) {
+                continue;
+            }
+            return Err(error);
+        };
+        for n in 0..got {
+            pieces[n].iov_len = headers[n].msg_len as usize;
+            let from_first = u16::from_be(names[n].sin_port) == ends[0];
+            names[n].sin_port = (if from_first { ends[1] } else { ends[0] }).to_be();
+        }
+        let mut sent = 0;
+        while sent < got {
+            // SAFETY: as for receiving; `sent` is below the number of headers.
+            let now = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr().add(sent), (got - sent) as u32, 0) };
+            // One that cannot be sent is passed over.
+            sent += usize::try_from(now).map_or(1, |now| now.max(1));
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+fn measure(arguments: &Arguments) -> Result<bool, String> {
+    let missing: Vec<&str> = [("sipp", "sip-tester"), ("kamailio", "kamailio")]
+        .into_iter()
+        .filter_map(|(name, package)| program(name).is_none().then_some(package))
+        .collect();
+    if !missing.is_empty() {
+        return Err(format!("missing Debian packages: apt-get install {}", missing.join(" ")));
+    }
+    if !arguments.server.is_file() {
+        return Err(format!("{} is not there: cargo build --release --package strowger", arguments.server.display()));
+    }
+    let mut rivals = vec![Rival::Strowger, Rival::Kamailio];
+    if arguments.scenario != Scenario::Register {
+        rivals.push(Rival::Floor);
+    }
+    let calls = arguments.rate * arguments.seconds;
+    if !arguments.json {
+        let what = if arguments.scenario == Scenario::Register { "registrations" } else { "calls" };
+        println!("{}: {} {what} a second for {} s, {} rounds", arguments.scenario.name(), arguments.rate, arguments.seconds, arguments.rounds);
+        println!("{:>5}  {:<9} {:>10} {:>7} {:>10} {:>13}", "round", "", "CPU/call", "failed", "sent again", "memory/call");
+    }
+    let mut rounds = Vec::new();
+    for number in 1..=arguments.rounds {
+        for rival in &rivals {
+            let round = round(*rival, arguments)?;
+            if !arguments.json {
+                println!(
+                    "{number:>5}  {:<9} {:>7.1} µs {:>7} {:>10} {:>11.0} B",
+                    rival.name(),
+                    round.cost,
+                    round.failed,
+                    round.retransmitted,
+                    round.grown
+                );
+            }
+            rounds.push(round);
+        }
+    }
+    let of = |rival: Rival| rounds.iter().filter(move |round| round.rival == rival);
+    let medians: BTreeMap<Rival, f64> =
+        rivals.iter().map(|rival| (*rival, median(of(*rival).map(|round| round.cost).collect()))).collect();
+    let own = medians[&Rival::Strowger];
+    let ratio = |rival: Rival| medians.get(&rival).map(|other| own / other);
+    let worst = of(Rival::Strowger).map(|round| round.failed).max().unwrap_or(0);
+    if arguments.json {
+        let named: BTreeMap<&str, f64> = medians.iter().map(|(rival, median)| (rival.name(), *median)).collect();
+        let rounds: Vec<_> = rounds
+            .iter()
+            .map(|round| {
+                json!({"server": round.rival.name(), "cpu_us_per_call": round.cost, "failed": round.failed,
+                    "retransmitted": round.retransmitted, "memory_bytes_per_call": round.grown})
+            })
+            .collect();
+        println!(
+            "{}",
+            json!({"scenario": arguments.scenario.name(), "rate": arguments.rate, "seconds": arguments.seconds,
+                "median_cpu_us_per_call": named, "ratio_to_kamailio": ratio(Rival::Kamailio),
+                "ratio_to_floor": ratio(Rival::Floor), "rounds": rounds})
+        );
+    } else {
+        for (rival, median) in &medians {
+            println!("median {:<9} {median:>7.1} µs a call", rival.name());
+        }
+        for rival in [Rival::Kamailio, Rival::Floor] {
+            if let Some(ratio) = ratio(rival) {
+                println!("strowger / {:<8} {ratio:.3}", rival.name());
+            }
+        }
+        println!();
+    }
+    Ok(worst * 200 <= calls)
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, rest @ ..] = &words[..] {
+        if first == "--floor" {
+            let ports: Vec<u16> = rest.iter().filter_map(|port| port.parse().ok()).collect();
+            let [port, caller, called] = ports[..] else { return ExitCode::from(2) };
+            return match floor(port, [caller, called]) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("floor: {error}");
+                    ExitCode::FAILURE
+                }
+            };
+        }
+    }
+    let arguments = match Arguments::read() {
+        Ok(arguments) => arguments,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(2);
+        }
+    };
+    match measure(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!("strowger lost more than one call in two hundred");
+            ExitCode::FAILURE
+        }
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

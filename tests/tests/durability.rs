@@ -1,0 +1,409 @@
+//! What a 200 to REGISTER promises: the binding survives `kill -9`, or a power cut where that is asked for; and where it
+//! cannot be kept there is no 200.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use strowger_tests::alone;
+use strowger_tests::call::exchange;
+use strowger_tests::program::{self, STRACE, have};
+use strowger_tests::server::{Server, Setup, loopback};
+use strowger_tests::text::{self, Request};
+use strowger_tests::wire::Transport::Udp;
+
+/// On a disk: the folder for temporary files may be memory.
+fn disk() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+fn registrar() -> Setup {
+    Setup::on(&[Udp]).open_registrar().in_folder(disk()).with("nat.ping_interval = \"never\"")
+}
+
+fn user(n: usize) -> String {
+    format!("user{n}")
+}
+
+/// REGISTER of user `n`; the Call-ID says whose it is.
+fn register(n: usize, here: SocketAddr) -> Vec<u8> {
+    let name = user(n);
+    let mut request = Request::register(&name, "example.org", &format!("sip:{name}@{here}"), "udp", here);
+    request.call_id = format!("{n}-of-many");
+    request.bytes()
+}
+
+fn whose(answer: &[u8]) -> Option<usize> {
+    text::field(answer, "Call-ID")?.strip_suffix("-of-many")?.parse().ok()
+}
+
+/// What came of registrations at a rate: the status of each that was answered, and how long that took.
+struct Outcome {
+    statuses: HashMap<usize, u16>,
+    delays: Vec<Duration>,
+}
+
+/// Registers users from `first` on at a rate, for a time or until `stop`, then waits `more` for answers. Nothing is sent
+/// again, so each answer belongs to one moment.
+fn storm(server: SocketAddr, first: usize, rate: usize, time: Duration, more: Duration, stop: &AtomicBool) -> Outcome {
+    let socket = UdpSocket::bind(loopback(0)).expect("loopback has a port");
+    let here = socket.local_addr().expect("it is bound");
+    let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(8 << 20);
+    let receiver = socket.try_clone().expect("a descriptor is left");
+    let sending = AtomicBool::new(true);
+    let (sent_at, received) = std::thread::scope(|scope| {
+        let sending = &sending;
+        let receive = scope.spawn(move || {
+            receiver.set_read_timeout(Some(Duration::from_millis(20))).expect("a socket can be set");
+            let (mut received, mut buffer) = (Vec::new(), vec![0; 65_536]);
+            let mut last = Instant::now();
+            while sending.load(Ordering::Relaxed) || last.elapsed() < more {
+                match receiver.recv(&mut buffer) {
+                    Ok(length) => {
+                        last = Instant::now();
+                        received.push((last, buffer[..length].to_vec()));
+                    }
+                    // Sent after the server was killed: the port is closed.
+                    Err(_) => {}
+                }
+            }
+            received
+        });
+        let start = Instant::now();
+        let mut sent_at = Vec::new();
+        while start.elapsed() < time && !stop.load(Ordering::Relaxed) {
+            let due = (start.elapsed().as_secs_f64() * rate as f64) as usize;
+            while sent_at.len() < due {
+                let message = register(first + sent_at.len(), here);
+                sent_at.push(Instant::now());
+                let _ = socket.send_to(&message, server);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sending.store(false, Ordering::Relaxed);
+        (sent_at, receive.join().expect("receiving does not panic"))
+    });
+    let mut outcome = Outcome { statuses: HashMap::new(), delays: Vec::new() };
+    for (at, message) in received {
+        let (Some(n), Some(status)) = (whose(&message), text::status(&message)) else { continue };
+        if status < 200 {
+            continue;
+        }
+        outcome.statuses.entry(n).or_insert(status);
+        outcome.delays.push(at.duration_since(sent_at[n - first]));
+    }
+    outcome
+}
+
+/// Which of these users the server knows: it is asked for the bindings of each (RFC 3261 section 10.2.3), 64 at a time.
+fn known(server: SocketAddr, users: &[usize]) -> HashSet<usize> {
+    let socket = UdpSocket::bind(loopback(0)).expect("loopback has a port");
+    socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket can be set");
+    let here = socket.local_addr().expect("it is bound");
+    let (mut known, mut buffer) = (HashSet::new(), vec![0; 65_536]);
+    for group in users.chunks(64) {
+        let mut open: BTreeMap<usize, Vec<u8>> = group
+            .iter()
+            .map(|n| {
+                let mut request = Request::register(&user(*n), "example.org", "", "udp", here);
+                request.headers.clear();
+                request.call_id = format!("{n}-of-many");
+                (*n, request.bytes())
+            })
+            .collect();
+        for _ in 0..20 {
+            for message in open.values() {
+                let _ = socket.send_to(message, server);
+            }
+            while !open.is_empty() {
+                let Ok(length) = socket.recv(&mut buffer) else { break };
+                let answer = &buffer[..length];
+                let Some(n) = whose(answer) else { continue };
+                assert_eq!(text::status(answer), Some(200), "{}", String::from_utf8_lossy(answer));
+                if text::field(answer, "Contact").is_some_and(|contact| contact.contains(&format!("sip:{}@", user(n)))) {
+                    known.insert(n);
+                }
+                open.remove(&n);
+            }
+            if open.is_empty() {
+                break;
+            }
+        }
+        assert!(open.is_empty(), "{} of 64 questions are not answered", open.len());
+    }
+    known
+}
+
+fn acknowledged(outcome: &Outcome) -> Vec<usize> {
+    let mut users: Vec<usize> =
+        outcome.statuses.iter().filter(|(_, status)| **status == 200).map(|(n, _)| *n).collect();
+    users.sort_unstable();
+    users
+}
+
+fn assert_none_lost(server: &Server, acknowledged: &[usize]) {
+    let known = known(server.address(Udp), acknowledged);
+    let lost: Vec<&usize> = acknowledged.iter().filter(|n| !known.contains(*n)).collect();
+    let shown = &lost[..lost.len().min(10)];
+    assert!(lost.is_empty(), "{} of {} acknowledged bindings are lost: {shown:?}", lost.len(), acknowledged.len());
+}
+
+fn percentile(delays: &mut [Duration], percent: usize) -> Duration {
+    delays.sort_unstable();
+    delays.get(delays.len() * percent / 100).or(delays.last()).copied().unwrap_or_default()
+}
+
+#[test]
+fn no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second() {
+    let _alone = alone();
+    let mut server = registrar().start();
+    let address = server.address(Udp);
+    let stop = AtomicBool::new(false);
+    let mut all = Vec::new();
+    // Several deaths: each in another moment of a commit.
+    for round in 0..3 {
+        stop.store(false, Ordering::Relaxed);
+        let outcome = std::thread::scope(|scope| {
+            let stop = &stop;
+            let load = scope.spawn(move || {
+                storm(address, round * 1_000_000, 5_000, Duration::from_secs(10), Duration::from_millis(200), stop)
+            });
+            std::thread::sleep(Duration::from_millis(1_500 + 37 * round as u64));
+            server.kill();
+            // Load goes on a little after the death.
+            std::thread::sleep(Duration::from_millis(50));
+            stop.store(true, Ordering::Relaxed);
+            load.join().expect("the load does not panic")
+        });
+        let kept = acknowledged(&outcome);
+        println!("killed after {} registrations were acknowledged", kept.len());
+        assert!(kept.len() > 1_500, "only {} registrations were acknowledged in 1.5 s", kept.len());
+        all.extend(kept);
+        server.start();
+        assert_none_lost(&server, &all);
+    }
+    // And one that was registered before all deaths is really reached.
+    let mut telephone = server.connect(Udp);
+    let mut caller = server.connect(Udp);
+    let contact = format!("sip:phone@{}", telephone.local());
+    let request = Request::register("phone", "example.org", &contact, "udp", telephone.local());
+    exchange(&mut telephone, &request);
+    server.kill();
+    server.start();
+    let message = Request::new("MESSAGE", "sip:phone@example.org", "udp", caller.local());
+    caller.send(&message.bytes()).expect("loopback takes datagrams");
+    telephone.request("MESSAGE", Duration::from_secs(5)).expect("a telephone registered before the death is called after it");
+}
+
+/// p99 of a write of one page and its way to the disk, alone.
+fn bare_sync(folder: &Path) -> Duration {
+    let file = folder.join("bare");
+    let out = File::create(&file).expect("the folder can be written");
+    let page = [7; 4096];
+    let mut times: Vec<Duration> = (0..300)
+        .map(|n| {
+            let start = Instant::now();
+            out.write_all_at(&page, n * 4096).and_then(|()| out.sync_data()).expect("the disk takes a page");
+            start.elapsed()
+        })
+        .collect();
+    let _ = std::fs::remove_file(file);
+    percentile(&mut times, 99)
+}
+
+#[test]
+fn surviving_a_power_cut_takes_at_most_20_ms_or_what_the_disk_takes() {
+    let _alone = alone();
+    let server = registrar().with("registrar.durability = \"power-loss\"\nregistrar.linger = \"2ms\"").start();
+    let before = bare_sync(server.folder());
+    let mut outcome =
+        storm(server.address(Udp), 0, 1_000, Duration::from_secs(5), Duration::from_secs(1), &AtomicBool::new(false));
+    let bare = before.max(bare_sync(server.folder()));
+    let wrong = outcome.statuses.values().filter(|status| **status != 200).count();
+    assert_eq!(wrong, 0, "registrations were refused");
+    assert!(outcome.delays.len() > 4_000, "only {} of 5,000 registrations were answered", outcome.delays.len());
+    let (p50, p99) = (percentile(&mut outcome.delays, 50), percentile(&mut outcome.delays, 99));
+    let limit = Duration::from_millis(20).max(Duration::from_millis(2) + 3 * bare);
+    println!("power-loss at 1,000 registrations/s: 200 after {p50:?} (p50), {p99:?} (p99); a bare sync {bare:?} (p99)");
+    assert!(p99 < limit, "the 200 came after {p99:?} (p99); at most {limit:?}; a bare sync took {bare:?} (p99)");
+}
+
+/// One line of the trace that matters here.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+enum Step {
+    /// A REGISTER was read.
+    Read,
+    /// A sync came back.
+    Synced,
+    /// A 200 to a REGISTER is on its way.
+    Answered,
+}
+
+fn steps(trace: &str) -> Vec<Step> {
+    trace
+        .lines()
+        .filter_map(|line| {
+            let receives = line.contains("recvmmsg") || line.contains("recvfrom") || line.contains("recvmsg");
+            let sends = line.contains("sendmmsg") || line.contains("sendto") || line.contains("sendmsg");
+            let syncs = line.contains("fdatasync") || line.contains("fsync");
+            // A send counts when it begins, a sync and a read when they return.
+            if sends && line.contains("SIP/2.0 200") && !line.contains("resumed") {
+                Some(Step::Answered)
+            } else if syncs && line.contains("= 0") {
+                Some(Step::Synced)
+            } else if receives && line.contains("REGISTER sip:") {
+                Some(Step::Read)
+            } else {
+                None
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn a_trace_shows_that_the_sync_returned_before_the_200() {
+    if !have(&[STRACE]) {
+        return;
+    }
+    let _alone = alone();
+    let trace = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = trace.path().join("trace");
+    let strace = STRACE.path().expect("strace is there").display().to_string();
+    let calls = "trace=fsync,fdatasync,sendmmsg,sendto,sendmsg,recvmmsg,recvfrom,recvmsg";
+    // -D: the server stays the child, strace becomes its grandchild.
+    let file_text = file.display().to_string();
+    let words = [strace.as_str(), "-D", "-f", "-s", "64", "-e", calls, "-o", file_text.as_str()];
+    let mut server = registrar().with("registrar.durability = \"power-loss\"").under(&words).start();
+    let mut wire = server.connect(Udp);
+    // What belongs to the start is not meant.
+    std::thread::sleep(Duration::from_millis(300));
+    let begun = std::fs::read_to_string(&file).unwrap_or_default().len();
+    let count = 20;
+    for n in 0..count {
+        // One at a time: the order in the trace is the order of cause and effect.
+        wire.send(&register(n, wire.local())).expect("loopback takes datagrams");
+        let answer = wire.final_response(Duration::from_secs(10)).expect("it is answered");
+        assert_eq!(text::status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.stop();
+    std::thread::sleep(Duration::from_millis(300));
+    let text = std::fs::read_to_string(&file).expect("strace has written");
+    let text = &text[begun..];
+    let mut synced = false;
+    let (mut read, mut answered) = (0, 0);
+    for step in steps(text) {
+        match step {
+            Step::Read => (read, synced) = (read + 1, false),
+            Step::Synced => synced = true,
+            Step::Answered => {
+                answered += 1;
+                assert!(synced, "200 number {answered} left before its sync returned:\n{text}");
+            }
+        }
+    }
+    assert_eq!((read, answered), (count, count), "{text}");
+}
+
+#[test]
+fn a_trace_is_read_as_it_is_meant() {
+    let trace = "7 recvmmsg(5, [{msg_hdr={msg_iov=[{iov_base=\"REGISTER sip:example.org\"}]}}], 64, 0, NULL) = 1\n\
+                 8 fdatasync(9 <unfinished ...>\n\
+                 8 <... fdatasync resumed>) = 0\n\
+                 7 sendmmsg(5, [{msg_hdr={msg_iov=[{iov_base=\"SIP/2.0 200 OK\"}]}}], 1, 0) = 1\n";
+    assert_eq!(steps(trace), [Step::Read, Step::Synced, Step::Answered]);
+}
+
+/// Registers until the answer is 500, then asserts that each 200 was right and that the log says what is wrong.
+fn fill(mut server: Server, word: &str) {
+    let address = server.address(Udp);
+    let mut statuses: HashMap<usize, u16> = HashMap::new();
+    for round in 0..40 {
+        let outcome =
+            storm(address, round * 5_000, 5_000, Duration::from_millis(500), Duration::from_millis(400), &AtomicBool::new(false));
+        statuses.extend(outcome.statuses);
+        if statuses.values().filter(|status| **status == 500).count() > 100 {
+            break;
+        }
+    }
+    let counts = strowger_tests::server::count(statuses.values().copied());
+    assert!(counts.get(&500).is_some_and(|count| *count > 100), "the room did not run out: {counts:?}");
+    assert!(counts.get(&200).is_some_and(|count| *count > 10), "nothing was registered: {counts:?}");
+    assert!(counts.keys().all(|status| [200, 500].contains(status)), "{counts:?}");
+    let log = server.log();
+    assert!(log.contains(word), "the log does not say {word:?}:\n{}", server.process().tail());
+    server.assert_answers(Udp);
+    server.kill();
+    server.start();
+    let mut right: Vec<usize> = statuses.iter().filter(|(_, status)| **status == 200).map(|(n, _)| *n).collect();
+    right.sort_unstable();
+    assert_none_lost(&server, &right);
+}
+
+#[test]
+fn a_database_at_its_size_answers_500_and_never_a_wrong_200() {
+    let _alone = alone();
+    fill(registrar().with("store.max_size = \"512KiB\"").start(), "bindings cannot be written");
+}
+
+/// A file system in memory of a given size; gone when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(parent: &Path, size: &str) -> Option<Self> {
+        let folder = parent.join("small");
+        std::fs::create_dir(&folder).expect("the folder can be written");
+        let options = format!("size={size}");
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&folder).status();
+        status.is_ok_and(|status| status.success()).then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_answers_500_and_never_a_wrong_200() {
+    if !program::is_root() {
+        return program::skipped("mounting a small disk needs root");
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let Some(disk) = SmallDisk::mount(folder.path(), "2m") else {
+        return program::skipped("this machine does not let root mount a file system in memory");
+    };
+    let database = disk.0.join("full.sqlite");
+    fill(registrar().with(&format!("store.database = {database:?}")).start(), "bindings cannot be written");
+}
+
+#[test]
+fn a_database_that_another_process_holds_answers_500_until_it_lets_go() {
+    let _alone = alone();
+    let server = registrar().with("store.busy_timeout = \"100ms\"").start();
+    let mut wire = server.connect(Udp);
+    let mut ask = |n: usize| {
+        wire.send(&register(n, wire.local())).expect("loopback takes datagrams");
+        let answer = wire.final_response(Duration::from_secs(10)).expect("it is answered");
+        text::status(&answer)
+    };
+    assert_eq!(ask(1), Some(200));
+
+    let other = rusqlite::Connection::open(server.folder().join("test.sqlite")).expect("the database is there");
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free for a moment");
+    assert_eq!(ask(2), Some(500));
+    assert_eq!(ask(3), Some(500));
+    other.execute_batch("ROLLBACK").expect("it was begun");
+    assert_eq!(ask(4), Some(200));
+    let log = server.log();
+    assert!(log.contains("bindings cannot be written"), "{log}");
+    assert!(log.contains("lock"), "the log does not say why:\n{log}");
+    assert_eq!(known(server.address(Udp), &[1, 2, 3, 4]), HashSet::from([1, 4]));
+}

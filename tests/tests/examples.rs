@@ -1,0 +1,100 @@
+//! Every configuration of `examples/`: it is right, and a server with it starts and answers.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use strowger_tests::binary::strowger;
+use strowger_tests::certificate::Certificate;
+use strowger_tests::port;
+use strowger_tests::process::Process;
+use strowger_tests::server::loopback;
+use strowger_tests::text::{self, Request};
+use strowger_tests::wire::{Transport, Wire};
+use tempfile::TempDir;
+
+fn examples() -> Vec<PathBuf> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
+    let files = std::fs::read_dir(folder).expect("there is a folder of examples").flatten().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "toml")).collect();
+    files.sort();
+    assert!(files.len() >= 6, "{files:?}");
+    files
+}
+
+/// The example as it stands, with the certificates that it names beside it.
+fn laid_out(file: &PathBuf, text: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let certificate = Certificate::in_folder(folder.path(), &["sip.example.org"]);
+    std::fs::create_dir(folder.path().join("tls")).expect("the folder can be written");
+    std::fs::copy(&certificate.chain, folder.path().join("tls/fullchain.pem")).expect("the folder can be written");
+    std::fs::copy(&certificate.key, folder.path().join("tls/privkey.pem")).expect("the folder can be written");
+    let to = folder.path().join(file.file_name().expect("a file has a name"));
+    std::fs::write(&to, text).expect("the folder can be written");
+    (folder, to)
+}
+
+#[test]
+fn every_example_is_right() {
+    for file in examples() {
+        let text = std::fs::read_to_string(&file).expect("an example can be read");
+        let (_folder, at) = laid_out(&file, &text);
+        for words in [&["check"][..], &["serve", "--check", "--config"]] {
+            let output = Command::new(strowger()).args(words).arg(&at).output().expect("the program runs");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{words:?} {}: {said}", file.display());
+        }
+    }
+}
+
+#[test]
+fn a_server_starts_with_every_example() {
+    for file in examples() {
+        let text = std::fs::read_to_string(&file).expect("an example can be read");
+        // The same ports for all would meet; one free port for each that the example names.
+        let mut ports: BTreeMap<u16, u16> = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
+            let quoted = line.split('"').filter_map(|part| part.rsplit_once(':')?.1.parse().ok());
+            let alone = line.strip_prefix("port = ").and_then(|port| port.trim().parse().ok());
+            for port in quoted.chain(alone) {
+                ports.entry(port).or_insert_with(port::free);
+            }
+        }
+        assert!(!ports.is_empty(), "{} names no port", file.display());
+        let lines = text.lines().map(|line| {
+            let mut line = line.to_owned();
+            for (from, to) in &ports {
+                line = line.replace(&format!(":{from}\""), &format!(":{to}\""));
+                if line == format!("port = {from}") {
+                    line = format!("port = {to}");
+                }
+            }
+            // Only this machine is meant to reach it.
+            line.replace("\"0.0.0.0\"", "\"127.0.0.1\"") + "\n"
+        });
+        let (folder, at) = laid_out(&file, &lines.collect::<String>());
+        let mut command = Command::new(strowger());
+        command.args(["serve", "--config"]).arg(&at).current_dir(folder.path());
+        let mut server = Process::start("strowger", folder.path(), &mut command);
+        server.wait_for("\nready", 1, Duration::from_secs(20));
+        let log = server.log();
+        let mut answered = 0;
+        for transport in [Transport::Udp, Transport::Tcp, Transport::Ws, Transport::Tls] {
+            for port in ports.values() {
+                if !log.contains(&format!("{:<4} 127.0.0.1:{port}", transport.name())) {
+                    continue;
+                }
+                let authority = folder.path().join("authority.pem");
+                let authority = transport.is_secure().then_some(authority.as_path());
+                let mut wire = Wire::connect(transport, loopback(*port), authority).expect("it listens");
+                let uri = format!("sip:127.0.0.1:{port};transport={}", transport.name());
+                wire.send(&Request::new("OPTIONS", &uri, transport.name(), wire.local()).bytes()).expect("it reads");
+                let answer = wire.final_response(Duration::from_secs(5)).expect("it answers");
+                assert_eq!(text::status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
+                answered += 1;
+            }
+        }
+        assert!(answered >= 1, "{}: nobody asked:\n{log}", file.display());
+    }
+}

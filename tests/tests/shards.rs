@@ -1,0 +1,179 @@
+//! Several shards: messages of one call that come by different ports and connections, telephones of one shard called from
+//! another, and a number of shards that changes under load. The kernel does not steer here, so that most of what comes
+//! lands with a shard that does not own it.
+
+use std::time::Duration;
+
+use strowger_tests::alone;
+use strowger_tests::call::{self, exchange, register};
+use strowger_tests::port;
+use strowger_tests::program::{SIPP, have};
+use strowger_tests::server::{Server, Setup, loopback};
+use strowger_tests::sipp::{Scenario, Sipp};
+use strowger_tests::text::{self, Request, respond};
+use strowger_tests::wire::Transport::{self, Tcp, Udp, Ws};
+use strowger_tests::wire::{self, Wire};
+
+const STEP: Duration = Duration::from_secs(5);
+/// So many calls that each shard has some: with four shards, 40 calls miss one once in 25,000 runs.
+const CALLS: usize = 40;
+
+fn four_shards(transports: &[Transport]) -> Server {
+    Setup::on(transports)
+        .open_registrar()
+        .in_memory()
+        .with("server.shards = 4\nserver.kernel_steering = false")
+        .start()
+}
+
+fn show(message: &[u8]) -> String {
+    String::from_utf8_lossy(message).into_owned()
+}
+
+#[test]
+fn one_call_from_many_ports() {
+    let server = four_shards(&[Udp]);
+    let mut callee = server.connect(Udp);
+    register(&mut callee, "bob");
+    for _ in 0..CALLS {
+        // INVITE, its copy, CANCEL and ACK each come from a port of their own; Via names the first one, and answers go
+        // where each request came from (RFC 3581).
+        let mut ports: Vec<Wire> = (0..4).map(|_| server.connect(Udp)).collect();
+        let here = ports[0].local();
+        let invite =
+            Request::new("INVITE", "sip:bob@example.org", "udp", here).with(format!("Contact: <sip:caller@{here}>"));
+        ports[0].send(&invite.bytes()).expect("loopback takes datagrams");
+        let got = callee.request("INVITE", STEP).expect("the INVITE arrives");
+        callee.send(&respond(&got, 180, "bob", &[])).expect("loopback takes datagrams");
+        loop {
+            let answer = ports[0].receive(STEP).expect("180 comes back");
+            if text::status(&answer) == Some(180) {
+                break;
+            }
+        }
+        // The copy makes no second call: it gets the last provisional answer again.
+        ports[1].send(&invite.bytes()).expect("loopback takes datagrams");
+        let again = ports[1].receive(STEP).expect("the copy is answered");
+        assert_eq!(text::status(&again), Some(180), "{}", show(&again));
+
+        ports[2].send(&invite.cancel().bytes()).expect("loopback takes datagrams");
+        let cancelled = ports[2].final_response(STEP).expect("the CANCEL is answered");
+        assert_eq!(text::status(&cancelled), Some(200), "{}", show(&cancelled));
+        let cancel = callee.request("CANCEL", STEP).expect("the CANCEL arrives, and no second INVITE before it");
+        callee.send(&respond(&cancel, 200, "bob", &[])).expect("loopback takes datagrams");
+        callee.send(&respond(&got, 487, "bob", &[])).expect("loopback takes datagrams");
+        callee.request("ACK", STEP).expect("the server acknowledges 487");
+
+        let end = ports[0].final_response(STEP).or_else(|| ports[1].final_response(STEP)).expect("the call ends");
+        assert_eq!(text::status(&end), Some(487), "{}", show(&end));
+        ports[3].send(&invite.ack(&end).bytes()).expect("loopback takes datagrams");
+        // The ACK has ended it: nothing is sent again, to nobody.
+        for port in &mut ports {
+            port.drain();
+        }
+        for port in &mut ports {
+            let more = port.receive(Duration::from_millis(20));
+            assert!(more.is_none(), "{}", show(&more.unwrap_or_default()));
+        }
+        let second = callee.receive(Duration::from_millis(1));
+        assert!(second.is_none(), "{}", show(&second.unwrap_or_default()));
+    }
+}
+
+#[test]
+fn answers_come_by_other_connections() {
+    let server = four_shards(&[Udp, Tcp]);
+    let mut caller = server.connect(Tcp);
+    for _ in 0..CALLS {
+        // The server connects to the telephone; the telephone answers by connections that it opens itself.
+        let (listener, here) = wire::listen();
+        let user = text::unique("listener");
+        let contact = format!("sip:{user}@{here};transport=tcp");
+        let registrar = &mut server.connect(Udp);
+        let answer = exchange(registrar, &Request::register(&user, "example.org", &contact, "udp", registrar.local()));
+        assert_eq!(text::status(&answer), Some(200), "{}", show(&answer));
+
+        let invite = Request::new("INVITE", &format!("sip:{user}@example.org"), "tcp", caller.local())
+            .with(format!("Contact: <sip:caller@{};transport=tcp>", caller.local()));
+        caller.send(&invite.bytes()).expect("the connection is open");
+        let mut telephone = wire::accept(&listener, STEP);
+        let got = telephone.request("INVITE", STEP).expect("the INVITE arrives");
+        let headers = [format!("Contact: <{contact}>")];
+        let mut other = server.connect(Tcp);
+        other.send(&respond(&got, 180, "t", &headers)).expect("the connection is open");
+        let mut third = server.connect(Tcp);
+        third.send(&respond(&got, 200, "t", &headers)).expect("the connection is open");
+        let answer = caller.final_response(STEP).expect("the answer comes through");
+        assert_eq!(text::status(&answer), Some(200), "{}", show(&answer));
+
+        caller.send(&invite.ack(&answer).bytes()).expect("the connection is open");
+        telephone.request("ACK", STEP).expect("the ACK arrives");
+        // The BYE comes by another connection of the caller.
+        let mut elsewhere = server.connect(Tcp);
+        elsewhere.send(&invite.within("BYE", &answer).bytes()).expect("the connection is open");
+        let bye = telephone.request("BYE", STEP).expect("the BYE arrives");
+        telephone.send(&respond(&bye, 200, "t", &[])).expect("the connection is open");
+        let ended = elsewhere.final_response(STEP).expect("the BYE is answered where it came from");
+        assert_eq!(text::status(&ended), Some(200), "{}", show(&ended));
+    }
+}
+
+#[test]
+fn telephones_of_one_shard_are_called_from_another() {
+    let server = four_shards(&[Udp, Tcp, Ws]);
+    // Each connection lives with one shard, each call with the one that its Call-ID names.
+    for (caller, callee) in [(Udp, Tcp), (Tcp, Udp), (Tcp, Tcp), (Ws, Tcp), (Tcp, Ws), (Ws, Ws), (Udp, Udp)] {
+        for _ in 0..CALLS / 4 {
+            let (mut caller, mut callee) = (server.connect(caller), server.connect(callee));
+            call::complete(&mut caller, &mut callee, &text::unique("user"));
+        }
+    }
+}
+
+#[test]
+fn no_call_is_lost_while_the_number_of_shards_changes() {
+    if !have(&[SIPP]) {
+        return;
+    }
+    let _alone = alone();
+    let mut server = Setup::on(&[Udp]).relay().with("server.shards = \"auto\"\nserver.kernel_steering = false").start();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let (calls, rate) = (16_000, 1_000);
+    let answer_port = port::free();
+    let mut uas = Sipp::answer(folder.path(), Scenario::Ours("uas"), answer_port, "u1");
+    let mut uac = Sipp::call(
+        folder.path(),
+        Scenario::Ours("uac"),
+        port::free(),
+        "u1",
+        server.address(Udp),
+        loopback(answer_port),
+        "udp",
+        calls,
+        rate,
+    );
+    // 1 -> 2 -> 3 -> 4 -> 3 -> 2 -> 1, and the same again.
+    for _ in 0..2 {
+        for signal in [libc::SIGUSR1, libc::SIGUSR2] {
+            for _ in 0..3 {
+                std::thread::sleep(Duration::from_millis(1_000));
+                server.process().signal(signal);
+            }
+        }
+    }
+    let called = uac.end(Duration::from_secs(120));
+    let answered = uas.settle(u64::from(calls), Duration::from_secs(8));
+    let story = format!(
+        "caller {called:?}\n{}\nanswering {answered:?}\n{}\ndatagrams dropped at SIPp's sockets: {:?}\n{}",
+        uac.errors(),
+        uas.errors(),
+        (uac.dropped(), uas.dropped()),
+        server.process().tail()
+    );
+    assert_eq!(called.successful, u64::from(calls), "{story}");
+    assert_eq!((called.failed, answered.failed), (0, 0), "{story}");
+    assert_eq!(answered.successful, u64::from(calls), "{story}");
+    let log = server.log();
+    assert!(log.matches("number of shards changes").count() >= 12, "{log}");
+    server.assert_answers(Udp);
+}
