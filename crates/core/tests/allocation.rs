@@ -2,10 +2,14 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use strowger_core::entropy::Entropy;
+use strowger_core::proxy::{Candidate, Face, Identity, Proxy, Request, Settings};
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Incoming, Outgoing, Transactions};
-use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
-use strowger_message::{Index, Limits, Message};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport, call};
+use strowger_message::{Index, Limits, Message, Method, build};
 
 struct Counting;
 
@@ -129,4 +133,127 @@ fn warm_transactions_allocate_nothing() {
     let counts = table.counts();
     assert_eq!(allocations, 0, "{counts:?}");
     assert!(counts.servers > 60_000 && counts.timers_waiting > 100_000, "{counts:?}");
+}
+
+/// INVITE, 100, 180, 200, ACK, BYE, 200 of one call through the real proxy, and the shard's part around it.
+struct Relay {
+    now: Now,
+    tx: Transactions,
+    proxy: Proxy,
+    out: Outbox,
+    events: Vec<Event>,
+    index: Index,
+    sent: Vec<u8>,
+    text: Vec<u8>,
+}
+
+impl Relay {
+    fn new() -> Self {
+        let bound: SocketAddr = "127.0.0.1:5060".parse().expect("an address");
+        let sent_by = bound.to_string().into_bytes().into();
+        let faces = vec![Face { transport: Transport::Udp, bound, sent_by, network: 0 }];
+        let identity = Arc::new(Identity::new(faces, ["x"], &[]));
+        Self {
+            now: Now { mono: 1_000, wall: 1_700_000_000_000 },
+            tx: Transactions::new(TimerSettings::default(), [1, 2]),
+            proxy: Proxy::new(identity, Settings::default(), b"secret", Entropy::new([1; 32])),
+            out: Outbox::new(),
+            events: Vec::new(),
+            index: Index::new(),
+            sent: Vec::new(),
+            text: Vec::new(),
+        }
+    }
+
+    fn request(&mut self, bytes: &[u8]) {
+        let arrival = from("127.0.0.1:5070");
+        self.index.parse(bytes, &Limits::default()).expect("well-formed");
+        let message = Message::new(bytes, &self.index);
+        let hash = call::hash(1, message.call_id().expect("well-formed").text);
+        let request = Request::of(message, &arrival, hash).expect("complete");
+        let target = from("127.0.0.1:5080").reply();
+        let routing = self.proxy.route(&request);
+        match self.tx.request(self.now, &message, &arrival, hash, &mut self.out) {
+            Incoming::New(id) => {
+                if request.method == Method::Invite {
+                    let start = self.out.start();
+                    build::respond(&message, 100, None, None, &mut self.out.bytes).finish(b"");
+                    let range = start..self.out.bytes.len();
+                    self.tx.respond(self.now, id, 100, range, &mut self.out);
+                }
+                let targets = [target];
+                let candidate = Candidate { targets: &targets, ..Candidate::default() };
+                let candidates = [candidate];
+                let (tx, out) = (&mut self.tx, &mut self.out);
+                assert!(self.proxy.forward(self.now, &request, &routing, id, &candidates, tx, out));
+                let send = *self.out.sends().last().expect("it was forwarded");
+                self.sent.clear();
+                self.sent.extend_from_slice(&self.out.bytes[send.range()]);
+            }
+            Incoming::Ack => self.proxy.forward_ack(&request, &routing, target, &mut self.out),
+            other => panic!("{other:?}"),
+        }
+        self.round();
+    }
+
+    fn answer(&mut self, status: u16) {
+        self.text.clear();
+        self.index.parse(&self.sent, &Limits::default()).expect("well-formed");
+        let message = Message::new(&self.sent, &self.index);
+        build::respond(&message, status, None, Some(b"t"), &mut self.text)
+            .line(b"Contact", b"<sip:b@127.0.0.1:5080>")
+            .finish(b"");
+        self.index.parse(&self.text, &Limits::default()).expect("well-formed");
+        let message = Message::new(&self.text, &self.index);
+        let Outgoing::Deliver { id, owner, .. } = self.tx.response(self.now, &message, &mut self.out) else { panic!() };
+        let (arrival, tx, out) = (from("127.0.0.1:5080"), &mut self.tx, &mut self.out);
+        self.proxy.response(self.now, &message, &arrival, id, owner, tx, out);
+        self.round();
+    }
+
+    fn round(&mut self) {
+        self.tx.poll(self.now, &mut self.out, &mut self.events);
+        for event in self.events.drain(..) {
+            self.proxy.event(self.now, &event, &mut self.tx, &mut self.out);
+        }
+        self.proxy.poll(self.now, &mut self.tx, &mut self.out);
+        let _ = (self.tx.deadline(), self.proxy.deadline());
+        self.out.clear();
+    }
+}
+
+fn from(address: &str) -> Arrival {
+    let remote = address.parse().expect("an address");
+    Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None }
+}
+
+#[test]
+fn a_warm_proxy_allocates_nothing() {
+    let mut relay = Relay::new();
+    let line = "sip:b@127.0.0.1:5080 SIP/2.0\r\nContact: <sip:a@127.0.0.1:5070>";
+    let mut requests = [
+        Template::new(&format!("INVITE {line}"), "1 INVITE", 300),
+        Template::new(&format!("ACK {line}"), "1 ACK", 10),
+        Template::new(&format!("BYE {line}"), "2 BYE", 100),
+    ];
+    let mut call = |number: u64| {
+        relay.now = Now { mono: 1_000 + 2 * number, wall: 1_700_000_000_000 + 2 * number };
+        // The ACK of a 2xx and the BYE are transactions of their own.
+        relay.request(requests[0].numbered(3 * number));
+        relay.answer(180);
+        relay.answer(200);
+        relay.request(requests[1].numbered(3 * number + 1));
+        relay.request(requests[2].numbered(3 * number + 2));
+        relay.answer(200);
+    };
+    for number in 0..22_000 {
+        call(number);
+    }
+    let before = ALLOCATIONS.get();
+    for number in 22_000..32_000 {
+        call(number);
+    }
+    let allocations = ALLOCATIONS.get() - before;
+    assert_eq!(allocations, 0, "in 10,000 calls");
+    assert!(relay.proxy.exchanges() > 30_000 && relay.tx.counts().servers > 30_000);
 }

@@ -1,6 +1,7 @@
 //! From key to slot: an open hash table in parts, so that growing one part moves little at a time.
 //!
-//! Removing moves later places back and leaves no mark, so that a steady load never makes the table anew.
+//! Removing moves later places back and leaves no mark, and how large a part must be follows from how much there is in
+//! all, not from what chance put into the part: so a steady load never makes any of it anew.
 
 use super::key::Key;
 
@@ -13,6 +14,9 @@ const LEAST: usize = 16;
 #[derive(Debug)]
 pub(super) struct Places {
     parts: [Part; PARTS],
+    len: usize,
+    /// Places that every part should have; it gets them with its next insertion.
+    want: usize,
 }
 
 #[derive(Debug, Default)]
@@ -33,7 +37,7 @@ const EMPTY: Place = Place { tag: 0, slot: u32::MAX };
 
 impl Places {
     pub(super) fn new() -> Self {
-        Self { parts: std::array::from_fn(|_| Part::default()) }
+        Self { parts: std::array::from_fn(|_| Part::default()), len: 0, want: LEAST }
     }
 
     const fn part(key: &Key) -> usize {
@@ -47,20 +51,26 @@ impl Places {
     }
 
     pub(super) fn insert(&mut self, key: &Key, slot: u32) {
+        self.len += 1;
+        while self.len > enough_for(self.want) {
+            self.want *= 2;
+        }
         let part = &mut self.parts[Self::part(key)];
-        if part.len >= part.places.len() / 4 * 3 {
-            part.resize((2 * part.places.len()).max(LEAST));
+        if part.places.len() < self.want {
+            part.resize(self.want);
+        } else if part.len >= part.places.len() / 8 * 7 {
+            part.resize(2 * part.places.len());
         }
         part.put(Place { tag: key.low as u32, slot });
         part.len += 1;
     }
 
     pub(super) fn remove(&mut self, key: &Key, slot: u32) {
-        self.parts[Self::part(key)].remove(key.low as u32, slot);
+        self.len -= usize::from(self.parts[Self::part(key)].remove(key.low as u32, slot));
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.parts.iter().map(|p| p.len).sum()
+    pub(super) const fn len(&self) -> usize {
+        self.len
     }
 
     /// Bytes that the parts take.
@@ -68,16 +78,27 @@ impl Places {
         self.parts.iter().map(|p| p.places.len() * size_of::<Place>()).sum()
     }
 
-    /// Gives memory back where a part is far larger than its content.
+    /// Gives memory back when the parts are far larger than their content.
     pub(super) fn tidy(&mut self) {
+        while self.want > LEAST && self.len <= enough_for(self.want / 8) {
+            self.want /= 2;
+        }
         for part in &mut self.parts {
-            if part.len == 0 {
+            if self.len == 0 {
                 part.places = Box::default();
-            } else if part.places.len() > (8 * part.len).max(LEAST) {
-                part.resize((2 * part.len).next_power_of_two().max(LEAST));
+            } else if part.places.len() > self.want && part.len < self.want / 2 {
+                part.resize(self.want);
             }
         }
     }
+}
+
+/// How many keys in all parts of this size take with ease, though chance fills one more than the other: four times the
+/// square root of the mean is left free, and a quarter of all places.
+fn enough_for(places: usize) -> usize {
+    let most = (places as f64 * 0.75 - 4.0).max(0.0);
+    let root = (4.0 + most).sqrt() - 2.0;
+    PARTS * (root * root) as usize
 }
 
 impl Part {
@@ -101,15 +122,16 @@ impl Part {
         self.places[at] = place;
     }
 
-    fn remove(&mut self, tag: u32, slot: u32) {
+    /// Returns whether it was there.
+    fn remove(&mut self, tag: u32, slot: u32) -> bool {
         if self.places.is_empty() {
-            return;
+            return false;
         }
         let mask = self.mask();
         let mut hole = tag as usize & mask;
         while self.places[hole].slot != slot {
             if self.places[hole].slot == EMPTY.slot {
-                return;
+                return false;
             }
             hole = (hole + 1) & mask;
         }
@@ -129,6 +151,7 @@ impl Part {
         }
         self.places[hole] = EMPTY;
         self.len -= 1;
+        true
     }
 
     fn resize(&mut self, places: usize) {
