@@ -461,7 +461,7 @@ impl Agent {
         let uri = Uri::parse(uri).ok()?;
         let uri = uri.sip()?;
         let transport = uri.params.transport().and_then(Transport::of).unwrap_or(Transport::Udp);
-        let address = SocketAddr::new(uri.host.ip()?, uri.port.unwrap_or(transport.default_port()));
+        let address = SocketAddr::new(uri.host.ip()?, uri.port.unwrap_or_else(|| transport.default_port()));
         Some(Target { transport, listener: listener(transport), address, flow: None })
     }
 
