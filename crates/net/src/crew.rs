@@ -29,13 +29,26 @@ pub(crate) struct Crew<S: Service> {
     pub(crate) started: usize,
     pub(crate) threads: Vec<JoinHandle<()>>,
     pub(crate) factory: Arc<Factory<S>>,
-    /// A socket of each listener, to reach its group by.
-    pub(crate) groups: Vec<Group>,
+    /// Every socket of every listener.
+    pub(crate) doors: Vec<Door>,
 }
 
-pub(crate) struct Group {
-    transport: Transport,
+/// One listener's socket of one shard.
+pub(crate) struct Door {
+    listener: ListenerId,
+    shard: usize,
     socket: Socket,
+}
+
+/// What the kernel says of one UDP socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    pub listener: ListenerId,
+    pub shard: usize,
+    /// Bytes, with the kernel's own around them, that wait to be read.
+    pub waiting: u32,
+    /// Datagrams dropped because the receive buffer was full, since the start.
+    pub dropped: u32,
 }
 
 pub(crate) enum Socket {
@@ -82,12 +95,7 @@ pub(crate) fn start<S: Service + 'static>(
 ) -> io::Result<()> {
     let index = crew.started;
     let sockets = match first {
-        Some(sockets) => {
-            for (socket, listener) in sockets.iter().zip(&shared.listeners) {
-                crew.groups.push(Group { transport: listener.transport, socket: socket.try_clone()? });
-            }
-            sockets
-        }
+        Some(sockets) => sockets,
         None => {
             let bind = |(listener, address): (&Listener, &SocketAddr)| {
                 Socket::open(listener.transport, *address, true, &shared.settings)
@@ -95,6 +103,9 @@ pub(crate) fn start<S: Service + 'static>(
             shared.listeners.iter().zip(&shared.addresses).map(bind).collect::<io::Result<_>>()?
         }
     };
+    for (i, socket) in sockets.iter().enumerate() {
+        crew.doors.push(Door { listener: ListenerId(i as u16), shard: index, socket: socket.try_clone()? });
+    }
     let mut roads = Roads::new(shared.seats.len(), shared.settings.ring);
     for peer in 0..index {
         let (there, back_there) = ring(shared.settings.ring);
@@ -180,20 +191,33 @@ pub(crate) fn is_settled<S: Service>(shared: &Shared<S>) -> bool {
     shared.seats.iter().enumerate().all(|(i, seat)| seat.counters.buckets.value() == due(i))
 }
 
+/// See [`Handle::backlogs`].
+pub(crate) fn backlogs<S: Service>(shared: &Shared<S>) -> Vec<Backlog> {
+    let crew = shared.crew.lock().unwrap_or_else(|e| e.into_inner());
+    let backlog = |door: &Door| {
+        let Socket::Udp(socket) = &door.socket else { return None };
+        let (waiting, dropped) = udp::backlog(socket).ok()?;
+        Some(Backlog { listener: door.listener, shard: door.shard, waiting, dropped })
+    };
+    crew.doors.iter().filter_map(backlog).collect()
+}
+
 /// Tells the kernel who shall get what arrives. Without it the kernel spreads datagrams by their addresses over
 /// all sockets, which is right too, only slower.
 fn steer<S: Service>(shared: &Shared<S>, crew: &Crew<S>, shards: usize) {
     if crew.started == 1 {
         return;
     }
-    for group in &crew.groups {
-        let program = match group.transport {
+    // One socket of each group will do.
+    for door in crew.doors.iter().filter(|door| door.shard == 0) {
+        let transport = shared.listeners[door.listener.0 as usize].transport;
+        let program = match transport {
             Transport::Udp if shared.settings.kernel_steering => steer::by_call(shared.settings.secret, shards),
             Transport::Udp => continue,
             _ => steer::at_random(shards),
         };
-        if let Err(error) = group.socket.attach(&program) {
-            tracing::warn!(%error, transport = group.transport.text(), "the kernel does not steer; shards pass on what is not theirs");
+        if let Err(error) = door.socket.attach(&program) {
+            tracing::warn!(%error, transport = transport.text(), "the kernel does not steer; shards pass on what is not theirs");
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::bell::Bell;
 use crate::counters::{Counters, Snapshot};
 use crate::{Listener, Service, Settings};
 use crate::cross::Parcel;
-use crate::crew::Crew;
+use crate::crew::{Backlog, Crew};
 use crate::directory::Directory;
 use crate::ring::{Consumer, Producer};
 use rustls::{ClientConfig, ServerConfig};
@@ -238,6 +238,11 @@ impl<S: Service + 'static> Handle<S> {
             sum += seat.counters.snapshot();
         }
         sum
+    }
+
+    /// What waits in the kernel before each UDP socket, and what it dropped.
+    pub fn backlogs(&self) -> Vec<Backlog> {
+        crate::crew::backlogs(&self.shared)
     }
 
     /// Ends the shards at once.

@@ -29,6 +29,7 @@ mod udp;
 mod ws;
 
 pub use counters::Snapshot;
+pub use crew::Backlog;
 pub use handle::{Handle, Mailbox};
 pub use node::{Net, Node};
 pub use service::Service;

@@ -77,7 +77,7 @@ impl Net {
                 started: 0,
                 threads: Vec::new(),
                 factory: Arc::new(Box::new(factory)),
-                groups: Vec::new(),
+                doors: Vec::new(),
             }),
         });
         let handle = Handle { shared };

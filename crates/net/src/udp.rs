@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::task::{Context, Poll};
 use strowger_core::ListenerId;
 use tokio::io::Interest;
@@ -36,6 +36,26 @@ pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io
         );
     }
     Ok(socket.into())
+}
+
+/// Bytes that wait in the socket, and datagrams that the kernel dropped before it.
+pub(crate) fn backlog(socket: &UdpSocket) -> io::Result<(u32, u32)> {
+    // Of SO_MEMINFO (linux/sock_diag.h): nine numbers, the first and the last of which count what is asked here.
+    const RECEIVED: usize = 0;
+    const DROPPED: usize = 8;
+    let mut numbers = [0u32; DROPPED + 1];
+    let mut length = size_of_val(&numbers) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to our array, which has as many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            numbers.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    if result == 0 { Ok((numbers[RECEIVED], numbers[DROPPED])) } else { Err(io::Error::last_os_error()) }
 }
 
 pub(crate) struct Udp {
@@ -240,6 +260,18 @@ fn fail(token: u64, failed: &mut Vec<u64>) {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn the_kernel_counts_what_it_drops() {
+        let settings = Settings { receive_buffer: 4_096, ..Settings::default() };
+        let socket = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false, &settings).unwrap();
+        assert_eq!(backlog(&socket).unwrap(), (0, 0));
+        for _ in 0..20 {
+            socket.send_to(&[0; 1_000], socket.local_addr().unwrap()).unwrap();
+        }
+        let (waiting, dropped) = backlog(&socket).unwrap();
+        assert!(waiting > 1_000 && (10..20).contains(&dropped), "{waiting} bytes, {dropped} dropped");
+    }
 
     #[tokio::test]
     async fn what_waits_goes_later_in_order_and_the_rest_is_dropped() {

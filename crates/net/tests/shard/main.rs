@@ -2,6 +2,7 @@
 
 mod echo;
 mod moves;
+mod noise;
 mod relay;
 mod streams;
 mod udp;

@@ -225,7 +225,7 @@ fn an_alias_leads_over_the_connection_of_the_peer_until_it_ends() {
 }
 
 /// Certificate and key of "localhost" and 127.0.0.1, and the folder that holds them.
-fn identity() -> (tempfile::TempDir, tls::Server) {
+pub(crate) fn identity() -> (tempfile::TempDir, tls::Server) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("certificate.pem"), folder.path().join("key.pem"));
@@ -234,7 +234,7 @@ fn identity() -> (tempfile::TempDir, tls::Server) {
     (folder, tls::Server { certificate, key, client_authorities: None })
 }
 
-fn secure(transport: strowger_core::Transport, identity: &tls::Server) -> Listener {
+pub(crate) fn secure(transport: strowger_core::Transport, identity: &tls::Server) -> Listener {
     Listener { tls: Some(identity.clone()), ..listener(transport, V4) }
 }
 
