@@ -11,7 +11,9 @@ pub(super) fn rank(status: u16) -> u16 {
     let within = match status {
         401 | 407 | 415 | 420 | 484 => 0,
         // The user exists and said no: worth more than a device that is not there.
-        486 | 480 | 487 | 488 => 1,
+        486 | 480 | 488 => 1,
+        // Of a branch that was cancelled to give others their turn: the caller ended nothing.
+        487 => 2,
         404 | 410 => 3,
         408 => 4,
         503 => 5,
@@ -36,6 +38,7 @@ mod tests {
         assert_eq!(best(&[404, 302, 500]), 302);
         assert_eq!(best(&[408, 486, 404]), 486);
         assert_eq!(best(&[486, 401]), 401);
+        assert_eq!(best(&[487, 486]), 486);
         assert_eq!(best(&[408, 500]), 408);
         assert_eq!(best(&[503, 500]), 500);
         assert_eq!(best(&[480, 408]), 480);

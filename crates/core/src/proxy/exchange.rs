@@ -23,6 +23,8 @@ pub(super) struct Exchange {
     /// Transactions of this exchange that still live, the server's included.
     pub(super) live: u16,
     pub(super) invite: bool,
+    /// A request within a dialog whose next hop is the device itself: its response is the device's own.
+    pub(super) direct: bool,
     pub(super) cancelled: bool,
     /// A final response went upstream.
     pub(super) answered: bool,
@@ -31,7 +33,7 @@ pub(super) struct Exchange {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Branch {
     pub(super) client: Option<ClientId>,
-    /// Final status; 0 while there is none.
+    /// The last status: 0 while there is none, below 200 while there is no final one.
     pub(super) status: u16,
     /// Which of the pending candidates it serves, for its next address.
     pub(super) candidate: u16,
@@ -54,6 +56,8 @@ pub(super) struct Pending {
     pub(super) candidates: Vec<OwnedCandidate>,
     /// The next group of candidates to try.
     pub(super) next: usize,
+    /// Max-Breadth of each branch of the group that is tried now.
+    pub(super) share: u16,
 }
 
 /// A target of a request: where it goes and what changes on the way.
@@ -119,6 +123,6 @@ impl Exchange {
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        self.branches().any(|b| b.client.is_some() && b.status == 0)
+        self.branches().any(|b| b.client.is_some() && b.status < 200)
     }
 }

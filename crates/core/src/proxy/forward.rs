@@ -25,6 +25,12 @@ impl Proxy {
         tx: &mut Transactions,
         out: &mut Outbox,
     ) -> bool {
+        let breadth = self.breadth(request);
+        if breadth == 0 || widest(candidates) > breadth as usize {
+            // Not enough for the fork that is wanted (RFC 5393 section 5.3.3.1).
+            self.refuse(now, request, server, 440, tx, out);
+            return true;
+        }
         let id = self.exchanges.insert(Exchange {
             server,
             first: Branch { client: None, status: 0, candidate: 0 },
@@ -36,6 +42,7 @@ impl Proxy {
             group: (now.mono / 1000) as u32,
             live: 1,
             invite: request.method == Method::Invite,
+            direct: routing.in_dialog && routing.route.is_none(),
             cancelled: false,
             answered: false,
         });
@@ -50,7 +57,7 @@ impl Proxy {
             && let [target] = candidate.targets
             && (candidate.fixed || self.with_tcp(request, *target).is_none())
         {
-            self.send_branch(now, request, routing, id, candidate.uri, candidate.path, *target, 0, None, tx, out);
+            self.send_branch(now, request, routing, id, candidate.uri, candidate.path, *target, 0, breadth, tx, out);
             return true;
         }
         let mut owned: Vec<OwnedCandidate> =
@@ -76,6 +83,7 @@ impl Proxy {
                 arrival: *request.arrival,
                 candidates: owned,
                 next: 0,
+                share: breadth,
             }));
         }
         self.next_group(now, id, tx, out)
@@ -102,14 +110,11 @@ impl Proxy {
         let mut sent = false;
         let mut index = std::mem::take(&mut self.index);
         if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id)) {
-            let breadth = self.breadth(&request, count);
+            // Of one group, the breadth is divided; the next one gets it whole again (RFC 5393 section 5.3.3.1.1).
+            pending.share = self.breadth(&request) / count as u16;
+            let share = pending.share;
             let routing = self.route(&request);
             for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
-                if breadth == Some(0) {
-                    break;
-                }
-                let share =
-                    breadth.filter(|_| count > 1 || request.message.has(Name::MaxBreadth)).map(|b| b / count as u32);
                 let target = candidate.targets[0];
                 candidate.tried = 1;
                 let uri = candidate.uri.as_deref();
@@ -134,6 +139,7 @@ impl Proxy {
             pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
         if let Some(exchange) = self.exchanges.get_mut(id) {
             exchange.group = (now.mono / 1000) as u32;
+            exchange.heard = exchange.group;
             if left {
                 let next = now.mono + self.settings.fork_timeout + 1_000;
                 self.sweep_at = Some(self.sweep_at.map_or(next, |at| at.min(next)));
@@ -143,12 +149,31 @@ impl Proxy {
         sent
     }
 
-    /// Max-Breadth of the whole request (RFC 5393 section 5.3.3).
-    fn breadth(&self, request: &Request<'_>, branches: usize) -> Option<u32> {
-        let named =
-            request.message.header(Name::MaxBreadth).and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok());
-        let breadth: u32 = named.unwrap_or(self.settings.max_breadth as u32);
-        Some(if (branches as u32) > breadth { 0 } else { breadth })
+    /// Max-Breadth of the whole request: its own, but no more than we allow (RFC 5393 section 5.3.3.1).
+    fn breadth(&self, request: &Request<'_>) -> u16 {
+        let most = self.settings.max_breadth;
+        let Some(value) = request.message.header(Name::MaxBreadth) else { return most };
+        let digits = std::str::from_utf8(value).unwrap_or_default().trim();
+        // A number that does not fit is a large one.
+        digits.parse().unwrap_or(most).min(most)
+    }
+
+    /// Answers a request that cannot be forwarded.
+    fn refuse(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        server: ServerId,
+        status: u16,
+        tx: &mut Transactions,
+        out: &mut Outbox,
+    ) {
+        let mut tag = Vec::with_capacity(16);
+        crate::entropy::write_hex(self.entropy.u64(), &mut tag);
+        let from = out.start();
+        strowger_message::build::respond(&request.message, status, None, Some(&tag), &mut out.bytes).finish(b"");
+        let range = from..out.bytes.len();
+        tx.respond(now, server, status, range, out);
     }
 
     fn call_hash_of(&self, id: Id) -> u32 {
@@ -172,18 +197,22 @@ impl Proxy {
             && let Some(&target) = candidate.targets.get(candidate.tried)
         {
             candidate.tried += 1;
+            let share = pending.share;
             let (uri, path) = (candidate.uri.clone(), candidate.path.clone());
             let mut index = std::mem::take(&mut self.index);
             if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id))
             {
                 let routing = self.route(&request);
-                self.send_branch(now, &request, &routing, id, uri.as_deref(), &path, target, at, None, tx, out);
+                self.send_branch(now, &request, &routing, id, uri.as_deref(), &path, target, at, share, tx, out);
                 sent = true;
             }
             self.index = index;
         }
         if let Some(exchange) = self.exchanges.get_mut(id) {
             exchange.pending = Some(pending);
+            if sent {
+                exchange.heard = (now.mono / 1000) as u32;
+            }
         }
         sent
     }
@@ -199,12 +228,12 @@ impl Proxy {
         path: &[u8],
         target: Target,
         candidate: u16,
-        breadth: Option<u32>,
+        breadth: u16,
         tx: &mut Transactions,
         out: &mut Outbox,
     ) {
         let unique = self.entropy.u64();
-        let (range, branch) = self.write_request(request, routing, uri, path, target, unique, breadth, out);
+        let (range, branch) = self.write_request(request, routing, uri, path, target, unique, Some(breadth), out);
         let client =
             tx.send(now, range, &branch, request.message.method_text(), target, request.call_hash, id.to_u64(), out);
         if let Some(exchange) = self.exchanges.get_mut(id) {
@@ -255,7 +284,7 @@ impl Proxy {
         path: &[u8],
         target: Target,
         unique: u64,
-        breadth: Option<u32>,
+        breadth: Option<u16>,
         out: &mut Outbox,
     ) -> (Range<usize>, [u8; super::loop_detection::LEN]) {
         let message = &request.message;
@@ -282,7 +311,12 @@ impl Proxy {
 
         // Record-Route (step 4): only what can make a dialog.
         if self.settings.record_route && request.to_tag.is_empty() && makes_dialog(request.method) {
-            self.write_record_route(request, target.listener);
+            let secure = match (routing.route, uri) {
+                (Some(route), _) => route.is_sips(),
+                (None, Some(uri)) => uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:"),
+                (None, None) => routing.uri.is_sips(),
+            };
+            self.write_record_route(request, target.listener, secure);
         }
 
         // Max-Forwards (step 3).
@@ -303,15 +337,22 @@ impl Proxy {
             }
         }
         if let Some(breadth) = breadth {
-            self.edit.set(index, Name::MaxBreadth, |text| {
-                text.extend_from_slice(itoa::Buffer::new().format(breadth).as_bytes());
-            });
+            let mut number = itoa::Buffer::new();
+            let text = number.format(breadth).as_bytes();
+            match index.first(Name::MaxBreadth) {
+                Some(line) if message.value(line) == text => (),
+                Some(line) => {
+                    self.edit.replace(line.value as usize..line.value_end as usize, |out| out.extend_from_slice(text));
+                }
+                None => self.edit.insert(top, |out| {
+                    for part in [&b"Max-Breadth: "[..], text, b"\r\n"] {
+                        out.extend_from_slice(part);
+                    }
+                }),
+            }
         }
 
-        // Routes: ours off, the binding's Path on.
-        for range in &routing.remove {
-            self.edit.remove(range.clone());
-        }
+        // Routes: the binding's Path on, ours off. In this order: at one place, what comes stands before what goes.
         if !path.is_empty() {
             let at = index.first(Name::Route).map_or(top, |l| l.start as usize);
             self.edit.insert(at, |text| {
@@ -320,12 +361,19 @@ impl Proxy {
                 text.extend_from_slice(b"\r\n");
             });
         }
+        for range in &routing.remove {
+            self.edit.remove(range.clone());
+        }
 
         if message.has(Name::ProxyAuthorization) {
             self.consume_credentials(message);
         }
-        // The first hop from a device: nobody stands between it and us.
-        if self.settings.contact_repair && self.settings.record_route && is_first_hop(message) {
+        // The first hop from a device: nobody stands between it and us. Only where its Contact is the target of a dialog.
+        if self.settings.contact_repair
+            && self.settings.record_route
+            && (makes_dialog(request.method) || !request.to_tag.is_empty())
+            && is_first_hop(message)
+        {
             self.repair_contact(message, request.arrival);
         }
         let from = out.start();
@@ -349,7 +397,7 @@ impl Proxy {
         } else if routing.alias.is_some() {
             let whole = routing.uri_text;
             let mark = [b";", alias::NAME, b"="].concat();
-            if let Some(from) = whole.windows(mark.len()).position(|w| w.eq_ignore_ascii_case(&mark)) {
+            if let Some(from) = whole.windows(mark.len()).rposition(|w| w.eq_ignore_ascii_case(&mark)) {
                 let rest = &whole[from + 1..];
                 let to = rest.iter().position(|b| matches!(b, b';' | b'?')).map_or(whole.len(), |n| from + 1 + n);
                 self.edit.request_uri(message, |text| {
@@ -360,21 +408,28 @@ impl Proxy {
         }
     }
 
-    /// One Record-Route, or one for each side where transport or network changes: downstream's on top.
-    fn write_record_route(&mut self, request: &Request<'_>, out_by: ListenerId) {
+    /// One Record-Route, or one for each side where transport, network, family of addresses or sips changes: downstream's on
+    /// top. `secure`: the request leaves for a sips URI.
+    fn write_record_route(&mut self, request: &Request<'_>, out_by: ListenerId, secure: bool) {
         let index = request.message.index();
         let at = index.first(Name::RecordRoute).map_or(index.headers_start(), |l| l.start as usize);
         let mark = self.mac.mark(request.call_id, request.from_tag);
-        let came_by = request.arrival.listener;
-        let (down, up) = (self.identity.face(out_by), self.identity.face(came_by));
-        let both = out_by != came_by && (down.transport != up.transport || down.network != up.network);
-        let scheme: &[u8] = if request.uri.is_sips() { b"sips:" } else { b"sip:" };
-        for face in [Some(down), both.then_some(up)].into_iter().flatten() {
+        let (down, up) = (self.identity.face(out_by), self.identity.face(request.arrival.listener));
+        // A sips URI may name only a listener that keeps its promise.
+        let secure_down = secure && down.transport.is_secure();
+        let secure_up = request.uri.is_sips() && up.transport.is_secure();
+        let changes = down.transport != up.transport
+            || down.network != up.network
+            || down.bound.is_ipv4() != up.bound.is_ipv4()
+            || secure_down != secure_up;
+        let both = changes.then_some((up, secure_up));
+        for (face, secure) in [Some((down, secure_down)), both].into_iter().flatten() {
             self.edit.insert(at, |text| {
                 text.extend_from_slice(b"Record-Route: <");
-                text.extend_from_slice(scheme);
+                text.extend_from_slice(if secure { &b"sips:"[..] } else { b"sip:" });
                 text.extend_from_slice(&face.sent_by);
-                if face.transport != Transport::Udp {
+                // TLS is what sips means without a word (section 26.2.2).
+                if face.transport != Transport::Udp && !(secure && face.transport == Transport::Tls) {
                     text.extend_from_slice(b";transport=");
                     text.extend_from_slice(face.transport.text().as_bytes());
                 }
@@ -400,6 +455,12 @@ impl Proxy {
             }
         }
     }
+}
+
+/// How many candidates of one q there are at most.
+fn widest(candidates: &[Candidate<'_>]) -> usize {
+    let with = |q: u16| candidates.iter().filter(|c| c.q == q && !c.targets.is_empty()).count();
+    if candidates.len() < 2 { candidates.len() } else { candidates.iter().map(|c| with(c.q)).max().unwrap_or(0) }
 }
 
 /// Requests whose 2xx, or whose NOTIFY, makes a dialog (RFC 3261 section 12, RFC 6665, RFC 3515).

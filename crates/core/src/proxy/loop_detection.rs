@@ -55,9 +55,8 @@ pub(super) fn write_branch(unique: u64, of_request: u64, out: &mut Vec<u8>) {
 
 /// The branch was made by [`write_branch`] for a request with this hash: it has come round unchanged.
 pub(super) fn is_loop(branch: &[u8], of_request: u64) -> bool {
-    let mut digits = Vec::with_capacity(16);
-    write_hex(of_request, &mut digits);
-    branch.len() == LEN && branch.starts_with(MAGIC) && branch[LEN - 16..] == digits[..]
+    let digits = branch.strip_prefix(MAGIC).filter(|_| branch.len() == LEN).and_then(|hex| hex.get(16..));
+    digits.and_then(|hex| u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()) == Some(of_request)
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub struct Settings {
     pub tcp_above: Option<usize>,
     /// Carry a device's real address in its Contact (see [`alias`]).
     pub contact_repair: bool,
-    /// Branches that one request may have in parallel when it says nothing itself (RFC 5393 section 5.3.3.2). Default 60.
+    /// Branches that one request may have in parallel: what it says itself if that is less (RFC 5393 section 5.3.3). Default 60.
     pub max_breadth: u16,
     /// Realm whose credentials are taken off before a request goes on (section 22.3).
     pub realm: Vec<u8>,
@@ -160,7 +160,7 @@ impl Proxy {
             return;
         }
         for branch in std::iter::once(&exchange.first).chain(exchange.others.iter().flat_map(|o| o.iter())) {
-            if let (Some(client), 0) = (branch.client, branch.status) {
+            if let (Some(client), ..200) = (branch.client, branch.status) {
                 tx.cancel(now, client, out);
             }
         }
@@ -220,7 +220,7 @@ impl Proxy {
         }
         let ring = self.settings.fork_timeout / 1000;
         let waits = |e: &Exchange| {
-            e.pending.as_ref().is_some_and(|p| p.next < p.candidates.len()) && !e.answered && !e.cancelled
+            e.invite && e.pending.as_ref().is_some_and(|p| p.next < p.candidates.len()) && !e.answered && !e.cancelled
         };
         let mut rung = Vec::new();
         let mut next = now.mono + SWEEP;
@@ -234,6 +234,7 @@ impl Proxy {
         }
         for id in rung {
             self.cancel_branches(now, id, tx, out);
+            self.silent_branches_failed(now, id, tx, out);
         }
         self.sweep_at = if self.exchanges.is_empty() { None } else { Some(next.max(now.mono + 1)) };
     }
@@ -263,7 +264,9 @@ impl Proxy {
         let mut moved: HashMap<u64, Id> = HashMap::with_capacity(exchanges.len());
         for record in exchanges {
             self.unanswered += usize::from(!record.exchange.answered);
-            moved.insert(record.old, self.exchanges.insert(record.exchange));
+            // Its server transaction may have ended; the old id must not mean somebody else's here.
+            let exchange = Exchange { server: ServerId::from_u64(0), ..record.exchange };
+            moved.insert(record.old, self.exchanges.insert(exchange));
         }
         let mut clients: HashMap<u64, u64> = HashMap::new();
         for record in transactions {

@@ -26,12 +26,16 @@ impl Proxy {
         let Some(status) = response.status() else { return };
         let id = Id::from_u64(owner);
         let Some(exchange) = self.exchanges.get_mut(id) else { return };
-        exchange.heard = (now.mono / 1000) as u32;
         if status < 200 {
-            // 100 is hop by hop; what comes after a final response is too late.
-            if status > 100 && !exchange.answered {
-                let server = exchange.server;
-                let range = self.write_upstream(response, arrival, status, out);
+            if let Some(branch) = exchange.branch_mut(client).filter(|b| b.status < 200) {
+                branch.status = status;
+            }
+            // 100 is hop by hop and says nothing to Timer C (step 2); what comes after a final response is too late;
+            // and only an INVITE has other provisional responses (RFC 4320 section 4.1).
+            if status > 100 && exchange.invite && !exchange.answered {
+                exchange.heard = (now.mono / 1000) as u32;
+                let (server, direct) = (exchange.server, exchange.direct);
+                let range = self.write_upstream(response, arrival, status, direct, out);
                 tx.respond(now, server, status, range, out);
             }
             return;
@@ -45,8 +49,8 @@ impl Proxy {
                 exchange.answered = true;
                 exchange.pending = None;
                 exchange.best = None;
-                let server = exchange.server;
-                let range = self.write_upstream(response, arrival, status, out);
+                let (server, direct) = (exchange.server, exchange.direct);
+                let range = self.write_upstream(response, arrival, status, direct, out);
                 tx.respond(now, server, status, range, out);
                 self.cancel_others(now, id, tx, out);
             }
@@ -67,14 +71,18 @@ impl Proxy {
             // The only answer there will be.
             self.unanswered -= 1;
             exchange.answered = true;
-            let server = exchange.server;
+            let (server, invite) = (exchange.server, exchange.invite);
+            if is_too_late(status, invite) {
+                tx.forget(now, server);
+                return;
+            }
             let status = best::upstream(status);
-            let range = self.write_upstream(response, arrival, status, out);
+            let range = self.write_upstream(response, arrival, status, false, out);
             tx.respond(now, server, status, range, out);
             return;
         }
         let mut text = Outbox::new();
-        let range = self.write_upstream(response, arrival, best::upstream(status), &mut text);
+        let range = self.write_upstream(response, arrival, best::upstream(status), false, &mut text);
         self.remember(id, status, &text.bytes[range], response);
         self.conclude(now, id, tx, out);
     }
@@ -105,13 +113,33 @@ impl Proxy {
             return;
         }
         if let Some(bytes) = local {
-            let mut index = Index::new();
-            if index.parse(&bytes, &Limits::default()).is_ok() {
-                let response = Message::new(&bytes, &index);
-                self.remember(id, status, &bytes, &response);
-            }
+            self.remember_local(id, status, &bytes);
         }
         self.conclude(now, id, tx, out);
+    }
+
+    /// Branches whose time is up and that said nothing at all cannot be cancelled: they count as timed out (section
+    /// 16.8), so that the next candidates need not wait for timer B.
+    pub(super) fn silent_branches_failed(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) {
+        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        let mut any = false;
+        for branch in exchange.branches_mut().filter(|b| b.client.is_some() && b.status == 0) {
+            branch.status = 408;
+            any = true;
+        }
+        let Some(pending) = exchange.pending.as_ref().filter(|_| any) else { return };
+        let request = pending.request.clone();
+        if let Some(bytes) = self.respond_to(&request, 408) {
+            self.remember_local(id, 408, &bytes);
+        }
+        self.conclude(now, id, tx, out);
+    }
+
+    fn remember_local(&mut self, id: Id, status: u16, bytes: &[u8]) {
+        let mut index = Index::new();
+        if index.parse(bytes, &UNLIMITED).is_ok() {
+            self.remember(id, status, bytes, &Message::new(bytes, &index));
+        }
     }
 
     /// Keeps the better one of this final response and what was best so far, and all challenges.
@@ -156,8 +184,7 @@ impl Proxy {
             tx.forget(now, server);
             return;
         };
-        if held.status == 408 && !exchange.invite {
-            // Nobody waits for a 408 of another request any more (RFC 4320 section 4.2).
+        if is_too_late(held.status, exchange.invite) {
             tx.forget(now, server);
             return;
         }
@@ -166,7 +193,7 @@ impl Proxy {
             out.bytes.extend_from_slice(&held.bytes);
         } else {
             let mut index = Index::new();
-            match index.parse(&held.bytes, &Limits::default()) {
+            match index.parse(&held.bytes, &UNLIMITED) {
                 Ok(()) => {
                     let message = Message::new(&held.bytes, &index);
                     let mut edit = Edit::new();
@@ -193,6 +220,7 @@ impl Proxy {
         response: &Message<'_>,
         arrival: &Arrival,
         status: u16,
+        direct: bool,
         out: &mut Outbox,
     ) -> std::ops::Range<usize> {
         self.edit.clear();
@@ -205,7 +233,8 @@ impl Proxy {
         }
         let edit = &mut self.edit;
         response.cut_first(Name::Via, 1, |range| edit.remove(range));
-        if self.settings.contact_repair && self.came_from_device(response) {
+        // The Contact of a redirection is not the device's own.
+        if self.settings.contact_repair && status < 300 && (direct || self.came_from_device(response)) {
             self.repair_contact(response, arrival);
         }
         let from = out.start();
@@ -213,7 +242,7 @@ impl Proxy {
         from..out.bytes.len()
     }
 
-    /// No other proxy stands between us and the sender of this response that record-routed.
+    /// No other proxy that record-routed stands between us and the sender of this response.
     fn came_from_device(&self, response: &Message<'_>) -> bool {
         match response.record_routes().next() {
             None => false,
@@ -250,22 +279,37 @@ impl Proxy {
     /// A response of our own to the request that was sent (our Via on top of it).
     fn local_response(&mut self, sent: &[u8], status: u16) -> Option<Vec<u8>> {
         let mut index = Index::new();
-        index.parse(sent, &Limits::default()).ok()?;
+        index.parse(sent, &UNLIMITED).ok()?;
         let message = Message::new(sent, &index);
         let mut edit = Edit::new();
         message.cut_first(Name::Via, 1, |range| edit.remove(range));
         let mut received = Vec::new();
         edit.write(&message, &mut received);
-        index.parse(&received, &Limits::default()).ok()?;
-        let message = Message::new(&received, &index);
+        self.respond_to(&received, status)
+    }
+
+    /// A response of our own to a request as it was received.
+    fn respond_to(&mut self, request: &[u8], status: u16) -> Option<Vec<u8>> {
+        let mut index = Index::new();
+        index.parse(request, &UNLIMITED).ok()?;
+        let message = Message::new(request, &index);
         let tag = self.entropy.u64();
         let mut to_tag = Vec::with_capacity(16);
         crate::entropy::write_hex(tag, &mut to_tag);
-        let mut bytes = Vec::with_capacity(received.len());
+        let mut bytes = Vec::with_capacity(request.len());
         build::respond(&message, status, None, Some(&to_tag), &mut bytes).finish(b"");
         Some(bytes)
     }
 }
+
+/// Nobody waits for a 408 of another request than INVITE any more (RFC 4320 section 4.2).
+fn is_too_late(status: u16, invite: bool) -> bool {
+    status == 408 && !invite
+}
+
+/// What was taken in or sent once is read again whatever its size.
+const UNLIMITED: Limits =
+    Limits { message: usize::MAX, body: usize::MAX, headers: u16::MAX as usize - 1, uri: usize::MAX };
 
 /// Status code and reason of a response, without the line end.
 fn status_range(response: &Message<'_>) -> std::ops::Range<usize> {
@@ -277,7 +321,7 @@ fn status_range(response: &Message<'_>) -> std::ops::Range<usize> {
 fn challenge_lines(bytes: &[u8]) -> Vec<u8> {
     let mut index = Index::new();
     let mut lines = Vec::new();
-    if index.parse(bytes, &Limits::default()).is_ok() {
+    if index.parse(bytes, &UNLIMITED).is_ok() {
         for line in index.lines() {
             if matches!(line.name, Name::WwwAuthenticate | Name::ProxyAuthenticate) {
                 lines.extend_from_slice(&bytes[line.start as usize..line.end as usize]);

@@ -69,12 +69,17 @@ impl Proxy {
         if message.has(Name::Route) || self.is_record_route(&request.uri) {
             self.read_routes(request, &mut routing);
         }
+        // Whoever put the alias there is the last proxy on the way: if another Route is left, that is not us.
         if routing.in_dialog
+            && routing.route.is_none()
             && let Uri::Sip(uri) = &routing.uri
+            && let Some(value) = uri.params.find(alias::NAME).flatten()
         {
-            if let Some(value) = uri.params.find(alias::NAME).flatten() {
-                routing.alias = alias::parse(value, routing.listener.unwrap_or(request.arrival.listener));
-            }
+            let prefer = routing.listener.unwrap_or(request.arrival.listener);
+            routing.alias = alias::parse(value, prefer).and_then(|target| {
+                let listener = self.identity.listener_for(target.transport, &target.address, prefer)?;
+                Some(Target { listener, ..target })
+            });
         }
         routing
     }
@@ -124,6 +129,10 @@ impl Proxy {
 
     fn take_own(&self, uri: &Uri<'_>, request: &Request<'_>, routing: &mut Routing<'_>) {
         if routing.in_dialog {
+            return;
+        }
+        // A mark is for requests within the dialog: alone it starts nothing new.
+        if request.to_tag.is_empty() {
             return;
         }
         let Some(mark) = uri.sip().and_then(|uri| uri.params.find(MARK)).flatten() else { return };

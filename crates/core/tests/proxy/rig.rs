@@ -1,0 +1,362 @@
+//! A proxy with its transactions, without sockets, and what peers of it say.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use strowger_core::entropy::Entropy;
+use strowger_core::proxy::{Candidate, Face, Identity, NextHop, Proxy, Request, Settings};
+use strowger_core::timer::TimerSettings;
+use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
+use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport, call};
+use strowger_message::{Index, Limits, Message, Name, build};
+
+/// A message that the proxy sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) target: Target,
+    pub(crate) token: u64,
+    pub(crate) text: String,
+}
+
+impl Sent {
+    pub(crate) fn to(&self) -> String {
+        self.target.address.to_string()
+    }
+
+    pub(crate) fn start(&self) -> &str {
+        self.text.lines().next().expect("a message has a first line")
+    }
+
+    /// Status of a response, 0 of a request.
+    pub(crate) fn status(&self) -> u16 {
+        self.start().strip_prefix("SIP/2.0 ").map_or(0, |rest| rest[..3].parse().expect("a status"))
+    }
+
+    pub(crate) fn method(&self) -> &str {
+        self.start().split(' ').next().expect("split gives one part at least")
+    }
+
+    /// Values of all lines of this name.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        let head = self.text.split("\r\n\r\n").next().expect("split gives one part at least");
+        head.lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(':'))
+            .filter(|(n, _)| n.trim().eq_ignore_ascii_case(name))
+            .map(|(_, v)| v.trim())
+            .collect()
+    }
+
+    /// The first value of this name.
+    pub(crate) fn one(&self, name: &str) -> &str {
+        self.all(name).first().copied().unwrap_or_else(|| panic!("no {name} in {}", self.text))
+    }
+
+    pub(crate) fn branch(&self) -> &str {
+        self.one("Via").split("branch=").nth(1).expect("a branch").split([';', ',']).next().expect("a part")
+    }
+
+    pub(crate) fn uri(&self) -> &str {
+        self.start().split(' ').nth(1).expect("a Request-URI")
+    }
+}
+
+/// Where a request shall be tried.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Try {
+    pub(crate) uri: Option<String>,
+    pub(crate) path: String,
+    pub(crate) at: Vec<Target>,
+    pub(crate) q: u16,
+    pub(crate) fixed: bool,
+}
+
+pub(crate) struct Rig {
+    pub(crate) now: Now,
+    pub(crate) tx: Transactions,
+    pub(crate) proxy: Proxy,
+    out: Outbox,
+    events: Vec<Event>,
+}
+
+pub(crate) const UDP: ListenerId = ListenerId(0);
+pub(crate) const TCP: ListenerId = ListenerId(1);
+pub(crate) const TLS: ListenerId = ListenerId(2);
+/// Of another network.
+pub(crate) const INNER: ListenerId = ListenerId(3);
+pub(crate) const SIX: ListenerId = ListenerId(4);
+
+pub(crate) fn identity() -> Identity {
+    let face = |transport, bound: &str, network| Face {
+        transport,
+        bound: bound.parse().expect("an address"),
+        sent_by: bound.as_bytes().into(),
+        network,
+    };
+    let faces = vec![
+        face(Transport::Udp, "10.0.0.1:5060", 0),
+        face(Transport::Tcp, "10.0.0.1:5060", 0),
+        face(Transport::Tls, "10.0.0.1:5061", 0),
+        face(Transport::Udp, "192.168.0.1:5060", 1),
+        face(Transport::Udp, "[2001:db8::1]:5060", 0),
+    ];
+    Identity::new(faces, ["example.org"], &[])
+}
+
+pub(crate) fn udp(address: &str) -> Arrival {
+    by(UDP, Transport::Udp, address)
+}
+
+pub(crate) fn by(listener: ListenerId, transport: Transport, address: &str) -> Arrival {
+    let flow = (transport != Transport::Udp).then_some(Flow { node: 0, process: 7, shard: 0, slot: 3, generation: 9 });
+    Arrival { transport, listener, remote: address.parse().expect("an address"), flow }
+}
+
+/// A target by UDP.
+pub(crate) fn at(address: &str) -> Target {
+    let address: SocketAddr = address.parse().expect("an address");
+    Target { transport: Transport::Udp, listener: UDP, address, flow: None }
+}
+
+/// One candidate at this address by UDP.
+pub(crate) fn to(address: &str) -> Vec<Try> {
+    vec![Try { at: vec![at(address)], q: 1000, ..Try::default() }]
+}
+
+/// A contact of a fork: its own Request-URI and address.
+pub(crate) fn contact(address: &str, q: u16) -> Try {
+    Try { uri: Some(format!("sip:bob@{address}")), at: vec![at(address)], q, ..Try::default() }
+}
+
+/// Text with line ends as they travel, an empty body where none is.
+pub(crate) fn wire(text: &str) -> Vec<u8> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let text = lines.join("\r\n");
+    if text.contains("\r\n\r\n") { text.into() } else { format!("{}\r\n\r\n", text.trim_end()).into() }
+}
+
+/// A request of Alice's, from 10.1.1.1:5060, outside any dialog; `lines` are further header lines.
+pub(crate) fn alice(method: &str, uri: &str, lines: &str) -> String {
+    format!(
+        "{method} {uri} SIP/2.0\nVia: SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bKa{method}\nMax-Forwards: 70\n\
+         From: <sip:alice@example.org>;tag=alice\nTo: <sip:bob@example.org>\nCall-ID: call@10.1.1.1\n\
+         CSeq: 1 {method}\nContact: <sip:alice@10.1.1.1:5060>\n{lines}Content-Length: 0\n"
+    )
+}
+
+pub(crate) const ALICE: &str = "10.1.1.1:5060";
+pub(crate) const BOB: &str = "10.2.2.2:5060";
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    pub(crate) fn with(settings: Settings) -> Self {
+        Self::seeded(settings, 1)
+    }
+
+    pub(crate) fn seeded(settings: Settings, seed: u8) -> Self {
+        Self {
+            now: Now { mono: 1_000_000, wall: 1_700_000_000_000 },
+            tx: Transactions::new(TimerSettings::default(), [1, 2]),
+            proxy: Proxy::new(Arc::new(identity()), settings, b"secret", Entropy::new([seed; 32])),
+            out: Outbox::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// A request comes in. It goes to `tries`, or without any where its Route or Request-URI says; a CANCEL
+    /// and an ACK go the way of theirs. Returns what was sent.
+    pub(crate) fn request(&mut self, text: &str, arrival: Arrival, tries: &[Try]) -> Vec<Sent> {
+        self.request_bytes(&wire(text), arrival, tries)
+    }
+
+    pub(crate) fn request_bytes(&mut self, bytes: &[u8], arrival: Arrival, tries: &[Try]) -> Vec<Sent> {
+        let mut index = Index::new();
+        index.parse(bytes, &Limits::default()).expect("well-formed");
+        let message = Message::new(bytes, &index);
+        let hash = call::hash(1, message.call_id().expect("a Call-ID").text);
+        let request = Request::of(message, &arrival, hash).expect("complete");
+        match self.tx.request(self.now, &message, &arrival, hash, &mut self.out) {
+            Incoming::New(id) => {
+                let routing = self.proxy.route(&request);
+                let targets: Vec<Target>;
+                let own;
+                let tries = if tries.is_empty() {
+                    targets = self.next_hop(&request).into_iter().collect();
+                    own = [Try { at: targets, q: 1000, ..Try::default() }];
+                    &own[..]
+                } else {
+                    tries
+                };
+                let candidates: Vec<Candidate<'_>> = tries
+                    .iter()
+                    .map(|t| Candidate {
+                        uri: t.uri.as_deref().map(str::as_bytes),
+                        path: t.path.as_bytes(),
+                        targets: &t.at,
+                        q: t.q,
+                        fixed: t.fixed,
+                    })
+                    .collect();
+                let (tx, out) = (&mut self.tx, &mut self.out);
+                assert!(self.proxy.forward(self.now, &request, &routing, id, &candidates, tx, out), "no target");
+            }
+            Incoming::Ack => {
+                let target = tries.first().map_or_else(|| self.next_hop(&request), |t| t.at.first().copied());
+                let routing = self.proxy.route(&request);
+                self.proxy.forward_ack(&request, &routing, target.expect("a next hop"), &mut self.out);
+            }
+            Incoming::Cancel { cancel, invite } => {
+                let from = self.out.start();
+                let status = if invite.is_some() { 200 } else { 481 };
+                build::respond(&message, status, None, Some(b"proxy"), &mut self.out.bytes).finish(b"");
+                let range = from..self.out.bytes.len();
+                self.tx.respond(self.now, cancel, status, range, &mut self.out);
+                if let Some(invite) = invite {
+                    self.proxy.cancel(self.now, invite, &mut self.tx, &mut self.out);
+                }
+            }
+            Incoming::Absorbed => (),
+            Incoming::Full => panic!("full"),
+        }
+        self.taken()
+    }
+
+    fn next_hop(&self, request: &Request<'_>) -> Option<Target> {
+        let routing = self.proxy.route(request);
+        if routing.alias.is_some() {
+            return routing.alias;
+        }
+        let prefer = routing.listener.unwrap_or(request.arrival.listener);
+        match self.proxy.next_hop(&routing.route.unwrap_or(routing.uri), prefer) {
+            NextHop::Known(target) => Some(target),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the proxy says of the Routes of a request, told to `look`.
+    pub(crate) fn routing<T>(&self, text: &str, look: impl FnOnce(&Proxy, &Request<'_>) -> T) -> T {
+        let bytes = wire(text);
+        let mut index = Index::new();
+        index.parse(&bytes, &Limits::default()).expect("well-formed");
+        let arrival = udp(ALICE);
+        look(&self.proxy, &Request::of(Message::new(&bytes, &index), &arrival, 0).expect("complete"))
+    }
+
+    /// A response comes in. Returns what was sent.
+    pub(crate) fn response(&mut self, text: &[u8], arrival: Arrival) -> Vec<Sent> {
+        let mut index = Index::new();
+        index.parse(text, &Limits::default()).expect("well-formed");
+        let message = Message::new(text, &index);
+        if let Outgoing::Deliver { id, owner, .. } = self.tx.response(self.now, &message, &mut self.out) {
+            let (tx, out) = (&mut self.tx, &mut self.out);
+            self.proxy.response(self.now, &message, &arrival, id, owner, tx, out);
+        }
+        self.taken()
+    }
+
+    /// The one that got this request answers it from there, with these lines besides (each `Name: value\n`).
+    pub(crate) fn answer(&mut self, request: &Sent, status: u16, lines: &str) -> Vec<Sent> {
+        let text = respond(request, status, lines);
+        let arrival = Arrival {
+            transport: request.target.transport,
+            listener: request.target.listener,
+            remote: request.target.address,
+            flow: request.target.flow,
+        };
+        self.response(&text, arrival)
+    }
+
+    /// What was sent with this message's token could not be sent.
+    pub(crate) fn fail(&mut self, sent: &Sent) -> Vec<Sent> {
+        self.tx.failed(self.now, sent.token, &mut self.out, &mut self.events);
+        self.run_events();
+        self.taken()
+    }
+
+    /// Time passes, every timer at its moment. Returns what was sent, and when, in ms from now.
+    pub(crate) fn pass(&mut self, ms: u64) -> Vec<(u64, Sent)> {
+        let (from, end) = (self.now.mono, self.now.mono + ms);
+        let mut sent = Vec::new();
+        loop {
+            let next = self.tx.deadline().into_iter().chain(self.proxy.deadline()).min();
+            let at = next.map_or(end, |n| n.clamp(self.now.mono, end));
+            self.now.wall += at - self.now.mono;
+            self.now.mono = at;
+            self.tx.poll(self.now, &mut self.out, &mut self.events);
+            self.run_events();
+            self.proxy.poll(self.now, &mut self.tx, &mut self.out);
+            sent.extend(self.taken().into_iter().map(|s| (at - from, s)));
+            if next.is_none_or(|n| n > end) {
+                return sent;
+            }
+        }
+    }
+
+    /// Lets all timers run out and looks whether anything is left.
+    pub(crate) fn end(&mut self) {
+        self.pass(400_000);
+        let counts = self.tx.counts();
+        let all = counts.servers + counts.clients + counts.kept_messages + counts.timers + counts.keys;
+        assert_eq!((all, self.proxy.exchanges(), self.proxy.unanswered()), (0, 0, 0), "{counts:?}");
+        assert_eq!((self.tx.deadline(), self.proxy.deadline()), (None, None));
+    }
+
+    fn run_events(&mut self) {
+        for event in std::mem::take(&mut self.events) {
+            self.proxy.event(self.now, &event, &mut self.tx, &mut self.out);
+        }
+    }
+
+    fn taken(&mut self) -> Vec<Sent> {
+        let sent = self.out.sends().iter().map(|s| Sent {
+            target: s.target,
+            token: s.token,
+            text: String::from_utf8(self.out.bytes[s.range()].to_vec()).expect("text"),
+        });
+        let sent = sent.collect();
+        self.out.clear();
+        for message in &sent {
+            parses(message);
+        }
+        sent
+    }
+}
+
+fn parses(sent: &Sent) {
+    let mut index = Index::new();
+    let result = index.parse(sent.text.as_bytes(), &Limits::default());
+    assert!(result.is_ok(), "{result:?}: {}", sent.text);
+    let message = Message::new(sent.text.as_bytes(), &index);
+    assert!(message.has(Name::CallId) && message.has(Name::CSeq));
+}
+
+/// Text of a response to this request: its Record-Routes come back in what makes a dialog.
+pub(crate) fn respond(request: &Sent, status: u16, lines: &str) -> Vec<u8> {
+    let mut index = Index::new();
+    index.parse(request.text.as_bytes(), &Limits::default()).expect("well-formed");
+    let message = Message::new(request.text.as_bytes(), &index);
+    let mut text = Vec::new();
+    let tag = format!("at{}", request.target.address.port());
+    let mut builder = build::respond(&message, status, None, Some(tag.as_bytes()), &mut text);
+    if (101..300).contains(&status) {
+        builder = builder.copy(&message, Name::RecordRoute);
+    }
+    for line in lines.lines() {
+        builder.buffer().extend_from_slice(format!("{}\r\n", line.trim()).as_bytes());
+    }
+    builder.finish(b"");
+    text
+}
+
+/// The one message of the list.
+pub(crate) fn only(mut sent: Vec<Sent>) -> Sent {
+    assert_eq!(sent.len(), 1, "{sent:#?}");
+    sent.remove(0)
+}
+
+/// Statuses and methods, in order.
+pub(crate) fn words(sent: &[Sent]) -> Vec<String> {
+    sent.iter().map(|s| if s.status() > 0 { s.status().to_string() } else { s.method().to_owned() }).collect()
+}
