@@ -16,6 +16,7 @@ use strowger_store::ticket::Ticket;
 impl Shard {
     /// The sender is a subscriber and, if `user_must_match`, the one that `party` names. False: answered, or waiting for the
     /// database.
+    #[expect(clippy::too_many_arguments, reason = "the request's whole standing decides the answer")]
     pub(crate) fn authenticate(
         &mut self,
         now: Now,

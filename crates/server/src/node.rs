@@ -37,6 +37,15 @@ impl Server {
     /// # Errors
     /// What could not be opened or bound, in words.
     pub fn start(config: Config) -> anyhow::Result<Self> {
+        Self::start_with(config, || ())
+    }
+
+    /// [`Server::start`] with what each shard calls when much less is under way than before, so that the allocator of the
+    /// program gives memory back that nobody uses any more.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with(config: Config, give_back: fn()) -> anyhow::Result<Self> {
         let location = Arc::new(LocationTable::new(config.location_settings()));
         let (journal, subscribers) = open_store(&config, &location)?;
         let journal = journal.map(Arc::new);
@@ -77,9 +86,20 @@ impl Server {
         });
         let (for_shards, with_journal) = (shared.clone(), journal.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
-            Shard::new(for_shards.clone(), number, &handle, with_journal.as_deref())
+            Shard::new(for_shards.clone(), number, &handle, with_journal.as_deref(), give_back)
         })?;
         node.handle().services().spawn(keep_up(shared.clone()));
+        if let Some(interval) = shared.config.log.statistics {
+            let (shared, handle) = (shared.clone(), node.handle().clone());
+            node.handle().services().spawn(async move {
+                let mut tick = tokio::time::interval(interval);
+                tick.tick().await;
+                loop {
+                    tick.tick().await;
+                    tracing::info!("statistics: {}", statistics(&shared, &handle));
+                }
+            });
+        }
         Ok(Self { shared, node, journal })
     }
 
@@ -122,11 +142,34 @@ impl Server {
 
     /// Stops: what was acknowledged is kept.
     pub fn stop(self) {
+        tracing::info!("statistics at the end: {}", statistics(&self.shared, self.node.handle()));
         let Self { shared, node, journal } = self;
         drop(node);
         drop(shared);
         drop(journal);
     }
+}
+
+/// Every counter and gauge that is not 0, of the server, its network side and its stores.
+fn statistics(shared: &Shared, handle: &Handle<Shard>) -> String {
+    let location = shared.location.gauges();
+    let stores = [
+        ("bindings", location.bindings as u64),
+        ("bindings_expired", location.expired),
+        ("used_nonces", shared.authenticator.used().entries() as u64),
+        ("shards", handle.shards() as u64),
+    ];
+    let net = handle.total();
+    let all = shared
+        .counts()
+        .named()
+        .collect::<Vec<_>>()
+        .into_iter()
+        .chain(net.each().map(|(n, _, _, v)| (n, v)))
+        .chain(stores);
+    let parts: Vec<String> =
+        all.filter(|(_, value)| *value > 0).map(|(name, value)| format!("{name}={value}")).collect();
+    parts.join(" ")
 }
 
 /// The work of no call in particular.
@@ -139,12 +182,12 @@ async fn keep_up(shared: Arc<Shared>) {
         if let Some(subscribers) = &shared.subscribers {
             subscribers.overdue(Instant::now());
         }
-        if n % 4 == 0 {
+        if n.is_multiple_of(4) {
             let now = strowger_net::clock::now();
             shared.location.expire(now.wall, 20_000, &mut |binding| {
                 tracing::debug!(aor = %binding.aor().escape_ascii(), "binding expired");
             });
-            if n % 20 == 0 {
+            if n.is_multiple_of(20) {
                 shared.bans.tidy(now.mono);
                 shared.authenticator.purge(now);
             }
@@ -210,7 +253,7 @@ fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
             networks.len() - 1
         });
         let (host, port) = match &listener.advertise {
-            Some(name) => (name.host.clone(), name.port.unwrap_or(bound.port())),
+            Some(name) => (name.host.clone(), name.port.unwrap_or_else(|| bound.port())),
             None => (shown_ip(reachable(bound.ip(), &interfaces)), bound.port()),
         };
         // The default port may be left out in a Via; it stands there all the same, for those who get it wrong.

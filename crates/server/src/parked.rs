@@ -34,7 +34,7 @@ pub(crate) struct Registration {
 }
 
 /// A name to resolve: host in lower case, port, transport, sips.
-pub type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
+pub(crate) type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
 
 /// What look-ups of this request have found so far.
 #[derive(Clone, Debug, Default)]

@@ -23,7 +23,7 @@ impl Shard {
 
     pub(crate) fn register(&mut self, now: Now, request: &Request<'_>, found: &mut Found, out: &mut Outbox) {
         let party = request.essentials.to.uri;
-        if !party.sip().is_some_and(|uri| uri.user.is_some()) || !self.is_local(&party) {
+        if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_local(&party) {
             self.counters().not_found.one();
             return self.reply(now, request, None, 404, |_| (), out);
         }

@@ -181,9 +181,10 @@ impl Shard {
         let from_local = self.is_local(&from);
         let to_local = routing.route.is_none() && (self.is_local(&routing.uri) || self.is_emergency(&routing.uri));
         let relay_for = self.shared.config.proxy.relay_for;
-        let must_authenticate = (from_local && self.shared.config.auth.calls && relay_for != RelayFor::Everyone)
-            || (from_local && to_local && self.shared.config.auth.calls)
-            || (!to_local && relay_for == RelayFor::Authenticated);
+        // Whoever says to be one of ours must show it, unless everybody may relay and it goes elsewhere.
+        let must_authenticate =
+            (from_local && self.shared.config.auth.calls && (to_local || relay_for != RelayFor::Everyone))
+                || (!to_local && relay_for == RelayFor::Authenticated);
         if must_authenticate {
             return self.authenticate(now, request, server, ChallengeHeader::ProxyAuthenticate, &from, found, out);
         }
@@ -214,7 +215,8 @@ impl Shard {
         }
         let Some(targets) = self.next_hop(now, request, routing, Some(server), found, out) else { return };
         let candidate = Candidate { uri: None, path: b"", targets: &targets, q: 1000, fixed: routing.alias.is_some() };
-        self.send(now, request, routing, server, &[candidate], 404, found, out);
+        // A next hop that cannot be reached counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6).
+        self.send(now, request, routing, server, &[candidate], 500, found, out);
     }
 
     #[expect(clippy::too_many_arguments, reason = "the request's whole standing decides where it goes")]

@@ -76,6 +76,9 @@ pub struct Shard {
     /// Scratch of registrations: the address-of-record and the header lines of the 200.
     pub(crate) aor: Vec<u8>,
     pub(crate) lines: Vec<u8>,
+    give_back: fn(),
+    /// Transactions alive at most since memory was last given back.
+    most_transactions: u64,
 }
 
 impl Shard {
@@ -102,7 +105,7 @@ impl Shard {
                     self.response(now, arrival, &message, out);
                 }
             }
-            Err(error) => self.refuse_unread(now, arrival, bytes, &index, error, out),
+            Err(error) => self.refuse_unread(arrival, bytes, &index, error, out),
         }
         self.index = index;
     }
@@ -120,7 +123,7 @@ impl Shard {
         if changed {
             match index.parse(&completed, &self.shared.limits) {
                 Ok(()) => self.enter(now, arrival, &Message::new(&completed, index), out),
-                Err(error) => self.refuse_unread(now, arrival, &completed, index, error, out),
+                Err(error) => self.refuse_unread(arrival, &completed, index, error, out),
             }
         } else {
             self.enter(now, arrival, &Message::new(bytes, index), out);
@@ -133,7 +136,7 @@ impl Shard {
         let call_hash = message.header(Name::CallId).map_or(0, |id| call::hash(self.shared.call_secret, id));
         let request = match Request::of(*message, arrival, call_hash) {
             Ok(request) => request,
-            Err(error) => return self.refuse(now, arrival, message, error, out),
+            Err(error) => return self.refuse(arrival, message, error, out),
         };
         if !self.waiting.is_empty() && self.waiting.contains_key(&call_hash) {
             self.hold(call_hash, message.bytes(), arrival);
@@ -217,25 +220,16 @@ impl Shard {
     }
 
     /// A message that could not be read to its end: answered if enough of it could.
-    fn refuse_unread(
-        &mut self,
-        now: Now,
-        arrival: &Arrival,
-        bytes: &[u8],
-        index: &Index,
-        error: Error,
-        out: &mut Outbox,
-    ) {
-        let _ = now;
+    fn refuse_unread(&self, arrival: &Arrival, bytes: &[u8], index: &Index, error: Error, out: &mut Outbox) {
         let end = index.end().max(index.headers_end()).min(bytes.len());
         if end == 0 || !matches!(index.start(), strowger_message::index::Start::Request { .. }) {
             self.counters().unreadable.one();
             return;
         }
-        self.refuse(now, arrival, &Message::new(&bytes[..end], index), error, out);
+        self.refuse(arrival, &Message::new(&bytes[..end], index), error, out);
     }
 
-    fn refuse(&mut self, _now: Now, arrival: &Arrival, message: &Message<'_>, error: Error, out: &mut Outbox) {
+    fn refuse(&self, arrival: &Arrival, message: &Message<'_>, error: Error, out: &mut Outbox) {
         let Ok(top) = message.via() else {
             self.counters().unreadable.one();
             return;
@@ -397,6 +391,18 @@ impl Shard {
         self.events = events;
     }
 
+    /// Much less is under way than before: what the tables gave back goes on to the system.
+    fn give_memory_back(&mut self) {
+        const WORTH_IT: u64 = 1_024;
+        let counts = self.transactions.counts();
+        let now = counts.servers + counts.clients;
+        self.most_transactions = self.most_transactions.max(now);
+        if self.most_transactions >= WORTH_IT && now * 4 < self.most_transactions {
+            self.most_transactions = now;
+            (self.give_back)();
+        }
+    }
+
     fn read_gauges(&self) {
         let counts = self.transactions.counts();
         let counters = self.counters();
@@ -425,6 +431,7 @@ impl Service for Shard {
         self.ping(now, out);
         self.parked.tidy();
         self.read_gauges();
+        self.give_memory_back();
     }
 
     fn deadline(&mut self) -> Option<u64> {
@@ -501,6 +508,7 @@ impl Shard {
         number: usize,
         handle: &strowger_net::Handle<Self>,
         journal: Option<&strowger_store::journal::Journal>,
+        give_back: fn(),
     ) -> Self {
         let config = &shared.config;
         let entropy = Entropy::new(shared.seed).derive(&(number as u64).to_le_bytes());
@@ -536,6 +544,8 @@ impl Shard {
             contacts: Default::default(),
             aor: Vec::new(),
             lines: Vec::new(),
+            give_back,
+            most_transactions: 0,
             shared,
         };
         shard.receivers(handle, journal);

@@ -1,5 +1,6 @@
 //! The command line of Strowger: wiring and words for people, nothing else.
 
+mod allocator;
 mod banner;
 mod check;
 mod cli;
@@ -19,9 +20,6 @@ use clap::{CommandFactory, Parser};
 
 use self::cli::{Cli, Command};
 use self::output::Outcome;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let Some(command) = Cli::parse().command else {

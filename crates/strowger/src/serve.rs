@@ -41,10 +41,11 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
         let mut more = signal(SignalKind::user_defined1())?;
         let mut fewer = signal(SignalKind::user_defined2())?;
         let drain = config.server.drain_timeout;
-        let server = Server::start(config)?;
+        let server = Server::start_with(config, crate::allocator::give_back)?;
         let config = server.config();
         let bound = config.listeners.iter().zip(server.addresses());
-        let bound: Vec<BoundListener> = bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();
+        let bound: Vec<BoundListener> =
+            bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();
         output::print(&banner(config, &bound))?;
         loop {
             let shards = server.handle().shards();

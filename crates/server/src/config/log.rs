@@ -1,6 +1,8 @@
 //! `[log]`: what the server says about itself, on standard error.
 
-use super::key::words;
+use std::time::Duration;
+
+use super::key::{Rule, words};
 use super::reader::{ANY, section};
 
 words! {
@@ -36,5 +38,7 @@ section! {
         pub format: LogFormat = LogFormat::Text, ANY;
         /// The least that is logged; the environment variable STROWGER_LOG may hold a finer filter and wins.
         pub level: LogLevel = LogLevel::Info, ANY;
+        /// How often every counter and gauge is logged, those that are 0 left out; "never": only when the server ends.
+        pub statistics: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("never");
     }
 }
