@@ -284,6 +284,25 @@ impl Wire {
         }
     }
 
+    /// Whether the peer has closed the connection, as far as is known now; what it sent is thrown away.
+    pub fn is_closed(&mut self) -> bool {
+        let Some(tcp) = self.tcp() else { return false };
+        if tcp.set_nonblocking(true).is_err() {
+            return true;
+        }
+        let closed = self.closes(Duration::from_secs(3_600));
+        let Some(tcp) = self.tcp() else { return false };
+        closed || tcp.set_nonblocking(false).is_err()
+    }
+
+    fn tcp(&self) -> Option<&TcpStream> {
+        match &self.way {
+            Way::Udp { .. } => None,
+            Way::Stream { stream, .. } => Some(stream.tcp()),
+            Way::Ws(socket) => Some(socket.get_ref().tcp()),
+        }
+    }
+
     /// Throws away what has arrived.
     pub fn drain(&mut self) {
         while self.receive(Duration::from_millis(1)).is_some() {}

@@ -18,6 +18,9 @@ use strowger_tests::{alone, call, corpora};
 const BY_UDP: usize = 1_000_000;
 const BY_EACH_STREAM: usize = 100_000;
 
+/// Messages written to a stream at once.
+const PIECE: usize = 4;
+
 /// What memory may have grown by: what allocators keep, and tables that grew for the greatest number of transactions
 /// they have held.
 const GROWTH: u64 = 24 << 20;
@@ -122,25 +125,21 @@ fn by_stream(server: &mut Server, probe: &mut Wire, mutations: &mut Mutations, t
             }
             continue;
         };
-        let mut gone = false;
-        if matches!(transport, Ws | Wss) {
-            for _ in 0..16 {
-                sent += 1;
-                gone |= open.send(&mutations.message()).is_err();
-                if gone {
-                    break;
-                }
-            }
+        // A message that makes the rest of a stream unreadable ends the connection, and what follows in the same piece is
+        // lost with it: so pieces are small, and the server has read each before the next.
+        let gone = if matches!(transport, Ws | Wss) {
+            sent += 1;
+            open.send(&mutations.message()).is_err()
         } else {
-            let piece: Vec<u8> = (0..16).flat_map(|_| mutations.message()).collect();
-            sent += 16;
-            gone = open.send(&piece).is_err();
-        }
-        if gone || open.closes(Duration::from_millis(1)) {
-            wire = None;
-        }
-        if sent % 512 < 16 {
+            let piece: Vec<u8> = (0..PIECE).flat_map(|_| mutations.message()).collect();
+            sent += PIECE;
+            open.send(&piece).is_err()
+        };
+        if sent % 16 == 0 || !matches!(transport, Ws | Wss) {
             wait_for(server, probe);
+        }
+        if gone || open.is_closed() {
+            wire = None;
         }
     }
     connections

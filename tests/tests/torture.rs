@@ -81,6 +81,15 @@ impl Bench {
         Self { server, telephone }
     }
 
+    /// `mpart01` has a Route to a port of this machine: the telephone stands there.
+    fn with_next_hop_here(&self, message: Vec<u8>) -> Vec<u8> {
+        let (from, to) = (b"127.0.0.1:5080", self.telephone.local_addr().expect("it is bound").to_string());
+        match message.windows(from.len()).position(|window| window == from) {
+            Some(at) => [&message[..at], to.as_bytes(), &message[at + from.len()..]].concat(),
+            None => message,
+        }
+    }
+
     /// Sends a message and watches.
     fn play(&mut self, transport: Transport, message: &[u8]) -> Seen {
         self.telephone.set_nonblocking(true).expect("a socket can be set");
@@ -94,7 +103,8 @@ impl Bench {
             return seen;
         }
         let end = Instant::now() + WAIT;
-        while Instant::now() < end {
+        let mut quiet = None;
+        while Instant::now() < end && quiet.is_none_or(|since: Instant| since.elapsed() < WAIT / 4) {
             if let Some(answer) = wire.receive(Duration::from_millis(20)) {
                 if let Some(status) = text::status(&answer) {
                     // 408 and 487 are the end of what was forwarded and not answered.
@@ -108,6 +118,7 @@ impl Bench {
                 // Answered, so that nothing goes on.
                 let _ = self.telephone.send_to(&text::respond(&request, 200, "torture", &[]), source);
                 seen.forwarded.push(request);
+                quiet = Some(Instant::now());
             }
             if !seen.statuses.is_empty() && seen.forwarded.is_empty() {
                 // One request, one answer; only two requests in one message need longer.
@@ -174,19 +185,21 @@ fn rfc_4475() {
     let expected: Value = serde_json::from_str(&expected).expect("the verdicts are JSON");
     let cases = expected.as_array().expect("a list");
     assert_eq!(cases.len(), 49);
-    let mut bench = Bench::start();
     let (mut wrong, mut disputed) = (Vec::new(), Vec::new());
-    for case in cases {
-        let id = case["id"].as_str().expect("each has a name");
-        let message = std::fs::read(folder.join(format!("{id}.dat"))).expect("each has a file");
-        let acceptable = list(&case["acceptable"]);
-        for transport in [Udp, Tcp] {
+    for transport in [Udp, Tcp] {
+        // A server of its own for each: one that knows the transaction already would absorb the second copy.
+        let mut bench = Bench::start();
+        for case in cases {
+            let id = case["id"].as_str().expect("each has a name");
+            let message = std::fs::read(folder.join(format!("{id}.dat"))).expect("each has a file");
+            let message = bench.with_next_hop_here(message);
+            let acceptable = list(&case["acceptable"]);
             let seen = bench.play(transport, &message);
             let words = seen.words();
             let mut good = acceptable.iter().any(|word| words.contains(*word));
             match (id, transport) {
-                // A body that ends before Content-Length: more may come. A negative length: the rest means nothing.
-                ("clerr", Tcp) => good |= seen.statuses.is_empty() && seen.forwarded.is_empty(),
+                // A body that ends before Content-Length, a header that ends without its empty line: more may come.
+                ("clerr" | "baddn", Tcp) => good |= seen.statuses.is_empty() && seen.forwarded.is_empty(),
                 // Two requests stand in the stream, and both are served (RFC 3261 section 18.3); in a datagram the
                 // second is padding.
                 ("dblreq", Tcp) => good = seen.statuses.contains(&200) && seen.statuses.len() + seen.forwarded.len() >= 2,
@@ -200,14 +213,14 @@ fn rfc_4475() {
                     _ => wrong.push(line),
                 }
             }
+            bench.server.assert_answers(Udp);
         }
-        bench.server.assert_answers(Udp);
+        bench.server.assert_answers(Tcp);
     }
     if !disputed.is_empty() {
         skipped(&format!("disputed verdicts that differ (reported, not gated):\n{}", disputed.join("\n")));
     }
     assert!(wrong.is_empty(), "{} verdicts of 98 are wrong:\n{}\n", wrong.len(), wrong.join("\n"));
-    bench.server.assert_answers(Tcp);
 }
 
 #[test]
@@ -217,12 +230,17 @@ fn rfc_5118() {
     let expected: Value = serde_json::from_str(&expected).expect("the verdicts are JSON");
     let cases = expected.as_array().expect("a list");
     assert_eq!(cases.len(), 12);
-    let mut bench = Bench::start();
     let mut wrong = Vec::new();
-    for case in cases {
-        let id = case["id"].as_str().expect("each has a name");
-        let message = std::fs::read(folder.join(id)).expect("each has a file");
-        for transport in [Udp, Tcp] {
+    for transport in [Udp, Tcp] {
+        let mut bench = Bench::start();
+        for (number, case) in cases.iter().enumerate() {
+            let id = case["id"].as_str().expect("each has a name");
+            let mut message = std::fs::read(folder.join(id)).expect("each has a file");
+            // All have the same branch: the second REGISTER would be a copy of the first.
+            let branch = b"z9hG4bKas3-1";
+            if let Some(at) = message.windows(branch.len()).position(|window| window == branch) {
+                message[at + branch.len()] = b'a' + number as u8;
+            }
             let seen = bench.play(transport, &message);
             // Whatever becomes of a request for a network that is not here, it was understood unless the answer is 400.
             let understood = !seen.statuses.contains(&400) && !(seen.statuses.is_empty() && seen.forwarded.is_empty());
@@ -237,9 +255,9 @@ fn rfc_5118() {
                 wrong.push(line);
             }
         }
+        bench.server.assert_answers(Tcp);
     }
     assert!(wrong.is_empty(), "{} verdicts of 24 are wrong:\n{}\n", wrong.len(), wrong.join("\n"));
-    bench.server.assert_answers(Tcp);
 }
 
 /// One of our own: its name, the text (`\n` means CRLF; `@` is where answers go), and the acceptable reactions.
