@@ -72,8 +72,7 @@ fn of_one_that_rings_on_as_if_nothing_had_come() {
 fn all_branches_and_none_that_waits_for_its_turn() {
     let mut rig = Rig::new();
     let text = alice("INVITE", "sip:bob@example.org", "");
-    let contacts =
-        [contact("10.2.2.1:5061", 900), contact("10.2.2.2:5062", 900), contact("10.2.2.3:5063", 100)];
+    let contacts = [contact("10.2.2.1:5061", 900), contact("10.2.2.2:5062", 900), contact("10.2.2.3:5063", 100)];
     let sent = rig.request(&text, udp(ALICE), &contacts);
     assert_eq!(sent.len(), 2);
     for s in &sent {

@@ -143,8 +143,12 @@ fn challenges_of_all_branches_go_up_together() {
 #[test]
 fn lower_q_rings_when_higher_has_failed() {
     let mut rig = Rig::new();
-    let contacts =
-        [contact("10.2.2.3:5063", 200), contact("10.2.2.1:5061", 1000), contact("10.2.2.2:5062", 500), contact("10.2.2.4:5064", 500)];
+    let contacts = [
+        contact("10.2.2.3:5063", 200),
+        contact("10.2.2.1:5061", 1000),
+        contact("10.2.2.2:5062", 500),
+        contact("10.2.2.4:5064", 500),
+    ];
     let first = only(fork(&mut rig, &contacts));
     assert_eq!(first.to(), "10.2.2.1:5061");
     let second = rig.answer(&first, 486, "");

@@ -47,7 +47,8 @@ fn max_forwards_is_added_where_it_is_missing() {
 #[test]
 fn vias_on_one_line_come_apart_again() {
     let mut rig = Rig::new();
-    let text = alice("INVITE", "sip:bob@10.2.2.2", "").replace("bKaINVITE", "bK1, SIP/2.0/UDP 10.9.9.9;branch=z9hG4bK2");
+    let text =
+        alice("INVITE", "sip:bob@10.2.2.2", "").replace("bKaINVITE", "bK1, SIP/2.0/UDP 10.9.9.9;branch=z9hG4bK2");
     let sent = only(rig.request(&text, udp(ALICE), &to(BOB)));
     assert_eq!(sent.all("Via").len(), 2);
     let response = String::from_utf8(respond(&sent, 180, "")).unwrap();
@@ -134,9 +135,12 @@ fn a_sips_request_is_record_routed_with_sips() {
 fn credentials_of_our_realm_are_taken_off_and_others_stay() {
     let mut rig = Rig::with(Settings { realm: b"example.org".to_vec(), ..Settings::default() });
     let digest = |realm: &str| {
-        format!("Proxy-Authorization: Digest username=\"a\", realm=\"{realm}\", nonce=\"n\", uri=\"sip:b\", response=\"0123456789abcdef0123456789abcdef\"\n")
+        format!(
+            "Proxy-Authorization: Digest username=\"a\", realm=\"{realm}\", nonce=\"n\", uri=\"sip:b\", response=\"0123456789abcdef0123456789abcdef\"\n"
+        )
     };
-    let lines = format!("{}{}Authorization: Digest realm=\"example.org\"\n", digest("example.org"), digest("other.net"));
+    let lines =
+        format!("{}{}Authorization: Digest realm=\"example.org\"\n", digest("example.org"), digest("other.net"));
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", &lines), udp(ALICE), &to(BOB)));
     let left = sent.all("Proxy-Authorization");
     assert_eq!(left.len(), 1);

@@ -1,7 +1,14 @@
 //! The proxy of RFC 3261 section 16, driven with texts of messages: one file for each behaviour.
 
+mod breadth;
 mod cancel;
+mod dialog;
+mod failover;
 mod forks;
 mod forwarding;
+mod loops;
+mod moves;
 mod responses;
 mod rig;
+mod routes;
+mod timers;

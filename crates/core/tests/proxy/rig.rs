@@ -129,7 +129,7 @@ pub(crate) fn contact(address: &str, q: u16) -> Try {
 
 /// Text with line ends as they travel, an empty body where none is.
 pub(crate) fn wire(text: &str) -> Vec<u8> {
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     let text = lines.join("\r\n");
     if text.contains("\r\n\r\n") { text.into() } else { format!("{}\r\n\r\n", text.trim_end()).into() }
 }

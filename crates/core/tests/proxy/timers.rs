@@ -1,0 +1,106 @@
+//! What time does: retransmissions, time-outs, Timer C (sections 16.6 step 11, 16.8, 17).
+
+use crate::rig::*;
+
+#[test]
+fn an_invite_is_sent_until_something_comes_and_then_answered_408() {
+    let mut rig = Rig::new();
+    let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
+    let all = rig.pass(32_500);
+    let again: Vec<u64> = all.iter().filter(|(_, s)| s.to() == BOB).map(|(at, _)| *at).collect();
+    assert_eq!(again, [500, 1_500, 3_500, 7_500, 15_500, 31_500]);
+    assert!(all.iter().filter(|(_, s)| s.to() == BOB).all(|(_, s)| s.text == sent.text));
+    let (at, up) = all.iter().find(|(_, s)| s.to() == ALICE).expect("a final response");
+    assert!((32_000..=32_100).contains(at), "{at}");
+    assert_eq!(up.start(), "SIP/2.0 408 Request Timeout");
+    assert_eq!(up.all("Via"), ["SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bKaINVITE"]);
+    assert!(up.one("To").contains(";tag=") && up.one("From") == "<sip:alice@example.org>;tag=alice");
+    assert_eq!((up.one("CSeq"), up.one("Call-ID")), ("1 INVITE", "call@10.1.1.1"));
+    rig.end();
+}
+
+#[test]
+fn a_408_within_a_dialog_keeps_its_tag() {
+    let mut rig = Rig::new();
+    let text = alice("INVITE", "sip:bob@10.2.2.2", "")
+        .replace("To: <sip:bob@example.org>", "To: <sip:bob@example.org>;tag=bob");
+    rig.request(&text, udp(ALICE), &to(BOB));
+    let all = rig.pass(32_500);
+    let (_, up) = all.iter().find(|(_, s)| s.to() == ALICE).expect("a final response");
+    assert_eq!(up.one("To"), "<sip:bob@example.org>;tag=bob");
+    rig.end();
+}
+
+#[test]
+fn nobody_hears_a_408_of_another_request() {
+    // RFC 4320 section 4.2: whoever sent it gave up at the same moment.
+    let mut rig = Rig::new();
+    rig.request(&alice("MESSAGE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB));
+    let all = rig.pass(40_000);
+    assert!(all.iter().all(|(_, s)| s.to() == BOB), "{all:#?}");
+    assert_eq!((rig.tx.counts().servers, rig.proxy.exchanges()), (0, 0));
+    rig.end();
+    // Nor one that somebody further on made.
+    let mut rig = Rig::new();
+    let sent = only(rig.request(&alice("MESSAGE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
+    assert!(rig.answer(&sent, 408, "").is_empty());
+    rig.end();
+    let mut rig = Rig::new();
+    let contacts = ["10.2.2.1:5060", "10.2.2.2:5060"].map(|a| contact(a, 1000));
+    let sent = rig.request(&alice("MESSAGE", "sip:bob@example.org", ""), udp(ALICE), &contacts);
+    rig.answer(&sent[0], 408, "");
+    assert!(rig.answer(&sent[1], 408, "").is_empty());
+    rig.end();
+}
+
+#[test]
+fn timer_c_cancels_what_rings_for_ever() {
+    let mut rig = Rig::new();
+    let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
+    rig.answer(&sent, 100, "");
+    rig.answer(&sent, 180, "");
+    assert!(rig.pass(179_000).is_empty());
+    // Each response but 100 starts it anew (section 16.7 step 2).
+    rig.answer(&sent, 183, "");
+    assert!(rig.pass(179_000).is_empty());
+    let (at, cancel) = rig.pass(10_000).remove(0);
+    assert_eq!((cancel.method(), cancel.branch()), ("CANCEL", sent.branch()));
+    assert!(at > 1_000, "later than three minutes");
+    assert_eq!(words(&rig.answer(&sent, 487, "")), ["ACK", "487"]);
+    rig.end();
+}
+
+#[test]
+fn timer_c_is_not_held_off_by_100() {
+    let mut rig = Rig::new();
+    let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
+    rig.answer(&sent, 180, "");
+    assert!(rig.pass(100_000).is_empty());
+    rig.answer(&sent, 100, "");
+    let cancelled = rig.pass(90_000);
+    assert!(cancelled.iter().any(|(_, s)| s.method() == "CANCEL"));
+    // Whoever does not even answer the CANCEL is given up.
+    let up = rig.pass(40_000);
+    assert!(cancelled.iter().chain(&up).any(|(_, s)| s.to() == ALICE && s.status() == 408));
+    rig.end();
+}
+
+#[test]
+fn each_group_of_contacts_has_a_timer_c_of_its_own() {
+    let mut rig = Rig::new();
+    let contacts: Vec<Try> = (0..12).map(|n| contact(&format!("10.2.2.{n}:5060"), 1000 - n)).collect();
+    let mut ringing = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &contacts));
+    rig.answer(&ringing, 180, "");
+    for n in 1..12 {
+        let then = rig.pass(25_000);
+        let cancel = &then.iter().find(|(_, s)| s.method() == "CANCEL").unwrap_or_else(|| panic!("the {n}th")).1;
+        assert_eq!(cancel.branch(), ringing.branch());
+        rig.answer(cancel, 200, "");
+        let next = rig.answer(&ringing, 487, "");
+        ringing = next.into_iter().find(|s| s.method() == "INVITE").unwrap_or_else(|| panic!("the {n}th did not ring"));
+        // It rings without a word but 100.
+        rig.answer(&ringing, 100, "");
+    }
+    rig.answer(&ringing, 200, "Contact: <sip:b@10.2.2.11>\n");
+    rig.end();
+}
