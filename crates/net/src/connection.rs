@@ -49,7 +49,8 @@ pub(crate) struct Connection {
 /// What lies between the socket and the messages.
 #[derive(Default)]
 pub(crate) struct Layer {
-    pub(crate) tls: Option<rustls::Connection>,
+    /// Apart, for it is large and WebSocket without TLS has none.
+    pub(crate) tls: Option<Box<rustls::Connection>>,
     pub(crate) websocket: bool,
     /// Messages, framed but not encrypted, that wait until the connection is open, and who wants to hear if it never is.
     pub(crate) before: Vec<u8>,
@@ -135,7 +136,7 @@ impl Layer {
                 let mut session = ServerConnection::new(config.clone())?;
                 // What waits is bounded after encryption, where the socket does not take it.
                 session.set_buffer_limit(None);
-                Some(rustls::Connection::Server(session))
+                Some(Box::new(rustls::Connection::Server(session)))
             }
             _ => None,
         };
@@ -155,7 +156,7 @@ impl Layer {
         };
         let mut session = ClientConnection::new(config.clone(), name).map_err(|e| e.to_string())?;
         session.set_buffer_limit(None);
-        self.tls = Some(rustls::Connection::Client(session));
+        self.tls = Some(Box::new(rustls::Connection::Client(session)));
         Ok(())
     }
 

@@ -2,10 +2,10 @@
 
 use crate::buckets::share;
 use crate::cross::Roads;
+use crate::desk::Desk;
 use crate::handle::{Letter, Shared};
 use crate::ring::ring;
 use crate::shard::Shard;
-use crate::desk::Desk;
 use crate::streams::{self, Streams};
 use crate::udp::{self, Udp};
 use crate::{Handle, Listener, Service, Settings, steer};
@@ -57,7 +57,12 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    pub(crate) fn open(transport: Transport, address: SocketAddr, shared: bool, settings: &Settings) -> io::Result<Self> {
+    pub(crate) fn open(
+        transport: Transport,
+        address: SocketAddr,
+        shared: bool,
+        settings: &Settings,
+    ) -> io::Result<Self> {
         match transport {
             Transport::Udp => udp::bind(address, shared, settings).map(Self::Udp),
             _ => streams::listen(address, shared).map(Self::Tcp),
@@ -116,6 +121,7 @@ pub(crate) fn start<S: Service + 'static>(
     let owner = std::array::from_fn(|b| shared.owners[b].load(Relaxed));
     let (factory, shard_of) = (crew.factory.clone(), shared.clone());
     let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
+        let _alarm = Alarm { handle: Handle { shared: shard_of.clone() }, index };
         if let Err(error) = run(shard_of, index, owner, sockets, roads, factory) {
             tracing::error!(%error, shard = index, "shard ended");
         }
@@ -124,6 +130,22 @@ pub(crate) fn start<S: Service + 'static>(
     crew.started += 1;
     // No bucket may move before all know each other.
     wait(shared, || shared.seats[..index].iter().all(|seat| seat.met.load(Acquire) >= index))
+}
+
+/// Ends all shards if one ends before it was told to: a process that answers a part of the calls is worse than one
+/// that is started anew.
+struct Alarm<S: Service + 'static> {
+    handle: Handle<S>,
+    index: usize,
+}
+
+impl<S: Service + 'static> Drop for Alarm<S> {
+    fn drop(&mut self) {
+        if !self.handle.shared.stopping.load(Relaxed) {
+            tracing::error!(shard = self.index, "shard ended unasked: all shards end");
+            self.handle.stop();
+        }
+    }
 }
 
 /// Until `reached`, for ten seconds at most: a matter of microseconds unless a shard hangs.

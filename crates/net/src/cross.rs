@@ -22,20 +22,42 @@ impl<S: Service> Default for Parcel<S> {
 pub(crate) enum Content<S: Service> {
     Nothing,
     /// A message (in `bytes`) of a call of this bucket.
-    Message { bucket: u8, arrival: Arrival },
+    Message {
+        bucket: u8,
+        arrival: Arrival,
+    },
     /// A message (in `bytes`) for a connection of the receiving shard, wanted by the shard `origin`.
-    Send { target: Target, origin: usize, token: u64 },
+    Send {
+        target: Target,
+        origin: usize,
+        token: u64,
+    },
     /// The message sent with this token by the receiving shard has failed.
-    Failed { token: u64 },
+    Failed {
+        token: u64,
+    },
     /// An answer for a call of this bucket.
-    Answer { bucket: u8, answer: S::Answer },
+    Answer {
+        bucket: u8,
+        answer: S::Answer,
+    },
     /// The calls of a bucket, for their new owner.
-    Records { bucket: u8, records: Vec<S::Record> },
+    Records {
+        bucket: u8,
+        records: Vec<S::Record>,
+    },
     /// The bucket has moved: turn to its new owner and confirm.
-    Fence { bucket: u8, to: u8 },
-    Confirmed { bucket: u8 },
+    Fence {
+        bucket: u8,
+        to: u8,
+    },
+    Confirmed {
+        bucket: u8,
+    },
     /// Nothing of this bucket will come by its old owner any more.
-    Settled { bucket: u8 },
+    Settled {
+        bucket: u8,
+    },
 }
 
 impl<S: Service> Content<S> {

@@ -1,10 +1,10 @@
 //! Where a shard decides whose a message is: its service's, or another shard's.
 
+use crate::Service;
 use crate::buckets::{Buckets, Way};
 use crate::counters::Counters;
 use crate::cross::{Content, Roads};
 use crate::handle::{Letter, Shared};
-use crate::Service;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -55,13 +55,7 @@ enum Held<S: Service> {
 const PATIENCE: u32 = 64;
 
 impl<S: Service> Desk<S> {
-    pub(crate) fn new(
-        shared: Arc<Shared<S>>,
-        index: usize,
-        owner: [u8; BUCKETS],
-        service: S,
-        roads: Roads<S>,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<S>>, index: usize, owner: [u8; BUCKETS], service: S, roads: Roads<S>) -> Self {
         let seat = &shared.seats[index];
         let buckets = Buckets::new(index as u8, owner);
         seat.counters.buckets.set(buckets.owned() as u64);

@@ -2,11 +2,11 @@
 
 use crate::bell::Bell;
 use crate::counters::{Counters, Snapshot};
-use crate::{Listener, Service, Settings};
-use crate::cross::Parcel;
 use crate::crew::{Backlog, Crew};
+use crate::cross::Parcel;
 use crate::directory::Directory;
 use crate::ring::{Consumer, Producer};
+use crate::{Listener, Service, Settings};
 use rustls::{ClientConfig, ServerConfig};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering::*};
@@ -76,7 +76,14 @@ pub(crate) enum Letter<S: Service> {
 
 impl<S: Service> Default for Seat<S> {
     fn default() -> Self {
-        Self { bell: Bell::default(), counters: Arc::default(), mail: AtomicBool::new(false), posted: Mutex::default(), met: AtomicUsize::new(0), clock: AtomicI32::new(0) }
+        Self {
+            bell: Bell::default(),
+            counters: Arc::default(),
+            mail: AtomicBool::new(false),
+            posted: Mutex::default(),
+            met: AtomicUsize::new(0),
+            clock: AtomicI32::new(0),
+        }
     }
 }
 

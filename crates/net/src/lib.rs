@@ -22,9 +22,9 @@ mod desk;
 mod directory;
 mod reading;
 mod ring;
+mod shard;
 mod steer;
 mod streams;
-mod shard;
 mod udp;
 mod ws;
 

@@ -112,7 +112,7 @@ impl Resolver {
         };
         let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         let plain = transport.unwrap_or(if secure { Transport::Tls } else { Transport::Udp });
-        let plain_port = port.unwrap_or(plain.default_port());
+        let plain_port = port.unwrap_or_else(|| plain.default_port());
         if let Ok(ip) = host.parse::<IpAddr>() {
             return Ok(vec![(plain, SocketAddr::new(ip, plain_port))]);
         }
@@ -160,7 +160,7 @@ impl Inner {
         let plain = transport.unwrap_or(if *secure { Transport::Tls } else { Transport::Udp });
         // Section 4.2: a port ends the search for services, and WebSocket has none of its own.
         if port.is_some() || matches!(plain, Transport::Ws | Transport::Wss) {
-            return self.addresses(host, plain, port.unwrap_or(plain.default_port())).await;
+            return self.addresses(host, plain, port.unwrap_or_else(|| plain.default_port())).await;
         }
         let services = match transport {
             Some(transport) => vec![(*transport, service(*transport, host))],

@@ -212,7 +212,8 @@ mod tests {
         for i in 0..64usize {
             let id: String = (0..1 + i % 60).map(|j| (b'!' + ((i * 31 + j * 17) % 90) as u8) as char).collect();
             let filler = "f".repeat(i);
-            let via = "Via: SIP/2.0/UDP 127.0.0.1:5099;branch=z9hG4bK1\r\nTo: <sip:callee@example>\r\n".repeat(1 + i % 4);
+            let via =
+                "Via: SIP/2.0/UDP 127.0.0.1:5099;branch=z9hG4bK1\r\nTo: <sip:callee@example>\r\n".repeat(1 + i % 4);
             let text = format!("INVITE sip:{filler}@h SIP/2.0\r\n{via}{}{id}\r\nCSeq: 1 INVITE\r\n\r\n", names[i % 4]);
             let bucket = call::bucket(call::hash(secret, id.as_bytes()));
             assert_eq!(given(&sockets, text.as_bytes()), share(bucket, shards) as usize, "{text}");

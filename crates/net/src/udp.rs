@@ -83,7 +83,7 @@ impl Udp {
     pub(crate) fn new(socket: UdpSocket, listener: ListenerId, settings: &Settings) -> io::Result<Self> {
         let v6 = socket.local_addr()?.is_ipv6();
         Ok(Self {
-            socket: AsyncFd::with_interest(socket, Interest::READABLE)?,
+            socket: watch(socket, Interest::READABLE)?,
             writable: None,
             listener,
             v6,
@@ -234,7 +234,7 @@ impl Udp {
     fn wait(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
         let watch = match &mut self.writable {
             Some(watch) => watch,
-            none => none.insert(AsyncFd::with_interest(self.socket.get_ref().try_clone()?, Interest::WRITABLE)?),
+            none => none.insert(watch(self.socket.get_ref().try_clone()?, Interest::WRITABLE)?),
         };
         Ok(match watch.poll_write_ready(cx)? {
             Poll::Pending => Poll::Pending,
@@ -248,6 +248,13 @@ impl Udp {
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
+}
+
+fn watch(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocket>> {
+    // SAFETY: a `UdpSocket` owns its descriptor, names the same one each time, and closes it only when it is dropped,
+    // which `AsyncFd` does after it has ended the watch.
+    let watched = unsafe { AsyncFd::register_with_interest(socket, interest) };
+    watched.map_err(Into::into)
 }
 
 fn fail(token: u64, failed: &mut Vec<u64>) {

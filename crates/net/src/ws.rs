@@ -242,7 +242,9 @@ mod tests {
         check(&answered, &key).unwrap();
         assert!(check(&answered, "other").is_err());
         let text = String::from_utf8(asked).unwrap();
-        for (from, to) in [("GET", "PUT"), ("sip", "chat"), (": 13", ": 8"), ("websocket\r\n", "h2c\r\n"), ("-Key", "-No")] {
+        for (from, to) in
+            [("GET", "PUT"), ("sip", "chat"), (": 13", ": 8"), ("websocket\r\n", "h2c\r\n"), ("-Key", "-No")]
+        {
             assert!(answer(text.replace(from, to).as_bytes()).is_err(), "{from}");
         }
         assert_eq!(base64(b"the sample nonce"), "dGhlIHNhbXBsZSBub25jZQ==");

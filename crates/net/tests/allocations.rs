@@ -68,8 +68,7 @@ impl Service for Echo {
 }
 
 fn start(transport: Transport, shards: usize) -> Node<Echo> {
-    let settings =
-        Settings { shards: Shards::Fixed(shards), kernel_steering: false, ring: 64, ..Settings::default() };
+    let settings = Settings { shards: Shards::Fixed(shards), kernel_steering: false, ring: 64, ..Settings::default() };
     let listener = Listener::new(transport, SocketAddr::from(([127, 0, 0, 1], 0)));
     Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Echo { due: None }).unwrap()
 }

@@ -7,7 +7,7 @@ use strowger_net::{Handle, Listener, Net, Node, Service, Settings, Shards};
 
 pub(crate) struct Echo {
     pub(crate) index: usize,
-    pub(crate) handle: Handle<Echo>,
+    pub(crate) handle: Handle<Self>,
     /// Deadlines set by messages "timer MILLISECONDS", and where to say that they passed.
     alarms: Vec<(u64, Arrival)>,
     asked: HashMap<u32, Arrival>,

@@ -11,7 +11,7 @@ use strowger_net::{Handle, Listener, Net, Node, Service, Settings};
 /// Answers each message with its number, the shard, and whether it is the successor of the last of its call.
 struct Ledger {
     index: usize,
-    handle: Handle<Ledger>,
+    handle: Handle<Self>,
     calls: HashMap<String, u32>,
 }
 
@@ -110,7 +110,7 @@ fn one_call_from_many_ports_meets_in_one_shard() {
                 let text = std::str::from_utf8(&buffer[..n]).unwrap();
                 let (rest, shard) = text.rsplit_once(' ').unwrap();
                 assert_eq!(rest, format!("call-{call}@host {number} next"));
-                assert_eq!(*owner.get_or_insert(shard.to_owned()), shard);
+                assert_eq!(*owner.get_or_insert_with(|| shard.to_owned()), shard);
             }
             shards[owner.unwrap().parse::<usize>().unwrap()] += 1;
         }

@@ -22,8 +22,13 @@ impl Dice {
 #[test]
 fn noise_is_survived_on_every_transport() {
     let (_folder, identity) = identity();
-    let listeners =
-        vec![listener(Udp, "127.0.0.1:0"), listener(Tcp, "127.0.0.1:0"), secure(Tls, &identity), listener(Ws, "127.0.0.1:0"), secure(Wss, &identity)];
+    let listeners = vec![
+        listener(Udp, "127.0.0.1:0"),
+        listener(Tcp, "127.0.0.1:0"),
+        secure(Tls, &identity),
+        listener(Ws, "127.0.0.1:0"),
+        secure(Wss, &identity),
+    ];
     let node = start(settings(2), listeners);
     let addresses = node.handle().addresses();
     let seed = 0x57_0e6e;

@@ -8,7 +8,7 @@ use strowger_message::scan;
 use strowger_net::{Handle, Listener, Net, Node, Service, Settings};
 
 pub(crate) struct Relay {
-    handle: Handle<Relay>,
+    handle: Handle<Self>,
     waiting: HashMap<Vec<u8>, Arrival>,
     tokens: HashMap<u64, Arrival>,
     next: u64,

@@ -37,7 +37,12 @@ fn ends(stream: &mut TcpStream) {
 fn counted(node: &Node<Relay>, value: impl Fn(strowger_net::Snapshot) -> u64, expected: u64) {
     let patience = Instant::now() + Duration::from_secs(5);
     while value(node.handle().total()) != expected {
-        assert!(Instant::now() < patience, "{} is not {expected}: {:?}", value(node.handle().total()), node.handle().total());
+        assert!(
+            Instant::now() < patience,
+            "{} is not {expected}: {:?}",
+            value(node.handle().total()),
+            node.handle().total()
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -259,7 +264,8 @@ fn every_transport_accepts_and_connects() {
         let (far, near) = (far.handle().total(), near.handle().total());
         assert_eq!((near.connected, near.handshakes_failed, far.accepted), (4, 0, 4));
         assert_eq!((far.stream_messages_in, far.stream_messages_out, near.stream_messages_in), (80, 80, 80));
-        let of = |t: strowger_net::Snapshot| [t.tcp_connections, t.tls_connections, t.ws_connections, t.wss_connections];
+        let of =
+            |t: strowger_net::Snapshot| [t.tcp_connections, t.tls_connections, t.ws_connections, t.wss_connections];
         assert_eq!((of(near), of(far)), ([1; 4], [1; 4]));
     }
 }
@@ -341,9 +347,9 @@ fn another_implementation_of_websocket_understands_us() {
     let open = |protocol: &'static str| {
         let mut request = format!("ws://{address}/").into_client_request().unwrap();
         request.headers_mut().insert("sec-websocket-protocol", protocol.parse().unwrap());
-        tungstenite::client(request, connect(address))
+        tungstenite::client(request, connect(address)).ok()
     };
-    assert!(open("chat").is_err());
+    assert!(open("chat").is_none());
     let (mut socket, answer) = open("sip").unwrap();
     assert_eq!(answer.headers()["sec-websocket-protocol"], "sip");
     let mut echo = |sent: Message, expected: Message| {

@@ -99,3 +99,12 @@ fn answers_come_back_to_a_sleeping_shard() {
     }
     assert_eq!(node.handle().total().answers, 100);
 }
+
+#[test]
+fn a_shard_that_fails_ends_the_others_too() {
+    let node = start(settings(2), &[(Udp, "127.0.0.1:0")]);
+    let socket = client(node.handle().addresses()[0]);
+    // The service of the tests does not survive this.
+    socket.send(b"timer soon").unwrap();
+    node.join();
+}
