@@ -365,7 +365,7 @@ impl Proxy {
             self.edit.remove(range.clone());
         }
 
-        if message.has(Name::ProxyAuthorization) {
+        if message.has(Name::ProxyAuthorization) || message.has(Name::Authorization) {
             self.consume_credentials(message);
         }
         // The first hop from a device: nobody stands between it and us. Only where its Contact is the target of a dialog.
@@ -447,7 +447,9 @@ impl Proxy {
         if self.settings.realm.is_empty() {
             return;
         }
-        for line in message.index().lines_of(Name::ProxyAuthorization) {
+        // A phone may also show what it learnt when it registered: nobody further on shall get that to guess at.
+        let index = message.index();
+        for line in index.lines_of(Name::ProxyAuthorization).chain(index.lines_of(Name::Authorization)) {
             let ours = crate::digest::Credentials::parse(message.value(line))
                 .is_ok_and(|c| c.realm.value()[..] == self.settings.realm[..]);
             if ours {
