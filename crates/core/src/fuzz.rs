@@ -166,7 +166,7 @@ impl World {
     fn respond(&mut self, script: &mut Script<'_>) {
         let Some(id) = script.pick(&self.known_servers()) else { return };
         let status = script.pick(&STATUSES).unwrap_or(200);
-        if script.any() % 8 == 0 {
+        if script.any().is_multiple_of(8) {
             let target = Target { transport: transport(script.any()), ..arrival(Transport::Udp).reply() };
             self.table.set_reply(ServerId::from_u64(id), target);
         }
@@ -195,7 +195,7 @@ impl World {
         let branch = format!("z9hG4bK{}", script.any() % 8);
         let transport = transport(script.any());
         let mut text = message(method, &branch, 1);
-        if script.any() % 16 == 0 {
+        if script.any().is_multiple_of(16) {
             // Something that no ACK or CANCEL can be made from.
             text.truncate(usize::from(script.any()));
         }

@@ -968,16 +968,17 @@ fn every_call_ends_in_any_weather() {
         let mut key = [0; 32];
         key[..2].copy_from_slice(&seed.to_be_bytes());
         let mut random = Entropy::new(key);
-        let reliability = if random.u64() % 2 == 0 { Reliability::Supported } else { Reliability::Required };
-        let trying = random.u64() % 2 == 0;
+        let reliability = if random.u64().is_multiple_of(2) { Reliability::Supported } else { Reliability::Required };
+        let trying = random.u64().is_multiple_of(2);
         let mut net = Net::new([quiet(), Settings { reliability, trying, ..quiet() }]);
         net.weather = Some(Entropy::new(key).derive(b"weather"));
-        let caller = net.call(if random.u64() % 4 == 0 { b"" } else { OFFER });
+        let caller = net.call(if random.u64().is_multiple_of(4) { b"" } else { OFFER });
         // How much of what each phone heard its owner has acted on.
         let mut taken = [0, 0];
         for step in 0..30 {
             net.run(random.u64() % 1_000);
             // Owners that answer what they are asked, most of the time.
+            #[expect(clippy::needless_range_loop, reason = "both ends are named by their number")]
             for n in 0..2 {
                 let heard: Vec<Heard> = net.phones[n].heard.iter().skip(taken[n]).cloned().collect();
                 taken[n] += heard.len();
@@ -991,7 +992,8 @@ fn every_call_ends_in_any_weather() {
                         }
                         Event::Offered { call, .. } => net.with(n, |a, now, out| a.answer(now, call, ANSWER, out)),
                         Event::Invited { call, offer, .. } => {
-                            let body: &[u8] = if offer.is_empty() || random.u64() % 2 == 0 { b"" } else { ANSWER };
+                            let body: &[u8] =
+                                if offer.is_empty() || random.u64().is_multiple_of(2) { b"" } else { ANSWER };
                             net.with(n, |a, now, out| a.ring(now, call, 180, body, out));
                         }
                         _ => (),

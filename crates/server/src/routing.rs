@@ -478,7 +478,7 @@ impl Shard {
         self.trying(now, request, server, found, out);
         let ticket = self.park(request, server, found);
         let shared = self.shared.clone();
-        self.services.spawn(resolve(shared, mailbox, ticket, name));
+        self.services.spawn(resolve(shared, self.handle.clone(), mailbox, ticket, name));
     }
 
     /// A URI that names a user of ours, or this server.
@@ -514,7 +514,13 @@ fn contact_uri<'a>(contacts: &'a Contacts, contact: &Contact) -> Option<Uri<'a>>
     Uri::parse(&path[open..close]).ok()
 }
 
-async fn resolve(shared: std::sync::Arc<crate::shared::Shared>, mailbox: Mailbox<Shard>, ticket: u64, name: HostKey) {
+async fn resolve(
+    shared: std::sync::Arc<crate::shared::Shared>,
+    handle: strowger_net::Handle<Shard>,
+    mailbox: Mailbox<Shard>,
+    ticket: u64,
+    name: HostKey,
+) {
     let host = String::from_utf8_lossy(&name.0).into_owned();
     let targets = match shared.resolver.resolve(&host, name.1, name.2, name.3).await {
         Ok(targets) => targets,
@@ -523,5 +529,11 @@ async fn resolve(shared: std::sync::Arc<crate::shared::Shared>, mailbox: Mailbox
             Vec::new()
         }
     };
+    // The certificate there must be for the name that was asked for, not for the address (RFC 5922 section 7.2).
+    for (transport, address) in &targets {
+        if transport.is_secure() {
+            handle.name(*address, &host);
+        }
+    }
     mailbox.send(crate::shard::Answer::Resolved { ticket, name, targets });
 }

@@ -57,7 +57,7 @@ pub struct Shard {
     pub(crate) mailbox: Option<Mailbox<Self>>,
     /// Of the first shard, if this is another one.
     pub(crate) first: Option<Mailbox<Self>>,
-    handle: strowger_net::Handle<Self>,
+    pub(crate) handle: strowger_net::Handle<Self>,
     pub(crate) services: tokio::runtime::Handle,
     /// This shard among the receivers of the stores.
     pub(crate) written: Option<SinkId>,

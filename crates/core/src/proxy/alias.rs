@@ -27,7 +27,10 @@ pub fn is_needed(contact: &SipUri<'_>, transport: Transport, remote: &SocketAddr
     match contact.host {
         // A name is the device's own affair; only addresses can be seen to be wrong.
         Host::Name(name) => name.len() > 8 && name[name.len() - 8..].eq_ignore_ascii_case(b".invalid"),
-        _ => contact.host != Host::from(remote.ip()) || contact.port.unwrap_or(named.default_port()) != remote.port(),
+        _ => {
+            contact.host != Host::from(remote.ip())
+                || contact.port.unwrap_or_else(|| named.default_port()) != remote.port()
+        }
     }
 }
 

@@ -10,6 +10,7 @@ pub(super) struct Exchange {
     pub(super) server: ServerId,
     pub(super) first: Branch,
     /// Branches beyond the first.
+    #[expect(clippy::box_collection, reason = "few requests fork: the others pay 8 bytes for it, not 24")]
     pub(super) others: Option<Box<Vec<Branch>>>,
     /// Best final response so far, when several branches must be waited for.
     pub(super) best: Option<Box<Best>>,

@@ -15,6 +15,7 @@ impl Proxy {
     /// time-outs and CANCEL are this proxy's business.
     ///
     /// False if there is no candidate with a target: nothing was sent, the caller answers.
+    #[expect(clippy::too_many_arguments, reason = "the machines of the shard are lent for the call")]
     pub fn forward(
         &mut self,
         now: Now,
@@ -217,7 +218,7 @@ impl Proxy {
         sent
     }
 
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "each says one thing about the branch")]
     fn send_branch(
         &mut self,
         now: Now,
@@ -275,7 +276,7 @@ impl Proxy {
     }
 
     /// Writes the request as it leaves for `target`.
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "each says one thing about the branch")]
     fn write_request(
         &mut self,
         request: &Request<'_>,
@@ -383,9 +384,9 @@ impl Proxy {
 
     /// The Request-URI (step 2), for a strict router the next Route instead (step 6).
     fn write_uri(&mut self, message: &Message<'_>, routing: &Routing<'_>, uri: Option<&[u8]>) {
-        let own = uri.or(routing.uri_changed.then_some(routing.uri_text));
+        let own = uri.or_else(|| routing.uri_changed.then_some(routing.uri_text));
         if let Some(strict) = routing.strict {
-            let target = own.unwrap_or(message.request_uri());
+            let target = own.unwrap_or_else(|| message.request_uri());
             self.edit.request_uri(message, |text| text.extend_from_slice(strict));
             self.edit.append(message.index(), Name::Route, |text| {
                 text.push(b'<');
@@ -412,7 +413,7 @@ impl Proxy {
     /// top. `secure`: the request leaves for a sips URI.
     fn write_record_route(&mut self, request: &Request<'_>, out_by: ListenerId, secure: bool) {
         let index = request.message.index();
-        let at = index.first(Name::RecordRoute).map_or(index.headers_start(), |l| l.start as usize);
+        let at = index.first(Name::RecordRoute).map_or_else(|| index.headers_start(), |l| l.start as usize);
         let mark = self.mac.mark(request.call_id, request.from_tag);
         let (down, up) = (self.identity.face(out_by), self.identity.face(request.arrival.listener));
         // A sips URI may name only a listener that keeps its promise.

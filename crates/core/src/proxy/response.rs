@@ -10,6 +10,7 @@ use strowger_message::{Edit, Index, Limits, Message, Name, Uri, build};
 impl Proxy {
     /// A response that the transactions gave to us. `late`: one more 2xx of an INVITE that is answered
     /// already, which goes upstream all the same.
+    #[expect(clippy::too_many_arguments, reason = "the machines of the shard are lent for the call")]
     pub fn response(
         &mut self,
         now: Now,

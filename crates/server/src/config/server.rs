@@ -20,6 +20,8 @@ section! {
         pub udp_batch: usize = 64, Rule::number(1, 1024);
         /// Batches taken from one socket before others get their turn.
         pub udp_batches: usize = 8, Rule::number(1, 1024);
+        /// Where datagrams come fast, wait so long for several instead of waking for each: less CPU for up to so much more delay.
+        pub udp_linger: Duration = Duration::ZERO, Rule::time(Duration::ZERO, Duration::from_millis(20));
         /// How long calls being set up may go on after SIGTERM before the process ends.
         pub drain_timeout: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
         /// Number of this server among those that share a database; part of the name of a flow.

@@ -171,6 +171,7 @@ impl Config {
             kernel_steering: server.kernel_steering,
             batch: server.udp_batch,
             batches: server.udp_batches,
+            linger: server.udp_linger,
             receive_buffer: server.udp_receive_buffer,
             send_buffer: server.udp_send_buffer,
             datagrams_waiting: limits.udp_queue,
