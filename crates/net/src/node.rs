@@ -139,6 +139,8 @@ impl<S: Service + 'static> Node<S> {
                 None => break,
             }
         }
+        // The addresses are free again, whoever still has a handle.
+        self.handle.shared.crew.lock().unwrap_or_else(|e| e.into_inner()).doors.clear();
         if let Some((over, thread)) = self.services.take() {
             let _ = over.send(());
             let _ = thread.join();

@@ -215,8 +215,10 @@ impl Shard {
         }
         let Some(targets) = self.next_hop(now, request, routing, Some(server), found, out) else { return };
         let candidate = Candidate { uri: None, path: b"", targets: &targets, q: 1000, fixed: routing.alias.is_some() };
-        // A next hop that cannot be reached counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6).
-        self.send(now, request, routing, server, &[candidate], 500, found, out);
+        // A next hop that cannot be reached counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6);
+        // a number or a service that nobody here leads on has no next hop at all.
+        let otherwise = if routing.route.is_none() && routing.uri.sip().is_none() { 404 } else { 500 };
+        self.send(now, request, routing, server, &[candidate], otherwise, found, out);
     }
 
     #[expect(clippy::too_many_arguments, reason = "the request's whole standing decides where it goes")]

@@ -1,0 +1,184 @@
+//! Calls through the server, and what outlives a restart.
+
+use crate::site::*;
+
+/// Alice calls Bob, who answers; returns Alice's INVITE, the one that Bob got, and Alice's 200.
+fn answered(alice: &Phone, bob: &Phone) -> (Call, Got, Got) {
+    let call = alice.call("INVITE", "sip:bob@example.org");
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    alice.send(&alice.text(&call));
+    let invite = bob.next();
+    assert_eq!(invite.method(), "INVITE", "{}", invite.0);
+    bob.respond(&invite, 180, "");
+    assert_eq!(alice.answer().status(), 180);
+    bob.respond(&invite, 200, "");
+    let ok = alice.answer();
+    assert_eq!(ok.status(), 200);
+    (call, invite, ok)
+}
+
+fn uri_of(contact: &str) -> String {
+    contact.split(['<', '>']).nth(1).expect("a URI in angle brackets").to_owned()
+}
+
+/// A request of the caller's within the dialog.
+fn within(call: &Call, ok: &Got, method: &str, cseq: u32) -> Call {
+    Call {
+        method: method.into(),
+        uri: uri_of(ok.one("Contact")),
+        to: ok.one("To").into(),
+        cseq,
+        lines: ok.all("Record-Route").iter().rev().map(|r| format!("Route: {r}\n")).collect(),
+        ..call.clone()
+    }
+}
+
+/// A request of the callee's within the dialog.
+fn backwards(bob: &Phone, invite: &Got, ok: &Got, method: &str) -> Call {
+    Call {
+        uri: uri_of(invite.one("Contact")),
+        from: ok.one("To").into(),
+        to: ok.one("From").into(),
+        call_id: ok.one("Call-ID").into(),
+        cseq: 1_000,
+        lines: invite.all("Record-Route").iter().map(|r| format!("Route: {r}\n")).collect(),
+        ..bob.call(method, "sip:x")
+    }
+}
+
+#[test]
+fn a_call_from_end_to_end() {
+    let site = Site::start("", &["alice", "bob"]);
+    let (alice, bob) = (site.phone("alice"), site.phone("bob"));
+    bob.register();
+    let (call, invite, ok) = answered(&alice, &bob);
+    assert_eq!(invite.uri(), format!("sip:phone@{}", bob.address));
+    alice.send(&alice.text(&within(&call, &ok, "ACK", call.cseq)));
+    let ack = bob.next();
+    assert_eq!((ack.method(), ack.all("Route").len()), ("ACK", 0));
+    // In-dialog requests need no credentials: their Route is proof enough. In both directions.
+    alice.send(&alice.text(&within(&call, &ok, "INFO", call.cseq + 1)));
+    let info = bob.next();
+    assert_eq!(info.method(), "INFO");
+    bob.respond(&info, 200, "");
+    assert_eq!(alice.answer().status(), 200);
+    bob.send(&bob.text(&backwards(&bob, &invite, &ok, "BYE")));
+    let bye = alice.next();
+    assert_eq!(bye.method(), "BYE");
+    alice.respond(&bye, 200, "");
+    assert_eq!(bob.answer().status(), 200);
+}
+
+#[test]
+fn a_cancelled_call() {
+    let site = Site::start("", &["bob"]);
+    let (caller, bob) = (site.stranger(), site.phone("bob"));
+    bob.register();
+    let call = caller.call("INVITE", "sip:bob@example.org");
+    caller.send(&caller.text(&call));
+    assert_eq!(caller.next().status(), 100);
+    let invite = bob.next();
+    bob.respond(&invite, 180, "");
+    assert_eq!(caller.answer().status(), 180);
+    caller.send(&caller.text(&call).replace("INVITE", "CANCEL"));
+    assert_eq!(caller.answer().status(), 200);
+    let cancel = bob.next();
+    assert_eq!(cancel.method(), "CANCEL");
+    bob.respond(&cancel, 200, "");
+    bob.respond(&invite, 487, "");
+    assert_eq!(caller.answer().status(), 487);
+    assert_eq!(bob.next().method(), "ACK");
+}
+
+#[test]
+fn a_mark_of_one_call_opens_no_other() {
+    let site = Site::start("", &["alice", "bob"]);
+    let (alice, bob, stranger, target) = (site.phone("alice"), site.phone("bob"), site.stranger(), site.stranger());
+    bob.register();
+    let (call, _, ok) = answered(&alice, &bob);
+    let foreign = format!("sip:carol@{}", target.address);
+    let stolen = within(&call, &ok, "BYE", 9);
+    for wrong in [
+        Call { call_id: "another".into(), uri: foreign.clone(), ..stolen.clone() },
+        Call { from: "<sip:mallory@example.net>;tag=m".into(), uri: foreign.clone(), ..stolen.clone() },
+        Call { to: format!("<{foreign}>"), uri: foreign.clone(), ..stolen.clone() },
+        Call { lines: stolen.lines.replace("d=", "d=A"), uri: foreign.clone(), ..stolen.clone() },
+    ] {
+        assert_eq!(stranger.ask(&wrong).status(), 407, "{wrong:?}");
+    }
+    target.hears_nothing();
+}
+
+#[test]
+fn several_contacts_ring_and_one_answers() {
+    let site = Site::start("", &["bob"]);
+    let (caller, one, two) = (site.stranger(), site.phone("bob"), site.phone("bob"));
+    one.register();
+    two.register();
+    let call = caller.call("INVITE", "sip:bob@example.org");
+    caller.send(&caller.text(&call));
+    let (first, second) = (one.next(), two.next());
+    one.respond(&first, 180, "");
+    two.respond(&second, 180, "");
+    two.respond(&second, 200, "");
+    loop {
+        let got = caller.answer();
+        if got.status() == 200 {
+            break;
+        }
+        assert_eq!(got.status(), 180);
+    }
+    let cancel = one.next();
+    assert_eq!(cancel.method(), "CANCEL");
+    one.respond(&cancel, 200, "");
+    one.respond(&first, 487, "");
+    assert_eq!(one.next().method(), "ACK");
+    caller.hears_nothing();
+}
+
+#[test]
+fn a_phone_that_is_not_where_its_contact_says() {
+    let site = Site::start("", &["alice", "bob"]);
+    let (alice, bob) = (site.phone("alice"), site.phone("bob"));
+    // Bob thinks that he is somewhere else.
+    let hidden = |text: String| text.replace(&format!("phone@{}", bob.address), "phone@10.99.99.99:5060");
+    let call = bob.register_call("Expires: 600\n");
+    let call = bob.authorized(&call, &bob.ask(&call), "bob", "bob");
+    bob.send(&hidden(bob.text(&call)));
+    let got = bob.answer();
+    assert!(got.status() == 200 && got.one("Contact").contains("10.99.99.99"), "{}", got.0);
+    let call = alice.call("INVITE", "sip:bob@example.org");
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    alice.send(&alice.text(&call));
+    let invite = bob.next();
+    assert_eq!(invite.uri(), "sip:phone@10.99.99.99:5060");
+    bob.respond_as(&invite, 200, "10.99.99.99:5060");
+    let ok = alice.answer();
+    assert!(ok.one("Contact").contains("10.99.99.99:5060;alias=127.0.0.1~"), "{}", ok.0);
+    alice.send(&alice.text(&within(&call, &ok, "BYE", call.cseq + 1)));
+    let bye = bob.next();
+    assert_eq!((bye.method(), bye.uri()), ("BYE", "sip:phone@10.99.99.99:5060"));
+}
+
+#[test]
+fn bindings_and_routes_outlive_a_restart() {
+    let mut site = Site::start("", &["alice", "bob"]);
+    let (alice, bob) = (site.phone("alice"), site.phone("bob"));
+    bob.register();
+    let (call, invite, ok) = answered(&alice, &bob);
+    site.restart();
+    // The call goes on, in both directions.
+    alice.send(&alice.text(&within(&call, &ok, "INFO", call.cseq + 1)));
+    let info = bob.next();
+    assert_eq!(info.method(), "INFO");
+    bob.respond(&info, 200, "");
+    assert_eq!(alice.answer().status(), 200);
+    bob.send(&bob.text(&backwards(&bob, &invite, &ok, "BYE")));
+    let bye = alice.next();
+    assert_eq!(bye.method(), "BYE");
+    alice.respond(&bye, 200, "");
+    assert_eq!(bob.answer().status(), 200);
+    // And the next one reaches the phone.
+    assert_eq!(site.server().bindings(), 1);
+    answered(&alice, &bob);
+}

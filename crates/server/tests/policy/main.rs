@@ -1,0 +1,9 @@
+//! What the server allows, answers and remembers: a server in this process, phones as plain UDP sockets on loopback.
+
+mod answers;
+mod bans;
+mod calls;
+mod registrations;
+mod relaying;
+mod site;
+mod waiting;

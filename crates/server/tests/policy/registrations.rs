@@ -1,0 +1,166 @@
+//! REGISTER (RFC 3261 section 10.3), with digest.
+
+use crate::site::*;
+
+/// The lifetimes of the contacts in a 200, by URI.
+fn contacts(got: &Got) -> Vec<(String, u32)> {
+    assert_eq!(got.status(), 200, "{}", got.0);
+    let contact = |value: &&str| {
+        let uri = value.split(['<', '>']).nth(1).expect("a URI").to_owned();
+        let expires = value.split("expires=").nth(1).expect("a time").split(';').next().expect("a part");
+        (uri, expires.parse().expect("a number"))
+    };
+    let mut contacts: Vec<(String, u32)> = got.all("Contact").iter().map(contact).collect();
+    contacts.sort();
+    contacts
+}
+
+/// Registers with these lines in place of the phone's own Contact. Returns the answer.
+fn register(phone: &Phone, lines: &str) -> Got {
+    let call = phone.register_call(lines);
+    let challenge = phone.ask(&call);
+    assert_eq!(challenge.status(), 401, "{}", challenge.0);
+    send(phone, &phone.authorized(&call, &challenge, "bob", "bob"))
+}
+
+fn send(phone: &Phone, call: &Call) -> Got {
+    let own = format!("Contact: <sip:phone@{}>\r\n", phone.address);
+    phone.send(&phone.text(call).replacen(&own, "", 1));
+    phone.answer()
+}
+
+#[test]
+fn contacts_come_and_go() {
+    let site = Site::start("", &["bob"]);
+    let bob = site.phone("bob");
+    assert!(contacts(&register(&bob, "")).is_empty());
+    let two = "Contact: <sip:bob@192.0.2.1>;expires=300;q=0.3\nContact: \"B\" <sip:bob@192.0.2.2>, <sip:bob@192.0.2.3>\nExpires: 600\n";
+    let three = [("sip:bob@192.0.2.1", 300), ("sip:bob@192.0.2.2", 600), ("sip:bob@192.0.2.3", 600)];
+    assert_eq!(contacts(&register(&bob, two)), three.map(|(u, e)| (u.to_owned(), e)));
+    assert_eq!(contacts(&register(&bob, "")).len(), 3);
+    // One goes, one stays longer.
+    let got = register(&bob, "Contact: <sip:bob@192.0.2.1>;expires=0, <sip:bob@192.0.2.2>;expires=7200\n");
+    let left = contacts(&got);
+    assert_eq!(left.iter().map(|(u, _)| u.as_str()).collect::<Vec<_>>(), ["sip:bob@192.0.2.2", "sip:bob@192.0.2.3"]);
+    assert_eq!(left[0].1, 7200);
+    assert!(!got.all("Date").is_empty());
+    // Too long becomes as long as is allowed, none said what is usual.
+    let left =
+        contacts(&register(&bob, "Contact: <sip:bob@192.0.2.4>;expires=99999999\nContact: <sip:bob@192.0.2.5>\n"));
+    assert_eq!((left[2].1, left[3].1), (7_200, 3_600));
+    assert_eq!(register(&bob, "Contact: *\nExpires: 60\n").status(), 400);
+    assert_eq!(register(&bob, "Contact: *\nContact: <sip:bob@192.0.2.9>\nExpires: 0\n").status(), 400);
+    assert!(contacts(&register(&bob, "Contact: *\nExpires: 0\n")).is_empty());
+    assert_eq!(site.server().bindings(), 0);
+}
+
+#[test]
+fn too_brief() {
+    let site = Site::start("", &["bob"]);
+    let bob = site.phone("bob");
+    let got = register(&bob, "Contact: <sip:bob@192.0.2.1>;expires=30\n");
+    assert_eq!((got.status(), got.one("Min-Expires")), (423, "60"));
+    assert!(contacts(&register(&bob, "")).is_empty());
+}
+
+#[test]
+fn out_of_order() {
+    let site = Site::start("", &["bob"]);
+    let bob = site.phone("bob");
+    let call = |cseq: u32, lines: &str| {
+        let mut call = bob.register_call(lines);
+        call.call_id = "same".into();
+        call.cseq = cseq;
+        let challenge = bob.ask(&call);
+        send(&bob, &bob.authorized(&call, &challenge, "bob", "bob"))
+    };
+    assert_eq!(call(10, "Contact: <sip:bob@192.0.2.1>;expires=600\n").status(), 200);
+    // An older one, late.
+    assert_eq!(call(4, "Contact: <sip:bob@192.0.2.1>;expires=0\n").status(), 500);
+    assert_eq!(contacts(&call(20, "")).len(), 1);
+    assert_eq!(contacts(&call(30, "Contact: <sip:bob@192.0.2.1>;expires=0\n")).len(), 0);
+}
+
+#[test]
+fn too_many() {
+    let site = Site::start("registrar.max_contacts = 2", &["bob"]);
+    let bob = site.phone("bob");
+    assert_eq!(register(&bob, "Contact: <sip:b@192.0.2.1>, <sip:b@192.0.2.2>\n").status(), 200);
+    assert_eq!(register(&bob, "Contact: <sip:b@192.0.2.3>\n").status(), 403);
+    assert_eq!(contacts(&register(&bob, "Contact: <sip:b@192.0.2.1>;expires=0, <sip:b@192.0.2.3>\n")).len(), 2);
+}
+
+#[test]
+fn path_and_service_route() {
+    let site = Site::start("registrar.service_route = [\"sip:edge.example.org;lr\"]", &["bob"]);
+    let (bob, edge, caller) = (site.phone("bob"), site.stranger(), site.stranger());
+    let path = format!("<sip:{};lr>", edge.address);
+    let got = register(&bob, &format!("Path: {path}\nSupported: path\nContact: <sip:bob@192.0.2.1>\n"));
+    assert_eq!((got.one("Path"), got.one("Service-Route")), (path.as_str(), "<sip:edge.example.org;lr>"));
+    caller.send(&caller.text(&caller.call("INVITE", "sip:bob@example.org")));
+    let invite = edge.next();
+    assert_eq!((invite.uri(), invite.one("Route")), ("sip:bob@192.0.2.1", path.as_str()));
+}
+
+#[test]
+fn extensions_and_strangers() {
+    let site = Site::start("", &["alice", "bob"]);
+    let bob = site.phone("bob");
+    let got = register(&bob, "Require: gruu-of-tomorrow\nContact: <sip:b@192.0.2.1>\n");
+    assert_eq!((got.status(), got.one("Unsupported")), (420, "gruu-of-tomorrow"));
+    // Of another user, with the right password of one's own.
+    let alice = site.phone("alice");
+    let call = alice.register_call("Contact: <sip:b@192.0.2.1>\n");
+    let challenge = alice.ask(&call);
+    assert_eq!(send(&alice, &alice.authorized(&call, &challenge, "bob", "bob")).status(), 403);
+    // Of nobody: challenged like anybody, and never let in.
+    let nobody = site.phone("nobody");
+    let call = nobody.register_call("");
+    let challenge = nobody.ask(&call);
+    assert_eq!(challenge.status(), 401);
+    assert_eq!(send(&nobody, &nobody.authorized(&call, &challenge, "nobody", "nobody")).status(), 401);
+    // For a domain that is not ours: relaying, as anything else.
+    let stranger = site.stranger();
+    assert_eq!(stranger.ask(&stranger.call("REGISTER", "sip:192.0.2.1")).status(), 407);
+    // Of a user of a domain that is not ours.
+    let call = Call { to: "<sip:mallory@example.net>".into(), ..stranger.register_call("") };
+    assert_eq!(stranger.ask(&call).status(), 404);
+    assert_eq!(site.server().bindings(), 0);
+}
+
+#[test]
+fn a_nonce_is_good_once_for_each_count() {
+    let site = Site::start("", &["bob"]);
+    let bob = site.phone("bob");
+    let call = bob.register_call("Contact: <sip:b@192.0.2.1>\n");
+    let challenge = bob.ask(&call);
+    let right = bob.authorized(&call, &challenge, "bob", "bob");
+    assert_eq!(send(&bob, &right).status(), 200);
+    let replayed = Call { cseq: right.cseq + 1, ..right };
+    let got = send(&bob, &replayed);
+    assert_eq!(got.status(), 401);
+    assert!(got.all("WWW-Authenticate").iter().all(|c| c.contains("stale=true")), "{}", got.0);
+}
+
+#[test]
+fn without_passwords() {
+    let site = Site::start("registrar.authenticate = false", &[]);
+    let phone = site.phone("anybody");
+    assert_eq!(phone.ask(&phone.register_call("")).status(), 200);
+    assert_eq!(site.server().bindings(), 1);
+    let stranger = site.stranger();
+    let call = Call { to: "<sip:mallory@example.net>".into(), ..stranger.register_call("") };
+    assert_eq!(stranger.ask(&call).status(), 404);
+    // There is nobody who could be known not to exist.
+    assert_eq!(stranger.ask(&stranger.call("INVITE", "sip:else@example.org")).status(), 480);
+}
+
+#[test]
+fn of_no_user() {
+    let site = Site::start("", &["bob"]);
+    let stranger = site.stranger();
+    let call = Call { to: "<sip:example.org>".into(), ..stranger.register_call("") };
+    assert_eq!(stranger.ask(&call).status(), 404);
+    let call = Call { to: "<tel:+4930>".into(), ..stranger.register_call("") };
+    assert_eq!(stranger.ask(&call).status(), 404);
+}

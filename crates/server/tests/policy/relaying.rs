@@ -1,0 +1,125 @@
+//! Who may call whom: `proxy.relay_for`, `auth.calls`.
+
+use crate::site::*;
+
+/// A site, a phone of alice's, one of bob's that is registered, a stranger's, and one of a foreign domain by its address.
+fn world(lines: &str) -> (Site, Phone, Phone, Phone, Phone) {
+    let site = Site::start(lines, &["alice", "bob"]);
+    let (alice, bob, stranger, foreign) = (site.phone("alice"), site.phone("bob"), site.stranger(), site.stranger());
+    bob.register();
+    (site, alice, bob, stranger, foreign)
+}
+
+fn foreign_uri(foreign: &Phone) -> String {
+    format!("sip:carol@{}", foreign.address)
+}
+
+/// The request comes through and its answer goes back.
+fn comes_through(from: &Phone, to: &Phone, text: &str) -> Got {
+    from.send(text);
+    let got = to.next();
+    assert_eq!(got.method(), "MESSAGE", "{}", got.0);
+    to.respond(&got, 200, "");
+    assert_eq!(from.answer().status(), 200);
+    got
+}
+
+#[test]
+fn authenticated_users_only() {
+    let (_site, alice, bob, stranger, foreign) = world("");
+    // Anyone reaches a local user.
+    comes_through(&stranger, &bob, &stranger.text(&stranger.call("MESSAGE", "sip:bob@example.org")));
+    // Nobody unknown reaches anybody else.
+    for from in [&stranger, &alice] {
+        let got = from.ask(&from.call("MESSAGE", &foreign_uri(&foreign)));
+        assert_eq!(got.status(), 407);
+        assert!(got.all("Proxy-Authenticate").iter().all(|c| c.contains("realm=\"example.org\"")));
+    }
+    // One of ours must say who it is even to call one of ours.
+    assert_eq!(alice.ask(&alice.call("MESSAGE", "sip:bob@example.org")).status(), 407);
+    for (to, phone) in [(foreign_uri(&foreign), &foreign), ("sip:bob@example.org".to_owned(), &bob)] {
+        let call = alice.call("MESSAGE", &to);
+        let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+        let got = comes_through(&alice, phone, &alice.text(&call));
+        // What was meant for us stays here (RFC 3261 section 22.3).
+        assert!(got.all("Proxy-Authorization").is_empty());
+    }
+    // A wrong password, an unknown user, another user.
+    let call = alice.call("MESSAGE", &foreign_uri(&foreign));
+    let wrong = alice.authorized(&call, &alice.ask(&call), "alice", "wrong");
+    assert_eq!(alice.ask(&wrong).status(), 407);
+    let unknown = alice.authorized(&call, &alice.ask(&alice.call("MESSAGE", &foreign_uri(&foreign))), "nobody", "x");
+    assert_eq!(alice.ask(&unknown).status(), 407);
+    let call = alice.call("MESSAGE", &foreign_uri(&foreign));
+    assert_eq!(alice.ask_as(&call, "bob").status(), 403);
+    foreign.hears_nothing();
+}
+
+#[test]
+fn from_local_domains() {
+    let (_site, alice, _bob, stranger, foreign) = world("proxy.relay_for = \"local-domains\"");
+    assert_eq!(stranger.ask(&stranger.call("MESSAGE", &foreign_uri(&foreign))).status(), 403);
+    let call = alice.call("MESSAGE", &foreign_uri(&foreign));
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    comes_through(&alice, &foreign, &alice.text(&call));
+}
+
+#[test]
+fn from_local_domains_without_a_password() {
+    let (_site, alice, bob, stranger, foreign) = world("proxy.relay_for = \"local-domains\"\nauth.calls = false");
+    assert_eq!(stranger.ask(&stranger.call("MESSAGE", &foreign_uri(&foreign))).status(), 403);
+    comes_through(&alice, &foreign, &alice.text(&alice.call("MESSAGE", &foreign_uri(&foreign))));
+    comes_through(&alice, &bob, &alice.text(&alice.call("MESSAGE", "sip:bob@example.org")));
+}
+
+#[test]
+fn everyone() {
+    let (_site, alice, bob, stranger, foreign) = world("proxy.relay_for = \"everyone\"");
+    comes_through(&stranger, &foreign, &stranger.text(&stranger.call("MESSAGE", &foreign_uri(&foreign))));
+    comes_through(&stranger, &bob, &stranger.text(&stranger.call("MESSAGE", "sip:bob@example.org")));
+    // To one of ours, a local user's name is still nobody else's.
+    assert_eq!(alice.ask(&alice.call("MESSAGE", "sip:bob@example.org")).status(), 407);
+    comes_through(&alice, &foreign, &alice.text(&alice.call("MESSAGE", &foreign_uri(&foreign))));
+}
+
+#[test]
+fn everyone_without_passwords() {
+    let (_site, alice, bob, _stranger, foreign) = world("proxy.relay_for = \"everyone\"\nauth.calls = false");
+    comes_through(&alice, &bob, &alice.text(&alice.call("MESSAGE", "sip:bob@example.org")));
+    comes_through(&alice, &foreign, &alice.text(&alice.call("MESSAGE", &foreign_uri(&foreign))));
+}
+
+#[test]
+fn a_route_elsewhere_is_relaying_too() {
+    let (_site, alice, _bob, stranger, foreign) = world("");
+    // The Request-URI is local, but the Route leads away.
+    let route = format!("Route: <sip:{};lr>\n", foreign.address);
+    let with_route = |phone: &Phone| Call { lines: route.clone(), ..phone.call("MESSAGE", "sip:bob@example.org") };
+    assert_eq!(stranger.ask(&with_route(&stranger)).status(), 407);
+    let call = with_route(&alice);
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    let got = comes_through(&alice, &foreign, &alice.text(&call));
+    assert_eq!(got.all("Route"), [route.trim().trim_start_matches("Route: ")]);
+    // A preloaded Route to us changes nothing.
+    let mut call = stranger.call("MESSAGE", &foreign_uri(&foreign));
+    call.lines = "Route: <sip:example.org;lr>\n".into();
+    assert_eq!(stranger.ask(&call).status(), 407);
+}
+
+#[test]
+fn a_to_tag_alone_opens_nothing() {
+    let (_site, _alice, _bob, stranger, foreign) = world("");
+    for method in ["INVITE", "BYE", "INFO"] {
+        let mut call = stranger.call(method, &foreign_uri(&foreign));
+        call.to.push_str(";tag=x");
+        assert_eq!(stranger.ask(&call).status(), 407, "{method}");
+        call.lines = "Route: <sip:example.org;lr>\n".into();
+        call.cseq += 1;
+        assert_eq!(stranger.ask(&call).status(), 407, "{method}");
+    }
+    let mut ack = stranger.call("ACK", &foreign_uri(&foreign));
+    ack.to.push_str(";tag=x");
+    stranger.send(&stranger.text(&ack));
+    stranger.hears_nothing();
+    foreign.hears_nothing();
+}

@@ -1,0 +1,74 @@
+//! Messages of a call wait for those before them that wait for a look-up.
+
+use crate::site::*;
+
+#[test]
+fn a_cancel_does_not_overtake_its_invite() {
+    let site = Site::start("", &["alice", "bob"]);
+    let (alice, bob) = (site.phone("alice"), site.phone("bob"));
+    bob.register();
+    let call = alice.call("INVITE", "sip:bob@example.org");
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    let text = alice.text(&call);
+    // Alice was never looked up before: her INVITE waits for the database. All of these come in one go.
+    alice.send(&text);
+    alice.send(&text);
+    let cancel = text.replace("INVITE", "CANCEL");
+    alice.send(&cancel);
+    assert_eq!(alice.next().status(), 100);
+    assert_eq!(alice.answer().one("CSeq"), format!("{} CANCEL", call.cseq));
+    let invite = bob.next();
+    assert_eq!(invite.method(), "INVITE");
+    bob.respond(&invite, 180, "");
+    // The INVITE was forwarded when its CANCEL came.
+    assert_eq!(bob.next().method(), "CANCEL");
+    bob.respond(&invite, 487, "");
+    loop {
+        match alice.answer() {
+            got if got.status() == 487 => break,
+            got => assert!([180, 200].contains(&got.status()), "{}", got.0),
+        }
+    }
+    assert_eq!(site.server().counts().held_dropped, 0);
+}
+
+#[test]
+fn many_messages_of_one_call_keep_their_order() {
+    let site = Site::start("", &["alice", "bob"]);
+    let (alice, bob) = (site.phone("alice"), site.phone("bob"));
+    bob.register();
+    let call = alice.call("MESSAGE", "sip:bob@example.org");
+    let challenge = alice.ask(&call);
+    let first = alice.authorized(&call, &challenge, "alice", "alice");
+    // Later ones of the same call need no look-up: they are from elsewhere, to the same user.
+    let texts: Vec<String> = (0..20)
+        .map(|n| {
+            let later = Call { from: "<sip:x@example.net>;tag=x".into(), cseq: 100 + n, ..call.clone() };
+            alice.text(&later)
+        })
+        .collect();
+    alice.send(&alice.text(&first));
+    for text in &texts {
+        alice.send(text);
+    }
+    let cseqs: Vec<String> = (0..21).map(|_| bob.next().one("CSeq").to_owned()).collect();
+    let wanted: Vec<String> = [2].into_iter().chain(100..120).map(|n| format!("{n} MESSAGE")).collect();
+    assert_eq!(cseqs, wanted);
+}
+
+#[test]
+fn a_name_that_cannot_be_resolved_is_no_way() {
+    let lines =
+        "proxy.relay_for = \"everyone\"\ndns.servers = [\"127.0.0.1\"]\ndns.timeout = \"100ms\"\ndns.attempts = 1";
+    let site = Site::start(lines, &[]);
+    let phone = site.stranger();
+    let call = phone.call("INVITE", "sip:somebody@nowhere.invalid");
+    phone.send(&phone.text(&call));
+    assert_eq!(phone.next().status(), 100);
+    phone.send(&phone.text(&call).replace("INVITE", "CANCEL"));
+    let answers = [phone.answer(), phone.answer()];
+    let of = |cseq: &str| answers.iter().find(|a| a.one("CSeq").ends_with(cseq)).expect(cseq).status();
+    assert!((400..600).contains(&of("INVITE")), "{}", of("INVITE"));
+    assert!(matches!(of("CANCEL"), 200 | 481), "{}", of("CANCEL"));
+    assert_eq!(phone.ask(&phone.call("OPTIONS", "sip:example.org")).status(), 200);
+}
