@@ -87,7 +87,8 @@ impl Baresip {
         process.wait_for("baresip is ready", 1, Duration::from_secs(10));
         let control = SocketAddr::from(([127, 0, 0, 1], control));
         // Inside of a namespace the loopback is another one.
-        let control = phone.namespace.map_or_else(|| TcpStream::connect(control), |namespace| namespace.connect(control));
+        let control =
+            phone.namespace.map_or_else(|| TcpStream::connect(control), |namespace| namespace.connect(control));
         let control = control.expect("baresip takes orders");
         control.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket can be set");
         Self { process, control, events: String::new(), _folder: folder }

@@ -32,7 +32,9 @@ pub fn exchange(wire: &mut Wire, request: &Request) -> Vec<u8> {
         let limit = if udp { STEP / 5 } else { STEP };
         let end = std::time::Instant::now() + limit;
         while let Some(answer) = wire.final_response(end.saturating_duration_since(std::time::Instant::now())) {
-            if text::field(&answer, "Call-ID").as_deref() == Some(&request.call_id) && text::cseq_method(&answer) == request.method {
+            if text::field(&answer, "Call-ID").as_deref() == Some(&request.call_id)
+                && text::cseq_method(&answer) == request.method
+            {
                 return answer;
             }
         }
@@ -49,7 +51,8 @@ pub fn complete(caller: &mut Wire, callee: &mut Wire, user: &str) {
     let way = |wire: &Wire| (wire.transport().name(), wire.local());
     let (caller_way, callee_way) = (way(caller), way(callee));
     let contact = |(name, local): (&str, std::net::SocketAddr)| format!("Contact: <sip:{local};transport={name}>");
-    let invite = Request::new("INVITE", &format!("sip:{user}@example.org"), caller_way.0, caller_way.1).with(contact(caller_way));
+    let invite = Request::new("INVITE", &format!("sip:{user}@example.org"), caller_way.0, caller_way.1)
+        .with(contact(caller_way));
     caller.send(&invite.bytes()).expect("the server takes messages");
     let got = callee.request("INVITE", STEP).expect("the INVITE arrives");
     callee.send(&respond(&got, 180, "callee", &[contact(callee_way)])).expect("the server takes messages");

@@ -44,9 +44,7 @@ impl Certificate {
         own.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         let chain = own.signed_by(&key, &issuer).expect("an authority signs").pem();
 
-        for (file, text) in
-            [(&this.authority, authority_pem), (&this.chain, chain), (&this.key, key.serialize_pem())]
-        {
+        for (file, text) in [(&this.authority, authority_pem), (&this.chain, chain), (&this.key, key.serialize_pem())] {
             std::fs::write(file, text).expect("the folder of the test can be written");
         }
         this

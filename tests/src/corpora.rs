@@ -7,14 +7,15 @@ use crate::program::skipped;
 /// The folder of one set: below `STROWGER_CORPORA`, by default `../shared/corpora` beside the workspace. `None`, and a
 /// word about it, where it is missing.
 pub fn folder(set: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("STROWGER_CORPORA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpora")),
-        PathBuf::from,
-    );
+    let root = std::env::var_os("STROWGER_CORPORA")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpora")), PathBuf::from);
     let folder = root.join(set);
     if folder.is_dir() {
         return Some(folder);
     }
-    skipped(&format!("{} is missing (STROWGER_CORPORA names the folder); only the project's own cases ran", folder.display()));
+    skipped(&format!(
+        "{} is missing (STROWGER_CORPORA names the folder); only the project's own cases ran",
+        folder.display()
+    ));
     None
 }

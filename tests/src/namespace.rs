@@ -30,7 +30,8 @@ pub fn possible() -> bool {
     let name = new_name("try");
     let made = run("ip", &["netns", "add", &name]);
     let translates = made.is_ok()
-        && run("ip", &["netns", "exec", &name, "iptables", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE"]).is_ok();
+        && run("ip", &["netns", "exec", &name, "iptables", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE"])
+            .is_ok();
     if made.is_ok() {
         let _ = run("ip", &["netns", "delete", &name]);
     }
@@ -95,7 +96,19 @@ impl Namespace {
         };
         inside(&["sysctl", "-q", "-w", "net.ipv4.ip_forward=1"]);
         inside(&["iptables", "-t", "nat", "-A", "POSTROUTING", "-o", out, "-j", "MASQUERADE", "--random"]);
-        inside(&["iptables", "-A", "FORWARD", "-i", out, "-m", "state", "--state", "ESTABLISHED,RELATED", "-j", "ACCEPT"]);
+        inside(&[
+            "iptables",
+            "-A",
+            "FORWARD",
+            "-i",
+            out,
+            "-m",
+            "state",
+            "--state",
+            "ESTABLISHED,RELATED",
+            "-j",
+            "ACCEPT",
+        ]);
         inside(&["iptables", "-A", "FORWARD", "-i", out, "-j", "DROP"]);
     }
 

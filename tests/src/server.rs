@@ -229,7 +229,8 @@ impl Server {
 
     /// What it printed since the first start.
     pub fn log(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(self.folder.path().join("strowger.log")).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&std::fs::read(self.folder.path().join("strowger.log")).unwrap_or_default())
+            .into_owned()
     }
 
     /// Adds a user with `strowger user add`.

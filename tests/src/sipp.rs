@@ -48,7 +48,14 @@ impl Sipp {
     ///
     /// # Panics
     /// SIPp is missing, or the folder cannot be written.
-    pub fn start(name: &str, folder: &Path, scenario: Scenario, port: u16, transport: &str, arguments: &[&str]) -> Self {
+    pub fn start(
+        name: &str,
+        folder: &Path,
+        scenario: Scenario,
+        port: u16,
+        transport: &str,
+        arguments: &[&str],
+    ) -> Self {
         let stat = folder.join(format!("{name}.csv"));
         let mut command = Command::new(SIPP.path().expect("sipp is there"));
         match scenario {
@@ -58,7 +65,21 @@ impl Sipp {
             }
         };
         command
-            .args(["-i", "127.0.0.1", "-p", &port.to_string(), "-t", transport, "-nostdin", "-max_socket", "1000", "-trace_stat", "-fd", "1", "-stf"])
+            .args([
+                "-i",
+                "127.0.0.1",
+                "-p",
+                &port.to_string(),
+                "-t",
+                transport,
+                "-nostdin",
+                "-max_socket",
+                "1000",
+                "-trace_stat",
+                "-fd",
+                "1",
+                "-stf",
+            ])
             .arg(&stat)
             .args(["-trace_err", "-error_file"])
             .arg(folder.join(format!("{name}.errors")))
@@ -98,7 +119,9 @@ impl Sipp {
     ) -> Self {
         let (proxy, target) = (proxy.to_string(), target.to_string());
         let (calls, rate) = (calls.to_string(), rate.to_string());
-        let arguments = ["-rsa", &proxy, &target, "-m", &calls, "-r", &rate, "-l", "200000", "-timeout", "300s", "-key", "way", way];
+        let arguments = [
+            "-rsa", &proxy, &target, "-m", &calls, "-r", &rate, "-l", "200000", "-timeout", "300s", "-key", "way", way,
+        ];
         Self::start("uac", folder, scenario, port, transport, &arguments)
     }
 
@@ -146,7 +169,8 @@ impl Sipp {
     pub fn dropped(&self) -> u64 {
         let table = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
         let end = format!(":{:04X}", self.port);
-        let of_port = table.lines().filter(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end)));
+        let of_port =
+            table.lines().filter(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end)));
         of_port.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum()
     }
 

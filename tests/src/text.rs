@@ -193,7 +193,9 @@ pub fn fields(message: &[u8], name: &str) -> Vec<String> {
     for line in lines(message).iter().skip(1) {
         let Some((before, value)) = line.split_once(':') else { continue };
         if before.trim().eq_ignore_ascii_case(name) {
-            found.extend(value.replace(">,", ">\n").replace(", <", "\n<").split('\n').map(|value| value.trim().to_owned()));
+            found.extend(
+                value.replace(">,", ">\n").replace(", <", "\n<").split('\n').map(|value| value.trim().to_owned()),
+            );
         }
     }
     found

@@ -23,8 +23,7 @@ pub enum Transport {
 }
 
 /// Every transport.
-pub const TRANSPORTS: [Transport; 5] =
-    [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss];
+pub const TRANSPORTS: [Transport; 5] = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss];
 
 impl Transport {
     /// As in a configuration and in the transport parameter of a URI.
@@ -143,7 +142,8 @@ impl Wire {
                 let scheme = transport.name();
                 let uri = format!("{scheme}://{server}/").parse().map_err(io::Error::other)?;
                 let request = ClientRequestBuilder::new(uri).with_sub_protocol("sip");
-                let (socket, _) = tungstenite::client(request, stream).map_err(|error| io::Error::other(error.to_string()))?;
+                let (socket, _) =
+                    tungstenite::client(request, stream).map_err(|error| io::Error::other(error.to_string()))?;
                 Way::Ws(Box::new(socket))
             }
             _ => Way::Stream { stream, rest: Vec::new() },
@@ -366,7 +366,8 @@ fn trusting(authority: &Path) -> io::Result<Arc<ClientConfig>> {
 /// The length of the message that stands first in a stream, once all of it is there (RFC 3261 section 18.3).
 fn complete(stream: &[u8]) -> Option<usize> {
     let head = stream.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
-    let length = crate::text::field(&stream[..head], "Content-Length").or_else(|| crate::text::field(&stream[..head], "l"));
+    let length =
+        crate::text::field(&stream[..head], "Content-Length").or_else(|| crate::text::field(&stream[..head], "l"));
     let all = head + length.and_then(|length| length.parse::<usize>().ok()).unwrap_or(0);
     (stream.len() >= all).then_some(all)
 }

@@ -63,13 +63,10 @@ fn storm(server: SocketAddr, first: usize, rate: usize, time: Duration, more: Du
             let (mut received, mut buffer) = (Vec::new(), vec![0; 65_536]);
             let mut last = Instant::now();
             while sending.load(Ordering::Relaxed) || last.elapsed() < more {
-                match receiver.recv(&mut buffer) {
-                    Ok(length) => {
-                        last = Instant::now();
-                        received.push((last, buffer[..length].to_vec()));
-                    }
-                    // Sent after the server was killed: the port is closed.
-                    Err(_) => {}
+                // An error is a datagram sent after the server was killed: its port is closed.
+                if let Ok(length) = receiver.recv(&mut buffer) {
+                    last = Instant::now();
+                    received.push((last, buffer[..length].to_vec()));
                 }
             }
             received
@@ -125,7 +122,8 @@ fn known(server: SocketAddr, users: &[usize]) -> HashSet<usize> {
                 let answer = &buffer[..length];
                 let Some(n) = whose(answer) else { continue };
                 assert_eq!(text::status(answer), Some(200), "{}", String::from_utf8_lossy(answer));
-                if text::field(answer, "Contact").is_some_and(|contact| contact.contains(&format!("sip:{}@", user(n)))) {
+                if text::field(answer, "Contact").is_some_and(|contact| contact.contains(&format!("sip:{}@", user(n))))
+                {
                     known.insert(n);
                 }
                 open.remove(&n);
@@ -155,7 +153,7 @@ fn assert_none_lost(server: &Server, acknowledged: &[usize]) {
 
 fn percentile(delays: &mut [Duration], percent: usize) -> Duration {
     delays.sort_unstable();
-    delays.get(delays.len() * percent / 100).or(delays.last()).copied().unwrap_or_default()
+    delays.get(delays.len() * percent / 100).or_else(|| delays.last()).copied().unwrap_or_default()
 }
 
 #[test]
@@ -197,7 +195,9 @@ fn no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second(
     server.start();
     let message = Request::new("MESSAGE", "sip:phone@example.org", "udp", caller.local());
     caller.send(&message.bytes()).expect("loopback takes datagrams");
-    telephone.request("MESSAGE", Duration::from_secs(5)).expect("a telephone registered before the death is called after it");
+    telephone
+        .request("MESSAGE", Duration::from_secs(5))
+        .expect("a telephone registered before the death is called after it");
 }
 
 /// p99 of a write of one page and its way to the disk, alone.
@@ -324,8 +324,14 @@ fn fill(mut server: Server, word: &str) {
     let address = server.address(Udp);
     let mut statuses: HashMap<usize, u16> = HashMap::new();
     for round in 0..40 {
-        let outcome =
-            storm(address, round * 5_000, 5_000, Duration::from_millis(500), Duration::from_millis(400), &AtomicBool::new(false));
+        let outcome = storm(
+            address,
+            round * 5_000,
+            5_000,
+            Duration::from_millis(500),
+            Duration::from_millis(400),
+            &AtomicBool::new(false),
+        );
         statuses.extend(outcome.statuses);
         if statuses.values().filter(|status| **status == 500).count() > 100 {
             break;

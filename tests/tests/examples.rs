@@ -1,7 +1,7 @@
 //! Every configuration of `examples/`: it is right, and a server with it starts and answers.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn examples() -> Vec<PathBuf> {
 }
 
 /// The example as it stands, with the certificates that it names beside it.
-fn laid_out(file: &PathBuf, text: &str) -> (TempDir, PathBuf) {
+fn laid_out(file: &Path, text: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let certificate = Certificate::in_folder(folder.path(), &["sip.example.org"]);
     std::fs::create_dir(folder.path().join("tls")).expect("the folder can be written");

@@ -58,9 +58,12 @@ fn further() -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     for set in ["rfc4475", "fuzz-seeds/sip"] {
         let Some(folder) = corpora::folder(set) else { continue };
-        let mut files: Vec<_> = std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()).collect();
+        let mut files: Vec<_> =
+            std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()).collect();
         files.sort();
-        messages.extend(files.iter().filter(|file| !file.ends_with("expected.json")).filter_map(|file| std::fs::read(file).ok()));
+        messages.extend(
+            files.iter().filter(|file| !file.ends_with("expected.json")).filter_map(|file| std::fs::read(file).ok()),
+        );
     }
     messages
 }
@@ -99,7 +102,13 @@ fn by_udp(server: &mut Server, probe: &mut Wire, mutations: &mut Mutations, coun
     wait_for(server, probe);
 }
 
-fn by_stream(server: &mut Server, probe: &mut Wire, mutations: &mut Mutations, transport: Transport, count: usize) -> usize {
+fn by_stream(
+    server: &mut Server,
+    probe: &mut Wire,
+    mutations: &mut Mutations,
+    transport: Transport,
+    count: usize,
+) -> usize {
     let authority = server.authority();
     let authority = transport.is_secure().then_some(authority.as_path());
     let mut random = Random::new(count as u64);

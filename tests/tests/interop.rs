@@ -150,21 +150,32 @@ fn sipsak_registers_with_its_password_and_not_with_another() {
     // sipsak knows MD5 only.
     let server = Setup::default()
         .listen(Udp, sipsak_port())
-        .with("domains = [\"127.0.0.1\"]\nrealm = \"example.org\"\nauth.algorithms = [\"MD5\"]").start();
+        .with("domains = [\"127.0.0.1\"]\nrealm = \"example.org\"\nauth.algorithms = [\"MD5\"]")
+        .start();
     server.add_user("alice@127.0.0.1", "secret of alice");
     let uri = format!("sip:alice@{}", server.address(Udp));
     let contact = "sip:alice@127.0.0.1:5999";
-    let (code, text) = sipsak(&server, &["-U", "-s", &uri, "-C", contact, "-x", "120", "-u", "alice", "-a", "secret of alice", "-i", "-vv"]);
+    let (code, text) = sipsak(
+        &server,
+        &["-U", "-s", &uri, "-C", contact, "-x", "120", "-u", "alice", "-a", "secret of alice", "-i", "-vv"],
+    );
     assert_eq!(code, Some(0), "{text}\n{}", server.log());
-    let (code, text) = sipsak(&server, &["-U", "-s", &uri, "-C", contact, "-x", "120", "-u", "alice", "-a", "guess", "-i", "-vv"]);
+    let (code, text) =
+        sipsak(&server, &["-U", "-s", &uri, "-C", contact, "-x", "120", "-u", "alice", "-a", "guess", "-i", "-vv"]);
     assert_ne!(code, Some(0), "{text}");
 }
 
 /// Two telephones that register with digest; one calls the other, talks, hangs up.
 fn telephones(server: SocketAddr, base: &Phone<'_>, ends: [(SocketAddr, Option<&Namespace>); 2]) {
     let [alice_end, bob_end] = ends;
-    let alice =
-        Phone { user: "alice", password: "secret-of-alice", server, listen: alice_end.0, namespace: alice_end.1, ..base.clone() };
+    let alice = Phone {
+        user: "alice",
+        password: "secret-of-alice",
+        server,
+        listen: alice_end.0,
+        namespace: alice_end.1,
+        ..base.clone()
+    };
     let bob = Phone {
         user: "bob",
         password: "secret-of-bob",

@@ -19,11 +19,7 @@ const STEP: Duration = Duration::from_secs(5);
 const CALLS: usize = 40;
 
 fn four_shards(transports: &[Transport]) -> Server {
-    Setup::on(transports)
-        .open_registrar()
-        .in_memory()
-        .with("server.shards = 4\nserver.kernel_steering = false")
-        .start()
+    Setup::on(transports).open_registrar().in_memory().with("server.shards = 4\nserver.kernel_steering = false").start()
 }
 
 fn show(message: &[u8]) -> String {

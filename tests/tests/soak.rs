@@ -38,7 +38,14 @@ fn hours_of_calls_and_registrations() {
     for (index, (transport, way, listener)) in [("u1", "udp", Udp), ("t1", "tcp", Tcp)].into_iter().enumerate() {
         let (proxy, target) = (server.address(listener).to_string(), loopback(answer_ports[index]).to_string());
         let words = ["-rsa", &proxy, &target, "-m", &calls, "-r", &half, "-l", "200000", "-key", "way", way];
-        load.push(Sipp::start(&format!("uac-{transport}"), folder.path(), Scenario::Ours("uac"), port::free(), transport, &words));
+        load.push(Sipp::start(
+            &format!("uac-{transport}"),
+            folder.path(),
+            Scenario::Ours("uac"),
+            port::free(),
+            transport,
+            &words,
+        ));
     }
     let target = server.address(Udp).to_string();
     let words = [&target, "-m", calls.as_str(), "-r", half.as_str(), "-l", "200000"];

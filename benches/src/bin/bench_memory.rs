@@ -88,7 +88,9 @@ fn sipp(folder: &Path, name: &str, scenario: &str, port: u16, words: &[String]) 
 }
 
 fn free_port(start: u16) -> u16 {
-    (start..).find(|port| UdpSocket::bind(("127.0.0.1", *port)).is_ok() && TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap_or(start)
+    (start..)
+        .find(|port| UdpSocket::bind(("127.0.0.1", *port)).is_ok() && TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .unwrap_or(start)
 }
 
 /// Runs a program that lies beside this one; it prints its own figures.
@@ -97,7 +99,9 @@ fn beside(name: &str) -> Result<bool, String> {
     let file = own.with_file_name(name);
     println!("-- {name}");
     let status = Command::new(&file).status();
-    status.map(|status| status.success()).map_err(|error| format!("{}: {error} (cargo build --release --bins)", file.display()))
+    status
+        .map(|status| status.success())
+        .map_err(|error| format!("{}: {error} (cargo build --release --bins)", file.display()))
 }
 
 fn whole_server(rate: u64, folder: &Path) -> Result<bool, String> {
@@ -112,8 +116,9 @@ fn whole_server(rate: u64, folder: &Path) -> Result<bool, String> {
 
     let _called = sipp(folder, "uas", include_str!("../../../tests/scenarios/uas.xml"), called, &[])?;
     std::thread::sleep(Duration::from_millis(500));
-    let words = ["-rsa", &format!("127.0.0.1:{port}"), &format!("127.0.0.1:{called}"), "-r", &rate.to_string(), "-l", "200000"]
-        .map(String::from);
+    let words =
+        ["-rsa", &format!("127.0.0.1:{port}"), &format!("127.0.0.1:{called}"), "-r", &rate.to_string(), "-l", "200000"]
+            .map(String::from);
     let load = sipp(folder, "uac", include_str!("../../../tests/scenarios/uac.xml"), caller, &words)?;
     std::thread::sleep(Duration::from_secs(34));
     let count = || {
@@ -140,7 +145,11 @@ fn whole_server(rate: u64, folder: &Path) -> Result<bool, String> {
     println!("allocations a message   {allocations:.4} of {messages} messages (at most {ALLOCATIONS_EACH})");
     println!("PSS before              {:.1} MB", before as f64 / 1e6);
     println!("PSS under load          {:.1} MB", full as f64 / 1e6);
-    println!("PSS 40 s after          {:.1} MB (at most {:.1} MB more than before)", after as f64 / 1e6, REST as f64 / 1e6);
+    println!(
+        "PSS 40 s after          {:.1} MB (at most {:.1} MB more than before)",
+        after as f64 / 1e6,
+        REST as f64 / 1e6
+    );
     println!("PSS per call just ended {each:.0} bytes (at most {}, aim {})", CALL.0, CALL.1);
     server.stop();
     Ok(allocations <= ALLOCATIONS_EACH && each <= CALL.0 && after <= before + REST)

@@ -236,7 +236,11 @@ impl Rival {
                     arguments.scenario.kamailio()
                 );
                 let mut command = Command::new(program("kamailio").ok_or("kamailio is missing")?);
-                command.args(["-DD", "-m", "2048", "-M", "64", "-Y"]).arg(folder).arg("-f").arg(write("kamailio.cfg", text)?);
+                command
+                    .args(["-DD", "-m", "2048", "-M", "64", "-Y"])
+                    .arg(folder)
+                    .arg("-f")
+                    .arg(write("kamailio.cfg", text)?);
                 command
             }
             Self::Floor => {
@@ -270,7 +274,11 @@ fn sipp(folder: &Path, name: &str, scenario: &str, port: u16, words: &[String]) 
     std::fs::write(&file, scenario).map_err(|error| error.to_string())?;
     let mut command = Command::new(program("sipp").ok_or("sipp is missing")?);
     command.arg("-sf").arg(&file).args(["-i", "127.0.0.1", "-p", &port.to_string(), "-nostdin", "-key", "way", "udp"]);
-    command.args(["-trace_stat", "-fd", "1", "-stf"]).arg(folder.join(format!("{name}.csv"))).args(words).current_dir(folder);
+    command
+        .args(["-trace_stat", "-fd", "1", "-stf"])
+        .arg(folder.join(format!("{name}.csv")))
+        .args(words)
+        .current_dir(folder);
     Running::start(&mut command, &folder.join(format!("{name}.log")))
 }
 
@@ -360,7 +368,9 @@ fn floor(port: u16, ends: [u16; 2]) -> std::io::Result<()> {
             header.msg_iovlen = 1;
         }
         // SAFETY: each header points at a name, a piece and a buffer that live as long as the vectors.
-        let got = unsafe { libc::recvmmsg(fd, headers.as_mut_ptr(), BATCH as u32, libc::MSG_WAITFORONE, std::ptr::null_mut()) };
+        let got = unsafe {
+            libc::recvmmsg(fd, headers.as_mut_ptr(), BATCH as u32, libc::MSG_WAITFORONE, std::ptr::null_mut())
+        };
         let Ok(got) = usize::try_from(got) else {
             let error = std::io::Error::last_os_error();
             // A datagram that we sent found nobody: its error comes with the next call.
@@ -408,8 +418,17 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
     let calls = arguments.rate * arguments.seconds;
     if !arguments.json {
         let what = if arguments.scenario == Scenario::Register { "registrations" } else { "calls" };
-        println!("{}: {} {what} a second for {} s, {} rounds", arguments.scenario.name(), arguments.rate, arguments.seconds, arguments.rounds);
-        println!("{:>5}  {:<9} {:>10} {:>7} {:>10} {:>13}", "round", "", "CPU/call", "failed", "sent again", "memory/call");
+        println!(
+            "{}: {} {what} a second for {} s, {} rounds",
+            arguments.scenario.name(),
+            arguments.rate,
+            arguments.seconds,
+            arguments.rounds
+        );
+        println!(
+            "{:>5}  {:<9} {:>10} {:>7} {:>10} {:>13}",
+            "round", "", "CPU/call", "failed", "sent again", "memory/call"
+        );
     }
     let mut rounds = Vec::new();
     for number in 1..=arguments.rounds {
@@ -465,18 +484,16 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, rest @ ..] = &words[..] {
-        if first == "--floor" {
-            let ports: Vec<u16> = rest.iter().filter_map(|port| port.parse().ok()).collect();
-            let [port, caller, called] = ports[..] else { return ExitCode::from(2) };
-            return match floor(port, [caller, called]) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("floor: {error}");
-                    ExitCode::FAILURE
-                }
-            };
-        }
+    if words.first().is_some_and(|first| first == "--floor") {
+        let ports: Vec<u16> = words.iter().skip(1).filter_map(|port| port.parse().ok()).collect();
+        let [port, caller, called] = ports[..] else { return ExitCode::from(2) };
+        return match floor(port, [caller, called]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("floor: {error}");
+                ExitCode::FAILURE
+            }
+        };
     }
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
