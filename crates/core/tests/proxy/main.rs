@@ -2,6 +2,7 @@
 
 mod breadth;
 mod cancel;
+mod chaos;
 mod dialog;
 mod failover;
 mod forks;

@@ -294,6 +294,16 @@ impl Rig {
         }
     }
 
+    /// Everything moves to another shard of the same process.
+    pub(crate) fn moved(&mut self, seed: u8) {
+        let mut new = Self::seeded(self.proxy.settings().clone(), seed);
+        new.now = self.now;
+        let exchanges = self.proxy.export(|_| true);
+        let transactions = self.tx.export(self.now, |_| true);
+        new.proxy.import(new.now, exchanges, transactions, &mut new.tx);
+        *self = new;
+    }
+
     /// Lets all timers run out and looks whether anything is left.
     pub(crate) fn end(&mut self) {
         self.pass(400_000);
