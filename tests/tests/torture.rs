@@ -34,7 +34,8 @@ const CALLED: &[&str] = &[
 ];
 
 const DOMAINS: &str = "domains = [\"example.com\", \"example.org\", \"example.net\", \"company.com\", \
-    \"chair-dnrc.example.com\", \"services.example.com\", \"registrar.example.com\", \"host.example.net\", \"[2001:db8::10]\", \"127.0.0.1\"]";
+    \"chair-dnrc.example.com\", \"services.example.com\", \
+    \"registrar.example.com\", \"host.example.net\", \"[2001:db8::10]\", \"127.0.0.1\"]";
 
 /// A server where everybody is registered at one telephone, and that telephone.
 struct Bench {
