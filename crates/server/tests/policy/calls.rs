@@ -182,3 +182,96 @@ fn bindings_and_routes_outlive_a_restart() {
     assert_eq!(site.server().bindings(), 1);
     answered(&alice, &bob);
 }
+
+/// The text of a message of a phone that thinks that it is somewhere else.
+fn hidden(phone: &Phone, text: &str, address: &str) -> String {
+    text.replace(&format!("phone@{}", phone.address), &format!("phone@{address}"))
+}
+
+#[test]
+fn two_servers_in_a_row_with_a_phone_behind_nat_at_each_end() {
+    let open = "registrar.authenticate = false\nauth.calls = false\n";
+    let first = Site::start(&format!("{open}proxy.relay_for = \"everyone\""), &[]);
+    let second = Site::start(&format!("domains = [\"{{ip}}\"]\n{open}"), &[]);
+    let (alice, mut bob) = (first.phone("alice"), second.phone("bob"));
+    bob.aor = format!("sip:bob@{}", second.udp.ip());
+    let register = Call { uri: format!("sip:{}", second.udp.ip()), ..bob.register_call("Expires: 600\n") };
+    bob.send(&hidden(&bob, &bob.text(&register), "10.88.88.88"));
+    assert_eq!(bob.answer().status(), 200);
+    let call = alice.call("INVITE", &format!("sip:bob@{}", second.udp));
+    alice.send(&hidden(&alice, &alice.text(&call), "10.77.77.77:5066"));
+    let invite = bob.next();
+    assert_eq!((invite.uri(), invite.all("Record-Route").len()), ("sip:phone@10.88.88.88", 2));
+    bob.respond_as(&invite, 200, "10.88.88.88");
+    let ok = alice.answer();
+    assert_eq!(ok.status(), 200);
+    // The first server's Route stands last in the response, first in the route set.
+    let (own, peer) = (first.udp.to_string(), second.udp.to_string());
+    assert!(ok.all("Record-Route")[0].contains(&peer) && ok.all("Record-Route")[1].contains(&own));
+    alice.send(&alice.text(&within(&call, &ok, "ACK", 1)));
+    let ack = bob.next();
+    assert_eq!((ack.method(), ack.uri(), ack.all("Via").len()), ("ACK", "sip:phone@10.88.88.88", 3));
+    alice.send(&alice.text(&within(&call, &ok, "INFO", 2)));
+    let info = bob.next();
+    assert_eq!((info.method(), info.uri()), ("INFO", "sip:phone@10.88.88.88"));
+    bob.respond_as(&info, 200, "10.88.88.88");
+    assert_eq!(alice.answer().status(), 200);
+    bob.send(&bob.text(&backwards(&bob, &invite, &ok, "BYE")));
+    let bye = alice.next();
+    assert_eq!((bye.method(), bye.uri(), bye.all("Via").len()), ("BYE", "sip:phone@10.77.77.77:5066", 3));
+    alice.respond(&bye, 200, "");
+    assert_eq!(bob.answer().status(), 200);
+}
+
+#[test]
+fn a_phone_by_tcp_is_reached_by_its_connection() {
+    use std::io::{Read, Write};
+    let site = Site::start("", &["alice", "bob"]);
+    let alice = site.phone("alice");
+    let mut stream = std::net::TcpStream::connect(site.udp).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    let mut held = Vec::new();
+    let mut next = |stream: &mut std::net::TcpStream| loop {
+        if let Some(end) = held.windows(4).position(|w: &[u8]| w == b"\r\n\r\n") {
+            let text = String::from_utf8(held.drain(..end + 4).collect()).unwrap();
+            // Pings of the server's aside.
+            if !text.contains("Call-ID: ping-") {
+                return Got(text);
+            }
+            continue;
+        }
+        let mut buffer = [0; 4096];
+        let len = stream.read(&mut buffer).expect("something comes");
+        assert!(len > 0, "closed");
+        held.extend_from_slice(&buffer[..len]);
+    };
+    let bob = site.phone("bob");
+    let by_tcp =
+        |text: String| text.replace("SIP/2.0/UDP", "SIP/2.0/TCP").replace("phone@127.0.0.1", "phone@10.44.44.44");
+    let call = bob.register_call("Expires: 600\n");
+    stream.write_all(by_tcp(bob.text(&call)).as_bytes()).unwrap();
+    let challenge = next(&mut stream);
+    let call = bob.authorized(&call, &challenge, "bob", "bob");
+    stream.write_all(by_tcp(bob.text(&call)).as_bytes()).unwrap();
+    assert_eq!(next(&mut stream).status(), 200);
+
+    let call = alice.call("INVITE", "sip:bob@example.org");
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    alice.send(&alice.text(&call));
+    let invite = next(&mut stream);
+    assert!(invite.one("Via").starts_with("SIP/2.0/TCP "), "{}", invite.0);
+    assert_eq!((invite.method(), invite.all("Record-Route").len()), ("INVITE", 2));
+    let answer =
+        |request: &Got| by_tcp(bob.response(request, 200, "Contact: <sip:phone@127.0.0.1:5060;transport=tcp>\n"));
+    stream.write_all(answer(&invite).as_bytes()).unwrap();
+    let ok = alice.answer();
+    assert_eq!(ok.status(), 200);
+    assert!(ok.one("Contact").contains(";alias=127.0.0.1~"), "{}", ok.0);
+    alice.send(&alice.text(&within(&call, &ok, "ACK", call.cseq)));
+    assert_eq!(next(&mut stream).method(), "ACK");
+    alice.send(&alice.text(&within(&call, &ok, "BYE", call.cseq + 1)));
+    let bye = next(&mut stream);
+    assert_eq!((bye.method(), bye.uri()), ("BYE", "sip:phone@10.44.44.44:5060;transport=tcp"));
+    stream.write_all(answer(&bye).as_bytes()).unwrap();
+    assert_eq!(alice.answer().status(), 200);
+}

@@ -30,13 +30,15 @@ fn own_address() -> SocketAddr {
 }
 
 impl Site {
-    /// A registrar of example.org with these users and lines of configuration.
+    /// A registrar of example.org, or of the `domains` named there, with these users and lines of configuration; `{ip}` in
+    /// them is its address.
     pub(crate) fn start(lines: &str, users: &[&str]) -> Self {
         let folder = TempDir::with_prefix("strowger-policy-").expect("a folder");
         let udp = own_address();
+        let lines = lines.replace("{ip}", &udp.ip().to_string());
+        let domains = if lines.contains("domains =") { "" } else { "domains = [\"example.org\"]\n" };
         let text = format!(
-            "listen = [\"udp:{udp}\", \"tcp:{udp}\"]\ndomains = [\"example.org\"]\nrealm = \"example.org\"\n\
-             store.database = \"test.sqlite\"\n{lines}\n"
+            "listen = [\"udp:{udp}\", \"tcp:{udp}\"]\nrealm = \"example.org\"\nstore.database = \"test.sqlite\"\n{domains}{lines}\n"
         );
         let mut site = Self { server: None, text, udp, folder };
         let config = site.config();
@@ -299,6 +301,11 @@ impl Phone {
     }
 
     fn respond_with(&self, request: &Got, status: u16, lines: &str) {
+        self.send(&self.response(request, status, lines));
+    }
+
+    /// The text of a response.
+    pub(crate) fn response(&self, request: &Got, status: u16, lines: &str) -> String {
         let mut index = Index::new();
         index.parse(request.0.as_bytes(), &Limits::default()).expect("well-formed");
         let message = Message::new(request.0.as_bytes(), &index);
@@ -309,6 +316,6 @@ impl Phone {
         }
         builder.buffer().extend_from_slice(lines.replace('\n', "\r\n").as_bytes());
         builder.finish(b"");
-        self.send(&String::from_utf8(text).expect("text"));
+        String::from_utf8(text).expect("text")
     }
 }
