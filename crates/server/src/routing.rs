@@ -65,6 +65,10 @@ impl Shard {
         if request.max_forwards == Some(0) {
             return self.refuse_request(now, request, id, 483, out);
         }
+        if self.is_nobody_here(&routing) {
+            self.counters().not_found.one();
+            return self.reply(now, request, id, 404, |_| (), out);
+        }
         if self.shared.config.proxy.loop_detection && self.proxy.is_loop(request) {
             return self.refuse_request(now, request, id, 482, out);
         }
@@ -88,7 +92,7 @@ impl Shard {
                 RelayFor::LocalDomains => !self.shared.config.auth.calls && self.is_local(&request.essentials.from.uri),
                 RelayFor::Authenticated => false,
             };
-        if routing.malformed || !passes {
+        if routing.malformed || !passes || self.is_nobody_here(&routing) {
             self.counters().relay_denied.one();
             return;
         }
@@ -497,6 +501,13 @@ impl Shard {
     fn names_server(&self, uri: &Uri<'_>) -> bool {
         let Uri::Sip(sip) = uri else { return false };
         sip.user.is_none() && (self.proxy.is_own(sip) || self.is_local(uri))
+    }
+
+    /// A user at an address of ours that is no domain of ours: it would come back to us again and again.
+    fn is_nobody_here(&self, routing: &Routing<'_>) -> bool {
+        let Uri::Sip(uri) = &routing.uri else { return false };
+        let leads_on = routing.route.is_some() || routing.alias.is_some() || uri.params.maddr().is_some();
+        !leads_on && self.proxy.is_own(uri) && !self.is_local(&routing.uri)
     }
 
     /// A call for help (RFC 5031), and we know whom to send it to.

@@ -220,3 +220,22 @@ fn a_server_that_drains_takes_nothing_new() {
     let got = bob.next();
     assert_eq!(got.method(), "BYE");
 }
+
+#[test]
+fn a_user_at_our_own_address_who_is_none_of_ours() {
+    let site = Site::start("proxy.relay_for = \"everyone\"", &["alice"]);
+    let phone = site.stranger();
+    let got = phone.ask(&phone.call("INVITE", &format!("sip:alice@{}", site.udp)));
+    assert_eq!(got.status(), 404);
+}
+
+#[test]
+fn an_address_of_ours_may_be_a_domain_of_ours() {
+    let site = Site::start("domains = [\"example.org\", \"{ip}\"]\nregistrar.authenticate = false\nauth.calls = false", &[]);
+    let (bob, phone) = (site.phone("bob"), site.stranger());
+    let call = Call { uri: format!("sip:{}", site.udp), to: format!("<sip:bob@{}>", site.udp), ..bob.register_call("") };
+    assert_eq!(bob.ask(&call).status(), 200);
+    phone.send(&phone.text(&phone.call("MESSAGE", &format!("sip:bob@{}", site.udp.ip()))));
+    assert_eq!(bob.next().method(), "MESSAGE");
+    assert_eq!(phone.ask(&phone.call("OPTIONS", &format!("sip:{}", site.udp))).status(), 200);
+}
