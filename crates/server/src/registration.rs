@@ -54,6 +54,7 @@ impl Shard {
         let mut pings = false;
         let outcome = {
             let (lines, pings, node) = (&mut lines, &mut pings, shared.config.server.node);
+            let repair = shared.config.nat.contact_repair;
             // Moved into the closure, so that the steps may borrow from it.
             let decider = &mut *registrar;
             shared.location.update(
@@ -61,7 +62,7 @@ impl Shard {
                 now.wall,
                 most,
                 ticket,
-                |current| decide(now, request, decider, current, lines, pings, node),
+                |current| decide(now, request, decider, current, lines, pings, node, repair),
                 &mut |_| (),
             )
         };
@@ -150,6 +151,7 @@ impl Shard {
 }
 
 /// Asks the registrar and turns its plan into steps of the table; `lines` gets the header lines of the 200.
+#[expect(clippy::too_many_arguments, reason = "what a binding is made of")]
 fn decide<'c>(
     now: Now,
     request: &Request<'c>,
@@ -158,6 +160,7 @@ fn decide<'c>(
     lines: &mut Vec<u8>,
     pings: &mut bool,
     node: u16,
+    repair: bool,
 ) -> Result<Vec<Step<'c>>, Refusal> {
     let ids: Vec<BindingId> = current.iter().map(|b| b.id()).collect();
     let bindings: Vec<Current<'_>> = current
@@ -185,7 +188,7 @@ fn decide<'c>(
             Ok(Uri::Sip(uri)) => alias::is_needed(&uri, arrival.transport, &arrival.remote),
             _ => false,
         };
-        let behind = arrival.transport.is_reliable() || (moved && registrar.path().is_empty());
+        let behind = arrival.transport.is_reliable() || (repair && moved && registrar.path().is_empty());
         *pings |= behind;
         let binding = Binding {
             uri,

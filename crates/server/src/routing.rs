@@ -164,6 +164,10 @@ impl Shard {
                 };
                 self.reply(now, request, server, 200, lines, out);
             }
+            Method::Other => {
+                self.counters().refused.one();
+                self.reply(now, request, server, 501, |text| text.extend_from_slice(ALLOW), out);
+            }
             _ => {
                 self.counters().refused.one();
                 self.reply(now, request, server, 405, |text| text.extend_from_slice(ALLOW), out);

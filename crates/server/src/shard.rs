@@ -230,36 +230,36 @@ impl Shard {
     }
 
     fn refuse(&self, arrival: &Arrival, message: &Message<'_>, error: Error, out: &mut Outbox) {
-        let Ok(top) = message.via() else {
+        let answerable = message.method() != Some(Method::Ack) && message.has(Name::Via);
+        let (Some(call_id), true) = (message.header(Name::CallId), answerable) else {
             self.counters().unreadable.one();
             return;
         };
-        if message.method() == Some(Method::Ack) || message.header(Name::CallId).is_none() {
-            self.counters().unreadable.one();
-            return;
-        }
         self.counters().refused.one();
         tracing::debug!(source = %arrival.remote, %error, "request refused");
+        let top = message.via().ok();
+        let branch = top.and_then(|via| via.branch).unwrap_or_default();
+        let tag = self.stateless_tag(call_id, branch);
         let from = out.start();
-        let tag = self.stateless_tag(message.header(Name::CallId).unwrap_or_default(), top.branch.unwrap_or_default());
-        let reason = (error.status() == 400).then(|| error.reason.text().as_bytes());
         let mut completed = Vec::new();
-        let builder = strowger_message::build::respond_via(
-            message,
-            error.status(),
-            None,
-            Some(&tag),
-            |text| via::write_completed(message, &top, &arrival.remote, &mut completed, text),
-            &mut out.bytes,
-        );
-        let mut builder = builder;
-        if let Some(reason) = reason {
-            builder = builder.line(b"Warning", &[b"399 strowger \"", reason, b"\""].concat());
+        let write_top = |text: &mut Vec<u8>| match &top {
+            Some(top) => via::write_completed(message, top, &arrival.remote, &mut completed, text),
+            // As it came: who wrote it must know what it means.
+            None => false,
+        };
+        let mut builder =
+            strowger_message::build::respond_via(message, error.status(), None, Some(&tag), write_top, &mut out.bytes);
+        if error.status() == 400 {
+            builder = builder.line(b"Warning", &[b"399 strowger \"", error.reason.text().as_bytes(), b"\""].concat());
         }
         builder.buffer().extend_from_slice(&self.shared.server_line);
         builder.finish(b"");
         let range = from..out.bytes.len();
-        out.send(via::reply_target(&top, arrival), range, 0);
+        let target = match &top {
+            Some(top) if !self.shared.config.nat.force_rport => via::reply_target(top, arrival),
+            _ => arrival.reply(),
+        };
+        out.send(target, range, 0);
     }
 
     /// Answers without a transaction (RFC 3261 section 8.2.7).

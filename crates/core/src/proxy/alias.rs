@@ -20,17 +20,15 @@ pub fn is_needed(contact: &SipUri<'_>, transport: Transport, remote: &SocketAddr
     }
     let named = contact.params.transport().and_then(Transport::of).unwrap_or(Transport::Udp);
     if transport.is_reliable() {
-        // A device behind a stream is reached by that stream, whatever its Contact says, unless it names
-        // the very address that it connected from.
-        return !(contact.host == Host::from(remote.ip()) && contact.port == Some(remote.port()));
+        // A device behind a stream is reached by that stream alone: nobody can connect to the port it connected from.
+        return true;
     }
     match contact.host {
         // A name is the device's own affair; only addresses can be seen to be wrong.
         Host::Name(name) => name.len() > 8 && name[name.len() - 8..].eq_ignore_ascii_case(b".invalid"),
-        _ => {
-            contact.host != Host::from(remote.ip())
-                || contact.port.unwrap_or_else(|| named.default_port()) != remote.port()
-        }
+        _ if contact.host != Host::from(remote.ip()) => true,
+        // By another transport than it sent by, its port is its own affair.
+        _ => named == transport && contact.port.unwrap_or_else(|| named.default_port()) != remote.port(),
     }
 }
 
@@ -89,6 +87,8 @@ mod tests {
         assert!(needed("sip:a@x1b2.invalid;transport=ws", Transport::Ws, "192.0.2.1:40000"));
         assert!(!needed("sip:a@phone.example", Transport::Udp, "192.0.2.1:40000"));
         assert!(needed("sip:a@192.0.2.1:5060;transport=tcp", Transport::Tcp, "192.0.2.1:40000"));
+        assert!(needed("sip:a@192.0.2.1:40000;transport=tcp", Transport::Tcp, "192.0.2.1:40000"));
+        assert!(!needed("sip:a@192.0.2.1:5060;transport=tcp", Transport::Udp, "192.0.2.1:40000"));
     }
 
     #[test]
