@@ -7,7 +7,7 @@ use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{ListenerId, Now, Outbox, Target, Transport};
 use std::ops::Range;
-use strowger_message::{Message, Method, Name};
+use strowger_message::{Message, Method, Name, SipUri, Uri};
 
 impl Proxy {
     /// Forwards a request to its candidates: those of the highest q at once, the others one group after
@@ -384,28 +384,24 @@ impl Proxy {
 
     /// The Request-URI (step 2), for a strict router the next Route instead (step 6).
     fn write_uri(&mut self, message: &Message<'_>, routing: &Routing<'_>, uri: Option<&[u8]>) {
-        let own = uri.or_else(|| routing.uri_changed.then_some(routing.uri_text));
+        let target = uri.unwrap_or(routing.uri_text);
+        let cleaned = match uri {
+            Some(text) => is_unfit(text).then(|| Uri::parse(text).ok()).flatten(),
+            None => (routing.alias.is_some() || routing.own_maddr).then_some(routing.uri),
+        };
+        let write = |text: &mut Vec<u8>| match cleaned {
+            Some(Uri::Sip(uri)) => write_clean(&uri, routing.alias.is_some(), routing.own_maddr, text),
+            _ => text.extend_from_slice(target),
+        };
         if let Some(strict) = routing.strict {
-            let target = own.unwrap_or_else(|| message.request_uri());
             self.edit.request_uri(message, |text| text.extend_from_slice(strict));
             self.edit.append(message.index(), Name::Route, |text| {
                 text.push(b'<');
-                text.extend_from_slice(target);
+                write(text);
                 text.push(b'>');
             });
-        } else if let Some(own) = own {
-            self.edit.request_uri(message, |text| text.extend_from_slice(own));
-        } else if routing.alias.is_some() {
-            let whole = routing.uri_text;
-            let mark = [b";", alias::NAME, b"="].concat();
-            if let Some(from) = whole.windows(mark.len()).rposition(|w| w.eq_ignore_ascii_case(&mark)) {
-                let rest = &whole[from + 1..];
-                let to = rest.iter().position(|b| matches!(b, b';' | b'?')).map_or(whole.len(), |n| from + 1 + n);
-                self.edit.request_uri(message, |text| {
-                    text.extend_from_slice(&whole[..from]);
-                    text.extend_from_slice(&whole[to..]);
-                });
-            }
+        } else if uri.is_some() || routing.uri_changed || cleaned.is_some() {
+            self.edit.request_uri(message, write);
         }
     }
 
@@ -469,6 +465,44 @@ fn widest(candidates: &[Candidate<'_>]) -> usize {
 /// Requests whose 2xx, or whose NOTIFY, makes a dialog (RFC 3261 section 12, RFC 6665, RFC 3515).
 fn makes_dialog(method: Method) -> bool {
     matches!(method, Method::Invite | Method::Subscribe | Method::Refer | Method::Notify)
+}
+
+/// A URI of a binding with parts that a Request-URI must not have (section 19.1.1 table 1): they are taken off.
+fn is_unfit(uri: &[u8]) -> bool {
+    const METHOD: &[u8] = b";method=";
+    uri.iter().any(|&b| b == b'?') || uri.windows(METHOD.len()).any(|w| w.eq_ignore_ascii_case(METHOD))
+}
+
+/// A Request-URI without headers and method, without the alias that we put there, and if `maddr` names us without what
+/// brought it here (section 16.4).
+fn write_clean(uri: &SipUri<'_>, alias: bool, maddr: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(uri.scheme());
+    out.push(b':');
+    if let Some(user) = uri.user {
+        out.extend_from_slice(user);
+        if let Some(password) = uri.password {
+            out.push(b':');
+            out.extend_from_slice(password);
+        }
+        out.push(b'@');
+    }
+    uri.host.write(out);
+    if let Some(port) = uri.port.filter(|_| !maddr) {
+        out.push(b':');
+        out.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
+    }
+    for (name, value) in uri.params.iter() {
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        if is(b"method") || (alias && is(alias::NAME)) || (maddr && (is(b"maddr") || is(b"transport"))) {
+            continue;
+        }
+        out.push(b';');
+        out.extend_from_slice(name);
+        if let Some(value) = value {
+            out.push(b'=');
+            out.extend_from_slice(value);
+        }
+    }
 }
 
 /// The request has one Via: its sender's.

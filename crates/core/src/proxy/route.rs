@@ -33,6 +33,8 @@ pub struct Routing<'a> {
     /// A Route value could not be read: answer 400.
     pub malformed: bool,
     pub(super) uri_changed: bool,
+    /// The `maddr` of the Request-URI names us: it has done its work (section 16.4).
+    pub(super) own_maddr: bool,
     pub(super) remove: SmallVec<[Range<usize>; 2]>,
     /// The first Route left is a strict router's: it becomes the Request-URI.
     pub(super) strict: Option<&'a [u8]>,
@@ -63,12 +65,14 @@ impl Proxy {
             alias: None,
             malformed: false,
             uri_changed: false,
+            own_maddr: false,
             remove: SmallVec::new(),
             strict: None,
         };
         if message.has(Name::Route) || self.is_record_route(&request.uri) {
             self.read_routes(request, &mut routing);
         }
+        routing.own_maddr = routing.uri.sip().is_some_and(|uri| self.own_maddr(uri));
         // Whoever put the alias there is the last proxy on the way: if another Route is left, that is not us.
         if routing.in_dialog
             && routing.route.is_none()
@@ -151,6 +155,15 @@ impl Proxy {
             || (uri.user.is_none() && uri.port.is_none() && self.identity.is_local_domain(uri.host))
     }
 
+    /// The `maddr` of this URI is an address of ours.
+    fn own_maddr(&self, uri: &SipUri<'_>) -> bool {
+        let Some(maddr) = uri.params.maddr() else { return false };
+        let transport = transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp });
+        strowger_message::Host::parse(maddr).is_ok_and(|host| {
+            self.identity.is_own_address(host, uri.port, transport) || self.identity.is_local_domain(host)
+        })
+    }
+
     fn listener_named(&self, uri: &SipUri<'_>) -> Option<ListenerId> {
         let transport = transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp });
         let mut host = Vec::new();
@@ -175,12 +188,14 @@ impl Proxy {
         if uri.params.transport().is_some() && named.is_none() {
             return NextHop::Unreachable;
         }
+        let own_maddr = self.own_maddr(uri);
+        let (named, port) = if own_maddr { (None, None) } else { (named, uri.port) };
         let transport = match (named, uri.secure) {
             (Some(Transport::Tcp | Transport::Udp) | None, true) => Some(Transport::Tls),
             (Some(Transport::Ws), true) => Some(Transport::Wss),
             (named, _) => named,
         };
-        let host = match uri.params.maddr() {
+        let host = match uri.params.maddr().filter(|_| !own_maddr) {
             Some(maddr) => match strowger_message::Host::parse(maddr) {
                 Ok(host) => host,
                 Err(_) => return NextHop::Unreachable,
@@ -188,13 +203,11 @@ impl Proxy {
             None => uri.host,
         };
         match host {
-            strowger_message::Host::Name(name) => {
-                NextHop::Name { host: name, port: uri.port, transport, secure: uri.secure }
-            }
+            strowger_message::Host::Name(name) => NextHop::Name { host: name, port, transport, secure: uri.secure },
             host => {
                 let transport = transport.unwrap_or(Transport::Udp);
                 let ip = host.ip().expect("not a name");
-                let address = SocketAddr::new(ip, uri.port.unwrap_or_else(|| transport.default_port()));
+                let address = SocketAddr::new(ip, port.unwrap_or_else(|| transport.default_port()));
                 self.target(transport, address, prefer).map_or(NextHop::Unreachable, NextHop::Known)
             }
         }

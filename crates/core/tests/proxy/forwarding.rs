@@ -172,3 +172,17 @@ fn the_sender_of_a_copy_gets_the_last_response_and_nobody_the_request_again() {
     let ringing = only(rig.answer(&sent, 180, ""));
     assert_eq!(only(rig.request(&text, udp(ALICE), &to(BOB))).text, ringing.text);
 }
+
+#[test]
+fn a_contact_becomes_a_request_uri_without_what_that_may_not_have() {
+    // Section 19.1.1 table 1.
+    for (contact, uri) in [
+        ("sip:bob@10.2.2.2:5070;a=b?Subject=x&Priority=urgent", "sip:bob@10.2.2.2:5070;a=b"),
+        ("sips:bob;p=1@Host.Example;METHOD=BYE;lr;x", "sips:bob;p=1@Host.Example;lr;x"),
+        ("SIP:bob@10.2.2.2;line=1;ob", "SIP:bob@10.2.2.2;line=1;ob"),
+    ] {
+        let tries = [Try { uri: Some(contact.into()), ..to(BOB).remove(0) }];
+        let sent = only(Rig::new().request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &tries));
+        assert_eq!(sent.uri(), uri);
+    }
+}

@@ -67,6 +67,10 @@ fn a_strict_router_before_us_is_undone() {
     let text = bye(&own, "Route: <sip:10.8.8.8;lr>\nRoute: <sip:bob@10.2.2.2>\n").replace("bKaBYE", "bK3");
     let out = only(rig.request(&text, udp(ALICE), &[]));
     assert_eq!((out.uri(), out.all("Route")), ("sip:bob@10.2.2.2", vec!["<sip:10.8.8.8;lr>"]));
+    // With the address of a device, which is for us alone.
+    let text = bye(&own, "Route: <sip:bob@192.168.8.8;alias=10.2.2.2~5060~0>\n").replace("bKaBYE", "bK4");
+    let out = only(rig.request(&text, udp(ALICE), &[]));
+    assert_eq!((out.uri(), out.to().as_str(), out.all("Route").len()), ("sip:bob@192.168.8.8", BOB, 0));
     // It is still the same dialog.
     let text = bye(&own, "Route: <sip:bob@10.2.2.2>\n");
     assert!(rig.routing(&text, |proxy, request| proxy.route(request).in_dialog));
@@ -149,4 +153,16 @@ fn a_route_that_cannot_be_read_is_told() {
         let text = alice("INVITE", "sip:bob@10.2.2.2", &format!("Route: {route}\n"));
         assert!(Rig::new().routing(&text, |proxy, request| proxy.route(request).malformed), "{route}");
     }
+}
+
+#[test]
+fn an_maddr_that_names_us_has_done_its_work() {
+    // Section 16.4: it, the port and the transport that led here are taken off.
+    let sent = routed("sip:bob@10.2.2.2:5060;maddr=10.0.0.1;x=y;transport=udp", "");
+    assert_eq!((sent.uri(), sent.to().as_str()), ("sip:bob@10.2.2.2;x=y", BOB));
+    let sent = routed("sip:bob:pw@10.2.2.2;maddr=example.org", "Route: <sip:10.8.8.8>\n");
+    assert_eq!((sent.uri(), sent.all("Route")), ("sip:10.8.8.8", vec!["<sip:bob:pw@10.2.2.2>"]));
+    // Another's stays.
+    let sent = routed("sip:bob@10.2.2.2;maddr=10.6.6.6", "");
+    assert_eq!((sent.uri(), sent.to().as_str()), ("sip:bob@10.2.2.2;maddr=10.6.6.6", "10.6.6.6:5060"));
 }
