@@ -432,7 +432,8 @@ impl Shard {
             return Some(Targets::from_slice(&[target]));
         }
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
-        let emergency = self.shared.config.proxy.emergency_target.clone();
+        let shared = self.shared.clone();
+        let emergency = &shared.config.proxy.emergency_target;
         let uri = match (routing.route, routing.uri) {
             (Some(route), _) => route,
             (None, uri) if self.is_emergency(&uri) => {

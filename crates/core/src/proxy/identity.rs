@@ -102,7 +102,7 @@ impl Identity {
 }
 
 /// `host[:port]`, an IPv6 reference in brackets.
-fn split_port(text: &[u8]) -> (&[u8], Option<u16>) {
+pub(super) fn split_port(text: &[u8]) -> (&[u8], Option<u16>) {
     let after = text.iter().rposition(|&b| b == b']').map_or(0, |n| n + 1);
     match text[after..].iter().position(|&b| b == b':') {
         Some(n) => {

@@ -166,17 +166,11 @@ impl Proxy {
 
     fn listener_named(&self, uri: &SipUri<'_>) -> Option<ListenerId> {
         let transport = transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp });
-        let mut host = Vec::new();
-        uri.host.write(&mut host);
-        if let Some(port) = uri.port {
-            host.push(b':');
-            host.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
-        }
-        let at = self
-            .identity
-            .faces()
-            .iter()
-            .position(|f| f.transport == transport && f.sent_by.eq_ignore_ascii_case(&host))?;
+        let named = |face: &super::Face| {
+            let (host, port) = super::identity::split_port(&face.sent_by);
+            port == uri.port && strowger_message::Host::parse(host).is_ok_and(|host| host == uri.host)
+        };
+        let at = self.identity.faces().iter().position(|f| f.transport == transport && named(f))?;
         Some(ListenerId(at as u16))
     }
 

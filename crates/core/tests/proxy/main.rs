@@ -1,5 +1,6 @@
 //! The proxy of RFC 3261 section 16, driven with texts of messages: one file for each behaviour.
 
+mod allocation;
 mod breadth;
 mod cancel;
 mod chaos;

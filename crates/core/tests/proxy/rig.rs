@@ -1,5 +1,6 @@
 //! A proxy with its transactions, without sockets, and what peers of it say.
 
+use crate::allocation;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
@@ -76,6 +77,8 @@ pub(crate) struct Rig {
     pub(crate) proxy: Proxy,
     out: Outbox,
     events: Vec<Event>,
+    /// Made inside the proxy and its transactions so far.
+    pub(crate) allocations: u64,
 }
 
 pub(crate) const UDP: ListenerId = ListenerId(0);
@@ -162,6 +165,7 @@ impl Rig {
             proxy: Proxy::new(Arc::new(identity()), settings, b"secret", Entropy::new([seed; 32])),
             out: Outbox::new(),
             events: Vec::new(),
+            allocations: 0,
         }
     }
 
@@ -177,9 +181,13 @@ impl Rig {
         let message = Message::new(bytes, &index);
         let hash = call::hash(1, message.call_id().expect("a Call-ID").text);
         let request = Request::of(message, &arrival, hash).expect("complete");
-        match self.tx.request(self.now, &message, &arrival, hash, &mut self.out) {
+        let before = allocation::count();
+        let incoming = self.tx.request(self.now, &message, &arrival, hash, &mut self.out);
+        let routing = self.proxy.route(&request);
+        std::hint::black_box(self.proxy.is_loop(&request));
+        self.allocations += allocation::count() - before;
+        match incoming {
             Incoming::New(id) => {
-                let routing = self.proxy.route(&request);
                 let targets: Vec<Target>;
                 let own;
                 let tries = if tries.is_empty() {
@@ -200,12 +208,16 @@ impl Rig {
                     })
                     .collect();
                 let (tx, out) = (&mut self.tx, &mut self.out);
-                assert!(self.proxy.forward(self.now, &request, &routing, id, &candidates, tx, out), "no target");
+                let before = allocation::count();
+                let sent = self.proxy.forward(self.now, &request, &routing, id, &candidates, tx, out);
+                self.allocations += allocation::count() - before;
+                assert!(sent, "no target");
             }
             Incoming::Ack => {
                 let target = tries.first().map_or_else(|| self.next_hop(&request), |t| t.at.first().copied());
-                let routing = self.proxy.route(&request);
+                let before = allocation::count();
                 self.proxy.forward_ack(&request, &routing, target.expect("a next hop"), &mut self.out);
+                self.allocations += allocation::count() - before;
             }
             Incoming::Cancel { cancel, invite } => {
                 let from = self.out.start();
@@ -249,10 +261,12 @@ impl Rig {
         let mut index = Index::new();
         index.parse(text, &Limits::default()).expect("well-formed");
         let message = Message::new(text, &index);
+        let before = allocation::count();
         if let Outgoing::Deliver { id, owner, .. } = self.tx.response(self.now, &message, &mut self.out) {
             let (tx, out) = (&mut self.tx, &mut self.out);
             self.proxy.response(self.now, &message, &arrival, id, owner, tx, out);
         }
+        self.allocations += allocation::count() - before;
         self.taken()
     }
 
