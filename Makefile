@@ -59,13 +59,15 @@ simulate:
 	STROWGER_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --package strowger-tests --test simulate -- --nocapture
 
 # cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`. What is found
-# stays in fuzz/artifacts, what is learnt in FUZZ_CORPUS, from which the next run goes on.
+# stays in fuzz/artifacts, what is learnt in FUZZ_CORPUS, from which the next run goes on. To `transaction` bytes are
+# commands: many short scripts find more than few long ones.
 fuzz:
 	cd fuzz && for target in $(FUZZ_TARGETS); do \
 		mkdir -p $(FUZZ_CORPUS)/$$target && \
 		$(CARGO) +nightly fuzz run --release $$target $(FUZZ_CORPUS)/$$target \
 			$$(ls -d seeds/$$target $(FUZZ_SEEDS) 2>/dev/null) -- -max_total_time=$$(($(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)))) \
-			-rss_limit_mb=2048 -timeout=10 $(FUZZ_OPTIONS) || exit 1; \
+			-rss_limit_mb=2048 -timeout=10 $$(case $$target in transaction) echo -max_len=400;; esac) $(FUZZ_OPTIONS) \
+			|| exit 1; \
 	done
 
 soak: packages build
