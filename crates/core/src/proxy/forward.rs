@@ -470,7 +470,7 @@ fn makes_dialog(method: Method) -> bool {
 /// A URI of a binding with parts that a Request-URI must not have (section 19.1.1 table 1): they are taken off.
 fn is_unfit(uri: &[u8]) -> bool {
     const METHOD: &[u8] = b";method=";
-    uri.iter().any(|&b| b == b'?') || uri.windows(METHOD.len()).any(|w| w.eq_ignore_ascii_case(METHOD))
+    uri.contains(&b'?') || uri.windows(METHOD.len()).any(|w| w.eq_ignore_ascii_case(METHOD))
 }
 
 /// A Request-URI without headers and method, without the alias that we put there, and if `maddr` names us without what

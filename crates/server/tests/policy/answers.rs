@@ -24,9 +24,9 @@ fn options_and_what_is_not_for_a_proxy() {
     let text = phone.text(&phone.call("OPTIONS", "sip:example.org")).replace("Max-Forwards: 70", "Max-Forwards: 0");
     phone.send(&text);
     assert_eq!(phone.answer().status(), 200);
-    for method in ["INVITE", "MESSAGE", "UNHEARD", "SUBSCRIBE"] {
+    for (method, status) in [("INVITE", 405), ("MESSAGE", 405), ("SUBSCRIBE", 405), ("UNHEARD", 501)] {
         let got = phone.ask(&phone.call(method, "sip:example.org"));
-        assert_eq!(got.status(), 405, "{method}");
+        assert_eq!(got.status(), status, "{method}");
         assert!(got.one("Allow").contains("OPTIONS"));
     }
     let mut call = phone.call("OPTIONS", "sip:example.org");
@@ -231,9 +231,11 @@ fn a_user_at_our_own_address_who_is_none_of_ours() {
 
 #[test]
 fn an_address_of_ours_may_be_a_domain_of_ours() {
-    let site = Site::start("domains = [\"example.org\", \"{ip}\"]\nregistrar.authenticate = false\nauth.calls = false", &[]);
+    let site =
+        Site::start("domains = [\"example.org\", \"{ip}\"]\nregistrar.authenticate = false\nauth.calls = false", &[]);
     let (bob, phone) = (site.phone("bob"), site.stranger());
-    let call = Call { uri: format!("sip:{}", site.udp), to: format!("<sip:bob@{}>", site.udp), ..bob.register_call("") };
+    let call =
+        Call { uri: format!("sip:{}", site.udp), to: format!("<sip:bob@{}>", site.udp), ..bob.register_call("") };
     assert_eq!(bob.ask(&call).status(), 200);
     phone.send(&phone.text(&phone.call("MESSAGE", &format!("sip:bob@{}", site.udp.ip()))));
     assert_eq!(bob.next().method(), "MESSAGE");
