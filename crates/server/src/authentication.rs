@@ -83,6 +83,8 @@ impl Shard {
         let secrets = subscriber.as_deref().map(ha1_set);
         match shared.authenticator.decide(now, &ticket, &attempt, &credentials, secrets.as_ref()) {
             Verdict::Ok => (),
+            // A REGISTER has no transaction: this may be a copy of one that was served, which gets its answer again.
+            Verdict::Replay if server.is_none() => found.replayed = true,
             verdict => {
                 self.deny(now, request, server, header, &credentials, verdict, out);
                 return false;
@@ -130,7 +132,7 @@ impl Shard {
         None
     }
 
-    fn challenge(
+    pub(crate) fn challenge(
         &mut self,
         now: Now,
         request: &Request<'_>,

@@ -46,6 +46,8 @@ pub(crate) struct Found {
     pub(crate) names: Vec<(HostKey, Vec<(Transport, SocketAddr)>)>,
     /// Credentials were verified: a nonce counts once, so they must not be verified again.
     pub(crate) authenticated: bool,
+    /// The credentials were right, but had been used before: nothing may change.
+    pub(crate) replayed: bool,
     /// A 100 was sent.
     pub(crate) trying: bool,
 }

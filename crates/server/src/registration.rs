@@ -36,12 +36,20 @@ impl Shard {
         aor.clear();
         write_aor(&party, &mut aor);
         let mut registrar = std::mem::take(&mut self.registrar);
-        self.update(now, request, &aor, &mut registrar, out);
+        self.update(now, request, &aor, &mut registrar, found.replayed, out);
         self.registrar = registrar;
         self.aor = aor;
     }
 
-    fn update(&mut self, now: Now, request: &Request<'_>, aor: &[u8], registrar: &mut Registrar, out: &mut Outbox) {
+    fn update(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        aor: &[u8],
+        registrar: &mut Registrar,
+        replayed: bool,
+        out: &mut Outbox,
+    ) {
         let shared = self.shared.clone();
         // The ticket must be there before the table may give it back.
         let durable = self.written;
@@ -62,7 +70,13 @@ impl Shard {
                 now.wall,
                 most,
                 ticket,
-                |current| decide(now, request, decider, current, lines, pings, node, repair),
+                |current| {
+                    let steps = decide(now, request, decider, current, lines, pings, node, repair);
+                    if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
+                        return Err(Refused::Replayed);
+                    }
+                    steps.map_err(Refused::Registrar)
+                },
                 &mut |_| (),
             )
         };
@@ -102,12 +116,15 @@ impl Shard {
         request: &Request<'_>,
         aor: &[u8],
         registrar: &Registrar,
-        error: UpdateError<Refusal>,
+        error: UpdateError<Refused>,
         out: &mut Outbox,
     ) {
         let (call_id, source) = (shown(request.call_id), request.arrival.remote);
         match error {
-            UpdateError::Decision(refusal) => {
+            UpdateError::Decision(Refused::Replayed) => {
+                self.challenge(now, request, None, ChallengeHeader::WwwAuthenticate, true, out);
+            }
+            UpdateError::Decision(Refused::Registrar(refusal)) => {
                 tracing::debug!(%call_id, %source, reason = refusal.text(), "registration refused");
                 self.counters().refused.one();
                 self.reply(now, request, None, refusal.status(), |text| registrar.write_refusal(refusal, text), out);
@@ -148,6 +165,20 @@ impl Shard {
         let range = from..out.bytes.len();
         out.send(target, range, 0);
     }
+}
+
+/// Why a REGISTER changes nothing.
+#[derive(Debug)]
+enum Refused {
+    Registrar(Refusal),
+    /// Its credentials were used before, and it is no copy of the request that used them.
+    Replayed,
+}
+
+/// This very request made one of the bindings, and names contacts.
+fn is_of(request: &Request<'_>, current: &location::Current<'_>) -> bool {
+    request.message.has(Name::Contact)
+        && current.iter().any(|binding| binding.call_id() == request.call_id && binding.cseq() == request.cseq)
 }
 
 /// Asks the registrar and turns its plan into steps of the table; `lines` gets the header lines of the 200.

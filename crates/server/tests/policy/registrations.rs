@@ -164,3 +164,47 @@ fn of_no_user() {
     let call = Call { to: "<tel:+4930>".into(), ..stranger.register_call("") };
     assert_eq!(stranger.ask(&call).status(), 404);
 }
+
+#[test]
+fn a_copy_gets_the_same_answer() {
+    let site = Site::start("", &["bob"]);
+    let bob = site.phone("bob");
+    let call = bob.register_call("Expires: 600\n");
+    let call = bob.authorized(&call, &bob.ask(&call), "bob", "bob");
+    let text = bob.text(&call);
+    // The 200 was lost, or slow: section 17.2.2.
+    for _ in 0..3 {
+        bob.send(&text);
+    }
+    for _ in 0..3 {
+        let got = bob.answer();
+        assert_eq!((got.status(), got.all("Contact").len()), (200, 1), "{}", got.0);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(1_200));
+    bob.send(&text);
+    assert_eq!(bob.answer().status(), 200);
+}
+
+#[test]
+fn a_copy_changes_and_tells_nothing() {
+    let site = Site::start("", &["bob"]);
+    let bob = site.phone("bob");
+    let call = bob.register_call("Contact: <sip:b@192.0.2.1>\n");
+    let call = bob.authorized(&call, &bob.ask(&call), "bob", "bob");
+    assert_eq!(contacts(&send(&bob, &call)).len(), 1);
+    let with =
+        |contact: &str| Call { lines: call.lines.replace("Contact: <sip:b@192.0.2.1>\n", contact), ..call.clone() };
+    // Somebody overheard it, and sends its credentials with another Contact, or to learn where Bob is.
+    for lines in [
+        "Contact: <sip:mallory@192.0.2.66>\n",
+        "Contact: <sip:b@192.0.2.1>;expires=0\n",
+        "Contact: *\nExpires: 0\n",
+        "",
+    ] {
+        let got = send(&bob, &with(lines));
+        assert_eq!((got.status(), got.all("Contact").len()), (401, 0), "{lines}: {}", got.0);
+    }
+    let later = Call { cseq: 9, ..call.clone() };
+    assert_eq!(send(&bob, &later).status(), 401);
+    assert_eq!(contacts(&register(&bob, ""))[0].0, "sip:b@192.0.2.1");
+}
