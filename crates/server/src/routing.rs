@@ -318,7 +318,8 @@ impl Shard {
                     Fork::Sequence => count - (n as u16).min(count),
                     Fork::ByQ => contact.q,
                 },
-                fixed: contact.target.is_some(),
+                // What registered by UDP may listen nowhere else (section 18.1.1 is for servers).
+                fixed: contact.path.is_empty(),
             })
             .collect();
         self.send(now, request, routing, server, &candidates, 480, found, out);

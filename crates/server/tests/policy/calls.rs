@@ -275,3 +275,18 @@ fn a_phone_by_tcp_is_reached_by_its_connection() {
     stream.write_all(answer(&bye).as_bytes()).unwrap();
     assert_eq!(alice.answer().status(), 200);
 }
+
+#[test]
+fn a_large_request_stays_on_the_way_that_a_phone_registered_by() {
+    let site = Site::start("", &["bob"]);
+    let (caller, bob) = (site.stranger(), site.phone("bob"));
+    bob.register();
+    // Somebody else could listen there by TCP.
+    let other = std::net::TcpListener::bind(bob.address).unwrap();
+    other.set_nonblocking(true).unwrap();
+    let mut call = caller.call("MESSAGE", "sip:bob@example.org");
+    call.lines = format!("X-Large: {}\n", "x".repeat(2_000));
+    caller.send(&caller.text(&call));
+    assert_eq!(bob.next().one("X-Large").len(), 2_000);
+    assert!(other.accept().is_err());
+}
