@@ -185,9 +185,13 @@ impl Shard {
         found: &mut Found,
         out: &mut Outbox,
     ) -> bool {
+        // Whoever calls for help need not remember a password (RFC 6881 section 9).
+        if routing.route.is_none() && self.is_emergency(&routing.uri) {
+            return true;
+        }
         let from = request.essentials.from.uri;
         let from_local = self.is_local(&from);
-        let to_local = routing.route.is_none() && (self.is_local(&routing.uri) || self.is_emergency(&routing.uri));
+        let to_local = routing.route.is_none() && self.is_local(&routing.uri);
         let relay_for = self.shared.config.proxy.relay_for;
         // Whoever says to be one of ours must show it, unless everybody may relay and it goes elsewhere.
         let must_authenticate =

@@ -104,7 +104,7 @@ fn emergency_calls_have_a_way() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let site = Site::start(&format!("proxy.emergency_target = \"sip:{};lr\"", socket.local_addr().unwrap()), &[]);
     let (phone, psap) = (site.stranger(), site.phone_on(socket));
-    for uri in ["urn:service:sos", "urn:service:sos.fire"] {
+    for (phone, uri) in [(&phone, "urn:service:sos"), (&site.phone("alice"), "urn:service:sos.fire")] {
         phone.send(&phone.text(&phone.call("INVITE", uri)));
         let got = psap.next();
         assert_eq!((got.method(), got.uri()), ("INVITE", uri));
