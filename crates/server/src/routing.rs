@@ -185,7 +185,7 @@ impl Shard {
         found: &mut Found,
         out: &mut Outbox,
     ) -> bool {
-        // Whoever calls for help need not remember a password (RFC 6881 section 9).
+        // Whoever calls for help need not remember a password.
         if routing.route.is_none() && self.is_emergency(&routing.uri) {
             return true;
         }

@@ -26,6 +26,8 @@ pub(super) struct Exchange {
     pub(super) invite: bool,
     /// A request within a dialog whose next hop is the device itself: its response is the device's own.
     pub(super) direct: bool,
+    /// It went to contacts that registered here, by no Path: their responses are their own if nobody else record-routed.
+    pub(super) registered: bool,
     pub(super) cancelled: bool,
     /// A final response went upstream.
     pub(super) answered: bool,
@@ -100,7 +102,24 @@ impl OwnedCandidate {
     }
 }
 
+/// Whether the sender of a response is the device that its Contact names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Device {
+    Yes,
+    /// If nobody behind us record-routed.
+    IfLast,
+    No,
+}
+
 impl Exchange {
+    pub(super) fn device(&self) -> Device {
+        match (self.direct, self.registered) {
+            (true, _) => Device::Yes,
+            (false, true) => Device::IfLast,
+            (false, false) => Device::No,
+        }
+    }
+
     pub(super) fn branches(&self) -> impl Iterator<Item = &Branch> {
         std::iter::once(&self.first).chain(self.others.iter().flat_map(|o| o.iter()))
     }

@@ -44,6 +44,7 @@ impl Proxy {
             live: 1,
             invite: request.method == Method::Invite,
             direct: routing.in_dialog && routing.route.is_none(),
+            registered: candidates.iter().all(|c| c.uri.is_some() && c.path.is_empty()),
             cancelled: false,
             answered: false,
         });

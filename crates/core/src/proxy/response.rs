@@ -1,6 +1,6 @@
 //! Responses on their way upstream (RFC 3261 section 16.7).
 
-use super::exchange::Best;
+use super::exchange::{Best, Device};
 use super::{NOBODY, Proxy, alias, best};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Transactions};
@@ -35,8 +35,8 @@ impl Proxy {
             // and only an INVITE has other provisional responses (RFC 4320 section 4.1).
             if status > 100 && exchange.invite && !exchange.answered {
                 exchange.heard = (now.mono / 1000) as u32;
-                let (server, direct) = (exchange.server, exchange.direct);
-                let range = self.write_upstream(response, arrival, status, direct, out);
+                let (server, device) = (exchange.server, exchange.device());
+                let range = self.write_upstream(response, arrival, status, device, out);
                 tx.respond(now, server, status, range, out);
             }
             return;
@@ -50,8 +50,8 @@ impl Proxy {
                 exchange.answered = true;
                 exchange.pending = None;
                 exchange.best = None;
-                let (server, direct) = (exchange.server, exchange.direct);
-                let range = self.write_upstream(response, arrival, status, direct, out);
+                let (server, device) = (exchange.server, exchange.device());
+                let range = self.write_upstream(response, arrival, status, device, out);
                 tx.respond(now, server, status, range, out);
                 self.cancel_others(now, id, tx, out);
             }
@@ -78,12 +78,12 @@ impl Proxy {
                 return;
             }
             let status = best::upstream(status);
-            let range = self.write_upstream(response, arrival, status, false, out);
+            let range = self.write_upstream(response, arrival, status, Device::No, out);
             tx.respond(now, server, status, range, out);
             return;
         }
         let mut text = Outbox::new();
-        let range = self.write_upstream(response, arrival, best::upstream(status), false, &mut text);
+        let range = self.write_upstream(response, arrival, best::upstream(status), Device::No, &mut text);
         self.remember(id, status, &text.bytes[range], response);
         self.conclude(now, id, tx, out);
     }
@@ -221,7 +221,7 @@ impl Proxy {
         response: &Message<'_>,
         arrival: &Arrival,
         status: u16,
-        direct: bool,
+        device: Device,
         out: &mut Outbox,
     ) -> std::ops::Range<usize> {
         self.edit.clear();
@@ -235,7 +235,12 @@ impl Proxy {
         let edit = &mut self.edit;
         response.cut_first(Name::Via, 1, |range| edit.remove(range));
         // The Contact of a redirection is not the device's own.
-        if self.settings.contact_repair && status < 300 && (direct || self.came_from_device(response)) {
+        let own_contact = match device {
+            Device::Yes => true,
+            Device::IfLast => self.is_last(response),
+            Device::No => false,
+        };
+        if self.settings.contact_repair && status < 300 && own_contact {
             self.repair_contact(response, arrival);
         }
         let from = out.start();
@@ -244,7 +249,7 @@ impl Proxy {
     }
 
     /// No other proxy that record-routed stands between us and the sender of this response.
-    fn came_from_device(&self, response: &Message<'_>) -> bool {
+    fn is_last(&self, response: &Message<'_>) -> bool {
         match response.record_routes().next() {
             None => false,
             Some(Ok(route)) => route.uri.sip().is_some_and(|uri| self.is_own(uri)),

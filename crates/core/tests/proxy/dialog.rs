@@ -128,8 +128,9 @@ fn only_the_contact_of_a_dialog_is_repaired_and_only_at_the_first_hop() {
 #[test]
 fn a_redirection_is_not_touched() {
     let mut rig = Rig::new();
-    let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
+    let sent = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &[contact(BOB, 1000)]));
     let lines = format!("Record-Route: {}\nContact: <sip:carol@192.0.2.77>\n", sent.one("Record-Route"));
+    assert_eq!(sent.uri(), "sip:bob@10.2.2.2:5060");
     let up = rig.answer(&sent, 302, &lines);
     assert_eq!(up[1].one("Contact"), "<sip:carol@192.0.2.77>");
 }
@@ -137,11 +138,26 @@ fn a_redirection_is_not_touched() {
 #[test]
 fn behind_another_proxy_the_answer_is_not_touched() {
     let mut rig = Rig::new();
-    let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
+    let sent = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &[contact(BOB, 1000)]));
     let text = String::from_utf8(respond(&sent, 200, "Contact: <sip:bob@192.168.8.8>\n")).unwrap();
     let text = text.replacen("Record-Route: ", "Record-Route: <sip:10.7.7.7;lr>\r\nRecord-Route: ", 1);
     let up = only(rig.response(text.as_bytes(), udp(BOB)));
     assert_eq!(up.one("Contact"), "<sip:bob@192.168.8.8>");
+}
+
+#[test]
+fn whoever_did_not_register_here_is_where_its_contact_says() {
+    // A proxy of another domain that does not record-route: the Contact is that of somebody behind it.
+    let mut rig = Rig::new();
+    let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
+    let up = only(rig.answer(&sent, 200, "Contact: <sip:bob@192.0.2.99>\n"));
+    assert_eq!(up.one("Contact"), "<sip:bob@192.0.2.99>");
+    // Nor is one behind an edge proxy's Path.
+    let mut rig = Rig::new();
+    let tries = [Try { path: "<sip:10.7.7.7;lr>".into(), ..contact(BOB, 1000) }];
+    let sent = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &tries));
+    let up = only(rig.answer(&sent, 200, "Contact: <sip:bob@192.0.2.99>\n"));
+    assert_eq!(up.one("Contact"), "<sip:bob@192.0.2.99>");
 }
 
 #[test]
