@@ -6,7 +6,7 @@
 
 use crate::{Flow, ListenerId, Target, Transport};
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use strowger_message::Host;
 use strowger_message::uri::SipUri;
 
@@ -26,10 +26,25 @@ pub fn is_needed(contact: &SipUri<'_>, transport: Transport, remote: &SocketAddr
     match contact.host {
         // A name is the device's own affair; only addresses can be seen to be wrong.
         Host::Name(name) => name.len() > 8 && name[name.len() - 8..].eq_ignore_ascii_case(b".invalid"),
-        _ if contact.host != Host::from(remote.ip()) => true,
+        // Another address may be the device's own choice, if the whole world reaches it.
+        host if host != Host::from(remote.ip()) => host.ip().is_none_or(|ip| is_private(ip, remote.ip())),
         // By another transport than it sent by, its port is its own affair.
         _ => named == transport && contact.port.unwrap_or_else(|| named.default_port()) != remote.port(),
     }
+}
+
+/// An address that means something only where the device is: RFC 1918, RFC 6598, RFC 3927, RFC 4193, loopback seen
+/// from elsewhere.
+fn is_private(ip: IpAddr, seen_from: IpAddr) -> bool {
+    let alone = ip.is_unspecified() || (ip.is_loopback() && !seen_from.to_canonical().is_loopback());
+    alone
+        || match ip.to_canonical() {
+            IpAddr::V4(ip) => {
+                let [a, b, ..] = ip.octets();
+                ip.is_private() || ip.is_link_local() || (a == 100 && (64..128).contains(&b))
+            }
+            IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local(),
+        }
 }
 
 /// `;alias=...` for the device at `remote`.
@@ -84,6 +99,14 @@ mod tests {
         assert!(!needed("sip:a@192.0.2.1:5070", Transport::Udp, "192.0.2.1:5070"));
         assert!(needed("sip:a@10.0.0.1:5070", Transport::Udp, "192.0.2.1:5070"));
         assert!(needed("sip:a@192.0.2.1:5060", Transport::Udp, "192.0.2.1:40000"));
+        for private in ["172.16.0.9", "100.64.0.1", "169.254.1.1", "127.0.0.1", "0.0.0.0", "[fd00::1]", "[fe80::1]"] {
+            assert!(needed(&format!("sip:a@{private}"), Transport::Udp, "192.0.2.1:5060"), "{private}");
+        }
+        // The whole world reaches these: a device, or a carrier, may send from one address and listen at another.
+        for public in ["203.0.113.7", "[2001:db8::7]:5070", "172.32.0.1", "100.128.0.1"] {
+            assert!(!needed(&format!("sip:a@{public}"), Transport::Udp, "192.0.2.1:5060"), "{public}");
+        }
+        assert!(!needed("sip:a@127.0.0.1:5070", Transport::Udp, "127.0.0.2:5070"));
         assert!(needed("sip:a@x1b2.invalid;transport=ws", Transport::Ws, "192.0.2.1:40000"));
         assert!(!needed("sip:a@phone.example", Transport::Udp, "192.0.2.1:40000"));
         assert!(needed("sip:a@192.0.2.1:5060;transport=tcp", Transport::Tcp, "192.0.2.1:40000"));
