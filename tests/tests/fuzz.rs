@@ -80,13 +80,81 @@ impl Random {
 
 /// What turns up in SIP and SDP, and what is made to break readers of them.
 const WORDS: &[&[u8]] = &[
-    b"\r\n", b"\n", b"\r", b"\r\n\r\n", b" ", b"\t", b"\r\n ", b"\n\t", b"\0", b"\xff", b"\xc3", b"\xef\xbb\xbf", b":", b";", b",", b"=",
-    b"<", b">", b"\"", b"\\", b"\\\"", b"@", b"[", b"]", b"[::1]", b"[2001:db8::1]:5060", b"%", b"%00", b"%zz", b"?", b"/", b"&", b"(", b")",
-    b"*", b"SIP/2.0", b"sip:", b"sips:", b"tel:+1", b"urn:service:sos", b"INVITE ", b"ACK ", b"SIP/2.0 200 OK\r\n", b"Via: SIP/2.0/UDP a",
-    b"v:", b"i:", b"l:", b"Content-Length: 0\r\n", b"Content-Length: 99999999999999999999\r\n", b"l: -1\r\n", b"Call-ID: a\r\n",
-    b"Contact: *\r\n", b"Max-Forwards: 0\r\n", b"CSeq: 1 ACK\r\n", b"Route: <sip:a;lr>,<sip:b;lr>\r\n", b";branch=z9hG4bK", b";tag=", b";lr",
-    b";rport", b";received=", b";maddr=", b"0", b"1", b"255", b"256", b"65535", b"65536", b"2147483648", b"4294967296",
-    b"18446744073709551616", b"v=0\r\n", b"m=audio 0 RTP/AVP 0\r\n", b"a=rtpmap:0 PCMU/8000\r\n", b"c=IN IP4 0.0.0.0\r\n", b"o=- 0 0 IN IP6 ::\r\n",
+    b"\r\n",
+    b"\n",
+    b"\r",
+    b"\r\n\r\n",
+    b" ",
+    b"\t",
+    b"\r\n ",
+    b"\n\t",
+    b"\0",
+    b"\xff",
+    b"\xc3",
+    b"\xef\xbb\xbf",
+    b":",
+    b";",
+    b",",
+    b"=",
+    b"<",
+    b">",
+    b"\"",
+    b"\\",
+    b"\\\"",
+    b"@",
+    b"[",
+    b"]",
+    b"[::1]",
+    b"[2001:db8::1]:5060",
+    b"%",
+    b"%00",
+    b"%zz",
+    b"?",
+    b"/",
+    b"&",
+    b"(",
+    b")",
+    b"*",
+    b"SIP/2.0",
+    b"sip:",
+    b"sips:",
+    b"tel:+1",
+    b"urn:service:sos",
+    b"INVITE ",
+    b"ACK ",
+    b"SIP/2.0 200 OK\r\n",
+    b"Via: SIP/2.0/UDP a",
+    b"v:",
+    b"i:",
+    b"l:",
+    b"Content-Length: 0\r\n",
+    b"Content-Length: 99999999999999999999\r\n",
+    b"l: -1\r\n",
+    b"Call-ID: a\r\n",
+    b"Contact: *\r\n",
+    b"Max-Forwards: 0\r\n",
+    b"CSeq: 1 ACK\r\n",
+    b"Route: <sip:a;lr>,<sip:b;lr>\r\n",
+    b";branch=z9hG4bK",
+    b";tag=",
+    b";lr",
+    b";rport",
+    b";received=",
+    b";maddr=",
+    b"0",
+    b"1",
+    b"255",
+    b"256",
+    b"65535",
+    b"65536",
+    b"2147483648",
+    b"4294967296",
+    b"18446744073709551616",
+    b"v=0\r\n",
+    b"m=audio 0 RTP/AVP 0\r\n",
+    b"a=rtpmap:0 PCMU/8000\r\n",
+    b"c=IN IP4 0.0.0.0\r\n",
+    b"o=- 0 0 IN IP6 ::\r\n",
 ];
 
 fn mutate(random: &mut Random, seeds: &[Vec<u8>], words: &[Vec<u8>]) -> Vec<u8> {
@@ -132,11 +200,13 @@ fn mutate(random: &mut Random, seeds: &[Vec<u8>], words: &[Vec<u8>]) -> Vec<u8> 
 }
 
 fn run(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
-    let seconds = std::env::var("STROWGER_FUZZ_SECONDS").map_or(12.0, |s| s.parse().expect("STROWGER_FUZZ_SECONDS is a number"));
+    let seconds =
+        std::env::var("STROWGER_FUZZ_SECONDS").map_or(12.0, |s| s.parse().expect("STROWGER_FUZZ_SECONDS is a number"));
     let seed = match std::env::var("STROWGER_FUZZ_SEED") {
         Err(_) => 0x5712_0a6e,
         Ok(text) if text == "random" => {
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos() as u64 | 1
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos() as u64
+                | 1
         }
         Ok(text) => text.parse().expect("STROWGER_FUZZ_SEED is a number"),
     };
@@ -191,7 +261,12 @@ fn files(folders: &[PathBuf]) -> Vec<Vec<u8>> {
         let mut paths: Vec<_> = entries.map(|e| e.expect("readable").path()).filter(|p| p.is_file()).collect();
         // The order in which a folder is read differs from machine to machine.
         paths.sort();
-        files.extend(paths.iter().filter(|p| p.extension().is_none_or(|e| e != "json")).map(|p| std::fs::read(p).expect("readable")));
+        files.extend(
+            paths
+                .iter()
+                .filter(|p| p.extension().is_none_or(|e| e != "json"))
+                .map(|p| std::fs::read(p).expect("readable")),
+        );
     }
     files
 }
@@ -269,7 +344,8 @@ fn sdp() {
 fn transaction() {
     // Scripts of commands; some with whole messages in them (command 10, then the length in words).
     let mut random = Random(0x7a11);
-    let script = |length: usize, random: &mut Random| (0..length).map(|_| (random.next() >> 32) as u8).collect::<Vec<u8>>();
+    let script =
+        |length: usize, random: &mut Random| (0..length).map(|_| (random.next() >> 32) as u8).collect::<Vec<u8>>();
     let mut seeds: Vec<Vec<u8>> = (1..60).map(|n| script(10 * n, &mut random)).collect();
     for message in messages().into_iter().filter(|m| m.len() < 1020) {
         seeds.push([&script(20, &mut random), &[10, message.len().div_ceil(4) as u8][..], &message].concat());

@@ -43,7 +43,9 @@ impl<'a> Parts<'a> {
             .index()
             .lines()
             .iter()
-            .map(|line| (if line.name == Name::Other { message.name(line) } else { line.name.text().as_bytes() }, Vec::new()))
+            .map(|line| {
+                (if line.name == Name::Other { message.name(line) } else { line.name.text().as_bytes() }, Vec::new())
+            })
             .collect();
         view::all(&message, |line, view| {
             let number = message.index().lines().iter().position(|l| l.start == line.start).expect("one of them");
@@ -184,7 +186,10 @@ fn main() -> ExitCode {
             .iter()
             .map(|m| serde_json::json!({"name": m.name, "per_second": m.best, "median": m.median, "demanded": m.demanded, "aim": m.aim}))
             .collect();
-        println!("{}", serde_json::json!({"messages": source.display().to_string(), "bytes": bytes, "measures": rows, "met": met}));
+        println!(
+            "{}",
+            serde_json::json!({"messages": source.display().to_string(), "bytes": bytes, "measures": rows, "met": met})
+        );
     } else {
         println!("Seven messages, {bytes} bytes, counted as 800 bytes each; one core. From {}\n", source.display());
         println!("{:12} {:>12} {:>12} {:>10} {:>8} {:>8}", "", "messages/s", "median", "ns each", "demand", "aim");
@@ -202,7 +207,9 @@ fn main() -> ExitCode {
             );
         }
         println!("\nindex: start line and header lines. views: index and every value of every header field that has a");
-        println!("grammar, checked (PJSIP types fewer). print: the message written anew from those values. essentials:");
+        println!(
+            "grammar, checked (PJSIP types fewer). print: the message written anew from those values. essentials:"
+        );
         println!("index and what a server must have before it acts. call-id: the scan that finds a message's owner.");
         println!("{}", if met { "What is demanded is met." } else { "What is demanded is NOT met." });
     }
@@ -236,7 +243,13 @@ fn check(samples: &[Sample], limits: &Limits) {
     }
 }
 
-fn measure(name: &'static str, demanded: Option<f64>, aim: Option<f64>, bytes: usize, all: &mut dyn FnMut()) -> Measure {
+fn measure(
+    name: &'static str,
+    demanded: Option<f64>,
+    aim: Option<f64>,
+    bytes: usize,
+    all: &mut dyn FnMut(),
+) -> Measure {
     let mut rates: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             let (start, mut times, mut spent) = (busy(), 0u32, Duration::ZERO);

@@ -73,8 +73,7 @@ fn start(path: &Path, durability: Durability) -> Run {
     let table = Arc::new(LocationTable::new(LocationSettings::default()));
     let engine = SqliteBindings::open(&SqliteSettings { durability, ..SqliteSettings::new(path) });
     let engine = engine.unwrap_or_else(|error| panic!("{error}"));
-    let (journal, _) =
-        Journal::start(engine, &table, JournalSettings::default(), now_ms()).expect("a new file loads");
+    let (journal, _) = Journal::start(engine, &table, JournalSettings::default(), now_ms()).expect("a new file loads");
     let latencies = Arc::new(Mutex::new(Vec::<u32>::new()));
     let start = Instant::now();
     let kept = Arc::clone(&latencies);

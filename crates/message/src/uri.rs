@@ -202,7 +202,9 @@ mod tests {
 
     #[test]
     fn no_uri() {
-        for text in [&b""[..], b":", b"sip", b"sip:", b"sips:", b"a b:c", b"<sip:a@b>", b"1a:b", b"x:", b"sip:a@b c", b"x:a b"] {
+        for text in
+            [&b""[..], b":", b"sip", b"sip:", b"sips:", b"a b:c", b"<sip:a@b>", b"1a:b", b"x:", b"sip:a@b c", b"x:a b"]
+        {
             assert!(Uri::parse(text).is_err(), "{}", text.escape_ascii());
         }
     }
