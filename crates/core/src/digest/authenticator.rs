@@ -14,7 +14,8 @@ use crate::now::Now;
 /// How a server challenges and what it accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DigestSettings {
-    /// Offered in this order, the preferred one first (RFC 8760 section 2.3). Only these are accepted.
+    /// Offered in this order (RFC 8760 section 2.3). Only these are accepted. MD5 first by default: many phones give up at
+    /// a first challenge that they do not know.
     pub algorithms: Vec<Algorithm>,
     /// Offered and accepted. auth-int breaks where a proxy on the way changes a body.
     pub qop: QopOffer,
@@ -32,7 +33,7 @@ pub struct DigestSettings {
 impl Default for DigestSettings {
     fn default() -> Self {
         Self {
-            algorithms: vec![Algorithm::SHA_256, Algorithm::MD5],
+            algorithms: vec![Algorithm::MD5, Algorithm::SHA_256],
             qop: QopOffer::AUTH,
             without_qop: true,
             nonce_life: 300,

@@ -57,8 +57,9 @@ impl Algorithm {
 section! {
     /// Digest authentication (RFC 7616, RFC 8760).
     pub struct Auth = "auth" {
-        /// Algorithms offered, the preferred first (RFC 8760 section 2.3); one challenge each.
-        pub algorithms: Vec<Algorithm> = vec![Algorithm::Sha256, Algorithm::Md5], ANY;
+        /// Algorithms offered, one challenge each, in this order (RFC 8760 section 2.3). MD5 stands first by default: many phones
+        /// give up at a first challenge that they do not know, and those that take the strongest find it all the same.
+        pub algorithms: Vec<Algorithm> = vec![Algorithm::Md5, Algorithm::Sha256], ANY;
         /// Protection offered (RFC 7616 section 3.3).
         pub qop: Vec<Qop> = vec![Qop::Auth], ANY;
         /// How long a nonce is good; afterwards the answer is `stale=true` and no phone asks its user again.

@@ -344,7 +344,7 @@ fn check_auth(config: &Config, reader: &mut Reader) {
     if auth.algorithms == [super::Algorithm::Md5] && reader.has("auth.algorithms") {
         let span = reader.value_of("auth.algorithms");
         let message = "auth.algorithms offers MD5 alone, which is broken (RFC 6151)";
-        reader.push(Fault::warning(span, message, "put \"SHA-256\" before it: phones that do not know it take MD5"));
+        reader.push(Fault::warning(span, message, "put \"SHA-256\" behind it: phones that know it take it"));
     }
     if !config.registrar.authenticate && config.listeners.iter().any(|listener| !listener.is_loopback()) {
         let span = reader.value_of("registrar.authenticate");
