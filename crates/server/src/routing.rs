@@ -193,10 +193,9 @@ impl Shard {
         let from_local = self.is_local(&from);
         let to_local = routing.route.is_none() && self.is_local(&routing.uri);
         let relay_for = self.shared.config.proxy.relay_for;
-        // Whoever says to be one of ours must show it, unless everybody may relay and it goes elsewhere.
+        // Whoever says to be one of ours must show it, wherever it goes.
         let must_authenticate =
-            (from_local && self.shared.config.auth.calls && (to_local || relay_for != RelayFor::Everyone))
-                || (!to_local && relay_for == RelayFor::Authenticated);
+            (from_local && self.shared.config.auth.calls) || (!to_local && relay_for == RelayFor::Authenticated);
         if must_authenticate {
             return self.authenticate(now, request, server, ChallengeHeader::ProxyAuthenticate, &from, found, out);
         }
