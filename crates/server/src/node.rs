@@ -88,7 +88,7 @@ impl Server {
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             Shard::new(for_shards.clone(), number, &handle, with_journal.as_deref(), give_back)
         })?;
-        node.handle().services().spawn(keep_up(shared.clone()));
+        node.handle().services().spawn(keep_up(shared.clone(), give_back));
         if let Some(interval) = shared.config.log.statistics {
             let (shared, handle) = (shared.clone(), node.handle().clone());
             node.handle().services().spawn(async move {
@@ -173,7 +173,7 @@ fn statistics(shared: &Shared, handle: &Handle<Shard>) -> String {
 }
 
 /// The work of no call in particular.
-async fn keep_up(shared: Arc<Shared>) {
+async fn keep_up(shared: Arc<Shared>, give_back: fn()) {
     let mut tick = tokio::time::interval(UPKEEP);
     let mut n = 0u64;
     loop {
@@ -190,6 +190,8 @@ async fn keep_up(shared: Arc<Shared>) {
             if n.is_multiple_of(20) {
                 shared.bans.tidy(now.mono);
                 shared.authenticator.purge(now);
+                // Of this thread: what look-ups used.
+                give_back();
             }
         }
     }

@@ -77,8 +77,12 @@ pub struct Shard {
     pub(crate) aor: Vec<u8>,
     pub(crate) lines: Vec<u8>,
     give_back: fn(),
-    /// Transactions alive at most since memory was last given back.
+    /// Transactions alive at most since they last became few.
     most_transactions: u64,
+    /// They became few: memory is to be given back so many times more, or until the tables rest.
+    gives_left: u32,
+    /// [`Now::mono`] when memory was last given back.
+    gave_back: u64,
 }
 
 impl Shard {
@@ -391,14 +395,24 @@ impl Shard {
         self.events = events;
     }
 
-    /// Much less is under way than before: what the tables gave back goes on to the system.
-    fn give_memory_back(&mut self) {
+    /// Much less is under way than before: what the tables gave back goes on to the system, step by step while they empty,
+    /// and a last time when they rest.
+    fn give_memory_back(&mut self, now: Now) {
         const WORTH_IT: u64 = 1_024;
+        // Milliseconds; so often within the time that transactions live on.
+        const STEP: u64 = 2_000;
+        const STEPS: u32 = 20;
         let counts = self.transactions.counts();
-        let now = counts.servers + counts.clients;
-        self.most_transactions = self.most_transactions.max(now);
-        if self.most_transactions >= WORTH_IT && now * 4 < self.most_transactions {
-            self.most_transactions = now;
+        let alive = counts.servers + counts.clients;
+        self.most_transactions = self.most_transactions.max(alive);
+        if self.most_transactions >= WORTH_IT && alive * 4 < self.most_transactions {
+            self.most_transactions = alive;
+            self.gives_left = STEPS;
+        }
+        let rests = self.transactions.deadline().is_none() && self.proxy.deadline().is_none();
+        if self.gives_left > 0 && (rests || now.mono >= self.gave_back + STEP) {
+            self.gave_back = now.mono;
+            self.gives_left = if rests { 0 } else { self.gives_left - 1 };
             (self.give_back)();
         }
     }
@@ -431,7 +445,7 @@ impl Service for Shard {
         self.ping(now, out);
         self.parked.tidy();
         self.read_gauges();
-        self.give_memory_back();
+        self.give_memory_back(now);
     }
 
     fn deadline(&mut self) -> Option<u64> {
@@ -546,6 +560,8 @@ impl Shard {
             lines: Vec::new(),
             give_back,
             most_transactions: 0,
+            gives_left: 0,
+            gave_back: 0,
             shared,
         };
         shard.receivers(handle, journal);
