@@ -1,0 +1,2 @@
+//! SIP traffic: a scenario is read, compiled to a program, and run as calls; what happens is measured.
+#![forbid(unsafe_code)]
