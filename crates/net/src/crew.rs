@@ -49,6 +49,8 @@ pub struct Backlog {
     pub waiting: u32,
     /// Datagrams dropped because the receive buffer was full, since the start.
     pub dropped: u32,
+    /// Bytes, with the kernel's own around them, that the receive buffer may hold: about twice what was asked for.
+    pub buffer: u32,
 }
 
 pub(crate) enum Socket {
@@ -218,8 +220,8 @@ pub(crate) fn backlogs<S: Service>(shared: &Shared<S>) -> Vec<Backlog> {
     let crew = shared.crew.lock().unwrap_or_else(|e| e.into_inner());
     let backlog = |door: &Door| {
         let Socket::Udp(socket) = &door.socket else { return None };
-        let (waiting, dropped) = udp::backlog(socket).ok()?;
-        Some(Backlog { listener: door.listener, shard: door.shard, waiting, dropped })
+        let (waiting, dropped, buffer) = udp::backlog(socket).ok()?;
+        Some(Backlog { listener: door.listener, shard: door.shard, waiting, dropped, buffer })
     };
     crew.doors.iter().filter_map(backlog).collect()
 }

@@ -15,6 +15,7 @@ pub mod tls;
 mod batch;
 mod bell;
 mod buckets;
+mod bursts;
 mod connection;
 mod crew;
 mod cross;

@@ -10,6 +10,14 @@ pub trait Service {
     /// A piece of state on its way to another shard, when buckets move.
     type Record: Send + 'static;
 
+    /// A round begins.
+    #[inline]
+    fn begin(&mut self, _now: Now) {}
+
+    /// All that came in this round was given to the service; what it has in the outbox is sent next.
+    #[inline]
+    fn end(&mut self, _now: Now, _out: &mut Outbox) {}
+
     /// One whole message: a datagram, or one cut from a stream. Calls whose bucket this shard owns, only.
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox);
 

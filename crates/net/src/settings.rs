@@ -81,6 +81,14 @@ pub struct Settings {
     pub receive_buffer: usize,
     /// Bytes that the kernel may hold on their way out of a UDP socket. Default 4 MB.
     pub send_buffer: usize,
+    /// Where the kernel's limit is below the two buffers, ask for them all the same, which it grants the privileged.
+    /// Default off.
+    pub force_buffers: bool,
+    /// Datagrams of one size to one address that a round sends go to the kernel as one (UDP_SEGMENT); those with
+    /// different tokens may then leave in another order. Default off.
+    pub segment: bool,
+    /// Let the kernel hand over such runs as one (UDP_GRO). Default off.
+    pub coalesce: bool,
     /// Datagrams kept for a UDP socket that takes no more. Default 4,096.
     pub datagrams_waiting: usize,
     /// Messages between two shards, rounded up to a power of two. Default 4,096.
@@ -118,6 +126,9 @@ impl Default for Settings {
             linger: Duration::ZERO,
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,
+            force_buffers: false,
+            segment: false,
+            coalesce: false,
             datagrams_waiting: 4_096,
             ring: 4_096,
             limits: Limits::default(),

@@ -49,7 +49,7 @@ impl<S: Service + 'static> Shard<S> {
         }
         Rc::new_cyclic(|me| {
             RefCell::new(Self {
-                receiver: Receiver::new(desk.shared.settings.batch.clamp(1, 1_024)),
+                receiver: Receiver::new(desk.shared.settings.batch.clamp(1, 1_024), desk.shared.settings.coalesce),
                 desk,
                 udp,
                 place,
@@ -81,6 +81,7 @@ impl<S: Service + 'static> Shard<S> {
             }
             let now = clock::now();
             seat.counters.rounds.add(1);
+            self.desk.service.begin(now);
             self.desk.roads.look();
             let mut more = self.read_udp(now, cx);
             let empty = !more;
@@ -91,6 +92,7 @@ impl<S: Service + 'static> Shard<S> {
             if self.desk.service.deadline().is_some_and(|at| at <= now.mono) {
                 self.desk.service.poll(now, &mut self.desk.out);
             }
+            self.desk.service.end(now, &mut self.desk.out);
             if self.streams.deadline().is_some_and(|at| at <= now.mono) {
                 self.streams.expire(now);
             }
@@ -182,19 +184,22 @@ impl<S: Service + 'static> Shard<S> {
             }
             self.heard = true;
             counters.batches_in.add(1);
-            counters.datagrams_in.add(n as u64);
-            let mut bytes = 0;
+            let (mut bytes, mut runs) = (0, 0);
             for i in 0..n {
                 let Some(datagram) = self.receiver.datagram(i) else { continue };
                 bytes += datagram.bytes.len() as u64;
-                if datagram.bytes.len() <= 4 && datagram.bytes.iter().all(|b| matches!(b, b'\r' | b'\n' | 0)) {
-                    counters.datagram_pings.add(1);
-                    continue;
-                }
                 let arrival =
                     Arrival { transport: Transport::Udp, listener: udp.listener, remote: datagram.source, flow: None };
-                self.desk.arrive(now, &arrival, datagram.bytes);
+                let Some(segment) = datagram.segment else {
+                    read(&mut self.desk, now, &arrival, datagram.bytes);
+                    continue;
+                };
+                for part in datagram.bytes.chunks(segment) {
+                    read(&mut self.desk, now, &arrival, part);
+                }
+                runs += datagram.bytes.len().div_ceil(segment).saturating_sub(1) as u64;
             }
+            counters.datagrams_in.add(n as u64 + runs);
             counters.datagram_bytes_in.add(bytes);
         }
         more
@@ -312,6 +317,16 @@ impl<S: Service + 'static> Future for Reader<S> {
             }
         }
     }
+}
+
+/// One datagram.
+#[inline]
+fn read<S: Service>(desk: &mut Desk<S>, now: Now, arrival: &Arrival, bytes: &[u8]) {
+    if bytes.len() <= 4 && bytes.iter().all(|b| matches!(b, b'\r' | b'\n' | 0)) {
+        desk.counters().datagram_pings.add(1);
+        return;
+    }
+    desk.arrive(now, arrival, bytes);
 }
 
 /// The socket of the target's listener, or any of its address family if that is no UDP listener.

@@ -2,6 +2,7 @@
 
 use crate::Settings;
 use crate::batch::{Receiver, Sender};
+use crate::bursts::{self, Bursts};
 use crate::counters::Counters;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
@@ -28,7 +29,15 @@ pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io
     socket.set_recv_buffer_size(settings.receive_buffer)?;
     socket.set_send_buffer_size(settings.send_buffer)?;
     socket.bind(&address.into())?;
-    let given = socket.recv_buffer_size()? / 2;
+    let mut given = socket.recv_buffer_size()? / 2;
+    if given < settings.receive_buffer && settings.force_buffers {
+        force(&socket, libc::SO_RCVBUFFORCE, settings.receive_buffer);
+        force(&socket, libc::SO_SNDBUFFORCE, settings.send_buffer);
+        given = socket.recv_buffer_size()? / 2;
+    }
+    if settings.coalesce && !bursts::coalesce(socket.as_fd()) {
+        tracing::info!(%address, "the kernel knows no UDP_GRO: datagrams come one by one");
+    }
     if given < settings.receive_buffer {
         tracing::warn!(
             %address, asked = settings.receive_buffer, given,
@@ -38,10 +47,26 @@ pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io
     Ok(socket.into())
 }
 
-/// Bytes that wait in the socket, and datagrams that the kernel dropped before it.
-pub(crate) fn backlog(socket: &UdpSocket) -> io::Result<(u32, u32)> {
-    // Of SO_MEMINFO (linux/sock_diag.h): nine numbers, the first and the last of which count what is asked here.
+/// Asks for a buffer above the kernel's limit, which only the privileged get.
+fn force(socket: &Socket, option: libc::c_int, bytes: usize) {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel reads as many bytes from our own variable as it has.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            std::ptr::from_ref(&bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+}
+
+/// Bytes that wait in the socket, datagrams that the kernel dropped before it, and bytes that it may hold.
+pub(crate) fn backlog(socket: &UdpSocket) -> io::Result<(u32, u32, u32)> {
+    // Of SO_MEMINFO (linux/sock_diag.h): nine numbers, three of which count what is asked here.
     const RECEIVED: usize = 0;
+    const BUFFER: usize = 1;
     const DROPPED: usize = 8;
     let mut numbers = [0u32; DROPPED + 1];
     let mut length = size_of_val(&numbers) as libc::socklen_t;
@@ -55,7 +80,11 @@ pub(crate) fn backlog(socket: &UdpSocket) -> io::Result<(u32, u32)> {
             &mut length,
         )
     };
-    if result == 0 { Ok((numbers[RECEIVED], numbers[DROPPED])) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok((numbers[RECEIVED], numbers[DROPPED], numbers[BUFFER]))
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 pub(crate) struct Udp {
@@ -67,6 +96,8 @@ pub(crate) struct Udp {
     pub(crate) listener: ListenerId,
     pub(crate) v6: bool,
     sender: Sender,
+    /// Where runs of datagrams are sent as one.
+    bursts: Option<Bursts>,
     /// What the socket did not take; while there is any, whatever follows waits behind it.
     waiting: VecDeque<Waiting>,
     waiting_bound: usize,
@@ -88,6 +119,7 @@ impl Udp {
             listener,
             v6,
             sender: Sender::new(settings.batch),
+            bursts: settings.segment.then(|| Bursts::new(settings.batch)),
             waiting: VecDeque::new(),
             waiting_bound: settings.datagrams_waiting,
         })
@@ -159,6 +191,9 @@ impl Udp {
         let n = self.sender.queued().len();
         let mut at = if self.waiting.is_empty() { 0 } else { self.keep(0, bytes, failed, counters) };
         let mut again = false;
+        if at == 0 && n > 1 && self.bursts.is_some() {
+            at = self.burst(bytes, failed, counters);
+        }
         while at < n {
             match self.sender.send(self.socket.get_ref().as_fd(), bytes, at) {
                 Ok(sent) => {
@@ -184,6 +219,48 @@ impl Udp {
             }
         }
         self.sender.clear();
+    }
+
+    /// Sends the batch as runs of datagrams; how many of what is queued are done with. Less than all: this kernel or
+    /// way takes no runs, and the rest has to go one by one.
+    fn burst(&mut self, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) -> usize {
+        let Some(bursts) = &mut self.bursts else { return 0 };
+        bursts.plan(self.sender.queued_mut());
+        let (mut at, mut run, mut again) = (0, 0, false);
+        while run < bursts.runs() {
+            match bursts.send(self.socket.get_ref().as_fd(), bytes, self.sender.queued(), run, at) {
+                Ok(runs) => {
+                    let count: usize = (run..run + runs).map(|r| bursts.count(r)).sum();
+                    let size = |q: &crate::batch::Queued| (q.range.1 - q.range.0) as u64;
+                    counters.datagrams_out.add(count as u64);
+                    counters.datagram_bytes_out.add(self.sender.queued()[at..at + count].iter().map(size).sum());
+                    counters.batches_out.add(1);
+                    at += count;
+                    run += runs;
+                    again = false;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => (),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return self.keep(at, bytes, failed, counters),
+                Err(e) if !again && e.kind() == ErrorKind::ConnectionRefused => again = true,
+                Err(e) if bursts.count(run) > 1 => {
+                    // The device has no checksums, a datagram is larger than a packet, or the like.
+                    tracing::info!(error = %e, "runs of datagrams are refused: they go one by one from now on");
+                    self.bursts = None;
+                    self.sender.readdress();
+                    return at;
+                }
+                Err(e) => {
+                    let bad = &self.sender.queued()[at];
+                    tracing::debug!(target = %bad.target, error = %e, "datagram refused");
+                    fail(bad.token, failed);
+                    counters.datagrams_refused.add(1);
+                    at += 1;
+                    run += 1;
+                    again = false;
+                }
+            }
+        }
+        at
     }
 
     /// Keeps what is queued from `from` on until the socket takes it; the number queued.
@@ -272,11 +349,11 @@ mod tests {
     fn the_kernel_counts_what_it_drops() {
         let settings = Settings { receive_buffer: 4_096, ..Settings::default() };
         let socket = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false, &settings).unwrap();
-        assert_eq!(backlog(&socket).unwrap(), (0, 0));
+        assert_eq!(backlog(&socket).unwrap(), (0, 0, 8_192));
         for _ in 0..20 {
             socket.send_to(&[0; 1_000], socket.local_addr().unwrap()).unwrap();
         }
-        let (waiting, dropped) = backlog(&socket).unwrap();
+        let (waiting, dropped, _) = backlog(&socket).unwrap();
         assert!(waiting > 1_000 && (10..20).contains(&dropped), "{waiting} bytes, {dropped} dropped");
     }
 
