@@ -1,2 +1,4 @@
 //! SIP traffic: a scenario is read, compiled to a program, and run as calls; what happens is measured.
 #![forbid(unsafe_code)]
+
+pub mod scenario;

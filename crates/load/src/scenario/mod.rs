@@ -1,0 +1,120 @@
+//! A SIPp document as a program: read once, checked, then shared unchanged by all shards.
+//!
+//! Nothing is looked up by name while calls run: labels are indices of steps, variables are slots, header names are
+//! split, texts are pieces.
+
+pub mod action;
+pub mod builtin;
+pub mod distribution;
+pub mod step;
+pub mod template;
+pub mod variable;
+
+use std::path::PathBuf;
+
+pub use action::Action;
+pub use distribution::Distribution;
+pub use step::{Kind, Step, StepIndex};
+pub use template::{Piece, Template};
+pub use variable::{Scope, Slot, Variables};
+
+/// A scenario, ready to run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// `<scenario name="…">`, empty if it has none.
+    pub name: String,
+    /// What a call passes through.
+    pub steps: Vec<Step>,
+    /// `<init>`: passed through once, before the first call. Only [`Kind::Nop`].
+    pub init: Vec<Step>,
+    /// Which end of a call this is.
+    pub role: Role,
+    pub variables: Variables,
+    /// Labels of `steps`, for displays.
+    pub labels: Vec<(String, StepIndex)>,
+    /// Names of response time durations, in the order of their first use. `true` is `1`.
+    pub timers: Vec<String>,
+    /// Names of generic counters.
+    pub counters: Vec<String>,
+    /// Names of transactions.
+    pub transactions: Vec<String>,
+    /// Names of peers in extended 3PCC (`dest`, `src`).
+    pub peers: Vec<String>,
+    /// Upper bounds in milliseconds, ascending as written; empty if the document has none.
+    pub call_length_repartition: Vec<u32>,
+    pub response_time_repartition: Vec<u32>,
+    /// `DefaultMessage` elements: what is sent instead of the built-in ones.
+    pub default_messages: DefaultMessages,
+    /// What happens to an unexpected message, if the document says so itself.
+    pub unexpected: Option<Unexpected>,
+    /// What is sloppy in the document, in its order.
+    pub warnings: Vec<Warning>,
+}
+
+/// Which end of a call a scenario is: by its first step that talks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Starts with a send: calls are made.
+    Client,
+    /// Starts with a receive: calls are awaited.
+    Server,
+}
+
+/// Messages for what the scenario does not foresee. Each has a built-in text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DefaultMessages {
+    pub three_party_abort: Template,
+    pub ack: Template,
+    /// The ACK that goes before a BYE.
+    pub ack2: Template,
+    pub bye: Template,
+    pub cancel: Template,
+    pub ok: Template,
+}
+
+/// The label `_unexp.main` and its variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unexpected {
+    /// Where an unexpected message leads.
+    pub main: StepIndex,
+    /// `_unexp.retaddr`: set to the index of the step that was left.
+    pub return_address: Option<Slot>,
+    /// `_unexp.pausedaddr`: set to the end of the pause that was broken, 0 if none.
+    pub paused: Option<Slot>,
+}
+
+/// What a document needs that does not stand in it.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// Where the files are looked for that a document names (media): the folder of the document if `None`, then
+    /// the working folder.
+    pub folder: Option<PathBuf>,
+    /// `-key`: names and values, in the order of the command line.
+    pub keys: Vec<(String, Vec<u8>)>,
+    /// `-inf`: base names, in the order of the command line. The first is the default of `[fieldN]`.
+    pub injections: Vec<String>,
+    /// Global variables known beforehand (`-set`, scenarios read before), in the order of their slots.
+    pub globals: Vec<String>,
+    /// 3PCC: `-3pcc`, `-master` or `-slave` is given.
+    pub third_party: ThirdParty,
+}
+
+/// Which kind of third party call control the run has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThirdParty {
+    #[default]
+    None,
+    /// `-3pcc`: one other controller.
+    Classic,
+    /// `-master`, `-slave`: named peers.
+    Extended,
+}
+
+/// Something sloppy that is accepted as SIPp accepts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// 1 is the first line and the first byte of a line.
+    pub line: u32,
+    pub column: u32,
+    pub text: String,
+}

@@ -1,0 +1,187 @@
+//! The text of a message, cut once into pieces that are written one behind the other.
+
+use super::variable::Slot;
+use strowger_message::Name;
+
+/// A text with keywords. Rendering walks over the pieces and appends to the output.
+///
+/// Rules that the pieces do not say themselves:
+///
+/// - A keyword marked "may vanish" that has nothing to write at the start of a line (the byte before it is LF) takes
+///   the white space that follows with it: the next [`Piece::Text`] is written from [`Text::solid`] on. So the line
+///   disappears if nothing but its end stood there.
+/// - Line ends are CRLF, indentation and blank edges are gone, and the empty line behind the headers is there: all
+///   that is done when the document is read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Template {
+    pub pieces: Vec<Piece>,
+    /// Bytes of the text pieces, to reserve beforehand.
+    pub literal_length: usize,
+    /// Whether [`Piece::Length`] is among them: the length of the body has to be patched in afterwards.
+    pub has_length: bool,
+    /// Whether [`Piece::Authentication`] is among them: it is computed over the finished message.
+    pub has_authentication: bool,
+    /// Whether [`Piece::CSeq`] is among them: the counter of the call goes up when this is sent as a request other
+    /// than ACK and CANCEL.
+    pub uses_cseq: bool,
+}
+
+impl Template {
+    /// The whole text, if no keyword is in it.
+    pub fn constant(&self) -> Option<&[u8]> {
+        match self.pieces.as_slice() {
+            [] => Some(b""),
+            [Piece::Text(text)] => Some(&text.bytes),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes written as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    pub bytes: Box<[u8]>,
+    /// How many bytes of white space it starts with; written from here on after a keyword that vanished.
+    pub solid: u32,
+}
+
+/// A part of a template. `i32` is the `+n` or `-n` behind the keyword, 0 if there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece {
+    Text(Text),
+    /// `[remote_ip]`: address of the target, brackets around IPv6.
+    RemoteIp,
+    /// `[remote_host]`: the target as the command line writes it.
+    RemoteHost,
+    RemotePort(i32),
+    /// `[transport]`: UDP, TCP, TLS, SCTP.
+    Transport,
+    LocalIp,
+    /// `[local_ip_type]`: 4 or 6.
+    LocalIpType,
+    LocalPort(i32),
+    /// `[server_ip]`: the local address on which the call's last message came.
+    ServerIp,
+    MediaIp,
+    MediaIpType,
+    MediaPort(i32),
+    /// `[auto_media_port]`: media port + 4 × (call number - 1) modulo 10,000 (RFC 3550: even ports).
+    AutoMediaPort(i32),
+    RtpStreamAudioPort(i32),
+    RtpStreamVideoPort(i32),
+    /// `[call_number]`: 1 for the first call.
+    CallNumber(i32),
+    /// `[dynamic_id]`: counts from -dynamicStart to -dynamicMax by -dynamicStep, each time it is written.
+    DynamicId(i32),
+    CallId,
+    CSeq(i32),
+    Pid(i32),
+    /// `[service]` (`-s`).
+    Service,
+    /// `[branch]`: `z9hG4bK-pid-call-step`; `n` is added to the step's index.
+    Branch(i32),
+    /// `[msg_index]`: the step's index.
+    MessageIndex(i32),
+    /// `[clock_tick]`: milliseconds since the start.
+    ClockTick(i32),
+    Users(i32),
+    UserId(i32),
+    /// `[timestamp]`: local time `YYYY-MM-DD hh:mm:ss…`.
+    Timestamp,
+    /// `[date]`: RFC 1123.
+    Date,
+    SippVersion,
+    TdmMap,
+    /// `[next_url]`: the Contact kept by `rrs`.
+    NextUrl,
+    /// `[len]`: the length of the body plus `n`.
+    Length(i32),
+    /// `[peer_tag_param]`: `;tag=…` of the peer once known.
+    PeerTagParameter,
+    /// `[routes]`: `Route: …` of the set kept by `rrs`. May vanish.
+    Routes,
+    /// `[last_Name]`, `[last_Name:]`: a header of the last message received. May vanish.
+    LastHeader(Box<LastHeader>),
+    LastRequestUri,
+    /// `[last_cseq_number]`.
+    LastCSeqNumber(i32),
+    LastMessage,
+    /// `[authentication …]`: the whole Authorization or Proxy-Authorization line.
+    Authentication(Box<Authentication>),
+    /// `[fieldN]`. May vanish.
+    Field(Box<Field>),
+    /// `[$name]`. May vanish.
+    Variable(Slot),
+    /// `[fill variable=… text=…]`: the text repeated up to as many bytes as the variable's number says. May vanish.
+    Fill(Box<Fill>),
+    /// `[file name=…]`: the content of a file, read when written. May vanish.
+    File(Box<Template>),
+    /// A value of `-key`, known when the document is read: where it stands in [`super::Environment::keys`].
+    Generic(u16),
+    /// Keywords of SDES (RFC 4568), SIPp 3.7.
+    Crypto(Crypto),
+}
+
+/// `[last_X]` and `[last_X:]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastHeader {
+    /// Without colon.
+    pub name: Box<[u8]>,
+    pub known: Name,
+    /// Written with a colon: the line with its name. Without: the value alone.
+    pub whole_line: bool,
+}
+
+/// `[fieldN file="…" line="…"]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// Column, from 0.
+    pub column: u32,
+    /// Which file, a place in [`super::Environment::injections`]. The first is the default.
+    pub file: FileIndex,
+    /// `line`: renders to the number of the line, from 0. `None`: the line of the call.
+    pub line: Option<Template>,
+}
+
+/// An injection file, a place in [`super::Environment::injections`].
+pub type FileIndex = u16;
+
+/// `[fill …]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fill {
+    pub length: Slot,
+    /// `X` unless written.
+    pub text: Box<[u8]>,
+}
+
+/// `[authentication …]`. What is `None` comes from the command line (`-au`, `-ap`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Authentication {
+    pub username: Option<Template>,
+    pub password: Option<Template>,
+    pub aka_op: Option<Template>,
+    pub aka_amf: Option<Template>,
+    pub aka_k: Option<Template>,
+}
+
+/// The 32 names of SDES: `cryptotag1audio`, `cryptokeyparams2video`, `cryptosuiteaescm128sha1801audio` …
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crypto {
+    pub item: CryptoItem,
+    /// 1 (primary) or 2 (secondary).
+    pub which: u8,
+    pub video: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CryptoItem {
+    Tag,
+    KeyParameters,
+    AesCm128HmacSha1_80,
+    AesCm128HmacSha1_32,
+    NullHmacSha1_80,
+    NullHmacSha1_32,
+    /// `ueaescm…`: with UNENCRYPTED_SRTP.
+    UnencryptedAesCm128HmacSha1_80,
+    UnencryptedAesCm128HmacSha1_32,
+}
