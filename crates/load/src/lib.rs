@@ -1,4 +1,5 @@
 //! SIP traffic: a scenario is read, compiled to a program, and run as calls; what happens is measured.
 #![forbid(unsafe_code)]
 
+pub mod measure;
 pub mod scenario;

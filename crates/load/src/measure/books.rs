@@ -1,0 +1,634 @@
+//! The recorder of one shard.
+
+use super::call::{Open, Side, State};
+use super::{Attempt, CallBook, Clock, Counter, Delay, Failure, Outcome, Page, Role};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use strowger_message::Method;
+
+/// What a shard gives to the collector.
+pub(super) struct Leaf {
+    pub(super) shard: usize,
+    pub(super) page: Box<Page>,
+    /// The shard writes no more.
+    pub(super) last: bool,
+}
+
+/// Why a message could not be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendFailure {
+    /// This machine's fault: buffers full, no route, message too long, no port left.
+    Local,
+    /// The target's: port closed, connection refused or reset.
+    Remote,
+}
+
+/// The books of one shard: the engine tells it what happened, with the time; the measures are made here. No locks, no
+/// allocation once warm (a histogram grows when a delay is twice as long as any before), tens of nanoseconds an event.
+///
+/// Times are microseconds of the engine's monotonic clock; those of one shard never go back. [`Books::tick`] must be
+/// called once a round before the round's events, and at least once a second: it turns the page when a wall-clock second has
+/// ended. What was written goes to the [`Collector`](super::Collector); if that is late the page is simply kept longer, so
+/// nothing here ever waits.
+pub struct Books {
+    page: Box<Page>,
+    shard: usize,
+    clock: Clock,
+    /// When the page was begun and when it must be turned, µs.
+    begun: u64,
+    turn: u64,
+    open: u64,
+    leaves: SyncSender<Leaf>,
+    blanks: Receiver<Box<Page>>,
+    timers: usize,
+    closed: bool,
+}
+
+impl Books {
+    pub(super) fn new(
+        shard: usize, clock: Clock, timers: usize, now: u64, leaves: SyncSender<Leaf>, blanks: Receiver<Box<Page>>,
+    ) -> Self {
+        let mut page = Box::new(Page::new(timers));
+        page.second = clock.second(now);
+        let turn = clock.begin(page.second + 1);
+        Self { page, shard, clock, begun: now, turn, open: 0, leaves, blanks, timers, closed: false }
+    }
+
+    /// Once a round, before its events: turns the page when the second is over.
+    #[inline]
+    pub fn tick(&mut self, now: u64) {
+        if now >= self.turn {
+            self.turn(now);
+        }
+    }
+
+    #[cold]
+    fn turn(&mut self, now: u64) {
+        let second = self.clock.second(now);
+        self.turn = self.clock.begin(second + 1);
+        let fresh = self.blanks.try_recv().unwrap_or_else(|_| Box::new(Page::new(self.timers)));
+        self.close_page(now);
+        let full = std::mem::replace(&mut self.page, fresh);
+        match self.leaves.try_send(Leaf { shard: self.shard, page: full, last: false }) {
+            Ok(()) => {
+                self.page.second = second;
+                self.page.open = self.open;
+                self.page.peak = self.open;
+                self.begun = now;
+            }
+            // The collector is behind, or gone: the page goes on into the next second.
+            Err(TrySendError::Full(leaf) | TrySendError::Disconnected(leaf)) => self.page = leaf.page,
+        }
+    }
+
+    fn close_page(&mut self, now: u64) {
+        self.page.covered = now.saturating_sub(self.begun);
+        self.page.open = self.open;
+    }
+
+    /// The shard ends: hands the last page over. Waits for the collector if that is behind.
+    pub fn close(mut self, now: u64) {
+        self.last(now);
+    }
+
+    fn last(&mut self, now: u64) {
+        if !std::mem::replace(&mut self.closed, true) {
+            self.close_page(now);
+            let page = std::mem::replace(&mut self.page, Box::new(Page::new(0)));
+            let _ = self.leaves.send(Leaf { shard: self.shard, page, last: true });
+        }
+    }
+
+    /// Calls open now.
+    pub fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// What was written since the page was last turned.
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+
+    // ---- calls
+
+    /// The schedule wants `calls` more calls started: told when they fall due, whether or not they can be started.
+    #[inline]
+    pub fn calls_intended(&mut self, calls: u64) {
+        self.page.count(Counter::CallsIntended, calls);
+    }
+
+    /// The schedule's call is started, which it wanted at `intended`. `limited`: the limit of concurrent calls held it
+    /// back, so the delay is not the generator's scheduling lag.
+    #[inline]
+    pub fn call_started(&mut self, now: u64, intended: u64, limited: bool) -> CallBook {
+        self.page.count(Counter::CallsOutgoing, 1);
+        let lag = now.saturating_sub(intended);
+        if limited {
+            self.page.count(Counter::CallsLimited, 1);
+            self.delay(Delay::LimitWait, lag);
+        } else {
+            self.delay(Delay::Lag, lag);
+        }
+        self.opened();
+        CallBook::new(Role::Outgoing, intended.min(now), now)
+    }
+
+    /// A message that came in starts a call.
+    #[inline]
+    pub fn call_accepted(&mut self, now: u64) -> CallBook {
+        self.page.count(Counter::CallsIncoming, 1);
+        self.opened();
+        CallBook { due: 0, ..CallBook::new(Role::Incoming, now, now) }
+    }
+
+    #[inline]
+    fn opened(&mut self) {
+        self.open += 1;
+        self.page.peak = self.page.peak.max(self.open);
+    }
+
+    /// The call is over. What is still open is concluded: as timed out, as a transport failure, as left open by the end of
+    /// the run, or as given up, by the outcome.
+    pub fn call_ended(&mut self, call: &mut CallBook, now: u64, outcome: Outcome) {
+        self.open = self.open.saturating_sub(1);
+        match outcome {
+            Outcome::Successful => {
+                self.page.count(Counter::CallsSuccessful, 1);
+                self.delay(Delay::CallLength, now.saturating_sub(call.started));
+            }
+            Outcome::Failed(failure) => {
+                self.page.count(Counter::CallsFailed, 1);
+                self.page.failures[failure as usize] += 1;
+            }
+            Outcome::Stopped => self.page.count(Counter::CallsStopped, 1),
+        }
+        for method in [Method::Register, Method::Invite, Method::Bye, Method::Other] {
+            self.conclude(call, now, method, outcome);
+        }
+    }
+
+    /// No final response came in time to the open request of this method (Timer B or F, RFC 3261 section 17.1): for
+    /// scenarios that go on after it. A call that fails by it needs no telling.
+    pub fn timed_out(&mut self, call: &mut CallBook, now: u64, method: Method) {
+        self.conclude(call, now, method, Outcome::Failed(Failure::TimeoutOnReceive));
+    }
+
+    // ---- messages
+
+    /// A request goes out for the first time (an ACK too). What it is to the measures is told from the call's past; see
+    /// [`CallBook::attempt`]. `bytes`: its length.
+    #[inline]
+    pub fn request_sent(&mut self, call: &mut CallBook, now: u64, method: Method, bytes: usize) {
+        let attempt = call.attempt(method);
+        self.request_sent_as(call, now, method, attempt, bytes);
+    }
+
+    /// As [`Books::request_sent`], where the engine knows better what it is.
+    pub fn request_sent_as(&mut self, call: &mut CallBook, now: u64, method: Method, attempt: Attempt, bytes: usize) {
+        self.sent(bytes);
+        self.page.requests_sent[method as usize] += 1;
+        if matches!(method, Method::Ack | Method::Cancel | Method::Prack) {
+            return;
+        }
+        let due = std::mem::take(&mut call.due);
+        let intended = if due == 0 { now } else { due.min(now) };
+        let begun = Open { sent: now, intended, state: State::Open };
+        if attempt == Attempt::Initial {
+            self.conclude(call, now, method, Outcome::Successful);
+        }
+        match method {
+            Method::Invite => match attempt {
+                Attempt::Initial => {
+                    self.page.count(Counter::SessionAttempts, 1);
+                    call.session = begun;
+                    (call.indicated, call.answered_first, call.modifying) = (0, false, false);
+                }
+                Attempt::Again => call.session.state = State::Open,
+                Attempt::InDialog => {
+                    self.page.count(Counter::SessionModified, 1);
+                    call.modifying = true;
+                }
+            },
+            Method::Register => match attempt {
+                Attempt::Again => call.registration.state = State::Open,
+                _ => {
+                    self.page.count(Counter::RegistrationAttempts, 1);
+                    call.registration = begun;
+                }
+            },
+            Method::Bye => match attempt {
+                Attempt::Again => call.disconnect.state = State::Open,
+                _ => {
+                    self.page.count(Counter::DisconnectAttempts, 1);
+                    call.disconnect = begun;
+                    call.leaving = std::mem::take(&mut call.talking);
+                    call.talk_until = now;
+                }
+            },
+            _ => match attempt {
+                Attempt::Again => call.request.state = State::Open,
+                _ => {
+                    self.page.count(Counter::RequestAttempts, 1);
+                    call.request = begun;
+                    call.request_method = method;
+                }
+            },
+        }
+    }
+
+    /// A response comes in for the first time, to a request of `method` (from its CSeq). `retry_after`: it has a Retry-After
+    /// header field. `bytes`: its length.
+    pub fn response_received(
+        &mut self, call: &mut CallBook, now: u64, method: Method, code: u16, retry_after: bool, bytes: usize,
+    ) {
+        self.received(bytes);
+        self.page.responses_received.count(method, code, 1);
+        if matches!(code, 401 | 402 | 407) {
+            self.page.count(Counter::Challenges, 1);
+        }
+        match method {
+            Method::Invite => self.invite_answered(call, now, code),
+            Method::Register if call.registration.is_open() => self.register_answered(call, now, code),
+            Method::Bye if call.disconnect.is_open() => self.bye_answered(call, now, code, retry_after),
+            Method::Ack | Method::Cancel | Method::Prack | Method::Register | Method::Bye => {}
+            _ if call.request.is_open() && call.request_method == method => self.request_answered(call, now, code),
+            _ => {}
+        }
+    }
+
+    /// A request comes in for the first time. `bytes`: its length.
+    pub fn request_received(&mut self, call: &mut CallBook, now: u64, method: Method, bytes: usize) {
+        self.received(bytes);
+        self.page.requests_received[method as usize] += 1;
+        match method {
+            Method::Invite if call.talking == Side::Nobody && !call.asked => {
+                self.page.count(Counter::IncomingSessions, 1);
+                call.asked = true;
+            }
+            Method::Bye if call.talking != Side::Nobody => {
+                call.leaving = std::mem::take(&mut call.talking);
+                self.talked(call, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// A response goes out for the first time, to a request of `method`. `bytes`: its length.
+    pub fn response_sent(&mut self, call: &mut CallBook, now: u64, method: Method, code: u16, bytes: usize) {
+        self.sent(bytes);
+        self.page.responses_sent.count(method, code, 1);
+        match method {
+            Method::Invite if call.asked => match code {
+                // After a challenge the INVITE comes again; it is still the same one.
+                ..200 | 401 | 407 => {}
+                200..=299 => {
+                    self.page.count(Counter::IncomingAnswered, 1);
+                    (call.asked, call.talking, call.talk_since) = (false, Side::Terminating, now);
+                }
+                _ => {
+                    self.page.count(Counter::IncomingRefused, 1);
+                    call.asked = false;
+                }
+            },
+            Method::Bye if (200..300).contains(&code) && !call.disconnect.is_open() => self.completed(call),
+            _ => {}
+        }
+    }
+
+    /// The same request goes out once more.
+    #[inline]
+    pub fn request_resent(&mut self, method: Method, bytes: usize) {
+        self.sent(bytes);
+        self.page.count(Counter::RetransmissionsSent, 1);
+        self.page.requests_resent[method as usize] += 1;
+    }
+
+    /// The same response goes out once more.
+    #[inline]
+    pub fn response_resent(&mut self, bytes: usize) {
+        self.sent(bytes);
+        self.page.count(Counter::RetransmissionsSent, 1);
+    }
+
+    /// A message came that had come before. It is counted here and nowhere else.
+    #[inline]
+    pub fn received_again(&mut self, bytes: usize) {
+        self.received(bytes);
+        self.page.count(Counter::RetransmissionsReceived, 1);
+    }
+
+    /// The message just reported was not one that the scenario expects.
+    #[inline]
+    pub fn unexpected(&mut self) {
+        self.page.count(Counter::Unexpected, 1);
+    }
+
+    /// A message of no call that we know, and that starts none. It is counted here and nowhere else.
+    #[inline]
+    pub fn out_of_call(&mut self, bytes: usize) {
+        self.received(bytes);
+        self.page.count(Counter::OutOfCall, 1);
+    }
+
+    /// A message of a call that has ended. It is counted here and nowhere else.
+    #[inline]
+    pub fn dead_call(&mut self, bytes: usize) {
+        self.received(bytes);
+        self.page.count(Counter::DeadCall, 1);
+    }
+
+    /// A message sent outside any call (an automatic answer, say): bytes and message only.
+    #[inline]
+    pub fn sent(&mut self, bytes: usize) {
+        self.page.count(Counter::MessagesSent, 1);
+        self.page.count(Counter::BytesSent, bytes as u64);
+    }
+
+    #[inline]
+    fn received(&mut self, bytes: usize) {
+        self.page.count(Counter::MessagesReceived, 1);
+        self.page.count(Counter::BytesReceived, bytes as u64);
+    }
+
+    // ---- timers and the generator itself
+
+    /// A named timer of the scenario (SIPp's response time durations) was stopped after `us`. `timer`: its place in the names that
+    /// the collector was made with; one that was not named is left out.
+    #[inline]
+    pub fn timer(&mut self, timer: usize, us: u64) {
+        if let Some(timer) = self.page.timers.get_mut(timer) {
+            timer.record(us);
+        }
+    }
+
+    /// Anything else that is only counted: automatic answers, warnings, watchdog.
+    #[inline]
+    pub fn count(&mut self, counter: Counter, by: u64) {
+        self.page.count(counter, by);
+    }
+
+    /// A message could not be sent.
+    #[inline]
+    pub fn send_failed(&mut self, failure: SendFailure) {
+        self.page.count(
+            match failure {
+                SendFailure::Local => Counter::SendFailuresLocal,
+                SendFailure::Remote => Counter::SendFailuresRemote,
+            },
+            1,
+        );
+    }
+
+    /// The kernel dropped `datagrams` more for lack of room in a receive buffer (the growth of SO_RXQ_OVFL).
+    #[inline]
+    pub fn socket_drops(&mut self, datagrams: u64) {
+        self.page.count(Counter::SocketDrops, datagrams);
+    }
+
+    /// The shard was away from its sockets and timers for `us` longer than it asked for.
+    pub fn stalled(&mut self, us: u64) {
+        self.page.count(Counter::Stalls, 1);
+        self.delay(Delay::Stall, us);
+    }
+
+    // ---- what it means
+
+    #[inline]
+    fn delay(&mut self, delay: Delay, us: u64) {
+        self.page.delays[delay as usize].record(us);
+    }
+
+    /// A response to an INVITE of ours (RFC 6076 sections 4.3, 4.6 to 4.9).
+    fn invite_answered(&mut self, call: &mut CallBook, now: u64, code: u16) {
+        if call.modifying {
+            call.modifying = code < 200;
+            return;
+        }
+        if !call.session.is_open() {
+            // Another branch answers too: the dialog of the first 2xx is the one that counts (section 5).
+            if call.session.state == State::Done && (200..300).contains(&code) && call.talking == Side::Originating {
+                self.page.count(Counter::SessionForked, 1);
+            }
+            return;
+        }
+        let wire = now.saturating_sub(call.session.sent);
+        let whole = now.saturating_sub(call.session.intended);
+        if !std::mem::replace(&mut call.answered_first, true) {
+            self.delay(Delay::FirstResponse, wire);
+        }
+        match code {
+            ..=100 => {}
+            101..=199 => {
+                if call.indicated == 0 {
+                    call.indicated = now;
+                }
+            }
+            200..=299 => {
+                self.page.count(Counter::SessionAnswered, 1);
+                self.delay(Delay::Response, wire);
+                self.delay(Delay::ResponseIntended, whole);
+                self.set_up(call, now, Delay::Setup, Delay::SetupIntended);
+                (call.talking, call.talk_since) = (Side::Originating, now);
+                self.session_concluded(call, true);
+            }
+            300..=399 => {
+                self.page.count(Counter::SessionRedirected, 1);
+                self.session_concluded(call, false);
+            }
+            401 | 402 | 407 => call.session.state = State::Challenged,
+            _ => {
+                self.page.count(Counter::SessionFailed, 1);
+                match code {
+                    480 | 486 | 600 | 603 => self.page.count(Counter::SessionEffective, 1),
+                    408 | 500 | 503 | 504 => self.page.count(Counter::SessionIneffective, 1),
+                    _ => {}
+                }
+                self.set_up(call, now, Delay::SetupFailed, Delay::SetupFailedIntended);
+                self.session_concluded(call, false);
+            }
+        }
+    }
+
+    fn set_up(&mut self, call: &CallBook, now: u64, wire: Delay, intended: Delay) {
+        let end = if call.indicated == 0 { now } else { call.indicated };
+        self.delay(wire, end.saturating_sub(call.session.sent));
+        self.delay(intended, end.saturating_sub(call.session.intended));
+    }
+
+    fn session_concluded(&mut self, call: &mut CallBook, answered: bool) {
+        call.session.state = State::Done;
+        if call.registered {
+            self.page.count(Counter::SessionRegistered, 1);
+            self.page.count(Counter::SessionRegisteredAnswered, u64::from(answered));
+        }
+    }
+
+    /// A response to a REGISTER of ours (RFC 6076 sections 4.1 and 4.2).
+    fn register_answered(&mut self, call: &mut CallBook, now: u64, code: u16) {
+        match code {
+            ..=199 => return,
+            200..=299 => {
+                self.page.count(Counter::RegistrationSuccessful, 1);
+                self.delay(Delay::Registration, now.saturating_sub(call.registration.sent));
+                self.delay(Delay::RegistrationIntended, now.saturating_sub(call.registration.intended));
+                call.registered = true;
+            }
+            300..=399 => self.page.count(Counter::RegistrationRedirected, 1),
+            401 | 402 | 407 => {
+                call.registration.state = State::Challenged;
+                return;
+            }
+            _ => self.page.count(Counter::RegistrationFailed, 1),
+        }
+        call.registration.state = State::Done;
+    }
+
+    /// A response to a BYE of ours (RFC 6076 section 4.4).
+    fn bye_answered(&mut self, call: &mut CallBook, now: u64, code: u16, retry_after: bool) {
+        let delay = now.saturating_sub(call.disconnect.sent);
+        match code {
+            ..=199 => return,
+            401 | 407 => {
+                call.disconnect.state = State::Challenged;
+                return;
+            }
+            503 if retry_after => {
+                call.disconnect.state = State::Challenged;
+                return;
+            }
+            200..=299 => {
+                self.page.count(Counter::DisconnectSuccessful, 1);
+                self.delay(Delay::Disconnect, delay);
+            }
+            _ => {
+                self.page.count(Counter::DisconnectFailed, 1);
+                self.delay(Delay::DisconnectFailed, delay);
+            }
+        }
+        call.disconnect.state = State::Done;
+        let until = call.talk_until;
+        self.talked(call, until);
+        if (200..300).contains(&code) {
+            self.completed(call);
+        } else {
+            call.leaving = Side::Nobody;
+        }
+    }
+
+    fn request_answered(&mut self, call: &mut CallBook, now: u64, code: u16) {
+        match code {
+            ..=199 => return,
+            401 | 407 => {
+                call.request.state = State::Challenged;
+                return;
+            }
+            200..=299 => {
+                self.page.count(Counter::RequestSuccessful, 1);
+                self.delay(Delay::Request, now.saturating_sub(call.request.sent));
+                self.delay(Delay::RequestIntended, now.saturating_sub(call.request.intended));
+            }
+            _ => self.page.count(Counter::RequestFailed, 1),
+        }
+        call.request.state = State::Done;
+    }
+
+    /// The session of `call.leaving` ended at `until` by a BYE (RFC 6076 section 4.5.1).
+    fn talked(&mut self, call: &CallBook, until: u64) {
+        let us = until.saturating_sub(call.talk_since);
+        match call.leaving {
+            Side::Originating => self.delay(Delay::TalkOriginating, us),
+            Side::Terminating => self.delay(Delay::TalkTerminating, us),
+            Side::Nobody => {}
+        }
+    }
+
+    /// The BYE of the session of `call.leaving` was answered (RFC 6076 section 4.9).
+    fn completed(&mut self, call: &mut CallBook) {
+        match std::mem::take(&mut call.leaving) {
+            Side::Originating => self.page.count(Counter::SessionCompleted, 1),
+            Side::Terminating => self.page.count(Counter::IncomingCompleted, 1),
+            Side::Nobody => {}
+        }
+    }
+
+    /// The open request of this method, if any, gets no final response any more.
+    fn conclude(&mut self, call: &mut CallBook, now: u64, method: Method, outcome: Outcome) {
+        let (timeout, transport, stopped) = match outcome {
+            Outcome::Failed(failure) => (failure.is_timeout(), failure.is_transport(), false),
+            Outcome::Stopped => (false, false, true),
+            Outcome::Successful => (false, false, false),
+        };
+        match method {
+            Method::Invite if call.session.is_open() => {
+                let challenged = call.session.state == State::Challenged;
+                self.page.count(
+                    match () {
+                        () if stopped => Counter::SessionUnresolved,
+                        () if challenged && !transport => Counter::SessionChallenged,
+                        () if timeout => Counter::SessionTimedOut,
+                        () if transport => Counter::SessionTransport,
+                        () => Counter::SessionAbandoned,
+                    },
+                    1,
+                );
+                if stopped {
+                    call.session.state = State::Done;
+                } else {
+                    // It rang and nobody answered in time: refused by silence, with the delay to the ringing.
+                    if call.indicated != 0 && timeout {
+                        self.set_up(call, now, Delay::SetupFailed, Delay::SetupFailedIntended);
+                    }
+                    self.session_concluded(call, false);
+                }
+            }
+            Method::Register if call.registration.is_open() => {
+                let challenged = call.registration.state == State::Challenged;
+                self.page.count(
+                    match () {
+                        () if stopped => Counter::RegistrationUnresolved,
+                        () if challenged && !transport => Counter::RegistrationChallenged,
+                        () if timeout => Counter::RegistrationTimedOut,
+                        () if transport => Counter::RegistrationTransport,
+                        () => Counter::RegistrationAbandoned,
+                    },
+                    1,
+                );
+                call.registration.state = State::Done;
+            }
+            Method::Bye if call.disconnect.is_open() => {
+                if !stopped {
+                    if timeout && call.disconnect.state == State::Open {
+                        self.page.count(Counter::DisconnectTimedOut, 1);
+                        self.delay(Delay::DisconnectFailed, now.saturating_sub(call.disconnect.sent));
+                        if call.leaving != Side::Nobody {
+                            self.delay(Delay::TalkFailed, now.saturating_sub(call.talk_since));
+                        }
+                    } else {
+                        self.page.count(Counter::DisconnectFailed, 1);
+                    }
+                }
+                call.leaving = Side::Nobody;
+                call.disconnect.state = State::Done;
+            }
+            Method::Invite | Method::Register | Method::Bye => {}
+            _ if call.request.is_open() => {
+                if !stopped {
+                    self.page.count(if timeout { Counter::RequestTimedOut } else { Counter::RequestFailed }, 1);
+                }
+                call.request.state = State::Done;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Books {
+    /// A shard that ends without saying so still hands its last page over, if the collector has room.
+    fn drop(&mut self) {
+        if !self.closed {
+            self.page.covered = self.page.covered.max(1);
+            self.page.open = self.open;
+            let page = std::mem::replace(&mut self.page, Box::new(Page::new(0)));
+            let _ = self.leaves.try_send(Leaf { shard: self.shard, page, last: true });
+        }
+    }
+}

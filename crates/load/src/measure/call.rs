@@ -1,0 +1,156 @@
+//! What the books remember of one running call.
+
+use strowger_message::Method;
+
+/// Who started the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The schedule did (a user agent client in SIPp's words).
+    Outgoing,
+    /// A message that came in did (a user agent server).
+    Incoming,
+}
+
+/// What a request that is sent is to the measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// It begins an attempt.
+    Initial,
+    /// The same attempt again: after a challenge (401, 407), or a BYE after a 503 with Retry-After.
+    Again,
+    /// Within a session (a re-INVITE).
+    InDialog,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The scenario was run to its end.
+    Successful,
+    /// It failed, and why first.
+    Failed(super::Failure),
+    /// The run ended before the call; neither success nor failure.
+    Stopped,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    #[default]
+    Idle,
+    /// Sent, no final response yet.
+    Open,
+    /// Answered with a challenge, or with another response after which the same is tried again.
+    Challenged,
+    /// Concluded.
+    Done,
+}
+
+/// One request and its tries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Open {
+    /// First bit of the first try, µs.
+    pub(super) sent: u64,
+    /// When the schedule wanted it sent, µs.
+    pub(super) intended: u64,
+    pub(super) state: State,
+}
+
+impl Open {
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open | State::Challenged)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Side {
+    #[default]
+    Nobody,
+    Originating,
+    Terminating,
+}
+
+/// What the books remember of one running call: part of the engine's call slot, made by
+/// [`Books::call_started`](super::Books::call_started), given to [`Books::call_ended`](super::Books::call_ended).
+/// Plain data, nothing on the heap.
+#[derive(Clone, Copy, Debug)]
+pub struct CallBook {
+    /// When the schedule wanted the call started, µs.
+    pub intended: u64,
+    /// When it was started, µs.
+    pub started: u64,
+    pub role: Role,
+    /// When the schedule wanted the next request sent, µs; 0: when it is sent.
+    pub(super) due: u64,
+    pub(super) registration: Open,
+    pub(super) session: Open,
+    pub(super) disconnect: Open,
+    pub(super) request: Open,
+    pub(super) request_method: Method,
+    /// The first provisional response other than 100 to the open INVITE, µs; 0: none yet.
+    pub(super) indicated: u64,
+    /// The 200 to the INVITE, µs.
+    pub(super) talk_since: u64,
+    /// The BYE that we sent, µs.
+    pub(super) talk_until: u64,
+    /// Whose INVITE the session came from, while it lasts.
+    pub(super) talking: Side,
+    /// Whose INVITE the session came from whose BYE waits for its answer.
+    pub(super) leaving: Side,
+    pub(super) answered_first: bool,
+    pub(super) modifying: bool,
+    pub(super) registered: bool,
+    /// An INVITE came in and has no final response yet.
+    pub(super) asked: bool,
+}
+
+impl CallBook {
+    pub(super) fn new(role: Role, intended: u64, started: u64) -> Self {
+        Self {
+            intended,
+            started,
+            role,
+            due: intended,
+            registration: Open::default(),
+            session: Open::default(),
+            disconnect: Open::default(),
+            request: Open::default(),
+            request_method: Method::Other,
+            indicated: 0,
+            talk_since: 0,
+            talk_until: 0,
+            talking: Side::Nobody,
+            leaving: Side::Nobody,
+            answered_first: false,
+            modifying: false,
+            registered: false,
+            asked: false,
+        }
+    }
+
+    /// The next request of this call should be sent at `due` (µs). To be called when a pause ends, with the time at which it
+    /// should have ended, and with 0 when a message was waited for before the first request. Without this, the first request of
+    /// an outgoing call is intended when the call is, and every other one when it is sent.
+    #[inline]
+    pub fn due(&mut self, due: u64) {
+        self.due = due;
+    }
+
+    /// What a request of this method, sent now, is, as far as the books can tell: after a challenge it is the same
+    /// attempt, within a session an INVITE modifies it, everything else begins an attempt.
+    #[inline]
+    pub fn attempt(&self, method: Method) -> Attempt {
+        let again = match method {
+            Method::Invite => self.session.state == State::Challenged,
+            Method::Register => self.registration.state == State::Challenged,
+            Method::Bye => self.disconnect.state == State::Challenged,
+            _ => self.request.state == State::Challenged && self.request_method == method,
+        };
+        if again {
+            Attempt::Again
+        } else if method == Method::Invite && self.talking != Side::Nobody {
+            Attempt::InDialog
+        } else {
+            Attempt::Initial
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The collector: takes the pages of all shards, puts seconds together, keeps the sum.
+
+use super::books::Leaf;
+use super::{Books, Clock, Page};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// How many pages a shard may have under way before it keeps a page longer.
+const UNDER_WAY: usize = 4;
+/// A second is put together at the latest this many seconds after its end, even without a shard that is stuck.
+const PATIENCE: u64 = 5;
+
+struct Shard {
+    blanks: SyncSender<Box<Page>>,
+    /// The last second that it handed over; `None`: ended.
+    reached: Option<u64>,
+}
+
+/// Takes the pages of all shards; on a thread of its own, or on any that calls [`Collector::poll`] a few times a second.
+pub struct Collector {
+    clock: Clock,
+    timers: Vec<String>,
+    leaves: SyncSender<Leaf>,
+    received: Receiver<Leaf>,
+    shards: Vec<Shard>,
+    pending: BTreeMap<u64, Page>,
+    /// The last second that was put together.
+    reached: u64,
+    totals: Page,
+    spare: Vec<Box<Page>>,
+}
+
+impl Collector {
+    /// `timers`: the names of the scenario's timers, in the order of their numbers. `shards`: how many will write at once; more
+    /// may, then a page waits now and then.
+    pub fn new(clock: Clock, timers: Vec<String>, shards: usize) -> Self {
+        let (leaves, received) = sync_channel(shards.max(1) * UNDER_WAY);
+        let totals = Page::new(timers.len());
+        Self {
+            clock,
+            timers,
+            leaves,
+            received,
+            shards: Vec::new(),
+            pending: BTreeMap::new(),
+            reached: 0,
+            totals,
+            spare: Vec::new(),
+        }
+    }
+
+    /// The books of one more shard, open from `now` (µs).
+    pub fn books(&mut self, now: u64) -> Books {
+        let (give, blanks) = sync_channel(UNDER_WAY);
+        let timers = self.timers.len();
+        // The first page turned finds a blank one ready.
+        let _ = give.try_send(Box::new(Page::new(timers)));
+        let shard = self.shards.len();
+        self.shards.push(Shard { blanks: give, reached: Some(self.clock.second(now).saturating_sub(1)) });
+        Books::new(shard, self.clock, timers, now, self.leaves.clone(), blanks)
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The names of the timers.
+    pub fn timers(&self) -> &[String] {
+        &self.timers
+    }
+
+    /// Takes what has come, and calls `second` with each second that is complete by now (µs), in order.
+    pub fn poll(&mut self, now: u64, mut second: impl FnMut(&Page)) {
+        while let Ok(leaf) = self.received.try_recv() {
+            self.take(leaf);
+        }
+        let current = self.clock.second(now);
+        let complete = self.shards.iter().filter_map(|shard| shard.reached).min().unwrap_or(u64::MAX);
+        let limit = complete.max(current.saturating_sub(PATIENCE)).min(current.saturating_sub(1));
+        while self.pending.first_key_value().is_some_and(|(first, _)| *first <= limit) {
+            self.complete_first(&mut second);
+        }
+    }
+
+    fn complete_first(&mut self, second: &mut impl FnMut(&Page)) {
+        if let Some((number, page)) = self.pending.pop_first() {
+            self.reached = self.reached.max(number);
+            self.totals.add_after(&page);
+            second(&page);
+        }
+    }
+
+    fn take(&mut self, leaf: Leaf) {
+        let Leaf { shard, mut page, last } = leaf;
+        let place = &mut self.shards[shard];
+        place.reached = (!last).then_some(page.second);
+        // A page that comes after its second was closed goes into the next: nothing is lost, and order is kept.
+        let number = page.second.max(self.reached + 1);
+        match self.pending.get_mut(&number) {
+            Some(sum) => sum.add_beside(&page),
+            None => {
+                let mut sum = self.spare.pop().map_or_else(|| Page::new(self.timers.len()), |page| *page);
+                sum.add_beside(&page);
+                sum.second = number;
+                self.pending.insert(number, sum);
+            }
+        }
+        page.clear();
+        let _ = place.blanks.try_send(page);
+    }
+
+    /// The sum of all complete seconds.
+    pub fn totals(&self) -> &Page {
+        &self.totals
+    }
+
+    /// All shards have closed their books (or are given up): puts the rest together and gives the sum.
+    pub fn finish(mut self, mut second: impl FnMut(&Page)) -> Page {
+        while let Ok(leaf) = self.received.try_recv() {
+            self.take(leaf);
+        }
+        while !self.pending.is_empty() {
+            self.complete_first(&mut second);
+        }
+        self.totals
+    }
+}

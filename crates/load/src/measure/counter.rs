@@ -1,0 +1,102 @@
+//! What is counted.
+
+macro_rules! counters {
+    ($($name:ident = $key:literal, $title:literal;)*) => {
+        /// Something that is counted, per second and whole.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(usize)]
+        pub enum Counter { $(#[doc = $title] $name,)* }
+
+        impl Counter {
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// Its name in requirements, JSON and CSV.
+            pub const fn key(self) -> &'static str {
+                match self { $(Self::$name => $key,)* }
+            }
+
+            /// Its name for people.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* }
+            }
+        }
+    };
+}
+
+// The order is part of the raw log's format: new ones at the end only.
+counters! {
+    CallsIntended = "calls.intended", "calls that the schedule wanted started";
+    CallsOutgoing = "calls.outgoing", "calls started by the schedule";
+    CallsIncoming = "calls.incoming", "calls started by a message that came in";
+    CallsLimited = "calls.limited", "calls that the limit of concurrent calls held back";
+    CallsSuccessful = "calls.successful", "calls that reached the end of their scenario";
+    CallsFailed = "calls.failed", "calls that failed";
+    CallsStopped = "calls.stopped", "calls that were cut off by the end of the run";
+
+    SessionAttempts = "session.attempts", "initial INVITEs sent; one tried again after a challenge is the same attempt";
+    SessionAnswered = "session.answered", "session attempts answered with 2xx";
+    SessionRedirected = "session.redirected", "session attempts answered with 3xx";
+    SessionFailed = "session.failed", "session attempts answered with 4xx (except 401, 402, 407), 5xx or 6xx";
+    SessionEffective = "session.effective", "of the failed: 480, 486, 600 or 603, where the network did its part";
+    SessionIneffective = "session.ineffective", "of the failed: 408, 500, 503 or 504";
+    SessionTimedOut = "session.timed_out", "session attempts without a final response in time (Timer B)";
+    SessionTransport = "session.transport", "session attempts that a transport failure ended";
+    SessionChallenged = "session.challenged", "session attempts that ended with a challenge nobody answered";
+    SessionAbandoned = "session.abandoned", "session attempts that the scenario gave up before a final response";
+    SessionUnresolved = "session.unresolved", "session attempts still open when the run ended";
+    SessionCompleted = "session.completed", "sessions we asked for that were ended by an answered BYE";
+    SessionRegistered = "session.registered", "session attempts concluded in calls that had registered before";
+    SessionRegisteredAnswered = "session.registered.answered", "of those: answered with 2xx";
+    SessionForked = "session.forked", "further 2xx to an INVITE already answered, from another branch";
+    SessionModified = "session.modified", "INVITEs sent within a session";
+
+    RegistrationAttempts = "registration.attempts", "REGISTERs sent; one tried again after a challenge is the same attempt";
+    RegistrationSuccessful = "registration.successful", "registrations answered with 2xx";
+    RegistrationRedirected = "registration.redirected", "registrations answered with 3xx";
+    RegistrationFailed = "registration.failed", "registrations answered with 4xx (except 401, 402, 407), 5xx or 6xx";
+    RegistrationTimedOut = "registration.timed_out", "registrations without a final response in time (Timer F)";
+    RegistrationTransport = "registration.transport", "registrations that a transport failure ended";
+    RegistrationChallenged = "registration.challenged", "registrations that ended with a challenge nobody answered";
+    RegistrationAbandoned = "registration.abandoned", "registrations that the scenario gave up before a final response";
+    RegistrationUnresolved = "registration.unresolved", "registrations still open when the run ended";
+
+    DisconnectAttempts = "disconnect.attempts", "BYEs sent; one tried again after a challenge or 503 with Retry-After is the same";
+    DisconnectSuccessful = "disconnect.successful", "BYEs answered with 2xx";
+    DisconnectFailed = "disconnect.failed", "BYEs answered otherwise, or given up";
+    DisconnectTimedOut = "disconnect.timed_out", "BYEs without a final response in time (Timer F)";
+
+    RequestAttempts = "request.attempts", "other requests sent (OPTIONS, MESSAGE, SUBSCRIBE and so on)";
+    RequestSuccessful = "request.successful", "other requests answered with 2xx";
+    RequestFailed = "request.failed", "other requests answered with 3xx to 6xx, challenges apart, or given up";
+    RequestTimedOut = "request.timed_out", "other requests without a final response in time (Timer F)";
+
+    Challenges = "challenges", "401, 402 and 407 received";
+
+    IncomingSessions = "incoming.sessions", "initial INVITEs received";
+    IncomingAnswered = "incoming.answered", "initial INVITEs that we answered with 2xx";
+    IncomingRefused = "incoming.refused", "initial INVITEs that we answered with 3xx to 6xx";
+    IncomingCompleted = "incoming.completed", "sessions asked for by the other side that were ended by an answered BYE";
+
+    MessagesSent = "messages.sent", "messages sent, retransmissions included";
+    MessagesReceived = "messages.received", "messages received, retransmissions included";
+    BytesSent = "bytes.sent", "bytes of messages sent";
+    BytesReceived = "bytes.received", "bytes of messages received";
+    RetransmissionsSent = "retransmissions", "messages that we sent again";
+    RetransmissionsReceived = "retransmissions.received", "messages that came again";
+    Unexpected = "unexpected", "messages that the scenario did not expect";
+    OutOfCall = "out_of_call", "messages of no call that we know";
+    DeadCall = "dead_call", "messages of a call that had ended";
+    AutoAnswered = "auto_answered", "requests answered without the scenario";
+    Warnings = "warnings", "warnings";
+    FatalErrors = "fatal_errors", "errors that ended a task";
+    WatchdogMajor = "watchdog.major", "long delays of the event loop (SIPp's watchdog, major)";
+    WatchdogMinor = "watchdog.minor", "short delays of the event loop (SIPp's watchdog, minor)";
+
+    SendFailuresLocal = "send_failures", "messages that this machine could not send (buffers full, no route, too long)";
+    SendFailuresRemote = "send_failures.remote", "messages that the target refused (port closed, connection reset)";
+    SocketDrops = "socket_drops", "datagrams that the kernel dropped because our receive buffer was full";
+    Stalls = "stalls", "times a shard was away from its sockets and timers for longer than asked for";
+}
+
+/// How many there are.
+pub(super) const COUNTERS: usize = Counter::ALL.len();

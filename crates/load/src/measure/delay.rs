@@ -1,0 +1,261 @@
+//! Delays: which are measured, and the histogram that holds one of them.
+
+use hdrhistogram::Histogram;
+
+macro_rules! delays {
+    ($($name:ident = $key:literal, $title:literal, $source:literal, $definition:literal;)*) => {
+        /// A delay that is measured. Every figure is in microseconds inside, in the unit asked for outside.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Delay { $(#[doc = $definition] $name,)* }
+
+        impl Delay {
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// Its name in requirements, JSON and CSV.
+            pub const fn key(self) -> &'static str {
+                match self { $(Self::$name => $key,)* }
+            }
+
+            /// Its name for people.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* }
+            }
+
+            /// Where its definition stands.
+            pub const fn source(self) -> &'static str {
+                match self { $(Self::$name => $source,)* }
+            }
+
+            /// From when to when.
+            pub const fn definition(self) -> &'static str {
+                match self { $(Self::$name => $definition,)* }
+            }
+        }
+    };
+}
+
+// The one table of delays. "Wire" figures start with the sending of the first request; figures "from the intended time"
+// start when the schedule wanted the request sent, so that a stall of generator or server is in them (no coordinated
+// omission). RFC 6076 defines the wire figures.
+delays! {
+    Registration = "rrd", "Registration request delay", "RFC 6076 4.1",
+        "From the first bit of the initial REGISTER sent to the last bit of its 2xx; a challenge (401, 407) and its answer are within. Successful registrations only.";
+    RegistrationIntended = "rrd.intended", "Registration request delay, from the intended time", "RFC 6076 4.1, start moved",
+        "As rrd, but from the time at which the schedule wanted the REGISTER sent.";
+    Setup = "srd", "Session request delay, successful", "RFC 6076 4.3.1",
+        "From the first bit of the initial INVITE sent to the last bit of the first provisional response other than 100, or of the 2xx when there was none. Sessions that were answered with 2xx only; a challenge and its answer are within.";
+    SetupIntended = "srd.intended", "Session request delay, successful, from the intended time", "RFC 6076 4.3.1, start moved",
+        "As srd, but from the time at which the schedule wanted the INVITE sent.";
+    SetupFailed = "srd.failed", "Session request delay, failed", "RFC 6076 4.3.2",
+        "From the first bit of the initial INVITE sent to the last bit of the first provisional response other than 100, or of the failure (4xx except 401, 402, 407; 5xx; 6xx) when there was none. Sessions refused; a session never answered at all has no delay and counts in isa.";
+    SetupFailedIntended = "srd.failed.intended", "Session request delay, failed, from the intended time", "RFC 6076 4.3.2, start moved",
+        "As srd.failed, but from the time at which the schedule wanted the INVITE sent.";
+    Disconnect = "sdd", "Session disconnect delay, successful", "RFC 6076 4.4.1",
+        "From the first bit of the BYE sent to the last bit of its 2xx; a challenge, or a 503 with Retry-After that is tried again, is within.";
+    DisconnectFailed = "sdd.failed", "Session disconnect delay, failed", "RFC 6076 4.4.2",
+        "From the first bit of the BYE sent to its failure: the expiry of Timer F, or a final response that is neither 2xx nor a challenge nor a 503 with Retry-After.";
+    TalkOriginating = "sdt.originating", "Session duration, at the caller", "RFC 6076 4.5.1",
+        "From the receipt of the 200 to the INVITE that we sent to the BYE, whoever sent it. Early media is outside.";
+    TalkTerminating = "sdt.terminating", "Session duration, at the called side", "RFC 6076 4.5.1",
+        "From the sending of the 200 to the INVITE that we received to the BYE, whoever sent it.";
+    TalkFailed = "sdt.failed", "Session duration when the BYE was never answered", "RFC 6076 4.5.2",
+        "From the 200 to the INVITE to the expiry of Timer F of the BYE, either side.";
+    Response = "response", "Call response time", "common practice",
+        "From the first bit of the initial INVITE sent to the last bit of its 2xx.";
+    ResponseIntended = "response.intended", "Call response time, from the intended time", "common practice, start moved",
+        "As response, but from the time at which the schedule wanted the INVITE sent.";
+    FirstResponse = "ttfr", "Time to first response", "common practice",
+        "From the first bit of the initial INVITE sent to the last bit of the first response of any kind, 100 included.";
+    Request = "request", "Request response time", "common practice",
+        "From the first bit of a request that is neither INVITE, REGISTER, BYE, ACK, CANCEL nor PRACK (OPTIONS, MESSAGE, SUBSCRIBE and others) to the last bit of its 2xx.";
+    RequestIntended = "request.intended", "Request response time, from the intended time", "common practice, start moved",
+        "As request, but from the time at which the schedule wanted the request sent.";
+    CallLength = "call.length", "Call length", "SIPp CallLength",
+        "From the start of a call's scenario to its end. Successful calls only.";
+    Lag = "lag", "Scheduling lag", "generator health",
+        "From the time at which the schedule wanted a call started to its start. Calls held back by the limit of concurrent calls are not in it.";
+    LimitWait = "wait.limit", "Wait for the limit of concurrent calls", "generator health",
+        "From the time at which the schedule wanted a call started to its start, for calls that the limit of concurrent calls held back.";
+    Stall = "stall", "Stall of the generator", "generator health",
+        "How much longer than asked for a shard was away from its sockets and timers.";
+}
+
+/// Longer delays than this are recorded as this (2^40 µs, 12.7 days).
+pub const LONGEST: u64 = 1 << 40;
+
+/// What the histogram holds without growing: 2^20 µs, a second. It then takes 90 KB, 8 KB more for each doubling.
+const WARM: u64 = 1 << 20;
+
+/// A histogram of delays in microseconds with three significant digits (HdrHistogram), and beside it what a histogram
+/// rounds away: the exact sum, sum of squares, least and most. So mean, minimum, maximum and deviation are exact, and
+/// percentiles right within a thousandth.
+#[derive(Clone, Debug)]
+pub struct Delays {
+    counts: Histogram<u64>,
+    sum: u64,
+    squares: f64,
+    least: u64,
+    most: u64,
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Delays {
+    pub fn new() -> Self {
+        let mut counts = Histogram::new_with_bounds(1, WARM, 3).expect("1, 2^20 and 3 digits are valid bounds");
+        counts.auto(true);
+        Self { counts, sum: 0, squares: 0.0, least: u64::MAX, most: 0 }
+    }
+
+    /// A delay of `us` microseconds.
+    #[inline]
+    pub fn record(&mut self, us: u64) {
+        let us = us.min(LONGEST);
+        // With automatic growth only a lack of address space could refuse; sum and extremes stay right even then.
+        let _ = self.counts.record(us);
+        self.sum = self.sum.saturating_add(us);
+        self.squares += (us as f64) * (us as f64);
+        self.least = self.least.min(us);
+        self.most = self.most.max(us);
+    }
+
+    /// Everything of `other` too.
+    pub fn add(&mut self, other: &Self) {
+        if other.counts.is_empty() {
+            return;
+        }
+        let _ = self.counts.add(&other.counts);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.squares += other.squares;
+        self.least = self.least.min(other.least);
+        self.most = self.most.max(other.most);
+    }
+
+    /// Forgets everything, keeps the memory.
+    pub fn clear(&mut self) {
+        if self.most != 0 || !self.counts.is_empty() {
+            self.counts.reset();
+        }
+        (self.sum, self.squares, self.least, self.most) = (0, 0.0, u64::MAX, 0);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.counts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// The sum of all delays, µs, exact.
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// The sum of the squares, µs².
+    pub fn squares(&self) -> f64 {
+        self.squares
+    }
+
+    /// The mean in µs, exact; `None` without a delay.
+    pub fn mean(&self) -> Option<f64> {
+        (!self.is_empty()).then(|| self.sum as f64 / self.count() as f64)
+    }
+
+    /// The standard deviation (of the population) in µs.
+    pub fn deviation(&self) -> Option<f64> {
+        let mean = self.mean()?;
+        Some((self.squares / self.count() as f64 - mean * mean).max(0.0).sqrt())
+    }
+
+    /// The shortest delay in µs, exact.
+    pub fn least(&self) -> Option<u64> {
+        (!self.is_empty()).then_some(self.least)
+    }
+
+    /// The longest delay in µs, exact.
+    pub fn most(&self) -> Option<u64> {
+        (!self.is_empty()).then_some(self.most)
+    }
+
+    /// The delay that `percent` (0 to 100) of all did not exceed, µs, right within a thousandth.
+    pub fn percentile(&self, percent: f64) -> Option<u64> {
+        if self.is_empty() {
+            return None;
+        }
+        Some(self.counts.value_at_quantile(percent / 100.0).clamp(self.least, self.most))
+    }
+
+    /// How many lay below `us`; exact where `us` is a bucket's edge (every multiple of 1 ms below 2 s is near one).
+    pub fn below(&self, us: u64) -> u64 {
+        if us == 0 { 0 } else { self.counts.count_between(0, us - 1) }
+    }
+
+    /// The buckets that hold something: (lowest value of the bucket in µs, count), rising.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.counts.iter_recorded().map(|b| (self.counts.lowest_equivalent(b.value_iterated_to()), b.count_at_value()))
+    }
+
+    /// Made again from what the functions above gave.
+    pub(super) fn restore(&mut self, buckets: impl Iterator<Item = (u64, u64)>, sum: u64, squares: f64, least: u64, most: u64) {
+        for (value, count) in buckets {
+            let _ = self.counts.record_n(value.min(LONGEST), count);
+        }
+        self.sum = self.sum.saturating_add(sum);
+        self.squares += squares;
+        self.least = self.least.min(least);
+        self.most = self.most.max(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_delay_is_exact_whatever_its_length() {
+        for us in [0, 1, 999, 32_000_000, 86_400_000_001] {
+            let mut delays = Delays::new();
+            delays.record(us);
+            assert_eq!(delays.mean(), Some(us as f64));
+            assert_eq!((delays.least(), delays.most()), (Some(us), Some(us)));
+            for percent in [0.0, 50.0, 99.99, 100.0] {
+                assert_eq!(delays.percentile(percent), Some(us));
+            }
+        }
+    }
+
+    #[test]
+    fn percentiles_are_right_within_a_thousandth() {
+        let mut delays = Delays::new();
+        for us in 1..=100_000 {
+            delays.record(us * 10);
+        }
+        for percent in [50.0, 90.0, 95.0, 99.0, 99.9, 99.99] {
+            let exact = percent * 10_000.0;
+            let found = delays.percentile(percent).unwrap() as f64;
+            assert!((found - exact).abs() <= exact / 1000.0, "p{percent}: {found}, exactly {exact}");
+        }
+        assert_eq!(delays.mean(), Some(500_005.0));
+        assert!((delays.deviation().unwrap() - 288_675.13).abs() < 1.0);
+        assert_eq!(delays.below(10_000), 999);
+    }
+
+    #[test]
+    fn sums_and_clearing() {
+        let (mut a, mut b) = (Delays::new(), Delays::new());
+        a.record(5);
+        b.record(7_000_000);
+        a.add(&b);
+        assert_eq!((a.count(), a.least(), a.most(), a.sum()), (2, Some(5), Some(7_000_000), 7_000_005));
+        a.clear();
+        assert!(a.is_empty() && a.percentile(50.0).is_none() && a.mean().is_none());
+        a.add(&b);
+        assert_eq!(a.most(), Some(7_000_000));
+    }
+}

@@ -1,0 +1,46 @@
+//! Measures: what the engine reports becomes figures that the RFCs define.
+//!
+//! Each shard writes [`Books`]; once a second the page is turned and goes to the [`Collector`], which puts the pages of all
+//! shards together. A [`CallBook`] is what the books remember of a running call; it lies in the engine's call slot.
+//!
+//! ```
+//! use std::time::SystemTime;
+//! use strowger_load::measure::{Clock, Collector, Counter, Delay, Outcome};
+//! use strowger_message::Method;
+//!
+//! let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec![], 1);
+//! let mut books = collector.books(0);
+//! books.calls_intended(1);
+//! let mut call = books.call_started(1_000, 900, false);
+//! books.request_sent(&mut call, 1_010, Method::Invite, 500);
+//! books.response_received(&mut call, 3_010, Method::Invite, 180, false, 300);
+//! books.response_received(&mut call, 9_010, Method::Invite, 200, false, 600);
+//! books.request_sent(&mut call, 9_020, Method::Ack, 300);
+//! books.request_sent(&mut call, 9_030, Method::Bye, 300);
+//! books.response_received(&mut call, 9_530, Method::Bye, 200, false, 300);
+//! books.call_ended(&mut call, 9_530, Outcome::Successful);
+//! books.close(10_000);
+//! let totals = collector.finish(|_second| {});
+//! assert_eq!(totals.delays(Delay::Setup).mean(), Some(2_000.0)); // µs: INVITE to 180
+//! assert_eq!(totals.delays(Delay::SetupIntended).mean(), Some(2_110.0));
+//! assert_eq!(totals.delays(Delay::Disconnect).mean(), Some(500.0));
+//! assert_eq!(totals.counter(Counter::SessionCompleted), 1);
+//! ```
+
+mod books;
+mod call;
+mod clock;
+mod collector;
+mod counter;
+mod delay;
+mod failure;
+mod page;
+
+pub use books::{Books, SendFailure};
+pub use call::{Attempt, CallBook, Outcome, Role};
+pub use clock::Clock;
+pub use collector::Collector;
+pub use counter::Counter;
+pub use delay::{Delay, Delays, LONGEST};
+pub use failure::Failure;
+pub use page::{Codes, METHODS, Page};

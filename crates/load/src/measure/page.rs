@@ -1,0 +1,264 @@
+//! One second of the books, or the sum of many.
+
+use super::counter::COUNTERS;
+use super::{Counter, Delay, Delays, Failure};
+use strowger_message::Method;
+
+/// Methods with a row of their own, and one for all others.
+pub const METHODS: usize = Method::KNOWN.len() + 1;
+/// Status codes 100 to 699, and one place for all others.
+const CODES: usize = 601;
+
+/// Messages by method and status code, for one direction.
+#[derive(Clone, Debug)]
+pub struct Codes {
+    counts: Box<[u64]>,
+    /// Nothing was counted yet: adding and clearing are then free.
+    blank: bool,
+}
+
+impl Default for Codes {
+    fn default() -> Self {
+        Self { counts: vec![0; METHODS * CODES].into(), blank: true }
+    }
+}
+
+impl Codes {
+    #[inline]
+    fn place(method: Method, code: u16) -> usize {
+        method as usize * CODES + if (100..700).contains(&code) { code as usize - 100 } else { CODES - 1 }
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, method: Method, code: u16, by: u64) {
+        self.blank = false;
+        self.counts[Self::place(method, code)] += by;
+    }
+
+    /// How many responses `code` to `method`; codes outside 100 to 699 are one.
+    pub fn of(&self, method: Method, code: u16) -> u64 {
+        self.counts[Self::place(method, code)]
+    }
+
+    /// How many responses `code`, to any method.
+    pub fn total(&self, code: u16) -> u64 {
+        (0..METHODS).map(|method| self.counts[method * CODES + (Self::place(Method::Ack, code) % CODES)]).sum()
+    }
+
+    /// Those that occurred: (method, code, count), by method and code. Code 0 stands for codes outside 100 to 699.
+    pub fn iter(&self) -> impl Iterator<Item = (Method, u16, u64)> + '_ {
+        let counts = if self.blank { &[] } else { &self.counts[..] };
+        counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(place, count)| {
+            let code = place % CODES;
+            (method(place / CODES), if code == CODES - 1 { 0 } else { code as u16 + 100 }, *count)
+        })
+    }
+
+    fn add(&mut self, other: &Self) {
+        if other.blank {
+            return;
+        }
+        self.blank = false;
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *mine += theirs;
+        }
+    }
+
+    fn clear(&mut self) {
+        if !self.blank {
+            self.counts.fill(0);
+            self.blank = true;
+        }
+    }
+}
+
+/// The method with this row.
+pub(super) fn method(row: usize) -> Method {
+    Method::KNOWN.get(row).copied().unwrap_or(Method::Other)
+}
+
+/// Everything that was counted and timed in one second of one shard, or the sum of any of these: of a second over all
+/// shards and generators, or of a run.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The wall-clock second (since 1970-01-01 UTC); of a sum, the first.
+    pub second: u64,
+    /// How much of it (or of them) the books were open, µs. The first and the last second of a run are shorter.
+    pub covered: u64,
+    /// Calls open at its end.
+    pub open: u64,
+    /// The most calls open at once. Of several shards: the sum of theirs, so at most what was.
+    pub peak: u64,
+    pub(super) counters: [u64; COUNTERS],
+    pub(super) failures: [u64; Failure::ALL.len()],
+    pub(super) requests_sent: [u64; METHODS],
+    pub(super) requests_received: [u64; METHODS],
+    pub(super) requests_resent: [u64; METHODS],
+    pub(super) responses_sent: Codes,
+    pub(super) responses_received: Codes,
+    pub(super) delays: Vec<Delays>,
+    pub(super) timers: Vec<Delays>,
+}
+
+impl Page {
+    /// A blank page with room for this many named timers.
+    pub fn new(timers: usize) -> Self {
+        Self {
+            second: 0,
+            covered: 0,
+            open: 0,
+            peak: 0,
+            counters: [0; COUNTERS],
+            failures: [0; Failure::ALL.len()],
+            requests_sent: [0; METHODS],
+            requests_received: [0; METHODS],
+            requests_resent: [0; METHODS],
+            responses_sent: Codes::default(),
+            responses_received: Codes::default(),
+            delays: Delay::ALL.iter().map(|_| Delays::new()).collect(),
+            timers: (0..timers).map(|_| Delays::new()).collect(),
+        }
+    }
+
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize]
+    }
+
+    /// Failed calls with this cause.
+    pub fn failures(&self, failure: Failure) -> u64 {
+        self.failures[failure as usize]
+    }
+
+    /// Requests of this method sent, retransmissions apart.
+    pub fn requests_sent(&self, method: Method) -> u64 {
+        self.requests_sent[method as usize]
+    }
+
+    /// Requests of this method received, retransmissions apart.
+    pub fn requests_received(&self, method: Method) -> u64 {
+        self.requests_received[method as usize]
+    }
+
+    /// Retransmissions of requests of this method sent.
+    pub fn requests_resent(&self, method: Method) -> u64 {
+        self.requests_resent[method as usize]
+    }
+
+    /// Responses sent, by the method of the request.
+    pub fn responses_sent(&self) -> &Codes {
+        &self.responses_sent
+    }
+
+    /// Responses received, by the method of the request.
+    pub fn responses_received(&self) -> &Codes {
+        &self.responses_received
+    }
+
+    pub fn delays(&self, delay: Delay) -> &Delays {
+        &self.delays[delay as usize]
+    }
+
+    /// Named timers, in the order of their names.
+    pub fn timers(&self) -> &[Delays] {
+        &self.timers
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, counter: Counter, by: u64) {
+        self.counters[counter as usize] += by;
+    }
+
+    /// Adds another page of the same second (another shard's, another generator's).
+    pub fn add_beside(&mut self, other: &Self) {
+        self.add(other);
+        self.covered = self.covered.max(other.covered);
+        self.open += other.open;
+        self.peak += other.peak;
+    }
+
+    /// Adds the page of a later second.
+    pub fn add_after(&mut self, other: &Self) {
+        self.add(other);
+        self.covered += other.covered;
+        self.open = other.open;
+        self.peak = self.peak.max(other.peak);
+    }
+
+    fn add(&mut self, other: &Self) {
+        if self.second == 0 {
+            self.second = other.second;
+        }
+        add(&mut self.counters, &other.counters);
+        add(&mut self.failures, &other.failures);
+        add(&mut self.requests_sent, &other.requests_sent);
+        add(&mut self.requests_received, &other.requests_received);
+        add(&mut self.requests_resent, &other.requests_resent);
+        self.responses_sent.add(&other.responses_sent);
+        self.responses_received.add(&other.responses_received);
+        for (mine, theirs) in self.delays.iter_mut().zip(&other.delays) {
+            mine.add(theirs);
+        }
+        if self.timers.len() < other.timers.len() {
+            self.timers.resize_with(other.timers.len(), Delays::new);
+        }
+        for (mine, theirs) in self.timers.iter_mut().zip(&other.timers) {
+            mine.add(theirs);
+        }
+    }
+
+    /// Blank again; the memory stays.
+    pub fn clear(&mut self) {
+        (self.second, self.covered, self.open, self.peak) = (0, 0, 0, 0);
+        self.counters.fill(0);
+        self.failures.fill(0);
+        self.requests_sent.fill(0);
+        self.requests_received.fill(0);
+        self.requests_resent.fill(0);
+        self.responses_sent.clear();
+        self.responses_received.clear();
+        self.delays.iter_mut().chain(&mut self.timers).for_each(Delays::clear);
+    }
+}
+
+fn add(mine: &mut [u64], theirs: &[u64]) {
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        *mine += theirs;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_by_method() {
+        let mut codes = Codes::default();
+        codes.count(Method::Invite, 200, 2);
+        codes.count(Method::Bye, 200, 1);
+        codes.count(Method::Other, 999, 1);
+        assert_eq!((codes.of(Method::Invite, 200), codes.total(200), codes.total(404)), (2, 3, 0));
+        let all: Vec<_> = codes.iter().collect();
+        assert_eq!(all, [(Method::Bye, 200, 1), (Method::Invite, 200, 2), (Method::Other, 0, 1)]);
+    }
+
+    #[test]
+    fn pages_beside_and_after() {
+        let page = |second, open, calls| {
+            let mut page = Page::new(1);
+            (page.second, page.covered, page.open, page.peak) = (second, 1_000_000, open, open + 1);
+            page.count(Counter::CallsOutgoing, calls);
+            page.timers[0].record(calls);
+            page
+        };
+        let mut second = page(10, 3, 100);
+        second.add_beside(&page(10, 4, 50));
+        assert_eq!((second.covered, second.open, second.peak), (1_000_000, 7, 9));
+        let mut run = Page::new(0);
+        run.add_after(&second);
+        run.add_after(&page(11, 1, 1));
+        assert_eq!((run.second, run.covered, run.open, run.peak), (10, 2_000_000, 1, 9));
+        assert_eq!((run.counter(Counter::CallsOutgoing), run.timers()[0].count()), (151, 3));
+        run.clear();
+        assert_eq!((run.counter(Counter::CallsOutgoing), run.timers()[0].count()), (0, 0));
+    }
+}
