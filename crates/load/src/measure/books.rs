@@ -159,7 +159,12 @@ impl Books {
                 self.page.count(Counter::CallsFailed, 1);
                 self.page.failures[failure as usize] += 1;
             }
-            Outcome::Stopped => self.page.count(Counter::CallsStopped, 1),
+            Outcome::Stopped => {
+                self.page.count(Counter::CallsStopped, 1);
+                if call.talking == Side::Originating || call.leaving == Side::Originating {
+                    self.page.count(Counter::SessionCut, 1);
+                }
+            }
         }
         for method in [Method::Register, Method::Invite, Method::Bye, Method::Other] {
             self.conclude(call, now, method, outcome);

@@ -96,6 +96,7 @@ counters! {
     SendFailuresRemote = "send_failures.remote", "messages that the target refused (port closed, connection reset)";
     SocketDrops = "socket_drops", "datagrams that the kernel dropped because our receive buffer was full";
     Stalls = "stalls", "times a shard was away from its sockets and timers for longer than asked for";
+    SessionCut = "session.cut", "sessions that we asked for whose BYE had not been answered when the run ended";
 }
 
 /// How many there are.

@@ -201,11 +201,13 @@ impl Delays {
         self.counts.iter_recorded().map(|b| (self.counts.lowest_equivalent(b.value_iterated_to()), b.count_at_value()))
     }
 
-    /// Made again from what the functions above gave.
-    pub(super) fn restore(&mut self, buckets: impl Iterator<Item = (u64, u64)>, sum: u64, squares: f64, least: u64, most: u64) {
-        for (value, count) in buckets {
-            let _ = self.counts.record_n(value.min(LONGEST), count);
-        }
+    /// A bucket that [`Delays::buckets`] gave.
+    pub(super) fn restore_bucket(&mut self, value: u64, count: u64) {
+        let _ = self.counts.record_n(value.min(LONGEST), count);
+    }
+
+    /// What the buckets do not hold, after the last of them.
+    pub(super) fn restore_sums(&mut self, sum: u64, squares: f64, least: u64, most: u64) {
         self.sum = self.sum.saturating_add(sum);
         self.squares += squares;
         self.least = self.least.min(least);

@@ -32,7 +32,8 @@ impl Codes {
     #[inline]
     pub(super) fn count(&mut self, method: Method, code: u16, by: u64) {
         self.blank = false;
-        self.counts[Self::place(method, code)] += by;
+        let place = &mut self.counts[Self::place(method, code)];
+        *place = place.saturating_add(by);
     }
 
     /// How many responses `code` to `method`; codes outside 100 to 699 are one.
@@ -60,7 +61,7 @@ impl Codes {
         }
         self.blank = false;
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *mine += theirs;
+            *mine = mine.saturating_add(*theirs);
         }
     }
 
@@ -172,14 +173,14 @@ impl Page {
     pub fn add_beside(&mut self, other: &Self) {
         self.add(other);
         self.covered = self.covered.max(other.covered);
-        self.open += other.open;
-        self.peak += other.peak;
+        self.open = self.open.saturating_add(other.open);
+        self.peak = self.peak.saturating_add(other.peak);
     }
 
     /// Adds the page of a later second.
     pub fn add_after(&mut self, other: &Self) {
         self.add(other);
-        self.covered += other.covered;
+        self.covered = self.covered.saturating_add(other.covered);
         self.open = other.open;
         self.peak = self.peak.max(other.peak);
     }
@@ -222,7 +223,7 @@ impl Page {
 
 fn add(mine: &mut [u64], theirs: &[u64]) {
     for (mine, theirs) in mine.iter_mut().zip(theirs) {
-        *mine += theirs;
+        *mine = mine.saturating_add(*theirs);
     }
 }
 

@@ -1,0 +1,159 @@
+//! What this process used of the machine, second by second: `/proc/self/task`, `/proc/stat`.
+
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs;
+
+/// The use of one second (or of however long lay between two samples).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sample {
+    /// The wall-clock second (since 1970-01-01 UTC) in which it was taken.
+    pub second: u64,
+    /// How long it covers, µs.
+    pub interval: u64,
+    /// Threads of this process that ran at all, the busiest first.
+    pub threads: Vec<ThreadUse>,
+    /// Memory of the process that is in RAM, bytes.
+    pub resident: u64,
+    /// How busy each core of the machine was, whoever used it, 0 to 1.
+    pub cores: Vec<f64>,
+}
+
+/// What one thread used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ThreadUse {
+    pub id: u64,
+    pub name: String,
+    /// CPU time within the interval, µs.
+    pub cpu: u64,
+    /// The core on which it was seen last.
+    pub core: u32,
+}
+
+impl Sample {
+    /// The share of one core that the thread used, 0 to 1.
+    pub fn share(&self, thread: &ThreadUse) -> f64 {
+        if self.interval == 0 { 0.0 } else { thread.cpu as f64 / self.interval as f64 }
+    }
+
+    /// Cores used by the whole process.
+    pub fn process(&self) -> f64 {
+        self.threads.iter().map(|thread| self.share(thread)).sum()
+    }
+}
+
+/// Takes samples; the first call of [`Sampler::sample`] sets the zero.
+#[derive(Default)]
+pub struct Sampler {
+    threads: HashMap<u64, u64>,
+    cores: Vec<(u64, u64)>,
+    taken: Option<u64>,
+}
+
+impl Sampler {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What was used since the last call, at `now` (µs, monotonic), in the wall-clock second `second`. `None` the first time.
+    pub fn sample(&mut self, now: u64, second: u64) -> Option<Sample> {
+        let mut sample = Sample { second, ..Sample::default() };
+        let mut seen = HashMap::new();
+        for entry in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+            let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let path = entry.path();
+            let Some((name, core, ticks)) = fs::read_to_string(path.join("stat")).ok().and_then(|stat| thread(&stat)) else {
+                continue;
+            };
+            // Nanoseconds where the kernel counts them, else its ticks of 10 ms.
+            let exact = fs::read_to_string(path.join("schedstat")).ok();
+            let exact = exact.and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok());
+            let cpu = exact.map_or(ticks * 10_000, |nanoseconds| nanoseconds / 1_000);
+            let before = self.threads.get(&id).copied().unwrap_or(if self.taken.is_some() { 0 } else { cpu });
+            seen.insert(id, cpu);
+            let used = cpu.saturating_sub(before);
+            if used > 0 {
+                sample.threads.push(ThreadUse { id, name, cpu: used, core });
+            }
+        }
+        sample.threads.sort_by_key(|thread| std::cmp::Reverse(thread.cpu));
+        self.threads = seen;
+        let cores = fs::read_to_string("/proc/stat").map(|text| cores(&text)).unwrap_or_default();
+        for (place, (busy, all)) in cores.iter().enumerate() {
+            let (busy_before, all_before) = self.cores.get(place).copied().unwrap_or_default();
+            let passed = all.saturating_sub(all_before);
+            sample.cores.push(if passed == 0 { 0.0 } else { busy.saturating_sub(busy_before) as f64 / passed as f64 });
+        }
+        self.cores = cores;
+        sample.resident = fs::read_to_string("/proc/self/statm")
+            .ok()
+            .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok())
+            .unwrap_or_default()
+            * 4096;
+        let before = self.taken.replace(now)?;
+        sample.interval = now.saturating_sub(before);
+        Some(sample)
+    }
+}
+
+/// Name, core and CPU ticks of a thread, from its `stat` (proc(5)). The name may contain anything, so the last bracket counts.
+fn thread(stat: &str) -> Option<(String, u32, u64)> {
+    let (open, close) = (stat.find('(')?, stat.rfind(')')?);
+    let fields: Vec<&str> = stat.get(close + 1..)?.split_ascii_whitespace().collect();
+    // Fields are counted from 1 with the id; `state`, the third, comes first here.
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    Some((stat.get(open + 1..close)?.into(), field(39)? as u32, field(14)? + field(15)?))
+}
+
+/// Busy and all ticks of each core, from `/proc/stat`.
+fn cores(stat: &str) -> Vec<(u64, u64)> {
+    let lines = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
+    lines
+        .map(|line| {
+            let ticks: Vec<u64> = line.split_ascii_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();
+            let idle = ticks.get(3).copied().unwrap_or(0) + ticks.get(4).copied().unwrap_or(0);
+            let all: u64 = ticks.iter().sum();
+            (all - idle, all)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_busy_thread_is_seen() {
+        let begun = Instant::now();
+        let mut sampler = Sampler::new();
+        assert!(sampler.sample(0, 1).is_none());
+        let busy = std::thread::Builder::new().name("spinner (1) x".into()).spawn(move || {
+            let mut n = 0u64;
+            while begun.elapsed() < Duration::from_millis(400) {
+                n = std::hint::black_box(n + 1);
+            }
+            std::thread::park_timeout(Duration::from_secs(20));
+        });
+        let busy = busy.unwrap();
+        std::thread::sleep(Duration::from_millis(450));
+        let sample = sampler.sample(begun.elapsed().as_micros() as u64, 2).unwrap();
+        busy.thread().unpark();
+        let thread = sample.threads.iter().find(|thread| thread.name == "spinner (1) x").expect("the thread is listed");
+        // How much of the time it got depends on what else runs here.
+        assert!(thread.cpu > 20_000 && thread.cpu <= sample.interval + 20_000, "{thread:?}");
+        assert!(sample.resident > 1 << 20 && !sample.cores.is_empty());
+        assert!(sample.cores.iter().all(|share| (0.0..=1.0).contains(share)));
+        busy.join().unwrap();
+    }
+
+    #[test]
+    fn the_kernels_lines() {
+        let stat = "7 (a (b) c) R 1 1 1 0 -1 4194304 0 0 0 0 120 30 0 0 20 0 1 0 5 6 7 8 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0";
+        assert_eq!(thread(stat), Some(("a (b) c".into(), 3, 150)));
+        assert_eq!(thread("7 (a"), None);
+        assert_eq!(cores("cpu  9 9 9 9\ncpu0 10 0 5 80 5 0 0 0 0 0\ncpu1 1 1 1 1 0 0 0\nintr 4"), [(15, 100), (3, 4)]);
+    }
+}
