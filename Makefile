@@ -3,6 +3,7 @@
 CARGO ?= cargo
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 STROWGER = $(abspath $(TARGET))/release/strowger
+TESTED = $(abspath $(TARGET))/debug/strowger
 
 # What the longer doors take, in seconds or in numbers.
 SOAK_SECONDS ?= 14400
@@ -48,11 +49,12 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
 
-# The tests themselves are built without optimisation, which is quick; the server that they start is the optimised one,
-# because they measure it. What measures must be alone on the machine: the tests with the world come last, one by one.
-test: packages lint build
+# One profile builds the tests and the server that they start: its dependencies are compiled once (Cargo.toml says how far
+# it is optimised). What measures must be alone on the machine: the tests with the world come last, one by one.
+test: packages lint
+	$(CARGO) build --package strowger
 	$(CARGO) test --workspace --exclude strowger-tests
-	STROWGER_BIN=$(STROWGER) $(CARGO) test --package strowger-tests -- --test-threads=1
+	STROWGER_BIN=$(TESTED) $(CARGO) test --package strowger-tests -- --test-threads=1
 	@echo 'make test: everything passed'
 
 simulate:
