@@ -1,0 +1,525 @@
+//! The tree of an expression -> an automaton of nodes with empty moves.
+//!
+//! The order of nodes is part of the answer: where several ways through the expression give the same longest match, the
+//! sub-matches are those of the way that takes the lower-numbered node at each fork. Nodes are numbered in the order in
+//! which their part of the expression ends, so a fork comes after its branches, and a way that enters a part comes before
+//! the one that passes it by. That is the rule by which the GNU C library fills sub-matches, not POSIX's rule of longest
+//! sub-expressions first (they differ: `(a|ab)(c|bcd)` on `abcd`), and scenarios were written against the library.
+//!
+//! Conditions on positions (`^`, `\b`) are moved onto the nodes behind them: what an empty way reaches after a condition
+//! is a copy of that node with the condition added. So each node alone says where it may stand.
+
+use super::bytes::{ByteSet, is_word};
+use super::error::{ErrorKind, ExpressionError};
+use super::syntax::{Syntax, Tree, condition};
+
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What stands before or behind a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Side {
+    /// Nothing: start or end of the text.
+    Edge = 0,
+    Word = 1,
+    Other = 2,
+}
+
+impl Side {
+    pub(super) const ALL: [Self; 3] = [Self::Edge, Self::Word, Self::Other];
+
+    pub(super) fn of(byte: u8) -> Self {
+        if is_word(byte) { Self::Word } else { Self::Other }
+    }
+
+    pub(super) fn before(text: &[u8], at: usize) -> Self {
+        if at == 0 { Self::Edge } else { Self::of(text[at - 1]) }
+    }
+
+    pub(super) fn behind(text: &[u8], at: usize) -> Self {
+        text.get(at).map_or(Self::Edge, |&byte| Self::of(byte))
+    }
+}
+
+/// Whether what stands before a position meets the conditions.
+pub(super) fn allows_before(conditions: u8, before: Side) -> bool {
+    !(conditions & condition::AFTER_WORD != 0 && before != Side::Word
+        || conditions & condition::AFTER_NO_WORD != 0 && before == Side::Word
+        || conditions & condition::AT_START != 0 && before != Side::Edge)
+}
+
+/// Whether what stands behind a position meets the conditions.
+pub(super) fn allows_behind(conditions: u8, behind: Side) -> bool {
+    !(conditions & condition::BEFORE_WORD != 0 && behind != Side::Word
+        || conditions & condition::BEFORE_NO_WORD != 0 && behind == Side::Word
+        || conditions & condition::AT_END != 0 && behind != Side::Edge)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Byte(u8),
+    /// Index of a set.
+    Set(u32),
+    BackReference(u32),
+    /// Index of a group from 0.
+    Open(u32),
+    /// Whether the group stands directly under an operator that allows none of it.
+    Close {
+        group: u32,
+        optional: bool,
+    },
+    Fork,
+    Position,
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    /// All must hold where the node stands, see [`condition`].
+    pub(super) conditions: u8,
+    /// A copy made for a condition, of this node.
+    copy_of: u32,
+    /// Not the first of the copies that an interval or `+` asks for.
+    later: bool,
+    /// Empty moves, the preferred first; for a byte, a set and a back-reference the first is the node behind.
+    pub(super) moves: [u32; 2],
+}
+
+impl Node {
+    /// Whether the node consumes text (a back-reference may consume none).
+    pub(super) fn consumes(&self) -> bool {
+        matches!(self.kind, Kind::Byte(_) | Kind::Set(_) | Kind::BackReference(_))
+    }
+
+    pub(super) fn empty_moves(&self) -> impl Iterator<Item = u32> + use<> {
+        let moves = if self.consumes() { [NONE; 2] } else { self.moves };
+        moves.into_iter().filter(|&node| node != NONE)
+    }
+}
+
+/// Lists of nodes, one for each node.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Lists {
+    fn new(nodes: usize, pairs: &[(u32, u32)]) -> Self {
+        let mut starts = vec![0u32; nodes + 1];
+        for &(at, _) in pairs {
+            starts[at as usize + 1] += 1;
+        }
+        for at in 0..nodes {
+            starts[at + 1] += starts[at];
+        }
+        let mut fill = starts.clone();
+        let mut items = vec![0; pairs.len()];
+        for &(at, item) in pairs {
+            items[fill[at as usize] as usize] = item;
+            fill[at as usize] += 1;
+        }
+        Self { starts, items }
+    }
+
+    pub(super) fn of(&self, node: u32) -> &[u32] {
+        let node = node as usize;
+        &self.items[self.starts[node] as usize..self.starts[node + 1] as usize]
+    }
+}
+
+/// An expression ready to run.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) nodes: Vec<Node>,
+    pub(super) sets: Vec<ByteSet>,
+    pub(super) start: u32,
+    /// The ends: the first is the plain one, its copies with conditions follow.
+    pub(super) ends: Vec<u32>,
+    /// Groups in the text of the expression.
+    pub(super) groups: usize,
+    /// A group written directly around another has one pair of nodes for both: which group has the nodes.
+    pub(super) same_as: Vec<u32>,
+    pub(super) back_references: bool,
+    /// Some node has a condition on what stands before it.
+    pub(super) looks_before: bool,
+    /// Each byte's class; bytes of one class are alike to every node.
+    pub(super) classes: Box<[u8; 256]>,
+    /// A byte of each class.
+    pub(super) class_bytes: Vec<u8>,
+    pub(super) ignore_case: bool,
+    /// The nodes with an empty move to a node.
+    pub(super) empty_before: Lists,
+    /// The consuming nodes behind which a node stands.
+    pub(super) consuming_before: Lists,
+}
+
+impl Program {
+    pub(super) fn new(syntax: &Syntax, ignore_case: bool, nodes_max: usize) -> Result<Self, ExpressionError> {
+        let mut builder = Builder {
+            nodes: Vec::new(),
+            sets: Vec::new(),
+            same_as: (0..syntax.groups as u32).collect(),
+            back_references: false,
+            nodes_max,
+        };
+        let tree = match &syntax.tree {
+            Some(tree) => builder.tree(tree, Round::FIRST)?,
+            None => None,
+        };
+        let end = builder.node(Kind::End, 0, Round::FIRST)?;
+        let start = match tree {
+            Some(part) => {
+                builder.connect(&part.holes, end);
+                part.first
+            }
+            None => end,
+        };
+        builder.order_forks();
+        builder.spread_conditions()?;
+        Ok(builder.finish(start, end, syntax.groups, ignore_case))
+    }
+
+    /// Whether the node takes this byte, folded if case is ignored; a back-reference never does.
+    pub(super) fn takes(&self, node: u32, folded: u8) -> bool {
+        match self.nodes[node as usize].kind {
+            Kind::Byte(wanted) => wanted == folded,
+            Kind::Set(set) => self.sets[set as usize].contains(folded),
+            _ => false,
+        }
+    }
+
+    pub(super) fn fold(&self, byte: u8) -> u8 {
+        if self.ignore_case { byte.to_ascii_uppercase() } else { byte }
+    }
+}
+
+/// A part of the automaton whose ends still lead nowhere.
+struct Part {
+    first: u32,
+    /// Node and which of its moves.
+    holes: Vec<(u32, usize)>,
+}
+
+/// Which copy of its part of the expression a tree becomes.
+#[derive(Clone, Copy)]
+struct Round {
+    /// Not the first: of this tree or of one around it.
+    later: bool,
+    /// Of a group: directly under an operator that allows none of it, and the first copy that may be left out. The copies
+    /// behind it do not count as optional, which is so in the GNU C library and seen in the sub-matches of empty rounds.
+    optional: bool,
+}
+
+impl Round {
+    const FIRST: Self = Self { later: false, optional: false };
+
+    fn inner(self) -> Self {
+        Self { optional: false, ..self }
+    }
+}
+
+struct Builder {
+    nodes: Vec<Node>,
+    sets: Vec<ByteSet>,
+    same_as: Vec<u32>,
+    back_references: bool,
+    nodes_max: usize,
+}
+
+impl Builder {
+    fn node(&mut self, kind: Kind, conditions: u8, round: Round) -> Result<u32, ExpressionError> {
+        if self.nodes.len() >= self.nodes_max {
+            return Err(ExpressionError { kind: ErrorKind::TooLarge, at: 0 });
+        }
+        self.nodes.push(Node { kind, conditions, copy_of: NONE, later: round.later, moves: [NONE; 2] });
+        Ok(self.nodes.len() as u32 - 1)
+    }
+
+    fn single(&mut self, kind: Kind, conditions: u8, round: Round) -> Result<Part, ExpressionError> {
+        let first = self.node(kind, conditions, round)?;
+        Ok(Part { first, holes: vec![(first, 0)] })
+    }
+
+    fn connect(&mut self, holes: &[(u32, usize)], to: u32) {
+        for &(node, slot) in holes {
+            self.nodes[node as usize].moves[slot] = to;
+        }
+    }
+
+    fn chain(&mut self, before: Option<Part>, behind: Option<Part>) -> Option<Part> {
+        match (before, behind) {
+            (Some(before), Some(behind)) => {
+                self.connect(&before.holes, behind.first);
+                Some(Part { first: before.first, holes: behind.holes })
+            }
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// A fork between two parts; a part that is not there is a way past the fork.
+    fn fork(&mut self, one: Option<Part>, other: Option<Part>, round: Round) -> Result<Part, ExpressionError> {
+        let fork = self.node(Kind::Fork, 0, round)?;
+        let mut holes = Vec::new();
+        for (slot, part) in [one, other].into_iter().enumerate() {
+            match part {
+                Some(part) => {
+                    self.nodes[fork as usize].moves[slot] = part.first;
+                    if holes.len() < part.holes.len() {
+                        let fewer = std::mem::replace(&mut holes, part.holes);
+                        holes.extend(fewer);
+                    } else {
+                        holes.extend(part.holes);
+                    }
+                }
+                None => holes.push((fork, slot)),
+            }
+        }
+        Ok(Part { first: fork, holes })
+    }
+
+    fn tree(&mut self, tree: &Tree, round: Round) -> Result<Option<Part>, ExpressionError> {
+        Ok(Some(match tree {
+            Tree::Byte(byte) => self.single(Kind::Byte(*byte), 0, round)?,
+            Tree::Set(set) => {
+                let index = self.sets.iter().position(|known| known == &**set).unwrap_or_else(|| {
+                    self.sets.push(**set);
+                    self.sets.len() - 1
+                });
+                self.single(Kind::Set(index as u32), 0, round)?
+            }
+            Tree::Position(conditions) => self.single(Kind::Position, *conditions, round)?,
+            Tree::BackReference(group) => {
+                self.back_references = true;
+                self.single(Kind::BackReference(self.same_as[*group]), 0, round)?
+            }
+            Tree::Concatenation(parts) => {
+                let mut whole = None;
+                for part in parts {
+                    let part = self.tree(part, round.inner())?;
+                    whole = self.chain(whole, part);
+                }
+                return Ok(whole);
+            }
+            Tree::Alternation(branches) => {
+                let mut so_far = None;
+                for (number, branch) in branches.iter().enumerate() {
+                    let branch = match branch {
+                        Some(branch) => self.tree(branch, round.inner())?,
+                        None => None,
+                    };
+                    so_far = if number == 0 { branch } else { Some(self.fork(so_far, branch, round)?) };
+                }
+                return Ok(so_far);
+            }
+            Tree::Group { index, body } => {
+                let mut body = body.as_deref();
+                if let Some(Tree::Group { index: inner, body: innermost }) = body {
+                    self.same_as[*inner] = self.same_as[*index];
+                    body = innermost.as_deref();
+                }
+                let open = self.single(Kind::Open(*index as u32), 0, Round::FIRST)?;
+                let body = match body {
+                    Some(body) => self.tree(body, round.inner())?,
+                    None => None,
+                };
+                let close =
+                    self.single(Kind::Close { group: *index as u32, optional: round.optional }, 0, Round::FIRST)?;
+                let opened = self.chain(Some(open), body);
+                return Ok(self.chain(opened, Some(close)));
+            }
+            Tree::Repeat { body, least, most } => return self.repeat(body, *least, *most, round),
+        }))
+    }
+
+    fn repeat(
+        &mut self,
+        body: &Tree,
+        least: u32,
+        most: Option<u32>,
+        round: Round,
+    ) -> Result<Option<Part>, ExpressionError> {
+        let mut whole = None;
+        let later = Round { later: true, optional: false };
+        for count in 0..least {
+            let part = self.tree(body, if count == 0 { round.inner() } else { later })?;
+            whole = self.chain(whole, part);
+        }
+        if most == Some(least) {
+            return Ok(whole);
+        }
+        let first = self.tree(body, Round { later: round.later || least > 0, optional: !round.later })?;
+        let tail = match most {
+            None => {
+                let Some(part) = first else { return Ok(whole) };
+                let fork = self.node(Kind::Fork, 0, round)?;
+                self.connect(&part.holes, fork);
+                self.nodes[fork as usize].moves[0] = part.first;
+                Some(Part { first: fork, holes: vec![(fork, 1)] })
+            }
+            // ((x?x)?x)?: the later copies stand behind the earlier.
+            Some(most) => {
+                let mut tail = Some(self.fork(first, None, round)?);
+                for _ in least + 1..most {
+                    let part = self.tree(body, later)?;
+                    let longer = self.chain(tail, part);
+                    tail = Some(self.fork(longer, None, round)?);
+                }
+                tail
+            }
+        };
+        Ok(self.chain(whole, tail))
+    }
+
+    /// The lower-numbered move of a fork is preferred; two alike are one.
+    fn order_forks(&mut self) {
+        for node in &mut self.nodes {
+            if node.kind == Kind::Fork {
+                node.moves.sort_unstable();
+                if node.moves[0] == node.moves[1] {
+                    node.moves[1] = NONE;
+                }
+            }
+        }
+    }
+
+    fn copy(&mut self, of: u32, conditions: u8) -> Result<u32, ExpressionError> {
+        let original = self.nodes[of as usize];
+        let copy =
+            self.node(original.kind, conditions | original.conditions, Round { later: true, optional: false })?;
+        self.nodes[copy as usize].copy_of = of;
+        Ok(copy)
+    }
+
+    /// Gives the conditions of a position to copies of all that empty moves reach behind it.
+    fn spread_conditions(&mut self) -> Result<(), ExpressionError> {
+        // In the order of a walk along empty moves from each node in turn, because the copies are numbered in it.
+        let mut seen = vec![false; self.nodes.len()];
+        let mut todo = Vec::new();
+        for root in 0..self.nodes.len() as u32 {
+            todo.push(root);
+            while let Some(node) = todo.pop() {
+                if node as usize >= seen.len() {
+                    seen.resize(self.nodes.len(), false);
+                }
+                if std::mem::replace(&mut seen[node as usize], true) {
+                    continue;
+                }
+                let Node { kind, conditions, moves, .. } = self.nodes[node as usize];
+                let is_source = conditions != 0
+                    && !matches!(kind, Kind::Byte(_) | Kind::Set(_) | Kind::BackReference(_) | Kind::End)
+                    && moves[0] != NONE
+                    && !self.nodes[moves[0] as usize].later;
+                if is_source {
+                    self.copy_behind(node, node, node, conditions)?;
+                }
+                let moves: Vec<u32> = self.nodes[node as usize].empty_moves().collect();
+                todo.extend(moves.iter().rev());
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what empty moves reach from `original`, hanging the copies behind `copy`. `root` is where the walk began.
+    fn copy_behind(&mut self, original: u32, copy: u32, root: u32, conditions: u8) -> Result<(), ExpressionError> {
+        let (mut original, mut copy, mut conditions) = (original, copy, conditions);
+        loop {
+            let from = self.nodes[original as usize];
+            match (from.kind, from.moves) {
+                (Kind::End, _) => return Ok(()),
+                (Kind::Byte(_) | Kind::Set(_) | Kind::BackReference(_), moves) => {
+                    self.nodes[copy as usize].moves = moves;
+                    return Ok(());
+                }
+                (_, [to, NONE]) => {
+                    // Back at the root by a loop: join what was begun there.
+                    if original == root && copy != original {
+                        self.nodes[copy as usize].moves = [to, NONE];
+                        return Ok(());
+                    }
+                    conditions |= from.conditions;
+                    let to_copy = self.copy(to, conditions)?;
+                    self.nodes[copy as usize].moves = [to_copy, NONE];
+                    (original, copy) = (to, to_copy);
+                }
+                (_, [one, other]) => {
+                    self.nodes[copy as usize].moves = [NONE; 2];
+                    let known = (0..self.nodes.len() as u32)
+                        .rev()
+                        .take_while(|&at| self.nodes[at as usize].copy_of != NONE)
+                        .find(|&at| {
+                            self.nodes[at as usize].copy_of == one && self.nodes[at as usize].conditions == conditions
+                        });
+                    let one_copy = match known {
+                        Some(known) => known,
+                        None => {
+                            let one_copy = self.copy(one, conditions)?;
+                            self.copy_behind(one, one_copy, root, conditions)?;
+                            one_copy
+                        }
+                    };
+                    let other_copy = self.copy(other, conditions)?;
+                    let mut moves = [one_copy, other_copy];
+                    moves.sort_unstable();
+                    self.nodes[copy as usize].moves = moves;
+                    (original, copy) = (other, other_copy);
+                }
+            }
+        }
+    }
+
+    fn finish(self, start: u32, end: u32, groups: usize, ignore_case: bool) -> Program {
+        let nodes = self.nodes;
+        let mut ends = vec![end];
+        let (mut empty, mut consuming) = (Vec::new(), Vec::new());
+        let mut conditions = 0;
+        for (at, node) in nodes.iter().enumerate() {
+            let at = at as u32;
+            if node.kind == Kind::End && at != end {
+                ends.push(at);
+            }
+            conditions |= node.conditions;
+            if node.consumes() {
+                consuming.push((node.moves[0], at));
+            }
+            empty.extend(node.empty_moves().map(|to| (to, at)));
+        }
+        let used: Vec<bool> = (0..=255u8).map(|byte| nodes.iter().any(|node| node.kind == Kind::Byte(byte))).collect();
+        let words = conditions
+            & (condition::AFTER_WORD | condition::AFTER_NO_WORD | condition::BEFORE_WORD | condition::BEFORE_NO_WORD)
+            != 0;
+        let mut classes = Box::new([0; 256]);
+        let mut class_bytes: Vec<u8> = Vec::new();
+        for byte in 0..=255u8 {
+            let folded = if ignore_case { byte.to_ascii_uppercase() } else { byte };
+            let alike = |known: &u8| {
+                *known == folded
+                    || !used[usize::from(*known)]
+                        && !used[usize::from(folded)]
+                        && self.sets.iter().all(|set| set.contains(*known) == set.contains(folded))
+                        && (!words || is_word(*known) == is_word(folded))
+            };
+            let class = class_bytes.iter().position(alike).unwrap_or_else(|| {
+                class_bytes.push(folded);
+                class_bytes.len() - 1
+            });
+            classes[usize::from(byte)] = class as u8;
+        }
+        Program {
+            empty_before: Lists::new(nodes.len(), &empty),
+            consuming_before: Lists::new(nodes.len(), &consuming),
+            nodes,
+            sets: self.sets,
+            start,
+            ends,
+            groups,
+            same_as: self.same_as,
+            back_references: self.back_references,
+            looks_before: conditions & condition::AFTER != 0,
+            classes,
+            class_bytes,
+            ignore_case,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Which way through the expression gave the match, and so what each group matched.
+
+use super::automaton::Automaton;
+use super::program::{Kind, NONE, Node, Program, Side};
+
+/// Start and end of what each group matched, [`NONE`] where it matched nothing.
+pub(super) type Register = [u32; 2];
+
+pub(super) const UNSET: Register = [NONE; 2];
+
+/// The groups' registers along one way.
+#[derive(Debug, Default)]
+pub(super) struct Registers {
+    pub(super) now: Vec<Register>,
+    /// As they were when a group last closed on something.
+    before: Vec<Register>,
+    /// Nodes passed by empty moves at the position, by the number of the position's visit.
+    passed: Vec<u32>,
+    visit: u32,
+}
+
+/// What passing a node does to the registers.
+pub(super) fn record(node: &Node, at: u32, now: &mut [Register], before: &mut [Register]) {
+    match node.kind {
+        Kind::Open(group) => {
+            if let Some(register) = now.get_mut(group as usize) {
+                *register = [at, NONE];
+            }
+        }
+        Kind::Close { group, optional } => {
+            let group = group as usize;
+            if group >= now.len() {
+                return;
+            }
+            if now[group][0] != at {
+                now[group][1] = at;
+                before.copy_from_slice(now);
+            } else if optional && before[group][0] != NONE {
+                // An empty round of a loop leaves the registers as the last round that matched something left them,
+                // those of groups within included.
+                now.copy_from_slice(before);
+            } else {
+                now[group][1] = at;
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Registers {
+    /// Walks from the start of the match to its end, at each fork by the preferred move from which the end is reached.
+    /// `path` holds the backward states from start to end; `groups` registers are filled.
+    pub(super) fn walk(
+        &mut self,
+        program: &Program,
+        states: &Automaton,
+        path: &[u32],
+        text: &[u8],
+        start: usize,
+        end_node: u32,
+        groups: usize,
+    ) {
+        self.reset(program, groups);
+        let (mut node, mut offset) = (program.start, 0);
+        let side = |offset: usize| {
+            if program.looks_before { Side::before(text, start + offset) } else { Side::Edge }
+        };
+        let mut before = side(0);
+        let mut empty_moves = 0;
+        loop {
+            let what = &program.nodes[node as usize];
+            if what.consumes() {
+                offset += 1;
+                if offset >= path.len() {
+                    return;
+                }
+                before = side(offset);
+                node = what.moves[0];
+                self.visit += 1;
+                empty_moves = 0;
+                continue;
+            }
+            record(what, (start + offset) as u32, &mut self.now, &mut self.before);
+            if node == end_node && offset + 1 == path.len() {
+                return;
+            }
+            self.passed[node as usize] = self.visit;
+            empty_moves += 1;
+            let mut leads = what.moves.into_iter().filter(|&to| to != NONE && states.reaches(path[offset], before, to));
+            let Some(first) = leads.next() else { return };
+            // Round a loop that matched nothing the other move is taken, so that the walk ends.
+            node = if self.passed[first as usize] == self.visit { leads.next().unwrap_or(first) } else { first };
+            if empty_moves > 4 * program.nodes.len() {
+                return;
+            }
+        }
+    }
+
+    fn reset(&mut self, program: &Program, groups: usize) {
+        self.now.clear();
+        self.now.resize(groups, UNSET);
+        self.before.clear();
+        self.before.resize(groups, UNSET);
+        if self.passed.len() < program.nodes.len() || self.visit > u32::MAX / 2 {
+            self.passed.clear();
+            self.passed.resize(program.nodes.len(), 0);
+            self.visit = 0;
+        }
+        self.visit += 1;
+    }
+}
