@@ -1,5 +1,7 @@
 //! SIP traffic: a scenario is read, compiled to a program, and run as calls; what happens is measured.
 #![forbid(unsafe_code)]
 
+pub mod engine;
+pub mod expression;
 pub mod measure;
 pub mod scenario;

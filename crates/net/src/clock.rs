@@ -17,6 +17,11 @@ pub fn now() -> Now {
     Now { mono, wall }
 }
 
+/// Microseconds on the clock of [`Now::mono`], with the same zero.
+pub fn micros() -> u64 {
+    start().elapsed().as_micros() as u64
+}
+
 /// The instant at which [`Now::mono`] reads `mono`.
 pub(crate) fn instant(mono: u64) -> Instant {
     // A deadline centuries away would overflow the clock of some systems; a year is never reached either.

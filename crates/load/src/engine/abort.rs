@@ -1,0 +1,188 @@
+//! What the scenario does not foresee: unexpected messages, and calls that are given up.
+
+use super::incoming::Heard;
+use super::script::Line;
+use super::stage::{Go, Stage, Whither};
+use crate::measure::{Counter, Failure, Outcome};
+use crate::scenario::Role;
+use crate::scenario::step::{Expected, Kind};
+use strowger_message::Method;
+use strowger_message::index::Start;
+
+impl Stage<'_> {
+    /// A message that no step waits for.
+    pub(super) fn unexpected(&mut self, heard: &Heard<'_>) -> Go {
+        let script = self.script;
+        if let Some(unexpected) = script.scenario.unexpected {
+            let mut again = false;
+            if let Some(slot) = unexpected.return_address {
+                let from = f64::from(self.call.step);
+                let value = self.call.value_mut(slot, &mut self.world.shared);
+                again = value.number() != 0.0;
+                if !again {
+                    *value = super::call::Value::Number(from);
+                }
+            }
+            if !again {
+                let paused = std::mem::take(&mut self.call.paused_until);
+                if paused != 0 {
+                    self.leave_pause();
+                }
+                if let Some(slot) = unexpected.paused {
+                    let value = self.call.value_mut(slot, &mut self.world.shared);
+                    *value = super::call::Value::Number(paused as f64);
+                }
+                self.call.step = unexpected.main;
+                self.keep_last(heard.bytes);
+                self.call.queued = true;
+                self.call.receive_until = 0;
+                return self.drive();
+            }
+        }
+        let behaviour = &self.world.run.behaviour;
+        let (abort, goodbye) = (behaviour.abort_unexpected, behaviour.goodbye);
+        let (auto, ping) = (behaviour.auto_answer, behaviour.answer_ping);
+        let automatic = heard.code == 0 && script.scenario.unexpected.is_none();
+        self.count_received(heard);
+        match heard.method {
+            Method::Bye | Method::Cancel if automatic => {
+                let name = if heard.method == Method::Bye { "a BYE" } else { "a CANCEL" };
+                self.keep_last(heard.bytes);
+                self.note_unexpected(heard);
+                self.world.books.unexpected();
+                let id = self.id_text();
+                if !abort {
+                    self.world.warn(format_args!("Continuing call on unexpected {} for call: {id}", &name[2..]));
+                    return Go::Waits;
+                }
+                self.world.warn(format_args!("Aborting call on an unexpected {} for call: {id}", &name[2..]));
+                if goodbye {
+                    self.say(&script.ok, -1);
+                }
+                self.finish(Outcome::Failed(Failure::UnexpectedMessage));
+                Go::Over
+            }
+            Method::Info | Method::Notify | Method::Options | Method::Update if automatic && auto => {
+                let before = self.call.has_last.then(|| self.call.last.clone());
+                self.keep_last(heard.bytes);
+                self.answer(&format!(
+                    "Automatic response mode for an unexpected INFO, NOTIFY, OPTIONS or UPDATE for call: {}",
+                    self.id_text()
+                ));
+                // What the scenario refers to stays what it was.
+                match before {
+                    Some(before) => {
+                        self.call.last = before;
+                        self.world.parsed = None;
+                    }
+                    None => self.call.has_last = false,
+                }
+                Go::Waits
+            }
+            _ if automatic && heard.method_text == b"PING" => {
+                self.keep_last(heard.bytes);
+                let id = self.id_text();
+                if !ping {
+                    self.world.warn(format_args!("Do not answer on an unexpected PING for call: {id}"));
+                    return Go::Waits;
+                }
+                self.answer(&format!("Automatic response mode for an unexpected PING for call: {id}"));
+                Go::Waits
+            }
+            _ => self.process_unexpected(heard, abort),
+        }
+    }
+
+    fn answer(&mut self, warning: &str) {
+        let script = self.script;
+        self.world.warn(format_args!("{warning}"));
+        self.say(&script.ok, -1);
+        self.world.books.count(Counter::AutoAnswered, 1);
+    }
+
+    fn id_text(&self) -> String {
+        String::from_utf8_lossy(self.call.id()).into_owned()
+    }
+
+    fn process_unexpected(&mut self, heard: &Heard<'_>, abort: bool) -> Go {
+        self.note_unexpected(heard);
+        self.world.books.unexpected();
+        if self.world.watch.is_some() {
+            let what = match self.step().map(|s| &s.kind) {
+                Some(Kind::Receive(receive)) => match &receive.expected {
+                    Expected::Request(method) => {
+                        format!("while expecting '{}'", String::from_utf8_lossy(&method.text))
+                    }
+                    Expected::Response(code) => format!("while expecting '{code}'"),
+                    Expected::RequestMatching(pattern) | Expected::ResponseMatching(pattern) => {
+                        format!("while expecting '{}'", String::from_utf8_lossy(&pattern.text))
+                    }
+                },
+                Some(Kind::Send(_)) => "while sending".into(),
+                Some(Kind::Pause(_) | Kind::TimeWait(_)) => "while pausing".into(),
+                Some(Kind::SendCommand { .. }) => "while sending command".into(),
+                Some(Kind::ReceiveCommand { .. }) => "while expecting command".into(),
+                _ => "while in message type".into(),
+            };
+            let (id, step) = (self.id_text(), self.call.step);
+            let begins = if abort { "Aborting" } else { "Continuing" };
+            let message = String::from_utf8_lossy(heard.bytes);
+            self.world.warn(format_args!(
+                "{begins} call on unexpected message for Call-Id '{id}': {what} (index {step}), received '{message}'"
+            ));
+        } else {
+            self.world.books.count(Counter::Warnings, 1);
+        }
+        if !abort {
+            return Go::Waits;
+        }
+        self.keep_last(heard.bytes);
+        match self.give_up(Failure::UnexpectedMessage) {
+            Whither::Over => Go::Over,
+            _ => Go::Waits,
+        }
+    }
+
+    /// The call fails; the peer is told if that is wanted.
+    pub(super) fn give_up(&mut self, failure: Failure) -> Whither {
+        if self.world.run.behaviour.goodbye {
+            self.goodbye();
+        }
+        self.finish(Outcome::Failed(failure));
+        Whither::Over
+    }
+
+    /// Ends what is open with the peer: ACK, CANCEL or BYE, by how far the call had come.
+    pub(super) fn goodbye(&mut self) {
+        let script = self.script;
+        if script.scenario.role != Role::Client || self.call.step == 0 {
+            return;
+        }
+        let invite = self.call.has_sent && self.call.sent.starts_with(b"INVITE");
+        if self.call.established || !invite {
+            if self.call.has_last {
+                self.say(&script.bye, -1);
+            }
+            return;
+        }
+        if !self.parse_last() {
+            // Nothing was ever heard: nothing can be ended.
+            return;
+        }
+        match self.world.index.start() {
+            Start::Status { code: 400.., .. } => self.say(&script.ack, self.call.step as i32 - 1),
+            _ if std::mem::take(&mut self.call.ack_pending) => {
+                self.say(&script.ack, -1);
+                self.say(&script.bye, -1);
+            }
+            _ => self.say(&script.cancel, -1),
+        }
+    }
+
+    /// A message beside the scenario.
+    fn say(&mut self, line: &Line, step: i32) {
+        let range = self.write(line, step);
+        self.world.books.sent(range.len());
+        self.post(range);
+    }
+}

@@ -1,0 +1,443 @@
+//! What a step does beside its message.
+
+use super::call::Value;
+use super::script::Script;
+use super::stage::{Stage, Whither};
+use super::world::Halt;
+use crate::expression::{Expression, Matcher, Options, Span};
+use crate::measure::{Failure, Outcome};
+use crate::scenario::Scenario;
+use crate::scenario::Slot;
+use crate::scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
+use crate::scenario::step::{Expected, Kind, Step};
+use std::collections::HashMap;
+
+/// The expressions of a scenario, compiled, by their text.
+pub(super) type Expressions = HashMap<Box<[u8]>, Expression>;
+
+/// Compiles every expression of a scenario.
+///
+/// # Errors
+/// The first that cannot be compiled, and why.
+pub(super) fn expressions(scenario: &Scenario) -> Result<Expressions, String> {
+    let mut all = Expressions::new();
+    let mut add = |text: &[u8], step: &Step| {
+        if !all.contains_key(text) {
+            let compiled = Expression::new(text, Options::default()).map_err(|error| {
+                format!("line {}: the expression '{}': {error}", step.line, String::from_utf8_lossy(text))
+            })?;
+            all.insert(text.into(), compiled);
+        }
+        Ok::<(), String>(())
+    };
+    for step in scenario.steps.iter().chain(&scenario.init) {
+        for action in &step.actions {
+            if let Action::Expression(wanted) = action {
+                add(&wanted.expression.text, step)?;
+            }
+        }
+        if let Kind::Receive(receive) = &step.kind
+            && let Expected::RequestMatching(pattern) | Expected::ResponseMatching(pattern) = &receive.expected
+        {
+            add(&pattern.text, step)?;
+        }
+    }
+    Ok(all)
+}
+
+impl Script {
+    /// Whether an expression of the scenario matches.
+    pub(super) fn is_match(&self, pattern: &[u8], text: &[u8], matcher: &mut Matcher) -> bool {
+        self.expressions.get(pattern).is_some_and(|e| e.is_match(text, matcher))
+    }
+}
+
+/// How an action ended.
+enum Done {
+    Well,
+    /// The other actions of the step are left out, and the call counts as failed at its end.
+    Failed(Failure),
+    /// The call ends here.
+    Over,
+}
+
+impl Stage<'_> {
+    /// All actions of a step, on a message if it has one.
+    pub(super) fn act(&mut self, step: &Step, message: Option<&[u8]>) -> Whither {
+        for action in &step.actions {
+            match self.action(action, message) {
+                Done::Well => (),
+                Done::Failed(failure) => {
+                    self.call.failed = Some(failure);
+                    break;
+                }
+                Done::Over => return Whither::Over,
+            }
+        }
+        Whither::On
+    }
+
+    fn number(&self, number: Number) -> f64 {
+        match number {
+            Number::Value(value) => value,
+            Number::Variable(slot) => self.call.value(slot, &self.world.shared).number(),
+        }
+    }
+
+    fn set(&mut self, slot: Slot, value: Value) {
+        *self.call.value_mut(slot, &mut self.world.shared) = value;
+    }
+
+    fn value_text(&self, slot: Slot) -> Vec<u8> {
+        let mut text = Vec::new();
+        self.call.value(slot, &self.world.shared).write(&mut text);
+        text
+    }
+
+    fn action(&mut self, action: &Action, message: Option<&[u8]>) -> Done {
+        match action {
+            Action::Expression(wanted) => return self.expression(wanted, message.unwrap_or(b"")),
+            Action::Log(template) => {
+                let text = self.text(template);
+                if let Some(watch) = &mut self.world.watch {
+                    watch.log(&text);
+                }
+            }
+            Action::Warning(template) => {
+                let text = self.text(template);
+                self.world.warn(format_args!("{}", String::from_utf8_lossy(&text)));
+            }
+            Action::Error(template) => {
+                let text = self.text(template);
+                self.world.warn(format_args!("{}", String::from_utf8_lossy(&text)));
+                self.world.halt = Some(Halt::Error);
+            }
+            Action::Assign { to, value } => {
+                let value = self.number(*value);
+                self.set(*to, Value::Number(value));
+            }
+            Action::AssignString { to, value } => {
+                let text = self.text(value);
+                self.call.value_mut(*to, &mut self.world.shared).set_text(&text);
+            }
+            Action::ToDouble { to, from } => {
+                let text = self.value_text(*from);
+                let number = leading_number(&text);
+                match number {
+                    Some(number) => self.set(*to, Value::Number(number)),
+                    None => self
+                        .world
+                        .warn(format_args!("Invalid double conversion from '{}'", String::from_utf8_lossy(&text))),
+                }
+            }
+            Action::Sample { to, distribution } => {
+                let value = super::draw::draw(distribution, &mut self.world.random);
+                self.set(*to, Value::Number(value));
+            }
+            Action::Arithmetic { to, operator, value } => {
+                let right = self.number(*value);
+                let left = self.call.value(*to, &self.world.shared).number();
+                let result = match operator {
+                    Operator::Add => left + right,
+                    Operator::Subtract => left - right,
+                    Operator::Multiply => left * right,
+                    Operator::Divide if right == 0.0 => {
+                        self.world.warn(format_args!("Action failure: Can not divide by zero!"));
+                        return Done::Well;
+                    }
+                    Operator::Divide => left / right,
+                };
+                self.set(*to, Value::Number(result));
+            }
+            Action::Test { to, left, comparison, right, check } => {
+                let left = self.call.value(*left, &self.world.shared).number();
+                let right = self.number(*right);
+                let holds = match comparison {
+                    Comparison::Equal => left == right,
+                    Comparison::NotEqual => left != right,
+                    Comparison::GreaterThan => left > right,
+                    Comparison::LessThan => left < right,
+                    Comparison::GreaterThanOrEqual => left >= right,
+                    Comparison::LessThanOrEqual => left <= right,
+                };
+                if let Some(to) = to {
+                    self.set(*to, Value::Bool(holds));
+                }
+                match check {
+                    Check::Must if !holds => return Done::Failed(Failure::TestDoesntMatch),
+                    Check::MustNot if holds => return Done::Failed(Failure::TestShouldntMatch),
+                    _ => (),
+                }
+            }
+            Action::CompareStrings { to, left, right, check } => {
+                let left = self.value_text(*left);
+                let right = match right {
+                    Text::Value(text) => text.to_vec(),
+                    Text::Variable(slot) => self.value_text(*slot),
+                };
+                let difference = difference(&left, &right);
+                if let Some(to) = to {
+                    self.set(*to, Value::Number(f64::from(difference)));
+                }
+                match check {
+                    Check::Must if difference != 0 => return Done::Failed(Failure::CompareDoesntMatch),
+                    Check::MustNot if difference == 0 => return Done::Failed(Failure::CompareShouldntMatch),
+                    _ => (),
+                }
+            }
+            Action::Time { seconds, microseconds } => {
+                let (wall, micros) = (self.world.wall, self.world.now % 1_000);
+                self.set(*seconds, Value::Number((wall / 1_000) as f64));
+                self.set(*microseconds, Value::Number((wall % 1_000 * 1_000 + micros) as f64));
+            }
+            Action::Index { to } => {
+                let step = f64::from(self.call.step);
+                self.set(*to, Value::Number(step));
+            }
+            Action::Jump(number) => {
+                let to = self.number(*number);
+                if !(0.0..=self.script.scenario.steps.len() as f64).contains(&to) {
+                    self.world.warn(format_args!("Jump statement out of range (not 0 <= {to})"));
+                    return Done::Well;
+                }
+                self.call.step = (to as u32).wrapping_sub(1);
+            }
+            Action::PauseRestore(number) => self.call.paused_until = self.number(*number).max(0.0) as u64,
+            Action::VerifyAuthentication { to, username, password } => {
+                let (username, password) = (self.text(username), self.text(password));
+                let right = self.verify_authentication(message.unwrap_or(b""), &username, &password);
+                self.set(*to, Value::Bool(right));
+            }
+            Action::Lookup { to, file, key } => {
+                let (file, key) = (self.text(file), self.text(key));
+                let line = self.look_up(&file, &key);
+                self.set(*to, Value::Number(line));
+            }
+            Action::Insert { file, value } => {
+                let (file, value) = (self.text(file), self.text(value));
+                self.insert(&file, &value);
+            }
+            Action::Replace { file, line, value } => {
+                let (file, line, value) = (self.text(file), self.text(line), self.text(value));
+                self.replace(&file, &line, &value);
+            }
+            Action::SetDestination { host, port, protocol } => {
+                let (host, port, protocol) = (self.text(host), self.text(port), self.text(protocol));
+                return self.set_destination(&host, &port, &protocol);
+            }
+            Action::CloseConnection => (),
+            Action::Trim(slot) => {
+                let text = self.value_text(*slot);
+                self.call.value_mut(*slot, &mut self.world.shared).set_text(text.trim_ascii());
+            }
+            Action::UrlEncode(slot) => {
+                let text = self.value_text(*slot);
+                self.call.value_mut(*slot, &mut self.world.shared).set_text(&url_encoded(&text));
+            }
+            Action::UrlDecode(slot) => {
+                let text = self.value_text(*slot);
+                self.call.value_mut(*slot, &mut self.world.shared).set_text(&url_decoded(&text));
+            }
+            Action::Command(template) => {
+                let text = self.text(template);
+                self.command(&text);
+            }
+            Action::Stop(Stop::Call) => {
+                self.finish(Outcome::Failed(Failure::CallRejected));
+                return Done::Over;
+            }
+            Action::Stop(Stop::Gracefully) => self.world.halt = Some(Halt::Gracefully),
+            Action::Stop(Stop::Now) => self.world.halt = Some(Halt::Now),
+            Action::PlayPcap { .. }
+            | Action::PlayDtmf(_)
+            | Action::RtpStream(_)
+            | Action::RtpEcho(_)
+            | Action::EchoSwitch(_) => {
+                if !std::mem::replace(&mut self.world.told_of_media, true) {
+                    self.world.warn(format_args!("media actions are not run: no RTP is sent"));
+                }
+            }
+        }
+        Done::Well
+    }
+
+    /// `ereg`.
+    fn expression(&mut self, wanted: &Match, message: &[u8]) -> Done {
+        let script = self.script;
+        let Some(expression) = script.expressions.get(&wanted.expression.text) else { return Done::Well };
+        let value;
+        let text = match &wanted.source {
+            Source::Message => message,
+            Source::Header(search) => {
+                let found = header(message, search);
+                if found.is_empty() && wanted.check == Check::Must {
+                    let name = String::from_utf8_lossy(&search.text).into_owned();
+                    let id = String::from_utf8_lossy(self.call.id()).into_owned();
+                    self.world
+                        .warn(format_args!("Call-Id: {id}, Failed regexp match: header {name} not found in message"));
+                    return Done::Failed(Failure::RegexpHeaderNotFound);
+                }
+                found
+            }
+            Source::Body => match memchr::memmem::find(message, b"\r\n\r\n") {
+                Some(at) => &message[at + 4..],
+                None if wanted.check == Check::Must => return Done::Failed(Failure::RegexpDoesntMatch),
+                None => return Done::Well,
+            },
+            Source::Variable(slot) => {
+                value = self.value_text(*slot);
+                &value
+            }
+        };
+        let mut spans: [Option<Span>; 16] = [None; 16];
+        let matched = expression.captures(text, &mut self.world.matcher, &mut spans);
+        if matched {
+            for (slot, span) in wanted.assign_to.iter().zip(spans) {
+                let Some(span) = span else { break };
+                self.call.value_mut(*slot, &mut self.world.shared).set_text(span.of(text));
+            }
+        }
+        match wanted.check {
+            Check::Must if !matched => Done::Failed(Failure::RegexpDoesntMatch),
+            Check::MustNot if matched => Done::Failed(Failure::RegexpShouldntMatch),
+            _ => Done::Well,
+        }
+    }
+
+    /// `exec command`: in a shell of its own, not waited for.
+    fn command(&mut self, text: &[u8]) {
+        let text = String::from_utf8_lossy(text).into_owned();
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.arg("-c").arg(&text).stdin(std::process::Stdio::null());
+        match shell.spawn() {
+            Ok(mut child) => {
+                std::thread::spawn(move || child.wait());
+            }
+            Err(error) => self.world.warn(format_args!("system call error for {text}: {error}")),
+        }
+    }
+
+    fn set_destination(&mut self, host: &[u8], port: &[u8], protocol: &[u8]) -> Done {
+        let host = String::from_utf8_lossy(host).into_owned();
+        let host = host.trim_matches(['[', ']']);
+        let port = String::from_utf8_lossy(port).trim().parse().unwrap_or(0u16);
+        if !protocol.eq_ignore_ascii_case(self.call.target.transport.text().as_bytes()) {
+            self.world
+                .warn(format_args!("Can not switch protocols during setdest: {}", String::from_utf8_lossy(protocol)));
+            return Done::Well;
+        }
+        use std::net::ToSocketAddrs;
+        match (host, port).to_socket_addrs().ok().and_then(|mut all| all.next()) {
+            Some(address) => {
+                self.call.target.address = address;
+                self.call.target.flow = None;
+                Done::Well
+            }
+            None => {
+                self.world.warn(format_args!("Unknown host '{host}' for setdest"));
+                Done::Failed(Failure::NameResolution)
+            }
+        }
+    }
+}
+
+/// The text behind the place that is searched for, up to the end of its line; empty without.
+fn header<'a>(message: &'a [u8], search: &HeaderSearch) -> &'a [u8] {
+    let wanted = &search.text[..];
+    let mut left = search.occurrence.max(1);
+    let found = |at: usize| {
+        let rest = &message[at + wanted.len()..];
+        let end = rest.iter().position(|b| matches!(b, b'\r' | b'\n')).unwrap_or(rest.len());
+        &rest[..end]
+    };
+    if wanted.is_empty() || message.len() < wanted.len() {
+        return b"";
+    }
+    let mut from = 0;
+    while from + wanted.len() <= message.len() {
+        let at = if search.ignore_case {
+            message[from..].windows(wanted.len()).position(|w| w.eq_ignore_ascii_case(wanted))
+        } else {
+            memchr::memmem::find(&message[from..], wanted)
+        };
+        let Some(at) = at.map(|at| from + at) else { return b"" };
+        from = at + 1;
+        if search.start_line && at != 0 && message[at - 1] != b'\n' {
+            continue;
+        }
+        left -= 1;
+        if left == 0 {
+            return found(at);
+        }
+    }
+    b""
+}
+
+/// What C's strcmp gives: the difference of the first bytes that differ.
+fn difference(left: &[u8], right: &[u8]) -> i32 {
+    let byte = |text: &[u8], i: usize| text.get(i).copied().unwrap_or(0);
+    let most = left.len().max(right.len());
+    (0..most).map(|i| i32::from(byte(left, i)) - i32::from(byte(right, i))).find(|&d| d != 0).unwrap_or(0)
+}
+
+/// The number that a text is, white space around it left out.
+fn leading_number(text: &[u8]) -> Option<f64> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
+fn url_encoded(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for &b in text {
+        if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~') {
+            out.push(b);
+        } else {
+            out.extend_from_slice(format!("%{b:02x}").as_bytes());
+        }
+    }
+    out
+}
+
+fn url_decoded(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let digits = text.get(at + 1..at + 3).and_then(|d| std::str::from_utf8(d).ok());
+        match digits.and_then(|d| u8::from_str_radix(d, 16).ok()) {
+            Some(byte) if text[at] == b'%' => {
+                out.push(byte);
+                at += 3;
+            }
+            _ => {
+                out.push(text[at]);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_message::Name;
+
+    fn search(text: &str, start_line: bool, ignore_case: bool, occurrence: u32) -> HeaderSearch {
+        HeaderSearch { text: text.as_bytes().into(), known: Name::Other, ignore_case, start_line, occurrence }
+    }
+
+    #[test]
+    fn headers_are_found_anywhere_unless_asked_at_the_start_of_a_line() {
+        let message = b"INVITE sip:x SIP/2.0\r\nX-From: cheese\r\nFrom: bread\r\nFrom: wine\r\n\r\n";
+        assert_eq!(header(message, &search("From:", false, false, 1)), b" cheese");
+        assert_eq!(header(message, &search("From:", true, false, 1)), b" bread");
+        assert_eq!(header(message, &search("from:", true, true, 2)), b" wine");
+        assert_eq!(header(message, &search("from:", true, false, 1)), b"");
+    }
+
+    #[test]
+    fn texts() {
+        assert_eq!((difference(b"ab", b"ab"), difference(b"ab", b"aa")), (0, 1));
+        assert_eq!(url_decoded(&url_encoded(b"a b/\xff%")), b"a b/\xff%");
+        assert_eq!(leading_number(b" 12.5 "), Some(12.5));
+    }
+}

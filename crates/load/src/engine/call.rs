@@ -1,0 +1,325 @@
+//! One call: what is remembered of it while it runs.
+
+use super::script::Script;
+use crate::measure::CallBook;
+use crate::scenario::{Scope, Slot};
+use strowger_core::Target;
+use strowger_message::Method;
+
+/// The value of a variable.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum Value {
+    #[default]
+    Unset,
+    Text(Vec<u8>),
+    Number(f64),
+    Bool(bool),
+}
+
+impl Value {
+    /// Whether a jump or condition takes it for true.
+    pub(super) const fn is_set(&self) -> bool {
+        match self {
+            Self::Unset => false,
+            Self::Text(_) | Self::Number(_) => true,
+            Self::Bool(value) => *value,
+        }
+    }
+
+    /// As a number; a text is none.
+    pub(super) fn number(&self) -> f64 {
+        match self {
+            Self::Number(value) => *value,
+            Self::Bool(true) => 1.0,
+            _ => 0.0,
+        }
+    }
+
+    /// Becomes this text; its memory is used again.
+    pub(super) fn set_text(&mut self, text: &[u8]) {
+        match self {
+            Self::Text(old) => {
+                old.clear();
+                old.extend_from_slice(text);
+            }
+            other => *other = Self::Text(text.to_vec()),
+        }
+    }
+
+    /// As it is written into a message.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        use std::io::Write;
+        match self {
+            Self::Unset => (),
+            Self::Text(text) => out.extend_from_slice(text),
+            // As C's %lf.
+            Self::Number(value) => {
+                let _ = write!(out, "{value:.6}");
+            }
+            Self::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+        }
+    }
+}
+
+/// The variables that reach beyond one call.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) global: Vec<Value>,
+    /// By user, from 0.
+    pub(super) user: Vec<Vec<Value>>,
+}
+
+/// What became of a transaction that the scenario names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Transaction {
+    /// The branch of its request.
+    pub(super) branch: Vec<u8>,
+    /// Of the whole final answer.
+    pub(super) answer: u64,
+    /// The step that sent its ACK.
+    pub(super) ack: Option<u32>,
+}
+
+/// Which path a call takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Through the scenario of the run.
+    Main,
+    /// Through that for messages of no known call.
+    OutOfCall,
+    /// No step: only for an automatic answer.
+    Passing,
+}
+
+/// What only few scenarios need of a call.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Extra {
+    pub(super) variables: Vec<Value>,
+    pub(super) transactions: Vec<Transaction>,
+    /// When each timer was started last, µs; 0: with the call.
+    pub(super) timers: Vec<u64>,
+    /// `[routes]`, without its name; `[next_url]`.
+    pub(super) routes: Vec<u8>,
+    pub(super) next_url: Vec<u8>,
+    pub(super) has_routes: bool,
+    /// The challenge and the code it came with.
+    pub(super) challenge: Vec<u8>,
+    pub(super) challenge_code: u16,
+    pub(super) nonce_count: u32,
+    /// The line of each injection file.
+    pub(super) lines: Vec<u32>,
+}
+
+/// A running call. Its buffers stay when it ends, for the next in its place.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) generation: u32,
+    pub(super) live: bool,
+    pub(super) kind: Kind,
+    /// Of its Call-ID.
+    pub(super) hash: u64,
+    pub(super) number: u64,
+    pub(super) user: u32,
+    pub(super) step: u32,
+    pub(super) target: Target,
+    pub(super) book: CallBook,
+    /// The measures have been told that it ended; it only stays for repetitions.
+    pub(super) counted: bool,
+    pub(super) started: u64,
+
+    /// The alarm that is set, ms; `u64::MAX`: none.
+    pub(super) alarm: u64,
+    /// When a pause ends, ms; 0: no pause.
+    pub(super) paused_until: u64,
+    /// When the wait for a message ends, ms; 0: never.
+    pub(super) receive_until: u64,
+    pub(super) send_until: u64,
+
+    /// When `sent` goes out once more, ms; 0: never.
+    pub(super) retransmit_at: u64,
+    pub(super) retransmit_delay: u32,
+    pub(super) retransmissions: u32,
+
+    /// The step that sent last.
+    pub(super) sent_step: u32,
+    pub(super) has_sent: bool,
+    /// The step that received last, `u32::MAX` before the first.
+    pub(super) received_step: u32,
+    /// Of the message received last, until something is sent.
+    pub(super) received_hash: u64,
+    /// The message whose repetition makes us repeat, and the steps that received and answered it.
+    pub(super) answered_hash: u64,
+    pub(super) answered_step: u32,
+    pub(super) answer_step: u32,
+
+    pub(super) cseq: u32,
+    /// The method of the last request that came.
+    pub(super) asked: Method,
+    pub(super) established: bool,
+    pub(super) ack_pending: bool,
+    pub(super) timewait: bool,
+    /// A message waits in `last` to be looked at anew.
+    pub(super) queued: bool,
+    pub(super) has_last: bool,
+    /// Timers that have been counted, the first 64.
+    pub(super) timers_done: u64,
+    /// Why the first action that failed did, for the books.
+    pub(super) failed: Option<crate::measure::Failure>,
+
+    /// The Call-ID, and behind it the tag of the peer.
+    pub(super) names: Vec<u8>,
+    pub(super) id_length: u16,
+    pub(super) has_tag: bool,
+    /// The message sent last, and the one received last.
+    pub(super) sent: Vec<u8>,
+    pub(super) last: Vec<u8>,
+    pub(super) extra: Option<Box<Extra>>,
+}
+
+impl Call {
+    /// A place for calls.
+    pub(super) fn new(target: Target, book: CallBook) -> Self {
+        Self {
+            generation: 1,
+            live: false,
+            kind: Kind::Main,
+            hash: 0,
+            number: 0,
+            user: 0,
+            step: 0,
+            target,
+            book,
+            counted: false,
+            started: 0,
+            alarm: u64::MAX,
+            paused_until: 0,
+            receive_until: 0,
+            send_until: 0,
+            retransmit_at: 0,
+            retransmit_delay: 0,
+            retransmissions: 0,
+            sent_step: 0,
+            has_sent: false,
+            received_step: u32::MAX,
+            received_hash: 0,
+            answered_hash: 0,
+            answered_step: 0,
+            answer_step: 0,
+            cseq: 0,
+            asked: Method::Other,
+            established: false,
+            ack_pending: false,
+            timewait: false,
+            queued: false,
+            has_last: false,
+            timers_done: 0,
+            failed: None,
+            names: Vec::new(),
+            id_length: 0,
+            has_tag: false,
+            sent: Vec::new(),
+            last: Vec::new(),
+            extra: None,
+        }
+    }
+
+    /// A call begins in this place; the buffers of the one before it stay.
+    pub(super) fn begin(&mut self, hash: u64, kind: Kind, target: Target, book: CallBook, now: u64, cseq: u32) {
+        let old = std::mem::replace(self, Self::new(target, book));
+        self.generation = old.generation;
+        self.live = true;
+        (self.hash, self.kind, self.started, self.cseq) = (hash, kind, now, cseq);
+        (self.names, self.sent, self.last, self.extra) = (old.names, old.sent, old.last, old.extra);
+        self.names.clear();
+        self.sent.clear();
+        self.last.clear();
+    }
+
+    /// Its Call-ID, number and user.
+    pub(super) fn name(&mut self, name: &[u8], number: u64, user: u32) {
+        let name = &name[..name.len().min(usize::from(u16::MAX))];
+        self.names.clear();
+        self.names.extend_from_slice(name);
+        self.id_length = name.len() as u16;
+        (self.number, self.user) = (number, user);
+    }
+
+    /// When it has to be woken, ms; `u64::MAX`: by a message only.
+    pub(super) fn due(&self) -> u64 {
+        let or = |at: u64| if at == 0 { u64::MAX } else { at };
+        or(self.paused_until).min(or(self.receive_until)).min(or(self.retransmit_at)).min(or(self.send_until))
+    }
+
+    pub(super) fn id(&self) -> &[u8] {
+        &self.names[..usize::from(self.id_length)]
+    }
+
+    pub(super) fn tag(&self) -> Option<&[u8]> {
+        self.has_tag.then(|| &self.names[usize::from(self.id_length)..])
+    }
+
+    pub(super) fn set_tag(&mut self, tag: &[u8]) {
+        self.names.truncate(usize::from(self.id_length));
+        self.names.extend_from_slice(tag);
+        self.has_tag = true;
+    }
+
+    /// Makes room for what the scenario needs.
+    pub(super) fn prepare(&mut self, script: &Script) {
+        let scenario = &script.scenario;
+        let variables = scenario.variables.call.len();
+        let transactions = scenario.transactions.len();
+        let timers = if script.starts_timers { scenario.timers.len() } else { 0 };
+        if variables + transactions + timers > 0 || self.extra.is_some() {
+            let extra = self.extra.get_or_insert_default();
+            extra.variables.clear();
+            extra.variables.resize(variables, Value::Unset);
+            extra.transactions.clear();
+            extra.transactions.resize(transactions, Transaction::default());
+            extra.timers.clear();
+            extra.timers.resize(timers, 0);
+            extra.routes.clear();
+            extra.next_url.clear();
+            extra.has_routes = false;
+            extra.challenge.clear();
+            extra.challenge_code = 0;
+            extra.nonce_count = 0;
+            extra.lines.clear();
+        }
+    }
+
+    pub(super) fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    pub(super) fn value<'a>(&'a self, slot: Slot, shared: &'a Shared) -> &'a Value {
+        const UNSET: &Value = &Value::Unset;
+        let index = usize::from(slot.index);
+        match slot.scope {
+            Scope::Call => self.extra.as_ref().and_then(|e| e.variables.get(index)),
+            Scope::User => shared.user.get(self.user as usize).and_then(|u| u.get(index)),
+            Scope::Global => shared.global.get(index),
+        }
+        .unwrap_or(UNSET)
+    }
+
+    /// Where the value of a variable is; it is made if there is none.
+    pub(super) fn value_mut<'a>(&'a mut self, slot: Slot, shared: &'a mut Shared) -> &'a mut Value {
+        let index = usize::from(slot.index);
+        let list = match slot.scope {
+            Scope::Call => &mut self.extra.get_or_insert_default().variables,
+            Scope::Global => &mut shared.global,
+            Scope::User => {
+                let user = self.user as usize;
+                if shared.user.len() <= user {
+                    shared.user.resize_with(user + 1, Vec::new);
+                }
+                &mut shared.user[user]
+            }
+        };
+        if list.len() <= index {
+            list.resize(index + 1, Value::Unset);
+        }
+        &mut list[index]
+    }
+}

@@ -1,0 +1,63 @@
+//! Names of calls that have ended, known a while longer: what still comes for them is late, not unknown.
+
+use hashbrown::HashTable;
+use std::collections::VecDeque;
+
+/// Hashes of Call-IDs.
+pub(super) struct DeadCalls {
+    /// Milliseconds; 0: nothing is kept.
+    wait: u64,
+    known: HashTable<u64>,
+    /// In the order of their ends, with the moment at which each is forgotten.
+    queue: VecDeque<(u64, u64)>,
+}
+
+impl DeadCalls {
+    pub(super) fn new(wait: u64) -> Self {
+        Self { wait, known: HashTable::new(), queue: VecDeque::new() }
+    }
+
+    pub(super) fn add(&mut self, hash: u64, now: u64) {
+        if self.wait == 0 {
+            return;
+        }
+        self.queue.push_back((now + self.wait, hash));
+        self.known.insert_unique(hash, hash, |&h| h);
+    }
+
+    pub(super) fn knows(&self, hash: u64) -> bool {
+        !self.queue.is_empty() && self.known.find(hash, |&h| h == hash).is_some()
+    }
+
+    /// Forgets what is old; a few at a time.
+    pub(super) fn tidy(&mut self, now: u64) {
+        for _ in 0..256 {
+            match self.queue.front() {
+                Some(&(until, hash)) if until <= now => {
+                    if let Ok(entry) = self.known.find_entry(hash, |&h| h == hash) {
+                        entry.remove();
+                    }
+                    self.queue.pop_front();
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_forgotten_in_time() {
+        let mut dead = DeadCalls::new(100);
+        dead.add(7, 0);
+        dead.add(8, 50);
+        dead.tidy(99);
+        assert!(dead.knows(7) && dead.knows(8));
+        dead.tidy(100);
+        assert!(!dead.knows(7) && dead.knows(8));
+        DeadCalls::new(0).add(1, 0);
+    }
+}

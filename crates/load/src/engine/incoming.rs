@@ -1,0 +1,472 @@
+//! A message of a call has come: is it one that was expected, one that came before, or neither?
+
+use super::call::Kind as CallKind;
+use super::stage::{Go, Stage, Whither};
+use super::watch::Passage;
+use crate::measure::Counter;
+use crate::scenario::step::{Expected, Kind, Optional, Receive, Start, Step};
+use strowger_message::index::Start as First;
+use strowger_message::{Index, Method, Name};
+
+/// What a message is, as far as matching asks.
+#[derive(Clone, Copy)]
+pub(super) struct Heard<'a> {
+    /// 0 for requests.
+    pub(super) code: u16,
+    /// Of a request: from its start line; of a response: from its CSeq.
+    pub(super) method: Method,
+    pub(super) method_text: &'a [u8],
+    pub(super) bytes: &'a [u8],
+}
+
+/// Number and method of a CSeq; 0 and nothing without.
+pub(super) fn cseq<'a>(bytes: &'a [u8], index: &Index) -> (u32, &'a [u8]) {
+    let Some(line) = index.first(Name::CSeq) else { return (0, b"") };
+    let value = &bytes[line.value as usize..line.value_end as usize];
+    let digits = value.iter().take_while(|b| b.is_ascii_digit()).count();
+    let number = value[..digits].iter().fold(0u32, |n, d| n.wrapping_mul(10).wrapping_add(u32::from(d - b'0')));
+    let method = value[digits..].trim_ascii_start();
+    let end = method.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(method.len());
+    (number, &method[..end])
+}
+
+/// The branch of the topmost Via.
+pub(super) fn branch(bytes: &[u8]) -> &[u8] {
+    let Some(at) = memchr::memmem::find(bytes, b"branch=") else { return b"" };
+    let rest = &bytes[at + 7..];
+    let end = rest.iter().position(|b| matches!(b, b';' | b',' | b' ' | b'\r' | b'\n' | b'\t')).unwrap_or(rest.len());
+    &rest[..end]
+}
+
+/// The tag of a To header value.
+fn tag(value: &[u8]) -> Option<&[u8]> {
+    // Behind the address: a parameter of that name inside angle brackets is the URI's.
+    let from = memchr::memchr(b'>', value).unwrap_or(0);
+    let value = &value[from..];
+    let at = memchr::memchr_iter(b';', value).find(|&i| {
+        let rest = value[i + 1..].trim_ascii_start();
+        rest.len() >= 4 && rest[..4].eq_ignore_ascii_case(b"tag=")
+    })?;
+    let rest = &value[at + 1..].trim_ascii_start()[4..];
+    let end = rest.iter().position(|b| matches!(b, b';' | b',' | b' ' | b'\r' | b'\n' | b'\t')).unwrap_or(rest.len());
+    Some(&rest[..end])
+}
+
+/// Of a whole message, to tell repetitions.
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    use std::hash::BuildHasher;
+    // Never 0, which stands for none.
+    foldhash::fast::FixedState::with_seed(0x5350).hash_one(bytes) | 1
+}
+
+impl Stage<'_> {
+    /// A message whose offsets are in the world's index.
+    pub(super) fn receive(&mut self, bytes: &[u8]) -> Go {
+        let run = self.world.run.clone();
+        if run.behaviour.ignore_in_pause && matches!(self.step().map(|s| &s.kind), Some(Kind::Pause(_))) {
+            return Go::Waits;
+        }
+        // A scenario that is entered by a message may have work to do before it looks at it.
+        if self.call.step == 0 && matches!(self.step().map(|s| &s.kind), Some(Kind::Nop)) {
+            self.keep_last(bytes);
+            self.call.queued = true;
+            self.call.paused_until = 0;
+            return self.drive();
+        }
+        let mut own = 0;
+        if !self.call.target.transport.is_reliable() && run.retransmission.enabled {
+            own = if run.retransmission.whole { hash(bytes) } else { self.loose_hash(bytes) };
+            if self.call.answered_hash == own && own != 0 {
+                return self.answer_again(bytes);
+            }
+            if self.call.received_hash == own && own != 0 {
+                if let Some(counts) = self.world.ledger.steps.get_mut(self.call.received_step as usize) {
+                    counts.received_again += 1;
+                }
+                self.world.books.received_again(bytes.len());
+                return Go::Waits;
+            }
+        }
+        let heard = match self.world.index.start() {
+            First::Status { code: 0, .. } => {
+                self.world.warn(format_args!("a message that is neither request nor response"));
+                return Go::Waits;
+            }
+            First::Status { code, .. } => {
+                if let Some(to) = self.world.index.first(Name::To)
+                    && let Some(tag) = tag(&bytes[to.value as usize..to.value_end as usize])
+                    && self.call.tag() != Some(tag)
+                {
+                    self.call.set_tag(tag);
+                }
+                let (_, text) = cseq(bytes, &self.world.index);
+                Heard { code, method: Method::of(text), method_text: text, bytes }
+            }
+            First::Request { method, method_len, .. } => {
+                let at = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(0);
+                let text = &bytes[at..at + usize::from(method_len)];
+                if method == Method::Ack {
+                    self.call.established = true;
+                }
+                Heard { code: 0, method, method_text: text, bytes }
+            }
+        };
+        match self.find(&heard, own) {
+            Found::At(index) => {
+                self.count_received(&heard);
+                self.take(index, &heard, own)
+            }
+            Found::Done => Go::Waits,
+            Found::Nowhere => self.unexpected(&heard),
+        }
+    }
+
+    /// The books learn of a message that comes for the first time.
+    pub(super) fn count_received(&mut self, heard: &Heard<'_>) {
+        if self.call.kind == CallKind::Passing {
+            return;
+        }
+        let world = &mut *self.world;
+        let bytes = heard.bytes.len();
+        if heard.code == 0 {
+            self.call.asked = heard.method;
+            world.books.request_received(&mut self.call.book, world.now, heard.method, bytes);
+        } else {
+            let retry = world.index.first(Name::RetryAfter).is_some();
+            world.books.response_received(&mut self.call.book, world.now, heard.method, heard.code, retry, bytes);
+        }
+    }
+
+    fn loose_hash(&self, bytes: &[u8]) -> u64 {
+        let (number, method) = cseq(bytes, &self.world.index);
+        hash(branch(bytes)) ^ u64::from(number).rotate_left(17) ^ hash(method) | 1
+    }
+
+    /// The peer repeats what we have answered: the answer once more.
+    fn answer_again(&mut self, bytes: &[u8]) -> Go {
+        self.world.books.received_again(bytes.len());
+        let step = self.call.answer_step;
+        if let Some(counts) = self.world.ledger.steps.get_mut(self.call.answered_step as usize) {
+            counts.received_again += 1;
+        }
+        if let Some(counts) = self.world.ledger.steps.get_mut(step as usize) {
+            counts.sent_again += 1;
+        }
+        if step == self.call.sent_step {
+            self.send_again();
+        } else {
+            self.send_step_again(step);
+        }
+        Go::Waits
+    }
+
+    /// What this step sends, written anew.
+    fn send_step_again(&mut self, step: u32) {
+        let script = self.script;
+        let Some(line) = script.texts.get(step as usize) else { return };
+        let range = self.write(line, step as i32);
+        match &line.start {
+            Some(Start::Request(method)) => self.world.books.request_resent(method.known, range.len()),
+            _ => self.world.books.response_resent(range.len()),
+        }
+        self.post(range);
+    }
+
+    fn matches(&mut self, index: usize, heard: &Heard<'_>) -> bool {
+        let script = self.script;
+        let Kind::Receive(receive) = &script.scenario.steps[index].kind else { return false };
+        match &receive.expected {
+            Expected::Request(method) => {
+                heard.code == 0
+                    && method.known == heard.method
+                    && (heard.method != Method::Other || *method.text == *heard.method_text)
+            }
+            Expected::RequestMatching(pattern) => {
+                heard.code == 0 && script.is_match(&pattern.text, heard.method_text, &mut self.world.matcher)
+            }
+            Expected::Response(code) => heard.code != 0 && *code == heard.code && self.answers(index, receive, heard),
+            Expected::ResponseMatching(pattern) => {
+                heard.code != 0
+                    && script.is_match(&pattern.text, heard.code.to_string().as_bytes(), &mut self.world.matcher)
+                    && self.answers(index, receive, heard)
+            }
+        }
+    }
+
+    fn answers(&self, index: usize, receive: &Receive, heard: &Heard<'_>) -> bool {
+        match receive.transaction {
+            Some(transaction) => {
+                let known = self.call.extra.as_ref().and_then(|e| e.transactions.get(usize::from(transaction)));
+                known.is_some_and(|t| !t.branch.is_empty() && t.branch == branch(heard.bytes))
+            }
+            // The first step takes any answer.
+            None => index == 0 || receive.answers(heard.method_text),
+        }
+    }
+
+    /// Forward to the first mandatory step, then back over what was passed.
+    fn find(&mut self, heard: &Heard<'_>, own: u64) -> Found {
+        let script = self.script;
+        let steps = &script.scenario.steps;
+        let from = self.call.step as usize;
+        for (index, step) in steps.iter().enumerate().skip(from) {
+            if self.matches(index, heard) {
+                return Found::At(index);
+            }
+            if !is_optional(step) {
+                break;
+            }
+        }
+        let mut contiguous = true;
+        for index in (0..from.min(steps.len())).rev() {
+            contiguous &= is_optional(&steps[index]);
+            if !self.matches(index, heard) {
+                continue;
+            }
+            let Kind::Receive(receive) = &steps[index].kind else { continue };
+            if contiguous || receive.optional == Optional::Global {
+                return Found::At(index);
+            }
+            if let Some(transaction) = receive.transaction {
+                if self.late_answer(usize::from(transaction), heard, own) {
+                    return Found::Done;
+                }
+            } else if heard.code != 0
+                && heard.method == Method::Invite
+                && let Some(Kind::Send(send)) = steps.get(index + 1).map(|s| &s.kind)
+                && matches!(&send.start, Start::Request(m) if m.known == Method::Ack)
+            {
+                // The ACK was lost: once more, else the peer repeats its answer.
+                self.world.books.received_again(heard.bytes.len());
+                self.world.ledger.steps[index].received_again += 1;
+                self.world.ledger.steps[index + 1].sent_again += 1;
+                self.send_step_again(index as u32 + 1);
+                return Found::Done;
+            }
+        }
+        Found::Nowhere
+    }
+
+    /// An answer to a named transaction that the scenario has left behind; whether that is all about it.
+    #[cold]
+    fn late_answer(&mut self, transaction: usize, heard: &Heard<'_>, own: u64) -> bool {
+        let Some(known) = self.call.extra.as_ref().and_then(|e| e.transactions.get(transaction)) else { return false };
+        let (ack, answer) = (known.ack, known.answer);
+        if (100..200).contains(&heard.code) {
+            self.count_received(heard);
+            return true;
+        }
+        if let Some(step) = ack {
+            self.world.books.received_again(heard.bytes.len());
+            self.send_step_again(step);
+            return true;
+        }
+        if answer == own && own != 0 {
+            self.world.books.received_again(heard.bytes.len());
+            return true;
+        }
+        false
+    }
+
+    /// The message is the one that step `index` waits for.
+    fn take(&mut self, index: usize, heard: &Heard<'_>, own: u64) -> Go {
+        let script = self.script;
+        let step = &script.scenario.steps[index];
+        let Kind::Receive(receive) = &step.kind else { return Go::Waits };
+        if self.is_lost(step) {
+            self.world.ledger.steps[index].lost += 1;
+            if let Some(watch) = &mut self.world.watch {
+                let passage = Passage::LostReceiving(index as u32);
+                watch.message(passage, self.call.target.transport, self.call.id(), heard.bytes);
+            }
+            return Go::Waits;
+        }
+        if let Some(t) = receive.transaction
+            && let Some(transaction) = self.call.extra().transactions.get_mut(usize::from(t))
+        {
+            transaction.answer = own;
+        }
+        self.keep_books(step);
+        self.world.ledger.steps[index].received += 1;
+        if !step.actions.is_empty() {
+            match self.act(step, Some(heard.bytes)) {
+                Whither::On | Whither::Waits => (),
+                Whither::Over => return Go::Over,
+            }
+        }
+        if heard.code == 0 {
+            let number = cseq(heard.bytes, &self.world.index).0;
+            self.call.cseq = self.call.cseq.max(number);
+        }
+        let stops =
+            heard.code != 0 || matches!(heard.method, Method::Ack | Method::Cancel | Method::Bye | Method::Prack);
+        if stops && (index as u32) > self.call.sent_step {
+            let provisional = (100..200).contains(&heard.code) && heard.method != Method::Invite;
+            // RFC 3261 section 17.1.2.2: a provisional answer to anything but an INVITE slows its repetition down.
+            self.call.retransmit_at = if provisional && self.call.retransmit_at != 0 {
+                self.world.ms + u64::from(self.world.run.retransmission.t2)
+            } else {
+                0
+            };
+        }
+        if heard.code == 200 {
+            self.call.ack_pending = true;
+        }
+        if receive.record_routes && !self.call.extra.as_ref().is_some_and(|e| e.has_routes) {
+            self.keep_routes(heard);
+        }
+        if receive.authenticate && matches!(heard.code, 401 | 407) {
+            self.keep_challenge(heard);
+        }
+        if !receive.advance {
+            return Go::Waits;
+        }
+        self.keep_last(heard.bytes);
+        self.call.received_step = index as u32;
+        self.call.received_hash = own;
+        let jumps = step
+            .next
+            .as_ref()
+            .is_some_and(|jump| jump.test.is_none_or(|slot| self.call.value(slot, &self.world.shared).is_set()));
+        if receive.optional == Optional::No || jumps {
+            if std::mem::take(&mut self.call.paused_until) != 0 {
+                self.leave_pause();
+            }
+            self.call.step = index as u32;
+            self.next(step);
+            return self.drive();
+        }
+        // An optional message: the patience of what is still waited for begins anew.
+        let default = self.world.run.behaviour.receive_timeout;
+        for later in script.scenario.steps.iter().skip(index + 1) {
+            let Kind::Receive(later) = &later.kind else { break };
+            let Some(patience) = later.timeout.filter(|&t| t > 0).or(default) else { continue };
+            let until = self.world.ms + u64::from(patience);
+            if self.call.receive_until == 0 || until < self.call.receive_until {
+                self.call.receive_until = until;
+            }
+        }
+        Go::Waits
+    }
+
+    /// A message that waited while the call had other work.
+    pub(super) fn receive_queued(&mut self) -> Go {
+        let last = std::mem::take(&mut self.call.last);
+        let _ = self.world.index.parse(&last, &self.world.limits);
+        self.world.parsed = Some((self.slot, self.call.generation));
+        let go = self.receive(&last);
+        if self.call.last.is_empty() {
+            self.call.last = last;
+        }
+        go
+    }
+
+    /// The message that `[last_…]` means from now on.
+    pub(super) fn keep_last(&mut self, bytes: &[u8]) {
+        self.call.last.clear();
+        self.call.last.extend_from_slice(bytes);
+        self.call.has_last = true;
+        self.world.parsed = Some((self.slot, self.call.generation));
+    }
+
+    /// `rrs`: the route set and the remote target (RFC 3261 section 12.1). Kept once.
+    fn keep_routes(&mut self, heard: &Heard<'_>) {
+        let index = &self.world.index;
+        let value = |line: &strowger_message::Line| &heard.bytes[line.value as usize..line.value_end as usize];
+        let contact = index.first(Name::Contact).map_or(&b""[..], value);
+        let mut routes: Vec<&[u8]> = Vec::new();
+        for line in index.lines_of(Name::RecordRoute) {
+            routes.extend(split(value(line)));
+        }
+        // The caller has it the other way round.
+        if heard.code != 0 {
+            routes.reverse();
+        }
+        let extra = self.call.extra.get_or_insert_default();
+        extra.has_routes = true;
+        let url = memchr::memchr(b'<', contact)
+            .and_then(|a| memchr::memchr(b'>', &contact[a..]).map(|b| &contact[a + 1..a + b]))
+            .unwrap_or(contact);
+        extra.next_url.clear();
+        extra.routes.clear();
+        match routes.first() {
+            // A strict router stands in the Request-URI, and the target last in the routes (section 12.2.1.1).
+            Some(first) if memchr::memmem::find(first, b";lr").is_none() => {
+                let inner = memchr::memchr(b'<', first)
+                    .and_then(|a| memchr::memchr(b'>', &first[a..]).map(|b| &first[a + 1..a + b]))
+                    .unwrap_or(first);
+                extra.next_url.extend_from_slice(inner);
+                let mut rest: Vec<Vec<u8>> = routes[1..].iter().map(|r| r.to_vec()).collect();
+                if !url.is_empty() {
+                    rest.push([b"<", url, b">"].concat());
+                }
+                extra.routes = rest.join(&b", "[..]);
+            }
+            _ => {
+                extra.next_url.extend_from_slice(url);
+                extra.routes = routes.join(&b", "[..]);
+            }
+        }
+    }
+
+    fn keep_challenge(&mut self, heard: &Heard<'_>) {
+        let index = &self.world.index;
+        let line = index.first(Name::ProxyAuthenticate).or_else(|| index.first(Name::WwwAuthenticate));
+        let value = line.map(|l| &heard.bytes[l.value as usize..l.value_end as usize]);
+        let extra = self.call.extra.get_or_insert_default();
+        extra.challenge.clear();
+        extra.challenge_code = heard.code;
+        match value {
+            Some(value) => extra.challenge.extend_from_slice(value),
+            None => {
+                self.world.warn(format_args!("Couldn't find 'Proxy-Authenticate' or 'WWW-Authenticate' in 401 or 407!"))
+            }
+        }
+    }
+
+    /// Counts a message that the scenario does not foresee, and shows it.
+    pub(super) fn note_unexpected(&mut self, heard: &Heard<'_>) {
+        if let Some(counts) = self.world.ledger.steps.get_mut(self.call.step as usize) {
+            counts.unexpected += 1;
+        }
+        self.world.books.count(Counter::Unexpected, 0);
+        if let Some(watch) = &mut self.world.watch {
+            watch.message(Passage::Unexpected, self.call.target.transport, self.call.id(), heard.bytes);
+            if heard.code != 0 {
+                watch.error_code(heard.code);
+            }
+        }
+    }
+}
+
+/// Where a message belongs.
+enum Found {
+    At(usize),
+    /// It was dealt with.
+    Done,
+    Nowhere,
+}
+
+fn is_optional(step: &Step) -> bool {
+    matches!(&step.kind, Kind::Receive(receive) if receive.optional != Optional::No)
+}
+
+/// The elements of a list of addresses: split at commas outside of angle brackets and quotes.
+fn split(value: &[u8]) -> Vec<&[u8]> {
+    let (mut parts, mut start, mut quoted, mut inside) = (Vec::new(), 0, false, false);
+    for (i, &b) in value.iter().enumerate() {
+        match b {
+            b'"' => quoted = !quoted,
+            b'<' if !quoted => inside = true,
+            b'>' if !quoted => inside = false,
+            b',' if !quoted && !inside => {
+                parts.push(value[start..i].trim_ascii());
+                start = i + 1;
+            }
+            _ => (),
+        }
+    }
+    parts.push(value[start..].trim_ascii());
+    parts.retain(|p| !p.is_empty());
+    parts
+}

@@ -1,0 +1,27 @@
+//! Running calls: a [`strowger_net::Service`] for each shard.
+//!
+//! [`Run`](run::Run) says what is to be done; [`Script`](script::Script) is a scenario with its texts made ready for that
+//! run, shared by the shards; [`Traffic`](traffic::Traffic) is the service of one shard.
+
+pub mod ledger;
+pub mod pace;
+pub mod run;
+pub mod script;
+pub mod traffic;
+pub mod watch;
+pub mod wheel;
+
+mod abort;
+mod action;
+mod call;
+mod credentials;
+mod data;
+mod dead;
+mod draw;
+mod incoming;
+mod moment;
+mod render;
+mod stage;
+mod world;
+
+pub use world::Halt;

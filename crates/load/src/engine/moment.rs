@@ -1,0 +1,42 @@
+//! Moments as text.
+
+/// Year, month 1-12, day 1-31 of a day counted from 1970-01-01 (the civil calendar of the proleptic Gregorian rule).
+fn civil(day: i64) -> (i64, u32, u32) {
+    let z = day + 719_468;
+    let era = z.div_euclid(146_097);
+    let of_era = z.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = (of_year - (153 * shifted + 2) / 5 + 1) as u32;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 } as u32;
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// `Sat, 13 Nov 2010 23:29:00 GMT` (RFC 3261 section 20.17), of seconds since 1970.
+pub(super) fn rfc1123(seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let day = (seconds / 86_400) as i64;
+    let (year, month, of_month) = civil(day);
+    let (h, m, s) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    let weekday = DAYS[(day % 7) as usize];
+    format!("{weekday}, {of_month:02} {} {year} {h:02}:{m:02}:{s:02} GMT", MONTHS[month as usize - 1])
+}
+
+/// `2010-11-13<TAB>23:29:00.000000` of microseconds since 1970, in UTC.
+pub(super) fn local(micros: u64) -> String {
+    let seconds = micros / 1_000_000;
+    let (year, month, day) = civil((seconds / 86_400) as i64);
+    let (h, m, s) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}\t{h:02}:{m:02}:{s:02}.{:06}", micros % 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn moments() {
+        assert_eq!(super::rfc1123(1_289_690_940), "Sat, 13 Nov 2010 23:29:00 GMT");
+        assert_eq!(super::local(951_782_400_000_001), "2000-02-29\t00:00:00.000001");
+    }
+}

@@ -1,0 +1,270 @@
+//! When calls begin: an open-loop schedule whose intended moments do not depend on how the calls before them fare.
+//!
+//! The rate is a function of time; the n-th call is due when its integral reaches n (or, for Poisson arrivals, the sum
+//! of n exponential variates of mean 1). So a rate that changes on the way loses and doubles nothing, and what could
+//! not be opened in time stays due: it is opened late, with its intended moment, never dropped.
+
+/// How arrivals are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Arrivals {
+    /// At even distances.
+    #[default]
+    Fixed,
+    /// With exponentially distributed distances: a Poisson process.
+    Poisson,
+}
+
+/// A part of a rate profile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    /// From one rate to another, straight, in so many microseconds; equal rates make a step.
+    Ramp { from: f64, to: f64, micros: u64 },
+    /// So many calls at one moment.
+    Burst { calls: u64 },
+    /// This rate from now on.
+    Hold { rate: f64 },
+}
+
+/// The schedule of one run. Rates are calls a second, times microseconds.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    parts: Vec<Part>,
+    /// Where the last arrival was, or the start.
+    base: Position,
+    /// How much of the integral lies between it and the next.
+    left: f64,
+    /// Where the next one is.
+    at: Position,
+    next: Option<u64>,
+    arrivals: Arrivals,
+    random: u64,
+}
+
+/// A point of the profile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Position {
+    part: usize,
+    /// When the part began.
+    since: u64,
+    /// Seconds since then.
+    into: f64,
+    /// Of a burst: how many have gone.
+    gone: u64,
+}
+
+impl Pace {
+    /// A constant rate from `start` on; the first call is due at `start` (Poisson: after the first distance). Rate 0:
+    /// none until it changes.
+    pub fn constant(rate: f64, start: u64, arrivals: Arrivals, seed: u64) -> Self {
+        Self::profile(vec![Part::Hold { rate }], start, arrivals, seed)
+    }
+
+    /// A profile from `start` on; after its last part no call is due.
+    pub fn profile(parts: Vec<Part>, start: u64, arrivals: Arrivals, seed: u64) -> Self {
+        let base = Position { since: start, ..Position::default() };
+        let mut pace = Self { parts, base, left: 0.0, at: base, next: None, arrivals, random: seed };
+        if arrivals == Arrivals::Poisson {
+            pace.left = pace.distance();
+        }
+        pace.advance();
+        pace
+    }
+
+    /// When the next call is due.
+    pub const fn next(&self) -> Option<u64> {
+        self.next
+    }
+
+    /// No call will ever be due.
+    pub fn is_over(&self) -> bool {
+        self.next.is_none() && self.at.part >= self.parts.len()
+    }
+
+    /// The next call if it is due: its intended moment.
+    pub fn due(&mut self, now: u64) -> Option<u64> {
+        let at = self.next.filter(|&at| at <= now)?;
+        self.base = self.at;
+        self.left = self.distance();
+        self.advance();
+        Some(at)
+    }
+
+    /// The rate at `now`, calls a second.
+    pub fn rate(&self, now: u64) -> f64 {
+        let mut since = self.base.since;
+        for part in &self.parts[self.base.part.min(self.parts.len())..] {
+            match *part {
+                Part::Hold { rate } => return rate,
+                Part::Ramp { from, to, micros } if now < since + micros => {
+                    return from + (to - from) * now.saturating_sub(since) as f64 / micros as f64;
+                }
+                Part::Ramp { micros, .. } => since += micros,
+                Part::Burst { .. } => (),
+            }
+        }
+        0.0
+    }
+
+    /// Another rate from `now` on, in place of what was left of the profile. What was due before stays due, and what
+    /// the old rate had begun counts.
+    pub fn set_rate(&mut self, rate: f64, now: u64) {
+        let here = self.rate(now);
+        self.parts.drain(..self.base.part.min(self.parts.len()));
+        self.base.part = 0;
+        let mut since = self.base.since;
+        let mut kept = 0;
+        for part in &mut self.parts {
+            kept += 1;
+            match *part {
+                Part::Hold { rate } => {
+                    *part = Part::Ramp { from: rate, to: rate, micros: now.saturating_sub(since) };
+                    break;
+                }
+                Part::Ramp { from, micros, .. } if now < since + micros => {
+                    *part = Part::Ramp { from, to: here, micros: now.saturating_sub(since) };
+                    break;
+                }
+                Part::Ramp { micros, .. } => since += micros,
+                Part::Burst { .. } if since > now => {
+                    kept -= 1;
+                    break;
+                }
+                Part::Burst { .. } => (),
+            }
+        }
+        self.parts.truncate(kept);
+        self.parts.push(Part::Hold { rate });
+        self.advance();
+    }
+
+    fn distance(&mut self) -> f64 {
+        match self.arrivals {
+            Arrivals::Fixed => 1.0,
+            // Inversion; the variate is above 0, so the logarithm is finite.
+            Arrivals::Poisson => -(((self.word() >> 11) as f64 + 0.5) / (1u64 << 53) as f64).ln(),
+        }
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014).
+    fn word(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Finds the moment at which the integral has grown by `left` since the last arrival.
+    fn advance(&mut self) {
+        let mut left = self.left;
+        let mut at = self.base;
+        self.next = loop {
+            match self.parts.get(at.part) {
+                None => break None,
+                Some(&Part::Hold { rate }) => {
+                    if left > 0.0 {
+                        if rate <= 0.0 {
+                            break None;
+                        }
+                        at.into += left / rate;
+                    }
+                    break Some(at.since + (at.into * 1e6).round() as u64);
+                }
+                Some(&Part::Burst { calls }) => {
+                    if at.gone < calls {
+                        at.gone += 1;
+                        break Some(at.since);
+                    }
+                    at.gone = 0;
+                    at.part += 1;
+                }
+                Some(&Part::Ramp { from, to, micros }) => {
+                    let length = micros as f64 / 1e6;
+                    let slope = if micros == 0 { 0.0 } else { (to - from) / length };
+                    let here = from + slope * at.into;
+                    let rest = (length - at.into).max(0.0);
+                    let area = (here + slope * rest / 2.0) * rest;
+                    // The end of a part belongs to the next one.
+                    if micros == 0 || left >= area - 1e-9 {
+                        left = (left - area).max(0.0);
+                        at = Position { part: at.part + 1, since: at.since + micros, into: 0.0, gone: 0 };
+                        continue;
+                    }
+                    // here * t + slope / 2 * t^2 = left, in the form that bears a slope of 0.
+                    let root = (here * here + 2.0 * slope * left).max(0.0).sqrt();
+                    at.into += if here + root > 0.0 { 2.0 * left / (here + root) } else { 0.0 };
+                    break Some(at.since + (at.into * 1e6).round() as u64);
+                }
+            }
+        };
+        self.at = at;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(pace: &mut Pace, until: u64) -> Vec<u64> {
+        std::iter::from_fn(|| pace.due(until)).collect()
+    }
+
+    #[test]
+    fn even_distances_from_the_start_and_nothing_is_lost_in_a_stall() {
+        let mut pace = Pace::constant(1_000.0, 5_000, Arrivals::Fixed, 1);
+        assert_eq!(pace.next(), Some(5_000));
+        assert_eq!(all(&mut pace, 8_999), [5_000, 6_000, 7_000, 8_000]);
+        // A stall of two seconds: every call is still there, each with its own moment.
+        let late = all(&mut pace, 2_008_000);
+        assert_eq!((late.len(), late[0], late[1_999]), (2_000, 9_000, 2_008_000));
+        let odd: Vec<u64> = all(&mut Pace::constant(3.0, 0, Arrivals::Fixed, 1), 1_000_000);
+        assert_eq!(odd, [0, 333_333, 666_667, 1_000_000]);
+    }
+
+    #[test]
+    fn ramps_steps_and_bursts_have_the_calls_that_their_area_says() {
+        let parts = vec![
+            Part::Ramp { from: 0.0, to: 100.0, micros: 2_000_000 },
+            Part::Ramp { from: 100.0, to: 100.0, micros: 1_000_000 },
+            Part::Burst { calls: 50 },
+            Part::Ramp { from: 50.0, to: 0.0, micros: 2_000_000 },
+        ];
+        let mut pace = Pace::profile(parts, 0, Arrivals::Fixed, 1);
+        assert_eq!((pace.rate(1_000_000), pace.rate(2_500_000), pace.rate(9_000_000)), (50.0, 100.0, 0.0));
+        let calls = all(&mut pace, u64::MAX);
+        let between = |a: u64, b: u64| calls.iter().filter(|&&at| (a..b).contains(&at)).count();
+        assert!(calls.is_sorted());
+        assert!((99..=101).contains(&between(0, 2_000_000)), "{}", between(0, 2_000_000));
+        assert!((24..=26).contains(&between(0, 1_000_000)));
+        assert!((99..=101).contains(&between(2_000_000, 3_000_000)));
+        assert!((50..=51).contains(&between(3_000_000, 3_000_001)));
+        assert!((48..=51).contains(&between(3_000_001, 5_000_001)));
+        assert_eq!(pace.next(), None);
+    }
+
+    #[test]
+    fn poisson_has_the_mean_and_the_spread_of_its_name_and_repeats_by_its_seed() {
+        let run = |seed| all(&mut Pace::constant(1_000.0, 0, Arrivals::Poisson, seed), 100_000_000);
+        let calls = run(7);
+        assert!((calls.len() as f64 - 100_000.0).abs() < 1_500.0, "{}", calls.len());
+        let gaps: Vec<f64> = calls.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "{} {mean}", variance.sqrt());
+        assert_eq!(calls, run(7));
+        assert_ne!(calls, run(8));
+    }
+
+    #[test]
+    fn a_new_rate_counts_what_the_old_one_had_begun() {
+        let mut pace = Pace::constant(1.0, 0, Arrivals::Fixed, 1);
+        assert_eq!(pace.due(0), Some(0));
+        pace.set_rate(10.0, 500_000);
+        // Half of the way was gone at the old rate; the other half takes 50 ms at the new one.
+        assert_eq!(all(&mut pace, 700_000), [550_000, 650_000]);
+        pace.set_rate(0.0, 700_000);
+        assert_eq!((pace.next(), pace.rate(700_000)), (None, 0.0));
+        pace.set_rate(10.0, 5_000_000);
+        assert_eq!(pace.due(5_100_000), Some(5_050_000));
+    }
+}

@@ -1,0 +1,452 @@
+//! A call moves through its scenario, step by step, until it has to wait.
+
+use super::call::{Call, Kind as CallKind};
+use super::script::{Line, Script};
+use super::watch::Passage;
+use super::world::World;
+use crate::measure::{Failure, Outcome};
+use crate::scenario::step::{Kind, Pause, Send, Start, Step};
+use strowger_core::Outbox;
+use strowger_message::Method;
+
+/// One call at work, with all that it reaches.
+pub(super) struct Stage<'a> {
+    pub(super) world: &'a mut World,
+    pub(super) call: &'a mut Call,
+    pub(super) script: &'a Script,
+    pub(super) slot: u32,
+    pub(super) out: &'a mut Outbox,
+}
+
+/// Whether the call lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Go {
+    /// It waits for a message or an alarm.
+    Waits,
+    /// Its place is free.
+    Over,
+}
+
+/// How much of what is to be done when a call is given up is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whither {
+    /// On to the next step.
+    On,
+    Waits,
+    Over,
+}
+
+/// Steps that a call may take at once; more is a scenario that turns in a circle, and others get their turn.
+const STEPS: usize = 1_000;
+
+impl Stage<'_> {
+    pub(super) fn step(&self) -> Option<&Step> {
+        self.script.scenario.steps.get(self.call.step as usize)
+    }
+
+    /// Goes on from the current step.
+    pub(super) fn drive(&mut self) -> Go {
+        let script = self.script;
+        for _ in 0..STEPS {
+            let index = self.call.step;
+            let Some(step) = script.scenario.steps.get(index as usize) else { return self.succeed() };
+            if let Some(condition) = step.condition
+                && self.call.value(condition.variable, &self.world.shared).is_set() == condition.inverse
+            {
+                self.call.step += 1;
+                continue;
+            }
+            let whither = match &step.kind {
+                Kind::Send(send) => self.send(step, send),
+                Kind::Receive(_) | Kind::ReceiveCommand { .. } if self.call.queued => {
+                    self.call.queued = false;
+                    return self.receive_queued();
+                }
+                Kind::Receive(receive) => {
+                    let patience = receive.timeout.filter(|&t| t > 0).or(self.world.run.behaviour.receive_timeout);
+                    if let Some(patience) = patience.filter(|_| self.call.receive_until == 0) {
+                        self.call.receive_until = self.world.ms + u64::from(patience);
+                    }
+                    Whither::Waits
+                }
+                Kind::Pause(pause) => self.pause(step, pause),
+                Kind::TimeWait(length) => {
+                    let length = length.unwrap_or(self.world.run.behaviour.dead_call_wait);
+                    self.world.ledger.steps[index as usize].pausing += 1;
+                    self.keep_books(step);
+                    let actions = self.act(step, None);
+                    self.finish(Outcome::Successful);
+                    self.call.timewait = true;
+                    self.call.paused_until = self.world.ms + u64::from(length);
+                    if actions == Whither::Over { Whither::Over } else { Whither::Waits }
+                }
+                Kind::Nop => {
+                    self.world.ledger.steps[index as usize].passed += 1;
+                    self.keep_books(step);
+                    self.act(step, None)
+                }
+                Kind::SendCommand { .. } => {
+                    self.keep_books(step);
+                    self.give_up(Failure::CommandNotSent)
+                }
+                Kind::ReceiveCommand { .. } => Whither::Waits,
+            };
+            match whither {
+                Whither::On => self.next(step),
+                Whither::Waits => return Go::Waits,
+                Whither::Over => return Go::Over,
+            }
+        }
+        // Again in the next round.
+        self.call.paused_until = self.world.ms.max(1);
+        self.call.step = self.call.step.wrapping_sub(1);
+        Go::Waits
+    }
+
+    /// To the step behind this one, or where `next` leads.
+    pub(super) fn next(&mut self, step: &Step) {
+        self.call.step = self.follow(step);
+        self.call.receive_until = 0;
+    }
+
+    fn follow(&mut self, step: &Step) -> u32 {
+        if let Some(jump) = &step.next
+            && jump.test.is_none_or(|slot| self.call.value(slot, &self.world.shared).is_set())
+            && jump.chance.is_none_or(|chance| self.world.random.unit() <= chance)
+        {
+            return jump.to;
+        }
+        self.call.step.wrapping_add(1)
+    }
+
+    /// Timers and counters of a step.
+    pub(super) fn keep_books(&mut self, step: &Step) {
+        if let Some(timer) = step.start_timer
+            && let Some(started) = self.call.extra().timers.get_mut(usize::from(timer))
+        {
+            *started = self.world.now;
+        }
+        if let Some(timer) = step.stop_timer {
+            let bit = 1u64 << (timer % 64);
+            if self.call.timers_done & bit == 0 {
+                let timers = self.call.extra.as_ref().map_or(&[][..], |e| &e.timers);
+                let started = timers.get(usize::from(timer)).copied().filter(|&at| at > 0);
+                let took = self.world.now.saturating_sub(started.unwrap_or(self.call.started));
+                self.world.books.timer(usize::from(timer), took);
+                if let Some(watch) = &mut self.world.watch {
+                    watch.timer(usize::from(timer), took);
+                }
+                if !step.repeat_timer {
+                    self.call.timers_done |= bit;
+                }
+            }
+        }
+        if let Some(counter) = step.counter
+            && let Some(count) = self.world.ledger.counters.get_mut(usize::from(counter))
+        {
+            *count += 1;
+        }
+    }
+
+    fn pause(&mut self, step: &Step, pause: &Pause) -> Whither {
+        let length = match pause {
+            Pause::Default => {
+                let pause = self.world.run.behaviour.pause;
+                super::draw::draw(&pause, &mut self.world.random)
+            }
+            Pause::Drawn(distribution) => super::draw::draw(distribution, &mut self.world.random),
+            Pause::Variable(slot) => self.call.value(*slot, &self.world.shared).number(),
+        };
+        let length = if length.is_finite() { length.clamp(0.0, f64::from(i32::MAX)) as u64 } else { 0 };
+        self.keep_books(step);
+        let actions = self.act(step, None);
+        if actions != Whither::On {
+            return actions;
+        }
+        if length == 0 {
+            return Whither::On;
+        }
+        self.world.ledger.steps[self.call.step as usize].pausing += 1;
+        self.call.paused_until = self.world.ms + length;
+        Whither::Waits
+    }
+
+    /// An alarm of the call has gone off.
+    pub(super) fn wake(&mut self) -> Go {
+        let ms = self.world.ms;
+        if self.call.retransmit_at != 0 && self.call.retransmit_at <= ms {
+            match self.retransmit() {
+                Whither::On => (),
+                Whither::Waits => return self.drive(),
+                Whither::Over => return Go::Over,
+            }
+        }
+        if self.call.paused_until != 0 {
+            if self.call.paused_until > ms {
+                return Go::Waits;
+            }
+            let ended = std::mem::take(&mut self.call.paused_until);
+            if self.call.timewait {
+                self.leave_pause();
+                return Go::Over;
+            }
+            self.call.book.due(ended * 1_000);
+            let script = self.script;
+            // A circle of steps that was broken off has no step to leave.
+            if let Some(step) = script.scenario.steps.get(self.call.step as usize)
+                && matches!(step.kind, Kind::Pause(_))
+            {
+                self.leave_pause();
+                self.next(step);
+            } else {
+                self.call.step = self.call.step.wrapping_add(1);
+            }
+            return self.drive();
+        }
+        if self.call.receive_until != 0 && self.call.receive_until <= ms {
+            return self.receive_timed_out();
+        }
+        if self.call.send_until != 0 && self.call.send_until <= ms {
+            self.call.send_until = 0;
+            let whither = self.give_up(Failure::TimeoutOnSend);
+            return self.over(whither);
+        }
+        Go::Waits
+    }
+
+    pub(super) fn leave_pause(&mut self) {
+        if let Some(counts) = self.world.ledger.steps.get_mut(self.call.step as usize) {
+            counts.pausing = counts.pausing.saturating_sub(1);
+        }
+    }
+
+    fn over(&self, whither: Whither) -> Go {
+        if whither == Whither::Over { Go::Over } else { Go::Waits }
+    }
+
+    fn receive_timed_out(&mut self) -> Go {
+        self.call.receive_until = 0;
+        let script = self.script;
+        let index = self.call.step;
+        let Some(step) = script.scenario.steps.get(index as usize) else { return Go::Waits };
+        self.world.ledger.steps[index as usize].timeouts += 1;
+        match step.on_timeout {
+            Some(to) if (to as usize) < script.scenario.steps.len() => {
+                self.warn_call(format_args!(
+                    "receive timeout on message {}:{index} without label to jump to (ontimeout attribute): jumping to label {to}",
+                    script.scenario.name
+                ));
+                self.call.step = to;
+                self.drive()
+            }
+            _ => {
+                self.warn_call(format_args!(
+                    "receive timeout on message {}:{index} without label to jump to (ontimeout attribute): aborting call",
+                    script.scenario.name
+                ));
+                let whither = self.give_up(Failure::TimeoutOnReceive);
+                self.over(whither)
+            }
+        }
+    }
+
+    pub(super) fn warn_call(&mut self, text: std::fmt::Arguments<'_>) {
+        let id = String::from_utf8_lossy(self.call.id()).into_owned();
+        self.world.warn(format_args!("Call-Id: {id}, {text}"));
+    }
+
+    /// The last message once more, or the end of patience. `Waits`: the call jumped and has to be driven on.
+    fn retransmit(&mut self) -> Whither {
+        let run = self.world.run.clone();
+        let settings = &run.retransmission;
+        self.call.retransmissions += 1;
+        let invite = self.call.sent.starts_with(b"INVITE");
+        let most = settings.most.min(if invite { settings.most_invite } else { settings.most_non_invite });
+        let index = self.call.sent_step;
+        if self.call.retransmissions > most {
+            self.call.retransmit_at = 0;
+            if let Some(counts) = self.world.ledger.steps.get_mut(index as usize) {
+                counts.timeouts += 1;
+            }
+            let steps = &self.script.scenario.steps;
+            let to = steps.get(index as usize).and_then(|s| s.on_timeout);
+            if let Some(to) = to.filter(|&to| (to as usize) < steps.len()) {
+                self.warn_call(format_args!("timeout on max UDP retrans for message {index}, jumping to label {to}"));
+                let method = self.sent_method();
+                self.world.books.timed_out(&mut self.call.book, self.world.now, method);
+                self.call.step = to;
+                self.call.receive_until = 0;
+                self.call.paused_until = 0;
+                return Whither::Waits;
+            }
+            let id = String::from_utf8_lossy(self.call.id()).into_owned();
+            self.world.warn(format_args!("Aborting call on UDP retransmission timeout for Call-ID '{id}'"));
+            return self.give_up(Failure::MaxUdpRetransmissions);
+        }
+        self.call.retransmit_delay = self.call.retransmit_delay.saturating_mul(2);
+        if !invite {
+            self.call.retransmit_delay = self.call.retransmit_delay.min(settings.t2);
+        }
+        self.call.retransmit_at = self.world.ms + u64::from(self.call.retransmit_delay);
+        self.send_again();
+        if let Some(counts) = self.world.ledger.steps.get_mut(index as usize) {
+            counts.sent_again += 1;
+        }
+        Whither::On
+    }
+
+    fn sent_method(&self) -> Method {
+        let space = memchr::memchr(b' ', &self.call.sent).unwrap_or(0);
+        Method::of(&self.call.sent[..space])
+    }
+
+    /// The bytes sent last, once more.
+    pub(super) fn send_again(&mut self) {
+        let start = self.out.start();
+        self.out.bytes.extend_from_slice(&self.call.sent);
+        let range = start..self.out.bytes.len();
+        let bytes = range.len();
+        if self.call.sent.starts_with(b"SIP/") {
+            self.world.books.response_resent(bytes);
+        } else {
+            let method = self.sent_method();
+            self.world.books.request_resent(method, bytes);
+        }
+        self.post(range);
+    }
+
+    /// Hands bytes of the outbox over.
+    pub(super) fn post(&mut self, range: std::ops::Range<usize>) {
+        if let Some(watch) = &mut self.world.watch {
+            let bytes = &self.out.bytes[range.clone()];
+            watch.message(Passage::Sent, self.call.target.transport, self.call.id(), bytes);
+        }
+        let token = u64::from(self.call.generation) << 32 | u64::from(self.slot);
+        self.out.send(self.call.target, range, token);
+    }
+
+    /// Writes a text of the scenario into the outbox.
+    pub(super) fn write(&mut self, line: &Line, step: i32) -> std::ops::Range<usize> {
+        let mut bytes = std::mem::take(&mut self.out.bytes);
+        let start = bytes.len();
+        self.render(line, step, &mut bytes);
+        let range = start..bytes.len();
+        self.out.bytes = bytes;
+        range
+    }
+
+    fn send(&mut self, step: &Step, send: &Send) -> Whither {
+        // Nothing new before what was sent last is answered.
+        if self.call.retransmit_at != 0 {
+            return Whither::Waits;
+        }
+        let script = self.script;
+        let index = self.call.step;
+        self.keep_books(step);
+        if let Start::Request(method) = &send.start
+            && !matches!(method.known, Method::Ack | Method::Cancel)
+        {
+            self.call.cseq = self.call.cseq.wrapping_add(1);
+        }
+        let range = self.write(&script.texts[index as usize], index as i32);
+        let bytes = range.len();
+        self.call.sent.clear();
+        self.call.sent.extend_from_slice(&self.out.bytes[range.clone()]);
+        self.call.has_sent = true;
+        if self.is_lost(step) {
+            self.world.ledger.steps[index as usize].lost += 1;
+            if let Some(watch) = &mut self.world.watch {
+                watch.message(Passage::LostSending(index), self.call.target.transport, self.call.id(), &self.call.sent);
+            }
+            self.out.bytes.truncate(range.start);
+        } else {
+            self.post(range);
+        }
+        let (world, book) = (&mut *self.world, &mut self.call.book);
+        match &send.start {
+            Start::Request(method) => world.books.request_sent(book, world.now, method.known, bytes),
+            Start::Response(code) => world.books.response_sent(book, world.now, self.call.asked, *code, bytes),
+        }
+        self.call.sent_step = index;
+        if send.start_transaction.is_some() || send.ack_transaction.is_some() {
+            self.remember_transaction(send, index);
+        }
+        if self.call.received_step != u32::MAX {
+            // A repetition of what came last asks for this answer.
+            self.call.answered_hash = self.call.received_hash;
+            self.call.answered_step = self.call.received_step;
+            self.call.answer_step = index;
+            self.call.received_hash = 0;
+        }
+        let settings = &self.world.run.retransmission;
+        if let Some(delay) = send.retransmit.filter(|&d| d > 0)
+            && settings.enabled
+            && !self.call.target.transport.is_reliable()
+        {
+            self.call.retransmit_at = self.world.ms + u64::from(delay);
+            self.call.retransmit_delay = delay;
+            self.call.retransmissions = 0;
+        }
+        self.world.ledger.steps[index as usize].sent += 1;
+        if step.actions.is_empty() {
+            return Whither::On;
+        }
+        let sent = std::mem::take(&mut self.call.sent);
+        let whither = self.act(step, Some(&sent));
+        self.call.sent = sent;
+        whither
+    }
+
+    #[cold]
+    fn remember_transaction(&mut self, send: &Send, index: u32) {
+        let sent = std::mem::take(&mut self.call.sent);
+        let branch = super::incoming::branch(&sent);
+        if let Some(t) = send.start_transaction
+            && let Some(transaction) = self.call.extra().transactions.get_mut(usize::from(t))
+        {
+            transaction.branch.clear();
+            transaction.branch.extend_from_slice(branch);
+            transaction.answer = 0;
+        }
+        if let Some(t) = send.ack_transaction
+            && let Some(transaction) = self.call.extra().transactions.get_mut(usize::from(t))
+        {
+            transaction.ack = Some(index);
+        }
+        self.call.sent = sent;
+    }
+
+    /// Draws whether this message of a step is lost on purpose.
+    pub(super) fn is_lost(&mut self, step: &Step) -> bool {
+        let share = step.lost.unwrap_or(self.world.run.behaviour.lost);
+        share > 0.0 && self.world.random.unit() * 100.0 < share
+    }
+
+    /// The end of the scenario.
+    fn succeed(&mut self) -> Go {
+        match self.call.failed {
+            Some(failure) => self.finish(Outcome::Failed(failure)),
+            None => self.finish(Outcome::Successful),
+        }
+        Go::Over
+    }
+
+    /// Tells the books how the call ended, once.
+    pub(super) fn finish(&mut self, outcome: Outcome) {
+        if std::mem::replace(&mut self.call.counted, true) {
+            return;
+        }
+        self.world.open = self.world.open.saturating_sub(1);
+        if self.call.kind == CallKind::Passing {
+            return;
+        }
+        if self.call.kind == CallKind::Main {
+            match outcome {
+                Outcome::Successful => self.world.ledger.successful += 1,
+                Outcome::Failed(_) => self.world.ledger.failed += 1,
+                Outcome::Stopped => (),
+            }
+        }
+        self.world.books.call_ended(&mut self.call.book, self.world.now, outcome);
+    }
+}

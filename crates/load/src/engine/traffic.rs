@@ -1,0 +1,585 @@
+//! The calls of one shard: begun by the schedule or by what comes, found by Call-ID, woken by alarms.
+
+use super::call::{Call, Kind, Shared, Value};
+use super::dead::DeadCalls;
+use super::incoming;
+use super::ledger::Ledger;
+use super::pace::Pace;
+use super::run::Run;
+use super::script::{Script, bracketed};
+use super::stage::{Go, Stage};
+use super::watch::{Passage, Watch};
+use super::wheel::{Alarm, Wheel};
+use super::world::{Halt, Random, World};
+use crate::measure::{Books, CallBook, Counter, Failure, Outcome, SendFailure};
+use crate::scenario::Role;
+use hashbrown::HashTable;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, SyncSender};
+use strowger_core::{Arrival, Flow, Now, Outbox, Target};
+use strowger_message::{Index, Limits, Name};
+use strowger_net::{Service, clock};
+
+/// What the traffic of a shard tells whoever started it.
+#[derive(Debug)]
+pub enum Event {
+    /// No call is open and none will be begun.
+    Finished,
+    /// An action asked for the end of the run.
+    Halt(Halt),
+}
+
+/// What it can be asked for while it runs.
+#[derive(Debug)]
+pub enum Order {
+    /// Calls a second from now on.
+    Rate(f64),
+    /// Calls open at once, at most.
+    Limit(u64),
+    /// No calls are begun until this is taken back.
+    Pause(bool),
+    /// No calls are begun any more.
+    Quit,
+    /// Every open call ends now, with a word to the peer or without.
+    End { goodbye: bool },
+    /// Where the counts are to go.
+    Report(SyncSender<Ledger>),
+}
+
+/// The calls of one shard.
+pub struct Traffic {
+    world: World,
+    main: Arc<Script>,
+    out_of_call: Option<Arc<Script>>,
+    calls: Vec<Call>,
+    free: Vec<u32>,
+    table: HashTable<u32>,
+    dead: DeadCalls,
+    wheel: Wheel,
+    pace: Pace,
+    id: Box<[IdPart]>,
+    /// Whether calls of this name belong to this shard.
+    owns: Option<Owns>,
+    number: u64,
+    /// Begun so far, by the schedule or from outside.
+    begun: u64,
+    limit: u64,
+    /// The limit was reached when the round began.
+    limited: bool,
+    idle_users: VecDeque<u32>,
+    paused: bool,
+    quitting: bool,
+    finished: bool,
+    events: Sender<Event>,
+    /// When the books want to be opened next, ms.
+    tick: u64,
+    /// When the shard meant to be back, ms.
+    expected: u64,
+}
+
+/// Tells by its Call-ID whether a call belongs to a shard.
+pub type Owns = Box<dyn Fn(&[u8]) -> bool + Send>;
+
+/// A part of the form of Call-IDs.
+enum IdPart {
+    Bytes(Box<[u8]>),
+    Number,
+}
+
+/// Calls begun in one round at most: what has come in gets its turn between them.
+const BEGUN: usize = 64;
+
+impl Traffic {
+    /// On the thread of its shard. `books` are open from now on.
+    pub fn new(
+        run: Arc<Run>,
+        main: Arc<Script>,
+        out_of_call: Option<Arc<Script>>,
+        books: Books,
+        events: Sender<Event>,
+    ) -> Self {
+        let now = clock::micros();
+        let ms = now / 1_000;
+        let scenario = &main.scenario;
+        let mut shared = Shared::default();
+        shared.global.resize(scenario.variables.global.len(), Value::Unset);
+        for (name, value) in &run.globals {
+            if let Some(slot) = scenario.variables.find(name)
+                && let Some(place) = shared.global.get_mut(usize::from(slot.index))
+            {
+                place.set_text(value.as_bytes());
+            }
+        }
+        let world = World {
+            ledger: Ledger::new(scenario.steps.len(), scenario.counters.len()),
+            shared,
+            random: Random(run.seed),
+            watch: None,
+            now,
+            ms,
+            wall: 0,
+            index: Index::new(),
+            parsed: None,
+            limits: Limits::default(),
+            dynamic_id: 0,
+            open: 0,
+            halt: None,
+            scratch: Vec::new(),
+            told_of_media: false,
+            matcher: crate::expression::Matcher::new(),
+            books,
+            run: run.clone(),
+        };
+        Self {
+            pace: Pace::profile(run.load.profile.clone(), now, run.load.arrivals, run.seed),
+            limit: run.load.limit,
+            idle_users: (1..=run.load.users.unwrap_or(0)).collect(),
+            out_of_call,
+            id: id_parts(&run),
+            wheel: Wheel::new(ms),
+            calls: Vec::new(),
+            free: Vec::new(),
+            table: HashTable::new(),
+            dead: DeadCalls::new(u64::from(run.behaviour.dead_call_wait)),
+            owns: None,
+            number: 0,
+            begun: 0,
+            limited: false,
+            paused: false,
+            quitting: false,
+            finished: false,
+            tick: ms + 1_000,
+            expected: 0,
+            world,
+            main,
+            events,
+        }
+    }
+
+    /// Who looks on.
+    #[must_use]
+    pub fn watched(mut self, watch: Option<Box<dyn Watch>>) -> Self {
+        self.world.watch = watch;
+        self
+    }
+
+    /// One of several shards: only calls whose Call-ID it owns are begun here; each walks the whole schedule.
+    #[must_use]
+    pub fn owning(mut self, owns: Owns) -> Self {
+        self.owns = Some(owns);
+        self
+    }
+
+    fn makes_calls(&self) -> bool {
+        self.main.scenario.role == Role::Client
+    }
+
+    fn may_begin(&self) -> bool {
+        !self.quitting && !self.paused && self.world.run.load.calls.is_none_or(|most| self.begun < most)
+    }
+
+    /// A place for a call of this name.
+    fn place(&mut self, hash: u64, kind: Kind, target: Target, book: CallBook) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.calls.push(Call::new(target, book));
+            self.calls.len() as u32 - 1
+        });
+        let call = &mut self.calls[slot as usize];
+        call.begin(hash, kind, target, book, self.world.now, self.world.run.base_cseq);
+        let calls = &self.calls;
+        self.table.insert_unique(hash, slot, |&s| calls[s as usize].hash);
+        self.world.open += 1;
+        slot
+    }
+
+    /// A call of the schedule.
+    fn begin(&mut self, intended: u64, limited: bool, user: u32, out: &mut Outbox) {
+        let run = self.world.run.clone();
+        let Some(address) = run.sending_address.or(run.target) else { return };
+        self.number += 1;
+        self.begun += 1;
+        let mut name = std::mem::take(&mut self.world.scratch);
+        name.clear();
+        for part in &self.id {
+            match part {
+                IdPart::Bytes(bytes) => name.extend_from_slice(bytes),
+                IdPart::Number => super::render::number(&mut name, self.number as i64),
+            }
+        }
+        if self.owns.as_ref().is_some_and(|owns| !owns(&name)) {
+            self.world.scratch = name;
+            return;
+        }
+        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
+        let book = self.world.books.call_started(self.world.now, intended, limited);
+        let slot = self.place(incoming::hash(known(&name, run.behaviour.keep_slashes)), Kind::Main, target, book);
+        let number = self.number;
+        let call = &mut self.calls[slot as usize];
+        call.name(&name, number, user);
+        call.prepare(&self.main);
+        self.world.scratch = name;
+        self.world.ledger.outgoing += 1;
+        self.drive(slot, out, |stage| stage.drive());
+    }
+
+    /// A call that a message begins.
+    fn accept(&mut self, hash: u64, kind: Kind, name: &[u8], arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        let mut target = arrival.reply();
+        if let Some(address) = self.world.run.sending_address {
+            target.address = address;
+        }
+        self.number += 1;
+        let book = self.world.books.call_accepted(self.world.now);
+        let slot = self.place(hash, kind, target, book);
+        let number = self.number;
+        let call = &mut self.calls[slot as usize];
+        call.name(name, number, 0);
+        if kind == Kind::Main {
+            self.begun += 1;
+            self.world.ledger.incoming += 1;
+        }
+        let script = self.script(kind);
+        self.calls[slot as usize].prepare(&script);
+        self.drive(slot, out, |stage| stage.receive(bytes));
+    }
+
+    fn script(&self, kind: Kind) -> Arc<Script> {
+        match (kind, &self.out_of_call) {
+            (Kind::OutOfCall, Some(script)) => script.clone(),
+            _ => self.main.clone(),
+        }
+    }
+
+    /// Lets a call work, and sees to what becomes of it.
+    fn drive(&mut self, slot: u32, out: &mut Outbox, work: impl FnOnce(&mut Stage<'_>) -> Go) {
+        let call = &mut self.calls[slot as usize];
+        let script = match (call.kind, &self.out_of_call) {
+            (Kind::OutOfCall, Some(script)) => script,
+            _ => &self.main,
+        };
+        let mut stage = Stage { world: &mut self.world, call, script, slot, out };
+        match work(&mut stage) {
+            Go::Over => self.end_call(slot),
+            Go::Waits => {
+                let call = &mut self.calls[slot as usize];
+                let due = call.due();
+                if due < call.alarm {
+                    call.alarm = due;
+                    let generation = call.generation;
+                    self.wheel.set(Alarm { due, slot, generation });
+                }
+            }
+        }
+        if let Some(halt) = self.world.halt.take() {
+            if halt == Halt::Gracefully {
+                self.quitting = true;
+            }
+            let _ = self.events.send(Event::Halt(halt));
+        }
+    }
+
+    fn end_call(&mut self, slot: u32) {
+        let call = &mut self.calls[slot as usize];
+        if !call.counted {
+            self.world.open = self.world.open.saturating_sub(1);
+        }
+        let hash = call.hash;
+        call.live = false;
+        call.generation = call.generation.wrapping_add(1).max(1);
+        call.alarm = u64::MAX;
+        let user = std::mem::take(&mut call.user);
+        if user > 0 {
+            self.idle_users.push_back(user);
+        }
+        if let Ok(entry) = self.table.find_entry(hash, |&s| s == slot) {
+            entry.remove();
+        }
+        self.dead.add(hash, self.world.ms);
+        self.free.push(slot);
+    }
+
+    /// Wakes the calls whose alarms have gone off.
+    fn alarms(&mut self, out: &mut Outbox) {
+        while let Some(alarm) = self.wheel.ring(self.world.ms) {
+            let call = &mut self.calls[alarm.slot as usize];
+            if !call.live || call.generation != alarm.generation || call.alarm != alarm.due {
+                continue;
+            }
+            call.alarm = u64::MAX;
+            let due = call.due();
+            if due > self.world.ms {
+                if due != u64::MAX {
+                    call.alarm = due;
+                    self.wheel.set(Alarm { due, ..alarm });
+                }
+                continue;
+            }
+            self.drive(alarm.slot, out, |stage| stage.wake());
+        }
+    }
+
+    /// Begins what is due.
+    fn begin_due(&mut self, out: &mut Outbox) {
+        if !self.makes_calls() {
+            return;
+        }
+        let now = self.world.now;
+        if self.world.run.load.users.is_some() {
+            for _ in 0..BEGUN {
+                if !self.may_begin() || self.world.open >= self.limit {
+                    return;
+                }
+                let Some(user) = self.idle_users.pop_front() else { return };
+                self.world.books.calls_intended(1);
+                self.begin(now, false, user, out);
+            }
+            return;
+        }
+        if self.paused {
+            // What falls due meanwhile is not wanted.
+            while self.pace.due(now).is_some() {}
+            return;
+        }
+        for _ in 0..BEGUN {
+            if !self.may_begin() || self.world.open >= self.limit {
+                return;
+            }
+            let Some(at) = self.pace.due(now) else { return };
+            if self.owns.is_none() {
+                self.world.books.calls_intended(1);
+            }
+            self.begin(at, self.limited, 0, out);
+        }
+    }
+
+    fn finish_if_over(&mut self) {
+        if self.finished || !self.table.is_empty() {
+            return;
+        }
+        let all = self.world.run.load.calls.is_some_and(|most| self.begun >= most);
+        let unscheduled = self.makes_calls() && self.world.run.load.users.is_none() && self.pace.is_over();
+        if self.quitting || all || unscheduled {
+            self.finished = true;
+            let _ = self.events.send(Event::Finished);
+        }
+    }
+
+    /// A message of no call that is open.
+    #[cold]
+    fn stray(&mut self, hash: u64, name: &[u8], arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        if self.dead.knows(hash) {
+            self.world.books.dead_call(bytes.len());
+            let id = String::from_utf8_lossy(name).into_owned();
+            if self.world.watch.is_some() {
+                let message = String::from_utf8_lossy(bytes).into_owned();
+                self.world.warn(format_args!(
+                    "Received message for a call that is already terminated, Call-ID '{id}': {message}"
+                ));
+            }
+            return;
+        }
+        let request = bytes.first() != Some(&b'S') || !bytes.starts_with(b"SIP/2.0");
+        if self.out_of_call.is_some() && request {
+            return self.accept(hash, Kind::OutOfCall, name, arrival, bytes, out);
+        }
+        if self.world.run.behaviour.auto_answer && request {
+            self.world.books.count(Counter::AutoAnswered, 1);
+            return self.accept(hash, Kind::Passing, name, arrival, bytes, out);
+        }
+        self.world.books.out_of_call(bytes.len());
+        let message = String::from_utf8_lossy(bytes).into_owned();
+        self.world.warn(format_args!("Discarding message which can't be mapped to a known SIPp call:\n{message}"));
+    }
+}
+
+impl Service for Traffic {
+    type Answer = Order;
+    type Record = ();
+
+    fn begin(&mut self, now: Now) {
+        let micros = clock::micros();
+        self.world.now = micros;
+        self.world.ms = (micros / 1_000).max(now.mono);
+        self.world.wall = now.wall;
+        self.world.books.tick(micros);
+        if self.expected != 0 && self.world.ms > self.expected + 10 {
+            self.world.books.stalled((self.world.ms - self.expected) * 1_000);
+        }
+        self.limited = self.world.open >= self.limit;
+        if self.limited && !self.world.run.load.keep_limited {
+            while self.pace.due(micros).is_some() {}
+        }
+    }
+
+    fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        let parsed = self.world.index.parse(bytes, &self.world.limits);
+        self.world.parsed = None;
+        if parsed.is_err() && memchr::memmem::find(bytes, b"SIP/2.0").is_none() {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            return self.world.warn(format_args!("non SIP message discarded: \"{text}\" ({})", bytes.len()));
+        }
+        let Some(line) = self.world.index.first(Name::CallId) else {
+            return self.world.warn(format_args!("SIP message without Call-ID discarded"));
+        };
+        let whole = &bytes[line.value as usize..line.value_end as usize];
+        let name = known(whole, self.world.run.behaviour.keep_slashes);
+        if let Some(watch) = &mut self.world.watch {
+            watch.message(Passage::Received, arrival.transport, name, bytes);
+        }
+        let hash = incoming::hash(name);
+        let calls = &self.calls;
+        let keep = self.world.run.behaviour.keep_slashes;
+        if let Some(&slot) = self.table.find(hash, |&s| {
+            let call = &calls[s as usize];
+            call.hash == hash && known(call.id(), keep) == name
+        }) {
+            return self.drive(slot, out, |stage| stage.receive(bytes));
+        }
+        if self.makes_calls() || self.dead.knows(hash) {
+            return self.stray(hash, name, arrival, bytes, out);
+        }
+        if !self.may_begin() {
+            self.world.books.out_of_call(bytes.len());
+            if let Some(watch) = &mut self.world.watch {
+                watch.message(Passage::Discarded, arrival.transport, name, bytes);
+            }
+            return;
+        }
+        self.accept(hash, Kind::Main, whole, arrival, bytes, out);
+    }
+
+    fn poll(&mut self, _: Now, _: &mut Outbox) {}
+
+    fn end(&mut self, _: Now, out: &mut Outbox) {
+        self.alarms(out);
+        self.begin_due(out);
+        self.finish_if_over();
+        self.dead.tidy(self.world.ms);
+        if self.world.ms >= self.tick {
+            self.tick = self.world.ms + 1_000;
+            self.world.ledger.open = self.world.open;
+        }
+        self.world.ledger.peak = self.world.ledger.peak.max(self.world.open);
+        if let Some(watch) = &mut self.world.watch {
+            watch.flush();
+        }
+        self.expected = 0;
+    }
+
+    fn deadline(&mut self) -> Option<u64> {
+        let mut at = self.tick;
+        if let Some(alarm) = self.wheel.deadline() {
+            at = at.min(alarm);
+        }
+        if self.makes_calls() && self.may_begin() && self.world.open < self.limit {
+            if self.world.run.load.users.is_some() {
+                if !self.idle_users.is_empty() {
+                    at = 0;
+                }
+            } else if let Some(next) = self.pace.next() {
+                let step = self.world.run.load.step.clamp(1, 1_000);
+                at = at.min(next.div_ceil(1_000).next_multiple_of(step));
+            }
+        }
+        self.expected = at;
+        Some(at)
+    }
+
+    fn answered(&mut self, _: Now, order: Order, out: &mut Outbox) {
+        match order {
+            Order::Rate(rate) => self.pace.set_rate(rate, self.world.now),
+            Order::Limit(limit) => self.limit = limit,
+            Order::Pause(paused) => self.paused = paused,
+            Order::Quit => self.quitting = true,
+            Order::End { goodbye } => {
+                self.quitting = true;
+                for slot in 0..self.calls.len() as u32 {
+                    if self.calls[slot as usize].live {
+                        self.drive(slot, out, |stage| {
+                            if goodbye && !stage.call.counted {
+                                stage.goodbye();
+                            }
+                            stage.finish(Outcome::Stopped);
+                            Go::Over
+                        });
+                    }
+                }
+            }
+            Order::Report(to) => {
+                self.world.ledger.open = self.world.open;
+                let _ = to.try_send(self.world.ledger.clone());
+            }
+        }
+    }
+
+    fn failed(&mut self, _: Now, token: u64, out: &mut Outbox) {
+        let (slot, generation) = (token as u32, (token >> 32) as u32);
+        self.world.books.send_failed(SendFailure::Local);
+        let Some(call) = self.calls.get(slot as usize) else { return };
+        if !call.live || call.generation != generation || call.counted {
+            return;
+        }
+        let failure =
+            if call.target.transport.is_reliable() { Failure::TcpConnect } else { Failure::CannotSendMessage };
+        self.drive(slot, out, |stage| {
+            stage.finish(Outcome::Failed(failure));
+            Go::Over
+        });
+    }
+
+    fn closed(&mut self, _: Now, flow: Flow, out: &mut Outbox) {
+        for slot in 0..self.calls.len() as u32 {
+            let call = &self.calls[slot as usize];
+            if call.live && call.target.flow == Some(flow) && !call.counted {
+                self.drive(slot, out, |stage| {
+                    stage.finish(Outcome::Failed(Failure::TcpClosed));
+                    Go::Over
+                });
+            }
+        }
+    }
+
+    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
+        Vec::new()
+    }
+
+    fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
+}
+
+/// The part of a Call-ID by which a call is known: what stands behind `///`, if that is in it.
+fn known(name: &[u8], keep_slashes: bool) -> &[u8] {
+    if keep_slashes {
+        return name;
+    }
+    match memchr::memchr(b'/', name).and_then(|_| memchr::memmem::find(name, b"///")) {
+        Some(at) => &name[at + 3..],
+        None => name,
+    }
+}
+
+fn id_parts(run: &Run) -> Box<[IdPart]> {
+    let mut parts = Vec::new();
+    let mut text: Vec<u8> = Vec::new();
+    let mut rest = run.call_id.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte != b'%' || rest.is_empty() {
+            text.push(byte);
+            continue;
+        }
+        let letter = rest[0];
+        rest = &rest[1..];
+        match letter {
+            b'u' => {
+                parts.push(IdPart::Bytes(std::mem::take(&mut text).into()));
+                parts.push(IdPart::Number);
+            }
+            b'p' => text.extend_from_slice(run.pid.to_string().as_bytes()),
+            b's' => text.extend_from_slice(&bracketed(&run.local_ip)),
+            other => text.push(other),
+        }
+    }
+    parts.push(IdPart::Bytes(text.into()));
+    parts.into()
+}

@@ -1,0 +1,216 @@
+//! Alarms of calls, to the millisecond: a wheel of 1,024 milliseconds, one of 1,024 such turns, and a heap for later.
+//!
+//! An entry costs 16 bytes and is never taken out: its owner keeps in mind what it waits for, and passes over an alarm
+//! that it does not expect any more.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+const PLACES: usize = 1_024;
+const TURN: u64 = PLACES as u64;
+const WORDS: usize = PLACES / 64;
+
+/// When whom an alarm wakes: a slot of the table of calls, and how often that slot has been used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Alarm {
+    /// Milliseconds of the wheel's clock.
+    pub due: u64,
+    pub slot: u32,
+    pub generation: u32,
+}
+
+/// One ring of places, and which of them hold something.
+struct Ring {
+    places: Vec<Vec<Alarm>>,
+    filled: [u64; WORDS],
+}
+
+impl Ring {
+    fn new() -> Self {
+        Self { places: (0..PLACES).map(|_| Vec::new()).collect(), filled: [0; WORDS] }
+    }
+
+    fn put(&mut self, place: usize, alarm: Alarm) {
+        self.places[place].push(alarm);
+        self.filled[place / 64] |= 1 << (place % 64);
+    }
+
+    fn pop(&mut self, place: usize) -> Option<Alarm> {
+        let alarm = self.places[place].pop();
+        if self.places[place].is_empty() {
+            self.filled[place / 64] &= !(1 << (place % 64));
+            // What a burst needed is given back.
+            if self.places[place].capacity() > 4_096 {
+                self.places[place] = Vec::new();
+            }
+        }
+        alarm
+    }
+
+    /// The next filled place at or behind `from`, without turning around.
+    fn next(&self, from: usize) -> Option<usize> {
+        let mut word = from / 64;
+        let mut bits = self.filled.get(word)? & (!0 << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.filled.get(word)?;
+        }
+        Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+}
+
+/// All alarms of one shard. Time is in milliseconds.
+pub struct Wheel {
+    /// Nothing before this waits.
+    at: u64,
+    near: Ring,
+    far: Ring,
+    later: BinaryHeap<Reverse<Alarm>>,
+    waiting: usize,
+}
+
+impl Wheel {
+    /// `now`: no alarm will be set for before it.
+    pub fn new(now: u64) -> Self {
+        Self { at: now, near: Ring::new(), far: Ring::new(), later: BinaryHeap::new(), waiting: 0 }
+    }
+
+    /// Alarms that wait, those that nobody expects any more included.
+    pub const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Sets an alarm; one whose time has passed goes off in the next round.
+    pub fn set(&mut self, alarm: Alarm) {
+        self.waiting += 1;
+        self.place(Alarm { due: alarm.due.max(self.at), ..alarm });
+    }
+
+    fn place(&mut self, alarm: Alarm) {
+        let turns = alarm.due / TURN - self.at / TURN;
+        if turns == 0 {
+            self.near.put((alarm.due % TURN) as usize, alarm);
+        } else if turns < TURN {
+            self.far.put((alarm.due / TURN % TURN) as usize, alarm);
+        } else {
+            self.later.push(Reverse(alarm));
+        }
+    }
+
+    /// An alarm whose time has come; of one millisecond in no order.
+    pub fn ring(&mut self, now: u64) -> Option<Alarm> {
+        if self.waiting == 0 {
+            self.at = self.at.max(now);
+            return None;
+        }
+        loop {
+            if self.at > now {
+                return None;
+            }
+            let turn = self.at / TURN;
+            match self.near.next((self.at % TURN) as usize) {
+                Some(place) if turn * TURN + place as u64 <= now => {
+                    self.at = turn * TURN + place as u64;
+                    self.waiting -= 1;
+                    return self.near.pop(place);
+                }
+                Some(_) => {
+                    self.at = now;
+                    return None;
+                }
+                None if now / TURN == turn => {
+                    self.at = now;
+                    return None;
+                }
+                None => self.turn(turn + 1),
+            }
+        }
+    }
+
+    /// The next turn of the near wheel begins.
+    fn turn(&mut self, turn: u64) {
+        self.at = turn * TURN;
+        let place = (turn % TURN) as usize;
+        while let Some(alarm) = self.far.pop(place) {
+            self.near.put((alarm.due % TURN) as usize, alarm);
+        }
+        while let Some(Reverse(alarm)) = self.later.peek().copied() {
+            if alarm.due / TURN - turn >= TURN {
+                break;
+            }
+            self.later.pop();
+            self.place(alarm);
+        }
+    }
+
+    /// When to ask next at the latest: the next alarm, or the start of the turn in which it lies.
+    pub fn deadline(&self) -> Option<u64> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let turn = self.at / TURN;
+        if let Some(place) = self.near.next((self.at % TURN) as usize) {
+            return Some(turn * TURN + place as u64);
+        }
+        let from = (turn % TURN) as usize;
+        let far = match self.far.next(from) {
+            Some(place) => Some(turn + (place - from) as u64),
+            None => self.far.next(0).map(|place| turn + (place + PLACES - from) as u64),
+        };
+        let later = self.later.peek().map(|Reverse(alarm)| alarm.due / TURN);
+        let turn = match (far, later) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b)?,
+        };
+        Some(turn * TURN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_alarm_rings_in_its_millisecond_and_none_is_lost() {
+        let start = 123_456;
+        let mut wheel = Wheel::new(start);
+        let mut want = Vec::new();
+        let mut seed = 1u64;
+        for slot in 0..5_000u32 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let span = [1, 700, 30_000, 1_048_576, 9_000_000][slot as usize % 5];
+            let due = start + (seed >> 20) % span;
+            wheel.set(Alarm { due, slot, generation: 1 });
+            want.push((due, slot));
+        }
+        want.sort_unstable();
+        let mut rung = Vec::new();
+        let mut now = start;
+        // As a shard does: sleeps until the deadline, and now and then is woken before.
+        while let Some(deadline) = wheel.deadline() {
+            assert!(deadline >= now, "{deadline} is before {now}");
+            now = if rung.len() % 3 == 0 { now + (deadline - now).div_ceil(2) } else { deadline };
+            while let Some(alarm) = wheel.ring(now) {
+                assert!(alarm.due <= now);
+                rung.push((alarm.due, alarm.slot));
+            }
+        }
+        assert!(rung.is_sorted_by_key(|r| r.0));
+        rung.sort_unstable();
+        assert_eq!(rung, want);
+        assert_eq!(wheel.waiting(), 0);
+    }
+
+    #[test]
+    fn what_is_late_rings_at_once_and_long_sleeps_do_no_harm() {
+        let mut wheel = Wheel::new(0);
+        assert_eq!(wheel.ring(5_000_000), None);
+        wheel.set(Alarm { due: 3, slot: 7, generation: 0 });
+        assert_eq!(wheel.deadline(), Some(5_000_000));
+        assert_eq!(wheel.ring(5_000_000).map(|a| a.slot), Some(7));
+        wheel.set(Alarm { due: 5_000_001, slot: 8, generation: 0 });
+        wheel.set(Alarm { due: 7_000_001, slot: 9, generation: 0 });
+        assert_eq!(wheel.ring(8_000_000).map(|a| a.slot), Some(8));
+        assert_eq!(wheel.ring(8_000_000).map(|a| a.slot), Some(9));
+    }
+}

@@ -1,0 +1,79 @@
+//! What the calls of one shard share.
+
+use super::call::Shared;
+use super::ledger::Ledger;
+use super::run::Run;
+use super::watch::Watch;
+use crate::measure::{Books, Counter};
+use std::fmt::Arguments;
+use std::sync::Arc;
+use strowger_message::{Index, Limits};
+
+/// What the calls of one shard share.
+pub(super) struct World {
+    pub(super) run: Arc<Run>,
+    pub(super) books: Books,
+    pub(super) ledger: Ledger,
+    pub(super) shared: Shared,
+    pub(super) random: Random,
+    pub(super) watch: Option<Box<dyn Watch>>,
+    /// Microseconds and milliseconds of the engine's clock, as of this round.
+    pub(super) now: u64,
+    pub(super) ms: u64,
+    /// The wall clock, ms since 1970.
+    pub(super) wall: u64,
+    /// Offsets in the message that `parsed` names.
+    pub(super) index: Index,
+    /// The call whose last message `index` describes, and the use of its place.
+    pub(super) parsed: Option<(u32, u32)>,
+    pub(super) limits: Limits,
+    pub(super) scratch: Vec<u8>,
+    pub(super) dynamic_id: u64,
+    pub(super) open: u64,
+    /// What an action asked of the whole run.
+    pub(super) halt: Option<Halt>,
+    /// The warning that no media is sent was given.
+    pub(super) told_of_media: bool,
+    /// The states of expressions met so far.
+    pub(super) matcher: crate::expression::Matcher,
+}
+
+/// What an action asks of the whole run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// No new calls.
+    Gracefully,
+    /// The end, now.
+    Now,
+    /// The end, with an error that was said.
+    Error,
+}
+
+impl World {
+    /// Says something to whoever reads the errors.
+    pub(super) fn warn(&mut self, text: Arguments<'_>) {
+        self.books.count(Counter::Warnings, 1);
+        if let Some(watch) = &mut self.watch {
+            watch.warning(text);
+        }
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): repeatable, not secret.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Random(pub u64);
+
+impl Random {
+    pub(super) fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From [0, 1).
+    pub(super) fn unit(&mut self) -> f64 {
+        (self.word() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
