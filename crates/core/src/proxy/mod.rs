@@ -102,11 +102,10 @@ const TIDY: u64 = 1_000;
 impl Proxy {
     /// `secret` is shared by all shards and by every server that shall let the same dialogs through;
     /// `entropy` is this shard's own.
-    pub fn new(identity: Arc<Identity>, settings: Settings, secret: &[u8], mut entropy: Entropy) -> Self {
+    pub fn new(identity: Arc<Identity>, settings: Settings, secret: &[u8], entropy: Entropy) -> Self {
         use sha2::{Digest, Sha256};
         let loop_seed = Sha256::new().chain_update(secret).chain_update(b"strowger loop").finalize();
         let loop_seed = u64::from_le_bytes(loop_seed[..8].try_into().expect("eight of thirty-two bytes"));
-        let _ = entropy.u64();
         Self {
             identity,
             settings,

@@ -26,6 +26,13 @@ impl Proxy {
         }
         let Some(status) = response.status() else { return };
         let id = Id::from_u64(owner);
+        if is_for_us_alone(response) {
+            // Nobody upstream can be told what it says.
+            if status >= 200 {
+                self.branch_failed(now, client, owner, 502, tx, out);
+            }
+            return;
+        }
         let Some(exchange) = self.exchanges.get_mut(id) else { return };
         if status < 200 {
             if let Some(branch) = exchange.branch_mut(client).filter(|b| b.status < 200) {
@@ -306,6 +313,12 @@ impl Proxy {
         build::respond(&message, status, None, Some(&to_tag), &mut bytes).finish(b"");
         Some(bytes)
     }
+}
+
+/// No Via is left when ours is taken off: the response goes no further (section 16.7 step 3).
+fn is_for_us_alone(response: &Message<'_>) -> bool {
+    let mut lines = response.index().lines().iter().filter(|line| line.name == Name::Via);
+    lines.nth(1).is_none() && response.vias().nth(1).is_none()
 }
 
 /// Nobody waits for a 408 of another request than INVITE any more (RFC 4320 section 4.2).

@@ -118,3 +118,19 @@ fn a_late_answer_to_nobody_goes_nowhere() {
     assert!(rig.answer(&sent, 180, "").is_empty());
     rig.end();
 }
+
+#[test]
+fn a_response_without_a_via_for_anybody_else_stays_here() {
+    for method in ["INVITE", "MESSAGE"] {
+        let mut rig = Rig::new();
+        let sent = only(rig.request(&alice(method, "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
+        let mut cut = sent.clone();
+        let lower = cut.text.rfind("Via: ").expect("the caller's");
+        let end = lower + cut.text[lower..].find("\r\n").expect("lines end") + 2;
+        cut.text.replace_range(lower..end, "");
+        assert!(rig.answer(&cut, 180, "").is_empty());
+        let said = rig.answer(&cut, 486, "");
+        assert!(said.iter().all(|s| !s.start().starts_with("SIP/2.0")), "{said:?}");
+        rig.end();
+    }
+}
