@@ -188,7 +188,8 @@ impl Delays {
         if self.is_empty() {
             return None;
         }
-        Some(self.counts.value_at_quantile(percent / 100.0).clamp(self.least, self.most))
+        // 99.9 / 100 is a little more than 0.999; of a thousand delays it must still be the 999th.
+        Some(self.counts.value_at_quantile(percent / 100.0 * (1.0 - 1e-12)).clamp(self.least, self.most))
     }
 
     /// How many lay below `us`; exact where `us` is a bucket's edge (every multiple of 1 ms below 2 s is near one).

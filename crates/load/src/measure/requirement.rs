@@ -1,0 +1,248 @@
+//! Requirements: `srd.p95<200ms`, `ser>=99.9%`, `calls.failed==0`.
+
+use super::catalogue::{Measure, MeasureError, Unit};
+use super::Page;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+    NotEqual,
+}
+
+// Longer signs first: `<=` begins as `<` does.
+const SIGNS: &[(&str, Comparison)] = &[
+    ("<=", Comparison::LessOrEqual),
+    (">=", Comparison::GreaterOrEqual),
+    ("==", Comparison::Equal),
+    ("!=", Comparison::NotEqual),
+    ("≤", Comparison::LessOrEqual),
+    ("≥", Comparison::GreaterOrEqual),
+    ("<", Comparison::Less),
+    (">", Comparison::Greater),
+    ("=", Comparison::Equal),
+];
+
+/// What a run must show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Requirement {
+    text: String,
+    measure: Measure,
+    comparison: Comparison,
+    /// In the unit of the measure.
+    bound: f64,
+}
+
+/// Why a requirement cannot be understood; each says what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequirementError {
+    #[error("'{0}' compares nothing: write a measure, one of < <= > >= == !=, and a value, as in 'srd.p95<200ms'")]
+    NoComparison(String),
+    #[error("in '{text}': {error}")]
+    Measure { text: String, error: MeasureError },
+    #[error("in '{text}': '{value}' is no number{}", example(.unit))]
+    NoNumber { text: String, value: String, unit: &'static str },
+    #[error("in '{text}': {value} of what? Write {value}ms, {value}us or {value}s")]
+    NoUnit { text: String, value: String },
+    #[error("in '{text}': {name} is no time, percentage or size in '{unit}'{}", example(.expected))]
+    WrongUnit { text: String, name: String, unit: String, expected: &'static str },
+    #[error("in '{text}': a percentage lies between 0 and 100")]
+    NoPercentage { text: String },
+}
+
+fn example(unit: &str) -> &'static str {
+    match unit {
+        "us" => "; write a time as 200ms, 1.5s or 800us",
+        "%" => "; write a percentage as 99.9%",
+        "1/s" => "; write a rate as 1000 or 1000/s",
+        "B" | "B/s" => "; write a size as 500kB or 2MB",
+        "s" => "; write a duration as 60s or 5min",
+        _ => "; write a number",
+    }
+}
+
+impl Requirement {
+    /// A requirement as a user writes it; `timers`: the names of the scenario's timers.
+    pub fn parse(text: &str, timers: &[String]) -> Result<Self, RequirementError> {
+        let text = text.trim();
+        let found = SIGNS.iter().filter_map(|(sign, comparison)| Some((text.find(sign)?, sign.len(), *comparison)));
+        // The first sign in the text; of several that begin there, the longest.
+        let (place, length, comparison) = found
+            .min_by_key(|(place, length, _)| (*place, std::cmp::Reverse(*length)))
+            .ok_or_else(|| RequirementError::NoComparison(text.into()))?;
+        let (name, value) = (text[..place].trim(), text[place + length..].trim());
+        if name.is_empty() || value.is_empty() {
+            return Err(RequirementError::NoComparison(text.into()));
+        }
+        let measure = Measure::parse(name, timers)
+            .map_err(|error| RequirementError::Measure { text: text.into(), error })?;
+        let bound = bound(text, &measure, value)?;
+        Ok(Self { text: text.into(), measure, comparison, bound })
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn measure(&self) -> &Measure {
+        &self.measure
+    }
+
+    /// Whether the run shows it. A measure without a value (nothing was measured) does not.
+    pub fn judge(&self, page: &Page) -> Judgement {
+        let measured = self.measure.of(page);
+        let met = measured.is_some_and(|value| match self.comparison {
+            Comparison::Less => value < self.bound,
+            Comparison::LessOrEqual => value <= self.bound,
+            Comparison::Greater => value > self.bound,
+            Comparison::GreaterOrEqual => value >= self.bound,
+            Comparison::Equal => value == self.bound,
+            Comparison::NotEqual => value != self.bound,
+        });
+        let unit = self.measure.unit();
+        Judgement {
+            requirement: self.text.clone(),
+            measure: self.measure.name().into(),
+            met,
+            measured,
+            bound: self.bound,
+            unit: unit.key().into(),
+            shown: measured.map_or_else(|| "nothing was measured".into(), |value| unit.show(value)),
+        }
+    }
+}
+
+/// What came of a requirement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// As the user wrote it.
+    pub requirement: String,
+    pub measure: String,
+    pub met: bool,
+    /// In `unit`; `None`: nothing was measured.
+    pub measured: Option<f64>,
+    pub bound: f64,
+    pub unit: String,
+    /// The measured value for people.
+    pub shown: String,
+}
+
+/// The value in the unit of the measure.
+fn bound(text: &str, measure: &Measure, value: &str) -> Result<f64, RequirementError> {
+    let unit = measure.unit();
+    let digits = value.find(|c: char| !(c.is_ascii_digit() || "+-.,_".contains(c))).unwrap_or(value.len());
+    let (number, suffix) = (value[..digits].trim(), value[digits..].trim());
+    let plain: String = number.chars().filter(|c| !matches!(c, ',' | '_')).collect();
+    let parsed = plain.parse::<f64>().ok().filter(|number| number.is_finite());
+    let number = parsed.ok_or_else(|| RequirementError::NoNumber { text: text.into(), value: value.into(), unit: unit.key() })?;
+    let factor = match (unit, suffix.to_ascii_lowercase().as_str()) {
+        (Unit::Microseconds, "us" | "µs" | "μs") => 1.0,
+        (Unit::Microseconds, "ms") => 1e3,
+        (Unit::Microseconds, "s" | "sec") => 1e6,
+        (Unit::Microseconds, "m" | "min") => 60e6,
+        (Unit::Microseconds, "h") => 3_600e6,
+        // Nothing is nothing in any unit.
+        (Unit::Microseconds, "") if number == 0.0 => 1.0,
+        (Unit::Microseconds, "") => return Err(RequirementError::NoUnit { text: text.into(), value: value.into() }),
+        (Unit::Seconds, "" | "s" | "sec") => 1.0,
+        (Unit::Seconds, "ms") => 1e-3,
+        (Unit::Seconds, "m" | "min") => 60.0,
+        (Unit::Seconds, "h") => 3_600.0,
+        (Unit::Percent, "" | "%") => 1.0,
+        (Unit::Count, "") | (Unit::PerSecond, "" | "/s" | "cps") => 1.0,
+        (Unit::Count, "k") | (Unit::PerSecond, "k" | "k/s") => 1e3,
+        (Unit::Count, "m") | (Unit::PerSecond, "m" | "m/s") => 1e6,
+        (Unit::Bytes, "" | "b") | (Unit::BytesPerSecond, "" | "b" | "b/s") => 1.0,
+        (Unit::Bytes, "kb" | "k") | (Unit::BytesPerSecond, "kb" | "kb/s" | "k") => 1e3,
+        (Unit::Bytes, "mb" | "m") | (Unit::BytesPerSecond, "mb" | "mb/s" | "m") => 1e6,
+        (Unit::Bytes, "gb" | "g") | (Unit::BytesPerSecond, "gb" | "gb/s" | "g") => 1e9,
+        _ => {
+            return Err(RequirementError::WrongUnit {
+                text: text.into(),
+                name: measure.name().into(),
+                unit: suffix.into(),
+                expected: unit.key(),
+            });
+        }
+    };
+    if unit == Unit::Percent && !(0.0..=100.0).contains(&number) {
+        return Err(RequirementError::NoPercentage { text: text.into() });
+    }
+    Ok(number * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{Counter, Delay};
+
+    fn page() -> Page {
+        let mut page = Page::new(0);
+        page.covered = 10_000_000;
+        page.count(Counter::SessionAnswered, 999);
+        page.count(Counter::SessionFailed, 1);
+        page.count(Counter::CallsFailed, 1);
+        page.count(Counter::CallsOutgoing, 100_000);
+        page.count(Counter::BytesSent, 3_000_000);
+        for ms in 1..=200 {
+            page.delays[Delay::Setup as usize].record(ms * 1_000);
+        }
+        page
+    }
+
+    #[test]
+    fn what_is_met_and_what_is_not() {
+        for (text, met) in [
+            ("srd.p95<200ms", true),
+            ("srd.p95 < 0.19s", false),
+            ("srd.p95<=191ms", true),
+            ("srd.max<=200000us", true),
+            ("srd.max<200ms", false),
+            ("srd.min≥1ms", true),
+            ("ser>=99.9%", true),
+            ("ser>99.9", false),
+            ("calls.failed==0", false),
+            ("calls.failed=1", true),
+            ("calls.failed!=0", true),
+            ("calls.outgoing>=100k", true),
+            ("calls.outgoing>=100,000", true),
+            ("rate.achieved>=10000/s", true),
+            ("bytes.sent<4MB", true),
+            ("duration>=10s", true),
+            ("lag.p99<0", false),
+        ] {
+            let judgement = Requirement::parse(text, &[]).unwrap_or_else(|error| panic!("{error}")).judge(&page());
+            assert_eq!(judgement.met, met, "{judgement:?}");
+        }
+        let judgement = Requirement::parse("srd.p95<200ms", &[]).unwrap().judge(&page());
+        assert_eq!((judgement.shown.as_str(), judgement.bound), ("190.1 ms", 200_000.0));
+        let nothing = Requirement::parse("sdd.p95<200ms", &[]).unwrap().judge(&page());
+        assert!(!nothing.met && nothing.measured.is_none() && nothing.shown == "nothing was measured");
+    }
+
+    #[test]
+    fn errors_say_what_would_be_right() {
+        for (text, part) in [
+            ("srd.p95", "compares nothing"),
+            ("<200ms", "compares nothing"),
+            ("srd.p95<", "compares nothing"),
+            ("srd<200ms", "srd.p95"),
+            ("sdr.p95<200ms", "nearest: sdd.p95, srd.p95"),
+            ("srd.p95<200", "Write 200ms"),
+            ("srd.p95<fast", "200ms, 1.5s"),
+            ("srd.p95<200%", "200ms, 1.5s"),
+            ("ser>=99.9ms", "99.9%"),
+            ("ser>=101%", "between 0 and 100"),
+            ("calls.failed==none", "write a number"),
+            ("calls.failed==0ms", "write a number"),
+            ("nothing==0", "Measures are: rrd.p95"),
+        ] {
+            let error = Requirement::parse(text, &[]).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Ratios in per cent and rates a second, made from counters.
+
+use super::{Counter, Page};
+
+macro_rules! table {
+    ($type:ident: $about:literal; $($name:ident = $key:literal, $title:literal, $source:literal, $definition:literal;)*) => {
+        #[doc = $about]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $type { $(#[doc = $definition] $name,)* }
+
+        impl $type {
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// Its name in requirements, JSON and CSV.
+            pub const fn key(self) -> &'static str {
+                match self { $(Self::$name => $key,)* }
+            }
+
+            /// Its name for people.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* }
+            }
+
+            /// Where its definition stands.
+            pub const fn source(self) -> &'static str {
+                match self { $(Self::$name => $source,)* }
+            }
+
+            /// What is divided by what.
+            pub const fn definition(self) -> &'static str {
+                match self { $(Self::$name => $definition,)* }
+            }
+        }
+    };
+}
+
+// "Concluded" attempts are those with an end: all that were sent, less those still open when the run ended.
+table! {
+    Share: "A ratio, in per cent.";
+    Establishment = "ser", "Session establishment ratio", "RFC 6076 4.6",
+        "INVITEs answered with 200, of all concluded INVITEs less those answered with 3xx. An INVITE tried again after a challenge is one.";
+    EffectiveEstablishment = "seer", "Session establishment effectiveness ratio", "RFC 6076 4.7",
+        "INVITEs answered with 200, 480, 486, 600 or 603, of all concluded INVITEs less those answered with 3xx.";
+    IneffectiveAttempts = "isa", "Ineffective session attempts", "RFC 6076 4.8",
+        "INVITEs answered with 408, 500, 503 or 504, or not at all (Timer B, or a failure of the transport), of all concluded INVITEs.";
+    Completion = "scr", "Session completion ratio", "RFC 6076 4.9",
+        "Sessions that we asked for and that an answered BYE ended, of all concluded INVITEs less sessions cut off by the end of the run.";
+    IneffectiveRegistrations = "ira", "Ineffective registration attempts", "RFC 6076 4.2",
+        "REGISTERs answered with 4xx (except 401, 402, 407), 5xx or 6xx, or not at all (Timer F, or a failure of the transport), of all concluded REGISTERs.";
+    UnregisteredAnyReason = "ira.any", "Registrations that failed for any reason", "testing methodology of Voznak and Rozhon",
+        "Concluded REGISTERs that were not answered with 200, whatever the reason, of all concluded REGISTERs.";
+    UnansweredAnyReason = "isa.any", "Sessions that failed for any reason", "testing methodology of Voznak and Rozhon",
+        "Concluded INVITEs of successfully registered users that were not answered with 200, whatever the reason, of all of these; of all concluded INVITEs where nobody registers.";
+    CallSuccess = "calls.success", "Calls that reached the end of their scenario", "common practice",
+        "Successful calls, of successful and failed ones.";
+    Retransmissions = "retransmission.ratio", "Messages that were retransmissions", "common practice",
+        "Messages that we sent again, of all messages that we sent.";
+    RateError = "rate.error", "Calls that the schedule wanted and that were not started", "generator health",
+        "Calls intended less calls started, of calls intended.";
+}
+
+table! {
+    Rate: "Something a second.";
+    Intended = "rate.intended", "Calls wanted by the schedule", "generator health", "Calls that fell due, a second.";
+    Achieved = "rate.achieved", "Calls started", "generator health", "Calls started by the schedule, a second.";
+    Successful = "rate.successful", "Calls that succeeded", "common practice", "Calls that reached the end of their scenario, a second.";
+    Failed = "rate.failed", "Calls that failed", "common practice", "Calls that failed, a second.";
+    Incoming = "rate.incoming", "Calls that came in", "common practice", "Calls started by a message that came in, a second.";
+    MessagesSent = "rate.messages.sent", "Messages sent", "common practice", "Messages sent, a second.";
+    MessagesReceived = "rate.messages.received", "Messages received", "common practice", "Messages received, a second.";
+    BytesSent = "rate.bytes.sent", "Bytes sent", "common practice", "Bytes of messages sent, a second.";
+    BytesReceived = "rate.bytes.received", "Bytes received", "common practice", "Bytes of messages received, a second.";
+}
+
+impl Share {
+    /// The ratio in per cent; `None` where nothing was counted that it could be of.
+    pub fn of(self, page: &Page) -> Option<f64> {
+        let count = |counter| page.counter(counter) as f64;
+        let sessions = concluded_sessions(page) as f64;
+        let registrations = concluded_registrations(page) as f64;
+        let (part, whole) = match self {
+            Self::Establishment => (count(Counter::SessionAnswered), sessions - count(Counter::SessionRedirected)),
+            Self::EffectiveEstablishment => (
+                count(Counter::SessionAnswered) + count(Counter::SessionEffective),
+                sessions - count(Counter::SessionRedirected),
+            ),
+            Self::IneffectiveAttempts => (
+                count(Counter::SessionIneffective) + count(Counter::SessionTimedOut) + count(Counter::SessionTransport),
+                sessions,
+            ),
+            Self::Completion => (count(Counter::SessionCompleted), sessions - count(Counter::SessionCut)),
+            Self::IneffectiveRegistrations => (
+                count(Counter::RegistrationFailed)
+                    + count(Counter::RegistrationTimedOut)
+                    + count(Counter::RegistrationTransport),
+                registrations,
+            ),
+            Self::UnregisteredAnyReason => (registrations - count(Counter::RegistrationSuccessful), registrations),
+            Self::UnansweredAnyReason if page.counter(Counter::SessionRegistered) > 0 => (
+                count(Counter::SessionRegistered) - count(Counter::SessionRegisteredAnswered),
+                count(Counter::SessionRegistered),
+            ),
+            Self::UnansweredAnyReason => (sessions - count(Counter::SessionAnswered), sessions),
+            Self::CallSuccess => {
+                (count(Counter::CallsSuccessful), count(Counter::CallsSuccessful) + count(Counter::CallsFailed))
+            }
+            Self::Retransmissions => (count(Counter::RetransmissionsSent), count(Counter::MessagesSent)),
+            Self::RateError => (
+                count(Counter::CallsIntended) - count(Counter::CallsOutgoing),
+                count(Counter::CallsIntended),
+            ),
+        };
+        (whole > 0.0).then(|| part / whole * 100.0)
+    }
+}
+
+impl Rate {
+    /// The rate a second; `None` for no time at all.
+    pub fn of(self, page: &Page) -> Option<f64> {
+        let counter = match self {
+            Self::Intended => Counter::CallsIntended,
+            Self::Achieved => Counter::CallsOutgoing,
+            Self::Successful => Counter::CallsSuccessful,
+            Self::Failed => Counter::CallsFailed,
+            Self::Incoming => Counter::CallsIncoming,
+            Self::MessagesSent => Counter::MessagesSent,
+            Self::MessagesReceived => Counter::MessagesReceived,
+            Self::BytesSent => Counter::BytesSent,
+            Self::BytesReceived => Counter::BytesReceived,
+        };
+        (page.covered > 0).then(|| page.counter(counter) as f64 * 1e6 / page.covered as f64)
+    }
+}
+
+/// Session attempts with an end, in the time in which they ended.
+pub fn concluded_sessions(page: &Page) -> u64 {
+    use Counter::*;
+    [SessionAnswered, SessionRedirected, SessionFailed, SessionTimedOut, SessionTransport, SessionChallenged]
+        .iter()
+        .map(|counter| page.counter(*counter))
+        .sum::<u64>()
+        + page.counter(SessionAbandoned)
+}
+
+/// Registration attempts with an end, in the time in which they ended.
+pub fn concluded_registrations(page: &Page) -> u64 {
+    use Counter::*;
+    [RegistrationSuccessful, RegistrationRedirected, RegistrationFailed, RegistrationTimedOut, RegistrationTransport]
+        .iter()
+        .map(|counter| page.counter(*counter))
+        .sum::<u64>()
+        + page.counter(RegistrationChallenged)
+        + page.counter(RegistrationAbandoned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 INVITEs: 70 answered, 10 redirected, 10 busy, 4 503, 3 404, 2 timed out, 1 challenge left; 5 more still open.
+    fn page() -> Page {
+        let mut page = Page::new(0);
+        for (counter, by) in [
+            (Counter::SessionAttempts, 105),
+            (Counter::SessionAnswered, 70),
+            (Counter::SessionRedirected, 10),
+            (Counter::SessionFailed, 17),
+            (Counter::SessionEffective, 10),
+            (Counter::SessionIneffective, 4),
+            (Counter::SessionTimedOut, 2),
+            (Counter::SessionChallenged, 1),
+            (Counter::SessionUnresolved, 5),
+            (Counter::SessionCompleted, 54),
+            (Counter::SessionCut, 10),
+            (Counter::RegistrationAttempts, 50),
+            (Counter::RegistrationSuccessful, 40),
+            (Counter::RegistrationFailed, 5),
+            (Counter::RegistrationTimedOut, 2),
+            (Counter::RegistrationChallenged, 3),
+        ] {
+            page.count(counter, by);
+        }
+        page
+    }
+
+    #[test]
+    fn the_ratios_of_rfc_6076() {
+        let page = page();
+        for (share, want) in [
+            (Share::Establishment, 70.0 / 90.0),
+            (Share::EffectiveEstablishment, 80.0 / 90.0),
+            (Share::IneffectiveAttempts, 6.0 / 100.0),
+            (Share::Completion, 54.0 / 90.0),
+            (Share::IneffectiveRegistrations, 7.0 / 50.0),
+            (Share::UnregisteredAnyReason, 10.0 / 50.0),
+            (Share::UnansweredAnyReason, 30.0 / 100.0),
+        ] {
+            let found = share.of(&page).unwrap();
+            assert!((found - want * 100.0).abs() < 1e-9, "{}: {found}", share.key());
+        }
+    }
+
+    #[test]
+    fn isa_of_registered_users_only_where_somebody_registers() {
+        let mut page = page();
+        page.count(Counter::SessionRegistered, 40);
+        page.count(Counter::SessionRegisteredAnswered, 30);
+        assert_eq!(Share::UnansweredAnyReason.of(&page), Some(25.0));
+    }
+
+    #[test]
+    fn of_nothing_there_is_no_share() {
+        let page = Page::new(0);
+        assert!(Share::ALL.iter().all(|share| share.of(&page).is_none()));
+        assert!(Rate::ALL.iter().all(|rate| rate.of(&page).is_none()));
+    }
+}
