@@ -1,14 +1,11 @@
 //! Who sent this? Digest challenges and their answers (RFC 3261 section 22, RFC 7616).
 
+use crate::asked::Asked;
 use crate::ban::Standing;
-use crate::parked::Found;
 use crate::shard::Shard;
 use std::net::IpAddr;
 use std::time::Instant;
 use strowger_core::digest::{Attempt, ChallengeHeader, Credentials, Demand, Ha1, Ha1Set, Hash, Verdict};
-use strowger_core::proxy::Request;
-use strowger_core::transaction::ServerId;
-use strowger_core::{Now, Outbox};
 use strowger_message::{Name, Uri};
 use strowger_store::subscriber::{Answer, Credential, Question};
 use strowger_store::ticket::Ticket;
@@ -16,18 +13,9 @@ use strowger_store::ticket::Ticket;
 impl Shard {
     /// The sender is a subscriber and, if `user_must_match`, the one that `party` names. False: answered, or waiting for the
     /// database.
-    #[expect(clippy::too_many_arguments, reason = "the request's whole standing decides the answer")]
-    pub(crate) fn authenticate(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        server: Option<ServerId>,
-        header: ChallengeHeader,
-        party: &Uri<'_>,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) -> bool {
-        if found.authenticated {
+    pub(crate) fn authenticate(&mut self, asked: &mut Asked<'_, '_>, header: ChallengeHeader, party: &Uri<'_>) -> bool {
+        let request = asked.request;
+        if asked.found.authenticated {
             return true;
         }
         let shared = self.shared.clone();
@@ -42,7 +30,7 @@ impl Shard {
             .filter_map(|value| Credentials::parse(value).ok())
             .find(|credentials| credentials.realm.value()[..] == *realm);
         let Some(credentials) = credentials else {
-            self.challenge(now, request, server, header, false, out);
+            self.challenge(asked, header, false);
             return false;
         };
         let source = source_bytes(request.arrival.remote.ip());
@@ -55,16 +43,16 @@ impl Shard {
         let ticket = match shared.authenticator.check(realm, &attempt, &credentials) {
             Ok(ticket) => ticket,
             Err(verdict) => {
-                self.deny(now, request, server, header, &credentials, verdict, out);
+                self.deny(asked, header, &credentials, verdict);
                 return false;
             }
         };
         let user = credentials.user().unwrap_or_default();
-        let answer = match found.subscriber.take() {
+        let answer = match asked.found.subscriber.take() {
             Some(answer) => answer,
             None => {
                 let question = Question::Credential { username: &user, realm };
-                match self.ask_subscribers(now, request, server, question, found, out) {
+                match self.ask_subscribers(asked, question) {
                     Some(answer) => Ok(answer),
                     None => return false,
                 }
@@ -76,17 +64,17 @@ impl Shard {
             Err(error) => {
                 self.counters().failed_lookups.one();
                 tracing::error!(call_id = %shown(request.call_id), %error, "cannot authenticate");
-                self.reply(now, request, server, 500, |_| (), out);
+                self.reply(asked, 500, |_| ());
                 return false;
             }
         };
         let secrets = subscriber.as_deref().map(ha1_set);
-        match shared.authenticator.decide(now, &ticket, &attempt, &credentials, secrets.as_ref()) {
+        match shared.authenticator.decide(asked.now, &ticket, &attempt, &credentials, secrets.as_ref()) {
             Verdict::Ok => (),
             // A REGISTER has no transaction: this may be a copy of one that was served, which gets its answer again.
-            Verdict::Replay if server.is_none() => found.replayed = true,
+            Verdict::Replay if asked.server.is_none() => asked.found.replayed = true,
             verdict => {
-                self.deny(now, request, server, header, &credentials, verdict, out);
+                self.deny(asked, header, &credentials, verdict);
                 return false;
             }
         }
@@ -98,74 +86,58 @@ impl Shard {
                 user = %subscriber.username,
                 "authenticated, but as another user than the request names"
             );
-            self.refuse_request(now, request, server, 403, out);
+            self.refuse_request(asked, 403);
             return false;
         }
-        found.authenticated = true;
+        asked.found.authenticated = true;
         true
     }
 
     /// What the subscribers say, if it is known. None: the request waits, or was answered 503.
-    pub(crate) fn ask_subscribers(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        server: Option<ServerId>,
-        question: Question<'_>,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) -> Option<Answer> {
+    pub(crate) fn ask_subscribers(&mut self, asked: &mut Asked<'_, '_>, question: Question<'_>) -> Option<Answer> {
+        let request = asked.request;
         let shared = self.shared.clone();
         let (Some(subscribers), Some(sink)) = (&shared.subscribers, self.found) else { return Some(Answer::Absent) };
         let instant = Instant::now();
         if let Some(answer) = subscribers.cached(question, instant) {
             return Some(answer);
         }
-        self.trying(now, request, server, found, out);
-        found.asks_existence = matches!(question, Question::User { .. });
-        let value = self.park(request, server, found);
+        self.trying(asked);
+        asked.found.asks_existence = matches!(question, Question::User { .. });
+        let value = self.park(asked);
         if let Err(error) = subscribers.request(Ticket { sink, value }, question, instant) {
             tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
             self.unpark(value, request.call_hash);
-            self.reply_overloaded(now, request, server, out);
+            self.reply_overloaded(asked);
         }
         None
     }
 
-    pub(crate) fn challenge(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        server: Option<ServerId>,
-        header: ChallengeHeader,
-        stale: bool,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn challenge(&mut self, asked: &mut Asked<'_, '_>, header: ChallengeHeader, stale: bool) {
+        let request = asked.request;
         self.counters().challenges.one();
         let shared = self.shared.clone();
         let source = source_bytes(request.arrival.remote.ip());
         let entropy = self.entropy.u64();
         let demand = Demand { header, realm: shared.config.realm.as_bytes(), source: &source, entropy, stale };
         let status = header.status();
-        self.reply(now, request, server, status, |text| shared.authenticator.write_challenges(now, &demand, text), out);
+        let now = asked.now;
+        self.reply(asked, status, |text| shared.authenticator.write_challenges(now, &demand, text));
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the request's whole standing decides the answer")]
     fn deny(
         &mut self,
-        now: Now,
-        request: &Request<'_>,
-        server: Option<ServerId>,
+        asked: &mut Asked<'_, '_>,
         header: ChallengeHeader,
         credentials: &Credentials<'_>,
         verdict: Verdict,
-        out: &mut Outbox,
     ) {
+        let request = asked.request;
         let source = request.arrival.remote;
         if let Verdict::BadRequest(reason) = verdict {
             tracing::info!(call_id = %shown(request.call_id), %source, %reason, "credentials cannot be used");
             // A phone set up for another algorithm or realm gets what it needs to do better.
-            return self.challenge(now, request, server, header, false, out);
+            return self.challenge(asked, header, false);
         }
         if let Verdict::WrongPassword { .. } = verdict {
             self.counters().failed_authentications.one();
@@ -173,12 +145,12 @@ impl Shard {
             tracing::warn!(call_id = %shown(request.call_id), %source, user = %shown(&user), "authentication failed");
         }
         if verdict.is_failure_of_source(request.arrival.transport.is_reliable())
-            && self.shared.bans.failed(source.ip(), now.mono) == Standing::Banned
+            && self.shared.bans.failed(source.ip(), asked.now.mono) == Standing::Banned
         {
             let seconds = self.shared.config.ban.duration.as_secs();
             tracing::warn!(source = %source.ip(), seconds, "source banned: too many failed authentications");
         }
-        self.challenge(now, request, server, header, verdict.stale(), out);
+        self.challenge(asked, header, verdict.stale());
     }
 }
 

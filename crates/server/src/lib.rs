@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asked;
 mod authentication;
 pub mod ban;
 pub mod config;

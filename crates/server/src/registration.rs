@@ -1,7 +1,8 @@
 //! REGISTER: from the request to the location table and back (RFC 3261 section 10.3).
 
+use crate::asked::Asked;
 use crate::authentication::shown;
-use crate::parked::{Found, Parked, Registration};
+use crate::parked::{Parked, Registration};
 use crate::ping::NEEDS_PING;
 use crate::shard::Shard;
 use strowger_core::digest::ChallengeHeader;
@@ -21,14 +22,15 @@ impl Shard {
         self.is_local(&request.uri) && (!request.message.has(Name::Route) || self.proxy.route(request).route.is_none())
     }
 
-    pub(crate) fn register(&mut self, now: Now, request: &Request<'_>, found: &mut Found, out: &mut Outbox) {
+    pub(crate) fn register(&mut self, asked: &mut Asked<'_, '_>) {
+        let request = asked.request;
         let party = request.essentials.to.uri;
         if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_local(&party) {
             self.counters().not_found.one();
-            return self.reply(now, request, None, 404, |_| (), out);
+            return self.reply(asked, 404, |_| ());
         }
         if self.shared.config.registrar.authenticate
-            && !self.authenticate(now, request, None, ChallengeHeader::WwwAuthenticate, &party, found, out)
+            && !self.authenticate(asked, ChallengeHeader::WwwAuthenticate, &party)
         {
             return;
         }
@@ -36,20 +38,13 @@ impl Shard {
         aor.clear();
         write_aor(&party, &mut aor);
         let mut registrar = std::mem::take(&mut self.registrar);
-        self.update(now, request, &aor, &mut registrar, found.replayed, out);
+        self.update(asked, &aor, &mut registrar, asked.found.replayed);
         self.registrar = registrar;
         self.aor = aor;
     }
 
-    fn update(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        aor: &[u8],
-        registrar: &mut Registrar,
-        replayed: bool,
-        out: &mut Outbox,
-    ) {
+    fn update(&mut self, asked: &mut Asked<'_, '_>, aor: &[u8], registrar: &mut Registrar, replayed: bool) {
+        let request = asked.request;
         let shared = self.shared.clone();
         // The ticket must be there before the table may give it back.
         let durable = self.written;
@@ -67,11 +62,11 @@ impl Shard {
             let decider = &mut *registrar;
             shared.location.update(
                 aor,
-                now.wall,
+                asked.now.wall,
                 most,
                 ticket,
                 |current| {
-                    let steps = decide(now, request, decider, current, lines, pings, node, repair);
+                    let steps = decide(asked.now, request, decider, current, lines, pings, node, repair);
                     if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
                         return Err(Refused::Replayed);
                     }
@@ -81,12 +76,12 @@ impl Shard {
             )
         };
         if pings {
-            self.wake_pings(now);
+            self.wake_pings(asked.now);
         }
         match outcome {
             Ok(Standing::Done) => {
                 self.counters().registrations.one();
-                self.reply_stateless(request, 200, |text| text.extend_from_slice(&lines), out);
+                self.reply_stateless(request, 200, |text| text.extend_from_slice(&lines), asked.out);
                 if let Some(id) = id {
                     self.parked.remove(id);
                 }
@@ -104,7 +99,7 @@ impl Shard {
                 if let Some(id) = id {
                     self.parked.remove(id);
                 }
-                self.refuse_registration(now, request, aor, registrar, error, out);
+                self.refuse_registration(asked, aor, registrar, error);
             }
         }
         self.lines = lines;
@@ -112,35 +107,34 @@ impl Shard {
 
     fn refuse_registration(
         &mut self,
-        now: Now,
-        request: &Request<'_>,
+        asked: &mut Asked<'_, '_>,
         aor: &[u8],
         registrar: &Registrar,
         error: UpdateError<Refused>,
-        out: &mut Outbox,
     ) {
+        let request = asked.request;
         let (call_id, source) = (shown(request.call_id), request.arrival.remote);
         match error {
             UpdateError::Decision(Refused::Replayed) => {
-                self.challenge(now, request, None, ChallengeHeader::WwwAuthenticate, true, out);
+                self.challenge(asked, ChallengeHeader::WwwAuthenticate, true);
             }
             UpdateError::Decision(Refused::Registrar(refusal)) => {
                 tracing::debug!(%call_id, %source, reason = refusal.text(), "registration refused");
                 self.counters().refused.one();
-                self.reply(now, request, None, refusal.status(), |text| registrar.write_refusal(refusal, text), out);
+                self.reply(asked, refusal.status(), |text| registrar.write_refusal(refusal, text));
             }
             UpdateError::TooManyContacts { .. } | UpdateError::Unfit(_) => {
                 tracing::info!(%call_id, %source, aor = %shown(aor), "registration refused: {error}");
-                self.refuse_request(now, request, None, 403, out);
+                self.refuse_request(asked, 403);
             }
             UpdateError::TableFull | UpdateError::Refused(_) => {
                 // The store tells of its trouble once; a line for each phone would bury that.
                 tracing::debug!(%call_id, aor = %shown(aor), "registration refused: {error}");
-                self.reply_overloaded(now, request, None, out);
+                self.reply_overloaded(asked);
             }
             UpdateError::NoSuchBinding(_) => {
                 tracing::error!(%call_id, aor = %shown(aor), "registration failed: {error}");
-                self.reply(now, request, None, 500, |_| (), out);
+                self.reply(asked, 500, |_| ());
             }
         }
     }

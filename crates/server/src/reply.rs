@@ -1,53 +1,29 @@
 //! Answers of the server's own.
 
+use crate::asked::Asked;
 use crate::shard::Shard;
-use strowger_core::Now;
-use strowger_core::Outbox;
-use strowger_core::proxy::Request;
-use strowger_core::transaction::ServerId;
 
 impl Shard {
     /// Answers a request: through its transaction, or without one. `lines` writes further header lines.
-    pub(crate) fn reply(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        server: Option<ServerId>,
-        status: u16,
-        lines: impl FnOnce(&mut Vec<u8>),
-        out: &mut Outbox,
-    ) {
-        let Some(server) = server else {
-            return self.reply_stateless(request, status, lines, out);
+    pub(crate) fn reply(&mut self, asked: &mut Asked<'_, '_>, status: u16, lines: impl FnOnce(&mut Vec<u8>)) {
+        let Some(server) = asked.server else {
+            return self.reply_stateless(asked.request, status, lines, asked.out);
         };
-        let from = out.start();
-        self.write_reply(request, status, lines, &mut out.bytes);
-        let range = from..out.bytes.len();
-        self.transactions.respond(now, server, status, range, out);
+        let from = asked.out.start();
+        self.write_reply(asked.request, status, lines, &mut asked.out.bytes);
+        let range = from..asked.out.bytes.len();
+        self.transactions.respond(asked.now, server, status, range, asked.out);
     }
 
     /// [`Shard::reply`] without further lines, and counted as refused.
-    pub(crate) fn refuse_request(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        server: Option<ServerId>,
-        status: u16,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn refuse_request(&mut self, asked: &mut Asked<'_, '_>, status: u16) {
         self.counters().refused.one();
-        self.reply(now, request, server, status, |_| (), out);
+        self.reply(asked, status, |_| ());
     }
 
     /// 503 with the time after which to try again (RFC 3261 section 21.5.4).
-    pub(crate) fn reply_overloaded(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        server: Option<ServerId>,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn reply_overloaded(&mut self, asked: &mut Asked<'_, '_>) {
         self.counters().overloaded.one();
-        self.reply(now, request, server, 503, |text| text.extend_from_slice(b"Retry-After: 5\r\n"), out);
+        self.reply(asked, 503, |text| text.extend_from_slice(b"Retry-After: 5\r\n"));
     }
 }

@@ -1,17 +1,18 @@
 //! Where a request goes, and whether it may (RFC 3261 sections 16.3 to 16.5).
 
+use crate::asked::Asked;
 use crate::authentication::shown;
 use crate::config::{Fork, RelayFor};
-use crate::parked::{Found, HostKey};
+use crate::parked::HostKey;
 use crate::ping::target_of;
 use crate::registration::write_aor;
 use crate::shard::Shard;
 use smallvec::SmallVec;
 use std::ops::Range;
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::proxy::{Candidate, NextHop, Request, Routing};
+use strowger_core::proxy::{Candidate, NextHop, Routing};
 use strowger_core::transaction::ServerId;
-use strowger_core::{ListenerId, Now, Outbox, Target};
+use strowger_core::{ListenerId, Now, Target};
 use strowger_message::{Method, Name, Uri};
 use strowger_net::Mailbox;
 use strowger_store::subscriber::{Answer as Known, Question};
@@ -40,46 +41,40 @@ type Targets = SmallVec<[Target; 2]>;
 
 impl Shard {
     /// A new request with its transaction.
-    pub(crate) fn request(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        server: ServerId,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) {
-        let id = Some(server);
+    pub(crate) fn request(&mut self, asked: &mut Asked<'_, '_>) {
+        let request = asked.request;
         if let Uri::Other(_) = request.uri {
-            return self.refuse_request(now, request, id, 416, out);
+            return self.refuse_request(asked, 416);
         }
         if request.message.has(Name::ProxyRequire) {
-            return self.refuse_extensions(now, request, id, out);
+            return self.refuse_extensions(asked);
         }
         let routing = self.proxy.route(request);
         if routing.malformed {
-            return self.refuse_request(now, request, id, 400, out);
+            return self.refuse_request(asked, 400);
         }
         if routing.route.is_none() && self.names_server(&routing.uri) {
-            return self.serve(now, request, id, out);
+            return self.serve(asked);
         }
         if request.max_forwards == Some(0) {
-            return self.refuse_request(now, request, id, 483, out);
+            return self.refuse_request(asked, 483);
         }
         if self.is_nobody_here(&routing) {
             self.counters().not_found.one();
-            return self.reply(now, request, id, 404, |_| (), out);
+            return self.reply(asked, 404, |_| ());
         }
         if self.shared.config.proxy.loop_detection && self.proxy.is_loop(request) {
-            return self.refuse_request(now, request, id, 482, out);
+            return self.refuse_request(asked, 482);
         }
-        if !routing.in_dialog && !self.may_pass(now, request, &routing, id, found, out) {
+        if !routing.in_dialog && !self.may_pass(asked, &routing) {
             return;
         }
-        self.forward(now, request, &routing, server, found, out);
+        self.forward(asked, &routing);
     }
 
     /// An ACK for a 2xx: forwarded without a transaction, under the rules of other requests; never answered.
-    pub(crate) fn ack(&mut self, now: Now, request: &Request<'_>, found: &mut Found, out: &mut Outbox) {
+    pub(crate) fn ack(&mut self, asked: &mut Asked<'_, '_>) {
+        let request = asked.request;
         if request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
             return;
         }
@@ -98,40 +93,34 @@ impl Shard {
         }
         if local && routing.alias.is_none() {
             let mut contacts = std::mem::take(&mut self.contacts);
-            self.collect(now, &routing.uri, &mut contacts);
+            self.collect(asked.now, &routing.uri, &mut contacts);
             let first = contacts.entries.first().and_then(|c| c.target.or_else(|| self.contact_target(&contacts, c)));
             self.contacts = contacts;
             if let Some(target) = first {
-                self.proxy.forward_ack(request, &routing, target, out);
+                self.proxy.forward_ack(request, &routing, target, asked.out);
             }
             return;
         }
-        if let Some(targets) = self.next_hop(now, request, &routing, None, found, out)
+        if let Some(targets) = self.next_hop(asked, &routing)
             && let Some(target) = targets.first()
         {
-            self.proxy.forward_ack(request, &routing, *target, out);
+            self.proxy.forward_ack(request, &routing, *target, asked.out);
         }
     }
 
     /// A CANCEL: answered here, and each branch cancelled (section 16.10). One that matches nothing is answered 481: whatever
     /// we forward has a branch of its own, which no stateless copy of it would match.
-    pub(crate) fn cancel(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        cancel: ServerId,
-        invite: Option<ServerId>,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn cancel(&mut self, asked: &mut Asked<'_, '_>, invite: Option<ServerId>) {
         let Some(invite) = invite else {
-            return self.reply(now, request, Some(cancel), 481, |_| (), out);
+            return self.reply(asked, 481, |_| ());
         };
-        self.reply(now, request, Some(cancel), 200, |_| (), out);
-        self.proxy.cancel(now, invite, &mut self.transactions, out);
+        self.reply(asked, 200, |_| ());
+        self.proxy.cancel(asked.now, invite, &mut self.transactions, asked.out);
     }
 
     /// Extensions that a proxy must understand, and we understand none (section 16.3 item 5).
-    fn refuse_extensions(&mut self, now: Now, request: &Request<'_>, server: Option<ServerId>, out: &mut Outbox) {
+    fn refuse_extensions(&mut self, asked: &mut Asked<'_, '_>) {
+        let request = asked.request;
         self.counters().refused.one();
         let message = request.message;
         let lines = |text: &mut Vec<u8>| {
@@ -141,11 +130,12 @@ impl Shard {
                 text.extend_from_slice(b"\r\n");
             }
         };
-        self.reply(now, request, server, 420, lines, out);
+        self.reply(asked, 420, lines);
     }
 
     /// A request for this server itself.
-    fn serve(&mut self, now: Now, request: &Request<'_>, server: Option<ServerId>, out: &mut Outbox) {
+    fn serve(&mut self, asked: &mut Asked<'_, '_>) {
+        let request = asked.request;
         if let Some(required) = request.message.header(Name::Require) {
             let lines = |text: &mut Vec<u8>| {
                 text.extend_from_slice(b"Unsupported: ");
@@ -153,7 +143,7 @@ impl Shard {
                 text.extend_from_slice(b"\r\n");
             };
             self.counters().refused.one();
-            return self.reply(now, request, server, 420, lines, out);
+            return self.reply(asked, 420, lines);
         }
         match request.method {
             // What the server can do (section 11.2).
@@ -162,29 +152,22 @@ impl Shard {
                     text.extend_from_slice(ALLOW);
                     text.extend_from_slice(b"Accept: application/sdp\r\nAccept-Encoding: identity\r\nAccept-Language: en\r\nSupported: path\r\n");
                 };
-                self.reply(now, request, server, 200, lines, out);
+                self.reply(asked, 200, lines);
             }
             Method::Other => {
                 self.counters().refused.one();
-                self.reply(now, request, server, 501, |text| text.extend_from_slice(ALLOW), out);
+                self.reply(asked, 501, |text| text.extend_from_slice(ALLOW));
             }
             _ => {
                 self.counters().refused.one();
-                self.reply(now, request, server, 405, |text| text.extend_from_slice(ALLOW), out);
+                self.reply(asked, 405, |text| text.extend_from_slice(ALLOW));
             }
         }
     }
 
     /// May this request go where it wants? False: answered, or waiting for a look-up.
-    fn may_pass(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        routing: &Routing<'_>,
-        server: Option<ServerId>,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) -> bool {
+    fn may_pass(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) -> bool {
+        let request = asked.request;
         // Whoever calls for help need not remember a password.
         if routing.route.is_none() && self.is_emergency(&routing.uri) {
             return true;
@@ -197,7 +180,7 @@ impl Shard {
         let must_authenticate =
             (from_local && self.shared.config.auth.calls) || (!to_local && relay_for == RelayFor::Authenticated);
         if must_authenticate {
-            return self.authenticate(now, request, server, ChallengeHeader::ProxyAuthenticate, &from, found, out);
+            return self.authenticate(asked, ChallengeHeader::ProxyAuthenticate, &from);
         }
         if !to_local && relay_for == RelayFor::LocalDomains && !from_local {
             self.counters().relay_denied.one();
@@ -205,96 +188,64 @@ impl Shard {
                 call_id = %shown(request.call_id), source = %request.arrival.remote, uri = %shown(routing.uri_text),
                 "relaying denied: neither end is of a local domain"
             );
-            self.reply(now, request, server, 403, |_| (), out);
+            self.reply(asked, 403, |_| ());
             return false;
         }
         true
     }
 
     /// Finds the targets and hands the request to the proxy.
-    fn forward(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        routing: &Routing<'_>,
-        server: ServerId,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) {
+    fn forward(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) {
         if routing.alias.is_none() && routing.route.is_none() && self.is_local(&routing.uri) {
-            return self.call_user(now, request, routing, server, found, out);
+            return self.call_user(asked, routing);
         }
-        let Some(targets) = self.next_hop(now, request, routing, Some(server), found, out) else { return };
+        let Some(targets) = self.next_hop(asked, routing) else { return };
         let candidate = Candidate { uri: None, path: b"", targets: &targets, q: 1000, fixed: routing.alias.is_some() };
         // A next hop that cannot be reached counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6);
         // a number or a service that nobody here leads on has no next hop at all.
         let otherwise = if routing.route.is_none() && routing.uri.sip().is_none() { 404 } else { 500 };
-        self.send(now, request, routing, server, &[candidate], otherwise, found, out);
+        self.send(asked, routing, &[candidate], otherwise);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the request's whole standing decides where it goes")]
-    fn send(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        routing: &Routing<'_>,
-        server: ServerId,
-        candidates: &[Candidate<'_>],
-        otherwise: u16,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) {
+    fn send(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>, candidates: &[Candidate<'_>], otherwise: u16) {
+        let Some(server) = asked.server else { return };
         if candidates.iter().all(|c| c.targets.is_empty()) {
             self.counters().not_found.one();
-            return self.reply(now, request, Some(server), otherwise, |_| (), out);
+            return self.reply(asked, otherwise, |_| ());
         }
-        self.trying(now, request, Some(server), found, out);
+        self.trying(asked);
         self.counters().forwarded.one();
-        self.proxy.forward(now, request, routing, server, candidates, &mut self.transactions, out);
+        self.proxy.forward(asked.now, asked.request, routing, server, candidates, &mut self.transactions, asked.out);
     }
 
     /// 100 at once: whoever called need not send again (section 17.2.1).
-    pub(crate) fn trying(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        server: Option<ServerId>,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) {
-        if request.method != Method::Invite || found.trying {
+    pub(crate) fn trying(&mut self, asked: &mut Asked<'_, '_>) {
+        let request = asked.request;
+        if request.method != Method::Invite || asked.found.trying {
             return;
         }
-        found.trying = true;
-        let Some(server) = server else { return };
-        let from = out.start();
-        strowger_message::respond(&request.message, 100, None, None, &mut out.bytes).finish(b"");
-        let range = from..out.bytes.len();
-        self.transactions.respond(now, server, 100, range, out);
+        asked.found.trying = true;
+        let Some(server) = asked.server else { return };
+        let from = asked.out.start();
+        strowger_message::respond(&request.message, 100, None, None, &mut asked.out.bytes).finish(b"");
+        let range = from..asked.out.bytes.len();
+        self.transactions.respond(asked.now, server, 100, range, asked.out);
     }
 
     /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.
-    fn call_user(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        routing: &Routing<'_>,
-        server: ServerId,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) {
+    fn call_user(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) {
         let mut contacts = std::mem::take(&mut self.contacts);
-        self.collect(now, &routing.uri, &mut contacts);
+        self.collect(asked.now, &routing.uri, &mut contacts);
         if contacts.entries.is_empty() {
             self.contacts = contacts;
-            return self.absent(now, request, routing, server, found, out);
+            return self.absent(asked, routing);
         }
         let mut targets: SmallVec<[Targets; 2]> = SmallVec::new();
         for contact in &contacts.entries {
             let known = contact.target.map(|t| Targets::from_slice(&[t]));
             let way = match known {
                 Some(way) => Some(way),
-                None => self.contact_way(now, request, &contacts, contact, server, found, out),
+                None => self.contact_way(asked, &contacts, contact),
             };
             match way {
                 Some(way) => targets.push(way),
@@ -325,36 +276,29 @@ impl Shard {
                 fixed: contact.path.is_empty(),
             })
             .collect();
-        self.send(now, request, routing, server, &candidates, 480, found, out);
+        self.send(asked, routing, &candidates, 480);
         drop(candidates);
         self.contacts = contacts;
     }
 
     /// Nobody is registered under this address: because there is nobody, or because nobody is there.
-    fn absent(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        routing: &Routing<'_>,
-        server: ServerId,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) {
+    fn absent(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) {
+        let request = asked.request;
         let Uri::Sip(uri) = &routing.uri else {
             self.counters().not_found.one();
-            return self.reply(now, request, Some(server), 404, |_| (), out);
+            return self.reply(asked, 404, |_| ());
         };
         let (mut user, mut domain) = (Vec::new(), Vec::new());
         strowger_message::uri::sip::unescape(uri.user.unwrap_or_default(), &mut user);
         uri.host.write_lower(&mut domain);
-        let known = match found.exists.take() {
+        let known = match asked.found.exists.take() {
             Some(answer) => answer,
             None if self.shared.subscribers.is_none() || !self.shared.config.registrar.authenticate => {
                 Ok(Known::Exists)
             }
             None => {
                 let question = Question::User { username: &user, domain: &domain };
-                match self.ask_subscribers(now, request, Some(server), question, found, out) {
+                match self.ask_subscribers(asked, question) {
                     Some(answer) => Ok(answer),
                     None => return,
                 }
@@ -370,7 +314,7 @@ impl Shard {
             }
         };
         self.counters().not_found.one();
-        self.reply(now, request, Some(server), status, |_| (), out);
+        self.reply(asked, status, |_| ());
     }
 
     /// The user's contacts, highest q first.
@@ -400,19 +344,9 @@ impl Shard {
     }
 
     /// Where a contact's own words lead: its Path first, else its URI. None: waiting for a name.
-    #[expect(clippy::too_many_arguments, reason = "the request's whole standing decides where it goes")]
-    fn contact_way(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        contacts: &Contacts,
-        contact: &Contact,
-        server: ServerId,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) -> Option<Targets> {
+    fn contact_way(&mut self, asked: &mut Asked<'_, '_>, contacts: &Contacts, contact: &Contact) -> Option<Targets> {
         let Some(uri) = contact_uri(contacts, contact) else { return Some(Targets::new()) };
-        self.way_of(now, request, &uri, contact.listener, Some(server), found, out)
+        self.way_of(asked, &uri, contact.listener)
     }
 
     fn contact_target(&self, contacts: &Contacts, contact: &Contact) -> Option<Target> {
@@ -423,15 +357,8 @@ impl Shard {
     }
 
     /// The addresses that the request's Route or Request-URI names. None: answered, or waiting for a name.
-    fn next_hop(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        routing: &Routing<'_>,
-        server: Option<ServerId>,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) -> Option<Targets> {
+    fn next_hop(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) -> Option<Targets> {
+        let request = asked.request;
         if let Some(target) = routing.alias {
             return Some(Targets::from_slice(&[target]));
         }
@@ -445,53 +372,36 @@ impl Shard {
             }
             (None, uri) => uri,
         };
-        self.way_of(now, request, &uri, prefer, server, found, out)
+        self.way_of(asked, &uri, prefer)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the request's whole standing decides where it goes")]
-    fn way_of(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        uri: &Uri<'_>,
-        prefer: ListenerId,
-        server: Option<ServerId>,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) -> Option<Targets> {
+    fn way_of(&mut self, asked: &mut Asked<'_, '_>, uri: &Uri<'_>, prefer: ListenerId) -> Option<Targets> {
         match self.proxy.next_hop(uri, prefer) {
             NextHop::Known(target) => Some(Targets::from_slice(&[target])),
             NextHop::Unreachable => Some(Targets::new()),
             NextHop::Name { host, port, transport, secure } => {
                 let key: HostKey = (host.to_ascii_lowercase().into(), port, transport, secure);
-                if let Some(addresses) = found.name(&key) {
+                if let Some(addresses) = asked.found.name(&key) {
                     return Some(addresses.iter().filter_map(|&(t, a)| self.proxy.target(t, a, prefer)).collect());
                 }
-                self.resolve(now, request, key, server, found, out);
+                self.resolve(asked, key);
                 None
             }
         }
     }
 
     /// Lets the request wait until a name is resolved (RFC 3263).
-    fn resolve(
-        &mut self,
-        now: Now,
-        request: &Request<'_>,
-        name: HostKey,
-        server: Option<ServerId>,
-        found: &mut Found,
-        out: &mut Outbox,
-    ) {
+    fn resolve(&mut self, asked: &mut Asked<'_, '_>, name: HostKey) {
+        let request = asked.request;
         let Some(mailbox) = self.mailbox.clone() else { return };
         if self.parked.len() >= self.shared.config.limits.lookup_queue {
             if request.method != Method::Ack {
-                self.reply_overloaded(now, request, server, out);
+                self.reply_overloaded(asked);
             }
             return;
         }
-        self.trying(now, request, server, found, out);
-        let ticket = self.park(request, server, found);
+        self.trying(asked);
+        let ticket = self.park(asked);
         let shared = self.shared.clone();
         self.services.spawn(resolve(shared, self.handle.clone(), mailbox, ticket, name));
     }

@@ -1,5 +1,6 @@
 //! The server of one shard: every message that this shard owns comes in here.
 
+use crate::asked::Asked;
 use crate::counters::Counters;
 use crate::parked::{Found, Parked, Waiting};
 use crate::shared::Shared;
@@ -156,33 +157,34 @@ impl Shard {
         if let (true, Some(flow)) = (request.essentials.via.alias, request.arrival.flow) {
             self.alias(request, flow);
         }
+        let mut asked = Asked { now, request, server: None, found: &mut Found::default(), out };
         // Registrations are answered without a transaction: equal requests get equal answers.
         if request.method == Method::Register && self.is_for_registrar(request) {
             if self.handle.is_draining() {
-                return self.reply_overloaded(now, request, None, out);
+                return self.reply_overloaded(&mut asked);
             }
-            self.register(now, request, &mut Found::default(), out);
-            return;
+            return self.register(&mut asked);
         }
-        match self.transactions.request(now, &request.message, request.arrival, request.call_hash, out) {
+        match self.transactions.request(now, &request.message, request.arrival, request.call_hash, asked.out) {
             Incoming::New(id) => {
                 let reply = via::reply_target(&request.essentials.via, request.arrival);
                 if reply != request.arrival.reply() {
                     self.transactions.set_reply(id, reply);
                 }
+                asked.server = Some(id);
                 // The process is about to end: what is under way goes on, nothing new begins.
                 if self.handle.is_draining() && request.to_tag.is_empty() {
-                    return self.reply_overloaded(now, request, Some(id), out);
+                    return self.reply_overloaded(&mut asked);
                 }
-                self.request(now, request, id, &mut Found::default(), out);
+                self.request(&mut asked);
             }
             Incoming::Absorbed => (),
-            Incoming::Ack => self.ack(now, request, &mut Found::default(), out),
-            Incoming::Cancel { cancel, invite } => self.cancel(now, request, cancel, invite, out),
-            Incoming::Full => {
-                self.counters().overloaded.one();
-                self.reply_stateless(request, 503, |out| out.extend_from_slice(b"Retry-After: 5\r\n"), out);
+            Incoming::Ack => self.ack(&mut asked),
+            Incoming::Cancel { cancel, invite } => {
+                asked.server = Some(cancel);
+                self.cancel(&mut asked, invite);
             }
+            Incoming::Full => self.reply_overloaded(&mut asked),
         }
     }
 
@@ -320,20 +322,16 @@ impl Shard {
     }
 
     /// Lets a request wait for a look-up; the ticket comes back with the answer.
-    pub(crate) fn park(
-        &mut self,
-        request: &Request<'_>,
-        server: Option<strowger_core::transaction::ServerId>,
-        found: &Found,
-    ) -> u64 {
+    pub(crate) fn park(&mut self, asked: &Asked<'_, '_>) -> u64 {
+        let request = asked.request;
         self.counters().parked.one();
         *self.waiting.entry(request.call_hash).or_insert(0) += 1;
         let id = self.parked.insert(Parked::Request(Box::new(Waiting {
             bytes: request.message.bytes().to_vec(),
             arrival: *request.arrival,
             call_hash: request.call_hash,
-            server,
-            found: found.clone(),
+            server: asked.server,
+            found: asked.found.clone(),
         })));
         id.to_u64()
     }
@@ -363,10 +361,11 @@ impl Shard {
         if index.parse(&waiting.bytes, &self.shared.limits).is_ok()
             && let Ok(request) = Request::of(Message::new(&waiting.bytes, &index), &waiting.arrival, call_hash)
         {
+            let mut asked = Asked { now, request: &request, server: waiting.server, found: &mut waiting.found, out };
             match (waiting.server, request.method) {
-                (Some(server), _) => self.request(now, &request, server, &mut waiting.found, out),
-                (None, Method::Ack) => self.ack(now, &request, &mut waiting.found, out),
-                (None, _) => self.register(now, &request, &mut waiting.found, out),
+                (Some(_), _) => self.request(&mut asked),
+                (None, Method::Ack) => self.ack(&mut asked),
+                (None, _) => self.register(&mut asked),
             }
         }
         self.release(now, call_hash, out);

@@ -1,0 +1,17 @@
+//! A request in hand, and what an answer to it needs.
+
+use crate::parked::Found;
+use strowger_core::proxy::Request;
+use strowger_core::transaction::ServerId;
+use strowger_core::{Now, Outbox};
+
+/// What is asked of this server, while it is looked at.
+pub(crate) struct Asked<'t, 'm> {
+    pub(crate) now: Now,
+    pub(crate) request: &'t Request<'m>,
+    /// Its transaction; none for a REGISTER and an ACK.
+    pub(crate) server: Option<ServerId>,
+    /// What look-ups for it have brought.
+    pub(crate) found: &'t mut Found,
+    pub(crate) out: &'t mut Outbox,
+}
