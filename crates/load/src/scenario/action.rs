@@ -1,10 +1,12 @@
 //! What a step does beside its message: the elements in `<action>`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::distribution::Distribution;
 use super::template::Template;
 use super::variable::Slot;
+use crate::expression::{Expression, ExpressionError, Options};
 use strowger_message::Name;
 
 /// One action. Texts are templates, rendered when the action runs.
@@ -125,15 +127,36 @@ pub struct Match {
     pub expression: Pattern,
     pub source: Source,
     pub check: Check,
-    /// The whole match, then the groups. Fewer than the groups of the expression is usual; more is refused.
+    /// The whole match, then the groups. More variables than groups: the last stay unset.
     pub assign_to: Box<[Slot]>,
 }
 
 /// An extended regular expression of POSIX. Letter case always counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Pattern {
     /// As it stands in the document, escapes and entities resolved.
     pub text: Box<[u8]>,
+    /// Compiled, shared by all shards.
+    pub expression: Arc<Expression>,
+}
+
+impl Pattern {
+    /// # Errors
+    /// Where `regcomp` of the C library has one.
+    pub fn new(text: &[u8]) -> Result<Self, ExpressionError> {
+        Ok(Self { text: text.into(), expression: Arc::new(Expression::new(text, Options::default())?) })
+    }
+
+    /// Groups, without the whole match.
+    pub fn groups(&self) -> usize {
+        self.expression.groups()
+    }
+}
+
+impl std::fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pattern({:?})", String::from_utf8_lossy(&self.text))
+    }
 }
 
 /// What an expression is matched against.

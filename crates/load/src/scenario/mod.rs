@@ -10,10 +10,18 @@ pub mod step;
 pub mod template;
 pub mod variable;
 
-use std::path::PathBuf;
+mod cleanup;
+mod keyword;
+mod names;
+mod read;
+mod refusal;
+mod xml;
+
+use std::path::{Path, PathBuf};
 
 pub use action::Action;
 pub use distribution::Distribution;
+pub use refusal::{Cause, Refusal};
 pub use step::{Kind, Step, StepIndex};
 pub use template::{Piece, Template};
 pub use variable::{Scope, Slot, Variables};
@@ -49,6 +57,61 @@ pub struct Scenario {
     pub unexpected: Option<Unexpected>,
     /// What is sloppy in the document, in its order.
     pub warnings: Vec<Warning>,
+    /// What SIPp 3.6 does not know and SIPp 3.7 does. SIPp 3.6.1 refuses such a document.
+    pub newer: Vec<Warning>,
+    /// Which controller of 3PCC this is, if it is one.
+    pub third_party: Option<ThirdPartyRole>,
+}
+
+impl Scenario {
+    /// Reads a document and checks everything that SIPp checks before its first message, the media files that the
+    /// document names included.
+    ///
+    /// # Errors
+    /// The first thing that keeps the document from running, with its place and what would be right.
+    pub fn load(path: &Path, environment: &Environment) -> Result<Self, Refusal> {
+        let bytes = std::fs::read(path).map_err(|error| Refusal {
+            file: path.display().to_string(),
+            line: 0,
+            column: 0,
+            what: error.to_string(),
+            hint: None,
+            cause: Cause::Unreadable,
+        })?;
+        Self::parse(&bytes, path, environment)
+    }
+
+    /// As [`Scenario::load`], of a document in memory. `name` stands in messages; media are looked for in its folder.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`].
+    pub fn parse(bytes: &[u8], name: &Path, environment: &Environment) -> Result<Self, Refusal> {
+        read::read(bytes, name, environment, environment.limits)
+    }
+}
+
+/// Bounds of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a document. 16 MiB. (SIPp's own bound is 65,535; more is accepted with a warning.)
+    pub document: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { document: 16 << 20 }
+    }
+}
+
+/// Controllers of third party call control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThirdPartyRole {
+    /// Starts with a call and sends the first command: connects to the other.
+    A,
+    /// As A, but its call comes in.
+    PassiveA,
+    /// Waits for a command first: listens for the other.
+    B,
 }
 
 /// Which end of a call a scenario is: by its first step that talks.
@@ -60,16 +123,34 @@ pub enum Role {
     Server,
 }
 
-/// Messages for what the scenario does not foresee. Each has a built-in text.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Messages for what the scenario does not foresee: those of the document, else the built-in ones.
+#[derive(Clone, Debug, PartialEq)]
 pub struct DefaultMessages {
     pub three_party_abort: Template,
+    /// The ACK to a final answer that is no 2xx.
     pub ack: Template,
     /// The ACK that goes before a BYE.
     pub ack2: Template,
     pub bye: Template,
     pub cancel: Template,
     pub ok: Template,
+}
+
+impl DefaultMessages {
+    /// What `DefaultMessage id` can be.
+    pub const IDS: &'static [&'static str] = &["3pcc_abort", "ack", "ack2", "bye", "cancel", "200"];
+
+    fn place(&mut self, id: &str) -> Option<&mut Template> {
+        Some(match id {
+            "3pcc_abort" => &mut self.three_party_abort,
+            "ack" => &mut self.ack,
+            "ack2" => &mut self.ack2,
+            "bye" => &mut self.bye,
+            "cancel" => &mut self.cancel,
+            "200" => &mut self.ok,
+            _ => return None,
+        })
+    }
 }
 
 /// The label `_unexp.main` and its variables.
@@ -97,6 +178,9 @@ pub struct Environment {
     pub globals: Vec<String>,
     /// 3PCC: `-3pcc`, `-master` or `-slave` is given.
     pub third_party: ThirdParty,
+    /// Names of the other controllers in the file of `-slave_cfg`.
+    pub peers: Vec<String>,
+    pub limits: Limits,
 }
 
 /// Which kind of third party call control the run has.

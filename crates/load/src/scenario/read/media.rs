@@ -1,0 +1,162 @@
+//! Files that a document names to be played: they must be there before the first call.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use super::Reader;
+use crate::scenario::action::{RtpStream, StreamFormat};
+use crate::scenario::refusal::{Cause, Fault};
+use crate::scenario::xml::Attribute;
+
+impl Reader<'_> {
+    /// Beside the document if it is there, else as it is named, seen from the working folder.
+    fn find(&self, name: &str) -> PathBuf {
+        let plain = PathBuf::from(name);
+        let folder = self.environment.folder.as_deref().or_else(|| self.file.parent());
+        match folder {
+            Some(folder) if plain.is_relative() && folder.join(&plain).is_file() => folder.join(plain),
+            _ => plain,
+        }
+    }
+
+    pub(super) fn pcap(&self, value: &Attribute) -> Result<PathBuf, Fault> {
+        let name = value.text();
+        let path = self.find(&name);
+        let refused = |why: String| {
+            Fault::new(value.at, format!("`{name}` cannot be played: {why}"))
+                .hint("a capture of libpcap, named from the document's folder or the working folder")
+                .cause(Cause::MediaFile)
+        };
+        let mut magic = [0; 4];
+        File::open(&path)
+            .and_then(|mut file| file.read_exact(&mut magic))
+            .map_err(|error| refused(error.to_string()))?;
+        if CAPTURE.contains(&u32::from_ne_bytes(magic)) || CAPTURE.contains(&u32::from_ne_bytes(magic).swap_bytes()) {
+            Ok(path)
+        } else {
+            Err(refused("it is no capture".into()))
+        }
+    }
+
+    /// `file[,loops[,payload type[,codec/clock]]]`, `pause`, `resume`, and the patterns of SIPp 3.7.
+    pub(super) fn stream(&mut self, value: &Attribute) -> Result<RtpStream, Fault> {
+        let text = value.text();
+        match text.as_str() {
+            "pause" => return Ok(RtpStream::Pause),
+            "resume" => return Ok(RtpStream::Resume),
+            _ => {}
+        }
+        let mut parts = text.split(',');
+        let name = parts.next().unwrap_or_default();
+        if let Some((video, word)) = pattern(name) {
+            self.newer(value.at, format!("`rtp_stream={name}` is of SIPp 3.7"));
+            return self.pattern_stream(value, word, video, parts);
+        }
+        let loops = parts.next().map_or(1, leading);
+        let payload_type = parts.next().map_or(DEFAULT_PAYLOAD_TYPE, leading);
+        let codec = parts.next().unwrap_or_default();
+        let format = self.stream_format(value, payload_type, codec)?;
+        let path = self.find(name);
+        let readable = File::open(&path).and_then(|mut file| file.read(&mut [0]));
+        let why = match readable {
+            Ok(0) => "it is empty".to_owned(),
+            Ok(_) => return Ok(RtpStream::Play { file: path, video: codec.starts_with("H26"), loops, format }),
+            Err(error) => error.to_string(),
+        };
+        Err(Fault::new(value.at, format!("`{name}` cannot be streamed: {why}"))
+            .hint("a file of raw samples, named from the document's folder or the working folder")
+            .cause(Cause::MediaFile))
+    }
+
+    fn pattern_stream<'t>(
+        &mut self,
+        value: &Attribute,
+        word: &str,
+        video: bool,
+        mut parts: impl Iterator<Item = &'t str>,
+    ) -> Result<RtpStream, Fault> {
+        match word {
+            "pause" => return Ok(RtpStream::PausePattern { video }),
+            "resume" => return Ok(RtpStream::ResumePattern { video }),
+            _ => {}
+        }
+        let id = parts.next().map_or(1, leading);
+        let Some(id) = u8::try_from(id).ok().filter(|id| (1..=6).contains(id)) else {
+            return Err(Fault::new(value.at, format!("there is no pattern {id}")).hint("1 to 6"));
+        };
+        let loops = parts.next().map_or(1, leading);
+        let payload_type = parts.next().map_or(if video { 99 } else { DEFAULT_PAYLOAD_TYPE }, leading);
+        let format = self.stream_format(value, payload_type, parts.next().unwrap_or_default())?;
+        Ok(RtpStream::Pattern { video, id, loops, format })
+    }
+
+    fn stream_format(&mut self, value: &Attribute, payload_type: i32, codec: &str) -> Result<StreamFormat, Fault> {
+        let number = u8::try_from(payload_type).ok().filter(|number| *number < 128);
+        let Some(format) = number.and_then(|number| format(number, codec)) else {
+            return Err(Fault::new(value.at, format!("the payload type {payload_type} cannot be streamed"))
+                .hint("0 (PCMU), 8 (PCMA), 9 (G722), 18 (G729), 98 (iLBC)"));
+        };
+        if number.is_some_and(|number| by_number(number).is_none()) {
+            self.newer(value.at, format!("the payload type {payload_type} with a codec's name is of SIPp 3.7"));
+        }
+        Ok(format)
+    }
+}
+
+/// RFC 3551 section 6: PCMA.
+const DEFAULT_PAYLOAD_TYPE: i32 = 8;
+
+/// First words of capture files: microseconds, nanoseconds, Kuznetzov's, next generation.
+const CAPTURE: [u32; 4] = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34, 0x0a0d_0d0a];
+
+/// `apattern`, `pauseapattern`, `resumevpattern` …: whether video, and what is done.
+fn pattern(name: &str) -> Option<(bool, &str)> {
+    let (word, video) = match name.strip_suffix("apattern") {
+        Some(word) => (word, false),
+        None => (name.strip_suffix("vpattern")?, true),
+    };
+    matches!(word, "" | "pause" | "resume").then_some((video, word))
+}
+
+/// C's `atoi`.
+fn leading(text: &str) -> i32 {
+    let text = text.trim_start();
+    let digits = text.trim_start_matches(['-', '+']);
+    let length = digits.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(digits.len());
+    let n: i32 = digits[..length].parse().unwrap_or(0);
+    if text.starts_with('-') { -n } else { n }
+}
+
+fn by_number(payload_type: u8) -> Option<StreamFormat> {
+    // Bytes, milliseconds and clock ticks of a packet (RFC 3551 section 4.5, RFC 3952 for 98).
+    let (bytes_per_packet, milliseconds_per_packet, ticks_per_packet) = match payload_type {
+        0 | 8 | 9 => (160, 20, 160),
+        18 => (20, 20, 160),
+        98 => (50, 30, 240),
+        _ => return None,
+    };
+    Some(StreamFormat { payload_type, bytes_per_packet, milliseconds_per_packet, ticks_per_packet })
+}
+
+/// How packets of a payload type are cut; one that is not fixed goes by the codec's name (`PCMU/8000`).
+pub(super) fn format(payload_type: u8, codec: &str) -> Option<StreamFormat> {
+    by_number(payload_type).or_else(|| {
+        let known = match codec.split('/').next().unwrap_or_default().to_ascii_uppercase().as_str() {
+            "PCMU" => by_number(0),
+            "PCMA" => by_number(8),
+            "G722" => by_number(9),
+            "G729" => by_number(18),
+            "ILBC" => by_number(98),
+            // RFC 6184: 90 kHz; a packet each 160 ms is what SIPp sends.
+            "H264" => Some(StreamFormat {
+                payload_type,
+                bytes_per_packet: 1280,
+                milliseconds_per_packet: 160,
+                ticks_per_packet: 14_400,
+            }),
+            _ => None,
+        };
+        known.map(|format| StreamFormat { payload_type, ..format })
+    })
+}

@@ -1,0 +1,419 @@
+//! From the elements of a document to a [`Scenario`]. The rules are those of SIPp 3.6; what only SIPp 3.7 knows is
+//! accepted and noted in [`Scenario::newer`].
+
+mod action;
+mod attribute;
+mod check;
+mod media;
+mod sample;
+mod step;
+
+use std::path::Path;
+
+use super::builtin;
+use super::cleanup::cleanup;
+use super::keyword::{Keywords, Wrong, variable_name};
+use super::names::Names;
+use super::refusal::{Cause, Fault, Refusal};
+use super::step::{Kind, Step, StepIndex};
+use super::template::{Piece, Template};
+use super::xml::{Document, Element, Tree};
+use super::{DefaultMessages, Environment, Limits, Role, Scenario, ThirdParty, ThirdPartyRole, Unexpected, Warning};
+
+/// Reads a document that is in memory. `file` is its name, for messages and to find the media beside it.
+pub(super) fn read(bytes: &[u8], file: &Path, environment: &Environment, limits: Limits) -> Result<Scenario, Refusal> {
+    let refuse = |place: (u32, u32), fault: Fault| Refusal {
+        file: file.display().to_string(),
+        line: place.0,
+        column: place.1,
+        what: fault.what,
+        hint: fault.hint,
+        cause: fault.cause,
+    };
+    if bytes.len() > limits.document {
+        let what = format!("the document has {} bytes, more than the limit of {}", bytes.len(), limits.document);
+        return Err(refuse((0, 0), Fault::new(0, what)));
+    }
+    let document = Document::new(bytes).map_err(|fault| refuse((1, 1), fault))?;
+    let at = |fault: Fault| refuse(document.place(fault.offset), fault);
+    let tree = document.tree().map_err(at)?;
+    let mut reader = Reader::new(&document, environment, file);
+    reader.scenario(&tree).map_err(at)?;
+    Ok(reader.finish(tree))
+}
+
+/// A list of steps that is being filled.
+#[derive(Default)]
+struct Program {
+    steps: Vec<Step>,
+    labels: Vec<(String, StepIndex)>,
+    /// Labels that steps name, to be found once all are known: step, offset, name.
+    next: Vec<(usize, usize, String)>,
+    on_timeout: Vec<(usize, usize, String)>,
+}
+
+/// What became of a named transaction.
+#[derive(Default)]
+struct Transaction {
+    name: String,
+    /// Where it is named first.
+    at: usize,
+    started: bool,
+    invite: bool,
+    answered: bool,
+    acknowledged: bool,
+}
+
+struct Timer {
+    name: String,
+    /// Where it is started, if it is.
+    started: Option<usize>,
+    stopped: bool,
+}
+
+/// A text with integers that may be a repartition table.
+struct Table {
+    at: usize,
+    text: String,
+}
+
+/// How much a text needs of what stands around it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counting {
+    /// Variables in it count as named.
+    Counted,
+    /// They do not: the texts of `DefaultMessage`.
+    Uncounted,
+}
+
+struct Reader<'a> {
+    document: &'a Document,
+    environment: &'a Environment,
+    file: &'a Path,
+    names: Names,
+    main: Program,
+    init: Program,
+    timers: Vec<Timer>,
+    counters: Vec<String>,
+    transactions: Vec<Transaction>,
+    peers: Vec<String>,
+    /// Methods sent so far, one behind the other.
+    methods: Vec<u8>,
+    /// What `hiderest` said last.
+    hide: bool,
+    /// The last step was a receive that may be left out.
+    optional_before: Option<usize>,
+    /// `timewait` was seen: nothing may follow it.
+    closed: bool,
+    call_length: Option<Table>,
+    response_time: Option<Table>,
+    default_messages: Vec<(String, usize, Vec<u8>)>,
+    name: String,
+    warnings: Vec<Warning>,
+    newer: Vec<Warning>,
+    defaults: DefaultMessages,
+    tables: (Vec<u32>, Vec<u32>),
+}
+
+impl<'a> Reader<'a> {
+    fn new(document: &'a Document, environment: &'a Environment, file: &'a Path) -> Self {
+        Self {
+            document,
+            environment,
+            file,
+            names: Names::new(&environment.globals),
+            main: Program::default(),
+            init: Program::default(),
+            timers: Vec::new(),
+            counters: Vec::new(),
+            transactions: Vec::new(),
+            peers: Vec::new(),
+            methods: Vec::new(),
+            hide: false,
+            optional_before: None,
+            closed: false,
+            call_length: None,
+            response_time: None,
+            default_messages: Vec::new(),
+            name: String::new(),
+            warnings: Vec::new(),
+            newer: Vec::new(),
+            defaults: builtin::default_messages(),
+            tables: (Vec::new(), Vec::new()),
+        }
+    }
+
+    fn warn(&mut self, offset: usize, text: impl Into<String>) {
+        self.warnings.push(self.document.warning(offset, text));
+    }
+
+    fn newer(&mut self, offset: usize, text: impl Into<String>) {
+        self.newer.push(self.document.warning(offset, text));
+    }
+
+    fn scenario(&mut self, tree: &Tree) -> Result<(), Fault> {
+        let Some(root) = tree.roots.first().filter(|root| root.name == "scenario") else {
+            let at = tree.roots.first().map_or(0, |root| root.start);
+            return Err(Fault::new(at, "the document has no `<scenario>`").hint("it is the first element"));
+        };
+        if self.document.len() > SIPP_LONGEST {
+            self.warn(0, format!("SIPp reads documents of at most {SIPP_LONGEST} bytes"));
+        }
+        self.lint(root);
+        self.name = self.document.attribute(root, "name").map(|name| name.text()).unwrap_or_default();
+        for element in &root.children {
+            if matches!(element.name.as_str(), "send" | "sendCmd" | "DefaultMessage")
+                && let Some(endless) = tree.endless
+            {
+                return Err(Fault::new(endless, "this comment or CDATA section has no end")
+                    .hint("`<!--` ends with `-->`, `<![CDATA[` with `]]>`"));
+            }
+            self.element(element)?;
+        }
+        self.check()
+    }
+
+    /// An element of the scenario.
+    fn element(&mut self, element: &Element) -> Result<(), Fault> {
+        self.lint(element);
+        match element.name.as_str() {
+            "CallLengthRepartition" => self.call_length = Some(self.table(element)?),
+            "ResponseTimeRepartition" => self.response_time = Some(self.table(element)?),
+            "Global" => self.variables(element, |names, name| names.declare_global(name).is_some())?,
+            "User" => self.variables(element, |names, name| names.declare_user(name).is_some())?,
+            "Reference" => {
+                let list = self.required(element, "variables")?;
+                for name in list.text().split(',') {
+                    if self.names.known(name).is_none() {
+                        return Err(Fault::new(list.at, format!("no variable `{name}` stands before this place"))
+                            .hint("`Reference` stands behind the steps; names are divided by `,` without spaces"));
+                    }
+                }
+            }
+            "DefaultMessage" => {
+                let id = self.required(element, "id")?;
+                let name = id.text();
+                if !DefaultMessages::IDS.contains(&name.as_str()) {
+                    return Err(Fault::new(id.at, format!("no default message is called `{name}`"))
+                        .hint(format!("one of {}", DefaultMessages::IDS.join(", "))));
+                }
+                let (at, text) = self.cdata(element)?;
+                self.default_messages.push((name, at, text));
+            }
+            "label" => {
+                let (name, at) = self.label(element)?;
+                Self::add_label(&mut self.main, name, at)?;
+            }
+            "init" => {
+                for child in &element.children {
+                    self.lint(child);
+                    match child.name.as_str() {
+                        "label" => {
+                            let (name, at) = self.label(child)?;
+                            Self::add_label(&mut self.init, name, at)?;
+                        }
+                        "nop" => self.step(child, true)?,
+                        other => {
+                            return Err(Fault::new(child.start, format!("`<{other}>` cannot stand in `<init>`"))
+                                .hint("only `nop` and `label` can"));
+                        }
+                    }
+                }
+            }
+            "send" | "recv" | "pause" | "nop" | "timewait" | "sendCmd" | "recvCmd" => self.step(element, false)?,
+            other => {
+                return Err(Fault::new(element.start, format!("`<{other}>` is no element of a scenario")).hint(
+                    match nearest(other) {
+                        Some(near) => format!("is `<{near}>` meant?"),
+                        None => format!("one of {}", ELEMENTS.join(", ")),
+                    },
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn label(&self, element: &Element) -> Result<(String, usize), Fault> {
+        let id = self.required(element, "id")?;
+        Ok((id.text(), id.at))
+    }
+
+    fn add_label(program: &mut Program, name: String, at: usize) -> Result<(), Fault> {
+        if program.labels.iter().any(|(known, _)| *known == name) {
+            return Err(Fault::new(at, format!("the label `{name}` stands here a second time")));
+        }
+        let index = StepIndex::try_from(program.steps.len()).unwrap_or(StepIndex::MAX);
+        program.labels.push((name, index));
+        Ok(())
+    }
+
+    fn variables(&mut self, element: &Element, declare: fn(&mut Names, &str) -> bool) -> Result<(), Fault> {
+        let list = self.required(element, "variables")?;
+        for name in list.text().split(',') {
+            if name.starts_with(' ') || name.ends_with(' ') {
+                self.warn(list.at, format!("the space belongs to the name `{name}`"));
+            }
+            if !declare(&mut self.names, name) {
+                return Err(Fault::new(list.at, "too many variables"));
+            }
+        }
+        Ok(())
+    }
+
+    fn table(&self, element: &Element) -> Result<Table, Fault> {
+        let value = self.required(element, "value")?;
+        Ok(Table { at: value.at, text: value.text() })
+    }
+
+    /// The cleaned text of a message and where it starts.
+    fn cdata(&self, element: &Element) -> Result<(usize, Vec<u8>), Fault> {
+        match self.document.cdata(element) {
+            Some((at, text)) => Ok((at, cleanup(text))),
+            None => Err(Fault::new(element.start, format!("`<{}>` has no message", element.name))
+                .hint("it stands in <![CDATA[ … ]]>")),
+        }
+    }
+
+    /// A text cut into pieces. `at` is where it starts in the document.
+    fn template(&mut self, text: &[u8], at: usize, counting: Counting) -> Result<Template, Fault> {
+        let mut own = Names::default();
+        if counting == Counting::Uncounted {
+            std::mem::swap(&mut own, &mut self.names);
+            // Known names keep their slots; the counts of the copy do not matter.
+            self.names = own.clone();
+        }
+        let mut keywords =
+            Keywords { names: &mut self.names, environment: self.environment, notes: Vec::new(), newer: Vec::new() };
+        let result = keywords.template(text);
+        let (notes, newer) = (keywords.notes, keywords.newer);
+        for note in notes {
+            self.warn(at, note);
+        }
+        for word in newer {
+            let offset = self.document.after(at, word.trim_end_matches(']').as_bytes()).unwrap_or(at);
+            self.newer(offset, format!("{word} is a keyword of SIPp 3.7"));
+        }
+        result.map_err(|Wrong { mut fault, part }| {
+            fault.offset = self.document.after(at, &part).unwrap_or(at);
+            fault
+        })
+    }
+
+    fn variable(&mut self, name: &[u8], at: usize) -> Result<super::Slot, Fault> {
+        let name = variable_name(name).map_err(|fault| Fault { offset: at, ..fault })?;
+        self.names.slot(&name).ok_or_else(|| Fault::new(at, "too many variables"))
+    }
+
+    fn finish(self, tree: Tree) -> Scenario {
+        let variables = self.names.finished();
+        let step = |program: &Program, name: &str| {
+            program.labels.iter().find(|(label, _)| label == name).map(|(_, index)| *index)
+        };
+        let unexpected = step(&self.main, "_unexp.main").map(|main| Unexpected {
+            main,
+            return_address: variables.find("_unexp.retaddr"),
+            paused: variables.find("_unexp.pausedaddr"),
+        });
+        let mut warnings = tree.warnings;
+        warnings.extend(self.warnings);
+        warnings.sort_by_key(|warning| (warning.line, warning.column));
+        Scenario {
+            name: self.name,
+            role: role(&self.main.steps),
+            third_party: third_party(&self.main.steps),
+            steps: self.main.steps,
+            init: self.init.steps,
+            variables,
+            labels: self.main.labels,
+            timers: self.timers.into_iter().map(|timer| timer.name).collect(),
+            counters: self.counters,
+            transactions: self.transactions.into_iter().map(|transaction| transaction.name).collect(),
+            peers: self.peers,
+            call_length_repartition: self.tables.0,
+            response_time_repartition: self.tables.1,
+            default_messages: self.defaults,
+            unexpected,
+            warnings,
+            newer: self.newer,
+        }
+    }
+}
+
+/// What SIPp reads at most, in bytes.
+const SIPP_LONGEST: usize = 65_535;
+
+const ELEMENTS: &[&str] = &[
+    "send",
+    "recv",
+    "pause",
+    "nop",
+    "timewait",
+    "label",
+    "sendCmd",
+    "recvCmd",
+    "init",
+    "Global",
+    "User",
+    "Reference",
+    "DefaultMessage",
+    "ResponseTimeRepartition",
+    "CallLengthRepartition",
+];
+
+/// The element that differs only in case.
+fn nearest(name: &str) -> Option<&'static str> {
+    let wanted = match name.to_ascii_lowercase().as_str() {
+        "receive" => "recv".to_owned(),
+        "wait" | "sleep" => "pause".to_owned(),
+        other => other.to_owned(),
+    };
+    ELEMENTS.iter().copied().find(|element| element.eq_ignore_ascii_case(&wanted))
+}
+
+/// By the first step that talks.
+fn role(steps: &[Step]) -> Role {
+    let first = steps.iter().find_map(|step| match step.kind {
+        Kind::Send(_) | Kind::SendCommand { .. } => Some(Role::Client),
+        Kind::Receive(_) | Kind::ReceiveCommand { .. } => Some(Role::Server),
+        _ => None,
+    });
+    first.unwrap_or(Role::Client)
+}
+
+/// By the first command.
+fn third_party(steps: &[Step]) -> Option<ThirdPartyRole> {
+    let passive = steps.iter().find_map(|step| match step.kind {
+        Kind::Send(_) | Kind::SendCommand { .. } => Some(false),
+        Kind::Receive(_) => Some(true),
+        _ => None,
+    });
+    steps.iter().find_map(|step| match step.kind {
+        Kind::SendCommand { .. } if passive == Some(true) => Some(ThirdPartyRole::PassiveA),
+        Kind::SendCommand { .. } => Some(ThirdPartyRole::A),
+        Kind::ReceiveCommand { .. } => Some(ThirdPartyRole::B),
+        _ => None,
+    })
+}
+
+/// Whether commands of 3PCC are among the steps, and where the first one stands.
+fn commands(program: &Program) -> Option<&Step> {
+    program.steps.iter().find(|step| matches!(step.kind, Kind::SendCommand { .. } | Kind::ReceiveCommand { .. }))
+}
+
+/// What the first piece of a message must be.
+fn literal_start(template: &Template) -> &[u8] {
+    match template.pieces.first() {
+        Some(Piece::Text(text)) => &text.bytes,
+        _ => b"",
+    }
+}
+
+fn classic_without_commands(environment: &Environment, program: &Program) -> bool {
+    environment.third_party == ThirdParty::Classic && commands(program).is_none()
+}
+
+fn third_party_fault(at: usize, what: &str) -> Fault {
+    Fault::new(at, what)
+        .hint("give -3pcc HOST:PORT, or -master or -slave with -slave_cfg FILE")
+        .cause(Cause::ThirdParty)
+}

@@ -1,0 +1,382 @@
+//! The markup of a document, read as SIPp 3.6 reads it: with tolerance in some places and none in others.
+//!
+//! What counts is where elements start and end. Start tags are read with their quotes (and `\"` inside); comments,
+//! CDATA sections and `<!DOCTYPE …>` are passed over; text between elements means nothing, but a `/>` in it closes
+//! the element. An attribute is found by its name behind white space anywhere in the start tag, the first place wins,
+//! and its value ends at the next quote, whatever stands before it. So raw `<`, `&` and doubled attributes do no harm.
+
+use std::ops::Range;
+
+use super::Warning;
+use super::refusal::Fault;
+
+/// The bytes of a document, without carriage returns.
+pub(super) struct Document {
+    text: Vec<u8>,
+    /// Where lines start.
+    lines: Vec<usize>,
+}
+
+/// One element with what is in it.
+#[derive(Debug)]
+pub(super) struct Element {
+    pub name: String,
+    /// Of its `<`.
+    pub start: usize,
+    /// Of the `>` or `/>` that ends its start tag.
+    tag_end: usize,
+    /// Where its own end stands, or the end of the document.
+    end: usize,
+    pub children: Vec<Self>,
+}
+
+/// What was found in a whole document.
+pub(super) struct Tree {
+    /// The elements beside each other; the first is the scenario.
+    pub roots: Vec<Element>,
+    /// A comment or CDATA section without end, inside the first root: SIPp finds no message text then.
+    pub endless: Option<usize>,
+    pub warnings: Vec<Warning>,
+}
+
+const COMMENT: &[u8] = b"<!--";
+const CDATA: &[u8] = b"<![CDATA[";
+
+impl Document {
+    /// `bytes` as they are in the file.
+    pub(super) fn new(bytes: &[u8]) -> Result<Self, Fault> {
+        let mut text: Vec<u8> = bytes.iter().copied().filter(|b| *b != b'\r').collect();
+        if let Some(nul) = memchr::memchr(0, &text) {
+            text.truncate(nul);
+        }
+        let lines = std::iter::once(0).chain(memchr::memchr_iter(b'\n', &text).map(|i| i + 1)).collect();
+        let document = Self { text, lines };
+        if !document.text.starts_with(b"<?xml") {
+            let what = if document.text.is_empty() {
+                "the document is empty"
+            } else if document.text.starts_with(b"\xef\xbb\xbf") {
+                "a byte order mark stands before `<?xml`"
+            } else {
+                "the document does not start with `<?xml`"
+            };
+            return Err(Fault::new(0, what).hint("its first bytes must be <?xml version=\"1.0\"?>"));
+        }
+        if memchr::memmem::find(&document.text, b"?>").is_none() {
+            return Err(Fault::new(0, "the XML declaration has no end").hint("it ends in `?>`"));
+        }
+        Ok(document)
+    }
+
+    /// Line and column of an offset, both from 1; columns are bytes.
+    pub(super) fn place(&self, offset: usize) -> (u32, u32) {
+        let line = self.lines.partition_point(|start| *start <= offset).max(1);
+        let column = offset - self.lines[line - 1] + 1;
+        (u32::try_from(line).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
+    }
+
+    pub(super) fn warning(&self, offset: usize, text: impl Into<String>) -> Warning {
+        let (line, column) = self.place(offset);
+        Warning { line, column, text: text.into() }
+    }
+
+    /// All elements. What breaks the markup for SIPp is a fault.
+    pub(super) fn tree(&self) -> Result<Tree, Fault> {
+        let begin = memchr::memmem::find(&self.text, b"?>").map_or(0, |i| i + 2);
+        let mut walk = Walk { document: self, at: begin, over: false, endless: None, warnings: Vec::new() };
+        let mut roots = Vec::new();
+        walk.children(&mut roots, None, 0)?;
+        if let Some(second) = roots.get(1) {
+            // SIPp looks for a second root only once the first is read; a first one that is no scenario comes first.
+            if roots[0].name == "scenario" {
+                return Err(Fault::new(
+                    second.start,
+                    format!("`<{}>` stands behind the end of the scenario", second.name),
+                )
+                .hint("one element was closed twice, or a text has `/>` in it"));
+            }
+        }
+        Ok(Tree { roots, endless: walk.endless, warnings: walk.warnings })
+    }
+
+    fn find(&self, from: usize, needle: &[u8]) -> Option<usize> {
+        Some(from + memchr::memmem::find(self.text.get(from..)?, needle)?)
+    }
+
+    fn starts(&self, at: usize, with: &[u8]) -> bool {
+        self.text.get(at..).is_some_and(|rest| rest.starts_with(with))
+    }
+
+    /// The end of a start tag whose name starts at `at`: the offset of `>` or `/>`.
+    fn tag_end(&self, mut at: usize) -> Option<usize> {
+        loop {
+            match *self.text.get(at)? {
+                b'<' if self.starts(at, COMMENT) => at = self.find(at, b"-->")? + 3,
+                b'<' => return None,
+                b'>' => return Some(at),
+                b'/' if self.text.get(at + 1) == Some(&b'>') => return Some(at),
+                b'"' => at = self.quote_end(at + 1)? + 1,
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// The next quote that no backslash stands before.
+    fn quote_end(&self, mut at: usize) -> Option<usize> {
+        loop {
+            match *self.text.get(at)? {
+                b'\\' => at += 2,
+                b'"' => return Some(at),
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// The value of an attribute, with `\\`, `\"`, `\n`, `\t` and `\r` resolved; entities are not (see [`entities`]).
+    pub(super) fn attribute(&self, element: &Element, name: &str) -> Option<Attribute> {
+        let at = self.attribute_at(element, name)?;
+        let mut value = Vec::new();
+        let mut i = at;
+        while let Some(&byte) = self.text.get(i) {
+            match byte {
+                b'"' => break,
+                b'\\' => {
+                    i += 1;
+                    match self.text.get(i) {
+                        Some(b'\\') => value.push(b'\\'),
+                        Some(b'"') => value.push(b'"'),
+                        Some(b'n') => value.push(b'\n'),
+                        Some(b't') => value.push(b'\t'),
+                        Some(b'r') => value.push(b'\r'),
+                        Some(other) => value.extend([b'\\', *other]),
+                        None => value.push(b'\\'),
+                    }
+                }
+                _ => value.push(byte),
+            }
+            i += 1;
+        }
+        Some(Attribute { value, at })
+    }
+
+    /// Where the value of an attribute starts, behind its quote.
+    fn attribute_at(&self, element: &Element, name: &str) -> Option<usize> {
+        let mut from = element.start;
+        loop {
+            let found = self.find(from, name.as_bytes())?;
+            if found > element.tag_end {
+                return None;
+            }
+            from = found + name.len();
+            if !self.text[found - 1].is_ascii_whitespace() {
+                continue;
+            }
+            let equals = self.solid(from);
+            if self.text.get(equals) != Some(&b'=') {
+                continue;
+            }
+            return Some(self.solid(equals + 1) + 1);
+        }
+    }
+
+    /// The first offset from `at` on that is no white space.
+    fn solid(&self, at: usize) -> usize {
+        let rest = self.text.get(at..).unwrap_or_default();
+        at + rest.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(rest.len())
+    }
+
+    /// The text of the first CDATA section between the start and the end of an element, and where it starts.
+    pub(super) fn cdata(&self, element: &Element) -> Option<(usize, &[u8])> {
+        let begin = self.find(element.start, CDATA).filter(|at| *at < element.end)? + CDATA.len();
+        Some((begin, &self.text[begin..self.find(begin, b"]]>")?]))
+    }
+
+    /// The attributes of a start tag as an XML reader sees them: names, offsets of the names, raw values.
+    pub(super) fn attributes(&self, element: &Element) -> Vec<(String, usize, Range<usize>)> {
+        let mut list = Vec::new();
+        let mut at = element.start + 1 + element.name.len();
+        while at < element.tag_end {
+            at = self.solid(at);
+            let begin = at;
+            while at < element.tag_end && !self.text[at].is_ascii_whitespace() && !b"=\"<'".contains(&self.text[at]) {
+                at += 1;
+            }
+            let name = String::from_utf8_lossy(&self.text[begin..at.max(begin)]).into_owned();
+            let equals = self.solid(at);
+            let open = self.solid(equals + 1);
+            if !name.is_empty() && self.text.get(equals) == Some(&b'=') && self.text.get(open) == Some(&b'"') {
+                let close = self.quote_end(open + 1).unwrap_or(element.tag_end);
+                list.push((name, begin, open + 1..close.max(open + 1)));
+                at = close + 1;
+            } else {
+                at = at.max(begin + 1);
+            }
+        }
+        list
+    }
+
+    /// Where a text is found first from `at` on.
+    pub(super) fn after(&self, at: usize, text: &[u8]) -> Option<usize> {
+        // The text may be cleaned up or have entities resolved: its first line is enough.
+        let line = text.split(|b| *b == b'\n').next().unwrap_or_default();
+        self.find(at, line)
+    }
+
+    /// Where a line starts; 1 is the first.
+    pub(super) fn line(&self, line: u32) -> usize {
+        self.lines.get((line as usize).saturating_sub(1)).copied().unwrap_or(0)
+    }
+
+    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        self.text.get(range).unwrap_or_default()
+    }
+
+    /// Length in bytes, carriage returns not counted.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+}
+
+/// A value and where it starts.
+#[derive(Clone, Debug)]
+pub(super) struct Attribute {
+    pub value: Vec<u8>,
+    pub at: usize,
+}
+
+impl Attribute {
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.value).into_owned()
+    }
+}
+
+/// `&amp;`, `&lt;`, `&gt;` and `&quot;` resolved; SIPp knows no others and does it for some attributes only.
+pub(super) fn entities(value: &[u8]) -> Vec<u8> {
+    const KNOWN: [(&[u8], u8); 4] = [(b"&amp;", b'&'), (b"&lt;", b'<'), (b"&gt;", b'>'), (b"&quot;", b'"')];
+    let mut out = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let Some(&byte) = rest.first() {
+        let (byte, length) =
+            KNOWN.iter().find(|(name, _)| rest.starts_with(name)).map_or((byte, 1), |(name, b)| (*b, name.len()));
+        out.push(byte);
+        rest = &rest[length..];
+    }
+    out
+}
+
+/// How deep elements may stand in each other; a scenario needs four.
+const DEEPEST: usize = 200;
+
+struct Walk<'a> {
+    document: &'a Document,
+    at: usize,
+    /// Nothing more can be read.
+    over: bool,
+    endless: Option<usize>,
+    warnings: Vec<Warning>,
+}
+
+impl Walk<'_> {
+    /// The elements up to the end of the one that is open. `open` is its name, `depth` how many are open.
+    fn children(&mut self, into: &mut Vec<Element>, open: Option<&str>, depth: usize) -> Result<(), Fault> {
+        let document = self.document;
+        while let Some(&byte) = document.text.get(self.at) {
+            if byte == b'/' && document.starts(self.at, b"/>") {
+                // In the text of an element: SIPp takes it for its end.
+                if let Some(name) = open {
+                    self.warnings.push(document.warning(self.at, format!("`/>` outside a tag ends `<{name}>`")));
+                } else {
+                    self.over = true;
+                    return Ok(());
+                }
+                self.at += 2;
+                return Ok(());
+            }
+            if byte != b'<' {
+                self.at += 1;
+            } else if document.starts(self.at, CDATA) {
+                self.pass(b"]]>", open.is_some());
+            } else if document.starts(self.at, COMMENT) {
+                self.pass(b"-->", open.is_some());
+            } else if document.starts(self.at, b"<!DOCTYPE") {
+                self.pass(b">", false);
+            } else if document.starts(self.at, b"<?xml-model") {
+                self.pass(b">", false);
+            } else if document.starts(self.at, b"</") {
+                return self.close(open, depth);
+            } else if let Some(tag_end) = document.tag_end(self.at + 1) {
+                if depth >= DEEPEST {
+                    return Err(Fault::new(self.at, "the elements stand too deep in each other"));
+                }
+                self.element(into, tag_end, depth)?;
+            } else {
+                self.warnings.push(document.warning(
+                    self.at,
+                    "this tag has no end (a quote is missing, or a `<` stands in it): the rest of the document is not read",
+                ));
+                self.over = true;
+            }
+            if self.over {
+                return Ok(());
+            }
+        }
+        self.over = true;
+        if let Some(name) = open {
+            self.warnings
+                .push(document.warning(document.len().saturating_sub(1), format!("`<{name}>` is never closed")));
+        }
+        Ok(())
+    }
+
+    fn element(&mut self, into: &mut Vec<Element>, tag_end: usize, depth: usize) -> Result<(), Fault> {
+        let document = self.document;
+        let start = self.at;
+        let tag = &document.text[start + 1..tag_end];
+        let length = tag.iter().position(|b| b.is_ascii_whitespace() || *b == b'/').unwrap_or(tag.len());
+        let name = String::from_utf8_lossy(&tag[..length]).into_owned();
+        let mut children = Vec::new();
+        let alone = document.text[tag_end] == b'/';
+        self.at = tag_end + if alone { 2 } else { 1 };
+        let mut end = tag_end;
+        if !alone {
+            self.children(&mut children, Some(&name), depth + 1)?;
+            end = self.at;
+        }
+        into.push(Element { name, start, tag_end, end, children });
+        Ok(())
+    }
+
+    /// An end tag: `self.at` is at its `<`.
+    fn close(&mut self, open: Option<&str>, depth: usize) -> Result<(), Fault> {
+        let document = self.document;
+        let Some(open) = open else {
+            // An end tag behind the scenario: SIPp stops here and is content.
+            self.over = true;
+            return Ok(());
+        };
+        let rest = &document.text[self.at + 2..];
+        let name = &rest[..rest.iter().position(|b| b.is_ascii_whitespace() || *b == b'>').unwrap_or(rest.len())];
+        if name != open.as_bytes() {
+            let what = format!("`</{}>` where `</{open}>` is expected", String::from_utf8_lossy(name));
+            if depth > 1 {
+                return Err(Fault::new(self.at, what).hint("elements are closed in the reverse order of their start"));
+            }
+            self.warnings.push(document.warning(self.at, what));
+        }
+        self.at = document.find(self.at, b">").map_or(document.len(), |i| i + 1);
+        Ok(())
+    }
+
+    fn pass(&mut self, end: &[u8], inside: bool) {
+        match self.document.find(self.at, end) {
+            Some(found) => self.at = found + end.len(),
+            None => {
+                if inside {
+                    self.endless = Some(self.at);
+                }
+                self.warnings
+                    .push(self.document.warning(self.at, "this has no end: the rest of the document is not read"));
+                self.over = true;
+            }
+        }
+    }
+}
