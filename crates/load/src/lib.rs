@@ -4,4 +4,6 @@
 pub mod engine;
 pub mod expression;
 pub mod measure;
+pub mod report;
 pub mod scenario;
+pub mod sipp;

@@ -1,0 +1,327 @@
+//! The report as one page of HTML that needs nothing but itself: styles, script and data are within, and its
+//! Content-Security-Policy forbids every request.
+
+use super::json::{json_without_series, method_name};
+use super::{Report, rfc3339};
+use crate::measure::{Counter, Delay, Delays, Page, Rate, Run, Share, Unit, columns, grouped};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+const CSS: &str = include_str!("page/page.css");
+const JS: &str = include_str!("page/page.js");
+
+/// A chart has no more points than this; longer runs are drawn in steps of several seconds.
+const POINTS: usize = 1_200;
+/// So many codes have a colour of their own; the rest are one.
+const CODES: usize = 7;
+
+/// The percentiles of the chart of distributions.
+const PERCENTS: &[f64] = &[
+    0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 92.5, 95.0, 97.0, 98.0, 99.0, 99.3, 99.5, 99.7, 99.8,
+    99.9, 99.93, 99.95, 99.97, 99.98, 99.99,
+];
+
+/// The charts' data.
+#[derive(Serialize)]
+struct Charts {
+    /// Seconds that a point stands for.
+    step: usize,
+    /// Where each point begins, seconds since 1970-01-01 UTC.
+    time: Vec<u64>,
+    columns: BTreeMap<String, Vec<Option<f64>>>,
+    codes: Vec<Named>,
+    delays: Vec<DelayChart>,
+    percents: &'static [f64],
+    distributions: Vec<Named>,
+}
+
+#[derive(Serialize)]
+struct Named {
+    name: String,
+    values: Vec<Option<f64>>,
+}
+
+#[derive(Serialize)]
+struct DelayChart {
+    name: String,
+    title: String,
+    definition: String,
+}
+
+pub(super) fn html(report: &Report<'_>) -> String {
+    let run = report.run;
+    let heading = run.heading();
+    let title = format!("{} — load report", if heading.title.is_empty() { "Strowger" } else { &heading.title });
+    let mut out = String::with_capacity(1 << 20);
+    let _ = write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n\
+         <title>{}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n",
+        escape(&title)
+    );
+    top(&mut out, report);
+    out.push_str(
+        "<h2>Traffic</h2><div class=\"charts\" id=\"traffic\"></div>\n\
+         <h2>Delays</h2><div class=\"charts\" id=\"delays\"></div><p></p><div class=\"wide\" id=\"delay-table\"></div>\n\
+         <p class=\"about\">Delays run from the first bit sent to the last bit received; those named .intended run from the time at \
+         which the schedule wanted the request sent, so that a stall of generator or server is in them.</p>\n\
+         <h2>Ratios</h2><div class=\"wide\" id=\"ratio-table\"></div>\n\
+         <h2>Generator</h2><div class=\"charts\" id=\"health\"></div>\n\
+         <h2>Counters</h2><div class=\"charts\"><div class=\"wide\" id=\"counter-table\"></div><div class=\"wide\" id=\"code-table\"></div></div>\n\
+         <h2>Settings</h2><div class=\"wide\" id=\"setting-table\"></div>\n",
+    );
+    let _ = writeln!(out, "<footer>{}</footer>\n</main>", escape(&heading.program));
+    block(&mut out, "report", &json_without_series(report));
+    block(&mut out, "series", &serde_json::to_string(&charts(run)).expect("names are strings and numbers are plain"));
+    let _ = write!(out, "<script>\n{JS}</script>\n</body>\n</html>\n");
+    out
+}
+
+/// Data that the script reads. `<` never appears in it, so nothing in it can end the block.
+fn block(out: &mut String, id: &str, json: &str) {
+    let _ = writeln!(out, "<script type=\"application/json\" id=\"{id}\">{}</script>", json.replace('<', "\\u003c"));
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// What stands first, readable without the script: requirements, verdict, the great figures.
+fn top(out: &mut String, report: &Report<'_>) {
+    let run = report.run;
+    let (heading, totals) = (run.heading(), &run.totals);
+    let name = if heading.title.is_empty() { "Load" } else { &heading.title };
+    let _ = writeln!(
+        out,
+        "<header><h1>{}</h1><button id=\"theme\" type=\"button\">light / dark</button></header>",
+        escape(name)
+    );
+    let started = if heading.started == 0 { totals.second * 1_000_000 } else { heading.started };
+    let mut about = format!("{:.1} s from {}", totals.covered as f64 / 1e6, rfc3339(started));
+    if !heading.target.is_empty() {
+        let _ = write!(about, " · to {} {}", heading.target, heading.transport);
+    }
+    if run.generators.len() > 1 {
+        let _ = write!(about, " · {} generators", run.generators.len());
+    }
+    if let Some(ending) = &run.generators[0].ending {
+        let _ = write!(about, " · ended: {}", ending.reason);
+    }
+    let _ = writeln!(out, "<p class=\"about\">{}</p>", escape(&about));
+
+    if !report.judgements.is_empty() {
+        let class = if report.met() { "good" } else { "bad" };
+        let word = if report.met() { "Requirements met" } else { "Requirements not met" };
+        let _ = write!(out, "<div class=\"banner {class}\"><strong>{word}</strong><ul>");
+        for judgement in &report.judgements {
+            let (class, mark) = if judgement.met { ("met", "✓") } else { ("missed", "✗") };
+            let _ = write!(
+                out,
+                "<li><span class=\"{class}\">{mark}</span> {}: {}</li>",
+                escape(&judgement.requirement),
+                escape(&judgement.shown)
+            );
+        }
+        out.push_str("</ul></div>\n");
+    }
+    if report.valid() {
+        out.push_str(
+            "<div class=\"banner good\"><strong>VALID</strong>The generator did what it was asked to; the figures are the server's.</div>\n",
+        );
+    } else {
+        out.push_str(
+            "<div class=\"banner bad\"><strong>INVALID</strong>The generator, and not the server, was the limit.<ul>",
+        );
+        report.reasons().iter().for_each(|reason| {
+            let _ = write!(out, "<li>{}</li>", escape(reason));
+        });
+        out.push_str("</ul></div>\n");
+    }
+    for warning in report.warnings() {
+        let _ = writeln!(out, "<div class=\"banner doubt\"><strong>Note</strong>{}</div>", escape(&warning));
+    }
+    out.push_str("<div class=\"tiles\">");
+    for (name, value, more) in tiles(totals) {
+        let _ = write!(
+            out,
+            "<div class=\"tile\"><div class=\"name\">{}</div><div class=\"value\">{}</div><div class=\"more\">{}</div></div>",
+            escape(&name),
+            escape(&value),
+            escape(&more)
+        );
+    }
+    out.push_str("</div>\n");
+}
+
+fn tiles(totals: &Page) -> Vec<(String, String, String)> {
+    let count = |counter| grouped(totals.counter(counter) as f64);
+    let rate = |rate: Rate| rate.of(totals).map_or_else(|| "–".into(), |value| Unit::PerSecond.show(value));
+    let mut tiles = Vec::new();
+    if totals.counter(Counter::CallsOutgoing) > 0 {
+        tiles.push(("calls started".into(), count(Counter::CallsOutgoing), format!("{} wanted", count(Counter::CallsIntended))));
+        tiles.push(("rate".into(), rate(Rate::Achieved), format!("{} wanted", rate(Rate::Intended))));
+    } else {
+        tiles.push(("calls that came in".into(), count(Counter::CallsIncoming), rate(Rate::Incoming)));
+    }
+    if let Some(share) = Share::CallSuccess.of(totals) {
+        tiles.push(("successful".into(), Unit::Percent.show(share), format!("{} failed", count(Counter::CallsFailed))));
+    }
+    tiles.push(("concurrent calls".into(), grouped(totals.peak as f64), "at most".into()));
+    for delay in [Delay::Registration, Delay::Setup, Delay::Response, Delay::Request, Delay::Disconnect] {
+        let delays = totals.delays(delay);
+        if let (Some(p95), Some(p99)) = (delays.percentile(95.0), delays.percentile(99.0)) {
+            let show = |us: u64| Unit::Microseconds.show(us as f64);
+            tiles.push((format!("{} p95", delay.key()), show(p95), format!("p99 {}", show(p99))));
+        }
+    }
+    for share in [Share::Establishment, Share::IneffectiveAttempts, Share::IneffectiveRegistrations] {
+        if let Some(value) = share.of(totals) {
+            tiles.push((share.key().to_uppercase(), Unit::Percent.show(value), share.title().into()));
+        }
+    }
+    tiles.push((
+        "retransmissions".into(),
+        count(Counter::RetransmissionsSent),
+        format!("of {} messages", count(Counter::MessagesSent)),
+    ));
+    tiles
+}
+
+/// How the seconds of one point become one value.
+#[derive(Clone, Copy)]
+enum Fold {
+    /// The mean, weighted with how long each second was covered: rates.
+    Mean,
+    /// The worst: percentiles, concurrency.
+    Most,
+    /// The sum a second: counters.
+    PerSecond,
+}
+
+fn charts(run: &Run) -> Charts {
+    let timers = &run.heading().timers;
+    let step = run.rows.len().div_ceil(POINTS).max(1);
+    let names = columns(timers);
+    let place: HashMap<&str, usize> = names.iter().enumerate().map(|(place, name)| (name.as_str(), place)).collect();
+    let points = points(run, step);
+    let covered = |rows: &[usize]| rows.iter().map(|row| run.rows[*row].values[0]).sum::<f64>();
+
+    let delays: Vec<(String, String, String, &Delays)> = Delay::ALL
+        .iter()
+        .filter(|delay| !matches!(delay, Delay::Lag | Delay::Stall))
+        .map(|delay| (delay.key().into(), delay.title().into(), delay.definition().into(), run.totals.delays(*delay)))
+        .chain(timers.iter().zip(run.totals.timers()).map(|(name, delays)| {
+            (format!("timer.{name}"), format!("Timer {name}"), "A named timer of the scenario.".into(), delays)
+        }))
+        .filter(|(_, _, _, delays)| !delays.is_empty())
+        .collect();
+
+    let mut wanted: Vec<(String, Fold)> = ["rate.intended", "rate.achieved", "rate.successful", "rate.failed", "rate.incoming"]
+        .map(|name| (name.into(), Fold::Mean))
+        .into();
+    wanted.extend(["concurrency", "concurrency.max", "lag.p50", "lag.p99", "lag.max", "stall.max"].map(|name| (name.into(), Fold::Most)));
+    let counters = [
+        Counter::RetransmissionsSent,
+        Counter::Unexpected,
+        Counter::SessionTimedOut,
+        Counter::RegistrationTimedOut,
+        Counter::OutOfCall,
+        Counter::SocketDrops,
+        Counter::SendFailuresLocal,
+        Counter::Stalls,
+    ];
+    wanted.extend(counters.map(|counter| (counter.key().into(), Fold::PerSecond)));
+    for (name, ..) in &delays {
+        wanted.extend(["p50", "p95", "p99", "p99.9", "max"].map(|statistic| (format!("{name}.{statistic}"), Fold::Most)));
+    }
+    let mut values = BTreeMap::new();
+    for (name, fold) in wanted {
+        let Some(&column) = place.get(name.as_str()) else { continue };
+        let folded = points.iter().map(|rows| {
+            let all = rows.iter().map(|row| &run.rows[*row].values);
+            let some = all.filter(|values| values[column].is_finite());
+            let value = match fold {
+                Fold::Most => some.map(|values| values[column]).fold(f64::NAN, f64::max),
+                Fold::Mean => some.map(|values| values[column] * values[0]).sum::<f64>() / covered(rows),
+                Fold::PerSecond => some.map(|values| values[column]).sum::<f64>() / covered(rows),
+            };
+            value.is_finite().then(|| rounded(value))
+        });
+        values.insert(name, folded.collect());
+    }
+    let distributions = delays.iter().filter(|(name, ..)| {
+        ["rrd", "srd", "response", "sdd", "request"].iter().any(|base| name.split('.').next() == Some(base)) || name.starts_with("timer.")
+    });
+    Charts {
+        step,
+        time: points.iter().map(|rows| run.rows[rows[0]].second).collect(),
+        columns: values,
+        codes: codes(run, &points, covered),
+        percents: PERCENTS,
+        distributions: distributions
+            .map(|(name, _, _, delays)| Named {
+                name: name.clone(),
+                values: PERCENTS.iter().map(|percent| delays.percentile(*percent).map(|us| us as f64)).collect(),
+            })
+            .collect(),
+        delays: delays.into_iter().map(|(name, title, definition, _)| DelayChart { name, title, definition }).collect(),
+    }
+}
+
+/// Four digits are more than a chart shows.
+fn rounded(value: f64) -> f64 {
+    if value.abs() >= 1_000.0 { value.round() } else { (value * 1_000.0).round() / 1_000.0 }
+}
+
+/// Which rows each point stands for. The first and the last second of a run may be slivers, whose rates mean nothing: they join
+/// their neighbour.
+fn points(run: &Run, step: usize) -> Vec<Vec<usize>> {
+    let mut points: Vec<Vec<usize>> = Vec::new();
+    let mut current = Vec::new();
+    let mut covered = 0.0;
+    for (place, row) in run.rows.iter().enumerate() {
+        current.push(place);
+        covered += row.values[0];
+        if current.len() >= step && covered >= step as f64 / 2.0 {
+            points.push(std::mem::take(&mut current));
+            covered = 0.0;
+        }
+    }
+    match points.last_mut() {
+        Some(last) => last.extend(current),
+        None if !current.is_empty() => points.push(current),
+        None => {}
+    }
+    points
+}
+
+/// The commonest codes, a second, and all others as one.
+fn codes(run: &Run, points: &[Vec<usize>], covered: impl Fn(&[usize]) -> f64) -> Vec<Named> {
+    let all = run.totals.responses_received();
+    let mut common: Vec<_> = all.iter().collect();
+    common.sort_by_key(|(_, _, count)| std::cmp::Reverse(*count));
+    common.truncate(CODES);
+    let mut named: Vec<Named> = common
+        .iter()
+        .map(|(method, code, _)| Named { name: format!("{} {code}", method_name(*method)), values: vec![] })
+        .collect();
+    let others = all.iter().count() > common.len();
+    if others {
+        named.push(Named { name: "others".into(), values: vec![] });
+    }
+    for rows in points {
+        let mut sums = vec![0u64; named.len()];
+        for (method, code, count) in rows.iter().flat_map(|row| &run.rows[*row].codes) {
+            let place = common.iter().position(|(of, which, _)| of == method && which == code).unwrap_or(common.len());
+            sums[place] += count;
+        }
+        let covered = covered(rows);
+        for (named, sum) in named.iter_mut().zip(sums) {
+            named.values.push((covered > 0.0).then(|| rounded(sum as f64 / covered)));
+        }
+    }
+    named
+}

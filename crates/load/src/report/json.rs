@@ -1,0 +1,270 @@
+//! The whole report as JSON; `docs/load-report.schema.json` describes it.
+
+use super::{Report, rfc3339};
+use crate::measure::{
+    Counter, Delay, Delays, Ending, Failure, Health, Heading, Judgement, Note, Page, Rate, Reason, ReceiveBuffer, Row, Sample, Share,
+    Statistic, ThreadLoad, Unit, columns, units,
+};
+use serde::{Serialize, Serializer};
+use strowger_message::Method;
+
+/// The version of the format; grows when something is renamed or removed, not when something is added.
+const VERSION: u32 = 1;
+
+pub(super) fn json(report: &Report<'_>) -> String {
+    let mut text = serde_json::to_string(&document(report, true)).expect("names are strings and numbers are plain");
+    text.push('\n');
+    text
+}
+
+/// What HTML embeds: the report without its series, which it has in its own form.
+pub(super) fn json_without_series(report: &Report<'_>) -> String {
+    serde_json::to_string(&document(report, false)).expect("names are strings and numbers are plain")
+}
+
+/// A map that keeps its order.
+struct Map<T>(Vec<(String, T)>);
+
+impl<T: Serialize> Serialize for Map<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    format: &'static str,
+    version: u32,
+    run: About<'a>,
+    requirements: &'a [Judgement],
+    verdict: Judged,
+    calls: Map<u64>,
+    failures: Map<u64>,
+    concurrency: Concurrency,
+    rates: Map<Figure>,
+    ratios: Map<Figure>,
+    delays: Map<DelayPart>,
+    timers: Map<DelayPart>,
+    counters: Map<u64>,
+    requests: Vec<Requests>,
+    responses: Vec<Responses>,
+    generators: Vec<GeneratorPart<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Series<'a>>,
+}
+
+#[derive(Serialize)]
+struct About<'a> {
+    title: &'a str,
+    target: &'a str,
+    transport: &'a str,
+    /// RFC 3339, UTC.
+    started: String,
+    started_us: u64,
+    duration_s: f64,
+    ended: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Judged {
+    valid: bool,
+    requirements_met: bool,
+    reasons: Vec<String>,
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Concurrency {
+    at_end: u64,
+    most: u64,
+}
+
+#[derive(Serialize)]
+struct Figure {
+    value: Option<f64>,
+    unit: &'static str,
+    title: &'static str,
+    source: &'static str,
+}
+
+#[derive(Serialize)]
+struct DelayPart {
+    title: String,
+    source: &'static str,
+    unit: &'static str,
+    count: u64,
+    #[serde(flatten)]
+    figures: Map<Option<f64>>,
+}
+
+#[derive(Serialize)]
+struct Requests {
+    method: String,
+    sent: u64,
+    received: u64,
+    resent: u64,
+}
+
+#[derive(Serialize)]
+struct Responses {
+    direction: &'static str,
+    method: String,
+    code: u16,
+    count: u64,
+}
+
+#[derive(Serialize)]
+struct GeneratorPart<'a> {
+    heading: &'a Heading,
+    valid: bool,
+    reasons: &'a [Reason],
+    warnings: &'a [String],
+    lag: DelayPart,
+    socket_drops: u64,
+    send_failures: u64,
+    stalls: u64,
+    threads: &'a [ThreadLoad],
+    cores: &'a [f64],
+    resident: u64,
+    receive_buffers: &'a [ReceiveBuffer],
+    notes: &'a [Note],
+    ending: Option<&'a Ending>,
+    samples: &'a [Sample],
+}
+
+#[derive(Serialize)]
+struct Series<'a> {
+    columns: Vec<String>,
+    units: Vec<&'static str>,
+    rows: Vec<Line<'a>>,
+}
+
+/// `[second, value, ...]`, as the columns say; a value is null where nothing was measured.
+struct Line<'a>(&'a Row);
+
+impl Serialize for Line<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Not a number is null in JSON.
+        serializer.collect_seq(std::iter::once(self.0.second as f64).chain(self.0.values.iter().copied()))
+    }
+}
+
+fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
+    let run = report.run;
+    let (heading, totals) = (run.heading(), &run.totals);
+    let started = if heading.started == 0 { totals.second * 1_000_000 } else { heading.started };
+    let calls = [
+        Counter::CallsIntended,
+        Counter::CallsOutgoing,
+        Counter::CallsIncoming,
+        Counter::CallsLimited,
+        Counter::CallsSuccessful,
+        Counter::CallsFailed,
+        Counter::CallsStopped,
+    ];
+    let short = |counter: &Counter| counter.key().trim_start_matches("calls.").to_string();
+    let delays = Delay::ALL.iter().map(|delay| {
+        (delay.key().into(), delay_part(delay.title().into(), delay.source(), totals.delays(*delay)))
+    });
+    let timers = heading.timers.iter().zip(totals.timers());
+    let timers = timers.map(|(name, delays)| (name.clone(), delay_part(format!("Timer {name}"), "scenario", delays)));
+    Document {
+        format: "strowger-load-report",
+        version: VERSION,
+        run: About {
+            title: &heading.title,
+            target: &heading.target,
+            transport: &heading.transport,
+            started: rfc3339(started),
+            started_us: started,
+            duration_s: totals.covered as f64 / 1e6,
+            ended: run.generators[0].ending.as_ref().map(|ending| ending.reason.as_str()),
+        },
+        requirements: &report.judgements,
+        verdict: Judged {
+            valid: report.valid(),
+            requirements_met: report.met(),
+            reasons: report.reasons(),
+            warnings: report.warnings(),
+        },
+        calls: Map(calls.iter().map(|counter| (short(counter), totals.counter(*counter))).collect()),
+        failures: Map(Failure::ALL.iter().map(|failure| (failure.key().into(), totals.failures(*failure))).collect()),
+        concurrency: Concurrency { at_end: totals.open, most: totals.peak },
+        rates: Map(Rate::ALL.iter().map(|rate| (rate.key().into(), rate_figure(*rate, totals))).collect()),
+        ratios: Map(Share::ALL.iter().map(|share| (share.key().into(), share_figure(*share, totals))).collect()),
+        delays: Map(delays.collect()),
+        timers: Map(timers.collect()),
+        counters: Map(Counter::ALL.iter().map(|counter| (counter.key().into(), totals.counter(*counter))).collect()),
+        requests: requests(totals),
+        responses: responses(totals),
+        generators: run.generators.iter().zip(&report.health).map(|(generator, health)| part(generator, health)).collect(),
+        series: series.then(|| Series {
+            columns: columns(&heading.timers),
+            units: units(&heading.timers),
+            rows: run.rows.iter().map(Line).collect(),
+        }),
+    }
+}
+
+fn rate_figure(rate: Rate, totals: &Page) -> Figure {
+    let unit = match rate {
+        Rate::BytesSent | Rate::BytesReceived => Unit::BytesPerSecond,
+        _ => Unit::PerSecond,
+    };
+    Figure { value: rate.of(totals), unit: unit.key(), title: rate.title(), source: rate.source() }
+}
+
+fn share_figure(share: Share, totals: &Page) -> Figure {
+    Figure { value: share.of(totals), unit: Unit::Percent.key(), title: share.title(), source: share.source() }
+}
+
+fn delay_part(title: String, source: &'static str, delays: &Delays) -> DelayPart {
+    let shown = Statistic::SHOWN.iter().filter(|statistic| **statistic != Statistic::Count);
+    let figures = shown.map(|statistic| (statistic.key().into_owned(), statistic.of(delays)));
+    DelayPart { title, source, unit: Unit::Microseconds.key(), count: delays.count(), figures: Map(figures.collect()) }
+}
+
+pub(super) fn method_name(method: Method) -> String {
+    if method == Method::Other { "OTHER".into() } else { method.to_string() }
+}
+
+fn requests(totals: &Page) -> Vec<Requests> {
+    let methods = Method::KNOWN.iter().copied().chain([Method::Other]);
+    let all = methods.map(|method| Requests {
+        method: method_name(method),
+        sent: totals.requests_sent(method),
+        received: totals.requests_received(method),
+        resent: totals.requests_resent(method),
+    });
+    all.filter(|requests| requests.sent + requests.received + requests.resent > 0).collect()
+}
+
+fn responses(totals: &Page) -> Vec<Responses> {
+    let both = [("received", totals.responses_received()), ("sent", totals.responses_sent())];
+    both.into_iter()
+        .flat_map(|(direction, codes)| {
+            codes.iter().map(move |(method, code, count)| Responses { direction, method: method_name(method), code, count })
+        })
+        .collect()
+}
+
+fn part<'a>(generator: &'a crate::measure::Generator, health: &'a Health) -> GeneratorPart<'a> {
+    let totals = &generator.totals;
+    GeneratorPart {
+        heading: &generator.heading,
+        valid: health.verdict.is_valid(),
+        reasons: health.verdict.reasons(),
+        warnings: &health.warnings,
+        lag: delay_part(Delay::Lag.title().into(), Delay::Lag.source(), totals.delays(Delay::Lag)),
+        socket_drops: totals.counter(Counter::SocketDrops),
+        send_failures: totals.counter(Counter::SendFailuresLocal),
+        stalls: totals.counter(Counter::Stalls),
+        threads: &health.threads,
+        cores: &health.cores,
+        resident: health.resident,
+        receive_buffers: &health.receive_buffers,
+        notes: &generator.notes,
+        ending: generator.ending.as_ref(),
+        samples: &generator.samples,
+    }
+}

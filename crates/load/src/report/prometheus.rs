@@ -1,0 +1,107 @@
+//! The running totals as text for Prometheus (its text format 0.0.4).
+
+use super::json::method_name;
+use crate::measure::{Counter, Delay, Delays, Failure, Page, Rate, Run, Share};
+use std::fmt::{Display, Write};
+use strowger_message::Method;
+
+/// The `Content-Type` to serve it with.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The sum of all complete seconds of a run, and the rates and concurrency of the last.
+pub fn exposition(run: &Run) -> String {
+    let totals = &run.totals;
+    let mut text = Text(String::with_capacity(16 << 10));
+    for counter in Counter::ALL {
+        let name = format!("strowger_load_{}_total", counter.key().replace('.', "_"));
+        text.family(&name, "counter", counter.title());
+        text.sample(&name, &[], totals.counter(*counter));
+    }
+    text.family("strowger_load_call_failures_total", "counter", "failed calls by cause");
+    for failure in Failure::ALL {
+        text.sample("strowger_load_call_failures_total", &[("cause", failure.key())], totals.failures(*failure));
+    }
+    requests(&mut text, totals);
+    text.family("strowger_load_responses_total", "counter", "responses by the method of the request");
+    for (direction, codes) in [("received", totals.responses_received()), ("sent", totals.responses_sent())] {
+        for (method, code, count) in codes.iter() {
+            let labels = [("direction", direction), ("method", &method_name(method)), ("code", &code.to_string())];
+            text.sample("strowger_load_responses_total", &labels, count);
+        }
+    }
+    text.family("strowger_load_delay_seconds", "summary", "delays of the whole run");
+    for delay in Delay::ALL {
+        text.delay("strowger_load_delay_seconds", ("delay", delay.key()), totals.delays(*delay));
+    }
+    text.family("strowger_load_timer_seconds", "summary", "named timers of the scenario");
+    for (name, delays) in run.heading().timers.iter().zip(totals.timers()) {
+        text.delay("strowger_load_timer_seconds", ("timer", name), delays);
+    }
+    text.family("strowger_load_ratio", "gauge", "ratios of the whole run, 0 to 1; those without a value are left out");
+    for share in Share::ALL {
+        if let Some(percent) = share.of(totals) {
+            text.sample("strowger_load_ratio", &[("measure", share.key())], percent / 100.0);
+        }
+    }
+    text.family("strowger_load_rate", "gauge", "calls, messages and bytes a second in the last complete second");
+    let columns = crate::measure::columns(&run.heading().timers);
+    if let Some(row) = run.rows.last() {
+        for rate in Rate::ALL {
+            let place = columns.iter().position(|column| column == rate.key());
+            if let Some(value) = place.and_then(|place| row.values.get(place)).filter(|value| value.is_finite()) {
+                text.sample("strowger_load_rate", &[("measure", rate.key())], value);
+            }
+        }
+    }
+    text.family("strowger_load_concurrency", "gauge", "calls open now");
+    text.sample("strowger_load_concurrency", &[], totals.open);
+    text.family("strowger_load_concurrency_most", "gauge", "the most calls open at once");
+    text.sample("strowger_load_concurrency_most", &[], totals.peak);
+    text.family("strowger_load_seconds", "gauge", "how long was measured");
+    text.sample("strowger_load_seconds", &[], totals.covered as f64 / 1e6);
+    text.0
+}
+
+fn requests(text: &mut Text, totals: &Page) {
+    text.family("strowger_load_requests_total", "counter", "requests by method; resent ones are retransmissions");
+    for method in Method::KNOWN.iter().copied().chain([Method::Other]) {
+        let counts = [
+            ("sent", totals.requests_sent(method)),
+            ("received", totals.requests_received(method)),
+            ("resent", totals.requests_resent(method)),
+        ];
+        for (direction, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            let labels = [("direction", direction), ("method", &method_name(method))];
+            text.sample("strowger_load_requests_total", &labels, count);
+        }
+    }
+}
+
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {}", help.replace('\\', "\\\\").replace('\n', "\\n"));
+        let _ = writeln!(self.0, "# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
+        for (place, (label, text)) in labels.iter().enumerate() {
+            let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{}{label}=\"{escaped}\"", if place == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    fn delay(&mut self, name: &str, label: (&str, &str), delays: &Delays) {
+        for percent in [50.0, 90.0, 95.0, 99.0, 99.9, 99.99] {
+            if let Some(us) = delays.percentile(percent) {
+                let quantile = format!("{}", (percent * 100.0_f64).round() / 10_000.0);
+                self.sample(name, &[label, ("quantile", &quantile)], us as f64 / 1e6);
+            }
+        }
+        self.sample(&format!("{name}_sum"), &[label], delays.sum() as f64 / 1e6);
+        self.sample(&format!("{name}_count"), &[label], delays.count());
+    }
+}

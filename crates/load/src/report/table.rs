@@ -1,0 +1,299 @@
+//! The final table for a terminal: first what was required, then whether the figures may be believed, then the figures.
+
+use super::json::method_name;
+use super::{Report, rfc3339};
+use crate::measure::{
+    Codes, Counter, Delay, Delays, Failure, Page, Rate, Share, Statistic, Unit, concluded_registrations, concluded_sessions, grouped,
+};
+use std::fmt::Write;
+
+/// Lines are broken here.
+const WIDTH: usize = 118;
+/// Where the second column begins.
+const INDENT: usize = 13;
+
+pub(super) fn table(report: &Report<'_>, colour: bool) -> String {
+    let mut out = Out { text: String::new(), colour };
+    let run = report.run;
+    out.requirements(report);
+    out.verdict(report);
+    out.about(report);
+    out.calls(&run.totals);
+    out.sessions(&run.totals);
+    out.delays(report);
+    out.messages(&run.totals);
+    out.generators(report);
+    out.text
+}
+
+#[derive(Clone, Copy)]
+enum Ink {
+    Plain,
+    Good,
+    Bad,
+    Doubtful,
+    Title,
+}
+
+struct Out {
+    text: String,
+    colour: bool,
+}
+
+impl Out {
+    fn inked(&self, ink: Ink, text: &str) -> String {
+        let code = match ink {
+            Ink::Good => "32;1",
+            Ink::Bad => "31;1",
+            Ink::Doubtful => "33",
+            Ink::Title => "1",
+            Ink::Plain => return text.into(),
+        };
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into() }
+    }
+
+    /// A title in the first column, text in the second, broken between words.
+    fn entry(&mut self, ink: Ink, title: &str, text: &str) {
+        let pad = " ".repeat(INDENT.saturating_sub(title.chars().count()));
+        let head = self.inked(ink, title);
+        let _ = write!(self.text, "{head}{pad}");
+        let mut column = INDENT;
+        for (place, word) in text.split(' ').enumerate() {
+            let length = word.chars().count();
+            if place > 0 && column + 1 + length > WIDTH {
+                let _ = write!(self.text, "\n{}", " ".repeat(INDENT));
+                column = INDENT;
+            } else if place > 0 {
+                self.text.push(' ');
+                column += 1;
+            }
+            self.text.push_str(word);
+            column += length;
+        }
+        self.text.push('\n');
+    }
+
+    /// Entries that are not to be broken within: no-break spaces become spaces after the lines are made.
+    fn list(&mut self, title: &str, entries: &[String]) {
+        if !entries.is_empty() {
+            let glued: Vec<String> = entries.iter().map(|entry| entry.replace(' ', "\u{a0}")).collect();
+            let start = self.text.len();
+            self.entry(Ink::Title, title, &glued.join("  "));
+            let line = self.text.split_off(start).replace('\u{a0}', " ");
+            self.text.push_str(&line);
+        }
+    }
+
+    fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    fn requirements(&mut self, report: &Report<'_>) {
+        if report.judgements.is_empty() {
+            return;
+        }
+        let width = report.judgements.iter().map(|judgement| judgement.requirement.chars().count()).max().unwrap_or(0);
+        for judgement in &report.judgements {
+            let mark = if judgement.met { self.inked(Ink::Good, "✓") } else { self.inked(Ink::Bad, "✗") };
+            let pad = " ".repeat(width - judgement.requirement.chars().count());
+            let _ = writeln!(self.text, "{mark} {}{pad}   {}", judgement.requirement, judgement.shown);
+        }
+        self.blank();
+    }
+
+    fn verdict(&mut self, report: &Report<'_>) {
+        if report.valid() {
+            self.entry(Ink::Good, "VALID", "The generator did what it was asked to; the figures are the server's.");
+        } else {
+            self.entry(Ink::Bad, "INVALID", "The generator, and not the server, was the limit.");
+            for reason in report.reasons() {
+                self.entry(Ink::Plain, "", &format!("- {reason}"));
+            }
+        }
+        for warning in report.warnings() {
+            self.entry(Ink::Doubtful, "warning", &warning);
+        }
+        self.blank();
+    }
+
+    fn about(&mut self, report: &Report<'_>) {
+        let run = report.run;
+        let heading = run.heading();
+        let mut text = heading.title.clone();
+        if !heading.target.is_empty() {
+            let _ = write!(text, " to {}", heading.target);
+        }
+        if !heading.transport.is_empty() {
+            let _ = write!(text, " over {}", heading.transport);
+        }
+        let started = if heading.started == 0 { run.totals.second * 1_000_000 } else { heading.started };
+        let _ = write!(text, ", {:.1} s from {}", run.totals.covered as f64 / 1e6, rfc3339(started));
+        if let Some(ending) = &run.generators[0].ending {
+            let _ = write!(text, ", ended: {}", ending.reason);
+        }
+        if run.generators.len() > 1 {
+            let _ = write!(text, "; {} generators", run.generators.len());
+        }
+        self.entry(Ink::Title, "Run", &text);
+    }
+
+    fn calls(&mut self, totals: &Page) {
+        let counters = [
+            (Counter::CallsIntended, "intended"),
+            (Counter::CallsOutgoing, "started"),
+            (Counter::CallsIncoming, "incoming"),
+            (Counter::CallsSuccessful, "successful"),
+            (Counter::CallsFailed, "failed"),
+            (Counter::CallsStopped, "cut off by the end"),
+            (Counter::CallsLimited, "held back by the limit"),
+        ];
+        let always = [Counter::CallsSuccessful, Counter::CallsFailed];
+        let mut entries: Vec<String> = counters
+            .iter()
+            .filter(|(counter, _)| always.contains(counter) || totals.counter(*counter) > 0)
+            .map(|(counter, name)| format!("{} {name}", count(totals.counter(*counter))))
+            .collect();
+        entries.push(format!("{} at most at once", count(totals.peak)));
+        self.list("Calls", &entries);
+        let rates = [
+            (Rate::Intended, "intended"),
+            (Rate::Achieved, "achieved"),
+            (Rate::Incoming, "incoming"),
+            (Rate::Successful, "successful"),
+        ];
+        let rates = rates.iter().filter_map(|(rate, name)| {
+            let value = rate.of(totals).filter(|value| *value > 0.0)?;
+            Some(format!("{} {name}", Unit::PerSecond.show(value)))
+        });
+        self.list("Rate", &rates.collect::<Vec<_>>());
+        let failures = Failure::ALL.iter().filter(|failure| totals.failures(**failure) > 0);
+        let failures = failures.map(|failure| format!("{} × {};", count(totals.failures(*failure)), failure.title()));
+        self.list("Failures", &failures.collect::<Vec<_>>());
+    }
+
+    fn sessions(&mut self, totals: &Page) {
+        let shares = |shares: &[(Share, &str)]| -> Vec<String> {
+            let with_value = shares.iter().filter_map(|(share, name)| Some((share.of(totals)?, name)));
+            with_value.map(|(value, name)| format!("{name} {}", Unit::Percent.show(value))).collect()
+        };
+        let registrations = concluded_registrations(totals);
+        if registrations > 0 {
+            let mut entries = vec![format!("{} concluded", count(registrations))];
+            entries.extend(shares(&[
+                (Share::IneffectiveRegistrations, "IRA"),
+                (Share::UnregisteredAnyReason, "failed for any reason"),
+            ]));
+            self.list("Registration", &entries);
+        }
+        let sessions = concluded_sessions(totals);
+        if sessions > 0 {
+            let mut entries = vec![format!("{} concluded", count(sessions))];
+            entries.extend(shares(&[
+                (Share::Establishment, "SER"),
+                (Share::EffectiveEstablishment, "SEER"),
+                (Share::IneffectiveAttempts, "ISA"),
+                (Share::Completion, "SCR"),
+                (Share::UnansweredAnyReason, "failed for any reason"),
+            ]));
+            self.list("Sessions", &entries);
+        }
+    }
+
+    fn delays(&mut self, report: &Report<'_>) {
+        let run = report.run;
+        let hidden = [Delay::Lag, Delay::LimitWait, Delay::Stall];
+        let shown = Delay::ALL.iter().filter(|delay| !hidden.contains(delay));
+        let mut rows: Vec<(String, &Delays)> =
+            shown.map(|delay| (delay.key().to_string(), run.totals.delays(*delay))).collect();
+        rows.extend(run.heading().timers.iter().zip(run.totals.timers()).map(|(name, delays)| (format!("timer.{name}"), delays)));
+        rows.retain(|(_, delays)| !delays.is_empty());
+        if rows.is_empty() {
+            return;
+        }
+        self.blank();
+        let statistics = [
+            Statistic::Count,
+            Statistic::Mean,
+            Statistic::Percentile(50.0),
+            Statistic::Percentile(90.0),
+            Statistic::Percentile(95.0),
+            Statistic::Percentile(99.0),
+            Statistic::Percentile(99.9),
+            Statistic::Percentile(99.99),
+            Statistic::Most,
+        ];
+        let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(INDENT - 1);
+        let head = statistics.map(|statistic| format!(" {:>10}", statistic.key())).concat();
+        let line = self.inked(Ink::Title, &format!("{:width$}{head}", "Delay"));
+        let _ = writeln!(self.text, "{line}");
+        for (name, delays) in rows {
+            let cells = statistics.map(|statistic| {
+                let unit = if statistic == Statistic::Count { Unit::Count } else { Unit::Microseconds };
+                format!(" {:>10}", statistic.of(delays).map(|value| unit.show(value)).unwrap_or_default())
+            });
+            let _ = writeln!(self.text, "{name:width$}{}", cells.concat());
+        }
+        self.text.push_str("From the first bit sent; .intended: from the time at which the schedule wanted it sent.\n\n");
+    }
+
+    fn messages(&mut self, totals: &Page) {
+        let way = |messages, bytes| {
+            format!("{} ({})", count(totals.counter(messages)), Unit::Bytes.show(totals.counter(bytes) as f64))
+        };
+        let mut entries = vec![
+            format!("{} sent", way(Counter::MessagesSent, Counter::BytesSent)),
+            format!("{} received", way(Counter::MessagesReceived, Counter::BytesReceived)),
+            format!("{} retransmissions", count(totals.counter(Counter::RetransmissionsSent))),
+        ];
+        for (counter, name) in [
+            (Counter::RetransmissionsReceived, "received again"),
+            (Counter::Unexpected, "unexpected"),
+            (Counter::OutOfCall, "of no call"),
+            (Counter::DeadCall, "of ended calls"),
+            (Counter::AutoAnswered, "answered automatically"),
+            (Counter::SendFailuresRemote, "refused by the target"),
+        ] {
+            if totals.counter(counter) > 0 {
+                entries.push(format!("{} {name}", count(totals.counter(counter))));
+            }
+        }
+        self.list("Messages", &entries);
+        self.list("Received", &codes(totals.responses_received()));
+        self.list("Sent", &codes(totals.responses_sent()));
+    }
+
+    fn generators(&mut self, report: &Report<'_>) {
+        let several = report.run.generators.len() > 1;
+        for (generator, health) in report.run.generators.iter().zip(&report.health) {
+            let totals = &generator.totals;
+            let mut entries = Vec::new();
+            if several {
+                entries.push(format!("{}:", generator.heading.generator));
+            }
+            let lag = totals.delays(Delay::Lag);
+            if let (Some(p99), Some(most)) = (lag.percentile(99.0), lag.most()) {
+                let show = |us: u64| Unit::Microseconds.show(us as f64);
+                entries.push(format!("lag p99 {}, at most {}", show(p99), show(most)));
+            }
+            entries.push(format!("{} socket drops", count(totals.counter(Counter::SocketDrops))));
+            entries.push(format!("{} send failures", count(totals.counter(Counter::SendFailuresLocal))));
+            entries.push(format!("{} stalls", count(totals.counter(Counter::Stalls))));
+            for thread in health.threads.iter().take(4).filter(|thread| thread.mean >= 1.0) {
+                entries.push(format!("{} {:.0} % of a core (at most {:.0} %)", thread.name, thread.mean, thread.most));
+            }
+            if health.resident > 0 {
+                entries.push(format!("{} of memory", Unit::Bytes.show(health.resident as f64)));
+            }
+            self.list("Generator", &entries);
+        }
+    }
+}
+
+fn count(count: u64) -> String {
+    grouped(count as f64)
+}
+
+/// `INVITE 100 × 60,000`, one entry for each method and code.
+fn codes(codes: &Codes) -> Vec<String> {
+    codes.iter().map(|(method, code, times)| format!("{} {code} × {}", method_name(method), count(times))).collect()
+}
