@@ -21,12 +21,13 @@ SECONDS ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test soak simulate fuzz bench-parser bench-relay bench-memory
+.PHONY: help demo build packages lint test test-sipp-corpus soak simulate fuzz bench-parser bench-relay bench-memory
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
 	@echo 'make test          formatting, lints, every test; under 15 minutes from an empty target'
+	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
 	@echo 'make packages      install the Debian packages that tests and benches use, if this user may'
 	@echo 'make simulate      $(SEEDS) seeds of user agents, proxies and a registrar on a bad network (SEEDS=)'
 	@echo 'make fuzz          $(words $(FUZZ_TARGETS)) fuzz targets under cargo-fuzz, $(FUZZ_SECONDS) s in all (FUZZ_SECONDS= FUZZ_TARGETS=; needs a nightly compiler)'
@@ -56,6 +57,10 @@ test: packages lint
 	$(CARGO) test --workspace --exclude strowger-tests
 	STROWGER_BIN=$(TESTED) $(CARGO) test --package strowger-tests -- --test-threads=1
 	@echo 'make test: everything passed'
+
+# SIPp reads each document of the corpus in its folder; it takes a minute.
+test-sipp-corpus: packages
+	$(CARGO) test --package strowger-load --test scenario_corpus -- --include-ignored --nocapture
 
 simulate:
 	STROWGER_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --package strowger-tests --test simulate -- --nocapture

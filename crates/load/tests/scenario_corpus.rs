@@ -1,0 +1,198 @@
+//! Every document of the corpus is refused before its first message, or not, exactly as SIPp does.
+//!
+//! SIPp itself is the oracle, run in the document's own folder. It is slow for a test: `make test-sipp-corpus`.
+
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use strowger_load::scenario::{Cause, Environment, Scenario};
+
+/// Where the documents are, if they are.
+fn corpus() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = std::env::var_os("STROWGER_CORPORA").map_or_else(|| PathBuf::from("../shared/corpora"), PathBuf::from);
+    let folder = root.join(folder).join("sipp-scenarios");
+    folder.is_dir().then(|| folder.canonicalize().expect("a folder that is there"))
+}
+
+fn documents(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            documents(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "xml") {
+            into.push(path);
+        }
+    }
+}
+
+fn all() -> Option<(PathBuf, Vec<PathBuf>)> {
+    let folder = corpus()?;
+    let mut list = Vec::new();
+    documents(&folder, &mut list);
+    list.sort();
+    Some((folder, list))
+}
+
+/// No document is so broken that reading it panics, and what is refused is refused at a place.
+#[test]
+fn each_document_is_read_or_refused_with_a_place() {
+    let Some((_, list)) = all() else {
+        println!("no corpus: STROWGER_CORPORA names its folder");
+        return;
+    };
+    let mut read = 0;
+    for path in &list {
+        match Scenario::load(path, &Environment::default()) {
+            Ok(scenario) => {
+                read += 1;
+                assert!(!scenario.steps.is_empty(), "{}", path.display());
+                for warning in scenario.warnings.iter().chain(&scenario.newer) {
+                    assert!(warning.line > 0 && warning.column > 0, "{}: {warning:?}", path.display());
+                }
+            }
+            Err(refusal) => assert!(refusal.line > 0, "{refusal}"),
+        }
+    }
+    assert!(read > list.len() / 2, "{read} of {} were read", list.len());
+}
+
+/// What SIPp did with a document.
+#[derive(Debug)]
+struct Verdict {
+    refused: bool,
+    /// Its words.
+    reason: String,
+}
+
+/// Runs SIPp 3.6.1 until it says something: a message, an end, or nothing for its time.
+fn oracle(path: &Path, number: usize) -> Verdict {
+    for attempt in 0..3 {
+        let target = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        target.set_nonblocking(true).expect("a socket option");
+        let address = format!("127.{}.{}.{}", 100 + attempt, number >> 8 & 255, number & 255);
+        let control = 10_000 + attempt * 2000 + number % 2000;
+        let mut sipp = Command::new("sipp")
+            .arg("-sf")
+            .arg(path.file_name().expect("a file"))
+            .args(["-m", "1", "-timeout", "1", "-nostdin", "-i", &address, "-p", "5060", "-cp", &control.to_string()])
+            .arg(target.local_addr().expect("a bound socket").to_string())
+            .current_dir(path.parent().expect("a folder"))
+            .env("TERM", "dumb")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("sipp is installed");
+        let start = Instant::now();
+        let mut heard = false;
+        let ended = loop {
+            heard = heard || target.recv(&mut [0; 65_536]).is_ok();
+            if let Some(status) = sipp.try_wait().expect("a child") {
+                break Some(status);
+            }
+            if heard || start.elapsed() > Duration::from_secs(4) {
+                sipp.kill().expect("a child of ours");
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let output = sipp.wait_with_output().expect("a child");
+        heard = heard || target.recv(&mut [0; 65_536]).is_ok();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let code = ended.and_then(|status| status.code());
+        if text.contains("Address already in use") {
+            continue;
+        }
+        // 0 is the end of all calls, 97 and 99 that of the time; everything else an error.
+        let refused = !heard && !matches!(code, None | Some(0 | 97 | 99));
+        let line = text.lines().find(|line| line.contains('\t')).unwrap_or_default();
+        let reason = line.rsplit_once(": ").map_or(line, |(_, reason)| reason);
+        let reason = line.split_once(": ").map_or(reason, |(_, reason)| reason);
+        return Verdict { refused, reason: reason.to_owned() };
+    }
+    panic!("{}: no address is free", path.display());
+}
+
+/// What SIPp's words blame, if they are among those that the corpus leads to.
+fn cause(reason: &str) -> Option<Cause> {
+    let known = [
+        ("Unsupported keyword", Cause::Keyword),
+        ("Invalid injection file", Cause::InjectionFile),
+        ("No injection file", Cause::InjectionFile),
+        ("sendCmd message found", Cause::ThirdParty),
+        ("recvCmd message found", Cause::ThirdParty),
+        ("Cannot read/cache rtpstream file", Cause::MediaFile),
+        ("Can't open PCAP file", Cause::MediaFile),
+        ("is not a valid integer", Cause::Document),
+    ];
+    known.iter().find(|(words, _)| reason.contains(words)).map(|(_, cause)| *cause)
+}
+
+#[test]
+#[ignore = "runs SIPp on each document: make test-sipp-corpus"]
+fn the_corpus_is_refused_as_sipp_refuses_it() {
+    let Some((folder, list)) = all() else {
+        println!("no corpus: STROWGER_CORPORA names its folder");
+        return;
+    };
+    let version =
+        Command::new("sipp").arg("-v").output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    match version {
+        Ok(version) if version.contains("v3.6.1") => {}
+        other => {
+            println!("SIPp 3.6.1 is not installed ({other:?}): nothing to compare with");
+            return;
+        }
+    }
+    let next = AtomicUsize::new(0);
+    let verdicts = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(path) = list.get(number) else { return };
+                    let verdict = oracle(path, number);
+                    verdicts.lock().expect("no thread panics holding it").insert(number, verdict);
+                }
+            });
+        }
+    });
+    let verdicts = verdicts.into_inner().expect("all threads ended well");
+    let (mut equal, mut refused, mut newer, mut different) = (0, BTreeMap::new(), Vec::new(), Vec::new());
+    for (number, path) in list.iter().enumerate() {
+        let name = path.strip_prefix(&folder).expect("below the folder").display();
+        let theirs = &verdicts[&number];
+        match (Scenario::load(path, &Environment::default()), theirs.refused) {
+            (Ok(scenario), true) if !scenario.newer.is_empty() => {
+                newer.push(format!("{name}:{}: {}", scenario.newer[0].line, scenario.newer[0].text));
+            }
+            (Ok(_), false) => equal += 1,
+            // Refused for the same reason, too.
+            (Err(refusal), true) => match cause(&theirs.reason) {
+                Some(cause) if cause != refusal.cause => {
+                    different.push(format!("{name}: SIPp says {}, we {refusal}", theirs.reason));
+                }
+                _ => {
+                    equal += 1;
+                    *refused.entry(format!("{:?}", refusal.cause)).or_insert(0) += 1;
+                }
+            },
+            (Ok(_), true) => different.push(format!("{name}: SIPp refuses it: {}", theirs.reason)),
+            (Err(refusal), false) => different.push(format!("{name}: only we refuse it: {refusal}")),
+        }
+    }
+    println!("{} documents in the syntax of SIPp 3.7, which 3.6.1 refuses and we load:", newer.len());
+    newer.iter().for_each(|line| println!("  {line}"));
+    println!("{} documents differ:", different.len());
+    different.iter().for_each(|line| println!("  {line}"));
+    let counted = list.len() - newer.len();
+    println!("{equal} of {counted} equal; refused by both: {refused:?}");
+    assert!(equal * 100 >= counted * 99, "less than 99 % are equal");
+}
