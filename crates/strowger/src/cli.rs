@@ -31,6 +31,7 @@ pub(crate) enum Command {
     Check(CheckArguments),
     Parse(ParseArguments),
     Demo(DemoArguments),
+    Sipp(SippArguments),
     Completion(CompletionArguments),
 }
 
@@ -231,6 +232,22 @@ pub(crate) struct DemoArguments {
     /// One JSON object at the end instead of pictures.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Run SIPp's scenarios with SIPp's own command line; a link named `sipp` to this program does the same.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+#[command(after_long_help = "\
+Examples:
+  strowger sipp -sn uas                          answer calls on port 5060
+  strowger sipp -sn uac 127.0.0.1 -r 100         make calls, 100 a second
+  strowger sipp -sf mine.xml -m 1 192.0.2.1      a scenario of your own, once
+
+Exit codes: SIPp's: 0 all calls succeeded, 1 one failed, 97 nothing happened in time, 99 in the background, 255 it cannot run.")]
+pub(crate) struct SippArguments {
+    /// SIPp's options, each with one dash.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
+    pub words: Vec<String>,
 }
 
 /// Write the completion script of a shell.

@@ -12,6 +12,7 @@ mod output;
 mod parse;
 mod prompt;
 mod serve;
+mod sipp;
 mod user;
 
 use std::process::ExitCode;
@@ -22,6 +23,9 @@ use self::cli::{Cli, Command};
 use self::output::Outcome;
 
 fn main() -> ExitCode {
+    if let Some(words) = sipp::words() {
+        return sipp::run(&words);
+    }
     let Some(command) = Cli::parse().command else {
         let help = Cli::command().render_long_help();
         return output::exit(output::print(&format!("{}", help)).map(|()| Outcome::Done));
@@ -33,6 +37,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Parse(arguments) => parse::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Sipp(arguments) => return sipp::run(&arguments.words),
         Command::Completion(arguments) => completion::run(&arguments),
     })
 }

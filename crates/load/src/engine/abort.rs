@@ -98,6 +98,7 @@ impl Stage<'_> {
         self.world.warn(format_args!("{warning}"));
         self.say(&script.ok, -1);
         self.world.books.count(Counter::AutoAnswered, 1);
+        self.world.ledger.auto_answered += 1;
     }
 
     fn id_text(&self) -> String {
@@ -132,6 +133,7 @@ impl Stage<'_> {
             ));
         } else {
             self.world.books.count(Counter::Warnings, 1);
+            self.world.ledger.warnings += 1;
         }
         if !abort {
             return Go::Waits;

@@ -1,5 +1,8 @@
 //! What each step of a scenario saw: the counts of SIPp's first screen and of `-trace_counts`.
 
+use crate::measure::Failure;
+use crate::scenario::Scenario;
+
 /// Counts of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCounts {
@@ -16,10 +19,63 @@ pub struct StepCounts {
     pub passed: u64,
 }
 
+/// Durations, counted by their length.
+#[derive(Clone, Debug, Default)]
+pub struct Lengths {
+    /// Upper bounds in milliseconds; what is longer is counted in a last place of its own.
+    pub bounds: Vec<u32>,
+    pub counts: Vec<u64>,
+    pub number: u64,
+    /// Milliseconds, and their squares.
+    pub sum: f64,
+    pub squares: f64,
+}
+
+impl Lengths {
+    pub fn new(bounds: &[u32]) -> Self {
+        Self { bounds: bounds.to_vec(), counts: vec![0; bounds.len() + 1], ..Self::default() }
+    }
+
+    /// One more, in microseconds; whole milliseconds are counted.
+    pub fn add(&mut self, micros: u64) {
+        let ms = micros / 1_000;
+        let place = self.bounds.iter().position(|&b| ms < u64::from(b)).unwrap_or(self.bounds.len());
+        if let Some(count) = self.counts.get_mut(place) {
+            *count += 1;
+        }
+        self.number += 1;
+        self.sum += ms as f64;
+        self.squares += (ms * ms) as f64;
+    }
+
+    fn join(&mut self, other: &Self) {
+        if self.counts.len() < other.counts.len() {
+            self.bounds.clone_from(&other.bounds);
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (a, b) in self.counts.iter_mut().zip(&other.counts) {
+            *a += b;
+        }
+        self.number += other.number;
+        self.sum += other.sum;
+        self.squares += other.squares;
+    }
+}
+
 /// Counts of one shard.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     pub steps: Vec<StepCounts>,
+    /// By timer of the scenario.
+    pub timers: Vec<Lengths>,
+    pub call_length: Lengths,
+    /// By [`Failure`](crate::measure::Failure).
+    pub failures: Vec<u64>,
+    pub out_of_call: u64,
+    pub dead_call: u64,
+    pub retransmissions: u64,
+    pub auto_answered: u64,
+    pub warnings: u64,
     /// Generic counters.
     pub counters: Vec<u64>,
     /// Calls begun by the schedule and by messages.
@@ -32,8 +88,16 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub fn new(steps: usize, counters: usize) -> Self {
-        Self { steps: vec![StepCounts::default(); steps], counters: vec![0; counters], ..Self::default() }
+    /// For a scenario.
+    pub fn new(scenario: &Scenario) -> Self {
+        Self {
+            steps: vec![StepCounts::default(); scenario.steps.len()],
+            counters: vec![0; scenario.counters.len()],
+            timers: scenario.timers.iter().map(|_| Lengths::new(&scenario.response_time_repartition)).collect(),
+            call_length: Lengths::new(&scenario.call_length_repartition),
+            failures: vec![0; Failure::ALL.len()],
+            ..Self::default()
+        }
     }
 
     /// The sum of both.
@@ -58,6 +122,24 @@ impl Ledger {
         for (a, b) in self.counters.iter_mut().zip(&other.counters) {
             *a += b;
         }
+        if self.timers.len() < other.timers.len() {
+            self.timers.resize(other.timers.len(), Lengths::default());
+        }
+        for (a, b) in self.timers.iter_mut().zip(&other.timers) {
+            a.join(b);
+        }
+        self.call_length.join(&other.call_length);
+        if self.failures.len() < other.failures.len() {
+            self.failures.resize(other.failures.len(), 0);
+        }
+        for (a, b) in self.failures.iter_mut().zip(&other.failures) {
+            *a += b;
+        }
+        self.out_of_call += other.out_of_call;
+        self.dead_call += other.dead_call;
+        self.retransmissions += other.retransmissions;
+        self.auto_answered += other.auto_answered;
+        self.warnings += other.warnings;
         self.outgoing += other.outgoing;
         self.incoming += other.incoming;
         self.open += other.open;

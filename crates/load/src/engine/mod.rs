@@ -19,7 +19,7 @@ mod data;
 mod dead;
 mod draw;
 mod incoming;
-mod moment;
+pub(crate) mod moment;
 mod render;
 mod stage;
 mod world;

@@ -14,7 +14,7 @@ fn civil(day: i64) -> (i64, u32, u32) {
 }
 
 /// `Sat, 13 Nov 2010 23:29:00 GMT` (RFC 3261 section 20.17), of seconds since 1970.
-pub(super) fn rfc1123(seconds: u64) -> String {
+pub(crate) fn rfc1123(seconds: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let day = (seconds / 86_400) as i64;
@@ -25,7 +25,7 @@ pub(super) fn rfc1123(seconds: u64) -> String {
 }
 
 /// `2010-11-13<TAB>23:29:00.000000` of microseconds since 1970, in UTC.
-pub(super) fn local(micros: u64) -> String {
+pub(crate) fn local(micros: u64) -> String {
     let seconds = micros / 1_000_000;
     let (year, month, day) = civil((seconds / 86_400) as i64);
     let (h, m, s) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);

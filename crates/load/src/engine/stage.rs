@@ -75,7 +75,6 @@ impl Stage<'_> {
                     self.world.ledger.steps[index as usize].pausing += 1;
                     self.keep_books(step);
                     let actions = self.act(step, None);
-                    self.finish(Outcome::Successful);
                     self.call.timewait = true;
                     self.call.paused_until = self.world.ms + u64::from(length);
                     if actions == Whither::Over { Whither::Over } else { Whither::Waits }
@@ -133,6 +132,9 @@ impl Stage<'_> {
                 let started = timers.get(usize::from(timer)).copied().filter(|&at| at > 0);
                 let took = self.world.now.saturating_sub(started.unwrap_or(self.call.started));
                 self.world.books.timer(usize::from(timer), took);
+                if let Some(lengths) = self.world.ledger.timers.get_mut(usize::from(timer)) {
+                    lengths.add(took);
+                }
                 if let Some(watch) = &mut self.world.watch {
                     watch.timer(usize::from(timer), took);
                 }
@@ -188,7 +190,7 @@ impl Stage<'_> {
             let ended = std::mem::take(&mut self.call.paused_until);
             if self.call.timewait {
                 self.leave_pause();
-                return Go::Over;
+                return self.succeed();
             }
             self.call.book.due(ended * 1_000);
             let script = self.script;
@@ -288,6 +290,7 @@ impl Stage<'_> {
             self.call.retransmit_delay = self.call.retransmit_delay.min(settings.t2);
         }
         self.call.retransmit_at = self.world.ms + u64::from(self.call.retransmit_delay);
+        self.world.ledger.retransmissions += 1;
         self.send_again();
         if let Some(counts) = self.world.ledger.steps.get_mut(index as usize) {
             counts.sent_again += 1;
@@ -433,6 +436,12 @@ impl Stage<'_> {
 
     /// Tells the books how the call ended, once.
     pub(super) fn finish(&mut self, outcome: Outcome) {
+        // What comes after the last step changes nothing any more.
+        let outcome = match self.call.failed {
+            _ if !self.call.timewait => outcome,
+            Some(failure) => Outcome::Failed(failure),
+            None => Outcome::Successful,
+        };
         if std::mem::replace(&mut self.call.counted, true) {
             return;
         }
@@ -442,8 +451,15 @@ impl Stage<'_> {
         }
         if self.call.kind == CallKind::Main {
             match outcome {
-                Outcome::Successful => self.world.ledger.successful += 1,
-                Outcome::Failed(_) => self.world.ledger.failed += 1,
+                Outcome::Successful => {
+                    self.world.ledger.successful += 1;
+                    let length = self.world.now.saturating_sub(self.call.started);
+                    self.world.ledger.call_length.add(length);
+                }
+                Outcome::Failed(failure) => {
+                    self.world.ledger.failed += 1;
+                    self.world.ledger.failures[failure as usize] += 1;
+                }
                 Outcome::Stopped => (),
             }
         }

@@ -24,8 +24,8 @@ use strowger_net::{Service, clock};
 /// What the traffic of a shard tells whoever started it.
 #[derive(Debug)]
 pub enum Event {
-    /// No call is open and none will be begun.
-    Finished,
+    /// No call is open and none will be begun. The counts of this shard.
+    Finished(Box<Ledger>),
     /// An action asked for the end of the run.
     Halt(Halt),
 }
@@ -112,7 +112,7 @@ impl Traffic {
             }
         }
         let world = World {
-            ledger: Ledger::new(scenario.steps.len(), scenario.counters.len()),
+            ledger: Ledger::new(scenario),
             shared,
             random: Random(run.seed),
             watch: None,
@@ -361,7 +361,8 @@ impl Traffic {
         let unscheduled = self.makes_calls() && self.world.run.load.users.is_none() && self.pace.is_over();
         if self.quitting || all || unscheduled {
             self.finished = true;
-            let _ = self.events.send(Event::Finished);
+            self.world.ledger.open = 0;
+            let _ = self.events.send(Event::Finished(Box::new(self.world.ledger.clone())));
         }
     }
 
@@ -370,6 +371,7 @@ impl Traffic {
     fn stray(&mut self, hash: u64, name: &[u8], arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.dead.knows(hash) {
             self.world.books.dead_call(bytes.len());
+            self.world.ledger.dead_call += 1;
             let id = String::from_utf8_lossy(name).into_owned();
             if self.world.watch.is_some() {
                 let message = String::from_utf8_lossy(bytes).into_owned();
@@ -385,9 +387,11 @@ impl Traffic {
         }
         if self.world.run.behaviour.auto_answer && request {
             self.world.books.count(Counter::AutoAnswered, 1);
+            self.world.ledger.auto_answered += 1;
             return self.accept(hash, Kind::Passing, name, arrival, bytes, out);
         }
         self.world.books.out_of_call(bytes.len());
+        self.world.ledger.out_of_call += 1;
         let message = String::from_utf8_lossy(bytes).into_owned();
         self.world.warn(format_args!("Discarding message which can't be mapped to a known SIPp call:\n{message}"));
     }
@@ -441,6 +445,7 @@ impl Service for Traffic {
         }
         if !self.may_begin() {
             self.world.books.out_of_call(bytes.len());
+            self.world.ledger.out_of_call += 1;
             if let Some(watch) = &mut self.world.watch {
                 watch.message(Passage::Discarded, arrival.transport, name, bytes);
             }

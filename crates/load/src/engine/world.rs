@@ -53,6 +53,7 @@ impl World {
     /// Says something to whoever reads the errors.
     pub(super) fn warn(&mut self, text: Arguments<'_>) {
         self.books.count(Counter::Warnings, 1);
+        self.ledger.warnings += 1;
         if let Some(watch) = &mut self.watch {
             watch.warning(text);
         }

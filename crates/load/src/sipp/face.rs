@@ -1,0 +1,567 @@
+//! From the command line to the exit code.
+
+use super::options::{Options, Source};
+use super::screen::View;
+use super::statistics::Statistics;
+use super::trace::{self, Tracer};
+use super::{background, host};
+use crate::engine::Halt;
+use crate::engine::ledger::Ledger;
+use crate::engine::pace::{Arrivals, Part};
+use crate::engine::run::{Behaviour, Load, Retransmission, Run};
+use crate::engine::script::Script;
+use crate::engine::traffic::{Event, Order, Traffic};
+use crate::engine::watch::Watch;
+use crate::measure::{Books, Clock, Collector};
+use crate::scenario::step::{Kind, Pause};
+use crate::scenario::{Cause, Distribution, Environment, Role, Scenario};
+use std::io::{IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+use strowger_core::{ListenerId, Transport};
+use strowger_net::{Listener, Net, Node, Settings, Shards, clock};
+
+/// Exit codes, as SIPp has them.
+pub mod code {
+    /// All calls were successful.
+    pub const SUCCESS: u8 = 0;
+    /// A call failed; the command line cannot be used.
+    pub const FAILED: u8 = 1;
+    /// The end came by a command or a timeout, and no call has succeeded or failed.
+    pub const INTERNAL: u8 = 97;
+    /// The work goes on in the background.
+    pub const BACKGROUND: u8 = 99;
+    /// Something made the run impossible.
+    pub const FATAL: u8 = 255;
+}
+
+/// Why there is no run: the exit code and a sentence.
+struct Failure(u8, String);
+
+/// Runs SIPp's command line (the words behind the program's name) and gives the exit code.
+pub fn run(words: &[String]) -> u8 {
+    match try_run(words) {
+        Ok(code) => code,
+        Err(Failure(code, text)) => {
+            eprintln!("{text}");
+            code
+        }
+    }
+}
+
+fn try_run(words: &[String]) -> Result<u8, Failure> {
+    let options = Options::parse(words).map_err(|text| Failure(code::FAILED, text))?;
+    if options.version {
+        println!("\n SIPp v3.6.1-SCTP-PCAP-RTPSTREAM, as Strowger {} has it.\n", env!("CARGO_PKG_VERSION"));
+        return Ok(code::FAILED);
+    }
+    if options.help {
+        print!("{}", HELP);
+        return Ok(code::FAILED);
+    }
+    if let Some(name) = &options.dump {
+        let text = builtin::text(name).ok_or_else(|| Failure(code::FAILED, unknown(name)))?;
+        print!("{text}");
+        return Ok(code::SUCCESS);
+    }
+    for name in &options.ignored {
+        eprintln!("Warning: '-{name}' is accepted and does nothing.");
+    }
+    let scenario = Arc::new(load(&options, &options.scenario)?);
+    let out_of_call = match &options.out_of_call {
+        Some(source) => Some(Arc::new(load(&options, source)?)),
+        None => None,
+    };
+    if options.background {
+        let pid = background::start(words).map_err(|e| Failure(code::FATAL, format!("Forking error: {e}")))?;
+        println!("Background mode - PID=[{pid}]");
+        return Ok(code::BACKGROUND);
+    }
+    std::thread::sleep(Duration::from_millis(options.sleep));
+    Session::start(options, scenario, out_of_call)?.wait()
+}
+
+const HELP: &str = "\
+Usage: sipp remote_host[:remote_port] [options]
+
+  sipp -sn uas                              answer calls on port 5060
+  sipp -sn uac 127.0.0.1                    make calls, 10 a second
+  sipp -sn uac 127.0.0.1 -r 100 -m 1000     100 a second, 1,000 in all
+  sipp -sf mine.xml -inf users.csv host     a scenario of your own, with data
+
+Options are SIPp's: -sf -sn -sd -r -rp -m -l -d -s -p -i -t -key -set -inf -au -ap -rsa -timeout -timeout_error
+-recv_timeout -aa -nd -default_behaviors -bg -nostdin -trace_msg -trace_err -trace_stat -trace_rtt -trace_logs ...
+";
+
+fn unknown(name: &str) -> String {
+    format!("Unknown built-in scenario '{name}'; there are {}", builtin::NAMES.join(", "))
+}
+
+/// Reads a scenario, and says what is wrong with it.
+fn load(options: &Options, source: &Source) -> Result<Scenario, Failure> {
+    let base = |path: &Path| path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
+    let environment = Environment {
+        keys: options.keys.clone(),
+        injections: options.injections.iter().map(|p| base(p)).collect(),
+        globals: options.sets.iter().map(|s| s.0.clone()).collect(),
+        ..Environment::default()
+    };
+    let loaded = match source {
+        Source::File(path) => Scenario::load(path, &environment),
+        Source::BuiltIn(name) => {
+            let text = builtin::text(name).ok_or_else(|| Failure(code::FAILED, unknown(name)))?;
+            Scenario::parse(text.as_bytes(), Path::new(name), &environment)
+        }
+    };
+    let scenario = loaded.map_err(|refusal| {
+        let code = if refusal.cause == Cause::Unreadable { code::FAILED } else { code::FATAL };
+        Failure(code, refusal.to_string())
+    })?;
+    for warning in &scenario.warnings {
+        tracing::debug!(line = warning.line, column = warning.column, "{}", warning.text);
+    }
+    Ok(scenario)
+}
+
+/// A run under way.
+struct Session {
+    options: Options,
+    scenario: Arc<Scenario>,
+    run: Arc<Run>,
+    node: Node<Traffic>,
+    collector: Collector,
+    events: Receiver<Event>,
+    statistics: Option<Statistics>,
+    started: Instant,
+    rate: f64,
+    base: String,
+    ledger: Ledger,
+    timed_out: bool,
+    quitting: bool,
+    keys: Option<Receiver<u8>>,
+    screen: u8,
+    paused: bool,
+}
+
+impl Session {
+    fn start(options: Options, scenario: Arc<Scenario>, out_of_call: Option<Arc<Scenario>>) -> Result<Self, Failure> {
+        let fatal = |text: String| Failure(code::FATAL, text);
+        let remote = match &options.remote {
+            Some((name, port)) => Some(host::resolve(name, *port).map_err(fatal)?),
+            None => None,
+        };
+        if remote.is_none() && scenario.role == Role::Client {
+            return Err(fatal("Missing remote host parameter. This scenario requires it.".into()));
+        }
+        let sending_address = match &options.sending_address {
+            Some((name, port)) => Some(host::resolve(name, *port).map_err(fatal)?),
+            None => None,
+        };
+        let local: IpAddr = match &options.local_ip {
+            Some(ip) => host::resolve(ip, 0).map_err(fatal)?.ip(),
+            None => host::local(remote),
+        };
+        let (net, local_port) = bind(&options, local)?;
+        let run = Arc::new(plan(&options, &scenario, remote, sending_address, local, local_port));
+        let main = Arc::new(Script::new(scenario.clone(), &run).map_err(fatal)?);
+        let out_of_call = match out_of_call {
+            Some(scenario) => Some(Arc::new(Script::new(scenario, &run).map_err(fatal)?)),
+            None => None,
+        };
+        let base = format!("{}_{}", name_of(&options.scenario), run.pid);
+        let now = clock::micros();
+        let mut collector = Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), 1);
+        let statistics = statistics(&options, &scenario, &base).map_err(fatal)?;
+        let tracer = Tracer::new(&options.traces, &base, options.rtt_frequency);
+        let (events_out, events) = channel();
+        // Made here and taken once by the shard.
+        type Parts = (Books, std::sync::mpsc::Sender<Event>, Option<Box<dyn Watch>>);
+        let parts: Parts = (collector.books(now), events_out, tracer.map(|t| t as Box<dyn Watch>));
+        let parts = Mutex::new(Some(parts));
+        let shared = run.clone();
+        let node = net
+            .spawn(move |_, _| {
+                let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).take();
+                let (books, events, watch) = parts.expect("one shard is started, once");
+                Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events).watched(watch)
+            })
+            .map_err(|e| fatal(format!("the engine could not be started: {e}")))?;
+        let keys = if options.keyboard { Some(keyboard()) } else { None };
+        let rate = options.rate;
+        Ok(Self {
+            ledger: Ledger::new(&scenario),
+            options,
+            scenario,
+            run,
+            node,
+            collector,
+            events,
+            statistics,
+            started: Instant::now(),
+            rate,
+            base,
+            timed_out: false,
+            quitting: false,
+            keys,
+            screen: 1,
+            paused: false,
+        })
+    }
+
+    fn order(&self, order: Order) {
+        self.node.handle().mailbox(0).send(order);
+    }
+
+    /// The counts as they are now.
+    fn report(&mut self) {
+        let (to, from) = sync_channel(1);
+        self.order(Order::Report(to));
+        if let Ok(ledger) = from.recv_timeout(Duration::from_millis(500)) {
+            self.ledger = ledger;
+        }
+    }
+
+    fn wait(mut self) -> Result<u8, Failure> {
+        let period = Duration::from_millis(self.options.screen_period);
+        let file_period = Duration::from_millis(self.options.statistics_period);
+        let timeout = self.options.timeout.map(Duration::from_millis);
+        let rate_interval = Duration::from_millis(self.options.rate_interval.unwrap_or(self.options.statistics_period));
+        let (mut screens, mut files, mut rates) = (1u32, 1u32, 1u32);
+        let show = std::io::stdout().is_terminal();
+        let ledger = loop {
+            let elapsed = self.started.elapsed();
+            let mut next = file_period * files;
+            if show {
+                next = next.min(period * screens);
+            }
+            if let Some(timeout) = timeout.filter(|_| !self.timed_out) {
+                next = next.min(timeout);
+            }
+            if self.options.rate_increase != 0.0 {
+                next = next.min(rate_interval * rates);
+            }
+            let patience = next.saturating_sub(elapsed).min(Duration::from_millis(200));
+            match self.events.recv_timeout(patience.max(Duration::from_millis(1))) {
+                Ok(Event::Finished(ledger)) => break *ledger,
+                Ok(Event::Halt(Halt::Gracefully)) => self.quitting = true,
+                Ok(Event::Halt(Halt::Now)) => {
+                    self.report();
+                    break self.ledger.clone();
+                }
+                Ok(Event::Halt(Halt::Error)) => {
+                    self.report();
+                    self.close(&self.ledger.clone());
+                    return Ok(code::FATAL);
+                }
+                Err(RecvTimeoutError::Timeout) => (),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure(code::FATAL, "the engine has ended".into()));
+                }
+            }
+            self.collector.poll(clock::micros(), |_| {});
+            if let Some(end) = self.read_keys() {
+                if end {
+                    self.report();
+                    break self.ledger.clone();
+                }
+                self.quitting = true;
+                self.order(Order::Quit);
+            }
+            let elapsed = self.started.elapsed();
+            if elapsed >= file_period * files {
+                files = (elapsed.as_nanos() / file_period.as_nanos()) as u32 + 1;
+                self.report();
+                let (ledger, rate) = (self.ledger.clone(), self.rate);
+                self.write_statistics(&ledger, rate);
+            }
+            if show && elapsed >= period * screens {
+                screens = (elapsed.as_nanos() / period.as_nanos()) as u32 + 1;
+                self.report();
+                self.show(false);
+            }
+            if self.options.rate_increase != 0.0 && elapsed >= rate_interval * rates {
+                rates += 1;
+                self.increase();
+            }
+            if timeout.is_some_and(|t| elapsed >= t) && !self.timed_out {
+                self.timed_out = true;
+                self.quitting = true;
+                if self.options.timeout_error {
+                    self.report();
+                    self.close(&self.ledger.clone());
+                    let seconds = elapsed.as_secs_f64();
+                    let name = name_of(&self.options.scenario);
+                    return Err(Failure(code::FATAL, format!("{name} timed out after '{seconds:.3}' seconds")));
+                }
+                self.order(Order::Quit);
+            }
+        };
+        self.close(&ledger);
+        self.ledger = ledger;
+        if show {
+            self.show(true);
+        } else if !self.options.background {
+            let _ = std::io::stdout().write_all(self.view(true).scenario().as_bytes());
+        }
+        Ok(match (self.ledger.failed, self.ledger.successful) {
+            (0, 0) if self.timed_out => code::INTERNAL,
+            (0, _) => code::SUCCESS,
+            _ => code::FAILED,
+        })
+    }
+
+    /// The last lines of all files.
+    fn close(&mut self, ledger: &Ledger) {
+        self.node.handle().stop();
+        let rate = self.rate;
+        self.write_statistics(ledger, rate);
+        if self.options.traces.screen {
+            self.ledger = ledger.clone();
+            let text = self.view(true).scenario() + &self.view(true).statistics();
+            let file = trace::create(self.options.traces.screen_file.as_deref(), &self.base, "screen.log");
+            if let Err(error) = file.and_then(|mut f| f.write_all(text.as_bytes()).map_err(|e| e.to_string())) {
+                eprintln!("{error}");
+            }
+        }
+    }
+
+    fn write_statistics(&mut self, ledger: &Ledger, rate: f64) {
+        if let Some(statistics) = &mut self.statistics
+            && let Err(error) = statistics.write(ledger, rate)
+        {
+            eprintln!("The statistics cannot be written: {error}");
+            self.statistics = None;
+        }
+    }
+
+    fn set_rate(&mut self, rate: f64) {
+        self.rate = rate.max(0.0);
+        self.order(Order::Rate(self.rate * 1_000.0 / self.options.rate_period as f64));
+    }
+
+    /// `-rate_increase`, up to `-rate_max`.
+    fn increase(&mut self) {
+        let mut rate = self.rate + self.options.rate_increase;
+        if let Some(most) = self.options.rate_max.filter(|&most| rate > most) {
+            rate = most;
+            if self.options.rate_quit && self.rate >= most {
+                self.quitting = true;
+                self.order(Order::Quit);
+            }
+        }
+        self.set_rate(rate);
+    }
+
+    /// What was typed; `Some(true)`: the end at once, `Some(false)`: the end when all calls have ended.
+    fn read_keys(&mut self) -> Option<bool> {
+        let mut end = None;
+        while let Some(key) = self.keys.as_ref().and_then(|keys| keys.try_recv().ok()) {
+            let step = self.options.rate_scale;
+            match key {
+                b'q' if self.quitting => end = Some(true),
+                b'q' => end = Some(false),
+                b'Q' => end = Some(true),
+                b'+' => self.set_rate(self.rate + step),
+                b'-' => self.set_rate(self.rate - step),
+                b'*' => self.set_rate(self.rate + 10.0 * step),
+                b'/' => self.set_rate(self.rate - 10.0 * step),
+                b'p' => {
+                    self.paused = !self.paused;
+                    self.order(Order::Pause(self.paused));
+                }
+                b'1'..=b'9' => self.screen = key - b'0',
+                _ => (),
+            }
+        }
+        end
+    }
+
+    fn view(&self, ending: bool) -> View<'_> {
+        View {
+            scenario: &self.scenario,
+            ledger: &self.ledger,
+            rate: self.rate,
+            period: self.options.rate_period,
+            duration: self.options.duration.unwrap_or(0),
+            port: self.run.local_port,
+            seconds: self.started.elapsed().as_secs_f64(),
+            remote: &self.run.target_host,
+            transport: self.run.transport.via(),
+            limit: self.run.load.limit,
+            ending,
+        }
+    }
+
+    fn show(&self, ending: bool) {
+        let view = self.view(ending);
+        let text = if self.screen == 2 { view.statistics() } else { view.scenario() };
+        let mut out = std::io::stdout().lock();
+        let _ = write!(out, "\x1b[2J\x1b[H{text}");
+        let _ = out.flush();
+    }
+}
+
+/// Keys, as far as the terminal hands them on.
+fn keyboard() -> Receiver<u8> {
+    let (to, from) = channel();
+    std::thread::spawn(move || {
+        use std::io::Read;
+        for byte in std::io::stdin().bytes().map_while(Result::ok) {
+            if to.send(byte).is_err() {
+                return;
+            }
+        }
+    });
+    from
+}
+
+/// The name by which SIPp calls the files of a run.
+fn name_of(source: &Source) -> String {
+    match source {
+        Source::BuiltIn(name) => name.clone(),
+        Source::File(path) => {
+            let path = path.to_string_lossy();
+            path.strip_suffix(".xml").unwrap_or(&path).to_owned()
+        }
+    }
+}
+
+fn statistics(options: &Options, scenario: &Scenario, base: &str) -> Result<Option<Statistics>, String> {
+    if !options.traces.statistics {
+        return Ok(None);
+    }
+    let file = trace::create(options.traces.statistics_file.as_deref(), base, ".csv")?;
+    let mut statistics =
+        Statistics::new(file, &options.delimiter, scenario).map_err(|e| format!("the statistics: {e}"))?;
+    let _ = statistics.write(&Ledger::new(scenario), options.rate);
+    Ok(Some(statistics))
+}
+
+/// The sockets: on the port that is asked for, else the first free from 5060 on.
+fn bind(options: &Options, local: IpAddr) -> Result<(Net, u16), Failure> {
+    let any: IpAddr = if local.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let ip = if options.local_ip.is_some() || options.bind_local { local } else { any };
+    let settings = || Settings {
+        shards: Shards::Fixed(1),
+        kernel_steering: false,
+        force_buffers: true,
+        segment: true,
+        coalesce: true,
+        batch: 256,
+        ..Settings::default()
+    };
+    let try_port = |port: u16| {
+        let listener = Listener::new(options.transport, SocketAddr::new(ip, port));
+        Net::bind(settings(), vec![listener])
+    };
+    let refused = |error: std::io::Error, port: u16| {
+        Failure(code::FATAL, format!("Unable to bind main socket to {ip}:{port}: {error}"))
+    };
+    if let Some(port) = options.local_port {
+        let net = try_port(port).map_err(|e| refused(e, port))?;
+        let port = net.addresses().first().map_or(port, SocketAddr::port);
+        return Ok((net, port));
+    }
+    for port in 5060..5060 + 60 {
+        if let Ok(net) = try_port(port) {
+            return Ok((net, port));
+        }
+    }
+    let net = try_port(0).map_err(|e| refused(e, 0))?;
+    let port = net.addresses().first().map_or(0, SocketAddr::port);
+    Ok((net, port))
+}
+
+/// What the engine has to know.
+fn plan(
+    options: &Options,
+    scenario: &Arc<Scenario>,
+    remote: Option<SocketAddr>,
+    sending_address: Option<SocketAddr>,
+    local: IpAddr,
+    local_port: u16,
+) -> Run {
+    let duration = options.duration.unwrap_or(0);
+    let calls = options.rate;
+    let rate = calls * 1_000.0 / options.rate_period as f64;
+    // Pauses of the scenario, as far as they are known beforehand.
+    let pauses: f64 = scenario
+        .steps
+        .iter()
+        .map(|step| match &step.kind {
+            Kind::Pause(Pause::Drawn(Distribution::Fixed(ms))) => *ms,
+            Kind::Pause(Pause::Default) => duration as f64,
+            _ => 0.0,
+        })
+        .sum();
+    let limit = options.limit.unwrap_or_else(|| {
+        let length = pauses.max(duration as f64).max(1_000.0);
+        ((3.0 * options.rate * length / options.rate_period as f64) as u64).max(1)
+    });
+    let or = |value: Option<u64>, default: u32| value.map_or(default, |v| u32::try_from(v).unwrap_or(u32::MAX));
+    let retransmission = Retransmission::default();
+    let behaviour = Behaviour::default();
+    Run {
+        target: remote,
+        target_host: options.remote.as_ref().map_or(String::new(), |(host, _)| host.clone()),
+        sending_address,
+        transport: options.transport,
+        listener: ListenerId(0),
+        local_ip: local.to_string(),
+        local_port,
+        media_ip: options.media_ip.clone().unwrap_or_else(|| local.to_string()),
+        media_port: options.media_port.unwrap_or(6_000),
+        service: options.service.clone(),
+        username: options.username.clone(),
+        password: options.password.clone().unwrap_or_else(|| "password".into()),
+        auth_uri: options.auth_uri.clone(),
+        keys: options.keys.clone(),
+        globals: options.sets.clone(),
+        call_id: options.call_id.clone().unwrap_or_else(|| "%u-%p@%s".into()),
+        base_cseq: options.base_cseq,
+        load: Load {
+            profile: vec![Part::Hold { rate }],
+            arrivals: Arrivals::Fixed,
+            calls: options.calls,
+            limit: if options.users.is_some() { options.limit.unwrap_or(u64::MAX) } else { limit },
+            keep_limited: false,
+            users: options.users,
+            step: options.timer_resolution,
+        },
+        behaviour: Behaviour {
+            goodbye: options.behaviours.goodbye,
+            abort_unexpected: options.behaviours.abort_unexpected,
+            answer_ping: options.behaviours.answer_ping,
+            auto_answer: options.auto_answer,
+            ignore_in_pause: options.ignore_in_pause,
+            keep_slashes: options.keep_slashes,
+            pause: Distribution::Fixed(duration as f64),
+            receive_timeout: options.receive_timeout.filter(|&t| t > 0).map(|t| or(Some(t), 0)),
+            send_timeout: options.send_timeout.filter(|&t| t > 0).map(|t| or(Some(t), 0)),
+            dead_call_wait: or(options.dead_call_wait, behaviour.dead_call_wait),
+            lost: options.lost,
+        },
+        retransmission: Retransmission {
+            enabled: options.retransmit && options.transport == Transport::Udp,
+            t2: or(options.t2, retransmission.t2),
+            most: options.most.unwrap_or(retransmission.most),
+            most_invite: options.most_invite.unwrap_or(retransmission.most_invite),
+            most_non_invite: options.most_non_invite.unwrap_or(retransmission.most_non_invite),
+            whole: !options.loose,
+        },
+        seed: options.seed.unwrap_or_else(|| u64::from(std::process::id()) ^ clock::micros()),
+        ..Run::new(scenario.clone())
+    }
+}
+
+/// The built-in scenarios.
+mod builtin {
+    pub(super) use crate::scenario::builtin::NAMES;
+
+    pub(super) fn text(_: &str) -> Option<&'static str> {
+        None
+    }
+}

@@ -1,0 +1,31 @@
+//! Names and addresses of hosts.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+
+/// The first address of a host.
+///
+/// # Errors
+/// It has none.
+pub(super) fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
+    let all = (host, port).to_socket_addrs().map_err(|e| format!("Unknown remote host '{host}' ({e})"))?;
+    let mut all: Vec<SocketAddr> = all.collect();
+    // The old family first, as where both are offered.
+    all.sort_by_key(SocketAddr::is_ipv6);
+    all.into_iter().next().ok_or_else(|| format!("Unknown remote host '{host}'"))
+}
+
+/// The address from which this machine would reach `remote`, or by its own name without one.
+pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
+    let towards = |remote: SocketAddr| {
+        let any: SocketAddr = if remote.is_ipv6() { ([0u16; 8], 0).into() } else { ([0u8; 4], 0).into() };
+        let socket = UdpSocket::bind(any).ok()?;
+        // Connecting sends nothing: it only looks the way up.
+        socket.connect(remote).ok()?;
+        socket.local_addr().ok().map(|a| a.ip())
+    };
+    let by_name = || {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+        resolve(name.trim(), 0).ok().map(|a| a.ip())
+    };
+    remote.and_then(towards).or_else(by_name).unwrap_or(IpAddr::from([127, 0, 0, 1]))
+}

@@ -1,0 +1,14 @@
+//! SIPp's face: its command line, files, screens and exit codes over this engine.
+
+pub mod options;
+pub mod time;
+
+mod background;
+mod face;
+mod host;
+mod screen;
+mod statistics;
+mod trace;
+
+pub use face::{code, run};
+pub use options::Options;

@@ -1,0 +1,552 @@
+//! SIPp's command line.
+
+use super::time::milliseconds;
+use std::path::PathBuf;
+use strowger_core::Transport;
+
+/// What stands on the command line, read.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Host of the target, and its port; none for servers.
+    pub remote: Option<(String, u16)>,
+    pub sending_address: Option<(String, u16)>,
+    pub scenario: Source,
+    /// `-sd`: this built-in scenario is printed, and nothing else is done.
+    pub dump: Option<String>,
+    pub out_of_call: Option<Source>,
+    pub transport: Transport,
+    pub sockets: Sockets,
+    pub local_ip: Option<String>,
+    pub bind_local: bool,
+    pub local_port: Option<u16>,
+    pub media_ip: Option<String>,
+    pub media_port: Option<u16>,
+    pub service: String,
+    pub keys: Vec<(String, Vec<u8>)>,
+    pub sets: Vec<(String, String)>,
+    pub injections: Vec<PathBuf>,
+    pub indices: Vec<(PathBuf, u32)>,
+    pub username: Option<String>,
+    pub password: Option<String>,
+    pub auth_uri: Option<String>,
+    pub rate: f64,
+    /// Milliseconds.
+    pub rate_period: u64,
+    pub rate_increase: f64,
+    /// Milliseconds; none: that of the statistics.
+    pub rate_interval: Option<u64>,
+    pub rate_max: Option<f64>,
+    pub rate_quit: bool,
+    pub rate_scale: f64,
+    pub users: Option<u32>,
+    pub calls: Option<u64>,
+    pub limit: Option<u64>,
+    /// `-d`, milliseconds.
+    pub duration: Option<u64>,
+    /// Milliseconds.
+    pub timeout: Option<u64>,
+    pub timeout_error: bool,
+    pub receive_timeout: Option<u64>,
+    pub send_timeout: Option<u64>,
+    pub dead_call_wait: Option<u64>,
+    pub auto_answer: bool,
+    pub behaviours: Behaviours,
+    pub retransmit: bool,
+    pub most: Option<u32>,
+    pub most_invite: Option<u32>,
+    pub most_non_invite: Option<u32>,
+    pub t2: Option<u64>,
+    pub loose: bool,
+    pub lost: f64,
+    pub ignore_in_pause: bool,
+    pub keep_slashes: bool,
+    pub call_id: Option<String>,
+    pub base_cseq: u32,
+    pub background: bool,
+    pub keyboard: bool,
+    pub sleep: u64,
+    pub control_port: Option<u16>,
+    pub control_ip: Option<String>,
+    pub traces: Traces,
+    /// Milliseconds between two screens, two lines of statistics.
+    pub screen_period: u64,
+    pub statistics_period: u64,
+    pub delimiter: String,
+    pub rtt_frequency: usize,
+    pub periodic_rtd: bool,
+    pub timer_resolution: u64,
+    pub seed: Option<u64>,
+    pub third_party: Option<(String, u16)>,
+    pub master: Option<String>,
+    pub slave: Option<String>,
+    pub slave_file: Option<PathBuf>,
+    pub tls_certificate: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    pub tls_ca: Option<PathBuf>,
+    /// `-h`, `-v`.
+    pub help: bool,
+    pub version: bool,
+    /// Options that are taken and do nothing.
+    pub ignored: Vec<String>,
+}
+
+/// Where a scenario comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    File(PathBuf),
+    BuiltIn(String),
+}
+
+/// How many sockets calls have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sockets {
+    One,
+    PerCall,
+    PerAddress,
+}
+
+/// `-default_behaviors`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behaviours {
+    pub goodbye: bool,
+    pub abort_unexpected: bool,
+    pub answer_ping: bool,
+    pub cseq: bool,
+}
+
+impl Behaviours {
+    const ALL: Self = Self { goodbye: true, abort_unexpected: true, answer_ping: true, cseq: true };
+    const NONE: Self = Self { goodbye: false, abort_unexpected: false, answer_ping: false, cseq: false };
+
+    fn of(text: &str) -> Result<Self, String> {
+        let mut all = Self::ALL;
+        for (i, word) in text.split(',').enumerate() {
+            let (name, on) = match word.strip_prefix('-') {
+                Some(name) => (name, false),
+                None => (word.strip_prefix('+').unwrap_or(word), true),
+            };
+            // A list that begins with a name has only what it names.
+            if i == 0 && on && !matches!(name, "all" | "none") && !word.starts_with('+') {
+                all = Self::NONE;
+            }
+            match name {
+                "all" => all = if on { Self::ALL } else { Self::NONE },
+                "none" => all = Self::NONE,
+                "bye" => all.goodbye = on,
+                "abortunexp" => all.abort_unexpected = on,
+                "pingreply" => all.answer_ping = on,
+                "cseq" => all.cseq = on,
+                _ => {
+                    return Err(format!(
+                        "unknown default behavior '{name}'; there are all, none, bye, abortunexp, pingreply, cseq"
+                    ));
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// What is written while calls run, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Traces {
+    pub messages: bool,
+    pub message_file: Option<PathBuf>,
+    pub short_messages: bool,
+    pub short_message_file: Option<PathBuf>,
+    pub errors: bool,
+    pub error_file: Option<PathBuf>,
+    pub error_codes: bool,
+    pub logs: bool,
+    pub log_file: Option<PathBuf>,
+    pub statistics: bool,
+    pub statistics_file: Option<PathBuf>,
+    pub rtt: bool,
+    pub counts: bool,
+    pub screen: bool,
+    pub screen_file: Option<PathBuf>,
+    pub call_debug: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            remote: None,
+            sending_address: None,
+            scenario: Source::BuiltIn("uac".into()),
+            dump: None,
+            out_of_call: None,
+            transport: Transport::Udp,
+            sockets: Sockets::One,
+            local_ip: None,
+            bind_local: false,
+            local_port: None,
+            media_ip: None,
+            media_port: None,
+            service: "service".into(),
+            keys: Vec::new(),
+            sets: Vec::new(),
+            injections: Vec::new(),
+            indices: Vec::new(),
+            username: None,
+            password: None,
+            auth_uri: None,
+            rate: 10.0,
+            rate_period: 1_000,
+            rate_increase: 0.0,
+            rate_interval: None,
+            rate_max: None,
+            rate_quit: true,
+            rate_scale: 1.0,
+            users: None,
+            calls: None,
+            limit: None,
+            duration: None,
+            timeout: None,
+            timeout_error: false,
+            receive_timeout: None,
+            send_timeout: None,
+            dead_call_wait: None,
+            auto_answer: false,
+            behaviours: Behaviours::ALL,
+            retransmit: true,
+            most: None,
+            most_invite: None,
+            most_non_invite: None,
+            t2: None,
+            loose: false,
+            lost: 0.0,
+            ignore_in_pause: false,
+            keep_slashes: false,
+            call_id: None,
+            base_cseq: 0,
+            background: false,
+            keyboard: true,
+            sleep: 0,
+            control_port: None,
+            control_ip: None,
+            traces: Traces::default(),
+            screen_period: 1_000,
+            statistics_period: 60_000,
+            delimiter: ";".into(),
+            rtt_frequency: 200,
+            periodic_rtd: false,
+            timer_resolution: 1,
+            seed: None,
+            third_party: None,
+            master: None,
+            slave: None,
+            slave_file: None,
+            tls_certificate: None,
+            tls_key: None,
+            tls_ca: None,
+            help: false,
+            version: false,
+            ignored: Vec::new(),
+        }
+    }
+}
+
+/// Options that are taken and do nothing here, and how many values each has.
+const IGNORED: &[(&str, usize)] = &[
+    ("bind_to_device", 1),
+    ("plugin", 1),
+    ("skip_rlimit", 0),
+    ("buff_size", 1),
+    ("sendbuffer_warn", 1),
+    ("tdmmap", 1),
+    ("dynamicStart", 1),
+    ("dynamicMax", 1),
+    ("dynamicStep", 1),
+    ("max_recv_loops", 1),
+    ("max_sched_loops", 1),
+    ("watchdog_interval", 1),
+    ("watchdog_reset", 1),
+    ("watchdog_minor_threshold", 1),
+    ("watchdog_major_threshold", 1),
+    ("watchdog_minor_maxtriggers", 1),
+    ("watchdog_major_maxtriggers", 1),
+    ("ringbuffer_files", 1),
+    ("ringbuffer_size", 1),
+    ("max_log_size", 1),
+    ("message_overwrite", 1),
+    ("shortmessage_overwrite", 1),
+    ("error_overwrite", 1),
+    ("log_overwrite", 1),
+    ("screen_overwrite", 1),
+    ("calldebug_overwrite", 1),
+    ("calldebug_file", 1),
+    ("mb", 1),
+    ("rtp_threadtasks", 1),
+    ("rtp_buffsize", 1),
+    ("rtpcheck_debug", 0),
+    ("srtpcheck_debug", 0),
+    ("audiotolerance", 1),
+    ("videotolerance", 1),
+    ("random_base_ssrc", 0),
+    ("multihome", 1),
+    ("heartbeat", 1),
+    ("assocmaxret", 1),
+    ("pathmaxret", 1),
+    ("pmtu", 1),
+    ("gracefulclose", 1),
+    ("rtp_echo", 0),
+    ("max_rtp_port", 1),
+    ("rtp_payload", 1),
+    ("max_socket", 1),
+    ("max_reconnect", 1),
+    ("reconnect_close", 1),
+    ("reconnect_sleep", 1),
+    ("ip_field", 1),
+    ("tls_crl", 1),
+    ("tls_version", 1),
+    ("rfc3339", 0),
+    ("cid_type", 1),
+    ("trace_timeout", 0),
+    ("rxsf", 1),
+    ("rxsn", 1),
+    ("rxinf", 1),
+    ("dump_xml", 0),
+    ("dump_sequence_diagram", 0),
+];
+
+/// Options of which more was promised than is kept: they are named in a warning.
+const UNKEPT: &[&str] =
+    &["rtp_echo", "ip_field", "max_reconnect", "tdmmap", "plugin", "bind_to_device", "rxsf", "rxsn"];
+
+impl Options {
+    /// Reads the words behind the program's name.
+    ///
+    /// # Errors
+    /// What is wrong, in a sentence.
+    pub fn parse(words: &[String]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let Some(name) = word.strip_prefix('-').filter(|n| !n.is_empty()) else {
+                if options.remote.is_some() {
+                    return Err(format!("remote host given multiple times on command line: {word}"));
+                }
+                options.remote = Some(address(word, 5060)?);
+                continue;
+            };
+            let name = name.strip_prefix('-').unwrap_or(name);
+            options.option(name, &mut words)?;
+        }
+        Ok(options)
+    }
+
+    fn option(&mut self, name: &str, words: &mut std::slice::Iter<'_, String>) -> Result<(), String> {
+        let mut value = || words.next().cloned().ok_or_else(|| format!("missing argument for param '-{name}'"));
+        let number = |text: String| -> Result<f64, String> {
+            text.trim().parse().map_err(|_| format!("'-{name}' wants a number, not '{text}'"))
+        };
+        let whole = |text: String| -> Result<u64, String> {
+            text.trim().parse().map_err(|_| format!("'-{name}' wants a whole number, not '{text}'"))
+        };
+        let port = |text: String| -> Result<u16, String> {
+            text.trim().parse().map_err(|_| format!("'-{name}' wants a port, 0 to 65535, not '{text}'"))
+        };
+        let time = |text: String, unit: f64| milliseconds(&text, unit).map_err(|e| format!("'-{name}': {e}"));
+        let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        match name {
+            "h" | "help" => self.help = true,
+            "v" => self.version = true,
+            "sf" => self.scenario = Source::File(value()?.into()),
+            "sn" => self.scenario = Source::BuiltIn(value()?),
+            "sd" => self.dump = Some(value()?),
+            "oocsf" => self.out_of_call = Some(Source::File(value()?.into())),
+            "oocsn" => self.out_of_call = Some(Source::BuiltIn(value()?)),
+            "s" => self.service = value()?,
+            "i" => self.local_ip = Some(value()?.trim_matches(['[', ']']).to_owned()),
+            "bind_local" => self.bind_local = true,
+            "p" => self.local_port = Some(port(value()?)?),
+            "mi" => self.media_ip = Some(value()?.trim_matches(['[', ']']).to_owned()),
+            "mp" => self.media_port = Some(port(value()?)?),
+            "min_rtp_port" => self.media_port = Some(port(value()?)?),
+            "t" => {
+                let mode = value()?;
+                let mut letters = mode.chars();
+                self.transport = match letters.next() {
+                    Some('u') => Transport::Udp,
+                    Some('t') => Transport::Tcp,
+                    Some('l') => Transport::Tls,
+                    Some('s') => return Err("SCTP is not supported; use -t u1, t1 or l1".into()),
+                    Some('c') => return Err("the compression plugin is not supported; use -t u1".into()),
+                    _ => {
+                        return Err(format!("invalid argument for -t param: '{mode}'; there are u1 un ui t1 tn l1 ln"));
+                    }
+                };
+                self.sockets = match letters.next() {
+                    Some('1') => Sockets::One,
+                    Some('n') => Sockets::PerCall,
+                    Some('i') if self.transport == Transport::Udp => Sockets::PerAddress,
+                    _ => {
+                        return Err(format!("invalid argument for -t param: '{mode}'; there are u1 un ui t1 tn l1 ln"));
+                    }
+                };
+            }
+            "key" => {
+                let key = value()?;
+                self.keys.push((key, value()?.into_bytes()));
+            }
+            "set" => {
+                let variable = value()?;
+                self.sets.push((variable, value()?));
+            }
+            "inf" => self.injections.push(value()?.into()),
+            "infindex" => {
+                let file = value()?;
+                self.indices.push((file.into(), small(whole(value()?)?)));
+            }
+            "au" => self.username = Some(value()?),
+            "ap" => self.password = Some(value()?),
+            "auth_uri" => self.auth_uri = Some(value()?),
+            "r" => self.rate = number(value()?)?,
+            "rp" => self.rate_period = time(value()?, 1.0)?.max(1),
+            "rate_increase" => self.rate_increase = number(value()?)?,
+            "rate_interval" => self.rate_interval = Some(time(value()?, 1_000.0)?),
+            "rate_max" => self.rate_max = Some(number(value()?)?),
+            "no_rate_quit" => self.rate_quit = false,
+            "rate_scale" => self.rate_scale = number(value()?)?,
+            "users" => self.users = Some(small(whole(value()?)?)),
+            "m" => self.calls = Some(whole(value()?)?),
+            "l" => self.limit = Some(whole(value()?)?),
+            "d" => self.duration = Some(time(value()?, 1.0)?),
+            "timeout" => self.timeout = Some(time(value()?, 1_000.0)?),
+            "timeout_error" => self.timeout_error = true,
+            "recv_timeout" => self.receive_timeout = Some(time(value()?, 1.0)?),
+            "send_timeout" => self.send_timeout = Some(time(value()?, 1.0)?),
+            "deadcall_wait" => self.dead_call_wait = Some(time(value()?, 1.0)?),
+            "aa" => self.auto_answer = true,
+            "nd" => self.behaviours = Behaviours::NONE,
+            "default_behaviors" => self.behaviours = Behaviours::of(&value()?)?,
+            "nr" => self.retransmit = false,
+            "max_retrans" => self.most = Some(small(whole(value()?)?)),
+            "max_invite_retrans" => self.most_invite = Some(small(whole(value()?)?)),
+            "max_non_invite_retrans" => self.most_non_invite = Some(small(whole(value()?)?)),
+            "T2" => self.t2 = Some(time(value()?, 1.0)?),
+            "rtcheck" => {
+                self.loose = match value()?.as_str() {
+                    "full" => false,
+                    "loose" => true,
+                    other => return Err(format!("'-rtcheck' is full or loose, not '{other}'")),
+                }
+            }
+            "lost" => self.lost = number(value()?)?.clamp(0.0, 100.0),
+            "pause_msg_ign" => self.ignore_in_pause = true,
+            "callid_slash_ign" => self.keep_slashes = true,
+            "cid_str" => self.call_id = Some(value()?),
+            "base_cseq" => self.base_cseq = small(whole(value()?)?),
+            "bg" => {
+                self.background = true;
+                self.keyboard = false;
+            }
+            "nostdin" => self.keyboard = false,
+            "sleep" => self.sleep = time(value()?, 1_000.0)?,
+            "cp" => self.control_port = Some(port(value()?)?),
+            "ci" => self.control_ip = Some(value()?),
+            "rsa" => self.sending_address = Some(address(&value()?, 5060)?),
+            "trace_msg" => self.traces.messages = true,
+            "message_file" => self.traces.message_file = Some(value()?.into()),
+            "trace_shortmsg" => self.traces.short_messages = true,
+            "shortmessage_file" => self.traces.short_message_file = Some(value()?.into()),
+            "trace_err" => self.traces.errors = true,
+            "error_file" => self.traces.error_file = Some(value()?.into()),
+            "trace_error_codes" => self.traces.error_codes = true,
+            "trace_logs" => self.traces.logs = true,
+            "log_file" => self.traces.log_file = Some(value()?.into()),
+            "trace_stat" => self.traces.statistics = true,
+            "stf" => self.traces.statistics_file = Some(value()?.into()),
+            "trace_rtt" => self.traces.rtt = true,
+            "trace_counts" => self.traces.counts = true,
+            "trace_screen" => self.traces.screen = true,
+            "screen_file" => self.traces.screen_file = Some(value()?.into()),
+            "trace_calldebug" => self.traces.call_debug = true,
+            "f" => self.screen_period = time(value()?, 1_000.0)?.max(100),
+            "fd" => self.statistics_period = time(value()?, 1_000.0)?.max(1),
+            "stat_delimiter" => self.delimiter = value()?,
+            "rtt_freq" => self.rtt_frequency = whole(value()?)?.max(1) as usize,
+            "periodic_rtd" => self.periodic_rtd = true,
+            "timer_resol" => self.timer_resolution = time(value()?, 1.0)?.clamp(1, 1_000),
+            "seed" => self.seed = Some(whole(value()?)?),
+            "3pcc" => self.third_party = Some(address(&value()?, 6060)?),
+            "master" => self.master = Some(value()?),
+            "slave" => self.slave = Some(value()?),
+            "slave_cfg" => self.slave_file = Some(value()?.into()),
+            "tls_cert" => self.tls_certificate = Some(value()?.into()),
+            "tls_key" => self.tls_key = Some(value()?.into()),
+            "tls_ca" => self.tls_ca = Some(value()?.into()),
+            _ => {
+                let Some((_, values)) = IGNORED.iter().find(|(known, _)| *known == name) else {
+                    return Err(format!("Invalid argument: '-{name}'.\nUse 'sipp -h' for details."));
+                };
+                for _ in 0..*values {
+                    value()?;
+                }
+                if UNKEPT.contains(&name) {
+                    self.ignored.push(name.to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `host`, `host:port`, `[v6]:port`.
+fn address(text: &str, default: u16) -> Result<(String, u16), String> {
+    let wrong = |port: &str| format!("'{port}' is no port in '{text}'");
+    let text = text.strip_prefix("sip:").unwrap_or(text);
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, tail) = rest.split_once(']').ok_or_else(|| format!("'{text}' lacks its closing bracket"))?;
+        let port = match tail.strip_prefix(':') {
+            Some(port) => port.parse().map_err(|_| wrong(port))?,
+            None => default,
+        };
+        return Ok((host.to_owned(), port));
+    }
+    match text.split_once(':') {
+        Some((host, port)) if !port.contains(':') => Ok((host.to_owned(), port.parse().map_err(|_| wrong(port))?)),
+        _ => Ok((text.to_owned(), default)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let words: Vec<String> = line.split(' ').filter(|w| !w.is_empty()).map(str::to_owned).collect();
+        Options::parse(&words)
+    }
+
+    #[test]
+    fn a_usual_command_line() {
+        let o = parse(
+            "-sn uac 127.0.0.1:5070 -m 5 -r 20 -rp 2s -d 100 -l 7 -p 5071 -t t1 -key a b -set v 1 -nd -bg -timeout 3",
+        )
+        .unwrap();
+        assert_eq!(o.remote, Some(("127.0.0.1".into(), 5070)));
+        assert_eq!((o.calls, o.rate, o.rate_period, o.duration, o.limit), (Some(5), 20.0, 2_000, Some(100), Some(7)));
+        assert_eq!((o.transport, o.timeout, o.background, o.keyboard), (Transport::Tcp, Some(3_000), true, false));
+        assert_eq!(o.behaviours, Behaviours::NONE);
+        assert_eq!(parse("[::1]:5071").unwrap().remote, Some(("::1".into(), 5071)));
+        assert_eq!(parse("::1").unwrap().remote, Some(("::1".into(), 5060)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for line in ["-bogus", "-m", "-m x", "-t x1", "a b", "-p 70000", "-default_behaviors what"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        assert!(parse("-watchdog_reset 5 -skip_rlimit").is_ok());
+    }
+
+    #[test]
+    fn behaviours() {
+        let of = |text| Behaviours::of(text).unwrap();
+        assert_eq!(of("all,-bye"), Behaviours { goodbye: false, ..Behaviours::ALL });
+        assert_eq!(of("none"), Behaviours::NONE);
+        assert_eq!(of("bye"), Behaviours { goodbye: true, ..Behaviours::NONE });
+    }
+}

@@ -1,0 +1,192 @@
+//! `-trace_stat`: SIPp's columns, a line for each period.
+
+use super::trace::Stamp;
+use crate::engine::ledger::{Ledger, Lengths};
+use crate::measure::Failure;
+use crate::scenario::Scenario;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+
+/// The causes of failures that have columns, in their order.
+fn causes() -> impl Iterator<Item = (usize, &'static str)> {
+    Failure::ALL.iter().enumerate().filter(|(_, f)| !f.column().is_empty()).map(|(i, f)| (i, f.column()))
+}
+
+/// The statistics file.
+pub(super) struct Statistics {
+    file: BufWriter<File>,
+    delimiter: String,
+    timers: Vec<String>,
+    counters: Vec<String>,
+    start: Stamp,
+    reset: Stamp,
+    before: Ledger,
+}
+
+impl Statistics {
+    /// Writes the header.
+    pub(super) fn new(file: File, delimiter: &str, scenario: &Scenario) -> std::io::Result<Self> {
+        let mut statistics = Self {
+            file: BufWriter::new(file),
+            delimiter: delimiter.to_owned(),
+            timers: scenario.timers.clone(),
+            counters: scenario.counters.clone(),
+            start: Stamp::now(),
+            reset: Stamp::now(),
+            before: Ledger::new(scenario),
+        };
+        let both = |name: &str| [format!("{name}(P)"), format!("{name}(C)")];
+        let mut columns: Vec<String> = ["StartTime", "LastResetTime", "CurrentTime"].map(String::from).into();
+        columns.extend(both("ElapsedTime"));
+        columns.push("TargetRate".into());
+        for name in ["CallRate", "IncomingCall", "OutgoingCall"] {
+            columns.extend(both(name));
+        }
+        columns.extend(["TotalCallCreated".into(), "CurrentCall".into()]);
+        for name in ["SuccessfulCall", "FailedCall"] {
+            columns.extend(both(name));
+        }
+        for (_, name) in causes() {
+            columns.extend(both(name));
+        }
+        for name in [
+            "OutOfCallMsgs",
+            "DeadCallMsgs",
+            "Retransmissions",
+            "AutoAnswered",
+            "Warnings",
+            "FatalErrors",
+            "WatchdogMajor",
+            "WatchdogMinor",
+        ] {
+            columns.extend(both(name));
+        }
+        for timer in &statistics.timers {
+            columns.extend(both(&format!("ResponseTime{timer}")));
+            columns.extend(both(&format!("ResponseTime{timer}StDev")));
+        }
+        columns.extend(both("CallLength"));
+        columns.extend(both("CallLengthStDev"));
+        for counter in &statistics.counters {
+            columns.extend(both(counter));
+        }
+        for timer in &statistics.timers {
+            repartition(&format!("ResponseTimeRepartition{timer}"), &scenario.response_time_repartition, &mut columns);
+        }
+        repartition("CallLengthRepartition", &scenario.call_length_repartition, &mut columns);
+        statistics.line(&columns)?;
+        Ok(statistics)
+    }
+
+    fn line(&mut self, columns: &[String]) -> std::io::Result<()> {
+        for column in columns {
+            write!(self.file, "{column}{}", self.delimiter)?;
+        }
+        writeln!(self.file)?;
+        self.file.flush()
+    }
+
+    /// A line of what is known now; a period begins.
+    pub(super) fn write(&mut self, ledger: &Ledger, rate: f64) -> std::io::Result<()> {
+        let now = Stamp::now();
+        let period = now.micros().saturating_sub(self.reset.micros()) as f64 / 1e6;
+        let whole = now.micros().saturating_sub(self.start.micros()) as f64 / 1e6;
+        let before = &self.before;
+        let mut columns =
+            vec![self.start.long(), self.reset.long(), now.long(), clock(period), clock(whole), number(rate)];
+        let both = |columns: &mut Vec<String>, new: u64, old: u64| {
+            columns.extend([(new - old.min(new)).to_string(), new.to_string()]);
+        };
+        let calls = |l: &Ledger| l.incoming + l.outgoing;
+        let per = |n: u64, seconds: f64| number(if seconds > 0.0 { n as f64 / seconds } else { 0.0 });
+        columns.extend([per(calls(ledger) - calls(before).min(calls(ledger)), period), per(calls(ledger), whole)]);
+        both(&mut columns, ledger.incoming, before.incoming);
+        both(&mut columns, ledger.outgoing, before.outgoing);
+        columns.extend([calls(ledger).to_string(), ledger.open.to_string()]);
+        both(&mut columns, ledger.successful, before.successful);
+        both(&mut columns, ledger.failed, before.failed);
+        for (i, _) in causes() {
+            both(&mut columns, ledger.failures[i], before.failures[i]);
+        }
+        both(&mut columns, ledger.out_of_call, before.out_of_call);
+        both(&mut columns, ledger.dead_call, before.dead_call);
+        both(&mut columns, ledger.retransmissions, before.retransmissions);
+        both(&mut columns, ledger.auto_answered, before.auto_answered);
+        both(&mut columns, ledger.warnings, before.warnings);
+        for _ in ["FatalErrors", "WatchdogMajor", "WatchdogMinor"] {
+            both(&mut columns, 0, 0);
+        }
+        for (new, old) in ledger.timers.iter().zip(&before.timers) {
+            means(new, old, &mut columns);
+        }
+        means(&ledger.call_length, &before.call_length, &mut columns);
+        for (new, old) in ledger.counters.iter().zip(&before.counters) {
+            both(&mut columns, *new, *old);
+        }
+        for lengths in ledger.timers.iter().chain([&ledger.call_length]) {
+            columns.push(String::new());
+            columns.extend(lengths.counts.iter().map(u64::to_string));
+        }
+        self.line(&columns)?;
+        self.before = ledger.clone();
+        self.reset = now;
+        Ok(())
+    }
+}
+
+fn repartition(name: &str, bounds: &[u32], columns: &mut Vec<String>) {
+    columns.push(name.to_owned());
+    columns.extend(bounds.iter().map(|b| format!("{name}_<{b}")));
+    columns.extend(bounds.last().map(|b| format!("{name}_>={b}")));
+}
+
+/// Mean and deviation, of the period and of the whole.
+fn means(new: &Lengths, old: &Lengths, columns: &mut Vec<String>) {
+    let mean = |n: u64, sum: f64| if n > 0 { sum / n as f64 } else { 0.0 };
+    let deviation = |n: u64, sum: f64, squares: f64| {
+        let mean = mean(n, sum);
+        if n > 0 { (squares / n as f64 - mean * mean).max(0.0).sqrt() } else { 0.0 }
+    };
+    let (n, sum, squares) = (new.number - old.number, new.sum - old.sum, new.squares - old.squares);
+    columns.push(length(mean(n, sum)));
+    columns.push(length(mean(new.number, new.sum)));
+    columns.push(length(deviation(n, sum, squares)));
+    columns.push(length(deviation(new.number, new.sum, new.squares)));
+}
+
+/// `HH:MM:SS:µs` of milliseconds.
+pub(super) fn length(ms: f64) -> String {
+    let micros = (ms * 1_000.0).round() as u64;
+    let seconds = micros / 1_000_000;
+    format!("{:02}:{:02}:{:02}:{:06}", seconds / 3_600, seconds / 60 % 60, seconds % 60, micros % 1_000_000)
+}
+
+/// `HH:MM:SS`.
+fn clock(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// As C++ prints a number: six digits that count, no zeros behind.
+pub(super) fn number(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return "0".into();
+    }
+    let digits = (5 - value.abs().log10().floor() as i32).clamp(0, 12) as usize;
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_as_they_are_written() {
+        assert_eq!(
+            [number(8.849_56), number(10.0), number(0.0), number(0.496_771)],
+            ["8.84956", "10", "0", "0.496771"]
+        );
+        assert_eq!((length(4_016.0), clock(3_725.9)), ("00:00:04:016000".into(), "01:02:05".into()));
+    }
+}
