@@ -1,6 +1,6 @@
 //! Message bytes that a transaction must keep, in chains of small blocks: little waste, no allocation once warm.
 
-use crate::slots::{Held, Room};
+use crate::segments::{self, Segments};
 use std::num::NonZeroU32;
 
 /// Bytes of text in one block.
@@ -23,9 +23,7 @@ impl Kept {
 /// The kept messages of one shard.
 #[derive(Debug, Default)]
 pub struct KeptStore {
-    segments: Vec<Option<Box<Segment>>>,
-    room: Room,
-    held: Held,
+    segments: Segments<Segment>,
     bytes: usize,
     messages: usize,
 }
@@ -46,12 +44,21 @@ struct Segment {
     blocks: Box<[Block]>,
 }
 
-impl Segment {
-    fn new(first: u32) -> Box<Self> {
+impl segments::Segment for Segment {
+    fn new(number: usize) -> Box<Self> {
+        let first = (number * SEGMENT) as u32;
         let end = first + SEGMENT as u32;
         let blocks =
             (first + 1..=end).map(|n| Block { next: if n == end { NONE } else { n }, len: 0, text: [0; TEXT] });
         Box::new(Self { free: first, used: 0, blocks: blocks.collect() })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    fn is_full(&self) -> bool {
+        self.free == NONE
     }
 }
 
@@ -72,12 +79,12 @@ impl KeptStore {
 
     /// Segments that hold memory, 32 KB each.
     pub fn segments(&self) -> usize {
-        self.held.segments
+        self.segments.held()
     }
 
     /// Bytes that the segments take.
     pub fn memory(&self) -> usize {
-        self.held.segments * (size_of::<Segment>() + SEGMENT * size_of::<Block>())
+        self.segments.held() * (size_of::<Segment>() + SEGMENT * size_of::<Block>())
     }
 
     /// Keeps a copy.
@@ -128,75 +135,38 @@ impl KeptStore {
         let mut at = kept.first();
         while at != NONE {
             let number = at as usize / SEGMENT;
-            let segment = self.segments[number].as_deref_mut().expect("a kept block's segment is held");
+            let segment = &mut self.segments[number];
             let block = &mut segment.blocks[at as usize % SEGMENT];
             let next = block.next;
             block.next = segment.free;
             segment.free = at;
             segment.used -= 1;
-            if segment.used == 0 {
-                self.held.end();
-            }
-            self.room.set(number);
+            self.segments.gave(number);
             at = next;
         }
     }
 
     /// As [`crate::slots::Slots::tidy`].
     pub fn tidy(&mut self) -> bool {
-        let mut spare = self.held.spare();
-        for segment in self.segments.iter_mut().rev() {
-            if spare == 0 {
-                break;
-            }
-            if segment.as_ref().is_some_and(|s| s.used == 0) {
-                *segment = None;
-                self.held.segments -= 1;
-                spare -= 1;
-            }
-        }
-        while self.segments.last().is_some_and(Option::is_none) {
-            self.segments.pop();
-            self.room.clear(self.segments.len());
-        }
-        if self.segments.is_empty() {
-            self.segments = Vec::new();
-            self.room = Room::default();
-        }
-        self.held.more()
+        self.segments.tidy()
     }
 
     fn take(&mut self) -> u32 {
-        let number = self.room.lowest().unwrap_or_else(|| {
-            self.segments.push(None);
-            self.room.set(self.segments.len() - 1);
-            self.segments.len() - 1
+        let (_, at) = self.segments.take(|segment| {
+            let at = segment.free;
+            segment.free = segment.blocks[at as usize % SEGMENT].next;
+            segment.used += 1;
+            at
         });
-        let held = &mut self.held;
-        let segment = self.segments[number].get_or_insert_with(|| {
-            held.segments += 1;
-            Segment::new((number * SEGMENT) as u32)
-        });
-        if segment.used == 0 {
-            held.begin();
-        }
-        let at = segment.free;
-        segment.free = segment.blocks[at as usize % SEGMENT].next;
-        segment.used += 1;
-        if segment.free == NONE {
-            self.room.clear(number);
-        }
         at
     }
 
     fn block(&self, at: u32) -> &Block {
-        let segment = self.segments[at as usize / SEGMENT].as_deref().expect("a kept block's segment is held");
-        &segment.blocks[at as usize % SEGMENT]
+        &self.segments[at as usize / SEGMENT].blocks[at as usize % SEGMENT]
     }
 
     fn block_mut(&mut self, at: u32) -> &mut Block {
-        let segment = self.segments[at as usize / SEGMENT].as_deref_mut().expect("a kept block's segment is held");
-        &mut segment.blocks[at as usize % SEGMENT]
+        &mut self.segments[at as usize / SEGMENT].blocks[at as usize % SEGMENT]
     }
 }
 

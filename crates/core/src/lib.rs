@@ -16,6 +16,7 @@ pub mod now;
 pub mod outbox;
 pub mod proxy;
 pub mod registrar;
+mod segments;
 pub mod slots;
 pub mod timer;
 pub mod transaction;

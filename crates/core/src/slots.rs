@@ -1,5 +1,7 @@
 //! A table of entries in segments: it grows without copying, names entries by checked ids and gives memory back.
 
+use crate::segments::{self, Segments};
+
 /// Names one entry of a [`Slots`]: where it stands and which use of the place is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
@@ -29,9 +31,7 @@ const SEGMENT: usize = 128;
 /// [`Slots::tidy`] gives wholly empty ones back. Growing copies nothing.
 #[derive(Debug)]
 pub struct Slots<T> {
-    segments: Vec<Option<Box<Segment<T>>>>,
-    room: Room,
-    held: Held,
+    segments: Segments<Segment<T>>,
     len: usize,
     generation: u32,
 }
@@ -43,9 +43,17 @@ struct Segment<T> {
     values: Box<[Option<T>]>,
 }
 
-impl<T> Segment<T> {
-    fn new() -> Box<Self> {
+impl<T> segments::Segment for Segment<T> {
+    fn new(_number: usize) -> Box<Self> {
         Box::new(Self { used: 0, generations: [0; SEGMENT], values: (0..SEGMENT).map(|_| None).collect() })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    fn is_full(&self) -> bool {
+        self.used == u128::MAX
     }
 }
 
@@ -57,7 +65,7 @@ impl<T> Default for Slots<T> {
 
 impl<T> Slots<T> {
     pub fn new() -> Self {
-        Self { segments: Vec::new(), room: Room::default(), held: Held::default(), len: 0, generation: 0 }
+        Self { segments: Segments::default(), len: 0, generation: 0 }
     }
 
     /// How many entries there are.
@@ -71,44 +79,32 @@ impl<T> Slots<T> {
 
     /// Segments that hold memory, empty ones included.
     pub fn segments(&self) -> usize {
-        self.held.segments
+        self.segments.held()
     }
 
     /// Bytes that the segments take.
     pub fn memory(&self) -> usize {
-        self.held.segments * (size_of::<Segment<T>>() + SEGMENT * size_of::<Option<T>>())
+        self.segments.held() * (size_of::<Segment<T>>() + SEGMENT * size_of::<Option<T>>())
     }
 
     /// Takes the lowest free place.
     pub fn insert(&mut self, value: T) -> Id {
-        let at = self.room.lowest().unwrap_or_else(|| {
-            self.segments.push(None);
-            self.room.set(self.segments.len() - 1);
-            self.segments.len() - 1
-        });
-        let held = &mut self.held;
-        let segment = self.segments[at].get_or_insert_with(|| {
-            held.segments += 1;
-            Segment::new()
-        });
-        if segment.used == 0 {
-            held.begin();
-        }
-        let place = segment.used.trailing_ones() as usize;
-        segment.used |= 1 << place;
-        if segment.used == u128::MAX {
-            self.room.clear(at);
-        }
         self.generation = self.generation.wrapping_add(1).max(1);
-        segment.generations[place] = self.generation;
-        segment.values[place] = Some(value);
+        let generation = self.generation;
+        let (at, place) = self.segments.take(|segment| {
+            let place = segment.used.trailing_ones() as usize;
+            segment.used |= 1 << place;
+            segment.generations[place] = generation;
+            segment.values[place] = Some(value);
+            place
+        });
         self.len += 1;
-        Id { slot: (at * SEGMENT + place) as u32, generation: self.generation }
+        Id { slot: (at * SEGMENT + place) as u32, generation }
     }
 
     #[inline]
     fn segment(&self, slot: u32) -> Option<&Segment<T>> {
-        self.segments.get(slot as usize / SEGMENT)?.as_deref()
+        self.segments.get(slot as usize / SEGMENT)
     }
 
     pub fn get(&self, id: Id) -> Option<&T> {
@@ -118,7 +114,7 @@ impl<T> Slots<T> {
     }
 
     pub fn get_mut(&mut self, id: Id) -> Option<&mut T> {
-        let segment = self.segments.get_mut(id.slot as usize / SEGMENT)?.as_deref_mut()?;
+        let segment = self.segments.get_mut(id.slot as usize / SEGMENT)?;
         let place = id.slot as usize % SEGMENT;
         (segment.generations[place] == id.generation).then_some(segment.values[place].as_mut())?
     }
@@ -132,24 +128,21 @@ impl<T> Slots<T> {
 
     pub fn remove(&mut self, id: Id) -> Option<T> {
         let at = id.slot as usize / SEGMENT;
-        let segment = self.segments.get_mut(at)?.as_deref_mut()?;
+        let segment = self.segments.get_mut(at)?;
         let place = id.slot as usize % SEGMENT;
         if segment.generations[place] != id.generation {
             return None;
         }
         let value = segment.values[place].take()?;
         segment.used &= !(1 << place);
-        if segment.used == 0 {
-            self.held.end();
-        }
-        self.room.set(at);
+        self.segments.gave(at);
         self.len -= 1;
         Some(value)
     }
 
     /// Every entry, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
-        self.segments.iter().enumerate().filter_map(|(at, s)| Some((at, s.as_deref()?))).flat_map(|(at, segment)| {
+        self.segments.iter().flat_map(|(at, segment)| {
             segment.values.iter().enumerate().filter_map(move |(place, value)| {
                 let id = Id { slot: (at * SEGMENT + place) as u32, generation: segment.generations[place] };
                 value.as_ref().map(|value| (id, value))
@@ -161,98 +154,7 @@ impl<T> Slots<T> {
     ///
     /// Returns whether a later call may give back more though nothing else happens.
     pub fn tidy(&mut self) -> bool {
-        let mut spare = self.held.spare();
-        for segment in self.segments.iter_mut().rev() {
-            if spare == 0 {
-                break;
-            }
-            if segment.as_ref().is_some_and(|s| s.used == 0) {
-                *segment = None;
-                self.held.segments -= 1;
-                spare -= 1;
-            }
-        }
-        while self.segments.last().is_some_and(Option::is_none) {
-            self.segments.pop();
-            self.room.clear(self.segments.len());
-        }
-        if self.segments.is_empty() {
-            self.segments = Vec::new();
-            self.room = Room::default();
-        }
-        self.held.more()
-    }
-}
-
-/// Which segments have room: a bit each.
-#[derive(Debug, Default)]
-pub(crate) struct Room {
-    words: Vec<u64>,
-    /// No word below has a bit set.
-    from: usize,
-}
-
-impl Room {
-    pub(crate) fn set(&mut self, at: usize) {
-        let word = at / 64;
-        if word >= self.words.len() {
-            self.words.resize(word + 1, 0);
-        }
-        self.words[word] |= 1 << (at % 64);
-        self.from = self.from.min(word);
-    }
-
-    pub(crate) fn clear(&mut self, at: usize) {
-        if let Some(word) = self.words.get_mut(at / 64) {
-            *word &= !(1 << (at % 64));
-        }
-    }
-
-    pub(crate) fn lowest(&mut self) -> Option<usize> {
-        while let Some(&word) = self.words.get(self.from) {
-            if word != 0 {
-                return Some(self.from * 64 + word.trailing_zeros() as usize);
-            }
-            self.from += 1;
-        }
-        None
-    }
-}
-
-/// How many segments are held, how many are in use, and the most that were of late.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    pub(crate) segments: usize,
-    used: usize,
-    peak: usize,
-    peak_before: usize,
-}
-
-impl Held {
-    /// A segment got its first entry.
-    pub(crate) fn begin(&mut self) {
-        self.used += 1;
-        self.peak = self.peak.max(self.used);
-    }
-
-    /// A segment lost its last entry.
-    pub(crate) fn end(&mut self) {
-        self.used -= 1;
-    }
-
-    /// Ends a period: so many empty segments may go. Some slack stays while any is in use, so that a load that
-    /// merely wavers frees and takes nothing.
-    pub(crate) fn spare(&mut self) -> usize {
-        let need = self.peak.max(self.peak_before);
-        self.peak_before = self.peak;
-        self.peak = self.used;
-        let slack = if need == 0 { 0 } else { 1 + need / 16 };
-        self.segments.saturating_sub(need + slack)
-    }
-
-    /// A later period may end with fewer.
-    pub(crate) fn more(&self) -> bool {
-        self.segments > self.used && self.peak_before.max(self.peak) > self.used || self.used == 0 && self.segments > 0
+        self.segments.tidy()
     }
 }
 
