@@ -1,0 +1,161 @@
+//! Any weather, and messages that nobody in his right mind sends.
+
+use crate::rig::*;
+
+use strowger_core::entropy::Entropy;
+use strowger_core::user_agent::{CallKey, Event, Reliability, Settings};
+use strowger_core::{Arrival, ListenerId, Transport};
+use strowger_message::Method;
+
+/// Names the seed of a run that fails: `STROWGER_SEED` replays it.
+struct Named(u16);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("STROWGER_SEED={}", self.0);
+        }
+    }
+}
+
+/// In bad weather, whatever both ends do: every call ends for both, once, and nothing is left.
+#[test]
+fn every_call_ends_in_any_weather() {
+    let seeds = std::env::var("STROWGER_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(300u16);
+    let first = std::env::var("STROWGER_SEED").ok().and_then(|s| s.parse().ok());
+    for seed in first.map_or(0..seeds, |s| s..s + 1) {
+        let _named = Named(seed);
+        let mut key = [0; 32];
+        key[..2].copy_from_slice(&seed.to_be_bytes());
+        let mut random = Entropy::new(key);
+        let reliability = if random.u64().is_multiple_of(2) { Reliability::Supported } else { Reliability::Required };
+        let trying = random.u64().is_multiple_of(2);
+        let mut net = Net::new([quiet(), Settings { reliability, trying, ..quiet() }]);
+        net.weather = Some(Entropy::new(key).derive(b"weather"));
+        let caller = net.call(if random.u64().is_multiple_of(4) { b"" } else { OFFER });
+        // How much of what each phone heard its owner has acted on.
+        let mut taken = [0, 0];
+        for step in 0..30 {
+            net.run(random.u64() % 1_000);
+            // Owners that answer what they are asked, most of the time.
+            #[expect(clippy::needless_range_loop, reason = "both ends are named by their number")]
+            for n in 0..2 {
+                let heard: Vec<Heard> = net.phones[n].heard.iter().skip(taken[n]).cloned().collect();
+                taken[n] += heard.len();
+                for h in heard {
+                    match h.event {
+                        Event::Answered { call, offer: true, .. } => {
+                            net.with(n, |a, now, out| a.acknowledge(now, call, ANSWER, out))
+                        }
+                        Event::Offered { call, update: true, .. } => {
+                            net.with(n, |a, now, out| a.answer_update(now, call, ANSWER, out))
+                        }
+                        Event::Offered { call, .. } => net.with(n, |a, now, out| a.answer(now, call, ANSWER, out)),
+                        Event::Invited { call, offer, .. } => {
+                            let body: &[u8] =
+                                if offer.is_empty() || random.u64().is_multiple_of(2) { b"" } else { ANSWER };
+                            net.with(n, |a, now, out| a.ring(now, call, 180, body, out));
+                        }
+                        _ => (),
+                    }
+                }
+            }
+            let n = random.u64() as usize % 2;
+            let call = if n == 0 {
+                Some(caller)
+            } else {
+                net.phones[1].heard.iter().find_map(|h| match h.event {
+                    Event::Invited { call, .. } => Some(call),
+                    _ => None,
+                })
+            };
+            let Some(call) = call else { continue };
+            match random.u64() % 8 {
+                0 | 1 if n == 1 => net.with(n, |a, now, out| a.answer(now, call, ANSWER, out)),
+                2 => drop(net.with(n, |a, now, out| a.reinvite(now, call, OFFER, out))),
+                3 => drop(net.with(n, |a, now, out| a.update(now, call, OFFER, out))),
+                4 => drop(net.with(n, |a, now, out| a.request_within(now, call, Method::Info, b"", b"", out))),
+                5 if step > 10 => net.with(n, |a, now, out| a.hang_up(now, call, out)),
+                6 if step > 20 && n == 1 => net.with(n, |a, now, out| a.reject(now, call, 486, out)),
+                _ => (),
+            }
+        }
+        net.with(0, |a, now, out| a.hang_up(now, caller, out));
+        // The callee may hold a call whose caller went away without a trace; it hangs up as well.
+        net.run(40_000);
+        let open: Vec<CallKey> = net.phones[1]
+            .heard
+            .iter()
+            .filter_map(|h| match h.event {
+                Event::Invited { call, .. } => Some(call),
+                _ => None,
+            })
+            .collect();
+        for call in open {
+            net.with(1, |a, now, out| a.hang_up(now, call, out));
+        }
+        net.is_clean();
+        for n in 0..2 {
+            let ends = |h: &&Heard| matches!(h.event, Event::Ended { .. } | Event::Failed { .. });
+            let begun = if n == 0 {
+                1
+            } else {
+                net.phones[1].heard.iter().filter(|h| matches!(h.event, Event::Invited { .. })).count()
+            };
+            assert_eq!(
+                net.phones[n].heard.iter().filter(ends).count(),
+                begun,
+                "seed {seed}, phone {n}\n{}",
+                net.log.join("\n")
+            );
+        }
+    }
+}
+
+/// Whatever comes, nothing panics and nothing stays.
+#[test]
+fn mutated_messages_do_no_harm() {
+    let mut net = Net::new([quiet(), Settings { reliability: Reliability::Supported, ..quiet() }]);
+    let (caller, _) = net.up();
+    net.with(0, |agent, now, out| agent.reinvite(now, caller, OFFER, out)).unwrap();
+    net.run(50);
+    let seeds: Vec<String> = net.sent.clone();
+    let mut random = Entropy::new([3; 32]);
+    for _ in 0..20_000 {
+        let seed = &seeds[random.u64() as usize % seeds.len()];
+        let mut bytes = seed.clone().into_bytes();
+        for _ in 0..1 + random.u64() % 4 {
+            let at = random.u64() as usize % bytes.len();
+            match random.u64() % 3 {
+                0 => bytes[at] = random.u64() as u8,
+                1 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, b"\r\n ;,<>\"@:0"[random.u64() as usize % 11]),
+            }
+        }
+        let arrival = Arrival {
+            transport: Transport::Udp,
+            listener: ListenerId(0),
+            remote: "127.0.0.99:5060".parse().unwrap(),
+            flow: None,
+        };
+        for n in 0..2 {
+            net.with(n, |agent, now, out| agent.receive(now, &arrival, &bytes, out));
+        }
+        net.flying.clear();
+    }
+    for n in 0..2 {
+        let calls: Vec<CallKey> = net.phones[n]
+            .heard
+            .iter()
+            .filter_map(|h| match h.event {
+                Event::Invited { call, .. } => Some(call),
+                _ => None,
+            })
+            .collect();
+        for call in calls.into_iter().chain([caller]) {
+            net.with(n, |agent, now, out| agent.hang_up(now, call, out));
+        }
+    }
+    net.lose = Box::new(|_| true);
+    net.is_clean();
+}

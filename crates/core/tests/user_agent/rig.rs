@@ -1,0 +1,271 @@
+//! User agents and a network between them that a test can bend.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use strowger_core::entropy::Entropy;
+use strowger_core::proxy::{Face, Identity};
+use strowger_core::user_agent::{CallKey, Event, Invite, Settings, UserAgent};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
+
+pub(crate) const OFFER: &[u8] = b"v=0\r\no=a 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n";
+
+pub(crate) const ANSWER: &[u8] = b"v=0\r\no=b 1 1 IN IP4 127.0.0.2\r\ns=-\r\nt=0 0\r\n";
+
+/// A user agent at an address, with all it was told.
+pub(crate) struct Phone {
+    pub(crate) agent: UserAgent,
+    pub(crate) address: SocketAddr,
+    pub(crate) heard: Vec<Heard>,
+}
+
+/// An event with its body.
+#[derive(Clone, Debug)]
+pub(crate) struct Heard {
+    pub(crate) event: Event,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A message on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Packet {
+    pub(crate) at: u64,
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Phones on one network with one clock.
+pub(crate) struct Net {
+    pub(crate) phones: Vec<Phone>,
+    pub(crate) now: Now,
+    pub(crate) flying: Vec<Packet>,
+    /// Start lines in the order in which they were sent, `0>1 INVITE`.
+    pub(crate) log: Vec<String>,
+    /// Every message, for a closer look.
+    pub(crate) sent: Vec<String>,
+    /// Says which messages get lost, by their log lines.
+    pub(crate) lose: Box<dyn FnMut(&str) -> bool>,
+    /// If there is any: a tenth is lost, a tenth comes twice, all come late by up to 300 ms, and so in any order.
+    pub(crate) weather: Option<Entropy>,
+    pub(crate) out: Outbox,
+    pub(crate) transport: Transport,
+}
+
+pub(crate) fn address(n: usize) -> SocketAddr {
+    format!("127.0.0.{}:5060", n + 1).parse().unwrap()
+}
+
+impl Net {
+    pub(crate) fn new(settings: impl IntoIterator<Item = Settings>) -> Self {
+        Self::over(Transport::Udp, settings)
+    }
+
+    pub(crate) fn over(transport: Transport, settings: impl IntoIterator<Item = Settings>) -> Self {
+        let phones = settings.into_iter().enumerate().map(|(n, settings)| {
+            let address = address(n);
+            let face = Face { transport, bound: address, sent_by: address.to_string().into_bytes().into(), network: 0 };
+            let identity = Identity::new(vec![face], [""; 0], &[]);
+            let agent = UserAgent::new(Arc::new(identity), settings, Entropy::new([n as u8 + 1; 32]), 7);
+            Phone { agent, address, heard: Vec::new() }
+        });
+        Self {
+            phones: phones.collect(),
+            now: Now { mono: 1_000, wall: 1_700_000_000_000 },
+            flying: Vec::new(),
+            log: Vec::new(),
+            sent: Vec::new(),
+            lose: Box::new(|_| false),
+            weather: None,
+            out: Outbox::new(),
+            transport,
+        }
+    }
+
+    pub(crate) fn two() -> Self {
+        Self::new([quiet(), quiet()])
+    }
+
+    pub(crate) fn target(&self, n: usize) -> Target {
+        Target { transport: self.transport, listener: ListenerId(0), address: address(n), flow: None }
+    }
+
+    /// Lets phone `n` do something.
+    pub(crate) fn with<T>(&mut self, n: usize, act: impl FnOnce(&mut UserAgent, Now, &mut Outbox) -> T) -> T {
+        let mut out = std::mem::take(&mut self.out);
+        let result = act(&mut self.phones[n].agent, self.now, &mut out);
+        self.post(n, &mut out);
+        self.out = out;
+        self.listen(n);
+        result
+    }
+
+    pub(crate) fn post(&mut self, n: usize, out: &mut Outbox) {
+        for send in out.sends() {
+            let bytes = out.bytes[send.range()].to_vec();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let to = self.phones.iter().position(|p| p.address == send.target.address);
+            let first = text.lines().next().unwrap_or_default();
+            let what = match first.strip_prefix("SIP/2.0 ") {
+                Some(rest) => {
+                    let method = text.lines().find(|l| l.starts_with("CSeq:")).and_then(|l| l.split(' ').nth(2));
+                    format!("{} {}", &rest[..3], method.unwrap_or_default())
+                }
+                None => first.split(' ').next().unwrap_or_default().to_owned(),
+            };
+            let line = format!("{n}>{} {what}", to.map_or_else(|| "?".to_owned(), |t| t.to_string()));
+            let lost = (self.lose)(&line);
+            self.log.push(line);
+            self.sent.push(text);
+            let (mut copies, mut late) = (usize::from(!lost), 10);
+            if let Some(weather) = &mut self.weather {
+                copies = [0, 2, 1, 1, 1, 1, 1, 1, 1, 1][weather.u64() as usize % 10];
+                late = weather.u64() % 300;
+            }
+            for copy in 0..copies as u64 {
+                let from = self.phones[n].address;
+                let at = self.now.mono + late + 20 * copy;
+                self.flying.push(Packet { at, from, to: send.target.address, bytes: bytes.clone() });
+            }
+        }
+        out.clear();
+    }
+
+    pub(crate) fn listen(&mut self, n: usize) {
+        let phone = &mut self.phones[n];
+        while let Some(event) = phone.agent.event() {
+            let span = match event {
+                Event::Progress { body, .. }
+                | Event::Answered { body, .. }
+                | Event::Confirmed { body, .. }
+                | Event::Changed { body, .. }
+                | Event::Within { body, .. }
+                | Event::Message { body, .. }
+                | Event::Reply { body, .. } => Some(body),
+                Event::Invited { offer, .. } | Event::Offered { offer, .. } => Some(offer),
+                Event::Redirected { target, .. } => Some(target),
+                _ => None,
+            };
+            let body = span.map_or(Vec::new(), |s| phone.agent.text(s).to_vec());
+            phone.heard.push(Heard { event, body });
+        }
+    }
+
+    /// Puts a message written by hand on the wire, from a place where no phone is.
+    pub(crate) fn inject(&mut self, to: usize, text: &str) {
+        let bytes = text.replace('\n', "\r\n").into_bytes();
+        self.flying.push(Packet {
+            at: self.now.mono,
+            from: "127.0.0.99:5060".parse().unwrap(),
+            to: address(to),
+            bytes,
+        });
+        self.run(0);
+    }
+
+    /// Lets so many milliseconds pass.
+    pub(crate) fn run(&mut self, ms: u64) {
+        let until = self.now.mono + ms;
+        loop {
+            let packet = self.flying.iter().map(|p| p.at).min();
+            let timer = self.phones.iter_mut().filter_map(|p| p.agent.deadline()).min();
+            let Some(next) = packet.into_iter().chain(timer).min().filter(|&at| at <= until) else { break };
+            let next = next.max(self.now.mono);
+            self.now.wall += next - self.now.mono;
+            self.now.mono = next;
+            let first = self.flying.iter().enumerate().filter(|(_, p)| p.at <= next).min_by_key(|(_, p)| p.at);
+            if let Some(at) = first.map(|(at, _)| at) {
+                let packet = self.flying.remove(at);
+                if let Some(n) = self.phones.iter().position(|p| p.address == packet.to) {
+                    let arrival =
+                        Arrival { transport: self.transport, listener: ListenerId(0), remote: packet.from, flow: None };
+                    self.with(n, |agent, now, out| agent.receive(now, &arrival, &packet.bytes, out));
+                }
+                continue;
+            }
+            for n in 0..self.phones.len() {
+                self.with(n, |agent, now, out| agent.poll(now, out));
+            }
+        }
+        self.now.wall += until - self.now.mono;
+        self.now.mono = until;
+    }
+
+    /// Phone 0 calls phone 1.
+    pub(crate) fn call(&mut self, offer: &[u8]) -> CallKey {
+        let target = self.target(1);
+        self.with(0, |agent, now, out| agent.invite(now, &invite(target, offer), out)).unwrap()
+    }
+
+    /// The call that phone `n` was invited to last.
+    pub(crate) fn invited(&self, n: usize) -> CallKey {
+        let found = self.phones[n].heard.iter().rev().find_map(|h| match h.event {
+            Event::Invited { call, .. } => Some(call),
+            _ => None,
+        });
+        found.expect("somebody called")
+    }
+
+    /// A call from phone 0 to phone 1 that is up: its keys on both sides.
+    pub(crate) fn up(&mut self) -> (CallKey, CallKey) {
+        let caller = self.call(OFFER);
+        self.run(20);
+        let callee = self.invited(1);
+        self.with(1, |agent, now, out| agent.answer(now, callee, ANSWER, out));
+        self.run(50);
+        self.log.clear();
+        (caller, callee)
+    }
+
+    pub(crate) fn last(&self, n: usize) -> &Heard {
+        self.phones[n].heard.last().expect("something happened")
+    }
+
+    /// After the last timer nothing may be left.
+    pub(crate) fn is_clean(&mut self) {
+        self.run(200_000);
+        for (n, phone) in self.phones.iter_mut().enumerate() {
+            let counts = phone.agent.counts();
+            assert_eq!((phone.agent.calls(), phone.agent.requests()), (0, 0), "phone {n}");
+            assert_eq!(
+                (counts.servers, counts.clients, counts.kept_messages, counts.timers),
+                (0, 0, 0, 0),
+                "phone {n}"
+            );
+            assert_eq!(phone.agent.deadline(), None, "phone {n}");
+        }
+    }
+}
+
+/// No 100 at once, so that flows stay short.
+pub(crate) fn quiet() -> Settings {
+    Settings { trying: false, ..Settings::default() }
+}
+
+pub(crate) fn invite(target: Target, offer: &[u8]) -> Invite<'_> {
+    Invite {
+        from: b"\"Alice\" <sip:alice@atlanta.example>",
+        to: b"sip:bob@biloxi.example",
+        uri: Some(b"sip:bob@127.0.0.2"),
+        routes: b"",
+        target,
+        account: None,
+        offer,
+        headers: b"",
+        call_id: b"",
+    }
+}
+
+/// A response to a message that was sent, as a peer would make it.
+pub(crate) fn respond(request: &str, status: &str, lines: &str) -> String {
+    let mut text = format!("SIP/2.0 {status}\n");
+    for line in request.lines().take_while(|l| !l.is_empty()) {
+        let keep = ["Via:", "From:", "Call-ID:", "CSeq:"].iter().any(|n| line.starts_with(n));
+        if keep {
+            text += &format!("{line}\n");
+        } else if line.starts_with("To:") {
+            text += &format!("{line}{}\n", if line.contains(";tag=") { "" } else { ";tag=peer" });
+        }
+    }
+    text + &lines.replace("\r\n", "\n") + "Content-Length: 0\n\n"
+}
