@@ -158,7 +158,7 @@ fn gamma_quantile(k: f64, p: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_core::Entropy;
+    use strowger_core::entropy::Entropy;
 
     /// Means and 99th percentiles of 40,000 numbers against what the formulas say.
     #[test]

@@ -43,7 +43,7 @@ impl Keywords<'_> {
                     at += 1;
                 }
                 b'\\' if text.get(at + 1) == Some(&b'x') => at = hexadecimal(text, at + 2, &mut cut.literal),
-                b'[' => at = self.bracket(text, at, &mut cut)?,
+                b'[' => at = self.bracket(text, at, &mut cut, false)?,
                 _ => {
                     cut.literal.push(byte);
                     at += 1;
@@ -53,8 +53,8 @@ impl Keywords<'_> {
         Ok(cut.finish())
     }
 
-    /// A keyword whose `[` stands at `at`; the offset behind it.
-    fn bracket(&mut self, text: &[u8], at: usize, cut: &mut Cut) -> Result<usize, Wrong> {
+    /// A keyword whose `[` stands at `at`; the offset behind it. `nested`: another `[` stands open before it.
+    fn bracket(&mut self, text: &[u8], at: usize, cut: &mut Cut, nested: bool) -> Result<usize, Wrong> {
         let wrong = |what: &str, end: usize| Wrong {
             fault: Fault::new(0, what).hint("a literal bracket is written \\x5b").cause(Cause::Keyword),
             part: text[at..end.min(text.len())].to_vec(),
@@ -66,13 +66,13 @@ impl Keywords<'_> {
                 None => return Err(wrong("`[` without `]`", at + 40)),
                 Some(b'"') => quoted = !quoted,
                 Some(b']') if !quoted => break,
-                Some(b'[') if !quoted => {
+                Some(b'[') if !quoted && !nested => {
                     // A bracket in a bracket: SIPp writes the inner value, then the text between the two.
                     self.notes.push(format!(
                         "`{}` stands before another `[`: it is taken as text",
                         String::from_utf8_lossy(&text[at..end])
                     ));
-                    let next = self.bracket(text, end, cut)?;
+                    let next = self.bracket(text, end, cut, true)?;
                     cut.literal.extend_from_slice(&text[at..end]);
                     return Ok(next);
                 }
@@ -112,12 +112,12 @@ impl Keywords<'_> {
             return Ok(Piece::Fill(Box::new(Fill { length, text: text.into() })));
         }
         if let Some(name) = word.strip_prefix(b"last_") {
-            let whole_line = name.ends_with(b":");
             let name = name.strip_suffix(b":").unwrap_or(name);
             return Ok(Piece::LastHeader(Box::new(LastHeader {
                 name: name.into(),
-                known: Name::of(name),
-                whole_line,
+                // One letter is looked for as it is, not as the compact form of a longer name.
+                known: if name.len() == 1 { Name::Other } else { Name::of(name) },
+                whole_line: true,
             })));
         }
         if word.starts_with(b"authentication") {
@@ -476,7 +476,7 @@ mod tests {
             header("[last_Call-ID:]"),
             LastHeader { name: b"Call-ID"[..].into(), known: Name::CallId, whole_line: true }
         );
-        assert_eq!(header("[last_X]"), LastHeader { name: b"X"[..].into(), known: Name::Other, whole_line: false });
+        assert_eq!(header("[last_f]"), LastHeader { name: b"f"[..].into(), known: Name::Other, whole_line: true });
         assert_eq!(pieces("[last_cseq_number+1]"), [Piece::LastCSeqNumber(1)]);
     }
 

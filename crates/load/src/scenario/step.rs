@@ -19,7 +19,7 @@ pub type PeerIndex = u16;
 
 /// One element of the document. The order in which a step is run:
 ///
-/// 1. `condition` false: the step is skipped as if it were not there (`next` is not looked at).
+/// 1. `condition` false: the step is not done, but `next` is looked at as if it were.
 /// 2. The step itself: send, match, wait.
 /// 3. `start_timer` starts, `stop_timer` is read and counted (unless `repeat_timer`, only once a call), `counter` is
 ///    counted.
@@ -68,7 +68,7 @@ pub enum Kind {
     /// optional receive before.
     Pause(Pause),
     /// The final quarantine: the call is counted as ended, repetitions of the peer are still answered for so many
-    /// milliseconds (`None`: the dead call wait of the run).
+    /// milliseconds (`None`: as long as the run says, `-d`).
     TimeWait(Option<u32>),
     /// Actions only.
     Nop,
@@ -175,7 +175,8 @@ pub enum Pause {
     Variable(Slot),
 }
 
-/// `next`: taken if `test` is unset or its variable is set (a boolean: true), and `chance` says so.
+/// `next`: taken if `test` is unset or its variable is set, and `chance` says so. A number is set if it is not 0, a
+/// boolean if it is true, a string as soon as something was assigned, were it empty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jump {
     pub to: StepIndex,
@@ -184,7 +185,7 @@ pub struct Jump {
     pub chance: Option<f64>,
 }
 
-/// `condexec`: the step is run if the variable is set (a boolean: true); with `inverse` if it is not.
+/// `condexec`: the step is run if the variable is set (see [`Jump`]); with `inverse` if it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     pub variable: Slot,

@@ -122,13 +122,14 @@ pub enum Piece {
     Crypto(Crypto),
 }
 
-/// `[last_X]` and `[last_X:]`.
+/// `[last_X]` and `[last_X:]`, which write the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastHeader {
     /// Without colon.
     pub name: Box<[u8]>,
     pub known: Name,
-    /// Written with a colon: the line with its name. Without: the value alone.
+    /// Always true: with or without a colon in the keyword, SIPp writes the line with its name as it stands in the
+    /// message (a compact form too), then `, ` and the values of further lines of that name.
     pub whole_line: bool,
 }
 

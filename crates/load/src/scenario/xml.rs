@@ -25,8 +25,6 @@ pub(super) struct Element {
     pub start: usize,
     /// Of the `>` or `/>` that ends its start tag.
     tag_end: usize,
-    /// Where its own end stands, or the end of the document.
-    end: usize,
     pub children: Vec<Self>,
 }
 
@@ -34,8 +32,6 @@ pub(super) struct Element {
 pub(super) struct Tree {
     /// The elements beside each other; the first is the scenario.
     pub roots: Vec<Element>,
-    /// A comment or CDATA section without end, inside the first root: SIPp finds no message text then.
-    pub endless: Option<usize>,
     pub warnings: Vec<Warning>,
 }
 
@@ -82,7 +78,7 @@ impl Document {
     /// All elements. What breaks the markup for SIPp is a fault.
     pub(super) fn tree(&self) -> Result<Tree, Fault> {
         let begin = memchr::memmem::find(&self.text, b"?>").map_or(0, |i| i + 2);
-        let mut walk = Walk { document: self, at: begin, over: false, endless: None, warnings: Vec::new() };
+        let mut walk = Walk { document: self, at: begin, over: false, warnings: Vec::new() };
         let mut roots = Vec::new();
         walk.children(&mut roots, None, 0)?;
         if let Some(second) = roots.get(1) {
@@ -95,7 +91,7 @@ impl Document {
                 .hint("one element was closed twice, or a text has `/>` in it"));
             }
         }
-        Ok(Tree { roots, endless: walk.endless, warnings: walk.warnings })
+        Ok(Tree { roots, warnings: walk.warnings })
     }
 
     fn find(&self, from: usize, needle: &[u8]) -> Option<usize> {
@@ -106,18 +102,20 @@ impl Document {
         self.text.get(at..).is_some_and(|rest| rest.starts_with(with))
     }
 
-    /// The end of a start tag whose name starts at `at`: the offset of `>` or `/>`.
+    /// The end of a start tag whose name starts at `at`: the offset of `>` or `/>`, or of the document's end. `None` if a
+    /// `<` stands in it.
     fn tag_end(&self, mut at: usize) -> Option<usize> {
-        loop {
-            match *self.text.get(at)? {
+        while let Some(&byte) = self.text.get(at) {
+            match byte {
                 b'<' if self.starts(at, COMMENT) => at = self.find(at, b"-->")? + 3,
                 b'<' => return None,
                 b'>' => return Some(at),
                 b'/' if self.text.get(at + 1) == Some(&b'>') => return Some(at),
-                b'"' => at = self.quote_end(at + 1)? + 1,
+                b'"' => at = self.quote_end(at + 1).map_or(self.text.len(), |end| end + 1),
                 _ => at += 1,
             }
         }
+        Some(self.text.len())
     }
 
     /// The next quote that no backslash stands before.
@@ -185,9 +183,47 @@ impl Document {
     }
 
     /// The text of the first CDATA section between the start and the end of an element, and where it starts.
-    pub(super) fn cdata(&self, element: &Element) -> Option<(usize, &[u8])> {
-        let begin = self.find(element.start, CDATA).filter(|at| *at < element.end)? + CDATA.len();
-        Some((begin, &self.text[begin..self.find(begin, b"]]>")?]))
+    pub(super) fn cdata(&self, element: &Element) -> Result<(usize, &[u8]), Fault> {
+        let end = self.text_end(element)?;
+        let begin = self.find(element.start, CDATA).filter(|at| *at < end).map(|at| at + CDATA.len());
+        match begin.and_then(|begin| Some((begin, self.find(begin, b"]]>")?))) {
+            Some((begin, end)) => Ok((begin, &self.text[begin..end])),
+            None => Err(Fault::new(element.start, format!("`<{}>` has no message", element.name))
+                .hint("it stands in <![CDATA[ … ]]>")),
+        }
+    }
+
+    /// Where SIPp takes an element to end when it looks for its text. An end tag that follows a comment or a CDATA
+    /// section without anything between is overlooked; then the next one counts.
+    fn text_end(&self, element: &Element) -> Result<usize, Fault> {
+        let mut at = element.tag_end;
+        let mut depth = 0u32;
+        while let Some(&byte) = self.text.get(at) {
+            if byte == b'/' && self.starts(at, b"/>") || byte == b'<' && self.starts(at, b"</") {
+                if depth == 0 {
+                    return Ok(at);
+                }
+                depth -= 1;
+            } else if byte == b'<' {
+                let end: &[u8] = match () {
+                    () if self.starts(at, CDATA) => b"]]>",
+                    () if self.starts(at, COMMENT) => b"-->",
+                    () => b"",
+                };
+                if end.is_empty() {
+                    depth += 1;
+                    at = self.tag_end(at + 1).unwrap_or(at + 1) - 1;
+                } else {
+                    let Some(found) = self.find(at, end) else {
+                        return Err(Fault::new(at, "this comment or CDATA section has no end")
+                            .hint("`<!--` ends with `-->`, `<![CDATA[` with `]]>`"));
+                    };
+                    at = found + end.len();
+                }
+            }
+            at += 1;
+        }
+        Ok(at)
     }
 
     /// The attributes of a start tag as an XML reader sees them: names, offsets of the names, raw values.
@@ -271,7 +307,6 @@ struct Walk<'a> {
     at: usize,
     /// Nothing more can be read.
     over: bool,
-    endless: Option<usize>,
     warnings: Vec<Warning>,
 }
 
@@ -294,13 +329,13 @@ impl Walk<'_> {
             if byte != b'<' {
                 self.at += 1;
             } else if document.starts(self.at, CDATA) {
-                self.pass(b"]]>", open.is_some());
+                self.pass(b"]]>");
             } else if document.starts(self.at, COMMENT) {
-                self.pass(b"-->", open.is_some());
+                self.pass(b"-->");
             } else if document.starts(self.at, b"<!DOCTYPE") {
-                self.pass(b">", false);
+                self.pass(b">");
             } else if document.starts(self.at, b"<?xml-model") {
-                self.pass(b">", false);
+                self.pass(b">");
             } else if document.starts(self.at, b"</") {
                 return self.close(open, depth);
             } else if let Some(tag_end) = document.tag_end(self.at + 1) {
@@ -334,14 +369,12 @@ impl Walk<'_> {
         let length = tag.iter().position(|b| b.is_ascii_whitespace() || *b == b'/').unwrap_or(tag.len());
         let name = String::from_utf8_lossy(&tag[..length]).into_owned();
         let mut children = Vec::new();
-        let alone = document.text[tag_end] == b'/';
+        let alone = document.text.get(tag_end) == Some(&b'/');
         self.at = tag_end + if alone { 2 } else { 1 };
-        let mut end = tag_end;
         if !alone {
             self.children(&mut children, Some(&name), depth + 1)?;
-            end = self.at;
         }
-        into.push(Element { name, start, tag_end, end, children });
+        into.push(Element { name, start, tag_end, children });
         Ok(())
     }
 
@@ -366,13 +399,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn pass(&mut self, end: &[u8], inside: bool) {
+    fn pass(&mut self, end: &[u8]) {
         match self.document.find(self.at, end) {
             Some(found) => self.at = found + end.len(),
             None => {
-                if inside {
-                    self.endless = Some(self.at);
-                }
                 self.warnings
                     .push(self.document.warning(self.at, "this has no end: the rest of the document is not read"));
                 self.over = true;

@@ -139,13 +139,14 @@ impl Reader<'_> {
     }
 
     fn check_of(&self, element: &Element) -> Result<Check, Fault> {
-        let must = self.boolean(element, "check_it")?.unwrap_or(false);
-        let must_not = self.boolean(element, "check_it_inverse")?.unwrap_or(false);
+        let must = self.boolean(element, "check_it")?;
+        let must_not = self.boolean(element, "check_it_inverse")?;
         match (must, must_not) {
-            (false, false) => Ok(Check::No),
-            (true, false) => Ok(Check::Must),
-            (false, true) => Ok(Check::MustNot),
-            (true, true) => Err(Fault::new(element.start, "both `check_it` and `check_it_inverse`")),
+            (Some(_), Some(_)) => Err(Fault::new(element.start, "both `check_it` and `check_it_inverse`")
+                .hint("one of them, even if the other is `false`")),
+            (Some(true), None) => Ok(Check::Must),
+            (None, Some(true)) => Ok(Check::MustNot),
+            _ => Ok(Check::No),
         }
     }
 

@@ -162,12 +162,6 @@ impl<'a> Reader<'a> {
         self.lint(root);
         self.name = self.document.attribute(root, "name").map(|name| name.text()).unwrap_or_default();
         for element in &root.children {
-            if matches!(element.name.as_str(), "send" | "sendCmd" | "DefaultMessage")
-                && let Some(endless) = tree.endless
-            {
-                return Err(Fault::new(endless, "this comment or CDATA section has no end")
-                    .hint("`<!--` ends with `-->`, `<![CDATA[` with `]]>`"));
-            }
             self.element(element)?;
         }
         self.check()
@@ -267,11 +261,8 @@ impl<'a> Reader<'a> {
 
     /// The cleaned text of a message and where it starts.
     fn cdata(&self, element: &Element) -> Result<(usize, Vec<u8>), Fault> {
-        match self.document.cdata(element) {
-            Some((at, text)) => Ok((at, cleanup(text))),
-            None => Err(Fault::new(element.start, format!("`<{}>` has no message", element.name))
-                .hint("it stands in <![CDATA[ … ]]>")),
-        }
+        let (at, text) = self.document.cdata(element)?;
+        Ok((at, cleanup(text)))
     }
 
     /// A text cut into pieces. `at` is where it starts in the document.
