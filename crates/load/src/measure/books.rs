@@ -121,6 +121,11 @@ impl Books {
     #[inline]
     pub fn call_started(&mut self, now: u64, intended: u64, limited: bool) -> CallBook {
         self.page.count(Counter::CallsOutgoing, 1);
+        let wall = self.clock.wall(now);
+        if self.page.first_start == 0 {
+            self.page.first_start = wall;
+        }
+        self.page.last_start = wall;
         let lag = now.saturating_sub(intended);
         if limited {
             self.page.count(Counter::CallsLimited, 1);

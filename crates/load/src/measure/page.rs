@@ -90,6 +90,9 @@ pub struct Page {
     pub open: u64,
     /// The most calls open at once. Of several shards: the sum of theirs, so at most what was.
     pub peak: u64,
+    /// When the first and the last call of the schedule were started, µs since 1970-01-01 UTC; 0: none was.
+    pub first_start: u64,
+    pub last_start: u64,
     pub(super) counters: [u64; COUNTERS],
     pub(super) failures: [u64; Failure::ALL.len()],
     pub(super) requests_sent: [u64; METHODS],
@@ -109,6 +112,8 @@ impl Page {
             covered: 0,
             open: 0,
             peak: 0,
+            first_start: 0,
+            last_start: 0,
             counters: [0; COUNTERS],
             failures: [0; Failure::ALL.len()],
             requests_sent: [0; METHODS],
@@ -189,6 +194,10 @@ impl Page {
         if self.second == 0 {
             self.second = other.second;
         }
+        if other.first_start != 0 {
+            self.first_start = if self.first_start == 0 { other.first_start } else { self.first_start.min(other.first_start) };
+            self.last_start = self.last_start.max(other.last_start);
+        }
         add(&mut self.counters, &other.counters);
         add(&mut self.failures, &other.failures);
         add(&mut self.requests_sent, &other.requests_sent);
@@ -210,6 +219,7 @@ impl Page {
     /// Blank again; the memory stays.
     pub fn clear(&mut self) {
         (self.second, self.covered, self.open, self.peak) = (0, 0, 0, 0);
+        (self.first_start, self.last_start) = (0, 0);
         self.counters.fill(0);
         self.failures.fill(0);
         self.requests_sent.fill(0);

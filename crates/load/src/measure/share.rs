@@ -61,10 +61,10 @@ table! {
 
 table! {
     Rate: "Something a second.";
-    Intended = "rate.intended", "Calls wanted by the schedule", "generator health", "Calls that fell due, a second.";
-    Achieved = "rate.achieved", "Calls started", "generator health", "Calls started by the schedule, a second.";
-    Successful = "rate.successful", "Calls that succeeded", "common practice", "Calls that reached the end of their scenario, a second.";
-    Failed = "rate.failed", "Calls that failed", "common practice", "Calls that failed, a second.";
+    Intended = "rate.intended", "Calls wanted by the schedule", "generator health", "Calls that fell due, a second of the time in which calls were started.";
+    Achieved = "rate.achieved", "Calls started", "generator health", "Calls started by the schedule, a second of the time in which calls were started.";
+    Successful = "rate.successful", "Calls that succeeded", "common practice", "Calls that reached the end of their scenario, a second of the time in which calls were started.";
+    Failed = "rate.failed", "Calls that failed", "common practice", "Calls that failed, a second of the time in which calls were started.";
     Incoming = "rate.incoming", "Calls that came in", "common practice", "Calls started by a message that came in, a second.";
     MessagesSent = "rate.messages.sent", "Messages sent", "common practice", "Messages sent, a second.";
     MessagesReceived = "rate.messages.received", "Messages received", "common practice", "Messages received, a second.";
@@ -115,7 +115,8 @@ impl Share {
 }
 
 impl Rate {
-    /// The rate a second; `None` for no time at all.
+    /// The rate a second; `None` for no time at all. Rates of calls that the schedule starts are taken over the time in which it
+    /// started them, where that is longer than a second: the wait for the last calls to end is no time of the schedule.
     pub fn of(self, page: &Page) -> Option<f64> {
         let counter = match self {
             Self::Intended => Counter::CallsIntended,
@@ -128,7 +129,16 @@ impl Rate {
             Self::BytesSent => Counter::BytesSent,
             Self::BytesReceived => Counter::BytesReceived,
         };
-        (page.covered > 0).then(|| page.counter(counter) as f64 * 1e6 / page.covered as f64)
+        let count = page.counter(counter) as f64;
+        let scheduled = matches!(self, Self::Intended | Self::Achieved | Self::Successful | Self::Failed);
+        let span = page.last_start.saturating_sub(page.first_start);
+        let started = page.counter(Counter::CallsOutgoing);
+        if scheduled && span >= 1_000_000 && started > 1 {
+            // From the first to the last there is one interval less than there are calls.
+            let whole = span as f64 * started as f64 / (started - 1) as f64;
+            return Some(count * 1e6 / whole);
+        }
+        (page.covered > 0).then(|| count * 1e6 / page.covered as f64)
     }
 }
 
@@ -206,6 +216,18 @@ mod tests {
         page.count(Counter::SessionRegistered, 40);
         page.count(Counter::SessionRegisteredAnswered, 30);
         assert_eq!(Share::UnansweredAnyReason.of(&page), Some(25.0));
+    }
+
+    #[test]
+    fn rates_of_calls_are_taken_over_the_time_of_the_schedule() {
+        let mut page = Page::new(0);
+        page.covered = 50_000_000;
+        (page.first_start, page.last_start) = (1_000_000, 10_990_000);
+        page.count(Counter::CallsIntended, 1_100);
+        page.count(Counter::CallsOutgoing, 1_000);
+        page.count(Counter::MessagesSent, 5_000);
+        let of = |rate: Rate| (rate.of(&page).unwrap() * 1e6).round() / 1e6;
+        assert_eq!((of(Rate::Achieved), of(Rate::Intended), of(Rate::MessagesSent)), (100.0, 110.0, 100.0));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::measure::{
     Counter, Delay, Delays, Ending, Failure, Health, Heading, Judgement, Note, Page, Rate, Reason, ReceiveBuffer, Row, Sample, Share,
     Statistic, ThreadLoad, Unit, columns, units,
 };
+use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 use strowger_message::Method;
 
@@ -144,8 +145,11 @@ struct Line<'a>(&'a Row);
 
 impl Serialize for Line<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut line = serializer.serialize_seq(Some(1 + self.0.values.len()))?;
+        line.serialize_element(&self.0.second)?;
         // Not a number is null in JSON.
-        serializer.collect_seq(std::iter::once(self.0.second as f64).chain(self.0.values.iter().copied()))
+        self.0.values.iter().try_for_each(|value| line.serialize_element(value))?;
+        line.end()
     }
 }
 

@@ -53,6 +53,11 @@
       Object.assign(this, { log: false, stacked: false, xText: clock }, options);
       this.lines = this.lines.filter((line) => line.values.some((v) => v !== null));
       this.lines.forEach((line) => { line.visible = true; });
+      // Where the worst is far from the usual, only a log scale shows both.
+      if (this.canLog) {
+        const usual = this.lines.flatMap((line) => line.values).filter((v) => v > 0).sort((a, b) => a - b);
+        this.log = this.log || usual.length > 0 && usual[usual.length - 1] > 50 * usual[usual.length >> 1];
+      }
       this.box = document.createElement('figure');
       this.box.dataset.name = this.name;
       this.box.innerHTML = `<figcaption><span>${escape(this.title)}</span></figcaption><p class="note">${escape(this.note || '')}</p>
@@ -289,7 +294,7 @@
     // What has no line to draw says so in words; that is a picture too, but not a chart.
     chart.box.dataset.state = chart.drawn() ? 'drawn' : chart.lines.length ? 'blank' : 'empty';
   });
-  root.dataset.charts = charts.map((chart) => `${chart.name}=${chart.box.dataset.state}`).join(' ');
+  root.dataset.charts = charts.map((chart) => `${chart.name}=${chart.box.dataset.state}`).join('|');
   root.dataset.requests = performance.getEntriesByType('resource').length;
   root.dataset.ready = 'yes';
 })();

@@ -1,0 +1,255 @@
+//! Reports of a run: made at its end and from its log alike, and each in its own format.
+
+use measured::{S, STARTED};
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use strowger_load::measure::{Counter, Delay, Entry, LogReader, Page, Requirement, Row, Run, Thresholds, columns};
+use strowger_load::report::{Report, exposition};
+
+mod measured;
+#[path = "measured/schema.rs"]
+mod schema;
+
+fn requirements() -> Vec<Requirement> {
+    let texts = ["srd.p95<200ms", "ser>=99.9%", "calls.failed==0", "timer.1.mean<1s"];
+    texts.iter().map(|text| Requirement::parse(text, &measured::heading("").timers).unwrap()).collect()
+}
+
+fn json(run: &Run) -> Value {
+    serde_json::from_str(&Report::new(run, &requirements(), &Thresholds::default()).json()).unwrap()
+}
+
+fn schema_of_docs() -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/load-report.schema.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn the_json_is_what_its_schema_says() {
+    let schema = schema_of_docs();
+    let whole = json(&measured::run("west", 12, 1, None));
+    assert_eq!(schema::problems(&schema, &whole), Vec::<String>::new());
+    let empty = json(&Run::new(measured::heading("west")));
+    assert_eq!(schema::problems(&schema, &empty), Vec::<String>::new());
+    // The check itself finds what is wrong.
+    for (pointer, wrong) in [
+        ("/version", Value::from(2)),
+        ("/delays/srd/mean", Value::from("fast")),
+        ("/counters/calls.failed", Value::from(-1)),
+        ("/responses/0/direction", Value::from("up")),
+        ("/series/rows/0/0", Value::from(true)),
+        ("/generators", Value::Array(vec![])),
+        ("/run", Value::Object(serde_json::Map::new())),
+    ] {
+        let mut bad = whole.clone();
+        *bad.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = wrong;
+        assert!(!schema::problems(&schema, &bad).is_empty(), "{pointer}");
+    }
+    let mut more = whole.clone();
+    more.as_object_mut().unwrap().insert("surprise".into(), Value::Null);
+    assert!(!schema::problems(&schema, &more).is_empty());
+}
+
+#[test]
+fn the_json_holds_the_figures() {
+    let run = measured::run("west", 12, 1, None);
+    let json = json(&run);
+    let number = |pointer: &str| json.pointer(pointer).unwrap_or_else(|| panic!("{pointer}")).as_f64().unwrap();
+    assert_eq!(number("/calls/intended"), 2_400.0);
+    assert_eq!(number("/calls/successful") + number("/calls/failed"), 2_400.0);
+    assert_eq!(number("/concurrency/at_end"), 0.0);
+    assert!((number("/rates/rate.achieved/value") - 200.0).abs() < 0.2, "{}", number("/rates/rate.achieved/value"));
+    assert_eq!(number("/ratios/ira/value"), 0.0);
+    let (answered, sessions) = (number("/counters/session.answered"), number("/counters/session.attempts"));
+    assert!((number("/ratios/ser/value") - answered / sessions * 100.0).abs() < 1e-9);
+    assert_eq!(number("/delays/srd/count"), answered);
+    assert!(number("/delays/srd/p99.99") <= number("/delays/srd/max"));
+    assert_eq!(json["requirements"][2]["met"], false);
+    assert_eq!(json["requirements"][3]["met"], true);
+    assert_eq!(json["verdict"]["valid"], true);
+    assert_eq!(json["verdict"]["requirements_met"], false);
+    assert_eq!(json["run"]["started"], "2026-11-20T13:00:00Z");
+    // The series adds up to the whole.
+    let names: Vec<&str> = json["series"]["columns"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let rows = json["series"]["rows"].as_array().unwrap();
+    for counter in Counter::ALL {
+        let place = names.iter().position(|name| *name == counter.key()).unwrap() + 1;
+        let sum: f64 = rows.iter().map(|row| row[place].as_f64().unwrap()).sum();
+        assert_eq!(sum, run.totals.counter(*counter) as f64, "{}", counter.key());
+    }
+    assert!(rows.windows(2).all(|pair| pair[0][0].as_u64() < pair[1][0].as_u64()));
+}
+
+/// Without what a process measures of its own machine, and of what a log knows more.
+fn figures(run: &Run) -> Value {
+    let mut json = json(run);
+    for name in ["generators", "verdict"] {
+        json.as_object_mut().unwrap().remove(name);
+    }
+    json
+}
+
+#[test]
+fn every_report_is_made_again_from_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.log");
+    let run = measured::run("west", 12, 1, Some(&path));
+    let again = Run::read(&[&path]).unwrap();
+    assert_eq!(figures(&run), figures(&again));
+    let report = |run: &Run| {
+        let report = Report::new(run, &requirements(), &Thresholds::default());
+        (report.table(false), report.csv(), report.html(), report.json(), exposition(run))
+    };
+    assert!(report(&run) == report(&again), "all reports are the same");
+    let size = std::fs::metadata(&path).unwrap().len();
+    assert!(size < 16 * 8_000, "{size} bytes for 16 seconds of 200 calls");
+}
+
+#[test]
+fn a_generator_that_was_killed_leaves_what_it_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.log");
+    let whole = measured::run("west", 12, 1, Some(&path));
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() * 2 / 3]).unwrap();
+    let run = Run::read(&[&path]).unwrap();
+    assert!(run.rows.len() > 5 && run.rows.len() < whole.rows.len());
+    // Not a number (nothing measured) is what it was, too.
+    let shown = |row: &Row| format!("{row:?}");
+    assert!(run.rows.iter().zip(&whole.rows).all(|(left, right)| shown(left) == shown(right)));
+    let report = Report::new(&run, &[], &Thresholds::default());
+    assert!(report.health()[0].warnings.iter().any(|warning| warning.contains("is cut")), "{:?}", report.health()[0].warnings);
+    // Killed between two records: nothing is damaged, but the end is missing.
+    let mut reader = LogReader::open(&path).unwrap();
+    let (mut page, mut ended) = (Page::new(0), false);
+    while let Some(entry) = reader.next(&mut page) {
+        ended |= matches!(entry, Entry::Ending(_));
+    }
+    assert!(!ended);
+}
+
+#[test]
+fn several_generators_are_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["west.log", "east.log"].map(|name| folder.path().join(name));
+    let west = measured::run("west", 12, 1, Some(&paths[0]));
+    let east = measured::run("east", 9, 99, Some(&paths[1]));
+    let both = Run::read(&paths).unwrap();
+    for counter in Counter::ALL {
+        let sum = west.totals.counter(*counter) + east.totals.counter(*counter);
+        assert_eq!(both.totals.counter(*counter), sum, "{}", counter.key());
+    }
+    let (west_srd, east_srd) = (west.totals.delays(Delay::Setup), east.totals.delays(Delay::Setup));
+    let srd = both.totals.delays(Delay::Setup);
+    assert_eq!((srd.count(), srd.sum()), (west_srd.count() + east_srd.count(), west_srd.sum() + east_srd.sum()));
+    assert_eq!(srd.most(), west_srd.most().max(east_srd.most()));
+    assert_eq!(both.rows.len(), west.rows.len());
+    assert!((both.rows[4].values[place("rate.achieved")] - 400.0).abs() < 4.0);
+    assert!(both.totals.peak > west.totals.peak);
+    let report = Report::new(&both, &[], &Thresholds::default());
+    assert_eq!(report.health().len(), 2);
+    let table = report.table(false);
+    assert!(table.contains("2 generators") && table.contains("east:"), "{table}");
+    assert_eq!(schema::problems(&schema_of_docs(), &json(&both)), Vec::<String>::new());
+    assert!(Run::read(&[folder.path().join("none.log")]).is_err());
+}
+
+fn place(name: &str) -> usize {
+    columns(&measured::heading("").timers).iter().position(|column| column == name).unwrap()
+}
+
+#[test]
+fn the_csv_has_a_line_a_second() {
+    let run = measured::run("west", 12, 1, None);
+    let csv = Report::new(&run, &[], &Thresholds::default()).csv();
+    let lines: Vec<Vec<String>> = csv.split_terminator("\r\n").map(fields).collect();
+    assert_eq!(lines.len(), run.rows.len() + 1);
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()), "every line has every field");
+    assert_eq!(lines[0][..3], ["time", "second", "duration"]);
+    assert!(lines[0].contains(&"timer.ring, \"long\".p99.99".to_string()));
+    let unique: HashSet<_> = lines[0].iter().collect();
+    assert_eq!(unique.len(), lines[0].len());
+    assert_eq!(lines[1][..2], ["2026-11-20T13:00:00Z", &(STARTED / S).to_string()]);
+    let achieved = lines[0].iter().position(|name| name == "calls.outgoing").unwrap();
+    assert_eq!(lines[1..].iter().map(|line| line[achieved].parse::<u64>().unwrap()).sum::<u64>(), 2_400);
+    let failed = lines[0].iter().position(|name| name == "sdd.failed.p95").unwrap();
+    assert!(lines[1..].iter().all(|line| line[failed].is_empty()), "what was not measured is empty");
+}
+
+/// The fields of a line of CSV (RFC 4180).
+fn fields(line: &str) -> Vec<String> {
+    let (mut fields, mut field, mut quoted) = (vec![], String::new(), false);
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => field.extend(chars.next()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(std::mem::take(&mut field)),
+            c => field.push(c),
+        }
+    }
+    fields.push(field);
+    fields
+}
+
+#[test]
+fn the_table_says_first_what_was_required() {
+    let run = measured::run("west", 12, 1, None);
+    let report = Report::new(&run, &requirements(), &Thresholds::default());
+    let table = report.table(false);
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].starts_with("✓ srd.p95<200ms"), "{table}");
+    assert!(lines[2].starts_with("✗ calls.failed==0") && lines[2].ends_with(" 66"), "{table}");
+    assert!(lines[5].starts_with("VALID"), "{table}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 121), "{table}");
+    for part in ["2,400 started", "200 /s achieved", "SER 97.25 %", "srd.intended", "timer.1", "REGISTER 401 × 2,400", "Generator", "p99.99"] {
+        assert!(table.contains(part), "{part}:\n{table}");
+    }
+    assert!(!table.contains('\x1b') && report.table(true).contains("\x1b[32;1m✓"));
+    assert!(!report.met() && report.valid());
+}
+
+#[test]
+fn an_invalid_run_says_so_before_its_figures() {
+    let mut run = measured::run("west", 12, 1, None);
+    run.generators[0].receive_buffers[0].got = 200_000;
+    let strict = Thresholds { lag_p99: 0.05, ..Thresholds::default() };
+    let report = Report::new(&run, &[], &strict);
+    assert!(!report.valid());
+    let table = report.table(false);
+    assert!(table.starts_with("INVALID"), "{table}");
+    assert!(table.contains("started calls late") && table.contains("net.core.rmem_max"), "{table}");
+    assert!(report.html().contains("<strong>INVALID</strong>"));
+}
+
+#[test]
+fn prometheus_can_read_the_totals() {
+    let run = measured::run("west", 12, 1, None);
+    let text = exposition(&run);
+    let mut types = HashMap::new();
+    let mut samples = HashSet::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(types.insert(name, kind).is_none(), "{name} twice");
+        } else if !line.starts_with("# HELP ") {
+            let (sample, value) = line.rsplit_once(' ').unwrap();
+            assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
+            assert!(samples.insert(sample), "{sample} twice");
+            let name = sample.split('{').next().unwrap();
+            assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{line}");
+            let family = name.strip_suffix("_sum").or_else(|| name.strip_suffix("_count")).unwrap_or(name);
+            assert!(types.contains_key(name) || types.get(family) == Some(&"summary"), "{line} has no type before it");
+        }
+    }
+    for sample in [
+        "strowger_load_calls_outgoing_total 2400",
+        "strowger_load_responses_total{direction=\"received\",method=\"REGISTER\",code=\"401\"} 2400",
+        "strowger_load_timer_seconds_count{timer=\"ring, \\\"long\\\"\"} 2334",
+        "strowger_load_delay_seconds{delay=\"srd\",quantile=\"0.999\"}",
+        "strowger_load_requests_total{direction=\"sent\",method=\"REGISTER\"} 4800",
+    ] {
+        assert!(text.contains(sample), "{sample}");
+    }
+}
