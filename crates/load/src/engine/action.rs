@@ -111,6 +111,8 @@ impl Stage<'_> {
                 let text = self.text(template);
                 self.world.warn(format_args!("{}", String::from_utf8_lossy(&text)));
                 self.world.halt = Some(Halt::Error);
+                self.finish(Outcome::Stopped);
+                return Done::Over;
             }
             Action::Assign { to, value } => {
                 let value = self.number(*value);
@@ -247,7 +249,12 @@ impl Stage<'_> {
                 return Done::Over;
             }
             Action::Stop(Stop::Gracefully) => self.world.halt = Some(Halt::Gracefully),
-            Action::Stop(Stop::Now) => self.world.halt = Some(Halt::Now),
+            Action::Stop(Stop::Now) => {
+                // The program ends here: the call is neither well nor ill.
+                self.world.halt = Some(Halt::Now);
+                self.finish(Outcome::Stopped);
+                return Done::Over;
+            }
             Action::PlayPcap { .. }
             | Action::PlayDtmf(_)
             | Action::RtpStream(_)

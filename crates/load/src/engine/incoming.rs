@@ -62,8 +62,10 @@ pub(super) fn hash(bytes: &[u8]) -> u64 {
 impl Stage<'_> {
     /// A message whose offsets are in the world's index.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Go {
-        let run = self.world.run.clone();
-        if run.behaviour.ignore_in_pause && matches!(self.step().map(|s| &s.kind), Some(Kind::Pause(_))) {
+        let run = &*self.world.run;
+        let (ignore, repeats, whole) =
+            (run.behaviour.ignore_in_pause, run.retransmission.enabled, run.retransmission.whole);
+        if ignore && matches!(self.step().map(|s| &s.kind), Some(Kind::Pause(_))) {
             return Go::Waits;
         }
         // A scenario that is entered by a message may have work to do before it looks at it.
@@ -74,8 +76,8 @@ impl Stage<'_> {
             return self.drive();
         }
         let mut own = 0;
-        if !self.call.target.transport.is_reliable() && run.retransmission.enabled {
-            own = if run.retransmission.whole { hash(bytes) } else { self.loose_hash(bytes) };
+        if !self.call.target.transport.is_reliable() && repeats {
+            own = if whole { hash(bytes) } else { self.loose_hash(bytes) };
             if self.call.answered_hash == own && own != 0 {
                 return self.answer_again(bytes);
             }

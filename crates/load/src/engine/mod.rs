@@ -25,3 +25,4 @@ mod stage;
 mod world;
 
 pub use world::Halt;
+pub(crate) use world::Random;

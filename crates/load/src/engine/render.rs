@@ -1,11 +1,11 @@
 //! A template becomes the bytes of a message, straight in the outbox.
 
-use super::script::{Line, Part};
+use super::script::{Line as Text, Part};
 use super::stage::Stage;
 use crate::scenario::Piece;
 use crate::scenario::template::{Field, LastHeader};
 use std::io::Write;
-use strowger_message::Name;
+use strowger_message::{Line, Name};
 
 /// What is written later, when the rest is known.
 #[derive(Default)]
@@ -16,7 +16,7 @@ struct Marks {
 
 impl Stage<'_> {
     /// Appends the text to `out`. `step`: the place in the scenario, -1 for messages that stand in none.
-    pub(super) fn render(&mut self, line: &Line, step: i32, out: &mut Vec<u8>) {
+    pub(super) fn render(&mut self, line: &Text, step: i32, out: &mut Vec<u8>) {
         let start = out.len();
         let mut marks = Marks::default();
         // A keyword that may vanish wrote nothing at the start of a line.
@@ -164,38 +164,39 @@ impl Stage<'_> {
         }
     }
 
-    /// `[last_Name]`: all lines of that name as one, joined by commas; the short form only if there is no long one.
+    /// `[last_Name]`, with a colon or without: all lines of that name as one, joined by commas, with the name before
+    /// the first; the short form only if there is no long one.
     fn last_header(&mut self, header: &LastHeader, out: &mut Vec<u8>) {
         if !self.parse_last() {
             return;
         }
         let bytes = &self.call.last[..];
         let index = &self.world.index;
-        let named = |line: &strowger_message::Line| {
+        let part = |from: usize, line: &Line, out: &mut Vec<u8>| {
+            unfolded(&bytes[from..(line.value_end as usize).max(from)], line.folded, out);
+        };
+        // Nothing may stand between name and colon.
+        let colon = |line: &Line| bytes.get(line.start as usize + usize::from(line.name_len)) == Some(&b':');
+        if header.known != Name::Other && !index.repeated(header.known) {
+            if let Some(line) = index.first(header.known).filter(|line| colon(line)) {
+                part(line.start as usize, line, out);
+            }
+            return;
+        }
+        let of = |line: &&Line| {
             let name = &bytes[line.start as usize..line.start as usize + usize::from(line.name_len)];
-            // Nothing may stand between name and colon.
-            bytes.get(line.start as usize + usize::from(line.name_len)) == Some(&b':')
-                && (name.eq_ignore_ascii_case(&header.name) || header.known != Name::Other && name.len() == 1)
+            line.name == header.known
+                && colon(line)
+                && (header.known != Name::Other || name.eq_ignore_ascii_case(&header.name))
         };
-        let of = |line: &&strowger_message::Line| {
-            (if header.known == Name::Other { line.name == Name::Other } else { line.name == header.known })
-                && named(line)
-        };
-        let from = index.first(header.known).map_or(0, |first| {
-            if header.known == Name::Other { 0 } else { index.lines().iter().position(|l| l == first).unwrap_or(0) }
-        });
-        let lines = &index.lines()[from..];
-        let is_long = header.name.len() > 1 && lines.iter().filter(of).any(|l| l.name_len > 1);
+        let is_long = index.lines().iter().filter(of).any(|l| l.name_len > 1);
         let mut first = true;
-        for line in lines.iter().filter(of).filter(|l| !is_long || l.name_len > 1) {
-            let end = line.value_end as usize;
-            let value = line.start as usize + usize::from(line.name_len) + 1;
+        for line in index.lines().iter().filter(of).filter(|l| !is_long || l.name_len > 1) {
             if first {
-                let start = if header.whole_line { line.start as usize } else { line.value as usize };
-                unfolded(&bytes[start..end.max(start)], line.folded, out);
+                part(line.start as usize, line, out);
             } else {
                 out.push(b',');
-                unfolded(&bytes[value..end.max(value)], line.folded, out);
+                part(line.start as usize + usize::from(line.name_len) + 1, line, out);
             }
             first = false;
         }

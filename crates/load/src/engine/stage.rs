@@ -365,6 +365,10 @@ impl Stage<'_> {
         } else {
             self.post(range);
         }
+        if matches!(&send.start, Start::Request(method) if method.known == Method::Ack) {
+            self.call.established = true;
+            self.call.ack_pending = false;
+        }
         let (world, book) = (&mut *self.world, &mut self.call.book);
         match &send.start {
             Start::Request(method) => world.books.request_sent(book, world.now, method.known, bytes),

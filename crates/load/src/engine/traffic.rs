@@ -195,8 +195,10 @@ impl Traffic {
 
     /// A call of the schedule.
     fn begin(&mut self, intended: u64, limited: bool, user: u32, out: &mut Outbox) {
-        let run = self.world.run.clone();
+        let run = &*self.world.run;
         let Some(address) = run.sending_address.or(run.target) else { return };
+        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
+        let keep_slashes = run.behaviour.keep_slashes;
         self.number += 1;
         self.begun += 1;
         let mut name = std::mem::take(&mut self.world.scratch);
@@ -211,9 +213,8 @@ impl Traffic {
             self.world.scratch = name;
             return;
         }
-        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
         let book = self.world.books.call_started(self.world.now, intended, limited);
-        let slot = self.place(incoming::hash(known(&name, run.behaviour.keep_slashes)), Kind::Main, target, book);
+        let slot = self.place(incoming::hash(known(&name, keep_slashes)), Kind::Main, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
         call.name(&name, number, user);

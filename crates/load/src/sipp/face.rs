@@ -14,7 +14,7 @@ use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
 use crate::measure::{Books, Clock, Collector};
 use crate::scenario::step::{Kind, Pause};
-use crate::scenario::{Cause, Distribution, Environment, Role, Scenario};
+use crate::scenario::{Distribution, Environment, Role, Scenario};
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -116,10 +116,7 @@ fn load(options: &Options, source: &Source) -> Result<Scenario, Failure> {
             Scenario::parse(text.as_bytes(), Path::new(name), &environment)
         }
     };
-    let scenario = loaded.map_err(|refusal| {
-        let code = if refusal.cause == Cause::Unreadable { code::FAILED } else { code::FATAL };
-        Failure(code, refusal.to_string())
-    })?;
+    let scenario = loaded.map_err(|refusal| Failure(code::FAILED, refusal.to_string()))?;
     for warning in &scenario.warnings {
         tracing::debug!(line = warning.line, column = warning.column, "{}", warning.text);
     }
@@ -249,7 +246,8 @@ impl Session {
                 Ok(Event::Halt(Halt::Gracefully)) => self.quitting = true,
                 Ok(Event::Halt(Halt::Now)) => {
                     self.report();
-                    break self.ledger.clone();
+                    self.close(&self.ledger.clone());
+                    return Ok(code::INTERNAL);
                 }
                 Ok(Event::Halt(Halt::Error)) => {
                     self.report();
@@ -409,7 +407,7 @@ fn keyboard() -> Receiver<u8> {
     let (to, from) = channel();
     std::thread::spawn(move || {
         use std::io::Read;
-        for byte in std::io::stdin().bytes().map_while(Result::ok) {
+        for byte in std::io::BufReader::new(std::io::stdin()).bytes().map_while(Result::ok) {
             if to.send(byte).is_err() {
                 return;
             }

@@ -27,5 +27,5 @@ pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
         resolve(name.trim(), 0).ok().map(|a| a.ip())
     };
-    remote.and_then(towards).or_else(by_name).unwrap_or(IpAddr::from([127, 0, 0, 1]))
+    remote.and_then(towards).or_else(by_name).unwrap_or(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST))
 }

@@ -230,12 +230,14 @@ impl Watch for Tracer {
         if !std::mem::take(&mut self.touched) {
             return;
         }
-        for late in
-            [&mut self.messages, &mut self.short, &mut self.errors, &mut self.logs, &mut self.codes, &mut self.rtt]
-        {
-            if let Some(late) = late {
-                late.flush();
-            }
-        }
+        let all = [
+            &mut self.messages,
+            &mut self.short,
+            &mut self.errors,
+            &mut self.logs,
+            &mut self.codes,
+            &mut self.rtt,
+        ];
+        all.into_iter().flatten().for_each(Late::flush);
     }
 }
