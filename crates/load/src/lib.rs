@@ -4,6 +4,8 @@
 pub mod engine;
 pub mod expression;
 pub mod measure;
+pub mod media;
 pub mod report;
 pub mod scenario;
 pub mod sipp;
+pub mod workload;

@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod counters;
+pub mod datagrams;
 pub mod handle;
 pub mod node;
 pub mod resolve;

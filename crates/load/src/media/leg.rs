@@ -1,0 +1,218 @@
+//! The media of the calls of one shard: where each call's peer wants them, and from which port they come.
+
+use super::plane::Shared;
+use super::player::{Lane, Play, Wish};
+use super::remote::Remote;
+use super::track::Track;
+use crate::scenario::action::{Action, EchoCommand, Media, RtpStream};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Why an action did nothing, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("{0} cannot be sent: no session description with its address has come")]
+    NoAddress(&'static str),
+    #[error("{0} is not run: {1}")]
+    Unknown(&'static str, &'static str),
+    #[error("the media port {0} cannot be used: {1}")]
+    Port(u16, String),
+    #[error("media are not played: too many wishes wait for the thread that sends them")]
+    Busy,
+    #[error("the file is not among those that were read when the run began")]
+    NoFile,
+}
+
+/// The media of the calls of one shard, by their slots.
+pub struct Legs {
+    shared: Arc<Shared>,
+    legs: Vec<Leg>,
+}
+
+/// The media of one call.
+#[derive(Default)]
+struct Leg {
+    /// Its number at the thread that sends; 0 before it plays.
+    number: u64,
+    remote: Remote,
+    /// The port that it told the peer for its audio; 0: the common one.
+    port: u16,
+    own: Option<Arc<UdpSocket>>,
+    /// To whom goes back what they send, audio and video.
+    mirrored: [Option<SocketAddr>; 2],
+}
+
+impl Legs {
+    pub(super) const fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, legs: Vec::new() }
+    }
+
+    fn leg(&mut self, slot: u32) -> &mut Leg {
+        let index = slot as usize;
+        if self.legs.len() <= index {
+            self.legs.resize_with(index + 1, Leg::default);
+        }
+        &mut self.legs[index]
+    }
+
+    /// A message of the peer of this call: where it wants its media, if it says so.
+    pub fn learn(&mut self, slot: u32, message: &[u8]) {
+        if let Some(remote) = Remote::of(message) {
+            let leg = self.leg(slot);
+            // What the new description does not name stays: it may be about one medium only.
+            leg.remote.audio = remote.audio.or(leg.remote.audio);
+            leg.remote.video = remote.video.or(leg.remote.video);
+            leg.remote.image = remote.image.or(leg.remote.image);
+        }
+    }
+
+    /// The call of this number tells its peer a port of its own for audio (`[auto_media_port]`): four apart, in a
+    /// range of 10,000 from the common one on.
+    pub fn own_port(&mut self, slot: u32, number: u64) -> u16 {
+        let port = automatic(self.shared.port, number);
+        let leg = self.leg(slot);
+        if leg.port != port {
+            (leg.port, leg.own) = (port, None);
+        }
+        port
+    }
+
+    /// The common port for audio.
+    pub fn port(&self) -> u16 {
+        self.shared.port
+    }
+
+    /// The element `rtp_echo`: whether what comes goes back, for the whole process. Without an echo asked for at the
+    /// start it changes nothing.
+    pub fn echo(&self, on: bool) {
+        if self.shared.settings.echo == super::settings::Echo::Always {
+            self.shared.mirror.all.store(on, Relaxed);
+        }
+    }
+
+    /// Runs a media action for the call in this slot.
+    ///
+    /// # Errors
+    /// Why nothing is played.
+    pub fn act(&mut self, slot: u32, action: &Action) -> Result<(), Refusal> {
+        match action {
+            Action::PlayPcap { media, file } => {
+                let capture = self.shared.capture(file).ok_or(Refusal::NoFile)?;
+                self.play(slot, Lane::Capture, *media, Track::Capture(capture))
+            }
+            Action::RtpStream(RtpStream::Play { file, video, loops, format }) => {
+                let samples = self.shared.samples(file).ok_or(Refusal::NoFile)?;
+                let (lane, media) = if *video { (Lane::Video, Media::Video) } else { (Lane::Audio, Media::Audio) };
+                self.play(slot, lane, media, Track::samples(samples, *loops, *format))
+            }
+            Action::RtpStream(RtpStream::Pause) => self.ask(slot, Wish::Pause),
+            Action::RtpStream(RtpStream::Resume) => self.ask(slot, Wish::Resume),
+            Action::RtpStream(
+                RtpStream::Pattern { .. } | RtpStream::PausePattern { .. } | RtpStream::ResumePattern { .. },
+            ) => Err(Refusal::Unknown("the RTP pattern", "play a file with rtp_stream instead")),
+            Action::RtpEcho(echo) => self.mirror(slot, echo.command, echo.video),
+            Action::PlayDtmf(_) => {
+                Err(Refusal::Unknown("play_dtmf", "play a capture of RFC 4733 events with play_pcap_audio instead"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn play(&mut self, slot: u32, lane: Lane, media: Media, track: Track) -> Result<(), Refusal> {
+        let shared = self.shared.clone();
+        let leg = self.leg(slot);
+        let (target, name) = match media {
+            Media::Audio => (leg.remote.audio, "audio"),
+            Media::Video => (leg.remote.video, "video"),
+            Media::Image => (leg.remote.image, "image"),
+        };
+        let target = target.ok_or(Refusal::NoAddress(name))?;
+        let refused = |port| move |error: std::io::Error| Refusal::Port(port, error.to_string());
+        let base = if leg.port == 0 { shared.port } else { leg.port };
+        let port = if media == Media::Video { base.wrapping_add(2) } else { base };
+        let socket = match &leg.own {
+            Some(socket) if media != Media::Video => socket.clone(),
+            _ => shared.socket(port).map_err(refused(port))?,
+        };
+        if media != Media::Video && leg.port != 0 {
+            leg.own = Some(socket.clone());
+        }
+        let mut above: Vec<(u16, Arc<UdpSocket>)> = Vec::new();
+        if let Track::Capture(capture) = &track {
+            for packet in capture.packets() {
+                if packet.above != 0 && !above.iter().any(|(known, _)| *known == packet.above) {
+                    let port = port.wrapping_add(packet.above);
+                    above.push((packet.above, shared.socket(port).map_err(refused(port))?));
+                }
+            }
+        }
+        if leg.number == 0 {
+            leg.number = shared.desk.legs.fetch_add(1, Relaxed);
+        }
+        let play = Play { leg: leg.number, lane, target, socket, above, track };
+        self.hand(Wish::Play(Box::new(play)))
+    }
+
+    /// Of a leg that plays.
+    fn ask(&mut self, slot: u32, wish: impl FnOnce(u64) -> Wish) -> Result<(), Refusal> {
+        match self.leg(slot).number {
+            0 => Ok(()),
+            number => self.hand(wish(number)),
+        }
+    }
+
+    fn hand(&self, wish: Wish) -> Result<(), Refusal> {
+        if self.shared.desk.ask(wish) {
+            return Ok(());
+        }
+        self.shared.tally.refused.fetch_add(1, Relaxed);
+        Err(Refusal::Busy)
+    }
+
+    /// `rtp_echo="startaudio,…"` and its kin: what the peer sends from the address of its description goes back.
+    fn mirror(&mut self, slot: u32, command: EchoCommand, video: bool) -> Result<(), Refusal> {
+        let shared = self.shared.clone();
+        let leg = self.leg(slot);
+        let place = &mut leg.mirrored[usize::from(video)];
+        if let Some(peer) = place.take() {
+            shared.mirror.set(peer, false);
+        }
+        if command == EchoCommand::Stop {
+            return Ok(());
+        }
+        let (peer, name) = if video { (leg.remote.video, "video") } else { (leg.remote.audio, "audio") };
+        let peer = peer.ok_or(Refusal::NoAddress(name))?;
+        *place = Some(peer);
+        shared.mirror.set(peer, true);
+        Ok(())
+    }
+
+    /// The call in this slot is over.
+    pub fn end(&mut self, slot: u32) {
+        let Some(leg) = self.legs.get_mut(slot as usize) else { return };
+        let leg = std::mem::take(leg);
+        if leg.number != 0 {
+            self.shared.desk.ask(Wish::End(leg.number));
+        }
+        for peer in leg.mirrored.into_iter().flatten() {
+            self.shared.mirror.set(peer, false);
+        }
+    }
+}
+
+/// `[auto_media_port]`.
+const fn automatic(port: u16, number: u64) -> u16 {
+    port.wrapping_add((4 * (number.saturating_sub(1)) % 10_000) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn automatic_ports_lie_four_apart() {
+        let ports: Vec<_> = [1, 2, 3, 2_500, 2_501].iter().map(|n| automatic(6_000, *n)).collect();
+        assert_eq!(ports, [6_000, 6_004, 6_008, 15_996, 6_000]);
+    }
+}

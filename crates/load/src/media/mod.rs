@@ -1,0 +1,60 @@
+//! Media of calls: captures played again, RTP streamed from files of samples, what comes echoed.
+//!
+//! A [`Plane`] holds the sockets and the threads of one process: one that sends what is due, each millisecond in batches,
+//! and one for each socket that takes what comes. Each shard has a [`Legs`], which knows where the media of its calls
+//! go, and asks the plane to play, pause and end. Nothing here ever waits on a shard's thread.
+
+mod capture;
+mod echo;
+mod leg;
+mod plane;
+mod player;
+mod remote;
+mod settings;
+mod tally;
+mod track;
+
+pub use capture::{Capture, CaptureError};
+pub use leg::{Legs, Refusal};
+pub use plane::{Plane, PlaneError};
+pub use remote::Remote;
+pub use settings::{Echo, Settings};
+pub use tally::{Snapshot, Tally};
+pub use track::Track;
+
+use crate::scenario::action::Action;
+use crate::scenario::step::Kind;
+use crate::scenario::{Piece, Scenario};
+
+/// Whether a scenario names a media port or does something with media: then the sockets have to be there.
+pub fn concerns(scenario: &Scenario) -> bool {
+    let names = |piece: &Piece| {
+        matches!(
+            piece,
+            Piece::MediaPort(_)
+                | Piece::AutoMediaPort(_)
+                | Piece::RtpStreamAudioPort(_)
+                | Piece::RtpStreamVideoPort(_)
+        )
+    };
+    scenario.steps.iter().chain(&scenario.init).any(|step| {
+        let template = match &step.kind {
+            Kind::Send(send) => Some(&send.template),
+            Kind::SendCommand { template, .. } => Some(template),
+            _ => None,
+        };
+        template.is_some_and(|t| t.pieces.iter().any(names)) || step.actions.iter().any(acts)
+    })
+}
+
+/// Whether an action is one of [`Legs::act`].
+pub const fn acts(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::PlayPcap { .. }
+            | Action::PlayDtmf(_)
+            | Action::RtpStream(_)
+            | Action::RtpEcho(_)
+            | Action::EchoSwitch(_)
+    )
+}

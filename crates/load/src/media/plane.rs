@@ -1,0 +1,219 @@
+//! The media of one process: sockets, files, threads.
+
+use super::capture::{Capture, CaptureError};
+use super::echo::{self, Mirror};
+use super::leg::Legs;
+use super::player::{Desk, Player};
+use super::settings::{Echo, Settings};
+use super::tally::{Snapshot, Tally};
+use crate::scenario::Scenario;
+use crate::scenario::action::{Action, RtpStream};
+use hashbrown::HashMap;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+use strowger_net::datagrams;
+
+/// Why there can be no media.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaneError {
+    #[error("no media port could be bound on {address}, from {port} on in {tries} tries: {error}")]
+    NoPort { address: std::net::IpAddr, port: u16, tries: u16, error: std::io::Error },
+    #[error("{} cannot be played: {error}", file.display())]
+    Capture { file: PathBuf, error: CaptureError },
+    #[error("{} cannot be streamed: {error}", file.display())]
+    Samples { file: PathBuf, error: std::io::Error },
+    #[error("a thread for media cannot be started: {0}")]
+    Thread(std::io::Error),
+}
+
+/// The media of one process. Its threads end when it is dropped.
+pub struct Plane {
+    shared: Arc<Shared>,
+    player: Option<JoinHandle<()>>,
+}
+
+/// What the legs of all shards share.
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) tally: Arc<Tally>,
+    pub(super) desk: Arc<Desk>,
+    pub(super) mirror: Mirror,
+    pub(super) audio: Arc<UdpSocket>,
+    pub(super) video: Arc<UdpSocket>,
+    pub(super) port: u16,
+    files: Files,
+    /// Further sockets, as long as a leg has them.
+    others: Mutex<HashMap<u16, Weak<UdpSocket>, foldhash::fast::RandomState>>,
+}
+
+/// What the scenarios name, read before the first call.
+#[derive(Default)]
+struct Files {
+    captures: std::collections::HashMap<PathBuf, Arc<Capture>>,
+    samples: std::collections::HashMap<PathBuf, Arc<[u8]>>,
+}
+
+impl Plane {
+    /// Binds the sockets, reads every file that the scenarios name, and starts the threads.
+    ///
+    /// # Errors
+    /// No port is free, a file cannot be used, a thread cannot be started.
+    pub fn start<'a>(
+        settings: Settings,
+        scenarios: impl IntoIterator<Item = &'a Scenario>,
+    ) -> Result<Self, PlaneError> {
+        let files = Files::of(scenarios)?;
+        let (port, audio, video) = bind(&settings)?;
+        let shared = Arc::new(Shared {
+            tally: Arc::new(Tally::new()),
+            desk: Arc::new(Desk::new(settings.wishes)),
+            mirror: Mirror::new(settings.echo == Echo::Always),
+            audio: Arc::new(audio),
+            video: Arc::new(video),
+            port,
+            files,
+            others: Mutex::default(),
+            settings,
+        });
+        let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(PlaneError::Thread)
+        };
+        let (desk, tally, settings) = (shared.desk.clone(), shared.tally.clone(), shared.settings.clone());
+        let player = start("media", Box::new(move || Player::run(desk, tally, settings)))?;
+        let plane = Self { player: Some(player), shared: shared.clone() };
+        for (name, socket) in [("media-audio", &shared.audio), ("media-video", &shared.video)] {
+            let (shared, socket) = (shared.clone(), socket.clone());
+            let work = move || {
+                let stopping = || shared.desk.stopping.load(Relaxed);
+                echo::run(&socket, &shared.mirror, &shared.tally, &shared.settings, stopping);
+            };
+            start(name, Box::new(work))?;
+        }
+        Ok(plane)
+    }
+
+    /// The port of the audio socket; video has the one two above.
+    pub fn port(&self) -> u16 {
+        self.shared.port
+    }
+
+    /// The media of the calls of one shard.
+    pub fn legs(&self) -> Legs {
+        Legs::new(self.shared.clone())
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.tally.snapshot()
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        self.shared.desk.stopping.store(true, Relaxed);
+        self.shared.desk.wake();
+        if let Some(player) = self.player.take() {
+            let _ = player.join();
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn capture(&self, file: &Path) -> Option<Arc<Capture>> {
+        self.files.captures.get(file).cloned()
+    }
+
+    pub(super) fn samples(&self, file: &Path) -> Option<Arc<[u8]>> {
+        self.files.samples.get(file).cloned()
+    }
+
+    /// A socket on this port: one of the two, one that a leg has, or a new one.
+    ///
+    /// # Errors
+    /// The port cannot be bound.
+    pub(super) fn socket(&self, port: u16) -> std::io::Result<Arc<UdpSocket>> {
+        if port == self.port {
+            return Ok(self.audio.clone());
+        }
+        if Some(port) == self.port.checked_add(2) {
+            return Ok(self.video.clone());
+        }
+        let mut others = self.others.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(socket) = others.get(&port).and_then(Weak::upgrade) {
+            return Ok(socket);
+        }
+        // Nobody reads from it: what comes is dropped by the kernel.
+        let address = SocketAddr::new(self.settings.address, port);
+        let socket = Arc::new(datagrams::bind(address, 0, self.settings.send_buffer)?);
+        others.insert(port, Arc::downgrade(&socket));
+        if others.len() > 1_024 && others.len().is_power_of_two() {
+            others.retain(|_, socket| socket.strong_count() > 0);
+        }
+        Ok(socket)
+    }
+}
+
+impl Files {
+    fn of<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>) -> Result<Self, PlaneError> {
+        let mut files = Self::default();
+        for scenario in scenarios {
+            for action in scenario.steps.iter().chain(&scenario.init).flat_map(|step| &step.actions) {
+                match action {
+                    Action::PlayPcap { file, .. } if !files.captures.contains_key(file) => {
+                        let capture = Capture::load(file)
+                            .map_err(|error| PlaneError::Capture { file: file.clone(), error })?;
+                        files.captures.insert(file.clone(), Arc::new(capture));
+                    }
+                    Action::RtpStream(RtpStream::Play { file, .. }) if !files.samples.contains_key(file) => {
+                        let error = |error| PlaneError::Samples { file: file.clone(), error };
+                        let bytes = std::fs::read(file).map_err(error)?;
+                        if bytes.is_empty() {
+                            return Err(error(ErrorKind::UnexpectedEof.into()));
+                        }
+                        files.samples.insert(file.clone(), bytes.into());
+                    }
+                    _ => (),
+                }
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// The port and the two sockets: the first pair that is free.
+fn bind(settings: &Settings) -> Result<(u16, UdpSocket, UdpSocket), PlaneError> {
+    let pair = |port: u16| {
+        let one = |port| {
+            let address = SocketAddr::new(settings.address, port);
+            datagrams::bind(address, settings.receive_buffer, settings.send_buffer)
+        };
+        let audio = one(port)?;
+        let video = match audio.local_addr()?.port().checked_add(2) {
+            Some(port) => one(port)?,
+            None => return Err(ErrorKind::AddrInUse.into()),
+        };
+        Ok((audio, video))
+    };
+    let tries = if settings.exact { 1 } else { settings.tries.max(1) };
+    let mut port = settings.port;
+    let mut error = std::io::Error::from(ErrorKind::AddrInUse);
+    for _ in 0..tries {
+        match pair(port) {
+            Ok((audio, video)) => {
+                let port = audio.local_addr().map_or(port, |a| a.port());
+                return Ok((port, audio, video));
+            }
+            Err(refused) => error = refused,
+        }
+        // Port 0 asks for any.
+        let next = if port == 0 { Some(0) } else { port.checked_add(2) };
+        match next.filter(|next| *next <= settings.highest) {
+            Some(next) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) => port = next,
+            _ => break,
+        }
+    }
+    Err(PlaneError::NoPort { address: settings.address, port: settings.port, tries, error })
+}

@@ -1,0 +1,89 @@
+//! What was sent and received as media, and how well it kept its time.
+
+use hdrhistogram::Histogram;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The counters of a [`super::Plane`]; any thread may read them.
+#[derive(Debug)]
+pub struct Tally {
+    pub(super) packets: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) failures: AtomicU64,
+    pub(super) late: AtomicU64,
+    pub(super) missed: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) streams: AtomicU64,
+    pub(super) received: AtomicU64,
+    pub(super) received_bytes: AtomicU64,
+    pub(super) echoed: AtomicU64,
+    pub(super) echoed_bytes: AtomicU64,
+    pub(super) delays: Mutex<Histogram<u64>>,
+}
+
+/// The counters at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Packets that the kernel took, echoes apart, and the bytes of their payloads (RTP header included).
+    pub packets: u64,
+    pub bytes: u64,
+    /// Packets that it did not take.
+    pub failures: u64,
+    /// Packets that left more than [`super::Settings::late`] after their time.
+    pub late: u64,
+    /// Packets left out because their stream was too far behind.
+    pub missed: u64,
+    /// Wishes that found the queue full.
+    pub refused: u64,
+    /// Streams that play or pause now.
+    pub streams: u64,
+    /// Datagrams that came to the media sockets.
+    pub received: u64,
+    pub received_bytes: u64,
+    pub echoed: u64,
+    pub echoed_bytes: u64,
+    /// Microseconds between the time at which a packet was due and that at which it left.
+    pub delays: Histogram<u64>,
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            packets: zero(),
+            bytes: zero(),
+            failures: zero(),
+            late: zero(),
+            missed: zero(),
+            refused: zero(),
+            streams: zero(),
+            received: zero(),
+            received_bytes: zero(),
+            echoed: zero(),
+            echoed_bytes: zero(),
+            delays: Mutex::new(delays()),
+        }
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            packets: self.packets.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            failures: self.failures.load(Relaxed),
+            late: self.late.load(Relaxed),
+            missed: self.missed.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            streams: self.streams.load(Relaxed),
+            received: self.received.load(Relaxed),
+            received_bytes: self.received_bytes.load(Relaxed),
+            echoed: self.echoed.load(Relaxed),
+            echoed_bytes: self.echoed_bytes.load(Relaxed),
+            delays: self.delays.lock().unwrap_or_else(|e| e.into_inner()).clone(),
+        }
+    }
+}
+
+/// Up to a minute, to three digits.
+fn delays() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds are in order")
+}

@@ -1,0 +1,144 @@
+//! Datagrams in batches for whoever stands beside the shards and speaks something other than SIP: media.
+
+use crate::batch::{Receiver, Sender};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+
+/// A socket bound to `address` alone, whose buffers are as large as asked or as the kernel allows. Reading from it waits.
+///
+/// # Errors
+/// Those of the system calls; [`ErrorKind::AddrInUse`] where the port is another's.
+pub fn bind(address: SocketAddr, receive_buffer: usize, send_buffer: usize) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_recv_buffer_size(receive_buffer)?;
+    socket.set_send_buffer_size(send_buffer)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Datagrams that the kernel took, and their bytes.
+    pub datagrams: u64,
+    pub bytes: u64,
+    /// Datagrams that it did not take: no route, buffer full, too long.
+    pub failed: u64,
+}
+
+/// Datagrams that leave together by one socket.
+pub struct Outgoing {
+    sender: Sender,
+    bytes: Vec<u8>,
+}
+
+impl Outgoing {
+    /// `batch` is 1 to 1,024 datagrams.
+    pub fn new(batch: usize) -> Self {
+        Self { sender: Sender::new(batch.clamp(1, 1_024)), bytes: Vec::new() }
+    }
+
+    /// Nothing more fits: [`Outgoing::send`] comes next.
+    pub fn is_full(&self) -> bool {
+        self.sender.is_full()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sender.queued().is_empty()
+    }
+
+    /// Adds what `write` appends as one datagram. The batch must not be full.
+    pub fn push(&mut self, target: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        self.sender.push(start..self.bytes.len(), target, 0);
+    }
+
+    /// Sends what was added, without waiting. What the kernel does not take is dropped and counted: media that
+    /// comes late is worth nothing.
+    pub fn send(&mut self, socket: &UdpSocket) -> Sent {
+        let mut sent = Sent::default();
+        let queued = self.sender.queued().len();
+        let mut at = 0;
+        while at < queued {
+            match self.sender.send(socket.as_fd(), &self.bytes, at) {
+                Ok(0) => {
+                    sent.failed += (queued - at) as u64;
+                    break;
+                }
+                Ok(n) => {
+                    for datagram in &self.sender.queued()[at..at + n] {
+                        sent.bytes += u64::from(datagram.range.1 - datagram.range.0);
+                    }
+                    sent.datagrams += n as u64;
+                    at += n;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                // The first of those left cannot be sent; the others may.
+                Err(_) => {
+                    sent.failed += 1;
+                    at += 1;
+                }
+            }
+        }
+        self.sender.clear();
+        self.bytes.clear();
+        sent
+    }
+}
+
+/// Datagrams that came together.
+pub struct Incoming {
+    receiver: Receiver,
+}
+
+impl Incoming {
+    /// `batch` is 1 to 1,024 datagrams.
+    pub fn new(batch: usize) -> Self {
+        Self { receiver: Receiver::new(batch.clamp(1, 1_024), false) }
+    }
+
+    /// Takes what the socket has, at most a batch, without waiting; how many. Those of the call before are forgotten.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldBlock`] if there is nothing; those of the system call.
+    pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        self.receiver.receive(socket.as_fd())
+    }
+
+    /// The bytes and the sender of datagram `i` of the last call.
+    pub fn datagram(&self, i: usize) -> Option<(&[u8], SocketAddr)> {
+        self.receiver.datagram(i).map(|d| (d.bytes, d.source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_datagram_does_not_keep_the_others_back() {
+        let (a, b) = (
+            bind("127.0.0.1:0".parse().unwrap(), 1 << 20, 1 << 20).unwrap(),
+            bind("127.0.0.1:0".parse().unwrap(), 1 << 20, 1 << 20).unwrap(),
+        );
+        let target = b.local_addr().unwrap();
+        let mut out = Outgoing::new(4);
+        out.push(target, |bytes| bytes.extend_from_slice(b"one"));
+        out.push("127.0.0.1:0".parse().unwrap(), |bytes| bytes.extend_from_slice(b"nowhere"));
+        out.push(target, |bytes| bytes.extend_from_slice(b"two"));
+        assert!(!out.is_full());
+        assert_eq!(out.send(&a), Sent { datagrams: 2, bytes: 6, failed: 1 });
+        assert!(out.is_empty());
+        let mut incoming = Incoming::new(8);
+        assert_eq!(incoming.receive(&b).unwrap(), 2);
+        assert_eq!(incoming.datagram(0), Some((&b"one"[..], a.local_addr().unwrap())));
+        assert_eq!(incoming.datagram(1), Some((&b"two"[..], a.local_addr().unwrap())));
+        assert_eq!(incoming.receive(&b).unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+}
