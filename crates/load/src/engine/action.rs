@@ -260,12 +260,33 @@ impl Stage<'_> {
             | Action::RtpStream(_)
             | Action::RtpEcho(_)
             | Action::EchoSwitch(_) => {
-                if !std::mem::replace(&mut self.world.told_of_media, true) {
+                if self.world.media.is_some() {
+                    self.media(action);
+                } else if !std::mem::replace(&mut self.world.told_of_media, true) {
                     self.world.warn(format_args!("media actions are not run: no RTP is sent"));
                 }
             }
         }
         Done::Well
+    }
+
+    /// Media are played beside the scenario; what cannot be played does not end the call.
+    fn media(&mut self, action: &Action) {
+        let switch = match action {
+            Action::EchoSwitch(number) => Some(self.number(*number) != 0.0),
+            _ => None,
+        };
+        let Some(media) = &mut self.world.media else { return };
+        let played = match switch {
+            Some(on) => {
+                media.echo(on);
+                Ok(())
+            }
+            None => media.act(self.slot, action),
+        };
+        if let Err(refusal) = played {
+            self.warn_call(format_args!("{refusal}"));
+        }
     }
 
     /// `ereg`.

@@ -290,6 +290,11 @@ impl Stage<'_> {
         }
         self.keep_books(step);
         self.world.ledger.steps[index].received += 1;
+        if let Some(media) = &mut self.world.media
+            && !step.ignore_sdp
+        {
+            media.learn(self.slot, heard.bytes);
+        }
         if !step.actions.is_empty() {
             match self.act(step, Some(heard.bytes)) {
                 Whither::On | Whither::Waits => (),

@@ -126,8 +126,12 @@ impl Stage<'_> {
             Piece::Users(n) => number(out, i64::from(self.world.run.load.users.unwrap_or(0)) + i64::from(*n)),
             Piece::UserId(n) => number(out, i64::from(self.call.user) + i64::from(*n)),
             Piece::AutoMediaPort(n) => {
-                let port = i64::from(self.world.run.media_port) + 4 * ((self.call.number as i64 - 1) % 10_000);
-                number(out, port + i64::from(*n));
+                let (base, call) = (self.world.run.media_port, self.call.number);
+                let port = match &mut self.world.media {
+                    Some(media) => media.own_port(self.slot, call),
+                    None => crate::media::automatic(base, call),
+                };
+                number(out, i64::from(port) + i64::from(*n));
             }
             Piece::RtpStreamAudioPort(n) => number(out, i64::from(self.world.run.media_port) + i64::from(*n)),
             Piece::RtpStreamVideoPort(n) => number(out, i64::from(self.world.run.media_port) + 2 + i64::from(*n)),

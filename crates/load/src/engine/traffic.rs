@@ -126,6 +126,7 @@ impl Traffic {
             open: 0,
             halt: None,
             scratch: Vec::new(),
+            media: None,
             told_of_media: false,
             matcher: crate::expression::Matcher::new(),
             books,
@@ -161,6 +162,13 @@ impl Traffic {
     #[must_use]
     pub fn watched(mut self, watch: Option<Box<dyn Watch>>) -> Self {
         self.world.watch = watch;
+        self
+    }
+
+    /// Through what the calls send their media.
+    #[must_use]
+    pub fn with_media(mut self, media: Option<crate::media::Legs>) -> Self {
+        self.world.media = media;
         self
     }
 
@@ -286,6 +294,9 @@ impl Traffic {
             self.world.open = self.world.open.saturating_sub(1);
         }
         let hash = call.hash;
+        if let Some(media) = &mut self.world.media {
+            media.end(slot);
+        }
         call.live = false;
         call.generation = call.generation.wrapping_add(1).max(1);
         call.alarm = u64::MAX;

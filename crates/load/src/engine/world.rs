@@ -32,6 +32,8 @@ pub(super) struct World {
     pub(super) open: u64,
     /// What an action asked of the whole run.
     pub(super) halt: Option<Halt>,
+    /// The media of the calls, where there are any.
+    pub(super) media: Option<crate::media::Legs>,
     /// The warning that no media is sent was given.
     pub(super) told_of_media: bool,
     /// The states of expressions met so far.

@@ -335,7 +335,8 @@ mod tests {
             block.extend(length.to_be_bytes());
             block
         };
-        let mut file = block(0x0a0d_0d0a, &[0x1a, 0x2b, 0x3c, 0x4d, 0, 1, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
+        let mut file =
+            block(0x0a0d_0d0a, &[0x1a, 0x2b, 0x3c, 0x4d, 0, 1, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
         // Milliseconds.
         file.extend(block(1, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0]));
         for (at, port, text) in [(100u32, 5_000, &b"x"[..]), (130, 5_000, b"yz")] {

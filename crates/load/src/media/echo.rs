@@ -4,9 +4,9 @@ use super::settings::Settings;
 use super::tally::Tally;
 use hashbrown::HashSet;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Mutex;
 use std::time::Duration;
 use strowger_net::datagrams::{Incoming, Outgoing};
 

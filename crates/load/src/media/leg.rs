@@ -202,7 +202,7 @@ impl Legs {
 }
 
 /// `[auto_media_port]`.
-const fn automatic(port: u16, number: u64) -> u16 {
+pub(crate) const fn automatic(port: u16, number: u64) -> u16 {
     port.wrapping_add((4 * (number.saturating_sub(1)) % 10_000) as u16)
 }
 

@@ -15,6 +15,7 @@ mod tally;
 mod track;
 
 pub use capture::{Capture, CaptureError};
+pub(crate) use leg::automatic;
 pub use leg::{Legs, Refusal};
 pub use plane::{Plane, PlaneError};
 pub use remote::Remote;
@@ -31,10 +32,7 @@ pub fn concerns(scenario: &Scenario) -> bool {
     let names = |piece: &Piece| {
         matches!(
             piece,
-            Piece::MediaPort(_)
-                | Piece::AutoMediaPort(_)
-                | Piece::RtpStreamAudioPort(_)
-                | Piece::RtpStreamVideoPort(_)
+            Piece::MediaPort(_) | Piece::AutoMediaPort(_) | Piece::RtpStreamAudioPort(_) | Piece::RtpStreamVideoPort(_)
         )
     };
     scenario.steps.iter().chain(&scenario.init).any(|step| {

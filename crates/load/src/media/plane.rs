@@ -163,8 +163,8 @@ impl Files {
             for action in scenario.steps.iter().chain(&scenario.init).flat_map(|step| &step.actions) {
                 match action {
                     Action::PlayPcap { file, .. } if !files.captures.contains_key(file) => {
-                        let capture = Capture::load(file)
-                            .map_err(|error| PlaneError::Capture { file: file.clone(), error })?;
+                        let capture =
+                            Capture::load(file).map_err(|error| PlaneError::Capture { file: file.clone(), error })?;
                         files.captures.insert(file.clone(), Arc::new(capture));
                     }
                     Action::RtpStream(RtpStream::Play { file, .. }) if !files.samples.contains_key(file) => {

@@ -148,9 +148,7 @@ fn parts<'a>(body: &'a [u8], delimiter: &'a [u8]) -> impl Iterator<Item = &'a [u
 
 /// Where `wanted` stands at the start of a line.
 fn find_line(body: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
-    memchr::memmem::find_iter(&body[from..], wanted)
-        .map(|at| from + at)
-        .find(|&at| at == 0 || body[at - 1] == b'\n')
+    memchr::memmem::find_iter(&body[from..], wanted).map(|at| from + at).find(|&at| at == 0 || body[at - 1] == b'\n')
 }
 
 /// `IN IP4 192.0.2.1/127` (RFC 8866 section 5.7); names are not looked up.

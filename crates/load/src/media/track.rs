@@ -80,12 +80,8 @@ mod tests {
         let mut out = Vec::new();
         let at = around(b"abcde", 3, 9, &mut out);
         assert_eq!((&out[..], at), (&b"deabcdeab"[..], 2));
-        let format = StreamFormat {
-            payload_type: 8,
-            bytes_per_packet: 160,
-            milliseconds_per_packet: 20,
-            ticks_per_packet: 160,
-        };
+        let format =
+            StreamFormat { payload_type: 8, bytes_per_packet: 160, milliseconds_per_packet: 20, ticks_per_packet: 160 };
         let packets = |turns| match Track::samples(vec![0; 250].into(), turns, format) {
             Track::Samples { packets, .. } => packets,
             Track::Capture(_) => None,

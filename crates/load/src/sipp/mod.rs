@@ -6,6 +6,7 @@ pub mod time;
 mod background;
 mod face;
 mod host;
+mod media;
 mod screen;
 mod statistics;
 mod trace;

@@ -21,6 +21,11 @@ pub struct Options {
     pub local_port: Option<u16>,
     pub media_ip: Option<String>,
     pub media_port: Option<u16>,
+    /// The first port that is tried for media where `media_port` is not given, and the last.
+    pub min_rtp_port: Option<u16>,
+    pub max_rtp_port: Option<u16>,
+    /// `-rtp_echo`.
+    pub echo: bool,
     pub service: String,
     pub keys: Vec<(String, Vec<u8>)>,
     pub sets: Vec<(String, String)>,
@@ -183,6 +188,9 @@ impl Default for Options {
             local_port: None,
             media_ip: None,
             media_port: None,
+            min_rtp_port: None,
+            max_rtp_port: None,
+            echo: false,
             service: "service".into(),
             keys: Vec::new(),
             sets: Vec::new(),
@@ -290,8 +298,6 @@ const IGNORED: &[(&str, usize)] = &[
     ("pathmaxret", 1),
     ("pmtu", 1),
     ("gracefulclose", 1),
-    ("rtp_echo", 0),
-    ("max_rtp_port", 1),
     ("rtp_payload", 1),
     ("max_socket", 1),
     ("max_reconnect", 1),
@@ -312,7 +318,7 @@ const IGNORED: &[(&str, usize)] = &[
 
 /// Options of which more was promised than is kept: they are named in a warning.
 const UNKEPT: &[&str] =
-    &["rtp_echo", "ip_field", "max_reconnect", "tdmmap", "plugin", "bind_to_device", "rxsf", "rxsn"];
+    &["ip_field", "max_reconnect", "tdmmap", "plugin", "bind_to_device", "rxsf", "rxsn"];
 
 impl Options {
     /// Reads the words behind the program's name.
@@ -363,7 +369,9 @@ impl Options {
             "p" => self.local_port = Some(port(value()?)?),
             "mi" => self.media_ip = Some(value()?.trim_matches(['[', ']']).to_owned()),
             "mp" => self.media_port = Some(port(value()?)?),
-            "min_rtp_port" => self.media_port = Some(port(value()?)?),
+            "min_rtp_port" => self.min_rtp_port = Some(port(value()?)?),
+            "max_rtp_port" => self.max_rtp_port = Some(port(value()?)?),
+            "rtp_echo" => self.echo = true,
             "t" => {
                 let mode = value()?;
                 let mut letters = mode.chars();
