@@ -33,7 +33,7 @@ pub(super) struct State {
     pub(super) starts: [bool; 3],
     /// Leads nowhere.
     pub(super) dead: bool,
-    /// Forward: every step leads back here.
+    /// Every step leads back here.
     pub(super) stays: bool,
 }
 
@@ -41,8 +41,8 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Automaton {
     mode: Mode,
-    /// Classes of bytes: the width of the table.
-    width: u32,
+    /// Each state has 2 to the power of this steps, one for each class of bytes.
+    shift: u32,
     steps: Vec<u32>,
     pub(super) states: Vec<State>,
     /// Backward: the nodes that reach the end, as bits, for each state and each side before the position.
@@ -69,7 +69,7 @@ impl Automaton {
         };
         Self {
             mode,
-            width: program.class_bytes.len() as u32,
+            shift: program.class_bytes.len().next_power_of_two().trailing_zeros(),
             steps: Vec::new(),
             states: Vec::new(),
             reach: Vec::new(),
@@ -98,8 +98,14 @@ impl Automaton {
         self.bytes = 0;
     }
 
+    #[inline]
+    fn number(&self, id: u32) -> usize {
+        ((id & !SPECIAL) >> self.shift) as usize
+    }
+
+    #[inline]
     pub(super) fn state(&self, id: u32) -> &State {
-        &self.states[((id & !SPECIAL) / self.width) as usize]
+        &self.states[self.number(id)]
     }
 
     /// The next state; `None` if it must be made with [`Self::step`].
@@ -112,7 +118,7 @@ impl Automaton {
     /// Whether `node` reaches the end from a position in this state, with `before` before the position.
     #[inline]
     pub(super) fn reaches(&self, id: u32, before: Side, node: u32) -> bool {
-        let state = ((id & !SPECIAL) / self.width) as usize;
+        let state = self.number(id);
         let set = if self.reaches == 1 { 0 } else { before as usize };
         let word = (state * self.reaches + set) * self.words + node as usize / 64;
         self.reach[word] & (1 << (node % 64)) != 0
@@ -162,7 +168,7 @@ impl Automaton {
                 }
             }
         } else {
-            let state = ((id & !SPECIAL) / self.width) as usize;
+            let state = self.number(id);
             let set = if self.reaches == 1 { 0 } else { side as usize };
             let from = (state * self.reaches + set) * self.words;
             for word in 0..self.words {
@@ -185,14 +191,31 @@ impl Automaton {
         }
         let next = self.intern(program, nodes);
         self.steps[(id & !SPECIAL) as usize + usize::from(class)] = next;
-        let (id, width) = ((id & !SPECIAL) as usize, self.width as usize);
-        if self.mode == Mode::Forward && self.steps[id..id + width].iter().all(|&step| step & !SPECIAL == id as u32) {
-            self.states[id / width].stays = true;
-            // Known by an old name without the mark too, which is slower and as right.
-            self.steps[id..id + width].fill(id as u32 | SPECIAL);
-            self.first.iter_mut().filter(|first| **first == id as u32).for_each(|first| *first |= SPECIAL);
+        if (next ^ id) & !SPECIAL == 0 {
+            self.note_if_it_stays(program, id & !SPECIAL);
         }
         next
+    }
+
+    /// A state with a step back to itself often has no other; the rest of its steps is made to find out.
+    fn note_if_it_stays(&mut self, program: &Program, id: u32) {
+        let from = id as usize;
+        for class in 0..program.class_bytes.len() {
+            match self.steps[from + class] {
+                UNKNOWN => {
+                    self.step(program, id, class as u8, None);
+                }
+                step if step & !SPECIAL != id => return,
+                _ => {}
+            }
+        }
+        let steps = &mut self.steps[from..from + program.class_bytes.len()];
+        if steps.iter().all(|&step| step & !SPECIAL == id) {
+            // Other states know it by the name without the mark, which costs them one step over a byte.
+            steps.fill(id | SPECIAL);
+            let number = self.number(id);
+            self.states[number].stays = true;
+        }
     }
 
     /// Adds the consuming nodes and ends that empty moves reach from `node`, with `before` before the position.
@@ -264,12 +287,10 @@ impl Automaton {
         }
         let special = state.dead || state.halts != [NONE; 3] || state.starts != [false; 3];
         let id = self.steps.len() as u32 | if special { SPECIAL } else { 0 };
-        self.steps.resize(self.steps.len() + self.width as usize, UNKNOWN);
-        self.bytes += self.width as usize * 4
-            + self.words * self.reaches * 8
-            + 2 * size_of_val(&*state.nodes)
-            + size_of::<State>()
-            + 64;
+        let width = 1 << self.shift;
+        self.steps.resize(self.steps.len() + width, UNKNOWN);
+        self.bytes +=
+            width * 4 + self.words * self.reaches * 8 + 2 * size_of_val(&*state.nodes) + size_of::<State>() + 64;
         self.known.insert(state.nodes.clone(), id);
         self.states.push(state);
         id

@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Range,
     /// `REG_BADRPT`: `*`, `+`, `?` or `{` with nothing before it that can be repeated.
     NothingToRepeat,
-    /// `REG_ESPACE`: larger than [`super::Options`] allows, or a count above 32,767.
+    /// `REG_ESIZE`: a count above 32,767; or larger than [`super::Options`] allows.
     TooLarge,
 }
 

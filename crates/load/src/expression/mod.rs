@@ -151,6 +151,10 @@ impl Expression {
             let mut state = cache.one_end.at_end(program, end_node);
             matcher.path[end - start] = state;
             for at in (start..end).rev() {
+                if state & SPECIAL != 0 && cache.one_end.state(state).stays {
+                    matcher.path[..=at - start].fill(state);
+                    break;
+                }
                 let class = program.classes[usize::from(text[at])];
                 state = match cache.one_end.known_step(state, class) {
                     Some(next) => next,

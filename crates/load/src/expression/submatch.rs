@@ -80,6 +80,27 @@ impl Registers {
                 empty_moves = 0;
                 continue;
             }
+            if what.kind == Kind::Fork && program.nodes[what.moves[0] as usize].moves[0] == node {
+                // A loop over one byte, by far the most frequent: taken at one go.
+                let body = what.moves[0];
+                if program.nodes[body as usize].consumes() {
+                    let from = offset;
+                    let mut state = NONE;
+                    while offset + 1 < path.len()
+                        && (path[offset] == state || states.reaches(path[offset], before, body))
+                    {
+                        if !program.looks_before {
+                            state = path[offset];
+                        }
+                        offset += 1;
+                        before = side(offset);
+                    }
+                    if offset > from {
+                        self.visit += 1;
+                        empty_moves = 0;
+                    }
+                }
+            }
             record(what, (start + offset) as u32, &mut self.now, &mut self.before);
             if node == end_node && offset + 1 == path.len() {
                 return;

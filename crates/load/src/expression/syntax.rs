@@ -193,7 +193,7 @@ impl Parser<'_> {
             // What closes nothing is a character.
             Token::Close => Some(Tree::Byte(b')')),
             Token::CloseInterval => Some(Tree::Byte(b'}')),
-            Token::Any => Some(Tree::Set(Box::new(ByteSet::all_but_nul()))),
+            Token::Any => Some(Tree::Set(Box::new(ByteSet::all()))),
             Token::Class(letter) => {
                 let class = if letter.eq_ignore_ascii_case(&b'w') { ByteSet::word() } else { ByteSet::space() };
                 Some(Tree::Set(Box::new(if letter.is_ascii_uppercase() { class.inverse() } else { class })))

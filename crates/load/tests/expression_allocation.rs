@@ -1,0 +1,51 @@
+//! A search with known states allocates nothing.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use strowger_load::expression::{Expression, Matcher, Options};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: hands everything to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn a_warm_search_allocates_nothing() {
+    let text = b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nTo: <sip:bob@b.test>;tag=8321\r\nCSeq: 1 INVITE\r\n\r\n";
+    let patterns: [&[u8]; 6] =
+        [b"tag=([^ ;\r\n]+)", b".*(;tag=.*)", b"(\\W|^)OK(\\W|$)", b"sip:([^@]*)@(.+)>", b"m=audio", b"(.)\\1"];
+    let mut matcher = Matcher::new();
+    let expressions = patterns.map(|pattern| Expression::new(pattern, Options::default()).unwrap());
+    let mut spans = [None; 10];
+    let mut round = || {
+        expressions
+            .iter()
+            .map(|expression| usize::from(expression.captures(text, &mut matcher, &mut spans)))
+            .sum::<usize>()
+    };
+    let matched = round();
+    let before = ALLOCATIONS.get();
+    for _ in 0..1_000 {
+        assert_eq!(round(), matched);
+    }
+    assert_eq!((matched, ALLOCATIONS.get() - before), (5, 0));
+}
