@@ -105,6 +105,8 @@ pub struct Settings {
     pub partial_timeout: Duration,
     /// A connection must be made in this time. Default 5 s.
     pub connect_timeout: Duration,
+    /// The local port of connections that are made: one to each address, then. Default 0: any.
+    pub dial_port: u16,
     /// A TLS or WebSocket handshake must end in this time. Default 10 s.
     pub handshake_timeout: Duration,
     /// Bytes that may wait for a connection whose peer does not read; more closes it. Default 1 MB.
@@ -137,6 +139,7 @@ impl Default for Settings {
             idle_timeout: Duration::from_secs(3_600),
             partial_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
+            dial_port: 0,
             handshake_timeout: Duration::from_secs(10),
             write_queue: 1 << 20,
             tls: crate::tls::Client::default(),

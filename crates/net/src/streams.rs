@@ -11,7 +11,7 @@ use crate::ws;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, ErrorKind, IoSlice, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -85,6 +85,8 @@ pub(crate) struct Dial {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
     from: Option<IpAddr>,
+    /// 0: any.
+    port: u16,
     to: SocketAddr,
     patience: Duration,
 }
@@ -282,7 +284,8 @@ impl Streams {
         let slot = self.add(Connection::dialling(target.transport, target.listener, target.address, now));
         let generation = self.slots[slot as usize].generation;
         let patience = self.common.settings.connect_timeout;
-        self.dials.push(Dial { slot, generation, from, to: target.address, patience });
+        let port = self.common.settings.dial_port;
+        self.dials.push(Dial { slot, generation, from, port, to: target.address, patience });
         self.flow(slot)
     }
 
@@ -633,8 +636,16 @@ impl Dial {
     pub(crate) async fn run(&self) -> io::Result<TcpStream> {
         let connect = async {
             let socket = if self.to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-            if let Some(from) = self.from {
-                socket.bind(SocketAddr::new(from, 0))?;
+            let any = |to: &SocketAddr| match to {
+                SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            };
+            if self.port != 0 {
+                // The one before may not be forgotten yet.
+                socket.set_reuseaddr(true)?;
+            }
+            if self.from.is_some() || self.port != 0 {
+                socket.bind(SocketAddr::new(self.from.unwrap_or_else(|| any(&self.to)), self.port))?;
             }
             socket.connect(self.to).await
         };

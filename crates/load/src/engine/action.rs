@@ -133,7 +133,7 @@ impl Stage<'_> {
                 }
             }
             Action::Sample { to, distribution } => {
-                let value = super::draw::draw(distribution, &mut self.world.random);
+                let value = distribution.draw(&mut || self.world.random.unit());
                 self.set(*to, Value::Number(value));
             }
             Action::Arithmetic { to, operator, value } => {

@@ -17,7 +17,6 @@ mod call;
 mod credentials;
 mod data;
 mod dead;
-mod draw;
 mod incoming;
 pub(crate) mod moment;
 mod render;

@@ -154,9 +154,9 @@ impl Stage<'_> {
         let length = match pause {
             Pause::Default => {
                 let pause = self.world.run.behaviour.pause;
-                super::draw::draw(&pause, &mut self.world.random)
+                pause.draw(&mut || self.world.random.unit())
             }
-            Pause::Drawn(distribution) => super::draw::draw(distribution, &mut self.world.random),
+            Pause::Drawn(distribution) => distribution.draw(&mut || self.world.random.unit()),
             Pause::Variable(slot) => self.call.value(*slot, &self.world.shared).number(),
         };
         let length = if length.is_finite() { length.clamp(0.0, f64::from(i32::MAX)) as u64 } else { 0 };

@@ -1,6 +1,6 @@
 //! From the command line to the exit code.
 
-use super::options::{Options, Source};
+use super::options::{Options, Sockets, Source};
 use super::screen::View;
 use super::statistics::Statistics;
 use super::trace::{self, Tracer};
@@ -13,16 +13,17 @@ use crate::engine::script::Script;
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
 use crate::measure::{Books, Clock, Collector};
+use crate::media::Plane;
 use crate::scenario::step::{Kind, Pause};
-use crate::scenario::{Distribution, Environment, Role, Scenario};
+use crate::scenario::{Distribution, Environment, Role, Scenario, builtin};
 use std::io::{IsTerminal, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use strowger_core::{ListenerId, Transport};
-use strowger_net::{Listener, Net, Node, Settings, Shards, clock};
+use strowger_net::{Listener, Net, Node, Settings, Shards, clock, tls};
 
 /// Exit codes, as SIPp has them.
 pub mod code {
@@ -63,7 +64,7 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
         return Ok(code::FAILED);
     }
     if let Some(name) = &options.dump {
-        let text = builtin::text(name).ok_or_else(|| Failure(code::FAILED, unknown(name)))?;
+        let text = builtin::document(name).ok_or_else(|| Failure(code::FAILED, unknown(name)))?;
         print!("{text}");
         return Ok(code::SUCCESS);
     }
@@ -112,7 +113,7 @@ fn load(options: &Options, source: &Source) -> Result<Scenario, Failure> {
     let loaded = match source {
         Source::File(path) => Scenario::load(path, &environment),
         Source::BuiltIn(name) => {
-            let text = builtin::text(name).ok_or_else(|| Failure(code::FAILED, unknown(name)))?;
+            let text = builtin::document(name).ok_or_else(|| Failure(code::FAILED, unknown(name)))?;
             Scenario::parse(text.as_bytes(), Path::new(name), &environment)
         }
     };
@@ -136,6 +137,8 @@ struct Session {
     rate: f64,
     base: String,
     ledger: Ledger,
+    /// Media are sent as long as it is there.
+    _plane: Option<Plane>,
     timed_out: bool,
     quitting: bool,
     keys: Option<Receiver<u8>>,
@@ -161,8 +164,13 @@ impl Session {
             Some(ip) => host::resolve(ip, 0).map_err(fatal)?.ip(),
             None => host::local(remote),
         };
-        let (net, local_port) = bind(&options, local)?;
-        let run = Arc::new(plan(&options, &scenario, remote, sending_address, local, local_port));
+        let (net, local_port) = bind(&options, local, scenario.role == Role::Client)?;
+        let played: Vec<&Scenario> =
+            [Some(&scenario), out_of_call.as_ref()].into_iter().flatten().map(|s| &**s).collect();
+        let plane = super::media::plane(&options, &played, local).map_err(fatal)?;
+        let mut run = plan(&options, &scenario, remote, sending_address, local, local_port);
+        run.media_port = plane.as_ref().map_or(run.media_port, Plane::port);
+        let run = Arc::new(run);
         let main = Arc::new(Script::new(scenario.clone(), &run).map_err(fatal)?);
         let out_of_call = match out_of_call {
             Some(scenario) => Some(Arc::new(Script::new(scenario, &run).map_err(fatal)?)),
@@ -179,11 +187,14 @@ impl Session {
         let parts: Parts = (collector.books(now), events_out, tracer.map(|t| t as Box<dyn Watch>));
         let parts = Mutex::new(Some(parts));
         let shared = run.clone();
+        let legs = Mutex::new(plane.as_ref().map(Plane::legs));
         let node = net
             .spawn(move |_, _| {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).take();
                 let (books, events, watch) = parts.expect("one shard is started, once");
-                Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events).watched(watch)
+                Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events)
+                    .watched(watch)
+                    .with_media(legs.lock().unwrap_or_else(|e| e.into_inner()).take())
             })
             .map_err(|e| fatal(format!("the engine could not be started: {e}")))?;
         let keys = if options.keyboard { Some(keyboard()) } else { None };
@@ -200,6 +211,7 @@ impl Session {
             started: Instant::now(),
             rate,
             base,
+            _plane: plane,
             timed_out: false,
             quitting: false,
             keys,
@@ -438,39 +450,66 @@ fn statistics(options: &Options, scenario: &Scenario, base: &str) -> Result<Opti
     Ok(Some(statistics))
 }
 
-/// The sockets: on the port that is asked for, else the first free from 5060 on.
-fn bind(options: &Options, local: IpAddr) -> Result<(Net, u16), Failure> {
+/// The sockets: on the port that is asked for, else the first free from 5060 on. Who calls over streams listens
+/// nowhere that matters: the port is that from which it connects.
+fn bind(options: &Options, local: IpAddr, calls: bool) -> Result<(Net, u16), Failure> {
     let any: IpAddr = if local.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     let ip = if options.local_ip.is_some() || options.bind_local { local } else { any };
-    let settings = || Settings {
+    let dials = calls && options.transport.is_reliable();
+    let settings = |port: u16| Settings {
         shards: Shards::Fixed(1),
         kernel_steering: false,
         force_buffers: true,
         segment: true,
         coalesce: true,
         batch: 256,
+        dial_port: if dials && options.sockets == Sockets::One { port } else { 0 },
+        tls: tls_client(options),
         ..Settings::default()
     };
-    let try_port = |port: u16| {
-        let listener = Listener::new(options.transport, SocketAddr::new(ip, port));
-        Net::bind(settings(), vec![listener])
+    let try_port = |port: u16| -> std::io::Result<(Net, u16)> {
+        if !dials {
+            let mut listener = Listener::new(options.transport, SocketAddr::new(ip, port));
+            listener.tls = tls_server(options);
+            let net = Net::bind(settings(port), vec![listener])?;
+            let port = net.addresses().first().map_or(port, SocketAddr::port);
+            return Ok((net, port));
+        }
+        // Whether it is free.
+        let port = TcpListener::bind(SocketAddr::new(ip, port))?.local_addr()?.port();
+        let listener = Listener::new(Transport::Tcp, SocketAddr::new(ip, 0));
+        Ok((Net::bind(settings(port), vec![listener])?, port))
     };
     let refused = |error: std::io::Error, port: u16| {
         Failure(code::FATAL, format!("Unable to bind main socket to {ip}:{port}: {error}"))
     };
     if let Some(port) = options.local_port {
-        let net = try_port(port).map_err(|e| refused(e, port))?;
-        let port = net.addresses().first().map_or(port, SocketAddr::port);
-        return Ok((net, port));
+        return try_port(port).map_err(|e| refused(e, port));
     }
     for port in 5060..5060 + 60 {
-        if let Ok(net) = try_port(port) {
-            return Ok((net, port));
+        if let Ok(bound) = try_port(port) {
+            return Ok(bound);
         }
     }
-    let net = try_port(0).map_err(|e| refused(e, 0))?;
-    let port = net.addresses().first().map_or(0, SocketAddr::port);
-    Ok((net, port))
+    try_port(0).map_err(|e| refused(e, 0))
+}
+
+/// Our certificate, for those who connect to us.
+fn tls_server(options: &Options) -> Option<tls::Server> {
+    if !options.transport.is_secure() {
+        return None;
+    }
+    let or = |given: &Option<PathBuf>, name: &str| given.clone().unwrap_or_else(|| name.into());
+    Some(tls::Server {
+        certificate: or(&options.tls_certificate, "cacert.pem"),
+        key: or(&options.tls_key, "cakey.pem"),
+        client_authorities: None,
+    })
+}
+
+/// Whom we trust: with `-tls_ca` those whom it vouches for, else everybody, as SIPp does.
+fn tls_client(options: &Options) -> tls::Client {
+    tls::Client { authorities: options.tls_ca.clone(), unverified: options.tls_ca.is_none(), identity: None }
 }
 
 /// What the engine has to know.
@@ -511,7 +550,7 @@ fn plan(
         local_ip: local.to_string(),
         local_port,
         media_ip: options.media_ip.clone().unwrap_or_else(|| local.to_string()),
-        media_port: options.media_port.unwrap_or(6_000),
+        media_port: options.media_port.or(options.min_rtp_port).unwrap_or(6_000),
         service: options.service.clone(),
         username: options.username.clone(),
         password: options.password.clone().unwrap_or_else(|| "password".into()),
@@ -552,14 +591,5 @@ fn plan(
         },
         seed: options.seed.unwrap_or_else(|| u64::from(std::process::id()) ^ clock::micros()),
         ..Run::new(scenario.clone())
-    }
-}
-
-/// The built-in scenarios.
-mod builtin {
-    pub(super) use crate::scenario::builtin::NAMES;
-
-    pub(super) fn text(_: &str) -> Option<&'static str> {
-        None
     }
 }
