@@ -2,7 +2,7 @@
 //!
 //! SIPp itself is the oracle, run in the document's own folder. It is slow for a test: `make test-sipp-corpus`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use strowger_load::scenario::{Cause, Environment, Scenario};
+use strowger_load::scenario::{Cause, Environment, Kind, Piece, Scenario};
 
 /// Where the documents are, if they are.
 fn corpus() -> Option<PathBuf> {
@@ -68,6 +68,8 @@ struct Verdict {
     refused: bool,
     /// Its words.
     reason: String,
+    /// Its first message.
+    first: Option<Vec<u8>>,
 }
 
 /// Runs SIPp 3.6.1 until it says something: a message, an end, or nothing for its time.
@@ -90,33 +92,65 @@ fn oracle(path: &Path, number: usize) -> Verdict {
             .spawn()
             .expect("sipp is installed");
         let start = Instant::now();
-        let mut heard = false;
+        let mut buffer = vec![0; 65_536];
+        let mut first = None;
         let ended = loop {
-            heard = heard || target.recv(&mut [0; 65_536]).is_ok();
+            first = first.or_else(|| target.recv(&mut buffer).ok().map(|length| buffer[..length].to_vec()));
             if let Some(status) = sipp.try_wait().expect("a child") {
                 break Some(status);
             }
-            if heard || start.elapsed() > Duration::from_secs(4) {
+            if first.is_some() || start.elapsed() > Duration::from_secs(4) {
                 sipp.kill().expect("a child of ours");
                 break None;
             }
             std::thread::sleep(Duration::from_millis(5));
         };
         let output = sipp.wait_with_output().expect("a child");
-        heard = heard || target.recv(&mut [0; 65_536]).is_ok();
+        first = first.or_else(|| target.recv(&mut buffer).ok().map(|length| buffer[..length].to_vec()));
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         let code = ended.and_then(|status| status.code());
         if text.contains("Address already in use") {
             continue;
         }
         // 0 is the end of all calls, 97 and 99 that of the time; everything else an error.
-        let refused = !heard && !matches!(code, None | Some(0 | 97 | 99));
+        let refused = first.is_none() && !matches!(code, None | Some(0 | 97 | 99));
         let line = text.lines().find(|line| line.contains('\t')).unwrap_or_default();
         let reason = line.rsplit_once(": ").map_or(line, |(_, reason)| reason);
         let reason = line.split_once(": ").map_or(reason, |(_, reason)| reason);
-        return Verdict { refused, reason: reason.to_owned() };
+        return Verdict { refused, reason: reason.to_owned(), first };
     }
     panic!("{}: no address is free", path.display());
+}
+
+/// Whether a message can have been written from a template: its texts stand there, whatever the keywords wrote.
+fn written_from(message: &[u8], pieces: &[Piece]) -> bool {
+    // Places of the message that the pieces so far can have led to, and whether the last one wrote nothing at the
+    // start of a line.
+    let mut places = BTreeSet::from([(0, false)]);
+    for piece in pieces {
+        let mut next = BTreeSet::new();
+        for (place, vanished) in places {
+            match piece {
+                Piece::Text(text) => {
+                    let from = if vanished { text.solid as usize } else { 0 };
+                    if message[place..].starts_with(&text.bytes[from..]) {
+                        next.insert((place + text.bytes.len() - from, false));
+                    }
+                }
+                Piece::Length(_) => {
+                    next.insert(((place + 5).min(message.len()), false));
+                }
+                _ => {
+                    next.insert((place, place > 0 && message[place - 1] == b'\n'));
+                    // What a keyword of a first message writes is short and within a line.
+                    let line = message[place..].iter().position(|b| *b == b'\r').unwrap_or(message.len() - place);
+                    next.extend((1..=line).map(|length| (place + length, false)));
+                }
+            }
+        }
+        places = next;
+    }
+    places.iter().any(|(place, _)| *place == message.len())
 }
 
 /// What SIPp's words blame, if they are among those that the corpus leads to.
@@ -165,7 +199,8 @@ fn the_corpus_is_refused_as_sipp_refuses_it() {
         }
     });
     let verdicts = verdicts.into_inner().expect("all threads ended well");
-    let (mut equal, mut refused, mut newer, mut different) = (0, BTreeMap::new(), Vec::new(), Vec::new());
+    let (mut equal, mut messages, mut refused) = (0, 0, BTreeMap::new());
+    let (mut newer, mut different) = (Vec::new(), Vec::new());
     for (number, path) in list.iter().enumerate() {
         let name = path.strip_prefix(&folder).expect("below the folder").display();
         let theirs = &verdicts[&number];
@@ -173,7 +208,22 @@ fn the_corpus_is_refused_as_sipp_refuses_it() {
             (Ok(scenario), true) if !scenario.newer.is_empty() => {
                 newer.push(format!("{name}:{}: {}", scenario.newer[0].line, scenario.newer[0].text));
             }
-            (Ok(_), false) => equal += 1,
+            (Ok(scenario), false) => {
+                equal += 1;
+                let sends = scenario.steps.iter().filter_map(|step| match &step.kind {
+                    Kind::Send(send) => Some(&send.template),
+                    _ => None,
+                });
+                if let Some(first) = &theirs.first {
+                    let mut sends = sends;
+                    if sends.any(|template| written_from(first, &template.pieces)) {
+                        messages += 1;
+                    } else {
+                        let text = String::from_utf8_lossy(first).into_owned();
+                        different.push(format!("{name}: no message of ours can be {text:?}"));
+                    }
+                }
+            }
             // Refused for the same reason, too.
             (Err(refusal), true) => match cause(&theirs.reason) {
                 Some(cause) if cause != refusal.cause => {
@@ -193,6 +243,8 @@ fn the_corpus_is_refused_as_sipp_refuses_it() {
     println!("{} documents differ:", different.len());
     different.iter().for_each(|line| println!("  {line}"));
     let counted = list.len() - newer.len();
+    println!("{messages} first messages of SIPp were read as it read them");
     println!("{equal} of {counted} equal; refused by both: {refused:?}");
+    assert!(different.iter().all(|line| !line.contains("no message of ours")), "texts differ");
     assert!(equal * 100 >= counted * 99, "less than 99 % are equal");
 }
