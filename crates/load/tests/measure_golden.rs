@@ -141,15 +141,18 @@ fn a_call_that_rings_and_is_answered() {
     delay(&page, Delay::Disconnect, 15 * MS);
     delay(&page, Delay::CallLength, 32_015 * MS);
     delay(&page, Delay::Lag, 7 * MS);
-    counts(&page, [
-        (Counter::SessionAttempts, 1),
-        (Counter::SessionAnswered, 1),
-        (Counter::SessionCompleted, 1),
-        (Counter::MessagesSent, 3),
-        (Counter::MessagesReceived, 5),
-        (Counter::BytesSent, 300),
-        (Counter::SessionForked, 0),
-    ]);
+    counts(
+        &page,
+        [
+            (Counter::SessionAttempts, 1),
+            (Counter::SessionAnswered, 1),
+            (Counter::SessionCompleted, 1),
+            (Counter::MessagesSent, 3),
+            (Counter::MessagesReceived, 5),
+            (Counter::BytesSent, 300),
+            (Counter::SessionForked, 0),
+        ],
+    );
     assert_eq!(page.responses_received().of(Invite, 180), 1);
     assert_eq!(page.requests_sent(Ack), 1);
 }
@@ -183,12 +186,15 @@ fn a_challenge_is_within_the_attempt() {
         delay(&page, Delay::Response, 200 * MS);
         delay(&page, Delay::SetupFailed, None);
         delay(&page, Delay::FirstResponse, 20 * MS);
-        counts(&page, [
-            (Counter::SessionAttempts, 1),
-            (Counter::SessionAnswered, 1),
-            (Counter::SessionFailed, 0),
-            (Counter::Challenges, 1),
-        ]);
+        counts(
+            &page,
+            [
+                (Counter::SessionAttempts, 1),
+                (Counter::SessionAnswered, 1),
+                (Counter::SessionFailed, 0),
+                (Counter::Challenges, 1),
+            ],
+        );
         assert_eq!(page.requests_sent(Invite), 2);
     }
 }
@@ -237,7 +243,8 @@ fn registrations_that_fail_have_no_delay() {
         delay(&page, Delay::Registration, None);
         counts(&page, [(counter, 1), (Counter::RegistrationSuccessful, 0), (Counter::RegistrationAbandoned, 0)]);
     }
-    let page = Flow::outgoing().send(10 * MS, Register).end(32_010 * MS, Outcome::Failed(Failure::MaxUdpRetransmissions));
+    let page =
+        Flow::outgoing().send(10 * MS, Register).end(32_010 * MS, Outcome::Failed(Failure::MaxUdpRetransmissions));
     balanced(&page);
     delay(&page, Delay::Registration, None);
     counts(&page, [(Counter::RegistrationTimedOut, 1), (Counter::RegistrationFailed, 0)]);
@@ -260,11 +267,14 @@ fn a_refused_session_has_a_failed_delay_and_its_class() {
         delay(&page, Delay::SetupFailedIntended, 92 * MS);
         delay(&page, Delay::Setup, None);
         delay(&page, Delay::Response, None);
-        counts(&page, [
-            (Counter::SessionFailed, 1),
-            (Counter::SessionEffective, effective),
-            (Counter::SessionIneffective, ineffective),
-        ]);
+        counts(
+            &page,
+            [
+                (Counter::SessionFailed, 1),
+                (Counter::SessionEffective, effective),
+                (Counter::SessionIneffective, ineffective),
+            ],
+        );
     }
 }
 
@@ -291,18 +301,24 @@ fn a_redirected_session_is_taken_out() {
     balanced(&page);
     delay(&page, Delay::Setup, 40 * MS);
     delay(&page, Delay::SetupFailed, None);
-    counts(&page, [
-        (Counter::SessionAttempts, 2),
-        (Counter::SessionRedirected, 1),
-        (Counter::SessionAnswered, 1),
-        (Counter::SessionForked, 0),
-    ]);
+    counts(
+        &page,
+        [
+            (Counter::SessionAttempts, 2),
+            (Counter::SessionRedirected, 1),
+            (Counter::SessionAnswered, 1),
+            (Counter::SessionForked, 0),
+        ],
+    );
 }
 
 #[test]
 fn no_answer_at_all() {
     for failure in [Failure::MaxUdpRetransmissions, Failure::TimeoutOnReceive, Failure::TimeoutOnSend] {
-        let page = Flow::outgoing().send(10 * MS, Invite).answer(12 * MS, Invite, 100).end(32_010 * MS, Outcome::Failed(failure));
+        let page = Flow::outgoing()
+            .send(10 * MS, Invite)
+            .answer(12 * MS, Invite, 100)
+            .end(32_010 * MS, Outcome::Failed(failure));
         balanced(&page);
         delay(&page, Delay::Setup, None);
         delay(&page, Delay::SetupFailed, None);
@@ -356,12 +372,15 @@ fn an_invite_within_the_session_is_no_attempt() {
     balanced(&page);
     delay(&page, Delay::Setup, 100 * MS);
     delay(&page, Delay::SetupFailed, None);
-    counts(&page, [
-        (Counter::SessionAttempts, 1),
-        (Counter::SessionModified, 1),
-        (Counter::SessionFailed, 0),
-        (Counter::SessionForked, 0),
-    ]);
+    counts(
+        &page,
+        [
+            (Counter::SessionAttempts, 1),
+            (Counter::SessionModified, 1),
+            (Counter::SessionFailed, 0),
+            (Counter::SessionForked, 0),
+        ],
+    );
 }
 
 #[test]
@@ -395,7 +414,10 @@ fn a_bye_may_be_challenged_or_asked_to_come_back() {
     delay(&page, Delay::Disconnect, 1_040 * MS);
     delay(&page, Delay::DisconnectFailed, None);
     delay(&page, Delay::TalkOriginating, S);
-    counts(&page, [(Counter::DisconnectAttempts, 1), (Counter::DisconnectSuccessful, 1), (Counter::SessionCompleted, 1)]);
+    counts(
+        &page,
+        [(Counter::DisconnectAttempts, 1), (Counter::DisconnectSuccessful, 1), (Counter::SessionCompleted, 1)],
+    );
 
     let page = Flow::outgoing()
         .send(10 * MS, Invite)
@@ -436,14 +458,17 @@ fn the_called_side_has_books_of_its_own() {
     delay(&page, Delay::TalkTerminating, 10 * S);
     delay(&page, Delay::TalkOriginating, None);
     delay(&page, Delay::Setup, None);
-    counts(&page, [
-        (Counter::CallsIncoming, 1),
-        (Counter::IncomingSessions, 1),
-        (Counter::IncomingAnswered, 1),
-        (Counter::IncomingCompleted, 1),
-        (Counter::SessionCompleted, 0),
-        (Counter::SessionAttempts, 0),
-    ]);
+    counts(
+        &page,
+        [
+            (Counter::CallsIncoming, 1),
+            (Counter::IncomingSessions, 1),
+            (Counter::IncomingAnswered, 1),
+            (Counter::IncomingCompleted, 1),
+            (Counter::SessionCompleted, 0),
+            (Counter::SessionAttempts, 0),
+        ],
+    );
     assert_eq!((page.requests_received(Invite), page.responses_sent().of(Invite, 180)), (1, 1));
 
     let page = Flow::incoming()
@@ -482,12 +507,15 @@ fn other_requests() {
         .end(60 * MS, Outcome::Failed(Failure::TimeoutOnReceive));
     delay(&page, Delay::Request, 23 * MS);
     delay(&page, Delay::RequestIntended, 30 * MS);
-    counts(&page, [
-        (Counter::RequestAttempts, 3),
-        (Counter::RequestSuccessful, 1),
-        (Counter::RequestFailed, 1),
-        (Counter::RequestTimedOut, 1),
-    ]);
+    counts(
+        &page,
+        [
+            (Counter::RequestAttempts, 3),
+            (Counter::RequestSuccessful, 1),
+            (Counter::RequestFailed, 1),
+            (Counter::RequestTimedOut, 1),
+        ],
+    );
 }
 
 #[test]
@@ -533,7 +561,7 @@ fn a_stalled_server_loses_no_call_from_the_books() {
             books.request_sent(&mut call, now, Invite, 500);
             waiting.push_back((now + MS, call));
         }
-        while (ms < 1_000 || ms >= 3_000) && waiting.front().is_some_and(|(due, _)| *due <= now) {
+        while !(1_000..3_000).contains(&ms) && waiting.front().is_some_and(|(due, _)| *due <= now) {
             let (_, mut call) = waiting.pop_front().unwrap();
             books.response_received(&mut call, now, Invite, 200, false, 500);
             books.call_ended(&mut call, now, Outcome::Successful);
@@ -543,7 +571,10 @@ fn a_stalled_server_loses_no_call_from_the_books() {
     books.close(4_100 * MS);
     let page = collector.finish(|page| seconds.push(page.clone()));
     balanced(&page);
-    counts(&page, [(Counter::CallsIntended, 4_000), (Counter::CallsOutgoing, 4_000), (Counter::CallsSuccessful, 4_000)]);
+    counts(
+        &page,
+        [(Counter::CallsIntended, 4_000), (Counter::CallsOutgoing, 4_000), (Counter::CallsSuccessful, 4_000)],
+    );
     let delays = page.delays(Delay::ResponseIntended);
     assert_eq!(delays.count(), 4_000);
     assert!(delays.most().unwrap().abs_diff(2_000 * MS) <= 2 * MS);

@@ -71,7 +71,8 @@ fn the_json_holds_the_figures() {
     assert_eq!(json["verdict"]["requirements_met"], false);
     assert_eq!(json["run"]["started"], "2026-11-20T13:00:00Z");
     // The series adds up to the whole.
-    let names: Vec<&str> = json["series"]["columns"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        json["series"]["columns"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     let rows = json["series"]["rows"].as_array().unwrap();
     for counter in Counter::ALL {
         let place = names.iter().position(|name| *name == counter.key()).unwrap() + 1;
@@ -119,7 +120,11 @@ fn a_generator_that_was_killed_leaves_what_it_wrote() {
     let shown = |row: &Row| format!("{row:?}");
     assert!(run.rows.iter().zip(&whole.rows).all(|(left, right)| shown(left) == shown(right)));
     let report = Report::new(&run, &[], &Thresholds::default());
-    assert!(report.health()[0].warnings.iter().any(|warning| warning.contains("is cut")), "{:?}", report.health()[0].warnings);
+    assert!(
+        report.health()[0].warnings.iter().any(|warning| warning.contains("is cut")),
+        "{:?}",
+        report.health()[0].warnings
+    );
     // Killed between two records: nothing is damaged, but the end is missing.
     let mut reader = LogReader::open(&path).unwrap();
     let (mut page, mut ended) = (Page::new(0), false);
@@ -203,7 +208,16 @@ fn the_table_says_first_what_was_required() {
     assert!(lines[2].starts_with("✗ calls.failed==0") && lines[2].ends_with(" 66"), "{table}");
     assert!(lines[5].starts_with("VALID"), "{table}");
     assert!(lines.iter().all(|line| line.chars().count() <= 121), "{table}");
-    for part in ["2,400 started", "200 /s achieved", "SER 97.25 %", "srd.intended", "timer.1", "REGISTER 401 × 2,400", "Generator", "p99.99"] {
+    for part in [
+        "2,400 started",
+        "200 /s achieved",
+        "SER 97.25 %",
+        "srd.intended",
+        "timer.1",
+        "REGISTER 401 × 2,400",
+        "Generator",
+        "p99.99",
+    ] {
         assert!(table.contains(part), "{part}:\n{table}");
     }
     assert!(!table.contains('\x1b') && report.table(true).contains("\x1b[32;1m✓"));

@@ -25,7 +25,12 @@ fn open(browser: &str, page: &Path, dark: bool) -> (String, String) {
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(browser);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
-    command.args(["--disable-background-networking", "--disable-component-update", "--disable-extensions", "--disable-sync"]);
+    command.args([
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-extensions",
+        "--disable-sync",
+    ]);
     command.args(["--window-size=1280,2400", "--virtual-time-budget=5000", "--enable-logging=stderr", "--log-level=0"]);
     if dark {
         command.arg("--blink-settings=preferredColorScheme=0");
@@ -136,7 +141,11 @@ fn the_browser_would_tell_of_errors_and_requests() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("bad.html");
     let html = Report::new(&measured::run("west", 2, 1, None), &[], &Thresholds::default()).html();
-    for bad in ["<script>console.error('out of order')</script>", "<img src='http://127.0.0.1:9/x.png'>", "<script>nobody()</script>"] {
+    for bad in [
+        "<script>console.error('out of order')</script>",
+        "<img src='http://127.0.0.1:9/x.png'>",
+        "<script>nobody()</script>",
+    ] {
         std::fs::write(&page, html.replace("<h2>Traffic", &format!("{bad}<h2>Traffic"))).unwrap();
         let (_, log) = open(browser, &page, false);
         assert!(!console(&log).is_empty(), "{bad} went unseen:\n{log}");

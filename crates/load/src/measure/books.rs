@@ -30,7 +30,7 @@ pub enum SendFailure {
 /// ended. What was written goes to the [`Collector`](super::Collector); if that is late the page is simply kept longer, so
 /// nothing here ever waits.
 pub struct Books {
-    page: Box<Page>,
+    pub(super) page: Box<Page>,
     shard: usize,
     clock: Clock,
     /// When the page was begun and when it must be turned, µs.
@@ -45,7 +45,12 @@ pub struct Books {
 
 impl Books {
     pub(super) fn new(
-        shard: usize, clock: Clock, timers: usize, now: u64, leaves: SyncSender<Leaf>, blanks: Receiver<Box<Page>>,
+        shard: usize,
+        clock: Clock,
+        timers: usize,
+        now: u64,
+        leaves: SyncSender<Leaf>,
+        blanks: Receiver<Box<Page>>,
     ) -> Self {
         let mut page = Box::new(Page::new(timers));
         page.second = clock.second(now);
@@ -90,7 +95,8 @@ impl Books {
         self.last(now);
     }
 
-    fn last(&mut self, now: u64) {
+    /// As [`Books::close`], where the books lie in what is being dropped.
+    pub(crate) fn last(&mut self, now: u64) {
         if !std::mem::replace(&mut self.closed, true) {
             self.close_page(now);
             let page = std::mem::replace(&mut self.page, Box::new(Page::new(0)));
@@ -248,7 +254,13 @@ impl Books {
     /// A response comes in for the first time, to a request of `method` (from its CSeq). `retry_after`: it has a Retry-After
     /// header field. `bytes`: its length.
     pub fn response_received(
-        &mut self, call: &mut CallBook, now: u64, method: Method, code: u16, retry_after: bool, bytes: usize,
+        &mut self,
+        call: &mut CallBook,
+        now: u64,
+        method: Method,
+        code: u16,
+        retry_after: bool,
+        bytes: usize,
     ) {
         self.received(bytes);
         self.page.responses_received.count(method, code, 1);
@@ -400,234 +412,9 @@ impl Books {
         self.delay(Delay::Stall, us);
     }
 
-    // ---- what it means
-
     #[inline]
-    fn delay(&mut self, delay: Delay, us: u64) {
+    pub(super) fn delay(&mut self, delay: Delay, us: u64) {
         self.page.delays[delay as usize].record(us);
-    }
-
-    /// A response to an INVITE of ours (RFC 6076 sections 4.3, 4.6 to 4.9).
-    fn invite_answered(&mut self, call: &mut CallBook, now: u64, code: u16) {
-        if call.modifying {
-            call.modifying = code < 200;
-            return;
-        }
-        if !call.session.is_open() {
-            // Another branch answers too: the dialog of the first 2xx is the one that counts (section 5).
-            if call.session.state == State::Done && (200..300).contains(&code) && call.talking == Side::Originating {
-                self.page.count(Counter::SessionForked, 1);
-            }
-            return;
-        }
-        let wire = now.saturating_sub(call.session.sent);
-        let whole = now.saturating_sub(call.session.intended);
-        if !std::mem::replace(&mut call.answered_first, true) {
-            self.delay(Delay::FirstResponse, wire);
-        }
-        match code {
-            ..=100 => {}
-            101..=199 => {
-                if call.indicated == 0 {
-                    call.indicated = now;
-                }
-            }
-            200..=299 => {
-                self.page.count(Counter::SessionAnswered, 1);
-                self.delay(Delay::Response, wire);
-                self.delay(Delay::ResponseIntended, whole);
-                self.set_up(call, now, Delay::Setup, Delay::SetupIntended);
-                (call.talking, call.talk_since) = (Side::Originating, now);
-                self.session_concluded(call, true);
-            }
-            300..=399 => {
-                self.page.count(Counter::SessionRedirected, 1);
-                self.session_concluded(call, false);
-            }
-            401 | 402 | 407 => call.session.state = State::Challenged,
-            _ => {
-                self.page.count(Counter::SessionFailed, 1);
-                match code {
-                    480 | 486 | 600 | 603 => self.page.count(Counter::SessionEffective, 1),
-                    408 | 500 | 503 | 504 => self.page.count(Counter::SessionIneffective, 1),
-                    _ => {}
-                }
-                self.set_up(call, now, Delay::SetupFailed, Delay::SetupFailedIntended);
-                self.session_concluded(call, false);
-            }
-        }
-    }
-
-    fn set_up(&mut self, call: &CallBook, now: u64, wire: Delay, intended: Delay) {
-        let end = if call.indicated == 0 { now } else { call.indicated };
-        self.delay(wire, end.saturating_sub(call.session.sent));
-        self.delay(intended, end.saturating_sub(call.session.intended));
-    }
-
-    fn session_concluded(&mut self, call: &mut CallBook, answered: bool) {
-        call.session.state = State::Done;
-        if call.registered {
-            self.page.count(Counter::SessionRegistered, 1);
-            self.page.count(Counter::SessionRegisteredAnswered, u64::from(answered));
-        }
-    }
-
-    /// A response to a REGISTER of ours (RFC 6076 sections 4.1 and 4.2).
-    fn register_answered(&mut self, call: &mut CallBook, now: u64, code: u16) {
-        match code {
-            ..=199 => return,
-            200..=299 => {
-                self.page.count(Counter::RegistrationSuccessful, 1);
-                self.delay(Delay::Registration, now.saturating_sub(call.registration.sent));
-                self.delay(Delay::RegistrationIntended, now.saturating_sub(call.registration.intended));
-                call.registered = true;
-            }
-            300..=399 => self.page.count(Counter::RegistrationRedirected, 1),
-            401 | 402 | 407 => {
-                call.registration.state = State::Challenged;
-                return;
-            }
-            _ => self.page.count(Counter::RegistrationFailed, 1),
-        }
-        call.registration.state = State::Done;
-    }
-
-    /// A response to a BYE of ours (RFC 6076 section 4.4).
-    fn bye_answered(&mut self, call: &mut CallBook, now: u64, code: u16, retry_after: bool) {
-        let delay = now.saturating_sub(call.disconnect.sent);
-        match code {
-            ..=199 => return,
-            401 | 407 => {
-                call.disconnect.state = State::Challenged;
-                return;
-            }
-            503 if retry_after => {
-                call.disconnect.state = State::Challenged;
-                return;
-            }
-            200..=299 => {
-                self.page.count(Counter::DisconnectSuccessful, 1);
-                self.delay(Delay::Disconnect, delay);
-            }
-            _ => {
-                self.page.count(Counter::DisconnectFailed, 1);
-                self.delay(Delay::DisconnectFailed, delay);
-            }
-        }
-        call.disconnect.state = State::Done;
-        let until = call.talk_until;
-        self.talked(call, until);
-        if (200..300).contains(&code) {
-            self.completed(call);
-        } else {
-            call.leaving = Side::Nobody;
-        }
-    }
-
-    fn request_answered(&mut self, call: &mut CallBook, now: u64, code: u16) {
-        match code {
-            ..=199 => return,
-            401 | 407 => {
-                call.request.state = State::Challenged;
-                return;
-            }
-            200..=299 => {
-                self.page.count(Counter::RequestSuccessful, 1);
-                self.delay(Delay::Request, now.saturating_sub(call.request.sent));
-                self.delay(Delay::RequestIntended, now.saturating_sub(call.request.intended));
-            }
-            _ => self.page.count(Counter::RequestFailed, 1),
-        }
-        call.request.state = State::Done;
-    }
-
-    /// The session of `call.leaving` ended at `until` by a BYE (RFC 6076 section 4.5.1).
-    fn talked(&mut self, call: &CallBook, until: u64) {
-        let us = until.saturating_sub(call.talk_since);
-        match call.leaving {
-            Side::Originating => self.delay(Delay::TalkOriginating, us),
-            Side::Terminating => self.delay(Delay::TalkTerminating, us),
-            Side::Nobody => {}
-        }
-    }
-
-    /// The BYE of the session of `call.leaving` was answered (RFC 6076 section 4.9).
-    fn completed(&mut self, call: &mut CallBook) {
-        match std::mem::take(&mut call.leaving) {
-            Side::Originating => self.page.count(Counter::SessionCompleted, 1),
-            Side::Terminating => self.page.count(Counter::IncomingCompleted, 1),
-            Side::Nobody => {}
-        }
-    }
-
-    /// The open request of this method, if any, gets no final response any more.
-    fn conclude(&mut self, call: &mut CallBook, now: u64, method: Method, outcome: Outcome) {
-        let (timeout, transport, stopped) = match outcome {
-            Outcome::Failed(failure) => (failure.is_timeout(), failure.is_transport(), false),
-            Outcome::Stopped => (false, false, true),
-            Outcome::Successful => (false, false, false),
-        };
-        match method {
-            Method::Invite if call.session.is_open() => {
-                let challenged = call.session.state == State::Challenged;
-                self.page.count(
-                    match () {
-                        () if stopped => Counter::SessionUnresolved,
-                        () if challenged && !transport => Counter::SessionChallenged,
-                        () if timeout => Counter::SessionTimedOut,
-                        () if transport => Counter::SessionTransport,
-                        () => Counter::SessionAbandoned,
-                    },
-                    1,
-                );
-                if stopped {
-                    call.session.state = State::Done;
-                } else {
-                    // It rang and nobody answered in time: refused by silence, with the delay to the ringing.
-                    if call.indicated != 0 && timeout {
-                        self.set_up(call, now, Delay::SetupFailed, Delay::SetupFailedIntended);
-                    }
-                    self.session_concluded(call, false);
-                }
-            }
-            Method::Register if call.registration.is_open() => {
-                let challenged = call.registration.state == State::Challenged;
-                self.page.count(
-                    match () {
-                        () if stopped => Counter::RegistrationUnresolved,
-                        () if challenged && !transport => Counter::RegistrationChallenged,
-                        () if timeout => Counter::RegistrationTimedOut,
-                        () if transport => Counter::RegistrationTransport,
-                        () => Counter::RegistrationAbandoned,
-                    },
-                    1,
-                );
-                call.registration.state = State::Done;
-            }
-            Method::Bye if call.disconnect.is_open() => {
-                if !stopped {
-                    if timeout && call.disconnect.state == State::Open {
-                        self.page.count(Counter::DisconnectTimedOut, 1);
-                        self.delay(Delay::DisconnectFailed, now.saturating_sub(call.disconnect.sent));
-                        if call.leaving != Side::Nobody {
-                            self.delay(Delay::TalkFailed, now.saturating_sub(call.talk_since));
-                        }
-                    } else {
-                        self.page.count(Counter::DisconnectFailed, 1);
-                    }
-                }
-                call.leaving = Side::Nobody;
-                call.disconnect.state = State::Done;
-            }
-            Method::Invite | Method::Register | Method::Bye => {}
-            _ if call.request.is_open() => {
-                if !stopped {
-                    self.page.count(if timeout { Counter::RequestTimedOut } else { Counter::RequestFailed }, 1);
-                }
-                call.request.state = State::Done;
-            }
-            _ => {}
-        }
     }
 }
 

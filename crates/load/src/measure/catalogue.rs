@@ -183,7 +183,9 @@ pub struct Measure {
 pub enum MeasureError {
     #[error("there is no measure '{name}'{}. Measures are: {known}", near(.nearest))]
     Unknown { name: String, nearest: Option<String>, known: String },
-    #[error("'{name}' has many figures; say which: {name}.p95, or another percentile, {name}.mean, {name}.min, {name}.max, {name}.stddev, {name}.count")]
+    #[error(
+        "'{name}' has many figures; say which: {name}.p95, or another percentile, {name}.mean, {name}.min, {name}.max, {name}.stddev, {name}.count"
+    )]
     WhichFigure { name: String },
     #[error("the scenario has no timer '{name}'{}", timers(.known))]
     NoTimer { name: String, known: Vec<String> },
@@ -226,7 +228,9 @@ impl Measure {
         simple
             .or_else(|| Share::ALL.iter().find(|share| share.key() == name).map(|share| Kind::Share(*share)))
             .or_else(|| Rate::ALL.iter().find(|rate| rate.key() == name).map(|rate| Kind::Rate(*rate)))
-            .or_else(|| Counter::ALL.iter().find(|counter| counter.key() == name).map(|counter| Kind::Counter(*counter)))
+            .or_else(|| {
+                Counter::ALL.iter().find(|counter| counter.key() == name).map(|counter| Kind::Counter(*counter))
+            })
             .or_else(|| failure(name).map(Kind::Failure))
             .or_else(|| messages(name))
             .or_else(|| {
@@ -312,7 +316,11 @@ fn messages(name: &str) -> Option<Kind> {
                 None => (None, rest),
             };
             let (first, last) = match code.strip_suffix("xx") {
-                Some(class) => class.parse::<u16>().ok().filter(|class| (1..7).contains(class)).map(|class| (class * 100, class * 100 + 99))?,
+                Some(class) => class
+                    .parse::<u16>()
+                    .ok()
+                    .filter(|class| (1..7).contains(class))
+                    .map(|class| (class * 100, class * 100 + 99))?,
                 None => code.parse().ok().map(|code| (code, code))?,
             };
             ((100..700).contains(&first)).then_some(Kind::Responses(of, first, last))
@@ -418,7 +426,7 @@ fn nearest(name: &str) -> Option<String> {
     near.sort();
     let least = near.first()?.0;
     let close = least <= base.len().max(3) / 3;
-    let statistic = statistic.unwrap_or("p95".into());
+    let statistic = statistic.unwrap_or_else(|| "p95".into());
     let names = near.into_iter().take_while(|(distance, _)| *distance == least).take(3).map(|(_, name)| name);
     let names = names.map(|name| if delay(&name).is_some() { format!("{name}.{statistic}") } else { name });
     close.then(|| names.collect::<Vec<_>>().join(", "))
@@ -503,7 +511,9 @@ mod tests {
         assert!(error("qwertzuiop").contains("Measures are: rrd.p95"), "{}", error("qwertzuiop"));
         assert!(error("qwertzuiop").contains("timer.rtt.p95"));
         assert!(error("timer.x.p95").contains("it has rtt"));
-        for name in ["srd.p0", "srd.p101", "srd.px", "responses.99", "responses.7xx", "responses.999xx", "", ".", "sent."] {
+        for name in
+            ["srd.p0", "srd.p101", "srd.px", "responses.99", "responses.7xx", "responses.999xx", "", ".", "sent."]
+        {
             assert!(Measure::parse(name, &[]).is_err(), "{name}");
         }
     }

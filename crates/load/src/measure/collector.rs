@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// How many pages a shard may have under way before it keeps a page longer.
-const UNDER_WAY: usize = 4;
+const UNDER_WAY: usize = 16;
 /// A second is put together at the latest this many seconds after its end, even without a shard that is stuck.
 const PATIENCE: u64 = 5;
 
@@ -25,9 +25,10 @@ pub struct Collector {
     shards: Vec<Shard>,
     pending: BTreeMap<u64, Page>,
     /// The last second that was put together.
-    reached: u64,
+    reached: Option<u64>,
     totals: Page,
-    spare: Vec<Box<Page>>,
+    /// Blank pages for seconds to come.
+    spare: Vec<Page>,
 }
 
 impl Collector {
@@ -43,7 +44,7 @@ impl Collector {
             received,
             shards: Vec::new(),
             pending: BTreeMap::new(),
-            reached: 0,
+            reached: None,
             totals,
             spare: Vec::new(),
         }
@@ -83,10 +84,14 @@ impl Collector {
     }
 
     fn complete_first(&mut self, second: &mut impl FnMut(&Page)) {
-        if let Some((number, page)) = self.pending.pop_first() {
-            self.reached = self.reached.max(number);
+        if let Some((number, mut page)) = self.pending.pop_first() {
+            self.reached = Some(number);
             self.totals.add_after(&page);
             second(&page);
+            if self.spare.len() < UNDER_WAY {
+                page.clear();
+                self.spare.push(page);
+            }
         }
     }
 
@@ -95,11 +100,11 @@ impl Collector {
         let place = &mut self.shards[shard];
         place.reached = (!last).then_some(page.second);
         // A page that comes after its second was closed goes into the next: nothing is lost, and order is kept.
-        let number = page.second.max(self.reached + 1);
+        let number = page.second.max(self.reached.map_or(0, |reached| reached + 1));
         match self.pending.get_mut(&number) {
             Some(sum) => sum.add_beside(&page),
             None => {
-                let mut sum = self.spare.pop().map_or_else(|| Page::new(self.timers.len()), |page| *page);
+                let mut sum = self.spare.pop().unwrap_or_else(|| Page::new(self.timers.len()));
                 sum.add_beside(&page);
                 sum.second = number;
                 self.pending.insert(number, sum);

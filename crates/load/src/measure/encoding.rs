@@ -191,7 +191,14 @@ mod tests {
             let at = n * 10;
             let mut call = books.call_started(at, at, false);
             books.request_sent(&mut call, at, Method::Invite, 400);
-            books.response_received(&mut call, at + n * n, Method::Invite, if n % 3 == 0 { 486 } else { 200 }, false, 300);
+            books.response_received(
+                &mut call,
+                at + n * n,
+                Method::Invite,
+                if n % 3 == 0 { 486 } else { 200 },
+                false,
+                300,
+            );
             books.timer(0, n << 20);
             books.call_ended(&mut call, at + n * n, Outcome::Failed(Failure::ALL[n as usize % Failure::ALL.len()]));
         }

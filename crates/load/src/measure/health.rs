@@ -163,7 +163,9 @@ impl Health {
             ));
         }
 
-        if let Some(lag) = totals.delays(Delay::Lag).percentile(99.0).filter(|lag| *lag as f64 > thresholds.lag_p99 * 1e3) {
+        if let Some(lag) =
+            totals.delays(Delay::Lag).percentile(99.0).filter(|lag| *lag as f64 > thresholds.lag_p99 * 1e3)
+        {
             invalid(
                 "lag_p99",
                 format!(
@@ -251,7 +253,8 @@ impl Health {
         if let Some((name, most)) = remote_failures(totals) {
             warnings.push(format!("The target refused {most} messages ({name})."));
         }
-        warnings.extend(evidence.notes.iter().filter(|note| note.level >= Level::Warning).map(|note| note.text.clone()));
+        warnings
+            .extend(evidence.notes.iter().filter(|note| note.level >= Level::Warning).map(|note| note.text.clone()));
 
         let verdict = if reasons.is_empty() { Verdict::Valid } else { Verdict::Invalid { reasons } };
         Self {

@@ -93,7 +93,9 @@ impl Journal {
     /// The run is over, and the shards have closed their books.
     pub fn finish(mut self, now: u64, reason: &str) -> Run {
         self.poll(now);
-        if let Some(sample) = self.sampler.sample(now, self.clock.second(now)).filter(|sample| sample.interval > 100_000) {
+        if let Some(sample) =
+            self.sampler.sample(now, self.clock.second(now)).filter(|sample| sample.interval > 100_000)
+        {
             if let Some(log) = &mut self.log {
                 log.sample(&sample);
             }

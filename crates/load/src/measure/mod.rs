@@ -27,6 +27,7 @@
 //! assert_eq!(totals.counter(Counter::SessionCompleted), 1);
 //! ```
 
+mod attempt;
 mod books;
 mod call;
 mod catalogue;

@@ -88,7 +88,7 @@ pub struct Page {
     pub covered: u64,
     /// Calls open at its end.
     pub open: u64,
-    /// The most calls open at once. Of several shards: the sum of theirs, so at most what was.
+    /// The most calls open at once. Of several shards: the sum of theirs, so an upper bound.
     pub peak: u64,
     /// When the first and the last call of the schedule were started, µs since 1970-01-01 UTC; 0: none was.
     pub first_start: u64,
@@ -195,7 +195,8 @@ impl Page {
             self.second = other.second;
         }
         if other.first_start != 0 {
-            self.first_start = if self.first_start == 0 { other.first_start } else { self.first_start.min(other.first_start) };
+            self.first_start =
+                if self.first_start == 0 { other.first_start } else { self.first_start.min(other.first_start) };
             self.last_start = self.last_start.max(other.last_start);
         }
         add(&mut self.counters, &other.counters);

@@ -122,7 +122,12 @@ fn refused(source: &str, probes: &[&Probe]) -> Option<Obstacle> {
             (code, None) => Obstacle::RateLimit { code, after: 0, rate: rate(probes), retry_after: None },
         });
     }
-    Some(Obstacle::RateLimit { code: limit.code, after: first as u64, rate: rate(probes), retry_after: limit.retry_after })
+    Some(Obstacle::RateLimit {
+        code: limit.code,
+        after: first as u64,
+        rate: rate(probes),
+        retry_after: limit.retry_after,
+    })
 }
 
 impl std::fmt::Display for Obstacle {
@@ -141,7 +146,9 @@ impl std::fmt::Display for Obstacle {
                 if let Some(seconds) = retry_after {
                     write!(f, " with Retry-After: {seconds}")?;
                 }
-                f.write_str(". Lift the limit for the generator's addresses, or spread the load over several with --source.")
+                f.write_str(
+                    ". Lift the limit for the generator's addresses, or spread the load over several with --source.",
+                )
             }
             Self::Ban { source, after, rate, others_answered } => {
                 write!(f, "The target stopped answering {source} after {after} answers")?;
@@ -212,11 +219,11 @@ mod tests {
             classify(&probes("a", &[200, 200, 429])),
             [Obstacle::RateLimit { code: 429, after: 2, rate: 100.0, retry_after: None }]
         );
-        assert!(matches!(classify(&probes("a", &[401, 401, 403, 403]))[..], [Obstacle::RateLimit { code: 403, after: 2, .. }]));
-        assert_eq!(
-            classify(&retry(probes("a", &[503; 4]), 30)),
-            [Obstacle::Overloaded { code: 503, retry_after: 30 }]
-        );
+        assert!(matches!(
+            classify(&probes("a", &[401, 401, 403, 403]))[..],
+            [Obstacle::RateLimit { code: 403, after: 2, .. }]
+        ));
+        assert_eq!(classify(&retry(probes("a", &[503; 4]), 30)), [Obstacle::Overloaded { code: 503, retry_after: 30 }]);
         assert_eq!(classify(&probes("a", &[403; 4])), [Obstacle::Forbidden { source: "a".into(), code: 403 }]);
     }
 
@@ -231,7 +238,9 @@ mod tests {
         both.extend(probes("10.0.0.2", &[200; 7]));
         let obstacles = classify(&both);
         assert!(matches!(&obstacles[..], [Obstacle::Ban { others_answered: true, .. }]), "{obstacles:?}");
-        assert!(obstacles[0].to_string().contains("stopped answering 10.0.0.1 after 3 answers at 100 requests a second"));
+        assert!(
+            obstacles[0].to_string().contains("stopped answering 10.0.0.1 after 3 answers at 100 requests a second")
+        );
         // Not yet silence: the answers may still be on their way.
         assert_eq!(Preflight::default().classify(&probes("a", &[200, 0, 0, 0]), 40 * MS), []);
     }

@@ -1,7 +1,7 @@
 //! Requirements: `srd.p95<200ms`, `ser>=99.9%`, `calls.failed==0`.
 
-use super::catalogue::{Measure, MeasureError, Unit};
 use super::Page;
+use super::catalogue::{Measure, MeasureError, Unit};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +78,8 @@ impl Requirement {
         if name.is_empty() || value.is_empty() {
             return Err(RequirementError::NoComparison(text.into()));
         }
-        let measure = Measure::parse(name, timers)
-            .map_err(|error| RequirementError::Measure { text: text.into(), error })?;
+        let measure =
+            Measure::parse(name, timers).map_err(|error| RequirementError::Measure { text: text.into(), error })?;
         let bound = bound(text, &measure, value)?;
         Ok(Self { text: text.into(), measure, comparison, bound })
     }
@@ -138,7 +138,11 @@ fn bound(text: &str, measure: &Measure, value: &str) -> Result<f64, RequirementE
     let (number, suffix) = (value[..digits].trim(), value[digits..].trim());
     let plain: String = number.chars().filter(|c| !matches!(c, ',' | '_')).collect();
     let parsed = plain.parse::<f64>().ok().filter(|number| number.is_finite());
-    let number = parsed.ok_or_else(|| RequirementError::NoNumber { text: text.into(), value: value.into(), unit: unit.key() })?;
+    let number = parsed.ok_or_else(|| RequirementError::NoNumber {
+        text: text.into(),
+        value: value.into(),
+        unit: unit.key(),
+    })?;
     let factor = match (unit, suffix.to_ascii_lowercase().as_str()) {
         (Unit::Microseconds, "us" | "µs" | "μs") => 1.0,
         (Unit::Microseconds, "ms") => 1e3,

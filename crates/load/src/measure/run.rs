@@ -114,7 +114,8 @@ impl Run {
             self.generators[0].notes.push(Note {
                 at: 0,
                 level: Level::Warning,
-                text: "The runs put together do not overlap in time: are the clocks of the generators set alike?".into(),
+                text: "The runs put together do not overlap in time: are the clocks of the generators set alike?"
+                    .into(),
             });
         }
     }

@@ -64,14 +64,16 @@ impl Sampler {
         for entry in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
             let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             let path = entry.path();
-            let Some((name, core, ticks)) = fs::read_to_string(path.join("stat")).ok().and_then(|stat| thread(&stat)) else {
+            let Some((name, core, ticks)) = fs::read_to_string(path.join("stat")).ok().and_then(|stat| thread(&stat))
+            else {
                 continue;
             };
             // Nanoseconds where the kernel counts them, else its ticks of 10 ms.
             let exact = fs::read_to_string(path.join("schedstat")).ok();
             let exact = exact.and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok());
             let cpu = exact.map_or(ticks * 10_000, |nanoseconds| nanoseconds / 1_000);
-            let before = self.threads.get(&id).copied().unwrap_or(if self.taken.is_some() { 0 } else { cpu });
+            let new = if self.taken.is_some() { 0 } else { cpu };
+            let before = self.threads.get(&id).copied().unwrap_or(new);
             seen.insert(id, cpu);
             let used = cpu.saturating_sub(before);
             if used > 0 {
@@ -112,7 +114,8 @@ fn cores(stat: &str) -> Vec<(u64, u64)> {
     let lines = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
     lines
         .map(|line| {
-            let ticks: Vec<u64> = line.split_ascii_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();
+            let ticks: Vec<u64> =
+                line.split_ascii_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();
             let idle = ticks.get(3).copied().unwrap_or(0) + ticks.get(4).copied().unwrap_or(0);
             let all: u64 = ticks.iter().sum();
             (all - idle, all)
@@ -151,7 +154,8 @@ mod tests {
 
     #[test]
     fn the_kernels_lines() {
-        let stat = "7 (a (b) c) R 1 1 1 0 -1 4194304 0 0 0 0 120 30 0 0 20 0 1 0 5 6 7 8 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0";
+        let stat =
+            "7 (a (b) c) R 1 1 1 0 -1 4194304 0 0 0 0 120 30 0 0 20 0 1 0 5 6 7 8 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0";
         assert_eq!(thread(stat), Some(("a (b) c".into(), 3, 150)));
         assert_eq!(thread("7 (a"), None);
         assert_eq!(cores("cpu  9 9 9 9\ncpu0 10 0 5 80 5 0 0 0 0 0\ncpu1 1 1 1 1 0 0 0\nintr 4"), [(15, 100), (3, 4)]);

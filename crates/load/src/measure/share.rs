@@ -105,10 +105,9 @@ impl Share {
                 (count(Counter::CallsSuccessful), count(Counter::CallsSuccessful) + count(Counter::CallsFailed))
             }
             Self::Retransmissions => (count(Counter::RetransmissionsSent), count(Counter::MessagesSent)),
-            Self::RateError => (
-                count(Counter::CallsIntended) - count(Counter::CallsOutgoing),
-                count(Counter::CallsIntended),
-            ),
+            Self::RateError => {
+                (count(Counter::CallsIntended) - count(Counter::CallsOutgoing), count(Counter::CallsIntended))
+            }
         };
         (whole > 0.0).then(|| part / whole * 100.0)
     }

@@ -18,8 +18,8 @@ const CODES: usize = 7;
 
 /// The percentiles of the chart of distributions.
 const PERCENTS: &[f64] = &[
-    0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 92.5, 95.0, 97.0, 98.0, 99.0, 99.3, 99.5, 99.7, 99.8,
-    99.9, 99.93, 99.95, 99.97, 99.98, 99.99,
+    0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 92.5, 95.0, 97.0, 98.0, 99.0, 99.3, 99.5,
+    99.7, 99.8, 99.9, 99.93, 99.95, 99.97, 99.98, 99.99,
 ];
 
 /// The charts' data.
@@ -161,7 +161,11 @@ fn tiles(totals: &Page) -> Vec<(String, String, String)> {
     let rate = |rate: Rate| rate.of(totals).map_or_else(|| "–".into(), |value| Unit::PerSecond.show(value));
     let mut tiles = Vec::new();
     if totals.counter(Counter::CallsOutgoing) > 0 {
-        tiles.push(("calls started".into(), count(Counter::CallsOutgoing), format!("{} wanted", count(Counter::CallsIntended))));
+        tiles.push((
+            "calls started".into(),
+            count(Counter::CallsOutgoing),
+            format!("{} wanted", count(Counter::CallsIntended)),
+        ));
         tiles.push(("rate".into(), rate(Rate::Achieved), format!("{} wanted", rate(Rate::Intended))));
     } else {
         tiles.push(("calls that came in".into(), count(Counter::CallsIncoming), rate(Rate::Incoming)));
@@ -219,10 +223,14 @@ fn charts(run: &Run) -> Charts {
         .filter(|(_, _, _, delays)| !delays.is_empty())
         .collect();
 
-    let mut wanted: Vec<(String, Fold)> = ["rate.intended", "rate.achieved", "rate.successful", "rate.failed", "rate.incoming"]
-        .map(|name| (name.into(), Fold::Mean))
-        .into();
-    wanted.extend(["concurrency", "concurrency.max", "lag.p50", "lag.p99", "lag.max", "stall.max"].map(|name| (name.into(), Fold::Most)));
+    let mut wanted: Vec<(String, Fold)> =
+        ["rate.intended", "rate.achieved", "rate.successful", "rate.failed", "rate.incoming"]
+            .map(|name| (name.into(), Fold::Mean))
+            .into();
+    wanted.extend(
+        ["concurrency", "concurrency.max", "lag.p50", "lag.p99", "lag.max", "stall.max"]
+            .map(|name| (name.into(), Fold::Most)),
+    );
     let counters = [
         Counter::RetransmissionsSent,
         Counter::Unexpected,
@@ -235,7 +243,8 @@ fn charts(run: &Run) -> Charts {
     ];
     wanted.extend(counters.map(|counter| (counter.key().into(), Fold::PerSecond)));
     for (name, ..) in &delays {
-        wanted.extend(["p50", "p95", "p99", "p99.9", "max"].map(|statistic| (format!("{name}.{statistic}"), Fold::Most)));
+        wanted
+            .extend(["p50", "p95", "p99", "p99.9", "max"].map(|statistic| (format!("{name}.{statistic}"), Fold::Most)));
     }
     let mut values = BTreeMap::new();
     for (name, fold) in wanted {
@@ -253,7 +262,8 @@ fn charts(run: &Run) -> Charts {
         values.insert(name, folded.collect());
     }
     let distributions = delays.iter().filter(|(name, ..)| {
-        ["rrd", "srd", "response", "sdd", "request"].iter().any(|base| name.split('.').next() == Some(base)) || name.starts_with("timer.")
+        ["rrd", "srd", "response", "sdd", "request"].iter().any(|base| name.split('.').next() == Some(base))
+            || name.starts_with("timer.")
     });
     Charts {
         step,

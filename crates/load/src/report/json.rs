@@ -2,8 +2,8 @@
 
 use super::{Report, rfc3339};
 use crate::measure::{
-    Counter, Delay, Delays, Ending, Failure, Health, Heading, Judgement, Note, Page, Rate, Reason, ReceiveBuffer, Row, Sample, Share,
-    Statistic, ThreadLoad, Unit, columns, units,
+    Counter, Delay, Delays, Ending, Failure, Heading, Health, Judgement, Note, Page, Rate, Reason, ReceiveBuffer, Row,
+    Sample, Share, Statistic, ThreadLoad, Unit, columns, units,
 };
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -167,9 +167,9 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
         Counter::CallsStopped,
     ];
     let short = |counter: &Counter| counter.key().trim_start_matches("calls.").to_string();
-    let delays = Delay::ALL.iter().map(|delay| {
-        (delay.key().into(), delay_part(delay.title().into(), delay.source(), totals.delays(*delay)))
-    });
+    let delays = Delay::ALL
+        .iter()
+        .map(|delay| (delay.key().into(), delay_part(delay.title().into(), delay.source(), totals.delays(*delay))));
     let timers = heading.timers.iter().zip(totals.timers());
     let timers = timers.map(|(name, delays)| (name.clone(), delay_part(format!("Timer {name}"), "scenario", delays)));
     Document {
@@ -201,7 +201,12 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
         counters: Map(Counter::ALL.iter().map(|counter| (counter.key().into(), totals.counter(*counter))).collect()),
         requests: requests(totals),
         responses: responses(totals),
-        generators: run.generators.iter().zip(&report.health).map(|(generator, health)| part(generator, health)).collect(),
+        generators: run
+            .generators
+            .iter()
+            .zip(&report.health)
+            .map(|(generator, health)| part(generator, health))
+            .collect(),
         series: series.then(|| Series {
             columns: columns(&heading.timers),
             units: units(&heading.timers),
@@ -247,7 +252,12 @@ fn responses(totals: &Page) -> Vec<Responses> {
     let both = [("received", totals.responses_received()), ("sent", totals.responses_sent())];
     both.into_iter()
         .flat_map(|(direction, codes)| {
-            codes.iter().map(move |(method, code, count)| Responses { direction, method: method_name(method), code, count })
+            codes.iter().map(move |(method, code, count)| Responses {
+                direction,
+                method: method_name(method),
+                code,
+                count,
+            })
         })
         .collect()
 }

@@ -3,7 +3,8 @@
 use super::json::method_name;
 use super::{Report, rfc3339};
 use crate::measure::{
-    Codes, Counter, Delay, Delays, Failure, Page, Rate, Share, Statistic, Unit, concluded_registrations, concluded_sessions, grouped,
+    Codes, Counter, Delay, Delays, Failure, Page, Rate, Share, Statistic, Unit, concluded_registrations,
+    concluded_sessions, grouped,
 };
 use std::fmt::Write;
 
@@ -79,8 +80,11 @@ impl Out {
             let glued: Vec<String> = entries.iter().map(|entry| entry.replace(' ', "\u{a0}")).collect();
             let start = self.text.len();
             self.entry(Ink::Title, title, &glued.join("  "));
-            let line = self.text.split_off(start).replace('\u{a0}', " ");
-            self.text.push_str(&line);
+            let lines = self.text.split_off(start).replace('\u{a0}', " ");
+            for line in lines.lines() {
+                self.text.push_str(line.trim_end());
+                self.text.push('\n');
+            }
         }
     }
 
@@ -167,7 +171,7 @@ impl Out {
         });
         self.list("Rate", &rates.collect::<Vec<_>>());
         let failures = Failure::ALL.iter().filter(|failure| totals.failures(**failure) > 0);
-        let failures = failures.map(|failure| format!("{} × {};", count(totals.failures(*failure)), failure.title()));
+        let failures = failures.map(|failure| format!("{} × {}", count(totals.failures(*failure)), failure.title()));
         self.list("Failures", &failures.collect::<Vec<_>>());
     }
 
@@ -205,7 +209,13 @@ impl Out {
         let shown = Delay::ALL.iter().filter(|delay| !hidden.contains(delay));
         let mut rows: Vec<(String, &Delays)> =
             shown.map(|delay| (delay.key().to_string(), run.totals.delays(*delay))).collect();
-        rows.extend(run.heading().timers.iter().zip(run.totals.timers()).map(|(name, delays)| (format!("timer.{name}"), delays)));
+        rows.extend(
+            run.heading()
+                .timers
+                .iter()
+                .zip(run.totals.timers())
+                .map(|(name, delays)| (format!("timer.{name}"), delays)),
+        );
         rows.retain(|(_, delays)| !delays.is_empty());
         if rows.is_empty() {
             return;
@@ -233,7 +243,8 @@ impl Out {
             });
             let _ = writeln!(self.text, "{name:width$}{}", cells.concat());
         }
-        self.text.push_str("From the first bit sent; .intended: from the time at which the schedule wanted it sent.\n\n");
+        self.text
+            .push_str("From the first bit sent; .intended: from the time at which the schedule wanted it sent.\n\n");
     }
 
     fn messages(&mut self, totals: &Page) {

@@ -4,17 +4,15 @@
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
-use strowger_load::measure::{
-    Clock, Counter, Failure, Heading, Journal, Level, Log, Outcome, ReceiveBuffer, Run,
-};
+use strowger_load::measure::{Clock, Counter, Failure, Heading, Journal, Level, Log, Outcome, ReceiveBuffer, Run};
 use strowger_message::Method::{Ack, Bye, Invite, Register};
 
-pub const MS: u64 = 1_000;
-pub const S: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000;
+pub(crate) const S: u64 = 1_000_000;
 /// 2026-11-20T13:00:00.4Z
-pub const STARTED: u64 = 1_795_179_600_400_000;
+pub(crate) const STARTED: u64 = 1_795_179_600_400_000;
 
-pub fn heading(generator: &str) -> Heading {
+pub(crate) fn heading(generator: &str) -> Heading {
     Heading {
         generator: generator.into(),
         program: "strowger 0.1.0".into(),
@@ -40,7 +38,7 @@ impl Dice {
 }
 
 /// `seconds` of 200 calls a second; `seed` makes one generator differ from another.
-pub fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) -> Run {
+pub(crate) fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) -> Run {
     let clock = Clock::new(0, UNIX_EPOCH + Duration::from_micros(STARTED));
     let heading = heading(generator);
     let log = log.map(|path| Log::create(path, &heading).unwrap());

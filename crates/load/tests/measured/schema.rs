@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// What of `value` is not as `schema` says: place and reason.
-pub fn problems(schema: &Value, value: &Value) -> Vec<String> {
+pub(crate) fn problems(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     check(schema, schema, value, "", &mut found);
     found
@@ -27,8 +27,12 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str, found: &mut V
             }
             "const" if value != rule => say(format!("{value} is not {rule}")),
             "enum" if !rule.as_array().unwrap().contains(value) => say(format!("{value} is none of {rule}")),
-            "minimum" if value.as_f64().is_some_and(|number| number < rule.as_f64().unwrap()) => say(format!("{value} < {rule}")),
-            "maximum" if value.as_f64().is_some_and(|number| number > rule.as_f64().unwrap()) => say(format!("{value} > {rule}")),
+            "minimum" if value.as_f64().is_some_and(|number| number < rule.as_f64().unwrap()) => {
+                say(format!("{value} < {rule}"))
+            }
+            "maximum" if value.as_f64().is_some_and(|number| number > rule.as_f64().unwrap()) => {
+                say(format!("{value} > {rule}"))
+            }
             "minItems" if value.as_array().is_some_and(|list| (list.len() as u64) < rule.as_u64().unwrap()) => {
                 say(format!("fewer than {rule}"));
             }
@@ -41,7 +45,15 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str, found: &mut V
                     }
                 }
             }
-            "const" | "enum" | "minimum" | "maximum" | "minItems" | "properties" | "additionalProperties" | "items" | "$ref" => {}
+            "const"
+            | "enum"
+            | "minimum"
+            | "maximum"
+            | "minItems"
+            | "properties"
+            | "additionalProperties"
+            | "items"
+            | "$ref" => {}
             unknown => panic!("this check does not know '{unknown}' of JSON Schema"),
         }
     }
