@@ -4,10 +4,11 @@ use crate::Service;
 use crate::counters::Counters;
 use crate::handle::Seat;
 use crate::ring::{Consumer, Producer};
+use crate::spare::Spare;
 use std::collections::VecDeque;
-use strowger_core::{Arrival, Target};
+use strowger_core::{Arrival, Now, Target};
 
-/// A slot of a ring; `bytes` keeps its memory from one use to the next.
+/// A slot of a ring.
 pub(crate) struct Parcel<S: Service> {
     pub(crate) bytes: Vec<u8>,
     pub(crate) content: Content<S>,
@@ -72,6 +73,15 @@ struct Road<S: Service> {
     ring: Producer<Parcel<S>>,
     /// What the ring had no room for.
     waiting: VecDeque<Parcel<S>>,
+    /// Buffers of parcels that have arrived, for the next ones.
+    spare: Spare,
+}
+
+impl<S: Service> Road<S> {
+    fn reclaim(&mut self) {
+        let spare = &mut self.spare;
+        self.ring.reclaim(|slot| spare.give(std::mem::take(&mut slot.bytes)));
+    }
 }
 
 /// All ways of one shard. The first index is that of the other shard.
@@ -84,7 +94,12 @@ pub(crate) struct Roads<S: Service> {
     touched: u64,
     /// Messages that may wait for one full ring.
     bound: usize,
+    /// [`Now::mono`] when buffers are to be given back; none while there are none.
+    tidy_at: Option<u64>,
 }
+
+/// Milliseconds between two looks at the buffers.
+const PERIOD: u64 = 2_000;
 
 impl<S: Service> Roads<S> {
     pub(crate) fn new(shards: usize, bound: usize) -> Self {
@@ -94,11 +109,12 @@ impl<S: Service> Roads<S> {
             seen: vec![0; shards],
             touched: 0,
             bound,
+            tidy_at: None,
         }
     }
 
     pub(crate) fn join(&mut self, peer: usize, there: Producer<Parcel<S>>, back: Consumer<Parcel<S>>) {
-        self.there[peer] = Some(Road { ring: there, waiting: VecDeque::new() });
+        self.there[peer] = Some(Road { ring: there, waiting: VecDeque::new(), spare: Spare::default() });
         self.back[peer] = Some(back);
     }
 
@@ -117,9 +133,10 @@ impl<S: Service> Roads<S> {
         };
         self.touched |= 1 << to;
         let mut content = Some(content);
+        let spare = &mut road.spare;
         let mut fill = |slot: &mut Parcel<S>| {
-            slot.bytes.clear();
-            slot.bytes.extend_from_slice(bytes);
+            let before = std::mem::replace(&mut slot.bytes, spare.take(bytes));
+            spare.give(before);
             slot.content = content.take().expect("filled once");
         };
         if road.waiting.is_empty() && road.ring.push(&mut fill) {
@@ -135,10 +152,15 @@ impl<S: Service> Roads<S> {
         true
     }
 
-    /// At the end of a round: puts what waits into rings that have room again, and wakes who got something.
-    pub(crate) fn send_off(&mut self, seats: &[Seat<S>], counters: &Counters) {
+    /// At the end of a round: puts what waits into rings that have room again, wakes who got something, and takes back the
+    /// buffers of what has arrived.
+    pub(crate) fn send_off(&mut self, now: Now, seats: &[Seat<S>], counters: &Counters) {
+        if self.touched != 0 && self.tidy_at.is_none() {
+            self.tidy_at = Some(now.mono + PERIOD);
+        }
         for (i, road) in self.there.iter_mut().enumerate() {
             let Some(road) = road else { continue };
+            road.reclaim();
             while let Some(first) = road.waiting.front_mut() {
                 let mut first = Some(std::mem::take(first));
                 if !road.ring.push(|slot| *slot = first.take().expect("once")) {
@@ -157,6 +179,25 @@ impl<S: Service> Roads<S> {
                 counters.wakes.add(1);
             }
         }
+    }
+
+    /// When [`Roads::tidy`] has work.
+    pub(crate) const fn deadline(&self) -> Option<u64> {
+        self.tidy_at
+    }
+
+    /// Gives back the memory of buffers that nobody needed for a while.
+    pub(crate) fn tidy(&mut self, now: Now) {
+        let mut more = false;
+        for road in self.there.iter_mut().flatten() {
+            road.reclaim();
+            road.spare.tidy();
+            if road.waiting.is_empty() {
+                road.waiting = VecDeque::new();
+            }
+            more |= !road.spare.is_empty() || road.ring.is_owed();
+        }
+        self.tidy_at = more.then_some(now.mono + PERIOD);
     }
 
     /// Remembers how much has come until now. Before the sockets are emptied, so that a message which left its

@@ -25,6 +25,7 @@ mod directory;
 mod reading;
 mod ring;
 mod shard;
+mod spare;
 mod steer;
 mod streams;
 mod udp;

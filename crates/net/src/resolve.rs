@@ -1,15 +1,15 @@
 //! From the host of a URI to addresses (RFC 3263).
 
-use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::rdata::{NAPTR, SRV};
 use hickory_resolver::proto::rr::{RData, RecordType};
+use hickory_resolver::{ResolverBuilder, TokioResolver};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use strowger_core::Transport;
 use tokio::sync::OnceCell;
@@ -50,30 +50,46 @@ pub struct Resolver {
     inner: Arc<Inner>,
 }
 
+/// How long is waited, and how much remembered.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// For a whole resolution, of several questions maybe.
+    pub deadline: Duration,
+    /// For one try of one question; a lost datagram costs that much.
+    pub timeout: Duration,
+    /// Tries of one question, at least one.
+    pub attempts: usize,
+    /// Answers remembered at most, and as many failures.
+    pub entries: usize,
+    /// How long a failure is remembered.
+    pub failure: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let [timeout, deadline, failure] = [2, 4, 5].map(Duration::from_secs);
+        Self { deadline, timeout, attempts: 2, entries: 8_192, failure }
+    }
+}
+
 struct Inner {
     dns: TokioResolver,
-    deadline: Duration,
-    /// How long a failure is remembered.
-    failure: Duration,
+    settings: Settings,
     /// Questions under way, and those that failed lately with the moment to forget it.
     asked: Mutex<HashMap<Key, (Cell, Option<Instant>)>>,
 }
 
-/// Questions and failures remembered at most; beyond, failures are not remembered.
-const REMEMBERED: usize = 16_384;
-
 impl Resolver {
     /// Asks the name servers of the machine (`/etc/resolv.conf`, `/etc/hosts`); those of loopback if it names none.
-    /// `deadline` is for a whole resolution, of several questions maybe.
-    pub fn system(deadline: Duration) -> Result<Self, Error> {
+    pub fn system(settings: Settings) -> Result<Self, Error> {
         match TokioResolver::builder_tokio() {
-            Ok(builder) => Ok(Self::with(builder.build().map_err(failed)?, deadline)),
-            Err(_) => Self::of(&[SocketAddr::from(([127, 0, 0, 1], 53))], deadline),
+            Ok(builder) => Self::with(builder, settings),
+            Err(_) => Self::of(&[SocketAddr::from(([127, 0, 0, 1], 53))], settings),
         }
     }
 
     /// Asks these name servers.
-    pub fn of(servers: &[SocketAddr], deadline: Duration) -> Result<Self, Error> {
+    pub fn of(servers: &[SocketAddr], settings: Settings) -> Result<Self, Error> {
         let server = |address: &SocketAddr| {
             let mut server = NameServerConfig::udp_and_tcp(address.ip());
             for connection in &mut server.connections {
@@ -83,13 +99,28 @@ impl Resolver {
             server
         };
         let config = ResolverConfig::from_parts(None, Vec::new(), servers.iter().map(server).collect());
-        let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-        Ok(Self::with(builder.build().map_err(failed)?, deadline))
+        Self::with(TokioResolver::builder_with_config(config, TokioRuntimeProvider::default()), settings)
     }
 
-    fn with(dns: TokioResolver, deadline: Duration) -> Self {
-        let failure = Duration::from_secs(5);
-        Self { inner: Arc::new(Inner { dns, deadline, failure, asked: Mutex::default() }) }
+    fn with(mut builder: ResolverBuilder<TokioRuntimeProvider>, settings: Settings) -> Result<Self, Error> {
+        let options = builder.options_mut();
+        options.timeout = settings.timeout;
+        // There it counts the tries after the first.
+        options.attempts = settings.attempts.saturating_sub(1);
+        options.cache_size = settings.entries as u64;
+        let dns = builder.build().map_err(failed)?;
+        Ok(Self { inner: Arc::new(Inner { dns, settings, asked: Mutex::default() }) })
+    }
+
+    /// Forgets failures whose time is over, and gives their memory back. To be called every few seconds.
+    pub fn tidy(&self) {
+        let mut asked = self.inner.asked();
+        let now = Instant::now();
+        asked.retain(|_, (_, until)| until.is_none_or(|until| until > now));
+        let needed = asked.len();
+        if asked.capacity() > 4 * needed {
+            asked.shrink_to(2 * needed);
+        }
     }
 
     /// Where a request goes whose next hop is `host` (a name, an address, IPv6 with or without brackets), with
@@ -123,11 +154,8 @@ impl Resolver {
         }
         let key = (host, port, transport, secure);
         let cell = {
-            let mut asked = self.inner.asked.lock().unwrap_or_else(|e| e.into_inner());
+            let mut asked = self.inner.asked();
             let now = Instant::now();
-            if asked.len() >= REMEMBERED {
-                asked.retain(|_, (_, until)| until.is_none_or(|until| until > now));
-            }
             match asked.get(&key) {
                 Some((cell, until)) if until.is_none_or(|until| until > now) => cell.clone(),
                 _ => {
@@ -139,12 +167,13 @@ impl Resolver {
         };
         let inner = &self.inner;
         let ask = async {
-            let found = tokio::time::timeout(inner.deadline, inner.ask(&key)).await.unwrap_or(Err(Error::Late));
-            let mut asked = inner.asked.lock().unwrap_or_else(|e| e.into_inner());
+            let Settings { deadline, failure, entries, .. } = inner.settings;
+            let found = tokio::time::timeout(deadline, inner.ask(&key)).await.unwrap_or(Err(Error::Late));
+            let mut asked = inner.asked();
             match &found {
-                Err(_) if asked.len() < REMEMBERED => {
+                Err(_) if asked.len() <= entries => {
                     if let Some((_, until)) = asked.get_mut(&key) {
-                        *until = Some(Instant::now() + inner.failure);
+                        *until = Some(Instant::now() + failure);
                     }
                 }
                 _ => drop(asked.remove(&key)),
@@ -156,6 +185,10 @@ impl Resolver {
 }
 
 impl Inner {
+    fn asked(&self) -> MutexGuard<'_, HashMap<Key, (Cell, Option<Instant>)>> {
+        self.asked.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     async fn ask(&self, (host, port, transport, secure): &Key) -> Result<Targets, Error> {
         let plain = transport.unwrap_or(if *secure { Transport::Tls } else { Transport::Udp });
         // Section 4.2: a port ends the search for services, and WebSocket has none of its own.
@@ -310,8 +343,12 @@ mod tests {
         RData::NAPTR(NAPTR::new(order, preference, flags, services, regexp, name(replacement)))
     }
 
-    /// A name server with these records; how many questions it was asked. `silent`: never answers.
-    async fn server(zone: Vec<(&'static str, RData)>, silent: bool) -> (SocketAddr, Arc<AtomicUsize>) {
+    fn waiting(milliseconds: u64) -> Settings {
+        Settings { deadline: Duration::from_millis(milliseconds), ..Settings::default() }
+    }
+
+    /// A name server with these records that does not hear the first `lost` questions; how many questions it was asked.
+    async fn server(zone: Vec<(&'static str, RData)>, lost: usize) -> (SocketAddr, Arc<AtomicUsize>) {
         let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let (address, asked) = (socket.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
         let count = asked.clone();
@@ -319,8 +356,7 @@ mod tests {
             let mut buffer = [0; 2_000];
             while let Ok((n, from)) = socket.recv_from(&mut buffer).await {
                 let question = Message::from_vec(&buffer[..n]).unwrap();
-                count.fetch_add(1, Relaxed);
-                if silent {
+                if count.fetch_add(1, Relaxed) < lost {
                     continue;
                 }
                 let mut answer = Message::new(question.metadata.id, MessageType::Response, OpCode::Query);
@@ -370,8 +406,8 @@ mod tests {
     #[tokio::test]
     async fn names_lead_to_targets_as_the_rfc_says() {
         use Transport::*;
-        let (address, _) = server(zone(), false).await;
-        let dns = Resolver::of(&[address], Duration::from_secs(5)).unwrap();
+        let (address, _) = server(zone(), 0).await;
+        let dns = Resolver::of(&[address], waiting(5_000)).unwrap();
         let [a, b, b6] = ["192.0.2.1", "192.0.2.2", "[2001:db8::2]"];
         let at = |ip: &str, port: u16| format!("{ip}:{port}");
         assert_eq!(
@@ -395,7 +431,7 @@ mod tests {
 
     #[tokio::test]
     async fn addresses_need_no_server() {
-        let dns = Resolver::of(&["127.0.0.1:9".parse().unwrap()], Duration::from_secs(5)).unwrap();
+        let dns = Resolver::of(&["127.0.0.1:9".parse().unwrap()], waiting(5_000)).unwrap();
         let udp = Transport::Udp;
         assert_eq!(dns.resolve("192.0.2.7", None, None, false).await, targets(&[(udp, "192.0.2.7:5060")]));
         assert_eq!(dns.resolve("[::1]", Some(7), None, true).await, targets(&[(Transport::Tls, "[::1]:7")]));
@@ -405,8 +441,8 @@ mod tests {
 
     #[tokio::test]
     async fn equal_questions_are_asked_once_and_failures_remembered() {
-        let (address, asked) = server(zone(), false).await;
-        let dns = Resolver::of(&[address], Duration::from_secs(5)).unwrap();
+        let (address, asked) = server(zone(), 0).await;
+        let dns = Resolver::of(&[address], waiting(5_000)).unwrap();
         let many: Vec<_> = (0..50)
             .map(|_| {
                 let dns = dns.clone();
@@ -424,9 +460,33 @@ mod tests {
 
     #[tokio::test]
     async fn a_silent_server_is_given_up() {
-        let (address, _) = server(Vec::new(), true).await;
-        let dns = Resolver::of(&[address], Duration::from_millis(200)).unwrap();
+        let (address, _) = server(Vec::new(), usize::MAX).await;
+        let dns = Resolver::of(&[address], waiting(200)).unwrap();
         assert_eq!(dns.resolve("a.test", None, None, false).await, Err(Error::Late));
+    }
+
+    #[tokio::test]
+    async fn a_lost_question_is_asked_again() {
+        let (address, asked) = server(zone(), 2).await;
+        let settings = Settings { timeout: Duration::from_millis(100), ..waiting(2_000) };
+        let dns = Resolver::of(&[address], settings).unwrap();
+        let found = dns.resolve("a.test", Some(5_060), None, false).await;
+        assert_eq!(found, targets(&[(Transport::Udp, "192.0.2.1:5060")]), "{asked:?} questions");
+    }
+
+    #[tokio::test]
+    async fn failures_are_bounded_and_forgotten() {
+        let (address, _) = server(zone(), 0).await;
+        let settings = Settings { entries: 10, failure: Duration::from_millis(200), ..waiting(5_000) };
+        let dns = Resolver::of(&[address], settings).unwrap();
+        for n in 0..30 {
+            let name = format!("none{n}.test");
+            assert_eq!(dns.resolve(&name, Some(5_060), None, false).await, Err(Error::NotFound));
+        }
+        assert!((1..=10).contains(&dns.inner.asked().len()));
+        tokio::time::sleep(settings.failure).await;
+        dns.tidy();
+        assert_eq!(dns.inner.asked().capacity(), 0);
     }
 
     #[test]

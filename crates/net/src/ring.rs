@@ -1,5 +1,5 @@
-//! A bounded queue from one thread to another whose slots are filled and emptied in place, so that what a slot
-//! owns (a buffer) is used again and nothing is allocated once warm.
+//! A bounded queue from one thread to another whose slots are filled and emptied in place. What a slot owns (a buffer) comes
+//! back to the producer, so that it is used again and nothing is allocated once warm.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub(crate) struct Producer<T> {
     tail: usize,
     /// `head` as last seen: it can only have grown since.
     head: usize,
+    /// Slots ever emptied that were looked at again, see [`Producer::reclaim`]; at most `head`, at least `tail` less the size.
+    reclaimed: usize,
 }
 
 pub(crate) struct Consumer<T> {
@@ -40,7 +42,7 @@ pub(crate) fn ring<T: Default>(size: usize) -> (Producer<T>, Consumer<T>) {
     let slots = (0..size.max(2).next_power_of_two()).map(|_| UnsafeCell::new(T::default())).collect();
     let [head, tail] = [0, 0].map(|n| Alone(AtomicUsize::new(n)));
     let ring = Arc::new(Ring { slots, head, tail, starved: AtomicBool::new(false) });
-    (Producer { ring: ring.clone(), tail: 0, head: 0 }, Consumer { ring, head: 0 })
+    (Producer { ring: ring.clone(), tail: 0, head: 0, reclaimed: 0 }, Consumer { ring, head: 0 })
 }
 
 impl<T> Producer<T> {
@@ -63,8 +65,29 @@ impl<T> Producer<T> {
         // `&mut self` keeps a second producer away, and `Producer` cannot be cloned.
         fill(unsafe { &mut *self.ring.slots[self.tail & (size - 1)].get() });
         self.tail = self.tail.wrapping_add(1);
+        if self.tail.wrapping_sub(self.reclaimed) > size {
+            // What the slot held was for `fill` to see.
+            self.reclaimed = self.reclaimed.wrapping_add(1);
+        }
         self.ring.tail.0.store(self.tail, Release);
         true
+    }
+
+    /// Lets `take` change each slot that was emptied since the last time, the oldest first.
+    pub(crate) fn reclaim(&mut self, mut take: impl FnMut(&mut T)) {
+        self.head = self.ring.head.0.load(Acquire);
+        while self.reclaimed != self.head {
+            let at = self.reclaimed & (self.ring.slots.len() - 1);
+            // SAFETY: `reclaimed` lies behind head, so the consumer is done with the slot, and no more than `size` behind
+            // tail, so it is not one that was filled again; `&mut self` keeps a second producer away.
+            take(unsafe { &mut *self.ring.slots[at].get() });
+            self.reclaimed = self.reclaimed.wrapping_add(1);
+        }
+    }
+
+    /// Whether a later [`Producer::reclaim`] will find slots.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.reclaimed != self.tail
     }
 }
 
@@ -111,6 +134,38 @@ mod tests {
     }
 
     #[test]
+    fn emptied_slots_are_reclaimed_once_and_filled_ones_never() {
+        let (mut tx, mut rx) = ring::<u32>(4);
+        let mut seen = Vec::new();
+        for i in 1..=3 {
+            assert!(tx.push(|slot| *slot = i));
+        }
+        tx.reclaim(|slot| seen.push(*slot));
+        assert!(seen.is_empty() && tx.is_owed());
+        assert!(rx.pop(|_| ()) && rx.pop(|_| ()));
+        tx.reclaim(|slot| seen.push(std::mem::take(slot)));
+        assert_eq!(seen, [1, 2]);
+        // Slots that come round before they were reclaimed are seen by whoever fills them, and not again.
+        assert!(rx.pop(|_| ()));
+        let filled: Vec<u32> = (4..=7)
+            .map(|i| {
+                let mut before = 0;
+                assert!(tx.push(|slot| before = std::mem::replace(slot, i)));
+                before
+            })
+            .collect();
+        assert_eq!(filled, [0, 0, 0, 3]);
+        tx.reclaim(|slot| seen.push(*slot));
+        assert_eq!(seen, [1, 2]);
+        for i in 4..=7 {
+            assert!(rx.pop(|slot| assert_eq!(*slot, i)));
+        }
+        tx.reclaim(|slot| seen.push(*slot));
+        assert_eq!(seen, [1, 2, 4, 5, 6, 7]);
+        assert!(!tx.is_owed());
+    }
+
+    #[test]
     fn two_threads_pass_everything_in_order() {
         let (mut tx, mut rx) = ring::<(u64, Vec<u8>)>(16);
         let producer = std::thread::spawn(move || {
@@ -122,6 +177,9 @@ mod tests {
                 };
                 while !tx.push(fill) {
                     std::hint::spin_loop();
+                }
+                if i % 3 == 0 {
+                    tx.reclaim(|slot| slot.1 = Vec::new());
                 }
             }
         });

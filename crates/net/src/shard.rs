@@ -96,6 +96,9 @@ impl<S: Service + 'static> Shard<S> {
             if self.streams.deadline().is_some_and(|at| at <= now.mono) {
                 self.streams.expire(now);
             }
+            if self.desk.roads.deadline().is_some_and(|at| at <= now.mono) {
+                self.desk.roads.tidy(now);
+            }
             for flow in self.desk.unwanted.drain(..) {
                 if self.streams.same(flow.slot, flow.generation).is_some() {
                     self.streams.close(flow.slot, &"it was asked for");
@@ -104,7 +107,7 @@ impl<S: Service + 'static> Shard<S> {
             self.flush(now, cx);
             self.beget();
             more |= self.desk.let_go(now);
-            self.desk.roads.send_off(&shared.seats, &seat.counters);
+            self.desk.roads.send_off(now, &shared.seats, &seat.counters);
             if more || self.arm(cx) {
                 self.lingered = false;
                 continue;
@@ -272,11 +275,8 @@ impl<S: Service + 'static> Shard<S> {
 
     /// Sets the alarm if the service's deadline moved earlier; whether it has passed already.
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
-        let at = match (self.desk.service.deadline(), self.streams.deadline()) {
-            (Some(a), Some(b)) => a.min(b),
-            (None, None) => return false,
-            (a, b) => a.or(b).expect("one of them is there"),
-        };
+        let deadlines = [self.desk.service.deadline(), self.streams.deadline(), self.desk.roads.deadline()];
+        let Some(at) = deadlines.into_iter().flatten().min() else { return false };
         if self.armed.is_some() && self.sleep.is_elapsed() {
             self.armed = None;
         }

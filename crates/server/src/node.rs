@@ -190,6 +190,7 @@ async fn keep_up(shared: Arc<Shared>, give_back: fn()) {
             if n.is_multiple_of(20) {
                 shared.bans.tidy(now.mono);
                 shared.authenticator.purge(now);
+                shared.resolver.tidy();
                 // Of this thread: what look-ups used.
                 give_back();
             }
@@ -198,10 +199,9 @@ async fn keep_up(shared: Arc<Shared>, give_back: fn()) {
 }
 
 fn resolver(config: &Config) -> anyhow::Result<Resolver> {
-    let dns = &config.dns;
-    let deadline = dns.timeout * u32::try_from(dns.attempts).unwrap_or(u32::MAX);
-    let servers: Vec<SocketAddr> = dns.servers.iter().map(|ip| SocketAddr::new(*ip, 53)).collect();
-    let resolver = if servers.is_empty() { Resolver::system(deadline) } else { Resolver::of(&servers, deadline) };
+    let settings = config.resolver_settings();
+    let servers: Vec<SocketAddr> = config.dns.servers.iter().map(|ip| SocketAddr::new(*ip, 53)).collect();
+    let resolver = if servers.is_empty() { Resolver::system(settings) } else { Resolver::of(&servers, settings) };
     resolver.context("names cannot be resolved: name servers in `dns.servers` or /etc/resolv.conf are needed")
 }
 

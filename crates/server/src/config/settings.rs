@@ -7,6 +7,7 @@ use strowger_core::digest::{
 };
 use strowger_core::registrar::{PathRule as CorePathRule, Settings as RegistrarSettings};
 use strowger_core::timer::TimerSettings;
+use strowger_net::resolve::Settings as ResolverSettings;
 use strowger_net::settings::{Listener as NetListener, Settings as NetSettings, Shards};
 use strowger_store::journal::{Durability as StoreDurability, JournalSettings};
 use strowger_store::location::LocationSettings;
@@ -45,6 +46,18 @@ impl Config {
             body: self.limits.body_size,
             headers: self.limits.header_count,
             uri: self.limits.uri_length,
+        }
+    }
+
+    /// How names are resolved.
+    pub fn resolver_settings(&self) -> ResolverSettings {
+        let dns = &self.dns;
+        ResolverSettings {
+            deadline: dns.timeout.saturating_mul(u32::try_from(dns.attempts).unwrap_or(u32::MAX)),
+            timeout: dns.timeout,
+            attempts: dns.attempts,
+            entries: dns.cache_entries,
+            ..ResolverSettings::default()
         }
     }
 

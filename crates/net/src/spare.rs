@@ -1,0 +1,87 @@
+//! Emptied buffers that wait for their next use.
+
+/// A stack of buffers: as many as were out at the same time of late, not as many as the queue that they travel through
+/// could hold.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    buffers: Vec<Vec<u8>>,
+    /// The fewest that were here since the last [`Spare::tidy`]: so many were not needed.
+    least: usize,
+}
+
+/// A buffer larger than that is not kept: few messages are so long, and one of them would make each buffer that large in time.
+const KEPT: usize = 4_096;
+
+impl Spare {
+    /// A buffer that holds a copy of `bytes`.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+        if bytes.is_empty() {
+            return Vec::new();
+        }
+        let mut buffer = self.buffers.pop().unwrap_or_default();
+        self.least = self.least.min(self.buffers.len());
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
+        if (1..=KEPT).contains(&buffer.capacity()) {
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffers.capacity() == 0
+    }
+
+    /// To be called at even times: frees the buffers that nobody needed since the last call.
+    pub(crate) fn tidy(&mut self) {
+        self.buffers.drain(..self.least);
+        if self.buffers.capacity() > 4 * self.buffers.len() {
+            self.buffers.shrink_to(2 * self.buffers.len());
+        }
+        self.least = self.buffers.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_buffer_serves_again() {
+        let mut spare = Spare::default();
+        let first = spare.take(b"one");
+        let at = first.as_ptr();
+        spare.give(first);
+        let again = spare.take(b"two");
+        assert_eq!((&again[..], again.as_ptr()), (&b"two"[..], at));
+    }
+
+    #[test]
+    fn what_nobody_needs_goes() {
+        let mut spare = Spare::default();
+        let buffers: Vec<_> = (0..1_000).map(|_| spare.take(b"message")).collect();
+        buffers.into_iter().for_each(|buffer| spare.give(buffer));
+        spare.tidy();
+        // Ten at a time are needed from now on.
+        for _ in 0..100 {
+            let buffers: Vec<_> = (0..10).map(|_| spare.take(b"message")).collect();
+            buffers.into_iter().for_each(|buffer| spare.give(buffer));
+        }
+        spare.tidy();
+        assert_eq!(spare.buffers.len(), 10);
+        spare.tidy();
+        assert!(spare.is_empty());
+    }
+
+    #[test]
+    fn long_messages_leave_nothing() {
+        let mut spare = Spare::default();
+        let long = spare.take(&[0; KEPT + 1]);
+        spare.give(long);
+        assert!(spare.is_empty());
+    }
+}
