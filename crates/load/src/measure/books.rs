@@ -95,12 +95,20 @@ impl Books {
         self.last(now);
     }
 
-    /// As [`Books::close`], where the books lie in what is being dropped.
+    /// As [`Books::close`], where the books lie in what is being dropped. A collector that takes nothing for a second is given up.
     pub(crate) fn last(&mut self, now: u64) {
-        if !std::mem::replace(&mut self.closed, true) {
-            self.close_page(now);
-            let page = std::mem::replace(&mut self.page, Box::new(Page::new(0)));
-            let _ = self.leaves.send(Leaf { shard: self.shard, page, last: true });
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        self.close_page(now);
+        let page = std::mem::replace(&mut self.page, Box::new(Page::new(0)));
+        let mut leaf = Leaf { shard: self.shard, page, last: true };
+        for _ in 0..1_000 {
+            match self.leaves.try_send(leaf) {
+                Err(TrySendError::Full(again)) => leaf = again,
+                Ok(()) | Err(TrySendError::Disconnected(_)) => return,
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
 

@@ -277,7 +277,12 @@ fn charts(run: &Run) -> Charts {
                 values: PERCENTS.iter().map(|percent| delays.percentile(*percent).map(|us| us as f64)).collect(),
             })
             .collect(),
-        delays: delays.into_iter().map(|(name, title, definition, _)| DelayChart { name, title, definition }).collect(),
+        // A figure from the intended time is a line in the chart of its wire figure.
+        delays: delays
+            .into_iter()
+            .filter(|(name, ..)| !name.ends_with(".intended"))
+            .map(|(name, title, definition, _)| DelayChart { name, title, definition })
+            .collect(),
     }
 }
 

@@ -73,7 +73,7 @@
       const legend = this.box.querySelector('.legend');
       this.lines.forEach((line) => {
         const button = document.createElement('button');
-        button.innerHTML = `<i style="background:var(--${line.colour})"></i>${escape(line.name)}`;
+        button.innerHTML = `<i style="border-top:3px ${line.dashed ? 'dotted' : 'solid'} var(--${line.colour})"></i>${escape(line.name)}`;
         button.setAttribute('aria-pressed', 'true');
         button.addEventListener('click', () => {
           line.visible = !line.visible;
@@ -222,14 +222,16 @@
       line(`${delay.name}.p99`, 'p99', 'c3'),
       line(`${delay.name}.p99.9`, 'p99.9', 'c4'),
       line(`${delay.name}.max`, 'max', 'c5', { dashed: true }),
+      line(`${delay.name}.intended.p99`, 'p99 from the intended time', 'c8', { dashed: true }),
     ], { canLog: true }).box);
   }
   if (series.distributions.length) {
     const x = series.percents.map((percent) => Math.log10(100 / (100 - percent)));
+    const bases = [...new Set(series.distributions.map((one) => one.name.replace('.intended', '')))];
     const text = (v) => `${Number((100 - 100 / 10 ** v).toFixed(3))} %`;
     delays.append(new Chart({
       name: 'distribution', title: 'Distribution over the whole run', note: 'how long the given share of all took at most', unit: 'us', x,
-      lines: series.distributions.map((one, i) => ({ name: one.name, values: one.values, colour: palette[Math.floor(i / 2) % palette.length], dashed: one.name.endsWith('.intended') })),
+      lines: series.distributions.map((one) => ({ name: one.name, values: one.values, colour: palette[bases.indexOf(one.name.replace('.intended', '')) % palette.length], dashed: one.name.endsWith('.intended') })),
       xText: text, xTicks: [0, 1, 2, 3, 4], canLog: true, log: true,
     }).box);
   }
