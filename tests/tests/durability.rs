@@ -234,7 +234,9 @@ fn surviving_a_power_cut_takes_at_most_20_ms_or_what_the_disk_takes() {
     assert!(answered > asked * 99 / 100, "only {answered} of {asked} registrations were answered");
     let (p50, p99) = (percentile(&mut outcome.delays, 50), percentile(&mut outcome.delays, 99));
     let limit = Duration::from_millis(20).max(Duration::from_millis(2) + 3 * bare);
-    println!("power-loss at {RATE} registrations/s: 200 after {p50:?} (p50), {p99:?} (p99); a bare sync {bare:?} (p99)");
+    println!(
+        "power-loss at {RATE} registrations/s: 200 after {p50:?} (p50), {p99:?} (p99); a bare sync {bare:?} (p99)"
+    );
     assert!(p99 < limit, "the 200 came after {p99:?} (p99); at most {limit:?}; a bare sync took {bare:?} (p99)");
 }
 
