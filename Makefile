@@ -21,13 +21,14 @@ SECONDS ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-sipp-corpus soak simulate fuzz bench-parser bench-relay bench-memory
+.PHONY: help demo build packages lint test test-sipp-corpus test-sipp-wire soak simulate fuzz bench-parser bench-relay bench-memory
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
 	@echo 'make test          formatting, lints, every test; under 15 minutes from an empty target'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
+	@echo 'make test-sipp-wire    every message of "strowger sipp" against that of SIPp 3.6.1, byte by byte'
 	@echo 'make packages      install the Debian packages that tests and benches use, if this user may'
 	@echo 'make simulate      $(SEEDS) seeds of user agents, proxies and a registrar on a bad network (SEEDS=)'
 	@echo 'make fuzz          $(words $(FUZZ_TARGETS)) fuzz targets under cargo-fuzz, $(FUZZ_SECONDS) s in all (FUZZ_SECONDS= FUZZ_TARGETS=; needs a nightly compiler)'
@@ -76,6 +77,10 @@ fuzz:
 			-rss_limit_mb=2048 -timeout=10 $$(case $$target in transaction) echo -max_len=400;; esac) $(FUZZ_OPTIONS) \
 			|| exit 1; \
 	done
+
+test-sipp-wire: packages
+	$(CARGO) build --package strowger
+	STROWGER_BIN=$(TESTED) $(CARGO) test --package strowger-tests --test sipp_wire -- --nocapture
 
 soak: packages build
 	STROWGER_BIN=$(STROWGER) STROWGER_SOAK_SECONDS=$(SOAK_SECONDS) \

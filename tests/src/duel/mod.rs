@@ -1,0 +1,156 @@
+//! One case played against two programs: what each of them sent.
+
+pub mod case;
+pub mod peer;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::process::Process;
+use case::Case;
+use peer::Peer;
+
+/// Addresses of a case; both programs get the same.
+#[derive(Debug, Clone, Copy)]
+pub struct Ports {
+    /// Of the peer.
+    pub peer: u16,
+    /// Of the program.
+    pub own: u16,
+    /// Its control socket.
+    pub control: u16,
+    /// Its media: SIPp takes this port and some that follow.
+    pub media: u16,
+}
+
+impl Ports {
+    /// Ports that nobody has.
+    pub fn free() -> Self {
+        let [peer, own, control] = [(); 3].map(|()| crate::port::free());
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // Below all ports of `port::free`.
+        let n = (std::process::id() / 7 + NEXT.fetch_add(1, Ordering::Relaxed)) % 200;
+        Self { peer, own, control, media: 10_000 + 10 * n as u16 }
+    }
+}
+
+/// What a program did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Played {
+    /// Its messages, pid and times replaced.
+    pub messages: Vec<String>,
+    /// What the peer waited for in vain.
+    pub missed: Vec<String>,
+    /// Its exit code; nothing when it had to be ended.
+    pub exit: Option<i32>,
+}
+
+/// Plays a case against a program: the first words of its command line are `program`. Files go to the folder.
+///
+/// # Panics
+/// It does not start.
+pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Played {
+    let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    for (name, text) in &case.files {
+        std::fs::write(folder.join(name), text).expect("the folder can be written");
+    }
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]);
+    if let Some(document) = &case.document {
+        command.arg("-sf").arg(document);
+    }
+    let expand = |word: &String| {
+        let mut word = word.clone();
+        for (name, port) in [("{peer}", ports.peer), ("{port}", ports.own), ("{media}", ports.media)] {
+            word = word.replace(name, &port.to_string());
+        }
+        word
+    };
+    command.args(case.arguments.iter().map(expand));
+    let [own, control, media] = [ports.own, ports.control, ports.media].map(|p| p.to_string());
+    command.args(["-nostdin", "-i", "127.0.0.1", "-p", &own, "-cp", &control, "-mp", &media]);
+    if !case.answers {
+        command.arg(address(ports.peer).to_string());
+    }
+    command.env("TERM", "dumb").current_dir(folder);
+    let streams = case.streams();
+    let mut called = (!case.answers).then(|| Peer::called(address(ports.peer), address(ports.own), streams));
+    let mut process = Process::start("program", folder, &mut command);
+    let pid = process.id();
+    let mut peer = match called.take() {
+        Some(peer) => peer,
+        None => {
+            let end = Instant::now() + Duration::from_secs(5);
+            while !streams && !is_bound(ports.own) && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Peer::calling(address(ports.peer), address(ports.own), streams)
+        }
+    };
+    peer.play(&case.script, || process.ended().is_some());
+    let end = Instant::now() + Duration::from_secs(case.limit);
+    while process.ended().is_none() && Instant::now() < end {
+        peer.listen(Duration::from_millis(20));
+    }
+    let exit = process.ended().and_then(|status| status.code());
+    process.kill();
+    peer.listen(Duration::from_millis(30));
+    let (record, missed) = peer.record();
+    let messages = record.iter().map(|(_, bytes)| normal(bytes, pid, &case.times)).collect();
+    Played { messages, missed, exit }
+}
+
+fn is_bound(port: u16) -> bool {
+    let table = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
+    let end = format!(":{port:04X}");
+    table.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end)))
+}
+
+/// The message with the process id as `PID`, and `#` for the digits of lines that hold times. Line ends are shown.
+fn normal(bytes: &[u8], pid: u32, times: &[String]) -> String {
+    let text: String = bytes.iter().map(|&b| b as char).collect();
+    let mut lines = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let line = line.replace('\r', "\\r");
+        let timed = times.iter().any(|name| line.starts_with(&format!("{name}:")));
+        if timed {
+            let mut shape = String::new();
+            for c in line.chars() {
+                shape.push(if c.is_ascii_digit() { '#' } else { c });
+            }
+            lines.push(shape);
+        } else {
+            lines.push(without_pid(&line, &pid.to_string()));
+        }
+    }
+    lines.concat()
+}
+
+/// Replaces the number where no other digit is beside it.
+fn without_pid(line: &str, pid: &str) -> String {
+    let mut text = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find(pid) {
+        let end = at + pid.len();
+        let digit = |b: Option<&u8>| b.is_some_and(u8::is_ascii_digit);
+        let alone = !digit(rest.as_bytes()[..at].last()) && !digit(rest.as_bytes().get(end));
+        text += &rest[..at];
+        text += if alone { "PID" } else { pid };
+        rest = &rest[end..];
+    }
+    text + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_pid_and_times_are_replaced() {
+        let message = b"A: z-12-1-0 112 12\r\nTick: 12:13\r\n";
+        assert_eq!(normal(message, 12, &["Tick".into()]), "A: z-PID-1-0 112 PID\\r\nTick: ##:##\\r\n");
+    }
+}

@@ -1,0 +1,136 @@
+//! What `strowger sipp` sends, byte by byte, against what SIPp 3.6.1 sends: the same document, the same arguments, the same
+//! ports, the same peer. Only the process id and named times are replaced.
+//!
+//! `STROWGER_WIRE=name,name` plays only these; `STROWGER_WIRE_SHOW=1` prints what both sent.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use strowger_tests::binary;
+use strowger_tests::duel::case::Case;
+use strowger_tests::duel::{Played, Ports, play};
+use strowger_tests::program::{self, SIPP};
+
+/// Cases in which something else is sent on purpose, and why. Each is still played, and must still differ.
+const EXCEPTIONS: &[(&str, &str)] = &[];
+
+/// So many at a time: they mostly wait.
+const AT_ONCE: usize = 10;
+
+#[test]
+fn every_message_is_that_of_sipp() {
+    if !program::have(&[SIPP]) {
+        return;
+    }
+    let cases = cases();
+    assert!(!cases.is_empty(), "no case has been chosen");
+    let queue = Mutex::new(cases.iter());
+    let verdicts = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("nobody panics with it").next();
+                    let Some(case) = next else { return };
+                    let verdict = catch_unwind(|| judge(case)).unwrap_or_else(|_| Some("a panic, see above".into()));
+                    verdicts.lock().expect("nobody panics with it").insert(case.name.clone(), verdict);
+                }
+            });
+        }
+    });
+    let verdicts = verdicts.into_inner().expect("the threads have ended");
+    let mut text = String::new();
+    for (name, verdict) in &verdicts {
+        let excused = EXCEPTIONS.iter().find(|(n, _)| n == name);
+        match (verdict, excused) {
+            (None, Some(_)) => {
+                writeln!(text, "\n=== {name}: no exception any more, take it off the table").expect("text")
+            }
+            (Some(difference), None) => writeln!(text, "\n=== {name}: {difference}").expect("text"),
+            _ => (),
+        }
+    }
+    let wrong = text.matches("\n=== ").count();
+    assert!(text.is_empty(), "{wrong} of {} cases differ\n{text}", verdicts.len());
+    println!("{} cases equal, {} exceptions", verdicts.len() - EXCEPTIONS.len(), EXCEPTIONS.len());
+}
+
+/// The documents of `scenarios/wire`, all or those that the environment names.
+fn cases() -> Vec<Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/wire");
+    let mut paths: Vec<PathBuf> =
+        folder.read_dir().expect("the cases are there").map(|entry| entry.expect("a file").path()).collect();
+    paths.sort();
+    let chosen = std::env::var("STROWGER_WIRE").ok();
+    paths.retain(|path| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|c| c == name))
+    });
+    paths.iter().map(|path| Case::read(path)).collect()
+}
+
+/// What is different, if anything is.
+fn judge(case: &Case) -> Option<String> {
+    let folders = tempfile::tempdir().expect("a temporary folder");
+    let ports = Ports::free();
+    let of = |name: &str, program: &[&Path]| {
+        let folder = folders.path().join(name);
+        std::fs::create_dir(&folder).expect("a temporary folder can be written");
+        let played = play(case, program, ports, &folder);
+        let log = std::fs::read_to_string(folder.join("program.log")).unwrap_or_default();
+        (played, log)
+    };
+    let sipp = SIPP.path().expect("it is there");
+    let (theirs, their_log) = of("sipp", &[&sipp]);
+    let (ours, our_log) = of("strowger", &[binary::strowger(), Path::new("sipp")]);
+    if std::env::var_os("STROWGER_WIRE_SHOW").is_some() {
+        eprintln!("##### {} SIPp\n{}##### {} strowger\n{}", case.name, show(&theirs), case.name, show(&ours));
+    }
+    // A case in which the oracle does nothing proves nothing.
+    if theirs.messages.is_empty() {
+        return Some(format!("SIPp sent nothing\n{}", tail(&their_log)));
+    }
+    if theirs == ours {
+        return None;
+    }
+    let mut text = difference(&theirs, &ours);
+    let _ = write!(text, "\n--- SIPp printed\n{}\n--- strowger printed\n{}", tail(&their_log), tail(&our_log));
+    Some(text)
+}
+
+fn show(played: &Played) -> String {
+    let mut text = String::new();
+    for message in &played.messages {
+        let _ = writeln!(text, "{message}----");
+    }
+    let _ = writeln!(text, "in vain: {:?}, exit: {:?}", played.missed, played.exit);
+    text
+}
+
+/// The first message that differs, and what goes with it.
+fn difference(theirs: &Played, ours: &Played) -> String {
+    let mut text = String::new();
+    let of = |played: &Played| -> Vec<String> {
+        played.messages.iter().map(|m| m.lines().next().unwrap_or_default().to_owned()).collect()
+    };
+    let _ = writeln!(text, "exit {:?} against {:?}", theirs.exit, ours.exit);
+    if theirs.missed != ours.missed {
+        let _ = writeln!(text, "in vain {:?} against {:?}", theirs.missed, ours.missed);
+    }
+    if of(theirs) != of(ours) {
+        let _ = writeln!(text, "SIPp:     {:#?}\nstrowger: {:#?}", of(theirs), of(ours));
+    }
+    let pairs = theirs.messages.iter().zip(&ours.messages).enumerate();
+    if let Some((n, (a, b))) = pairs.into_iter().find(|(_, (a, b))| a != b) {
+        let _ = writeln!(text, "message {} of SIPp:\n{a}\n--- of strowger:\n{b}", n + 1);
+    }
+    text
+}
+
+fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().filter(|l| !l.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(12)..].join("\n")
+}
