@@ -159,7 +159,7 @@ impl Player {
         }
     }
 
-    fn rest(&self) {
+    fn rest(&mut self) {
         let now = clock::micros();
         let next = self.wheel.deadline().unwrap_or(u64::MAX);
         let next = next.saturating_mul(1_000);

@@ -1,0 +1,13 @@
+//! Third party call control: the word that controllers pass each other by TCP (`sendCmd`, `recvCmd`).
+//!
+//! A word is text with a `Call-ID` line, and in the extended form a `From` line with the sender's name; it ends with
+//! the byte 0x1B. Classic: two controllers and one connection, made by the one that has the first word. Extended: every
+//! controller listens, each sends by the connection that it made.
+
+mod link;
+mod plan;
+mod word;
+
+pub use link::{Deliver, Ear, Link, LinkError};
+pub use plan::{Plan, PlanError, peers};
+pub use word::{Heard, call_id, is_abort, sender, trimmed};

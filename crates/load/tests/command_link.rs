@@ -1,0 +1,109 @@
+//! Controllers of third party call control pass words to each other.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use strowger_load::command::{Ear, Heard, Link, Plan};
+
+fn hear(ear: Ear) -> Receiver<Heard> {
+    let (to, from) = channel();
+    ear.hear(Arc::new(move |heard| {
+        let _ = to.send(heard);
+    }))
+    .unwrap();
+    from
+}
+
+fn next(from: &Receiver<Heard>) -> Heard {
+    from.recv_timeout(Duration::from_secs(10)).expect("something is heard")
+}
+
+fn word(text: &str) -> Heard {
+    Heard::Word(text.as_bytes().into())
+}
+
+fn free() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// Sends until the other side has connected.
+fn send(link: &Link, to: Option<&str>, text: &str) {
+    for _ in 0..1_000 {
+        if link.send(to, text.as_bytes()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("nobody connects");
+}
+
+#[test]
+fn classic_words_go_both_ways_by_one_connection() {
+    let (b, ear) = Link::open(&Plan::Listen("127.0.0.1:0".parse().unwrap())).unwrap();
+    assert!(b.is_classic());
+    assert!(!b.send(None, b"too early"), "nobody is there yet");
+    let address = ear.address().unwrap();
+    let at_b = hear(ear);
+    let (a, ear) = Link::open(&Plan::Call(address)).unwrap();
+    let at_a = hear(ear);
+    for n in 0..1_000 {
+        send(&a, None, &format!("Call-ID: {n}\r\n\r\n"));
+    }
+    for n in 0..1_000 {
+        assert_eq!(next(&at_b), word(&format!("Call-ID: {n}\r\n\r\n")));
+    }
+    send(&b, None, "answer");
+    assert_eq!(next(&at_a), word("answer"));
+    // What was handed over is sent before the end.
+    send(&a, None, "last");
+    a.close();
+    assert_eq!(next(&at_b), word("last"));
+    assert_eq!(next(&at_b), Heard::Ended);
+    assert!(!a.send(None, b"too late"));
+}
+
+#[test]
+fn extended_controllers_answer_by_connections_of_their_own() {
+    let (m, s1, s2) = (free(), free(), free());
+    let file = format!("m;{m}\ns1;{s1}\ns2;{s2}\n");
+    let open = |name: &str| Link::open(&Plan::extended(&file, name, name == "m").unwrap());
+    let refused = open("m").err().expect("the others are not there yet").to_string();
+    assert!(refused.contains("has to be started first"), "{refused}");
+    let (first, ear) = open("s1").unwrap();
+    let at_first = hear(ear);
+    let (second, ear) = open("s2").unwrap();
+    let at_second = hear(ear);
+    let (master, ear) = open("m").unwrap();
+    let at_master = hear(ear);
+    assert!(!master.is_classic());
+    assert!(!master.send(Some("s9"), b"whom"));
+    send(&master, Some("s2"), "to the second");
+    send(&master, Some("s1"), "to the first");
+    assert_eq!(next(&at_second), word("to the second"));
+    assert_eq!(next(&at_first), word("to the first"));
+    send(&first, Some("m"), "from the first");
+    assert_eq!(next(&at_master), word("from the first"));
+    send(&second, Some("m"), "from the second");
+    assert_eq!(next(&at_master), word("from the second"));
+}
+
+#[test]
+fn words_may_come_in_pieces_and_must_end() {
+    let (_link, ear) = Link::open(&Plan::Listen("127.0.0.1:0".parse().unwrap())).unwrap();
+    let address = ear.address().unwrap();
+    let heard = hear(ear);
+    let mut peer = TcpStream::connect(address).unwrap();
+    peer.set_nodelay(true).unwrap();
+    for piece in [&b"Call-"[..], b"ID: 1\x1bCall-ID: 2\x1b", b"\x1bCall"] {
+        peer.write_all(piece).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for text in ["Call-ID: 1", "Call-ID: 2", ""] {
+        assert_eq!(next(&heard), word(text));
+    }
+    // Two megabytes without an end: the connection is closed.
+    let _ = peer.write_all(&vec![b'x'; 2 << 20]);
+    assert_eq!(next(&heard), Heard::Ended);
+}
