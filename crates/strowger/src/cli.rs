@@ -15,6 +15,7 @@ Examples:
   strowger init                                  answer a few questions, get a configuration
   strowger user add alice@example.org            give a phone its name and password
   strowger serve --config strowger.toml          run the server
+  strowger load 192.0.2.1                        make calls and measure them
   strowger check strowger.toml                   find what is wrong in a configuration
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Check(CheckArguments),
     Parse(ParseArguments),
     Demo(DemoArguments),
+    Load(crate::load::arguments::LoadArguments),
     Sipp(SippArguments),
     Completion(CompletionArguments),
 }

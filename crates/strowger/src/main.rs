@@ -7,6 +7,7 @@ mod cli;
 mod completion;
 mod demo;
 mod init;
+mod load;
 mod logging;
 mod output;
 mod parse;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Parse(arguments) => parse::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Load(arguments) => return load::run(arguments),
         Command::Sipp(arguments) => return sipp::run(&arguments.words),
         Command::Completion(arguments) => completion::run(&arguments),
     })

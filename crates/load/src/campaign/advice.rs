@@ -1,0 +1,214 @@
+//! What went wrong in a run, in sentences that say what would help.
+
+use super::plan::{Plan, Work};
+use crate::measure::{Counter, Failure, Run, grouped};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use strowger_core::Transport;
+use strowger_net::Snapshot;
+
+/// What a run is judged by, beside its books.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    pub plan: &'a Plan,
+    pub destination: Option<SocketAddr>,
+    /// Of the sides that make calls.
+    pub network: Snapshot,
+    /// With both ends here: calls that reached the answering side.
+    pub answered: Option<u64>,
+}
+
+impl Facts<'_> {
+    /// The gravest first; none for a run without failures.
+    pub fn sentences(&self, run: &Run) -> Vec<String> {
+        let totals = &run.totals;
+        let failed = totals.counter(Counter::CallsFailed);
+        let mut out = Vec::new();
+        if self.plan.target.is_none() {
+            return out;
+        }
+        let calls = totals.counter(Counter::CallsOutgoing);
+        if failed == 0 {
+            if calls == 0 {
+                out.push("No call was begun: the rate, the number of calls or the time leaves room for none.".into());
+            }
+            return out;
+        }
+        let place = self.destination.map_or_else(|| "the target".into(), |address| address.to_string());
+        let transport = self.plan.transport.text();
+        if totals.counter(Counter::MessagesReceived) == 0 {
+            out.push(self.silence(&place, transport));
+            return out;
+        }
+        let mut codes: BTreeMap<u16, u64> = BTreeMap::new();
+        for (_, code, count) in totals.responses_received().iter().filter(|(_, code, _)| *code >= 300) {
+            *codes.entry(code).or_default() += count;
+        }
+        let count = |code: u16| codes.get(&code).copied().unwrap_or(0);
+        let credentials = self.plan.users.iter().any(|user| !user.password.is_empty());
+        let challenged = count(401) + count(407);
+        if challenged > 0 && !credentials && matches!(self.plan.work, Work::Ready(_)) {
+            out.push(format!(
+                "{place} asks for a password ({} challenges): give --auth USER:PASSWORD, or --users FILE with a line user;password for each user.",
+                grouped(challenged as f64)
+            ));
+        } else if challenged > 0 && credentials && challenged > calls {
+            out.push(format!(
+                "{place} challenged again after an answer to its challenge: is the password right, and does the user belong to the domain? \
+                 --domain NAME says which domain the users are of."
+            ));
+        }
+        for (code, sentence) in [
+            (403, "is not allowed there: the source address or the user may be refused or banned, or the server does not relay for strangers."),
+            (404, "is not known there: name a user as sip:USER@HOST, or let both ends run here with --pair."),
+            (480, "is not registered: register a phone, or let --callee USER:PASSWORD with --pair register and answer here."),
+            (405, "is a method that the target does not take: choose another --workload."),
+            (408, "could not be reached behind the target in time."),
+            (486, "was busy: a phone takes one call at a time, an answering generator many (`strowger load uas`)."),
+            (488, "was offered a session that the target does not take: a document with another SDP (--scenario) may help."),
+            (500, "met an error inside the server: its log knows more."),
+            (501, "is a method that the target does not know: choose another --workload."),
+            (503, "was refused for overload, or by a rate limiter: lower the rate, or lift the limit for the generator's addresses."),
+        ] {
+            if count(code) > 0 {
+                let whom = match code {
+                    404 | 480 | 486 => "Whom the calls are for",
+                    _ => "What was asked for",
+                };
+                out.push(format!("{whom} {sentence} ({} × {code})", grouped(count(code) as f64)));
+            }
+        }
+        let redirected: u64 = codes.range(300..400).map(|(_, count)| count).sum();
+        if redirected > 0 {
+            out.push(format!("The target redirected {} requests; ready workloads do not follow (RFC 3261 section 8.1.3.4).", grouped(redirected as f64)));
+        }
+        if let Some(sentence) = turned(run) {
+            out.push(sentence);
+        }
+        let silent = totals.failures(Failure::MaxUdpRetransmissions) + totals.failures(Failure::TimeoutOnReceive);
+        if silent > 0 {
+            let reached = self.answered.filter(|reached| *reached < calls && self.plan.pair).map_or_else(String::new, |reached| {
+                format!(" Of {} calls {} reached the answering side.", grouped(calls as f64), grouped(reached as f64))
+            });
+            out.push(format!(
+                "{} calls waited in vain for an answer: the target was overloaded or stood still, or messages were lost.{reached}",
+                grouped(silent as f64)
+            ));
+        }
+        if self.network.connects_failed + self.network.handshakes_failed > 0 {
+            out.push(self.silence(&place, transport));
+        }
+        out
+    }
+
+    /// Nothing came back at all.
+    fn silence(&self, place: &str, transport: &str) -> String {
+        let network = &self.network;
+        if network.handshakes_failed > 0 && self.plan.transport.is_secure() {
+            let trust = match &self.plan.trust.authorities {
+                Some(path) => format!(
+                    " Its certificate must be of an authority in {}, and for the name that the target was given by.",
+                    path.display()
+                ),
+                None => String::new(),
+            };
+            return format!("The TLS handshake with {place} failed: does it speak TLS on this port?{trust}");
+        }
+        if network.handshakes_failed > 0 {
+            return format!("{place} did not answer the WebSocket handshake: does it speak {transport} on this port?");
+        }
+        if network.connects_failed > 0 {
+            return format!("No connection to {place} could be made: is the server running, and does it listen by {transport} on this port?");
+        }
+        match self.plan.transport {
+            Transport::Udp => format!(
+                "Nothing came back from {place} at all: is the server running, does it listen there by UDP, and does no firewall drop the datagrams?"
+            ),
+            _ => format!("Nothing came back from {place} over {transport} at all: does it speak SIP on this port?"),
+        }
+    }
+}
+
+/// Seconds of success, then seconds in which every answer is a refusal or there is none: a limiter or a ban that the calls met
+/// on their way.
+fn turned(run: &Run) -> Option<String> {
+    let names = crate::measure::columns(&run.heading().timers);
+    let place = |name: &str| names.iter().position(|n| n == name);
+    let (successful, sent, received) = (place("responses.2xx")?, place("messages.sent")?, place("messages.received")?);
+    let value = |row: usize, column: usize| run.rows.get(row).and_then(|r| r.values.get(column)).copied().filter(|v| v.is_finite()).unwrap_or(0.0);
+    let last = (0..run.rows.len()).rev().find(|row| value(*row, successful) > 0.0)?;
+    let rest = last + 1..run.rows.len();
+    let asked = rest.clone().filter(|row| value(*row, sent) > 0.0).count();
+    if asked < 3 {
+        return None;
+    }
+    let answers: f64 = rest.map(|row| value(row, received)).sum();
+    let after = last + 1;
+    Some(if answers > 0.0 {
+        format!("After {after} s with answers every request was refused: a rate limiter or a ban between here and the server?")
+    } else {
+        format!("After {after} s with answers none came any more: a ban (fail2ban, pike, a firewall), or the server died.")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{Clock, Collector, Heading, Outcome};
+    use std::time::{Duration, UNIX_EPOCH};
+    use strowger_message::Method;
+
+    /// Ten calls that are answered with this code; 0: not at all.
+    fn run(code: u16) -> Run {
+        let clock = Clock::new(0, UNIX_EPOCH + Duration::from_secs(1_000));
+        let mut collector = Collector::new(clock, vec![], 1);
+        let mut books = collector.books(0);
+        for call in 0..10 {
+            let now = call * 1_000;
+            books.calls_intended(1);
+            let mut book = books.call_started(now, now, false);
+            books.request_sent(&mut book, now, Method::Invite, 100);
+            if code > 0 {
+                books.response_received(&mut book, now + 500, Method::Invite, code, false, 100);
+            }
+            let failure = if code == 0 { Failure::TimeoutOnReceive } else { Failure::UnexpectedMessage };
+            books.call_ended(&mut book, now + 600, Outcome::Failed(failure));
+        }
+        books.close(20_000);
+        let mut run = Run::new(Heading::default());
+        collector.finish(|page| run.second(page));
+        run
+    }
+
+    fn advice(code: u16, change: impl FnOnce(&mut Plan, &mut Snapshot)) -> String {
+        let mut plan = Plan::to("192.0.2.1".parse().unwrap());
+        let mut network = Snapshot::default();
+        change(&mut plan, &mut network);
+        let destination = Some("192.0.2.1:5060".parse().unwrap());
+        Facts { plan: &plan, destination, network, answered: None }.sentences(&run(code)).join("\n")
+    }
+
+    #[test]
+    fn each_failure_has_a_sentence_that_helps() {
+        for (code, part) in [
+            (401, "--auth USER:PASSWORD"),
+            (407, "--users FILE"),
+            (403, "banned"),
+            (404, "sip:USER@HOST"),
+            (480, "--callee"),
+            (503, "overload"),
+            (302, "redirected 10"),
+            (0, "Nothing came back from 192.0.2.1:5060"),
+        ] {
+            let text = advice(code, |_, _| ());
+            assert!(text.contains(part), "{code}: {text}");
+        }
+        assert!(advice(0, |_, n| n.connects_failed = 1).contains("No connection"));
+        let tls = advice(0, |plan, n| {
+            plan.transport = Transport::Tls;
+            n.handshakes_failed = 1;
+        });
+        assert!(tls.contains("TLS handshake with 192.0.2.1:5060 failed"), "{tls}");
+        assert_eq!(advice(200, |_, _| ()), "");
+    }
+}

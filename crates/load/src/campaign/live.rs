@@ -1,0 +1,95 @@
+//! How a campaign goes, for a screen.
+
+use super::{Campaign, Stage};
+use crate::measure::{Counter, Delay, Run, columns};
+use std::time::Duration;
+
+/// The figures of a moment: of the whole run so far, and of the last complete second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Live {
+    pub stage: Stage,
+    pub elapsed: Duration,
+    /// How long calls are begun; `None`: until something else ends it.
+    pub planned: Option<Duration>,
+    /// Calls to be begun in all, if that is said.
+    pub calls: Option<u64>,
+    pub started: u64,
+    pub successful: u64,
+    pub failed: u64,
+    pub open: u64,
+    /// Of the last second, calls a second.
+    pub intended_rate: f64,
+    pub rate: f64,
+    /// The last seconds' rates, the newest last.
+    pub rates: Vec<f64>,
+    /// From the request to the first sign of an answer: SRD where there are sessions, RRD, or the delay of other requests.
+    pub delay_name: &'static str,
+    /// Microseconds, of the last second in which there was one: median, 95th and 99th percentile.
+    pub delay: Option<(f64, f64, f64)>,
+    /// Scheduling lag of the last second, 99th percentile, µs.
+    pub lag: Option<f64>,
+    pub retransmissions: u64,
+    pub messages_sent: u64,
+    pub messages_received: u64,
+    /// Final responses received, by code, with how many there were.
+    pub codes: Vec<(u16, u64)>,
+}
+
+/// Rates that are shown.
+const RATES: usize = 60;
+
+impl Live {
+    pub(super) fn of(campaign: &Campaign) -> Self {
+        let run = campaign.run();
+        let mut live = Self::of_run(run);
+        live.stage = campaign.stage;
+        live.elapsed = campaign.started.elapsed();
+        live.planned = super::profile::length(&campaign.plan.profile).map(Duration::from_micros);
+        live.calls = campaign.plan.calls;
+        live
+    }
+
+    fn of_run(run: &Run) -> Self {
+        let totals = &run.totals;
+        let names = columns(&run.heading().timers);
+        let place = |name: &str| names.iter().position(|n| n == name);
+        let value = |row: usize, name: &str| place(name).and_then(|p| run.rows.get(row)?.values.get(p).copied());
+        let last = run.rows.len().wrapping_sub(1);
+        let rate_name = if totals.counter(Counter::CallsOutgoing) == 0 { "rate.incoming" } else { "rate.achieved" };
+        let from = run.rows.len().saturating_sub(RATES);
+        let delay = [Delay::Setup, Delay::Registration, Delay::Request].into_iter().find(|d| !totals.delays(*d).is_empty());
+        let delay = delay.unwrap_or(Delay::Setup);
+        let figures = (from..run.rows.len()).rev().find_map(|row| {
+            let of = |statistic: &str| value(row, &format!("{}.{statistic}", delay.key())).filter(|v| v.is_finite());
+            Some((of("p50")?, of("p95")?, of("p99")?))
+        });
+        let mut codes: Vec<(u16, u64)> = Vec::new();
+        for (_, code, count) in totals.responses_received().iter().filter(|(_, code, _)| *code >= 200) {
+            match codes.iter_mut().find(|(known, _)| *known == code) {
+                Some((_, sum)) => *sum += count,
+                None => codes.push((code, count)),
+            }
+        }
+        codes.sort_unstable();
+        Self {
+            stage: Stage::Running,
+            elapsed: Duration::ZERO,
+            planned: None,
+            calls: None,
+            started: totals.counter(Counter::CallsOutgoing) + totals.counter(Counter::CallsIncoming),
+            successful: totals.counter(Counter::CallsSuccessful),
+            failed: totals.counter(Counter::CallsFailed),
+            open: value(last, "concurrency").filter(|v| v.is_finite()).unwrap_or(0.0) as u64,
+            intended_rate: value(last, "rate.intended").filter(|v| v.is_finite()).unwrap_or(0.0),
+            rate: value(last, rate_name).filter(|v| v.is_finite()).unwrap_or(0.0),
+            rates: (from..run.rows.len()).filter_map(|row| value(row, rate_name)).map(|v| if v.is_finite() { v } else { 0.0 }).collect(),
+            delay_name: delay.title(),
+            delay: figures,
+            lag: value(last, "lag.p99").filter(|v| v.is_finite()),
+            retransmissions: totals.counter(Counter::RetransmissionsSent),
+            messages_sent: totals.counter(Counter::MessagesSent),
+            messages_received: totals.counter(Counter::MessagesReceived),
+            codes,
+        }
+    }
+}

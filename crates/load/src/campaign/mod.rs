@@ -1,0 +1,423 @@
+//! A campaign: load for a target by a plan, from the first socket to the finished run. No words for people but sentences that
+//! say what is wrong and what would help.
+
+pub mod period;
+pub mod plan;
+pub mod preflight;
+pub mod profile;
+pub mod target;
+pub mod users;
+
+mod advice;
+mod live;
+mod rehearsal;
+mod side;
+
+pub use advice::Facts as AdviceFacts;
+pub use live::Live;
+pub use plan::{Connections, Plan, Trust, User, Work};
+pub use rehearsal::{Line, rehearse};
+pub use target::Target;
+
+use crate::engine::ledger::Ledger;
+use crate::engine::traffic::{Event, Order};
+use crate::measure::{Books, Clock, Collector, Counter, Heading, Journal, Level, Log, Run};
+use crate::scenario::Role;
+use crate::workload::Workload;
+use side::{Bound, Facts, Part, Side};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use strowger_net::{Snapshot, clock};
+
+/// How far a campaign is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Calls are begun.
+    Running,
+    /// None is begun any more; those that are open end.
+    Ending,
+    Over,
+}
+
+/// A campaign under way.
+pub struct Campaign {
+    plan: Plan,
+    journal: Journal,
+    callers: Vec<Side>,
+    answerer: Option<Side>,
+    /// The books of the answering side where they are not those of the campaign.
+    aside: Option<Collector>,
+    /// What is seen from beside the shards.
+    own: Books,
+    drops: u64,
+    unsent: u64,
+    started: Instant,
+    /// Since when no call is begun.
+    ending: Option<Instant>,
+    reason: &'static str,
+    stage: Stage,
+    /// Where messages go, resolved.
+    destination: Option<SocketAddr>,
+}
+
+/// A campaign that is over.
+#[derive(Debug)]
+pub struct Ended {
+    pub run: Run,
+    /// By step of the document, over all generators.
+    pub ledger: Ledger,
+    /// The answering side's, where that ran here too.
+    pub answering: Option<Ledger>,
+    /// What went wrong, in sentences that help; the gravest first.
+    pub advice: Vec<String>,
+}
+
+/// Many generators are many threads.
+const MOST: usize = 256;
+
+impl Campaign {
+    /// Opens the sockets, registers who has to be registered, and begins.
+    ///
+    /// # Errors
+    /// Why it cannot begin, and what would help.
+    pub fn start(plan: Plan) -> Result<Self, String> {
+        let mut prepared = Prepared::new(&plan)?;
+        let count = prepared.callers.len().max(1);
+        let now = clock::micros();
+        let clock = Clock::new(now, SystemTime::now());
+        let first = if prepared.callers.is_empty() { Part::Answerer } else { Part::Caller { index: 0, count } };
+        let scenario = prepared.facts.scenario(&plan, first)?;
+        if plan.target.is_some() && scenario.role == Role::Server {
+            return Err(format!(
+                "{} waits for calls, it makes none: run it with `strowger load uas --scenario FILE`",
+                plan.title()
+            ));
+        }
+        if plan.target.is_none() && scenario.role == Role::Client {
+            return Err(format!("{} makes calls: name a target", plan.title()));
+        }
+        let heading = heading(&plan, clock, now, scenario.timers.clone());
+        let log = match &plan.log {
+            Some(path) => {
+                Some(Log::create(path, &heading).map_err(|e| format!("the raw log {} cannot be written: {e}", path.display()))?)
+            }
+            None => None,
+        };
+        let mut journal = Journal::new(clock, heading, count + 2, log);
+        let mut aside = None;
+        let mut answerer = None;
+        if let Some(bound) = prepared.answerer.take() {
+            let answers = prepared.facts.scenario(&plan, Part::Answerer)?;
+            let books = if plan.target.is_none() || plan.workload() == Some(Workload::RegisterThenReceive) {
+                journal.books(now)
+            } else {
+                let mut collector = Collector::new(clock, answers.timers.clone(), 1);
+                let books = collector.books(now);
+                aside = Some(collector);
+                books
+            };
+            let run = prepared.facts.run(&plan, Part::Answerer, Arc::new(answers), bound.address);
+            answerer = Some(Side::start(bound, run, books, None)?);
+        }
+        if prepared.registers {
+            register(&plan, &prepared.facts)?;
+        }
+        let mut callers = Vec::new();
+        for (index, bound) in prepared.callers.into_iter().enumerate() {
+            let part = Part::Caller { index, count };
+            let scenario = Arc::new(prepared.facts.scenario(&plan, part)?);
+            let run = prepared.facts.run(&plan, part, scenario, bound.address);
+            let side = Side::start(bound, run, journal.books(clock::micros()), None)?;
+            if let (Some(address), Some(target)) = (prepared.facts.destination, &plan.target) {
+                side.name(address, &target.host);
+            }
+            callers.push(side);
+        }
+        let own = journal.books(clock::micros());
+        for side in callers.iter().chain(&answerer) {
+            if let Some(buffer) = side.receive_buffer() {
+                journal.receive_buffer(buffer);
+            }
+        }
+        Ok(Self {
+            destination: prepared.facts.destination,
+            plan,
+            journal,
+            callers,
+            answerer,
+            aside,
+            own,
+            drops: 0,
+            unsent: 0,
+            started: Instant::now(),
+            ending: None,
+            reason: "all calls were made",
+            stage: Stage::Running,
+        })
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Where messages go.
+    pub fn destination(&self) -> Option<SocketAddr> {
+        self.destination
+    }
+
+    /// Where the answering side listens, if it runs here.
+    pub fn answering_at(&self) -> Option<SocketAddr> {
+        self.answerer.as_ref().map(|side| side.address)
+    }
+
+    /// The run so far.
+    pub fn run(&self) -> &Run {
+        self.journal.run()
+    }
+
+    /// A sentence for the report.
+    pub fn note(&mut self, level: Level, text: impl Into<String>) {
+        self.journal.note(clock::micros(), level, text);
+    }
+
+    /// Goes on for about so long, and says how far it is.
+    pub fn poll(&mut self, patience: Duration) -> Stage {
+        let until = Instant::now() + patience;
+        loop {
+            self.take_events();
+            self.keep_books();
+            if self.stage == Stage::Over || Instant::now() >= until {
+                return self.stage;
+            }
+            std::thread::sleep(Duration::from_millis(5).min(until.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    fn take_events(&mut self) {
+        for side in self.callers.iter_mut().chain(&mut self.answerer) {
+            while let Ok(event) = side.events.try_recv() {
+                match event {
+                    Event::Finished(ledger) => side.ledger = Some(*ledger),
+                    Event::Halt(_) => {
+                        self.reason = "the scenario asked for the end";
+                        self.ending.get_or_insert_with(Instant::now);
+                    }
+                }
+            }
+        }
+        let made = !self.callers.is_empty() && self.callers.iter().all(|side| side.ledger.is_some());
+        let receives = self.plan.workload() == Some(Workload::RegisterThenReceive);
+        let over = if self.callers.is_empty() || (receives && self.ending.is_none()) {
+            self.answerer.as_ref().is_some_and(|side| side.ledger.is_some())
+        } else {
+            made
+        };
+        if over {
+            self.stage = Stage::Over;
+            return;
+        }
+        let elapsed = self.started.elapsed();
+        let planned = profile::length(&self.plan.profile).map(Duration::from_micros);
+        if self.ending.is_none() && planned.is_some_and(|planned| elapsed >= planned) {
+            self.ending = Some(Instant::now());
+            self.reason = if self.plan.calls.is_some() { self.reason } else { "time is up" };
+            if self.callers.is_empty() || receives {
+                if let Some(side) = &self.answerer {
+                    side.order(Order::Quit);
+                }
+            }
+        }
+        if let Some(since) = self.ending {
+            self.stage = Stage::Ending;
+            if since.elapsed() > self.plan.drain() {
+                self.reason = "calls that did not end were cut off";
+                self.cut(true);
+            }
+        }
+    }
+
+    /// Calls that are open end, with a word to the peer.
+    fn cut(&mut self, goodbye: bool) {
+        for side in self.callers.iter().chain(&self.answerer) {
+            side.order(Order::End { goodbye });
+        }
+    }
+
+    fn keep_books(&mut self) {
+        let now = clock::micros();
+        self.own.tick(now);
+        let sides = || self.callers.iter().chain(&self.answerer);
+        let drops = sides().map(Side::drops).sum::<u64>();
+        if drops > self.drops {
+            self.own.count(Counter::SocketDrops, drops - self.drops);
+            self.drops = drops;
+        }
+        let unsent = sides().map(|side| side.counters()).map(|c| c.datagrams_refused + c.datagrams_dropped).sum::<u64>();
+        if unsent > self.unsent {
+            self.own.count(Counter::SendFailuresLocal, unsent - self.unsent);
+            self.unsent = unsent;
+        }
+        self.journal.poll(now);
+        if let Some(aside) = &mut self.aside {
+            aside.poll(now, |_| {});
+        }
+    }
+
+    /// No call is begun any more, and those that are open are ended with CANCEL or BYE.
+    pub fn interrupt(&mut self) {
+        self.reason = "interrupted";
+        self.ending.get_or_insert_with(Instant::now);
+        self.cut(true);
+    }
+
+    /// How it goes.
+    pub fn live(&self) -> Live {
+        Live::of(self)
+    }
+
+    /// Ends what still runs, at once, and puts the books together.
+    pub fn finish(mut self) -> Ended {
+        if self.stage != Stage::Over {
+            self.cut(false);
+            let until = Instant::now() + Duration::from_millis(300);
+            while self.stage != Stage::Over && Instant::now() < until {
+                self.poll(Duration::from_millis(20));
+            }
+        }
+        self.keep_books();
+        let mut ledger = Ledger::default();
+        for side in &self.callers {
+            ledger.add(&side.report());
+        }
+        let answering = self.answerer.as_ref().map(Side::report);
+        if self.callers.is_empty()
+            && let Some(answering) = &answering
+        {
+            ledger.add(answering);
+        }
+        let mut network = Snapshot::default();
+        for side in &self.callers {
+            network += side.counters();
+        }
+        drop(std::mem::take(&mut self.callers));
+        drop(self.answerer.take());
+        let now = clock::micros();
+        self.own.close(now);
+        let run = self.journal.finish(now, self.reason);
+        let facts = AdviceFacts {
+            plan: &self.plan,
+            destination: self.destination,
+            network,
+            answered: answering.as_ref().filter(|_| self.plan.pair).map(|ledger| ledger.incoming),
+        };
+        let advice = facts.sentences(&run);
+        Ended { run, ledger, answering, advice }
+    }
+}
+
+fn heading(plan: &Plan, clock: Clock, now: u64, timers: Vec<String>) -> Heading {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let target = match &plan.target {
+        Some(target) => target.to_string(),
+        None => String::new(),
+    };
+    Heading {
+        generator: host.trim().into(),
+        program: format!("Strowger {}", env!("CARGO_PKG_VERSION")),
+        title: plan.title(),
+        target,
+        transport: plan.transport.text().to_ascii_uppercase(),
+        started: clock.wall(now),
+        timers,
+        settings: plan.settings.clone(),
+        cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        seed: Some(plan.seed),
+    }
+}
+
+/// The callee's phone is registered before anybody calls it.
+fn register(plan: &Plan, facts: &Facts) -> Result<(), String> {
+    let name = facts.callee.as_ref().map_or_else(String::new, |user| user.name.clone());
+    let bound = side::bind(plan, source(plan, facts.destination), 0, false)?;
+    let now = clock::micros();
+    let scenario = Arc::new(facts.scenario(plan, Part::Registrar)?);
+    let mut collector = Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), 1);
+    let run = facts.run(plan, Part::Registrar, scenario, bound.address);
+    let mut side = Side::start(bound, run, collector.books(now), None)?;
+    let until = Instant::now() + Duration::from_secs(40);
+    while side.ledger.is_none() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(2));
+        collector.poll(clock::micros(), |_| {});
+        while let Ok(event) = side.events.try_recv() {
+            if let Event::Finished(ledger) = event {
+                side.ledger = Some(*ledger);
+            }
+        }
+    }
+    let ledger = side.report();
+    drop(side);
+    let totals = collector.finish(|_| {});
+    if ledger.successful > 0 {
+        return Ok(());
+    }
+    let code = totals.responses_received().iter().map(|(_, code, _)| code).filter(|code| *code >= 200).last();
+    Err(match code {
+        Some(401 | 407) => format!("{name} could not be registered: the target asks for a password, or refuses the one given; write --callee {name}:PASSWORD"),
+        Some(code) => format!("{name} could not be registered: the target answered {code}"),
+        None => format!("{name} could not be registered: the target gave no answer to REGISTER"),
+    })
+}
+
+/// Our first address.
+fn source(plan: &Plan, destination: Option<SocketAddr>) -> IpAddr {
+    plan.sources.first().copied().unwrap_or_else(|| side::local(destination))
+}
+
+/// Sockets and addresses of a campaign that is about to begin.
+struct Prepared {
+    facts: Facts,
+    callers: Vec<Bound>,
+    answerer: Option<Bound>,
+    registers: bool,
+}
+
+impl Prepared {
+    fn new(plan: &Plan) -> Result<Self, String> {
+        let resolved = match &plan.target {
+            Some(target) => Some(target.resolve(plan.transport)?),
+            None => None,
+        };
+        let destination = plan.proxy.or(resolved);
+        let receives = plan.workload() == Some(Workload::RegisterThenReceive);
+        let sources = if plan.sources.is_empty() { vec![side::local(destination)] } else { plan.sources.clone() };
+        if let Some(destination) = destination
+            && let Some(other) = sources.iter().find(|ip| ip.is_ipv4() != destination.is_ipv4())
+        {
+            return Err(format!("{destination} cannot be reached from {other}: one is IPv4, the other IPv6"));
+        }
+        let count = if plan.target.is_some() { sources.len() * plan.shards.max(1) } else { 0 };
+        if count > MOST {
+            return Err(format!("{count} generators are too many for one process: at most {MOST} sources times shards"));
+        }
+        let mut callers = Vec::new();
+        for index in 0..count {
+            let port = if plan.port == 0 { 0 } else { plan.port.wrapping_add((index / sources.len()) as u16) };
+            callers.push(side::bind(plan, sources[index % sources.len()], port, false)?);
+        }
+        let answers = plan.pair || plan.target.is_none() || receives;
+        let port = if plan.target.is_none() { plan.port } else { 0 };
+        let answerer = if answers { Some(side::bind(plan, sources[0], port, true)?) } else { None };
+        let at = answerer.as_ref().map(|bound| bound.address);
+        let registers = plan.pair && plan.callee.is_some() && !receives;
+        let direct = plan.pair && plan.callee.is_none() && !receives;
+        let facts = Facts {
+            destination,
+            target: if direct { at } else { resolved },
+            direct,
+            contact: at.filter(|_| registers || receives),
+            callee: plan.callee.clone(),
+        };
+        Ok(Self { facts, callers, answerer, registers })
+    }
+}

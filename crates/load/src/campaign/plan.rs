@@ -1,0 +1,175 @@
+//! What a campaign is to do, all of it decided.
+
+use super::target::Target;
+use crate::engine::pace::{Arrivals, Part};
+use crate::scenario::Distribution;
+use crate::workload::{Mix, Workload};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use strowger_core::Transport;
+
+/// A user and its password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    /// Empty: challenges are not answered.
+    pub password: String,
+}
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    Ready(Workload),
+    /// A document of the user's.
+    Document(PathBuf),
+}
+
+/// Connections of streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connections {
+    /// One for all calls of a generator.
+    #[default]
+    One,
+    /// One for each user.
+    PerUser,
+    /// One for each call.
+    PerCall,
+}
+
+/// Certificates.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// PEM file of the authorities that the target's certificate must be of; without it any certificate is taken.
+    pub authorities: Option<PathBuf>,
+    /// PEM files of certificate and key of our own side that answers.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// A campaign.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub work: Work,
+    /// Whom calls are made to. `None`: this side only answers.
+    pub target: Option<Target>,
+    pub transport: Transport,
+    /// Where messages are sent if not to the target itself.
+    pub proxy: Option<SocketAddr>,
+    /// The domain of the users; without it the target's host.
+    pub domain: Option<String>,
+    /// Who calls and registers; none: invented names without passwords.
+    pub users: Vec<User>,
+    /// Whom calls are for, if the target names nobody; with a password it registers first where both ends are ours.
+    pub callee: Option<User>,
+    /// The answering side runs in this process too, and calls are made to it through the target.
+    pub pair: bool,
+    pub profile: Vec<Part>,
+    pub arrivals: Arrivals,
+    pub calls: Option<u64>,
+    /// Calls open at once.
+    pub limit: u64,
+    /// Milliseconds from the ACK to the BYE; of a document: `<pause/>` without a length.
+    pub hold: Distribution,
+    /// An answer that does not come in this time ends its call. `None`: 32 s (64 times T1, RFC 3261 section 17.1) for ready
+    /// workloads, no end for documents.
+    pub patience: Option<Duration>,
+    /// Seconds that a registration asks for.
+    pub expires: u32,
+    pub mix: Mix,
+    /// Milliseconds from 180 to 200 on the answering side.
+    pub ring: u32,
+    /// Our addresses, used in turn; none: the one from which the target is reached.
+    pub sources: Vec<IpAddr>,
+    /// Our port; of several generators each takes the next. 0: any.
+    pub port: u16,
+    /// Threads that make calls, for each source.
+    pub shards: usize,
+    pub connections: Connections,
+    pub trust: Trust,
+    /// `-key` of documents.
+    pub keys: Vec<(String, String)>,
+    /// Injection files of documents.
+    pub injections: Vec<PathBuf>,
+    /// Randomness is drawn from it.
+    pub seed: u64,
+    /// Where the raw log goes.
+    pub log: Option<PathBuf>,
+    /// What the user asked for, in the user's words, for reports.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl Plan {
+    /// Ten calls a second for ten seconds to a target.
+    pub fn to(target: Target) -> Self {
+        let transport = target.transport.unwrap_or(Transport::Udp);
+        Self { target: Some(target), transport, ..Self::answering() }
+    }
+
+    /// A side that answers.
+    pub fn answering() -> Self {
+        Self {
+            work: Work::Ready(Workload::Call),
+            target: None,
+            transport: Transport::Udp,
+            proxy: None,
+            domain: None,
+            users: Vec::new(),
+            callee: None,
+            pair: false,
+            profile: vec![Part::Ramp { from: 10.0, to: 10.0, micros: 10_000_000 }],
+            arrivals: Arrivals::Fixed,
+            calls: None,
+            limit: 1_000_000,
+            hold: Distribution::Fixed(1_000.0),
+            patience: None,
+            expires: 3_600,
+            mix: Mix::default(),
+            ring: 0,
+            sources: Vec::new(),
+            port: 0,
+            shards: 1,
+            connections: Connections::One,
+            trust: Trust::default(),
+            keys: Vec::new(),
+            injections: Vec::new(),
+            seed: 0,
+            log: None,
+            settings: BTreeMap::new(),
+        }
+    }
+
+    /// The name of the work, for reports.
+    pub fn title(&self) -> String {
+        match &self.work {
+            Work::Ready(_) if self.target.is_none() => "answer".into(),
+            Work::Ready(workload) => workload.name().into(),
+            Work::Document(path) => path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned()),
+        }
+    }
+
+    pub(super) fn workload(&self) -> Option<Workload> {
+        match self.work {
+            Work::Ready(workload) => Some(workload),
+            Work::Document(_) => None,
+        }
+    }
+
+    /// Milliseconds for which an answer is waited for.
+    pub(super) fn receive_timeout(&self) -> Option<u32> {
+        let default = self.workload().map(|_| Duration::from_secs(32));
+        self.patience.or(default).map(|patience| u32::try_from(patience.as_millis()).unwrap_or(u32::MAX).max(1))
+    }
+
+    /// How long calls may take to end once none is begun any more.
+    pub(super) fn drain(&self) -> Duration {
+        let hold = match self.hold {
+            Distribution::Fixed(ms) => ms,
+            Distribution::Uniform { max, .. } => max,
+            Distribution::Exponential { mean } => mean * 20.0,
+            _ => 600_000.0,
+        };
+        // INVITE and BYE may both be waited for.
+        self.patience.unwrap_or(Duration::from_secs(32)) * 2 + Duration::from_secs_f64(hold.max(0.0) / 1e3 + 5.0)
+    }
+}

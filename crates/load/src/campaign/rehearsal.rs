@@ -1,0 +1,105 @@
+//! A dry run: the first call of a plan against an answering side in this process, on loopback. The target gets nothing.
+
+use super::plan::{Plan, Work};
+use super::side::{self, Facts, Part, Side};
+use crate::engine::pace::Part as Pace;
+use crate::engine::traffic::Event;
+use crate::engine::watch::{Passage, Watch};
+use crate::measure::{Clock, Collector};
+use crate::scenario::Distribution;
+use std::fmt::Arguments;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+use strowger_core::Transport;
+use strowger_net::clock;
+
+/// A message of the first call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// To the target; else from it.
+    pub sent: bool,
+    pub bytes: Vec<u8>,
+}
+
+struct Ear {
+    lines: Sender<Line>,
+    warnings: Arc<Mutex<Vec<String>>>,
+}
+
+impl Watch for Ear {
+    fn message(&mut self, passage: Passage, _: Transport, _: &[u8], bytes: &[u8]) {
+        let sent = matches!(passage, Passage::Sent);
+        if sent || matches!(passage, Passage::Received) {
+            let _ = self.lines.send(Line { sent, bytes: bytes.to_vec() });
+        }
+    }
+
+    fn warning(&mut self, text: Arguments<'_>) {
+        self.warnings.lock().unwrap_or_else(|e| e.into_inner()).push(text.to_string());
+    }
+}
+
+/// The messages of the first call as they would be sent, and what the scenario had to complain of. The answers are those of
+/// our own answering side, without challenges; a document that expects something else ends there.
+///
+/// # Errors
+/// Why there can be no call.
+pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
+    let target = plan.target.as_ref().ok_or("a dry run needs a target")?;
+    let resolved = target.resolve(plan.transport)?;
+    let own = plan.sources.first().copied().unwrap_or_else(|| side::local(plan.proxy.or(Some(resolved))));
+    let loopback: IpAddr =
+        if resolved.is_ipv6() { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
+    // Over plain TCP what would be encrypted: the texts say what the plan says.
+    let wire = if plan.transport == Transport::Udp { Transport::Udp } else { Transport::Tcp };
+    let local = Plan {
+        transport: wire,
+        profile: vec![Pace::Hold { rate: 1.0 }],
+        calls: Some(1),
+        sources: vec![loopback],
+        hold: Distribution::Fixed(0.0),
+        patience: Some(Duration::from_millis(700)),
+        ..plan.clone()
+    };
+    let answers = Plan { work: Work::Ready(crate::workload::Workload::Call), target: None, ..local.clone() };
+    let bound = side::bind(&answers, loopback, 0, true)?;
+    let nobody = Facts { destination: None, target: None, direct: false, contact: None, callee: None };
+    let now = clock::micros();
+    let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 2);
+    let scenario = Arc::new(nobody.scenario(&answers, Part::Answerer)?);
+    let run = nobody.run(&answers, Part::Answerer, scenario, bound.address);
+    let there = Side::start(bound, run, collector.books(now), None)?;
+
+    let part = Part::Caller { index: 0, count: 1 };
+    let bound = side::bind(&local, loopback, 0, false)?;
+    let facts = Facts {
+        destination: Some(there.address),
+        target: Some(resolved),
+        direct: false,
+        contact: None,
+        callee: plan.callee.clone(),
+    };
+    let scenario = Arc::new(facts.scenario(plan, part)?);
+    let mut run = facts.run(&local, part, scenario.clone(), bound.address);
+    let port = if plan.port == 0 { bound.address.port() } else { plan.port };
+    (run.local_ip, run.media_ip, run.local_port) = (own.to_string(), own.to_string(), port);
+    let (lines, heard) = channel();
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let ear = Box::new(Ear { lines, warnings: warnings.clone() });
+    let mut collector_here = Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), 1);
+    let here = Side::start(bound, run, collector_here.books(now), Some(ear))?;
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
+        if let Ok(Event::Finished(_)) = here.events.recv_timeout(Duration::from_millis(50)) {
+            break;
+        }
+        collector_here.poll(clock::micros(), |_| {});
+        collector.poll(clock::micros(), |_| {});
+    }
+    drop(here);
+    drop(there);
+    let warnings = std::mem::take(&mut *warnings.lock().unwrap_or_else(|e| e.into_inner()));
+    Ok((heard.try_iter().collect(), warnings))
+}

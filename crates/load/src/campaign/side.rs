@@ -1,0 +1,325 @@
+//! One generator, or the side that answers: a shard with sockets of its own.
+
+use super::plan::{Plan, User};
+use super::profile;
+use crate::engine::ledger::Ledger;
+use crate::engine::run::{Behaviour, Load, Retransmission, Run};
+use crate::engine::script::Script;
+use crate::engine::traffic::{Event, Order, Traffic};
+use crate::engine::watch::Watch;
+use crate::measure::{Books, ReceiveBuffer};
+use crate::scenario::{Environment, Scenario};
+use crate::workload::{Words, Workload, literal};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use strowger_core::Transport;
+use strowger_net::{Listener, Net, Node, Settings, Shards, Snapshot};
+
+/// What is given to the thread of a shard, once.
+type Parts = (Books, Sender<Event>, Option<Box<dyn Watch>>);
+
+/// A running side.
+pub(super) struct Side {
+    node: Node<Traffic>,
+    pub(super) events: Receiver<Event>,
+    /// Counts as of its end, once it has ended.
+    pub(super) ledger: Option<Ledger>,
+    pub(super) address: SocketAddr,
+    steps: Ledger,
+}
+
+/// A side that is bound, not yet running.
+pub(super) struct Bound {
+    net: Net,
+    /// Where it listens; the address as it stands in messages.
+    pub(super) address: SocketAddr,
+}
+
+/// What a side is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Makes calls: its place, and how many there are.
+    Caller { index: usize, count: usize },
+    Answerer,
+    /// Registers the callee before the calls.
+    Registrar,
+}
+
+/// Opens the sockets of a side. `answers`: others begin calls or connections to it.
+pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<Bound, String> {
+    let settings = Settings {
+        shards: Shards::Fixed(1),
+        kernel_steering: false,
+        force_buffers: true,
+        segment: true,
+        coalesce: true,
+        batch: 256,
+        tls: strowger_net::tls::Client {
+            authorities: plan.trust.authorities.clone(),
+            unverified: plan.trust.authorities.is_none(),
+            identity: plan.trust.identity.clone(),
+        },
+        ..Settings::default()
+    };
+    // Who only connects needs no certificate to listen with: a plain door gives its connections their address.
+    let transport = match plan.transport {
+        Transport::Udp => Transport::Udp,
+        other if answers => other,
+        _ => Transport::Tcp,
+    };
+    let mut listener = Listener::new(transport, SocketAddr::new(ip, port));
+    if transport.is_secure() {
+        let (certificate, key) = plan.trust.identity.clone().ok_or_else(|| {
+            format!("the answering side needs a certificate for {}: give --tls-cert FILE and --tls-key FILE", transport.text())
+        })?;
+        listener.tls = Some(strowger_net::tls::Server { certificate, key, client_authorities: None });
+    }
+    let net = Net::bind(settings, vec![listener]).map_err(|error| refused(&error, ip, port))?;
+    let port = net.addresses().first().map_or(port, SocketAddr::port);
+    Ok(Bound { net, address: SocketAddr::new(ip, port) })
+}
+
+fn refused(error: &std::io::Error, ip: IpAddr, port: u16) -> String {
+    let cure = match error.kind() {
+        std::io::ErrorKind::AddrNotAvailable => format!("; {ip} is no address of this machine"),
+        std::io::ErrorKind::AddrInUse if port != 0 => "; another program has this port: choose another with --port".into(),
+        _ => String::new(),
+    };
+    format!("the socket cannot be opened: {error}{cure}")
+}
+
+/// The address from which this machine reaches `remote`.
+pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
+    let towards = |remote: SocketAddr| {
+        let any: IpAddr = if remote.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        // Connecting sends nothing: it only looks the way up.
+        socket.connect(remote).ok()?;
+        socket.local_addr().ok().map(|address| address.ip())
+    };
+    remote.and_then(towards).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// The facts that the documents of one campaign share.
+pub(super) struct Facts {
+    /// Where messages go.
+    pub(super) destination: Option<SocketAddr>,
+    /// The target, resolved; with both ends ours the answering side, unless that registers.
+    pub(super) target: Option<SocketAddr>,
+    /// The target is the answering side itself.
+    pub(super) direct: bool,
+    /// Where users are reached that register, if not at the generator: the answering side.
+    pub(super) contact: Option<SocketAddr>,
+    pub(super) callee: Option<User>,
+}
+
+impl Facts {
+    pub(super) fn words(&self, plan: &Plan, part: Part) -> Words {
+        let transport = match plan.transport {
+            Transport::Udp => String::new(),
+            other => format!(";transport={}", other.text()),
+        };
+        let host = plan.target.as_ref().map_or_else(|| "[local_ip]".into(), |t| literal(&t.uri_host()));
+        let place = plan.target.as_ref().map_or_else(|| "[local_ip]:[local_port]".into(), |t| literal(&t.place()));
+        let domain = plan.domain.as_deref().map_or_else(|| host.clone(), literal);
+        let named = plan.target.as_ref().and_then(|t| t.user.clone()).or_else(|| self.callee.as_ref().map(|u| u.name.clone()));
+        let name = literal(named.as_deref().unwrap_or("service"));
+        let aimed = plan.domain.as_deref().filter(|_| self.callee.is_some());
+        let (uri, to) = match (self.direct, self.target) {
+            (true, Some(address)) => {
+                let place = literal(&address.to_string());
+                (format!("sip:{name}@{place}{transport}"), format!("sip:{name}@{place}"))
+            }
+            _ => match aimed {
+                Some(_) => (format!("sip:{name}@{domain}"), format!("sip:{name}@{domain}")),
+                None => (format!("sip:{name}@{place}{transport}"), format!("sip:{name}@{place}")),
+            },
+        };
+        let suffix = match part {
+            Part::Caller { index, count } if count > 1 => format!("-{index}"),
+            _ => String::new(),
+        };
+        let (user, password) = match (part, &self.callee, &plan.users[..]) {
+            (Part::Registrar, Some(callee), _) => (literal(&callee.name), literal(&callee.password)),
+            (_, _, []) => (format!("user[call_number]{suffix}"), String::new()),
+            (_, _, [one]) => (literal(&one.name), literal(&one.password)),
+            _ => ("[field0]".into(), "[field1]".into()),
+        };
+        let credentials = match (part, &self.callee) {
+            (Part::Registrar, Some(callee)) => !callee.password.is_empty(),
+            _ => plan.users.iter().any(|user| !user.password.is_empty()),
+        };
+        let calls = profile::peak(&plan.profile).max(1.0);
+        Words {
+            uri,
+            to,
+            domain,
+            user,
+            password,
+            contact: self.contact.map_or_else(|| "[local_ip]:[local_port]".into(), |a| literal(&a.to_string())),
+            expires: plan.expires,
+            credentials,
+            tag: format!("[pid]{}", suffix.replace('-', "g")),
+            agent: format!("Strowger/{}", env!("CARGO_PKG_VERSION")),
+            ring: plan.ring,
+            // Timer J (RFC 3261 section 17.2.2) is 32 s over UDP; so many ended calls would hold more memory than the test
+            // is worth, so it is shortened from a hundred thousand on.
+            linger: if plan.transport.is_reliable() { 1 } else { (100_000_000.0 / calls).clamp(1_000.0, 32_000.0) as u32 },
+            mix: plan.mix,
+        }
+    }
+
+    /// The document of a side, read.
+    pub(super) fn scenario(&self, plan: &Plan, part: Part) -> Result<Scenario, String> {
+        let environment = Environment {
+            keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
+            injections: injections(plan),
+            ..Environment::default()
+        };
+        let words = self.words(plan, part);
+        let text = match (&plan.work, part) {
+            (super::Work::Document(path), Part::Caller { .. }) => {
+                return Scenario::load(path, &environment).map_err(|refusal| refusal.to_string());
+            }
+            (super::Work::Document(path), Part::Answerer) if plan.target.is_none() => {
+                return Scenario::load(path, &environment).map_err(|refusal| refusal.to_string());
+            }
+            (_, Part::Registrar) => words.document(Workload::Register),
+            (_, Part::Answerer) => words.answering(),
+            (super::Work::Ready(workload), Part::Caller { .. }) => words.document(*workload),
+        };
+        Scenario::parse(text.as_bytes(), Path::new("workload"), &environment).map_err(|refusal| format!("{refusal}\n{text}"))
+    }
+
+    /// What the engine has to know.
+    pub(super) fn run(&self, plan: &Plan, part: Part, scenario: Arc<Scenario>, own: SocketAddr) -> Run {
+        let (index, count) = match part {
+            Part::Caller { index, count } => (index, count),
+            _ => (0, 1),
+        };
+        let document = matches!(plan.work, super::Work::Document(_)) && part != Part::Registrar;
+        let mut load = Load {
+            profile: profile::share(&plan.profile, index, count),
+            arrivals: plan.arrivals,
+            calls: plan.calls.map(|calls| profile::portion(calls, index, count)),
+            limit: profile::portion(plan.limit, index, count).max(1),
+            ..Load::default()
+        };
+        match part {
+            Part::Registrar => load = Load { calls: Some(1), ..Load::default() },
+            Part::Answerer => load = Load::default(),
+            Part::Caller { .. } => (),
+        }
+        let retransmission = Retransmission { enabled: plan.transport == Transport::Udp, ..Retransmission::default() };
+        let receive_timeout = match part {
+            // How long a call is held is the caller's affair.
+            Part::Answerer => None,
+            _ => plan.receive_timeout(),
+        };
+        let ip = own.ip().to_string();
+        let pid = std::process::id();
+        Run {
+            target: self.target,
+            target_host: plan.target.as_ref().map_or_else(String::new, |t| t.host.clone()),
+            sending_address: self.destination.filter(|_| part != Part::Answerer),
+            transport: plan.transport,
+            local_ip: ip.clone(),
+            local_port: own.port(),
+            media_ip: ip,
+            service: plan
+                .target
+                .as_ref()
+                .and_then(|t| t.user.clone())
+                .or_else(|| self.callee.as_ref().map(|u| u.name.clone()))
+                .unwrap_or_else(|| "service".into()),
+            username: plan.users.first().map(|user| user.name.clone()),
+            password: plan.users.first().map_or_else(|| "password".into(), |user| user.password.clone()),
+            keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
+            call_id: if count > 1 { format!("%u-%p-{index}@%s") } else { "%u-%p@%s".into() },
+            // Branches bear it, and generators must not have the same.
+            pid: if count > 1 { pid.wrapping_mul(256).wrapping_add(index as u32) } else { pid },
+            load,
+            behaviour: Behaviour {
+                pause: plan.hold,
+                receive_timeout,
+                auto_answer: true,
+                ..Behaviour::default()
+            },
+            retransmission: if document {
+                retransmission
+            } else {
+                // Timers A, B, E and F (RFC 3261 section 17.1): after 500 ms, doubled, to 32 s.
+                Retransmission { most_invite: 6, most_non_invite: 10, ..retransmission }
+            },
+            seed: plan.seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            ..Run::new(scenario)
+        }
+    }
+}
+
+/// Base names of injection files; the users' list comes first.
+fn injections(plan: &Plan) -> Vec<String> {
+    let base = |path: &std::path::PathBuf| path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    let mut names = Vec::new();
+    if plan.users.len() > 1 && plan.workload().is_some() {
+        names.push("users".into());
+    }
+    names.extend(plan.injections.iter().map(base));
+    names
+}
+
+impl Side {
+    pub(super) fn start(bound: Bound, run: Run, books: Books, watch: Option<Box<dyn Watch>>) -> Result<Self, String> {
+        let run = Arc::new(run);
+        let scenario = run.scenario.clone();
+        let script = Arc::new(Script::new(scenario.clone(), &run)?);
+        let (events_out, events) = channel();
+        let parts: Mutex<Option<Parts>> = Mutex::new(Some((books, events_out, watch)));
+        let node = bound
+            .net
+            .spawn(move |_, _| {
+                let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).take();
+                let (books, events, watch) = parts.expect("one shard is started, once");
+                Traffic::new(run.clone(), script.clone(), None, books, events).watched(watch)
+            })
+            .map_err(|error| format!("a thread cannot be started: {error}"))?;
+        Ok(Self { node, events, ledger: None, address: bound.address, steps: Ledger::new(&scenario) })
+    }
+
+    pub(super) fn order(&self, order: Order) {
+        self.node.handle().mailbox(0).send(order);
+    }
+
+    /// Servers at this address must prove this name, and are asked for it.
+    pub(super) fn name(&self, address: SocketAddr, name: &str) {
+        self.node.handle().name(address, name);
+    }
+
+    /// The counts as they are now; those of the start if the shard does not answer in time.
+    pub(super) fn report(&self) -> Ledger {
+        if let Some(ledger) = &self.ledger {
+            return ledger.clone();
+        }
+        let (to, from) = sync_channel(1);
+        self.order(Order::Report(to));
+        from.recv_timeout(Duration::from_millis(500)).unwrap_or_else(|_| self.steps.clone())
+    }
+
+    pub(super) fn counters(&self) -> Snapshot {
+        self.node.handle().total()
+    }
+
+    /// Datagrams that the kernel dropped before they were read.
+    pub(super) fn drops(&self) -> u64 {
+        self.node.handle().backlogs().iter().map(|backlog| u64::from(backlog.dropped)).sum()
+    }
+
+    pub(super) fn receive_buffer(&self) -> Option<ReceiveBuffer> {
+        let asked = self.node.handle().settings().receive_buffer as u64;
+        let backlog = self.node.handle().backlogs().into_iter().next()?;
+        Some(ReceiveBuffer { socket: self.address.to_string(), asked, got: u64::from(backlog.buffer) / 2 })
+    }
+}

@@ -1,0 +1,222 @@
+//! Whom the load is for, in any spelling that a person would try.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+use strowger_core::Transport;
+
+/// A target as it was written: `192.0.2.1`, `pbx:5070`, `[2001:db8::1]:5060`, `sip:bob@example.org;transport=tcp`,
+/// `sips:example.org`, `tls://example.org`, `tcp:192.0.2.1:5060`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// What stood before the `@`.
+    pub user: Option<String>,
+    /// A name or an address, IPv6 without brackets.
+    pub host: String,
+    pub port: Option<u16>,
+    pub transport: Option<Transport>,
+}
+
+/// Why a target cannot be understood; says what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}; write a host, host:port, [IPv6]:port or a SIP URI such as sip:bob@192.0.2.1:5060;transport=tcp")]
+pub struct TargetError {
+    what: String,
+}
+
+fn wrong(what: impl Into<String>) -> TargetError {
+    TargetError { what: what.into() }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let mut rest = text.trim();
+        if let Some(inner) = rest.strip_prefix('<').and_then(|r| r.strip_suffix('>')) {
+            rest = inner;
+        }
+        let mut transport = None;
+        if let Some((scheme, after)) = scheme(rest) {
+            transport = match scheme.as_str() {
+                "sip" => None,
+                "sips" => Some(Transport::Tls),
+                other => Some(
+                    Transport::of(other.as_bytes())
+                        .ok_or_else(|| wrong(format!("'{other}' in '{text}' is no scheme that calls are made by")))?,
+                ),
+            };
+            rest = after;
+        }
+        // Header fields of a URI say nothing about where it leads.
+        rest = rest.split_once('?').map_or(rest, |(before, _)| before);
+        let (user, rest) = match rest.rsplit_once('@') {
+            Some((user, rest)) => (Some(user.split([':', ';']).next().unwrap_or_default()), rest),
+            None => (None, rest),
+        };
+        let mut parts = rest.split(';');
+        let place = parts.next().unwrap_or_default().trim_end_matches('/');
+        for parameter in parts {
+            let Some((name, value)) = parameter.split_once('=') else { continue };
+            if name.eq_ignore_ascii_case("transport") {
+                let named = Transport::of(value.as_bytes())
+                    .ok_or_else(|| wrong(format!("'{value}' in '{text}' is no transport: udp, tcp, tls, ws or wss")))?;
+                // TCP below a sips URI is TLS (RFC 3261 section 26.2.2).
+                transport = match (transport, named) {
+                    (Some(Transport::Tls), Transport::Tcp) => Some(Transport::Tls),
+                    (Some(Transport::Tls), Transport::Ws) => Some(Transport::Wss),
+                    _ => Some(named),
+                };
+            }
+        }
+        let (host, port) = host_and_port(place).map_err(|what| wrong(format!("{what} in '{text}'")))?;
+        if host.is_empty() {
+            return Err(wrong(format!("there is no host in '{text}'")));
+        }
+        let strange = |c: char| !(c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%'));
+        if let Some(bad) = host.chars().find(|c| strange(*c)) {
+            return Err(wrong(format!("'{bad}' cannot stand in a host, as in '{text}'")));
+        }
+        let user = user.filter(|u| !u.is_empty()).map(str::to_owned);
+        Ok(Self { user, host: host.to_owned(), port, transport })
+    }
+}
+
+/// `name:` or `name://` at the start, and what follows. A host with a port is none: a port is digits.
+fn scheme(text: &str) -> Option<(String, &str)> {
+    let (name, rest) = text.split_once(':')?;
+    let lower = name.to_ascii_lowercase();
+    if let Some(rest) = rest.strip_prefix("//") {
+        return Some((lower, rest));
+    }
+    matches!(lower.as_str(), "sip" | "sips" | "udp" | "tcp" | "tls" | "ws" | "wss")
+        .then_some((lower, rest))
+        // A host may be called `tcp`.
+        .filter(|(_, rest)| rest.is_empty() || !rest.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// `host`, `host:port`, `v6`, `[v6]`, `[v6]:port`.
+fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
+    let number = |port: &str| match port.parse() {
+        Ok(0) | Err(_) => Err(format!("'{port}' is no port, 1 to 65535,")),
+        Ok(port) => Ok(Some(port)),
+    };
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, tail) = rest.split_once(']').ok_or_else(|| "the closing bracket is missing".to_owned())?;
+        return match tail.strip_prefix(':') {
+            Some(port) => Ok((host, number(port)?)),
+            None if tail.is_empty() => Ok((host, None)),
+            None => Err(format!("'{tail}' behind the bracket is no port")),
+        };
+    }
+    match text.split_once(':') {
+        Some((host, port)) if !port.contains(':') => Ok((host, number(port)?)),
+        _ => Ok((text, None)),
+    }
+}
+
+impl Target {
+    /// The host as it stands in a URI: IPv6 in brackets.
+    pub fn uri_host(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
+    }
+
+    /// Host and port as they were written.
+    pub fn place(&self) -> String {
+        match self.port {
+            Some(port) => format!("{}:{port}", self.uri_host()),
+            None => self.uri_host(),
+        }
+    }
+
+    /// The first address of the host, the old family first; the port of `transport` where none is written.
+    ///
+    /// # Errors
+    /// The name is unknown here: a sentence.
+    pub fn resolve(&self, transport: Transport) -> Result<SocketAddr, String> {
+        let port = self.port.unwrap_or_else(|| transport.default_port());
+        let all = (self.host.as_str(), port).to_socket_addrs().map_err(|error| {
+            format!("the name {} is unknown here ({error}); write an address, or give the name to the system's resolver", self.host)
+        })?;
+        let mut all: Vec<SocketAddr> = all.collect();
+        all.sort_by_key(SocketAddr::is_ipv6);
+        all.into_iter().next().ok_or_else(|| format!("the name {} has no address", self.host))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sip:")?;
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        f.write_str(&self.place())?;
+        match self.transport {
+            Some(transport) => write!(f, ";transport={}", transport.text()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings() {
+        for (text, want) in [
+            ("127.0.0.1", "sip:127.0.0.1"),
+            ("pbx.example.org", "sip:pbx.example.org"),
+            ("pbx:5070", "sip:pbx:5070"),
+            ("::1", "sip:[::1]"),
+            ("[::1]", "sip:[::1]"),
+            ("[::1]:5070", "sip:[::1]:5070"),
+            ("sip:192.0.2.1", "sip:192.0.2.1"),
+            ("SIP:bob@Example.org", "sip:bob@Example.org"),
+            ("<sip:bob@example.org>", "sip:bob@example.org"),
+            ("bob@example.org:5080", "sip:bob@example.org:5080"),
+            ("sip:bob:secret@example.org", "sip:bob@example.org"),
+            ("sip:example.org;transport=tcp", "sip:example.org;transport=tcp"),
+            ("sip:example.org;lr;transport=WSS?x=y", "sip:example.org;transport=wss"),
+            ("sips:example.org", "sip:example.org;transport=tls"),
+            ("sips:example.org;transport=tcp", "sip:example.org;transport=tls"),
+            ("tcp://192.0.2.1", "sip:192.0.2.1;transport=tcp"),
+            ("tls://example.org:5071/", "sip:example.org:5071;transport=tls"),
+            ("wss://example.org", "sip:example.org;transport=wss"),
+            ("udp:127.0.0.1:5070", "sip:127.0.0.1:5070;transport=udp"),
+            ("sip://127.0.0.1:5070", "sip:127.0.0.1:5070"),
+            (" 127.0.0.1 ", "sip:127.0.0.1"),
+            ("tcp:5060", "sip:tcp:5060"),
+            ("sip:[2001:db8::1]:5060;transport=udp", "sip:[2001:db8::1]:5060;transport=udp"),
+        ] {
+            let target: Target = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(target.to_string(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, part) in [
+            ("", "no host"),
+            ("sip:", "no host"),
+            ("host:99999", "no port"),
+            ("host:0", "no port"),
+            ("[::1", "closing bracket"),
+            ("[::1]x", "no port"),
+            ("http://example.org", "'http'"),
+            ("sip:host;transport=sctp", "'sctp'"),
+            ("a host", "' ' cannot stand"),
+        ] {
+            let error = text.parse::<Target>().unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("sip:bob@"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        let target: Target = "127.0.0.1".parse().unwrap();
+        assert_eq!(target.resolve(Transport::Tls).unwrap().to_string(), "127.0.0.1:5061");
+        let target: Target = "[::1]:7".parse().unwrap();
+        assert_eq!(target.resolve(Transport::Udp).unwrap().to_string(), "[::1]:7");
+    }
+}

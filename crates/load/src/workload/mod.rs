@@ -1,0 +1,290 @@
+//! The ready workloads: documents of scenarios like any other, put together from parts for the plan at hand. What is measured
+//! for them is measured by the same code as for a document of the user's.
+
+use std::fmt::Write;
+use std::str::FromStr;
+
+/// What the load is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// INVITE, answer, ACK, hold, BYE.
+    Call,
+    /// Each call of the schedule registers a user.
+    Register,
+    /// Registers, waits as long as a call is held, registers again.
+    ReRegister,
+    /// A user registers and then calls.
+    RegisterThenCall,
+    /// Users register and then answer whoever calls them.
+    RegisterThenReceive,
+    Options,
+    Message,
+    /// Calls, registrations, OPTIONS and MESSAGE in the shares of [`Mix`].
+    Mix,
+}
+
+impl Workload {
+    /// Every workload with its name and what it does.
+    pub const ALL: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::Call, "call", "INVITE, answer, ACK, hold, BYE"),
+        (Self::Register, "register", "each call of the schedule registers a user"),
+        (Self::ReRegister, "re-register", "registers, holds, registers again"),
+        (Self::RegisterThenCall, "register-then-call", "a user registers, then calls"),
+        (Self::RegisterThenReceive, "register-then-receive", "users register, then answer whoever calls them"),
+        (Self::Options, "options", "OPTIONS and its answer"),
+        (Self::Message, "message", "MESSAGE and its answer"),
+        (Self::Mix, "mix", "70 % calls, 20 % registrations, 5 % OPTIONS, 5 % MESSAGE"),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(workload, ..)| *workload == self).map_or("", |(_, name, _)| name)
+    }
+
+    /// It makes calls that somebody has to answer.
+    pub const fn calls(self) -> bool {
+        matches!(self, Self::Call | Self::RegisterThenCall | Self::Mix)
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let plain = text.trim().to_ascii_lowercase().replace('_', "-");
+        let found = Self::ALL.iter().find(|(_, name, _)| *name == plain || name.replace('-', "") == plain);
+        let alias = match plain.as_str() {
+            "calls" | "invite" | "uac" => Some(Self::Call),
+            "registration" | "registrations" => Some(Self::Register),
+            "reregistration" | "refresh" => Some(Self::ReRegister),
+            "messages" => Some(Self::Message),
+            _ => None,
+        };
+        found.map(|(workload, ..)| *workload).or(alias).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|(_, name, _)| *name).collect();
+            format!("there is no workload '{text}'; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// The shares of a mix, per cent; what is left to 100 are calls.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mix {
+    pub registrations: f64,
+    pub options: f64,
+    pub messages: f64,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Self { registrations: 20.0, options: 5.0, messages: 5.0 }
+    }
+}
+
+/// What a document says that is the plan's: pieces of text with keywords of scenarios.
+#[derive(Clone, Debug)]
+pub struct Words {
+    /// The Request-URI of calls and requests, and the URI of their To.
+    pub uri: String,
+    pub to: String,
+    /// The domain of the users.
+    pub domain: String,
+    /// A user's name and password.
+    pub user: String,
+    pub password: String,
+    /// Where users are reached that register: host and port.
+    pub contact: String,
+    /// Seconds that a registration asks for.
+    pub expires: u32,
+    /// Challenges are answered.
+    pub credentials: bool,
+    /// What tags begin with: different for each process and generator.
+    pub tag: String,
+    pub agent: String,
+    /// Milliseconds from 180 to 200.
+    pub ring: u32,
+    /// Milliseconds that the answering side stays after a call, for repetitions.
+    pub linger: u32,
+    pub mix: Mix,
+}
+
+const CALL: &str = include_str!("call.xml");
+const REGISTER: &str = include_str!("register.xml");
+const OPTIONS: &str = include_str!("options.xml");
+const MESSAGE: &str = include_str!("message.xml");
+const ANSWER: &str = include_str!("answer.xml");
+
+impl Words {
+    /// The document of a workload, for the side that makes calls.
+    pub fn document(&self, workload: Workload) -> String {
+        let mut steps = String::new();
+        match workload {
+            Workload::Call => self.part(&mut steps, CALL, "c", ""),
+            Workload::Register | Workload::RegisterThenReceive => self.part(&mut steps, REGISTER, "r", ""),
+            Workload::ReRegister => {
+                self.part(&mut steps, REGISTER, "r", "");
+                steps.push_str("  <pause/>\n");
+                self.part(&mut steps, REGISTER, "a", "");
+            }
+            Workload::RegisterThenCall => {
+                // What stands before the slashes is no part of the name by which a call is known: so its REGISTER has a
+                // Call-ID of its own.
+                self.part(&mut steps, REGISTER, "r", "r///");
+                self.part(&mut steps, CALL, "c", "");
+            }
+            Workload::Options => self.part(&mut steps, OPTIONS, "o", ""),
+            Workload::Message => self.part(&mut steps, MESSAGE, "m", ""),
+            Workload::Mix => self.mixed(&mut steps),
+        }
+        document(workload.name(), &steps)
+    }
+
+    /// The document of the side that answers: calls, OPTIONS, MESSAGE and REGISTER.
+    pub fn answering(&self) -> String {
+        let mut steps = String::new();
+        self.part(&mut steps, ANSWER, "", "");
+        // Nothing follows a `timewait`.
+        document("answer", steps.trim_end().trim_end_matches("<label id=\"done\"/>"))
+    }
+
+    /// A place is drawn for each call; each part ends at the end of the document.
+    fn mixed(&self, steps: &mut String) {
+        let shares = [("m", self.mix.messages), ("o", self.mix.options), ("r", self.mix.registrations)];
+        let mut left = 100.0;
+        for (place, share) in shares {
+            let chance = if left > 0.0 { (share / left).clamp(0.0, 1.0) } else { 0.0 };
+            left -= share;
+            if share > 0.0 {
+                let _ = writeln!(steps, "  <nop next=\"{place}\" chance=\"{chance:.6}\"/>");
+            }
+        }
+        self.part(steps, CALL, "c", "");
+        for (name, share, part) in
+            [("r", self.mix.registrations, REGISTER), ("o", self.mix.options, OPTIONS), ("m", self.mix.messages, MESSAGE)]
+        {
+            if share > 0.0 {
+                let _ = writeln!(steps, "  <nop next=\"end\"/>\n  <label id=\"{name}\"/>");
+                self.part(steps, part, name, "");
+            }
+        }
+        steps.push_str("  <label id=\"end\"/>\n");
+    }
+
+    /// One part with its words filled in; `name` tells its labels from those of other parts.
+    fn part(&self, steps: &mut String, part: &str, name: &str, dialog: &str) {
+        let mut wanted = true;
+        for line in part.lines() {
+            match line.trim() {
+                "<!-- credentials -->" => wanted = self.credentials,
+                "<!-- ring -->" => wanted = self.ring > 0,
+                "<!-- end -->" => wanted = true,
+                _ if wanted => {
+                    self.fill(steps, line, name, dialog);
+                    steps.push('\n');
+                }
+                _ => (),
+            }
+        }
+        let _ = writeln!(steps, "  <label id=\"{name}done\"/>");
+    }
+
+    fn fill(&self, steps: &mut String, line: &str, name: &str, dialog: &str) {
+        let mut rest = line;
+        while let Some((before, after)) = rest.split_once('{') {
+            steps.push_str(before);
+            let Some((word, after)) = after.split_once('}') else {
+                rest = after;
+                break;
+            };
+            match word {
+                "p" => steps.push_str(name),
+                "dialog" => steps.push_str(dialog),
+                "uri" => steps.push_str(&self.uri),
+                "to" => steps.push_str(&self.to),
+                "domain" => steps.push_str(&self.domain),
+                "user" => steps.push_str(&self.user),
+                "password" => steps.push_str(&self.password),
+                "contact" => steps.push_str(&self.contact),
+                "tag" => steps.push_str(&self.tag),
+                "agent" => steps.push_str(&self.agent),
+                "expires" => {
+                    let _ = write!(steps, "{}", self.expires);
+                }
+                "ring" => {
+                    let _ = write!(steps, "{}", self.ring);
+                }
+                "linger" => {
+                    let _ = write!(steps, "{}", self.linger);
+                }
+                other => {
+                    let _ = write!(steps, "{{{other}}}");
+                }
+            }
+            rest = after;
+        }
+        steps.push_str(rest);
+    }
+}
+
+fn document(name: &str, steps: &str) -> String {
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<scenario name=\"{name}\">\n{steps}\n</scenario>\n")
+}
+
+/// Text of the user's as it is written in a document: brackets would be keywords.
+pub fn literal(text: &str) -> String {
+    text.replace('\\', "\\x5c").replace('[', "\\x5b").replace(']', "\\x5d").replace("]]>", "\\x5d\\x5d>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Environment, Role, Scenario};
+    use std::path::Path;
+
+    fn words(credentials: bool) -> Words {
+        Words {
+            uri: "sip:bob@127.0.0.1:5060".into(),
+            to: "sip:bob@example.org".into(),
+            domain: "example.org".into(),
+            user: "user[call_number]".into(),
+            password: "secret".into(),
+            contact: "[local_ip]:[local_port]".into(),
+            expires: 3_600,
+            credentials,
+            tag: "[pid]".into(),
+            agent: "Test".into(),
+            ring: 0,
+            linger: 4_000,
+            mix: Mix::default(),
+        }
+    }
+
+    fn read(text: &str) -> Scenario {
+        Scenario::parse(text.as_bytes(), Path::new("workload"), &Environment::default())
+            .unwrap_or_else(|refusal| panic!("{refusal}\n{text}"))
+    }
+
+    #[test]
+    fn every_workload_is_a_document_without_fault() {
+        for credentials in [false, true] {
+            for (workload, name, _) in Workload::ALL {
+                let text = words(credentials).document(*workload);
+                assert!(!text.contains('{'), "{text}");
+                let scenario = read(&text);
+                assert_eq!((scenario.role, scenario.name.as_str()), (Role::Client, *name));
+                assert!(scenario.warnings.is_empty(), "{name}: {:?}", scenario.warnings);
+                assert_eq!(text.contains("[authentication"), credentials);
+                assert_eq!(name.parse(), Ok(*workload));
+            }
+        }
+        let answer = read(&Words { ring: 100, ..words(false) }.answering());
+        assert_eq!(answer.role, Role::Server);
+        assert!(answer.warnings.is_empty(), "{:?}", answer.warnings);
+    }
+
+    #[test]
+    fn names_that_a_person_would_try() {
+        assert_eq!("Re_Register".parse(), Ok(Workload::ReRegister));
+        assert_eq!("registerthencall".parse(), Ok(Workload::RegisterThenCall));
+        assert!("dance".parse::<Workload>().unwrap_err().contains("register-then-call"));
+    }
+}

@@ -1,0 +1,120 @@
+//! What remains of a run: the table, the files, the exit code.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use strowger_load::measure::{Counter, Requirement, Run, Thresholds};
+use strowger_load::report::Report;
+
+use super::arguments::Reports;
+use crate::output;
+
+/// Exit codes of `strowger load`.
+pub(super) mod code {
+    pub(in crate::load) const WELL: u8 = 0;
+    pub(in crate::load) const FAILED: u8 = 1;
+    pub(in crate::load) const USAGE: u8 = 2;
+    pub(in crate::load) const MISSED: u8 = 3;
+    pub(in crate::load) const INVALID: u8 = 4;
+    pub(in crate::load) const INTERRUPTED: u8 = 130;
+}
+
+/// Reads the requirements.
+///
+/// # Errors
+/// What is wrong with one, and what would be right.
+pub(super) fn requirements(words: &Reports, timers: &[String]) -> Result<Vec<Requirement>, String> {
+    let read = |text: &String| Requirement::parse(text, timers).map_err(|error| format!("--require: {error}"));
+    words.require.iter().map(read).collect()
+}
+
+/// Prints the table, writes the files, and says how the process ends.
+pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, advice: &[String]) -> ExitCode {
+    let report = Report::new(run, requirements, &Thresholds::default());
+    let json_out = words.json.as_deref().is_some_and(|path| path == Path::new("-"));
+    let mut failed = false;
+    if words.quiet {
+        for judgement in report.judgements().iter().filter(|judgement| !judgement.met) {
+            eprintln!("✗ {}   {}", judgement.requirement, judgement.shown);
+        }
+        let reasons = report.health().iter().flat_map(|health| health.verdict.reasons());
+        reasons.for_each(|reason| eprintln!("INVALID: {}", reason.sentence));
+    } else if json_out {
+        eprint!("{}", report.table(console::colors_enabled_stderr()));
+    } else {
+        failed |= put(&report.table(console::colors_enabled()));
+    }
+    if !advice.is_empty() {
+        if !words.quiet {
+            eprintln!();
+        }
+        for sentence in advice {
+            eprintln!("{} {sentence}", console::style("hint:").for_stderr().yellow().bold());
+        }
+    }
+    for (path, text) in [
+        (&words.json, &(|| report.json()) as &dyn Fn() -> String),
+        (&words.csv, &|| report.csv()),
+        (&words.html, &|| report.html()),
+    ] {
+        let Some(path) = path else { continue };
+        if path == Path::new("-") {
+            failed |= put(&text());
+        } else if let Err(error) = std::fs::write(path, text()) {
+            failed = true;
+            output::complain(&format!("{} cannot be written: {error}; the run itself is not affected", path.display()));
+        }
+    }
+    ExitCode::from(verdict(&report, requirements, failed))
+}
+
+fn put(text: &str) -> bool {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => false,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => false,
+        Err(error) => {
+            output::complain(&format!("standard output cannot be written: {error}"));
+            true
+        }
+    }
+}
+
+/// INVALID before a missed requirement before failed calls: figures that are not the server's judge nobody.
+fn verdict(report: &Report<'_>, requirements: &[Requirement], unwritten: bool) -> u8 {
+    let totals = &report.run().totals;
+    let failed = totals.counter(Counter::CallsFailed);
+    let begun = totals.counter(Counter::CallsOutgoing) + totals.counter(Counter::CallsIncoming);
+    if !report.valid() {
+        code::INVALID
+    } else if !report.met() {
+        code::MISSED
+    } else if unwritten || (failed > 0 && !requirements.iter().any(says_failures)) || begun == 0 {
+        code::FAILED
+    } else {
+        code::WELL
+    }
+}
+
+/// A requirement about how many calls may fail.
+fn says_failures(requirement: &Requirement) -> bool {
+    let name = requirement.measure().name().to_ascii_lowercase();
+    ["calls.", "ser", "seer", "isa", "scr", "ira", "session.", "registration.", "request.", "rate.successful", "rate.failed"]
+        .iter()
+        .any(|start| name == *start || (name.starts_with(start) && (start.ends_with('.') || name[start.len()..].starts_with('.'))))
+        && !name.starts_with("request.p")
+        && !["request.mean", "request.max", "request.min", "calls.outgoing", "calls.incoming", "calls.intended"].contains(&name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requirements_that_say_how_many_may_fail() {
+        let says = |text: &str| says_failures(&Requirement::parse(text, &[]).expect(text));
+        assert!(says("ser>=99%") && says("calls.failed<10") && says("scr>=90") && says("calls.success>=99.9%") && says("ira<1%"));
+        assert!(!says("srd.p95<200ms") && !says("request.p95<1s") && !says("calls.outgoing>=100") && !says("rate.achieved>9"));
+    }
+}

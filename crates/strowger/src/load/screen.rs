@@ -1,0 +1,214 @@
+//! How a run goes, on standard error: a few lines that are drawn anew on a terminal, a line a second elsewhere.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use console::{Term, style};
+use strowger_load::campaign::{Live, Stage, period};
+use strowger_load::measure::{Unit, grouped};
+
+/// Where the figures of a run are shown while it goes on.
+pub(crate) struct Screen {
+    term: Option<Term>,
+    lines: usize,
+    drawn: Option<Instant>,
+    /// Whole seconds told on lines.
+    told: u64,
+    quiet: bool,
+    indent: &'static str,
+}
+
+/// So often the terminal is drawn anew.
+const DRAW: Duration = Duration::from_millis(200);
+
+impl Screen {
+    pub(crate) fn new(quiet: bool, indent: &'static str) -> Self {
+        let term = Term::stderr();
+        let term = (!quiet && term.is_term()).then_some(term);
+        if let Some(term) = &term {
+            let _ = term.hide_cursor();
+        }
+        Self { term, lines: 0, drawn: None, told: 0, quiet, indent }
+    }
+
+    pub(crate) fn show(&mut self, live: &Live) {
+        if self.quiet {
+            return;
+        }
+        match &self.term {
+            Some(term) => {
+                if self.drawn.is_some_and(|at| at.elapsed() < DRAW) {
+                    return;
+                }
+                self.drawn = Some(Instant::now());
+                let width = usize::from(term.size().1).clamp(40, 120);
+                let text = drawing(live, width);
+                let _ = term.clear_last_lines(self.lines);
+                self.lines = text.lines().count();
+                let _ = term.write_str(&text);
+            }
+            None => {
+                let second = live.elapsed.as_secs();
+                if second > self.told {
+                    self.told = second;
+                    eprintln!("{}{}", self.indent, line(live, second));
+                }
+            }
+        }
+    }
+
+    /// A sentence between the figures.
+    pub(crate) fn say(&mut self, text: &str) {
+        self.clear();
+        if !self.quiet {
+            eprintln!("{}{text}", self.indent);
+        }
+    }
+
+    /// The terminal is as if nothing had been drawn.
+    pub(crate) fn clear(&mut self) {
+        if let Some(term) = &self.term {
+            let _ = term.clear_last_lines(self.lines);
+            self.lines = 0;
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.clear();
+        if let Some(term) = &self.term {
+            let _ = term.show_cursor();
+        }
+    }
+}
+
+fn number(count: u64) -> String {
+    grouped(count as f64)
+}
+
+/// One line, for logs.
+fn line(live: &Live, second: u64) -> String {
+    let mut text = format!("{second:>4} s  {} calls", number(live.started));
+    if let Some(calls) = live.calls {
+        let _ = write!(text, " of {}", number(calls));
+    }
+    let _ = write!(
+        text,
+        ", {:.1}/s, {} open, {} successful, {} failed",
+        live.rate,
+        number(live.open),
+        number(live.successful),
+        number(live.failed)
+    );
+    if let Some((median, p95, _)) = live.delay {
+        let show = |us| Unit::Microseconds.show(us);
+        let _ = write!(text, ", delay p50 {} p95 {}", show(median), show(p95));
+    }
+    text
+}
+
+/// The lines of a terminal.
+fn drawing(live: &Live, width: usize) -> String {
+    let mut out = String::new();
+    let clock = |length: Duration| format!("{:02}:{:02}", length.as_secs() / 60, length.as_secs() % 60);
+    let mut head = format!("  {}", clock(live.elapsed));
+    let share = match (live.planned, live.calls) {
+        (Some(planned), _) if !planned.is_zero() => {
+            let _ = write!(head, " of {}", clock(planned));
+            Some(live.elapsed.as_secs_f64() / planned.as_secs_f64())
+        }
+        (_, Some(calls)) if calls > 0 => Some(live.started as f64 / calls as f64),
+        _ => None,
+    };
+    if let Some(share) = share {
+        let cells = width.saturating_sub(head.len() + 4).min(60);
+        let full = ((share.clamp(0.0, 1.0) * cells as f64) as usize).min(cells);
+        let _ = write!(head, "  {}{}", style("━".repeat(full)).cyan(), style("━".repeat(cells - full)).dim());
+    }
+    let _ = writeln!(out, "{head}");
+    let failed = match live.failed {
+        0 => style("0 failed".to_owned()).green(),
+        failed => style(format!("{} failed", number(failed))).red().bold(),
+    };
+    let _ = writeln!(
+        out,
+        "  calls    {} begun · {} open · {} successful · {failed}",
+        number(live.started),
+        number(live.open),
+        number(live.successful)
+    );
+    let _ = writeln!(out, "  rate     {:>8.1} /s   {}", live.rate, style(bars(&live.rates)).cyan());
+    let shown = live.delay.map_or_else(
+        || "no answer yet".into(),
+        |(p50, p95, p99)| {
+            let show = |us| Unit::Microseconds.show(us);
+            format!("p50 {} · p95 {} · p99 {}   {}", show(p50), show(p95), show(p99), style(live.delay_name.to_lowercase()).dim())
+        },
+    );
+    let _ = writeln!(out, "  delay    {shown}");
+    let codes: Vec<String> = live.codes.iter().take(8).map(|(code, count)| format!("{code} × {}", number(*count))).collect();
+    let _ = writeln!(
+        out,
+        "  messages {} sent · {} received · {} again   {}",
+        number(live.messages_sent),
+        number(live.messages_received),
+        number(live.retransmissions),
+        codes.join("  ")
+    );
+    let end = match live.stage {
+        Stage::Running => "Ctrl-C ends the calls and writes the reports".to_owned(),
+        Stage::Ending => format!("ending: {} calls open; Ctrl-C ends at once", number(live.open)),
+        Stage::Over => String::new(),
+    };
+    let _ = writeln!(out, "  {}", style(end).dim());
+    let _ = period::show(live.elapsed);
+    out
+}
+
+/// A column for each value, the highest full.
+fn bars(values: &[f64]) -> String {
+    const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = values.iter().copied().fold(0.0, f64::max);
+    let level = |value: f64| if most > 0.0 { ((value / most * 7.0).round() as usize).min(7) } else { 0 };
+    values.iter().rev().take(40).rev().map(|value| LEVELS[level(*value)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live() -> Live {
+        Live {
+            stage: Stage::Running,
+            elapsed: Duration::from_secs(5),
+            planned: Some(Duration::from_secs(10)),
+            calls: None,
+            started: 1_050,
+            successful: 1_000,
+            failed: 2,
+            open: 48,
+            intended_rate: 210.0,
+            rate: 210.0,
+            rates: vec![0.0, 105.0, 210.0],
+            delay_name: "Session request delay, successful",
+            delay: Some((1_000.0, 2_000.0, 30_000.0)),
+            lag: Some(10.0),
+            retransmissions: 3,
+            messages_sent: 4_000,
+            messages_received: 5_000,
+            codes: vec![(200, 2_000), (486, 2)],
+        }
+    }
+
+    #[test]
+    fn what_is_drawn() {
+        let text = console::strip_ansi_codes(&drawing(&live(), 80)).into_owned();
+        assert!(text.starts_with("  00:05 of 00:10  ━"), "{text}");
+        for part in ["1,050 begun", "2 failed", "▁▅█", "p95 2.00 ms", "486 × 2", "Ctrl-C"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = line(&live(), 5);
+        assert_eq!(text, "   5 s  1,050 calls, 210.0/s, 48 open, 1,000 successful, 2 failed, delay p50 1.00 ms p95 2.00 ms");
+    }
+}
