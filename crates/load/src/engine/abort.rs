@@ -4,7 +4,7 @@ use super::incoming::Heard;
 use super::script::Line;
 use super::stage::{Go, Stage, Whither};
 use crate::measure::{Counter, Failure, Outcome};
-use crate::scenario::Role;
+use crate::scenario::{Role, ThirdPartyRole};
 use crate::scenario::step::{Expected, Kind};
 use strowger_message::Method;
 use strowger_message::index::Start;
@@ -139,6 +139,7 @@ impl Stage<'_> {
             return Go::Waits;
         }
         self.keep_last(heard.bytes);
+        self.abort_command();
         match self.give_up(Failure::UnexpectedMessage) {
             Whither::Over => Go::Over,
             _ => Go::Waits,
@@ -157,7 +158,8 @@ impl Stage<'_> {
     /// Ends what is open with the peer: ACK, CANCEL or BYE, by how far the call had come.
     pub(super) fn goodbye(&mut self) {
         let script = self.script;
-        if script.scenario.role != Role::Client || self.call.step == 0 {
+        let calls = script.scenario.role == Role::Client || script.scenario.third_party == Some(ThirdPartyRole::B);
+        if !calls || self.call.step == 0 {
             return;
         }
         let invite = self.call.has_sent && self.call.sent.starts_with(b"INVITE");

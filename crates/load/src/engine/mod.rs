@@ -14,6 +14,7 @@ pub mod wheel;
 mod abort;
 mod action;
 mod call;
+mod command;
 mod credentials;
 mod data;
 mod dead;

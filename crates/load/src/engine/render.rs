@@ -123,7 +123,7 @@ impl Stage<'_> {
                 self.world.dynamic_id += 1;
                 number(out, self.world.dynamic_id as i64 + i64::from(*n));
             }
-            Piece::Users(n) => number(out, i64::from(self.world.run.load.users.unwrap_or(0)) + i64::from(*n)),
+            Piece::Users(n) => number(out, self.world.run.load.users.map_or(-1, i64::from) + i64::from(*n)),
             Piece::UserId(n) => number(out, i64::from(self.call.user) + i64::from(*n)),
             Piece::AutoMediaPort(n) => {
                 let (base, call) = (self.world.run.media_port, self.call.number);

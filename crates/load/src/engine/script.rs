@@ -184,7 +184,7 @@ fn constant(piece: &Piece, run: &Run, index: Option<i32>) -> Option<Vec<u8>> {
         Piece::Pid(n) => number(i64::from(run.pid), *n),
         Piece::Service => Some(run.service.clone().into_bytes()),
         Piece::MessageIndex(n) => index.and_then(|i| number(i64::from(i), *n)),
-        Piece::SippVersion => Some(b"v3.6.1-SCTP-PCAP-RTPSTREAM".to_vec()),
+        Piece::SippVersion => Some(b"3.6.1".to_vec()),
         Piece::Generic(i) => Some(run.keys.get(usize::from(*i)).map_or(Vec::new(), |k| k.1.clone())),
         _ => None,
     }

@@ -39,6 +39,9 @@ pub(super) enum Whither {
 /// Steps that a call may take at once; more is a scenario that turns in a circle, and others get their turn.
 const STEPS: usize = 1_000;
 
+/// The last wait of calls ends at multiples of so many milliseconds.
+const TOGETHER: u64 = 50;
+
 impl Stage<'_> {
     pub(super) fn step(&self) -> Option<&Step> {
         self.script.scenario.steps.get(self.call.step as usize)
@@ -76,7 +79,9 @@ impl Stage<'_> {
                     self.keep_books(step);
                     let actions = self.act(step, None);
                     self.call.timewait = true;
-                    self.call.paused_until = self.world.ms + u64::from(length);
+                    // Many end together, so that nobody is woken for each.
+                    let step = if length >= 1_000 { TOGETHER } else { 1 };
+                    self.call.paused_until = (self.world.ms + u64::from(length)).next_multiple_of(step);
                     if actions == Whither::Over { Whither::Over } else { Whither::Waits }
                 }
                 Kind::Nop => {
@@ -84,10 +89,7 @@ impl Stage<'_> {
                     self.keep_books(step);
                     self.act(step, None)
                 }
-                Kind::SendCommand { .. } => {
-                    self.keep_books(step);
-                    self.give_up(Failure::CommandNotSent)
-                }
+                Kind::SendCommand { to, .. } => self.send_command(step, *to),
                 Kind::ReceiveCommand { .. } => Whither::Waits,
             };
             match whither {

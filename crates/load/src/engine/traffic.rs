@@ -9,10 +9,11 @@ use super::run::Run;
 use super::script::{Script, bracketed};
 use super::stage::{Go, Stage};
 use super::watch::{Passage, Watch};
-use super::wheel::{Alarm, Wheel};
+use super::wheel::{Alarm, Fate, Wheel};
 use super::world::{Halt, Random, World};
 use crate::measure::{Books, CallBook, Counter, Failure, Outcome, SendFailure};
-use crate::scenario::Role;
+use crate::command::{self, Heard};
+use crate::scenario::{Role, ThirdPartyRole};
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub enum Order {
     Quit,
     /// Every open call ends now, with a word to the peer or without.
     End { goodbye: bool },
+    /// Another controller says something, or has gone (third party call control).
+    Heard(Heard),
     /// Where the counts are to go.
     Report(SyncSender<Ledger>),
 }
@@ -126,6 +129,7 @@ impl Traffic {
             open: 0,
             halt: None,
             scratch: Vec::new(),
+            link: None,
             media: None,
             told_of_media: false,
             matcher: crate::expression::Matcher::new(),
@@ -169,6 +173,13 @@ impl Traffic {
     #[must_use]
     pub fn with_media(mut self, media: Option<crate::media::Legs>) -> Self {
         self.world.media = media;
+        self
+    }
+
+    /// The way to the other controllers of third party call control; what they say comes as [`Order::Heard`].
+    #[must_use]
+    pub fn with_link(mut self, link: Option<crate::command::Link>) -> Self {
+        self.world.link = link;
         self
     }
 
@@ -230,6 +241,56 @@ impl Traffic {
         self.world.scratch = name;
         self.world.ledger.outgoing += 1;
         self.drive(slot, out, |stage| stage.drive());
+    }
+
+    /// Its calls are begun by the words of another controller.
+    fn begins_by_word(&self) -> bool {
+        self.main.scenario.third_party == Some(ThirdPartyRole::B)
+    }
+
+    /// What another controller says is for the call of that name, or begins one.
+    #[cold]
+    fn hear(&mut self, heard: Heard, out: &mut Outbox) {
+        let Heard::Word(word) = heard else {
+            self.quitting = true;
+            self.world.warn(format_args!("One of the twin instances has ended -> exiting"));
+            for slot in 0..self.calls.len() as u32 {
+                if self.calls[slot as usize].live && !self.calls[slot as usize].counted {
+                    self.drive(slot, out, |stage| stage.lose_controller());
+                }
+            }
+            return;
+        };
+        let Some(whole) = command::call_id(&word) else {
+            return self.world.warn(format_args!("a command without Call-ID is discarded"));
+        };
+        let keep_slashes = self.world.run.behaviour.keep_slashes;
+        let name = known(whole, keep_slashes);
+        let hash = incoming::hash(name);
+        let calls = &self.calls;
+        let found = self.table.find(hash, |&s| known(calls[s as usize].id(), keep_slashes) == name).copied();
+        if let Some(slot) = found {
+            return self.drive(slot, out, |stage| stage.hear_command(&word));
+        }
+        let address = self.world.run.sending_address.or(self.world.run.target);
+        let begins = self.begins_by_word() && self.may_begin() && !command::is_abort(&word);
+        let Some(address) = address.filter(|_| begins) else {
+            let text = String::from_utf8_lossy(&word).into_owned();
+            return self.world.warn(format_args!("a command for no known call is discarded:\n{text}"));
+        };
+        let run = &*self.world.run;
+        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
+        self.number += 1;
+        self.begun += 1;
+        self.world.books.calls_intended(1);
+        let book = self.world.books.call_started(self.world.now, self.world.now, false);
+        let slot = self.place(hash, Kind::Main, target, book);
+        let number = self.number;
+        let call = &mut self.calls[slot as usize];
+        call.name(whole, number, 0);
+        call.prepare(&self.main);
+        self.world.ledger.outgoing += 1;
+        self.drive(slot, out, |stage| stage.hear_command(&word));
     }
 
     /// A call that a message begins.
@@ -409,6 +470,13 @@ impl Traffic {
     }
 }
 
+impl Drop for Traffic {
+    /// The last page says how long it covers.
+    fn drop(&mut self) {
+        self.world.books.last(clock::micros());
+    }
+}
+
 impl Service for Traffic {
     type Answer = Order;
     type Record = ();
@@ -452,7 +520,7 @@ impl Service for Traffic {
         }) {
             return self.drive(slot, out, |stage| stage.receive(bytes));
         }
-        if self.makes_calls() || self.dead.knows(hash) {
+        if self.makes_calls() || self.begins_by_word() || self.dead.knows(hash) {
             return self.stray(hash, name, arrival, bytes, out);
         }
         if !self.may_begin() {
@@ -486,7 +554,20 @@ impl Service for Traffic {
 
     fn deadline(&mut self) -> Option<u64> {
         let mut at = self.tick;
-        if let Some(alarm) = self.wheel.deadline() {
+        let calls = &mut self.calls;
+        let fate = |alarm: Alarm| {
+            let call = &mut calls[alarm.slot as usize];
+            if !call.live || call.generation != alarm.generation || call.alarm != alarm.due {
+                return Fate::Forgotten;
+            }
+            let due = call.due();
+            if due <= alarm.due {
+                return Fate::Expected;
+            }
+            call.alarm = due;
+            if due == u64::MAX { Fate::Forgotten } else { Fate::Later(due) }
+        };
+        if let Some(alarm) = self.wheel.expected(fate) {
             at = at.min(alarm);
         }
         if self.makes_calls() && self.may_begin() && self.world.open < self.limit {
@@ -508,6 +589,7 @@ impl Service for Traffic {
             Order::Rate(rate) => self.pace.set_rate(rate, self.world.now),
             Order::Limit(limit) => self.limit = limit,
             Order::Pause(paused) => self.paused = paused,
+            Order::Heard(heard) => self.hear(heard, out),
             Order::Quit => self.quitting = true,
             Order::End { goodbye } => {
                 self.quitting = true;
@@ -532,8 +614,12 @@ impl Service for Traffic {
 
     fn failed(&mut self, _: Now, token: u64, out: &mut Outbox) {
         let (slot, generation) = (token as u32, (token >> 32) as u32);
-        self.world.books.send_failed(SendFailure::Local);
-        let Some(call) = self.calls.get(slot as usize) else { return };
+        let Some(call) = self.calls.get(slot as usize) else {
+            return self.world.books.send_failed(SendFailure::Local);
+        };
+        // A connection that is not made is the other side's doing.
+        let whose = if call.target.transport.is_reliable() { SendFailure::Remote } else { SendFailure::Local };
+        self.world.books.send_failed(whose);
         if !call.live || call.generation != generation || call.counted {
             return;
         }

@@ -15,6 +15,9 @@ pub enum Passage {
     LostReceiving(u32),
     /// Received while no call is begun any more.
     Discarded,
+    /// A word to another controller, and one from it (third party call control), without the byte that ends it.
+    CommandSent,
+    CommandReceived,
 }
 
 /// Hears of everything; every method does nothing unless it is written.

@@ -144,14 +144,33 @@ impl Wheel {
     }
 
     /// When to ask next at the latest: the next alarm, or the start of the turn in which it lies.
-    pub fn deadline(&self) -> Option<u64> {
-        if self.waiting == 0 {
-            return None;
+    pub fn deadline(&mut self) -> Option<u64> {
+        self.expected(|_| Fate::Expected)
+    }
+
+    /// As [`Wheel::deadline`]; `fate` says of an
+    /// alarm whether anybody still expects it: nobody is woken for one that has been forgotten.
+    pub fn expected(&mut self, mut fate: impl FnMut(Alarm) -> Fate) -> Option<u64> {
+        loop {
+            if self.waiting == 0 {
+                return None;
+            }
+            let turn = self.at / TURN;
+            let Some(place) = self.near.next((self.at % TURN) as usize) else { break };
+            let Some(&alarm) = self.near.places[place].last() else { break };
+            match fate(alarm) {
+                Fate::Expected => return Some(turn * TURN + place as u64),
+                Fate::Forgotten => {
+                    self.near.pop(place);
+                    self.waiting -= 1;
+                }
+                Fate::Later(due) => {
+                    self.near.pop(place);
+                    self.place(Alarm { due: due.max(self.at), ..alarm });
+                }
+            }
         }
         let turn = self.at / TURN;
-        if let Some(place) = self.near.next((self.at % TURN) as usize) {
-            return Some(turn * TURN + place as u64);
-        }
         let from = (turn % TURN) as usize;
         let far = match self.far.next(from) {
             Some(place) => Some(turn + (place - from) as u64),
@@ -164,6 +183,16 @@ impl Wheel {
         };
         Some(turn * TURN)
     }
+}
+
+/// What is known of an alarm that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Expected,
+    /// Nobody waits for it any more.
+    Forgotten,
+    /// It is to go off at this later time.
+    Later(u64),
 }
 
 #[cfg(test)]
@@ -199,6 +228,24 @@ mod tests {
         rung.sort_unstable();
         assert_eq!(rung, want);
         assert_eq!(wheel.waiting(), 0);
+    }
+
+    #[test]
+    fn nobody_is_woken_for_what_is_forgotten() {
+        let mut wheel = Wheel::new(10);
+        for slot in 0..3 {
+            wheel.set(Alarm { due: 20 + u64::from(slot), slot, generation: 0 });
+        }
+        let fate = |alarm: Alarm| match (alarm.slot, alarm.due) {
+            (0, _) => Fate::Forgotten,
+            (1, 21) => Fate::Later(2_000),
+            _ => Fate::Expected,
+        };
+        assert_eq!((wheel.expected(fate), wheel.waiting()), (Some(22), 2));
+        assert_eq!(wheel.ring(22).map(|a| a.slot), Some(2));
+        assert_eq!(wheel.expected(fate), Some(1_024));
+        assert_eq!(wheel.ring(1_999), None);
+        assert_eq!((wheel.expected(fate), wheel.ring(2_000).map(|a| a.due)), (Some(2_000), Some(2_000)));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(super) struct World {
     pub(super) open: u64,
     /// What an action asked of the whole run.
     pub(super) halt: Option<Halt>,
+    /// The way to the other controllers of third party call control.
+    pub(super) link: Option<crate::command::Link>,
     /// The media of the calls, where there are any.
     pub(super) media: Option<crate::media::Legs>,
     /// The warning that no media is sent was given.

@@ -161,6 +161,15 @@ impl Watch for Tracer {
                 Passage::Unexpected => writeln!(file, "{RULE}\nUnexpected {via} message received:\n"),
                 Passage::LostSending(step) => writeln!(file, "{via} message (index {step}) lost (send).\n"),
                 Passage::LostReceiving(step) => writeln!(file, "{via} message (index {step}) lost (recv).\n"),
+                // The byte that ends it counts.
+                Passage::CommandSent => {
+                    let bytes = bytes.len() + 1;
+                    writeln!(file, "{RULE} {}\nTCP control message sent ({bytes} bytes):\n", Stamp::now().short())
+                }
+                Passage::CommandReceived => {
+                    let bytes = bytes.len() + 1;
+                    writeln!(file, "{RULE} {}\nTCP control message received [{bytes}] bytes :\n", Stamp::now().short())
+                }
                 Passage::Discarded => writeln!(file, "Discarded message for new calls while quitting"),
             };
             if !matches!(passage, Passage::Discarded) {

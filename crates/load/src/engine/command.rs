@@ -1,0 +1,106 @@
+//! Words between the controllers of third party call control: `sendCmd` and `recvCmd`.
+
+use super::stage::{Go, Stage, Whither};
+use super::watch::Passage;
+use crate::command;
+use crate::measure::{Failure, Outcome};
+use crate::scenario::step::{Kind, Optional, PeerIndex, Step};
+
+impl Stage<'_> {
+    pub(super) fn send_command(&mut self, step: &Step, to: Option<PeerIndex>) -> Whither {
+        let script = self.script;
+        let index = self.call.step;
+        let mut word = std::mem::take(&mut self.world.scratch);
+        word.clear();
+        self.render(&script.texts[index as usize], index as i32, &mut word);
+        let to = to.and_then(|to| script.scenario.peers.get(usize::from(to))).map(String::as_str);
+        let sent = self.say_word(to, &word);
+        self.world.scratch = word;
+        if !sent {
+            self.warn_call(format_args!("the command of step {index} cannot be sent: no other controller is there"));
+            return self.give_up(Failure::CommandNotSent);
+        }
+        self.keep_books(step);
+        self.world.ledger.steps[index as usize].sent += 1;
+        self.act(step, None)
+    }
+
+    fn say_word(&mut self, to: Option<&str>, word: &[u8]) -> bool {
+        let sent = self.world.link.as_ref().is_some_and(|link| link.send(to, word));
+        if let Some(watch) = self.world.watch.as_mut().filter(|_| sent) {
+            watch.message(Passage::CommandSent, self.call.target.transport, self.call.id(), word);
+        }
+        sent
+    }
+
+    /// The other controller of the classic form learns that this call is given up.
+    pub(super) fn abort_command(&mut self) {
+        if self.call.step == 0 || !self.world.link.as_ref().is_some_and(command::Link::is_classic) {
+            return;
+        }
+        let script = self.script;
+        let mut word = Vec::new();
+        self.render(&script.three_party_abort, -1, &mut word);
+        self.say_word(None, &word);
+    }
+
+    /// A word for this call.
+    pub(super) fn hear_command(&mut self, word: &[u8]) -> Go {
+        if let Some(watch) = &mut self.world.watch {
+            watch.message(Passage::CommandReceived, self.call.target.transport, self.call.id(), word);
+        }
+        if command::is_abort(word) {
+            self.warn_call(format_args!("the other controller has given the call up"));
+            return match self.give_up(Failure::CallRejected) {
+                Whither::Over => Go::Over,
+                _ => Go::Waits,
+            };
+        }
+        let script = self.script;
+        let from = self.call.step as usize;
+        // What may be left out is passed over.
+        let found = script.scenario.steps.iter().enumerate().skip(from).find(|(_, step)| match &step.kind {
+            Kind::Nop => false,
+            Kind::Receive(receive) => receive.optional == Optional::No,
+            _ => true,
+        });
+        let Some((index, step)) = found else { return self.reject("no step waits for a command any more") };
+        let Kind::ReceiveCommand { from } = &step.kind else {
+            return self.reject("a command came while something else is waited for");
+        };
+        let name = from.and_then(|from| script.scenario.peers.get(usize::from(from)));
+        if let Some(name) = name
+            && command::sender(word) != Some(name.as_bytes())
+        {
+            return self.reject("a command came from another controller than the one that is waited for");
+        }
+        self.call.step = index as u32;
+        self.keep_books(step);
+        self.world.ledger.steps[index].received += 1;
+        match self.act(step, Some(command::trimmed(word))) {
+            Whither::Over => Go::Over,
+            Whither::On | Whither::Waits => {
+                self.next(step);
+                self.drive()
+            }
+        }
+    }
+
+    fn reject(&mut self, why: &str) -> Go {
+        self.warn_call(format_args!("{why}"));
+        self.finish(Outcome::Failed(Failure::CallRejected));
+        Go::Over
+    }
+
+    /// Another controller has gone: a call that waits for its word waits in vain.
+    pub(super) fn lose_controller(&mut self) -> Go {
+        let waits = self.step().is_some_and(|step| matches!(step.kind, Kind::ReceiveCommand { .. }));
+        if !waits {
+            return Go::Waits;
+        }
+        match self.give_up(Failure::CommandNotSent) {
+            Whither::Over => Go::Over,
+            _ => Go::Waits,
+        }
+    }
+}
