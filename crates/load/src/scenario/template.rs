@@ -8,8 +8,8 @@ use strowger_message::Name;
 /// Rules that the pieces do not say themselves:
 ///
 /// - A keyword marked "may vanish" that has nothing to write at the start of a line (the byte before it is LF) takes
-///   the white space that follows with it: the next [`Piece::Text`] is written from [`Text::solid`] on. So the line
-///   disappears if nothing but its end stood there.
+///   the white space that follows with it: the next [`Piece::Text`], were it behind other keywords, is written from
+///   [`Text::solid`] on. So the line disappears if nothing but its end stood there, and an empty line that follows too.
 /// - Line ends are CRLF, indentation and blank edges are gone, and the empty line behind the headers is there: all
 ///   that is done when the document is read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,7 +94,9 @@ pub enum Piece {
     TdmMap,
     /// `[next_url]`: the Contact kept by `rrs`.
     NextUrl,
-    /// `[len]`: the length of the body plus `n`.
+    /// `[len]`: the length of the body plus `n`, right in five places. Of several the last one counts, the others stay
+    /// five spaces. Without a body SIPp writes `    0`, CRLF, CRLF and a NUL over what stands there, whatever that is:
+    /// nothing changes only if `[len]` ends the last header line.
     Length(i32),
     /// `[peer_tag_param]`: `;tag=…` of the peer once known.
     PeerTagParameter,
@@ -112,9 +114,9 @@ pub enum Piece {
     Field(Box<Field>),
     /// `[$name]`. May vanish.
     Variable(Slot),
-    /// `[fill variable=… text=…]`: the text repeated up to as many bytes as the variable's number says. May vanish.
+    /// `[fill variable=… text=…]`: the text repeated up to as many bytes as the variable's number says.
     Fill(Box<Fill>),
-    /// `[file name=…]`: the content of a file, read when written. May vanish.
+    /// `[file name=…]`: the content of a file, read when written.
     File(Box<Template>),
     /// A value of `-key`, known when the document is read: where it stands in [`super::Environment::keys`].
     Generic(u16),

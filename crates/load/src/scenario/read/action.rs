@@ -151,14 +151,14 @@ impl Reader<'_> {
     }
 
     /// `assign_to`, which a step that checks need not have.
-    fn to_unless_checked(&mut self, element: &Element) -> Result<Option<crate::scenario::Slot>, Fault> {
+    fn assigned_unless_checked(&mut self, element: &Element) -> Result<Option<crate::scenario::Slot>, Fault> {
         let checked = self.attribute(element, "check_it").or_else(|| self.attribute(element, "check_it_inverse"));
         if checked.is_some() { self.optional_variable(element, "assign_to") } else { self.to(element).map(Some) }
     }
 
     fn test(&mut self, element: &Element) -> Result<Action, Fault> {
         let check = self.check_of(element)?;
-        let to = self.to_unless_checked(element)?;
+        let to = self.assigned_unless_checked(element)?;
         let left = self.required_variable(element, "variable")?;
         let right = match self.number(element, "value")? {
             Some(_) if self.attribute(element, "variable2").is_some() => {
@@ -185,7 +185,7 @@ impl Reader<'_> {
 
     fn strcmp(&mut self, element: &Element) -> Result<Action, Fault> {
         let check = self.check_of(element)?;
-        let to = self.to_unless_checked(element)?;
+        let to = self.assigned_unless_checked(element)?;
         let left = self.required_variable(element, "variable")?;
         let right = if self.attribute(element, "value").is_some() {
             if self.attribute(element, "variable2").is_some() {

@@ -408,3 +408,6 @@ fn third_party_fault(at: usize, what: &str) -> Fault {
         .hint("give -3pcc HOST:PORT, or -master or -slave with -slave_cfg FILE")
         .cause(Cause::ThirdParty)
 }
+
+#[cfg(test)]
+mod tests;
