@@ -54,6 +54,7 @@ impl Books {
     ) -> Self {
         let mut page = Box::new(Page::new(timers));
         page.second = clock.second(now);
+        page.begun = clock.wall(now);
         let turn = clock.begin(page.second + 1);
         Self { page, shard, clock, begun: now, turn, open: 0, leaves, blanks, timers, closed: false }
     }
@@ -76,6 +77,7 @@ impl Books {
         match self.leaves.try_send(Leaf { shard: self.shard, page: full, last: false }) {
             Ok(()) => {
                 self.page.second = second;
+                self.page.begun = self.clock.wall(now);
                 self.page.open = self.open;
                 self.page.peak = self.open;
                 self.begun = now;

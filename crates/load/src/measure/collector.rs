@@ -26,6 +26,8 @@ pub struct Collector {
     pending: BTreeMap<u64, Page>,
     /// The last second that was put together.
     reached: Option<u64>,
+    /// Up to when all is covered, µs since 1970-01-01 UTC.
+    until: u64,
     totals: Page,
     /// Blank pages for seconds to come.
     spare: Vec<Page>,
@@ -45,6 +47,7 @@ impl Collector {
             shards: Vec::new(),
             pending: BTreeMap::new(),
             reached: None,
+            until: 0,
             totals,
             spare: Vec::new(),
         }
@@ -86,6 +89,8 @@ impl Collector {
     fn complete_first(&mut self, second: &mut impl FnMut(&Page)) {
         if let Some((number, mut page)) = self.pending.pop_first() {
             self.reached = Some(number);
+            // A page that came late, from a shard that slept, brings time that others have covered.
+            self.until = page.follow(self.until);
             self.totals.add_after(&page);
             second(&page);
             if self.spare.len() < UNDER_WAY {
@@ -128,5 +133,51 @@ impl Collector {
             self.complete_first(&mut second);
         }
         self.totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Counter;
+    use std::time::UNIX_EPOCH;
+
+    const S: u64 = 1_000_000;
+
+    #[test]
+    fn a_shard_that_slept_is_late_but_time_is_covered_once() {
+        let mut collector = Collector::new(Clock::new(0, UNIX_EPOCH), vec![], 2);
+        let (mut busy, mut sleepy) = (collector.books(0), collector.books(0));
+        sleepy.calls_intended(7);
+        let mut seconds = Vec::new();
+        for tenth in 0..300 {
+            let now = tenth * S / 10;
+            busy.tick(now);
+            busy.calls_intended(10);
+            collector.poll(now, |page| seconds.push((page.second, page.covered)));
+        }
+        // Without a word from the other shard a second waits five more.
+        assert_eq!(seconds.len(), 25);
+        assert!(seconds.iter().all(|(_, covered)| *covered == S), "{seconds:?}");
+        sleepy.tick(30 * S);
+        busy.close(30 * S);
+        sleepy.close(30 * S);
+        let totals = collector.finish(|page| seconds.push((page.second, page.covered)));
+        assert_eq!((totals.covered, totals.counter(Counter::CallsIntended)), (30 * S, 3_007));
+        assert!(seconds.windows(2).all(|pair| pair[0].0 < pair[1].0), "{seconds:?}");
+    }
+
+    #[test]
+    fn when_all_sleep_the_time_is_covered_all_the_same() {
+        let mut collector = Collector::new(Clock::new(0, UNIX_EPOCH), vec![], 2);
+        let mut both = [collector.books(S / 2), collector.books(S / 2)];
+        for now in [S, 9 * S, 10 * S] {
+            both.iter_mut().for_each(|books| books.tick(now));
+        }
+        both.into_iter().for_each(|books| books.close(10 * S + S / 4));
+        let mut covered = Vec::new();
+        let totals = collector.finish(|page| covered.push(page.covered));
+        assert_eq!(covered, [S / 2, 8 * S, S, S / 4]);
+        assert_eq!(totals.covered, 9 * S + S / 2 + S / 4);
     }
 }

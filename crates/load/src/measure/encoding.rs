@@ -1,6 +1,6 @@
 //! Pages as bytes: sparse, numbers of variable length, histograms without loss.
 //!
-//! A page is a run of unsigned numbers in LEB128: second, µs covered, calls open, most calls open, start of the
+//! A page is a run of unsigned numbers in LEB128: second, beginning, µs covered, calls open, most calls open, start of the
 //! first and of the last call; then, each with its
 //! length first, counters, failures, requests sent, received and resent by method; responses received and sent as
 //! (method, code, count); delays and timers. A delay is the number of its buckets that hold something, and if that is not 0:
@@ -61,7 +61,7 @@ fn delays(out: &mut Vec<u8>, delays: &Delays) {
 impl Page {
     /// Appends the page to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        for value in [self.second, self.covered, self.open, self.peak, self.first_start, self.last_start] {
+        for value in [self.second, self.begun, self.covered, self.open, self.peak, self.first_start, self.last_start] {
             number(out, value);
         }
         list(out, &self.counters);
@@ -82,6 +82,7 @@ impl Page {
         self.clear();
         let mut reader = Reader(bytes);
         self.second = reader.number()?;
+        self.begun = reader.number()?;
         self.covered = reader.number()?;
         self.open = reader.number()?;
         self.peak = reader.number()?;
@@ -208,7 +209,7 @@ mod tests {
 
     fn same(a: &Page, b: &Page) {
         assert_eq!((a.second, a.covered, a.open, a.peak), (b.second, b.covered, b.open, b.peak));
-        assert_eq!((a.first_start, a.last_start), (b.first_start, b.last_start));
+        assert_eq!((a.begun, a.first_start, a.last_start), (b.begun, b.first_start, b.last_start));
         assert!(Counter::ALL.iter().all(|counter| a.counter(*counter) == b.counter(*counter)));
         assert!(Failure::ALL.iter().all(|failure| a.failures(*failure) == b.failures(*failure)));
         assert!(a.responses_received().iter().eq(b.responses_received().iter()));

@@ -84,6 +84,8 @@ pub(super) fn method(row: usize) -> Method {
 pub struct Page {
     /// The wall-clock second (since 1970-01-01 UTC); of a sum, the first.
     pub second: u64,
+    /// When it was begun, µs since 1970-01-01 UTC.
+    pub begun: u64,
     /// How much of it (or of them) the books were open, µs. The first and the last second of a run are shorter.
     pub covered: u64,
     /// Calls open at its end.
@@ -109,6 +111,7 @@ impl Page {
     pub fn new(timers: usize) -> Self {
         Self {
             second: 0,
+            begun: 0,
             covered: 0,
             open: 0,
             peak: 0,
@@ -176,18 +179,37 @@ impl Page {
 
     /// Adds another page of the same second (another shard's, another generator's).
     pub fn add_beside(&mut self, other: &Self) {
+        // Two pages of the same time cover it once.
+        let end = self.end().max(other.end());
+        self.begun = if self.covered == 0 { other.begun } else { self.begun.min(other.begun) };
+        self.covered = end - self.begun;
         self.add(other);
-        self.covered = self.covered.max(other.covered);
         self.open = self.open.saturating_add(other.open);
         self.peak = self.peak.saturating_add(other.peak);
     }
 
     /// Adds the page of a later second.
     pub fn add_after(&mut self, other: &Self) {
+        if self.covered == 0 {
+            self.begun = other.begun;
+        }
         self.add(other);
         self.covered = self.covered.saturating_add(other.covered);
         self.open = other.open;
         self.peak = self.peak.max(other.peak);
+    }
+
+    fn end(&self) -> u64 {
+        self.begun.saturating_add(self.covered)
+    }
+
+    /// Everything up to `until` (µs since 1970-01-01 UTC) is covered by pages before: takes it from this one. Gives up to when
+    /// everything is covered now.
+    pub(super) fn follow(&mut self, until: u64) -> u64 {
+        let end = self.end();
+        self.begun = self.begun.max(until.min(end));
+        self.covered = end - self.begun;
+        end.max(until)
     }
 
     fn add(&mut self, other: &Self) {
@@ -220,7 +242,7 @@ impl Page {
     /// Blank again; the memory stays.
     pub fn clear(&mut self) {
         (self.second, self.covered, self.open, self.peak) = (0, 0, 0, 0);
-        (self.first_start, self.last_start) = (0, 0);
+        (self.begun, self.first_start, self.last_start) = (0, 0, 0);
         self.counters.fill(0);
         self.failures.fill(0);
         self.requests_sent.fill(0);

@@ -74,6 +74,7 @@ impl Run {
         let heading = sources.first().map(|source| source.generator.heading.clone()).unwrap_or_default();
         let mut run = Self::new(heading);
         let mut sum = Page::new(run.heading().timers.len());
+        let mut until = 0;
         while let Some(second) = sources.iter().filter_map(Source::second).min() {
             sum.clear();
             for source in sources.iter_mut().filter(|source| source.second() == Some(second)) {
@@ -85,6 +86,7 @@ impl Run {
                 }
             }
             sum.second = second;
+            until = sum.follow(until);
             run.second(&sum);
         }
         if !sources.is_empty() {

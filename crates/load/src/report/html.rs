@@ -73,7 +73,7 @@ pub(super) fn html(report: &Report<'_>) -> String {
          <h2>Counters</h2><div class=\"charts\"><div class=\"wide\" id=\"counter-table\"></div><div class=\"wide\" id=\"code-table\"></div></div>\n\
          <h2>Settings</h2><div class=\"wide\" id=\"setting-table\"></div>\n",
     );
-    let _ = writeln!(out, "<footer>{}</footer>\n</main>", escape(&heading.program));
+    let _ = writeln!(out, "<footer>{} · times are UTC</footer>\n</main>", escape(&heading.program));
     block(&mut out, "report", &json_without_series(report));
     block(&mut out, "series", &serde_json::to_string(&charts(run)).expect("names are strings and numbers are plain"));
     let _ = write!(out, "<script>\n{JS}</script>\n</body>\n</html>\n");
@@ -339,4 +339,38 @@ fn codes(run: &Run, points: &[Vec<usize>], covered: impl Fn(&[usize]) -> f64) ->
         }
     }
     named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{Heading, Row};
+
+    /// A run with `seconds` of 10 calls each and a sliver at its end.
+    fn run(seconds: u64) -> Run {
+        let mut run = Run::new(Heading::default());
+        for second in 0..=seconds {
+            let mut page = Page::new(0);
+            page.second = 1_000 + second;
+            page.covered = if second == seconds { 20_000 } else { 1_000_000 };
+            page.peak = second;
+            run.second(&page);
+            let names = columns(&[]);
+            let place = names.iter().position(|name| name == "rate.achieved").unwrap();
+            run.rows.last_mut().map(|row: &mut Row| row.values[place] = 10.0).unwrap();
+        }
+        run
+    }
+
+    #[test]
+    fn long_runs_are_drawn_in_steps() {
+        for (seconds, step) in [(5, 1), (1_100, 1), (3_000, 3), (50_000, 42)] {
+            let charts = charts(&run(seconds));
+            assert_eq!(charts.step, step);
+            assert!(charts.time.len() <= POINTS && charts.time.len() as u64 >= seconds / step as u64);
+            assert!(charts.columns["rate.achieved"].iter().all(|value| *value == Some(10.0)));
+            // The worst of each step is kept, the sliver's too.
+            assert_eq!(charts.columns["concurrency.max"].last(), Some(&Some(seconds as f64)));
+        }
+    }
 }
