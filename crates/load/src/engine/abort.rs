@@ -4,8 +4,8 @@ use super::incoming::Heard;
 use super::script::Line;
 use super::stage::{Go, Stage, Whither};
 use crate::measure::{Counter, Failure, Outcome};
-use crate::scenario::{Role, ThirdPartyRole};
 use crate::scenario::step::{Expected, Kind};
+use crate::scenario::{Role, ThirdPartyRole};
 use strowger_message::Method;
 use strowger_message::index::Start;
 

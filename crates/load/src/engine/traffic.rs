@@ -11,8 +11,8 @@ use super::stage::{Go, Stage};
 use super::watch::{Passage, Watch};
 use super::wheel::{Alarm, Fate, Wheel};
 use super::world::{Halt, Random, World};
-use crate::measure::{Books, CallBook, Counter, Failure, Outcome, SendFailure};
 use crate::command::{self, Heard};
+use crate::measure::{Books, CallBook, Counter, Failure, Outcome, SendFailure};
 use crate::scenario::{Role, ThirdPartyRole};
 use hashbrown::HashTable;
 use std::collections::VecDeque;
@@ -178,7 +178,7 @@ impl Traffic {
 
     /// The way to the other controllers of third party call control; what they say comes as [`Order::Heard`].
     #[must_use]
-    pub fn with_link(mut self, link: Option<crate::command::Link>) -> Self {
+    pub fn with_link(mut self, link: Option<command::Link>) -> Self {
         self.world.link = link;
         self
     }

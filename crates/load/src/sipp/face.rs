@@ -5,6 +5,7 @@ use super::screen::View;
 use super::statistics::Statistics;
 use super::trace::{self, Tracer};
 use super::{background, host};
+use crate::command::Link;
 use crate::engine::Halt;
 use crate::engine::ledger::Ledger;
 use crate::engine::pace::{Arrivals, Part};
@@ -104,10 +105,13 @@ fn unknown(name: &str) -> String {
 /// Reads a scenario, and says what is wrong with it.
 fn load(options: &Options, source: &Source) -> Result<Scenario, Failure> {
     let base = |path: &Path| path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
+    let (third_party, peers) = super::third_party::form(options).map_err(|text| Failure(code::FAILED, text))?;
     let environment = Environment {
         keys: options.keys.clone(),
         injections: options.injections.iter().map(|p| base(p)).collect(),
         globals: options.sets.iter().map(|s| s.0.clone()).collect(),
+        third_party,
+        peers,
         ..Environment::default()
     };
     let loaded = match source {
@@ -139,6 +143,8 @@ struct Session {
     ledger: Ledger,
     /// Media are sent as long as it is there.
     _plane: Option<Plane>,
+    /// To the other controllers of third party call control.
+    link: Option<Link>,
     timed_out: bool,
     quitting: bool,
     keys: Option<Receiver<u8>>,
@@ -187,6 +193,13 @@ impl Session {
         let parts: Parts = (collector.books(now), events_out, tracer.map(|t| t as Box<dyn Watch>));
         let parts = Mutex::new(Some(parts));
         let shared = run.clone();
+        let (opened, ear) = match super::third_party::plan(&options, &scenario).map_err(fatal)? {
+            Some(plan) => {
+                Link::open(&plan).map(|(link, ear)| (Some(link), Some(ear))).map_err(|e| fatal(e.to_string()))?
+            }
+            None => (None, None),
+        };
+        let link = opened.clone();
         let legs = Mutex::new(plane.as_ref().map(Plane::legs));
         let node = net
             .spawn(move |_, _| {
@@ -194,9 +207,15 @@ impl Session {
                 let (books, events, watch) = parts.expect("one shard is started, once");
                 Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events)
                     .watched(watch)
+                    .with_link(link.clone())
                     .with_media(legs.lock().unwrap_or_else(|e| e.into_inner()).take())
             })
             .map_err(|e| fatal(format!("the engine could not be started: {e}")))?;
+        if let Some(ear) = ear {
+            let mailbox = node.handle().mailbox(0);
+            ear.hear(Arc::new(move |heard| mailbox.send(Order::Heard(heard))))
+                .map_err(|e| fatal(format!("other controllers cannot be heard: {e}")))?;
+        }
         let keys = if options.keyboard { Some(keyboard()) } else { None };
         let rate = options.rate;
         Ok(Self {
@@ -212,6 +231,7 @@ impl Session {
             rate,
             base,
             _plane: plane,
+            link: opened,
             timed_out: false,
             quitting: false,
             keys,
@@ -326,6 +346,9 @@ impl Session {
     /// The last lines of all files.
     fn close(&mut self, ledger: &Ledger) {
         self.node.handle().stop();
+        if let Some(link) = &self.link {
+            link.close();
+        }
         let rate = self.rate;
         self.write_statistics(ledger, rate);
         if self.options.traces.screen {

@@ -9,6 +9,7 @@ mod host;
 mod media;
 mod screen;
 mod statistics;
+mod third_party;
 mod trace;
 
 pub use face::{code, run};

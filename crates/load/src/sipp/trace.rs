@@ -174,7 +174,7 @@ impl Watch for Tracer {
             };
             if !matches!(passage, Passage::Discarded) {
                 let _ = file.write_all(bytes);
-                let _ = file.write_all(b"\n");
+                let _ = file.write_all(if passage == Passage::CommandSent { b"\x1b\n" } else { b"\n" });
             }
         }
         if matches!(passage, Passage::Sent | Passage::Received)
@@ -239,14 +239,8 @@ impl Watch for Tracer {
         if !std::mem::take(&mut self.touched) {
             return;
         }
-        let all = [
-            &mut self.messages,
-            &mut self.short,
-            &mut self.errors,
-            &mut self.logs,
-            &mut self.codes,
-            &mut self.rtt,
-        ];
+        let all =
+            [&mut self.messages, &mut self.short, &mut self.errors, &mut self.logs, &mut self.codes, &mut self.rtt];
         all.into_iter().flatten().for_each(Late::flush);
     }
 }

@@ -1,0 +1,46 @@
+//! Third party call control, as SIPp's options ask for it.
+
+use super::options::Options;
+use crate::command::{self, Plan};
+use crate::scenario::{Scenario, ThirdParty, ThirdPartyRole};
+
+/// Which form the run has, and the names of all controllers.
+///
+/// # Errors
+/// What is wrong with the options or the file of controllers, in a sentence.
+pub(super) fn form(options: &Options) -> Result<(ThirdParty, Vec<String>), String> {
+    if options.third_party.is_some() {
+        return Ok((ThirdParty::Classic, Vec::new()));
+    }
+    if options.master.is_none() && options.slave.is_none() {
+        return Ok((ThirdParty::None, Vec::new()));
+    }
+    let peers = command::peers(&file(options)?).map_err(|error| error.to_string())?;
+    Ok((ThirdParty::Extended, peers.into_iter().map(|(name, _)| name).collect()))
+}
+
+/// Which connections the run has to make, or wait for.
+///
+/// # Errors
+/// As [`form`]; a host that cannot be resolved.
+pub(super) fn plan(options: &Options, scenario: &Scenario) -> Result<Option<Plan>, String> {
+    if let Some((host, port)) = &options.third_party {
+        let address = super::host::resolve(host, *port)?;
+        return Ok(Some(match scenario.third_party {
+            Some(ThirdPartyRole::B) => Plan::Listen(address),
+            _ => Plan::Call(address),
+        }));
+    }
+    let (name, leads) = match (&options.master, &options.slave) {
+        (Some(name), None) => (name, true),
+        (None, Some(name)) => (name, false),
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => return Err("-master and -slave cannot stand together".into()),
+    };
+    Plan::extended(&file(options)?, name, leads).map(Some).map_err(|error| error.to_string())
+}
+
+fn file(options: &Options) -> Result<String, String> {
+    let path = options.slave_file.as_ref().ok_or("-master and -slave need -slave_cfg with the file of controllers")?;
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
