@@ -176,7 +176,7 @@ impl Stage<'_> {
         match self.world.index.start() {
             Start::Status { code: 400.., .. } => self.say(&script.ack, self.call.step as i32 - 1),
             _ if std::mem::take(&mut self.call.ack_pending) => {
-                self.say(&script.ack2, -1);
+                self.say(&script.ack, -1);
                 self.say(&script.bye, -1);
             }
             _ => self.say(&script.cancel, -1),

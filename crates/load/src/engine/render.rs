@@ -216,7 +216,7 @@ impl Stage<'_> {
             let value = &bytes[to.value as usize..to.value_end as usize];
             let inner = memchr::memchr(b'<', value)
                 .and_then(|a| memchr::memchr(b'>', &value[a..]).map(|b| &value[a + 1..a + b]));
-            out.extend_from_slice(inner.unwrap_or(value));
+            out.extend_from_slice(inner.unwrap_or_default());
         }
     }
 

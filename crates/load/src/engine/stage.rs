@@ -442,12 +442,6 @@ impl Stage<'_> {
 
     /// Tells the books how the call ended, once.
     pub(super) fn finish(&mut self, outcome: Outcome) {
-        // What comes after the last step changes nothing any more.
-        let outcome = match self.call.failed {
-            _ if !self.call.timewait => outcome,
-            Some(failure) => Outcome::Failed(failure),
-            None => Outcome::Successful,
-        };
         if std::mem::replace(&mut self.call.counted, true) {
             return;
         }

@@ -16,7 +16,7 @@ use crate::engine::watch::Watch;
 use crate::measure::{Books, Clock, Collector};
 use crate::media::Plane;
 use crate::scenario::step::{Kind, Pause};
-use crate::scenario::{Distribution, Environment, Role, Scenario, builtin};
+use crate::scenario::{Cause, Distribution, Environment, Role, Scenario, builtin};
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -121,7 +121,10 @@ fn load(options: &Options, source: &Source) -> Result<Scenario, Failure> {
             Scenario::parse(text.as_bytes(), Path::new(name), &environment)
         }
     };
-    let scenario = loaded.map_err(|refusal| Failure(code::FAILED, refusal.to_string()))?;
+    let scenario = loaded.map_err(|refusal| {
+        let code = if refusal.cause == Cause::ThirdParty { code::FATAL } else { code::FAILED };
+        Failure(code, refusal.to_string())
+    })?;
     for warning in &scenario.warnings {
         tracing::debug!(line = warning.line, column = warning.column, "{}", warning.text);
     }
