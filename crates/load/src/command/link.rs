@@ -20,6 +20,9 @@ const LONGEST: usize = 1 << 20;
 /// How long a connection is tried, and how long one may refuse what is written.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How far apart the connections of one controller end.
+const APART: Duration = Duration::from_millis(20);
+
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
@@ -92,7 +95,10 @@ impl Link {
         let mut made = Vec::new();
         for (index, peer) in link.inner.peers.iter().enumerate() {
             if let Some(address) = peer.address.filter(|_| calls) {
-                let stream = connect(address).map_err(|error| LinkError::Connect(address, error))?;
+                // Words may be sent before anybody hears: the calls begin while the ears are opened.
+                let stream = connect(address)
+                    .and_then(|stream| link.inner.write_to(index, &stream).map(|()| stream))
+                    .map_err(|error| LinkError::Connect(address, error))?;
                 made.push((index, stream));
             }
         }
@@ -128,7 +134,11 @@ impl Link {
         for writer in writers {
             let _ = writer.join();
         }
-        for stream in self.inner.streams.lock().unwrap_or_else(|e| e.into_inner()).drain(..) {
+        for (index, stream) in self.inner.streams.lock().unwrap_or_else(|e| e.into_inner()).drain(..).enumerate() {
+            // SIPp 3.6.1 fails over two connections of one controller that end at once.
+            if index > 0 && !self.inner.classic {
+                std::thread::sleep(APART);
+            }
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -147,7 +157,7 @@ impl Ear {
     pub fn hear(self, deliver: Deliver) -> std::io::Result<()> {
         let Self { link, listener, made, follows } = self;
         for (index, stream) in made {
-            link.inner.clone().attach(Some(index), stream, &deliver)?;
+            link.inner.clone().read_from(Some(index), stream, &deliver)?;
         }
         let Some(listener) = listener else { return Ok(()) };
         let inner = link.inner;
@@ -159,7 +169,8 @@ impl Ear {
                 }
                 // By name it is known only when it speaks; it is answered by another connection then.
                 let index = inner.classic.then_some(0);
-                if let Err(error) = inner.clone().attach(index, stream, &deliver) {
+                let written = index.map_or(Ok(()), |index| inner.write_to(index, &stream));
+                if let Err(error) = written.and_then(|()| inner.clone().read_from(index, stream, &deliver)) {
                     tracing::warn!(%error, "a controller that connected is not heard");
                 }
                 if std::mem::take(&mut follows) {
@@ -176,25 +187,31 @@ impl Inner {
     fn connect(self: &Arc<Self>, deliver: &Deliver) {
         for (index, peer) in self.peers.iter().enumerate() {
             let Some(address) = peer.address else { continue };
-            let made = connect(address).and_then(|stream| self.clone().attach(Some(index), stream, deliver));
+            let made = connect(address).and_then(|stream| {
+                self.write_to(index, &stream)?;
+                self.clone().read_from(Some(index), stream, deliver)
+            });
             if let Err(error) = made {
                 tracing::warn!(%error, %address, name = peer.name, "a controller cannot be reached");
             }
         }
     }
 
-    /// A connection that is there: read from, and written to if it is that of a peer.
-    fn attach(self: Arc<Self>, peer: Option<usize>, stream: TcpStream, deliver: &Deliver) -> std::io::Result<()> {
+    /// What is said to this peer goes by this connection.
+    fn write_to(&self, peer: usize, stream: &TcpStream) -> std::io::Result<()> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(PATIENCE))?;
+        let (to, from) = sync_channel(WAITING);
+        let writing = stream.try_clone()?;
+        let writer = std::thread::Builder::new().name("3pcc-write".into()).spawn(move || write(writing, &from))?;
+        self.writers.lock().unwrap_or_else(|e| e.into_inner()).push(writer);
+        *self.peers[peer].out.lock().unwrap_or_else(|e| e.into_inner()) = Some(to);
+        Ok(())
+    }
+
+    /// What comes by this connection is delivered; with it ends the way to the peer whose it is.
+    fn read_from(self: Arc<Self>, peer: Option<usize>, stream: TcpStream, deliver: &Deliver) -> std::io::Result<()> {
         self.streams.lock().unwrap_or_else(|e| e.into_inner()).push(stream.try_clone()?);
-        if let Some(peer) = peer {
-            let (to, from) = sync_channel(WAITING);
-            let writing = stream.try_clone()?;
-            let writer = std::thread::Builder::new().name("3pcc-write".into()).spawn(move || write(writing, &from))?;
-            self.writers.lock().unwrap_or_else(|e| e.into_inner()).push(writer);
-            *self.peers[peer].out.lock().unwrap_or_else(|e| e.into_inner()) = Some(to);
-        }
         let deliver = deliver.clone();
         std::thread::Builder::new().name("3pcc-read".into()).spawn(move || {
             read(stream, |word| deliver(Heard::Word(word)));

@@ -253,7 +253,13 @@ impl Traffic {
     fn hear(&mut self, heard: Heard, out: &mut Outbox) {
         let Heard::Word(word) = heard else {
             self.quitting = true;
-            self.world.warn(format_args!("One of the twin instances has ended -> exiting"));
+            let classic = self.world.link.as_ref().is_some_and(command::Link::is_classic);
+            let who = match (classic, self.begins_by_word()) {
+                (false, _) => "One of the twin instances",
+                (true, true) => "3PCC controller A",
+                (true, false) => "3PCC controller B",
+            };
+            self.world.warn(format_args!("{who} has ended -> exiting"));
             for slot in 0..self.calls.len() as u32 {
                 if self.calls[slot as usize].live && !self.calls[slot as usize].counted {
                     self.drive(slot, out, |stage| stage.lose_controller());
