@@ -135,6 +135,18 @@ fn a_generator_that_was_killed_leaves_what_it_wrote() {
 }
 
 #[test]
+fn a_full_disk_is_said_and_the_run_goes_on() {
+    let run = measured::run("west", 6, 1, Some("/dev/full".as_ref()));
+    assert_eq!(run.totals.counter(Counter::CallsOutgoing), 1_200);
+    let report = Report::new(&run, &[], &Thresholds::default());
+    assert!(report.valid(), "the figures are right all the same");
+    let warnings = &report.health()[0].warnings;
+    let said = |part: &str| warnings.iter().filter(|warning| warning.contains(part)).count();
+    assert_eq!((said("No space left on device"), said("records of the raw log")), (1, 1), "{warnings:?}");
+    assert!(report.table(false).contains("cannot be written"));
+}
+
+#[test]
 fn several_generators_are_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let paths = ["west.log", "east.log"].map(|name| folder.path().join(name));
