@@ -21,7 +21,7 @@ SECONDS ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-sipp-corpus test-sipp-wire soak simulate fuzz bench-parser bench-relay bench-memory
+.PHONY: help demo build packages lint test test-sipp-corpus test-sipp-wire soak simulate fuzz bench-parser bench-relay bench-memory bench-load
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -35,6 +35,7 @@ help:
 	@echo 'make soak          calls and registrations for $(SOAK_SECONDS) s: nothing lost, memory level (SOAK_SECONDS=)'
 	@echo 'make bench-parser  messages a second: index, views, print'
 	@echo 'make bench-relay   CPU per call beside Kamailio and the floor of the machine (RATE= SECONDS= ROUNDS=)'
+	@echo 'make bench-load    the generator beside SIPp: cost, highest rate, pace, calls held (takes minutes)'
 	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message'
 
 demo:
@@ -59,9 +60,10 @@ test: packages lint
 	STROWGER_BIN=$(TESTED) $(CARGO) test --package strowger-tests -- --test-threads=1
 	@echo 'make test: everything passed'
 
-# SIPp reads each document of the corpus in its folder; it takes a minute.
+# SIPp reads each document of the corpus in its folder, then our own oddities; it takes two minutes.
 test-sipp-corpus: packages
-	$(CARGO) test --package strowger-load --test scenario_corpus -- --include-ignored --nocapture
+	$(CARGO) test --package strowger-load --test scenario_corpus --test scenario_quirks -- \
+		--include-ignored --nocapture
 
 simulate:
 	STROWGER_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --package strowger-tests --test simulate -- --nocapture
@@ -99,3 +101,7 @@ bench-relay: packages build
 bench-memory: packages
 	$(CARGO) build --release --package strowger-benches --bin bench_memory --bin memory_contacts --bin memory_calls
 	$(TARGET)/release/bench_memory
+
+bench-load: packages build
+	$(CARGO) build --release --package strowger-benches --bin bench_load
+	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_load --rounds $(ROUNDS)

@@ -7,15 +7,15 @@
 //! in two hundred, or a program is missing.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::ErrorKind;
-use std::net::{TcpListener, UdpSocket};
-use std::os::unix::process::CommandExt;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use strowger_benches::median;
+use strowger_benches::process::{Folder, Running, figures, free_port, program};
 
 const USAGE: &str = "\
 bench_relay [--scenario relay|record-route|register] [--rate CALLS_A_SECOND] [--seconds S] [--rounds N] [--json]
@@ -115,86 +115,6 @@ impl Arguments {
     }
 }
 
-/// A process of this bench in a group of its own, ended with it.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command, log: &Path) -> Result<Self, String> {
-        let out = File::options().create(true).append(true).open(log).map_err(|error| error.to_string())?;
-        let again = out.try_clone().map_err(|error| error.to_string())?;
-        let child = command.stdin(Stdio::null()).stdout(out).stderr(again).process_group(0).spawn();
-        child.map(Self).map_err(|error| format!("{command:?}: {error}"))
-    }
-
-    /// User and system time of the process and all it started.
-    fn cpu(&self) -> Duration {
-        tree(self.0.id()).into_iter().map(cpu).sum()
-    }
-
-    fn pss(&self) -> u64 {
-        tree(self.0.id()).into_iter().map(pss).sum()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let group = -(self.0.id() as i32);
-        for signal in [libc::SIGTERM, libc::SIGKILL] {
-            // SAFETY: the group was made for this child and holds only what it started.
-            unsafe { libc::kill(group, signal) };
-            let end = Instant::now() + Duration::from_secs(2);
-            while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        }
-        let _ = self.0.wait();
-    }
-}
-
-fn tree(id: u32) -> Vec<u32> {
-    let mut all = vec![id];
-    let mut at = 0;
-    while let Some(&id) = all.get(at) {
-        at += 1;
-        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-        all.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
-    }
-    all
-}
-
-fn cpu(id: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    let Some((_, fields)) = stat.rsplit_once(')') else { return Duration::ZERO };
-    let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    // SAFETY: sysconf has no preconditions.
-    let each = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-    Duration::from_micros(ticks * 1_000_000 / each)
-}
-
-fn pss(id: u32) -> u64 {
-    let rollup = std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).unwrap_or_default();
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
-}
-
-fn free_port() -> u16 {
-    // Below the ports that Linux gives to clients.
-    let start = 20_000 + (std::process::id() % 4_000) as u16;
-    static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
-    loop {
-        let port = start + NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
-fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/bin")]);
-    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
-}
-
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rival {
@@ -251,7 +171,7 @@ impl Rival {
         };
         let mut running = Running::start(command.current_dir(folder), &log)?;
         std::thread::sleep(Duration::from_millis(1_500));
-        if let Ok(Some(status)) = running.0.try_wait() {
+        if let Some(status) = running.ended() {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
             return Err(format!("{} ended ({status}):\n{said}", self.name()));
         }
@@ -282,36 +202,28 @@ fn sipp(folder: &Path, name: &str, scenario: &str, port: u16, words: &[String]) 
     Running::start(&mut command, &folder.join(format!("{name}.log")))
 }
 
-fn figures(file: &Path) -> BTreeMap<String, u64> {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    let mut lines = text.lines();
-    let names = lines.next().unwrap_or_default().split(';').map(String::from);
-    let last = lines.next_back().unwrap_or_default().split(';').map(|value| value.trim().parse().unwrap_or(0));
-    names.zip(last).collect()
-}
-
 const REGISTER: &str = include_str!("../../../tests/scenarios/register.xml");
 const UAC: &str = include_str!("../../../tests/scenarios/uac.xml");
 const UAS: &str = include_str!("../../../tests/scenarios/uas.xml");
 
 fn round(rival: Rival, arguments: &Arguments) -> Result<Round, String> {
-    let folder = Folder::new()?;
+    let folder = Folder::new("bench_relay")?;
     let [port, caller, called] = [free_port(), free_port(), free_port()];
-    let server = rival.start(arguments, &folder.0, port, [caller, called])?;
+    let server = rival.start(arguments, folder.path(), port, [caller, called])?;
     let calls = arguments.rate * arguments.seconds;
     let load = ["-r".into(), arguments.rate.to_string(), "-m".into(), calls.to_string(), "-l".into(), "200000".into()];
     let (target, scenario, _called) = if arguments.scenario == Scenario::Register {
         (vec![format!("127.0.0.1:{port}")], REGISTER, None)
     } else {
-        let uas = sipp(&folder.0, "uas", UAS, called, &[])?;
+        let uas = sipp(folder.path(), "uas", UAS, called, &[])?;
         (vec!["-rsa".into(), format!("127.0.0.1:{port}"), format!("127.0.0.1:{called}")], UAC, Some(uas))
     };
     std::thread::sleep(Duration::from_millis(500));
     let (before, memory) = (server.cpu(), server.pss());
     let words: Vec<String> = target.into_iter().chain(load).collect();
-    let mut uac = sipp(&folder.0, "uac", scenario, caller, &words)?;
+    let mut uac = sipp(folder.path(), "uac", scenario, caller, &words)?;
     let end = Instant::now() + Duration::from_secs(arguments.seconds * 4 + 60);
-    while matches!(uac.0.try_wait(), Ok(None)) {
+    while uac.ended().is_none() {
         if Instant::now() > end {
             return Err(format!("{}: the calls do not end", rival.name()));
         }
@@ -319,29 +231,10 @@ fn round(rival: Rival, arguments: &Arguments) -> Result<Round, String> {
     }
     let cost = (server.cpu() - before).as_micros() as f64 / calls as f64;
     let grown = server.pss().saturating_sub(memory) as f64 / calls as f64;
-    let figures = figures(&folder.0.join("uac.csv"));
+    let figures = figures(&folder.path().join("uac.csv"));
     let figure = |name: &str| figures.get(name).copied().unwrap_or(0);
     let failed = calls.saturating_sub(figure("SuccessfulCall(C)"));
     Ok(Round { rival, cost, failed, retransmitted: figure("Retransmissions(C)"), grown })
-}
-
-/// A folder that is gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Self, String> {
-        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("bench_relay-{}-{number}", std::process::id()));
-        std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Passes on what comes from one end to the other, unread, until it is ended. Datagrams come and go in batches where the
@@ -392,12 +285,6 @@ fn floor(port: u16, ends: [u16; 2]) -> std::io::Result<()> {
             sent += usize::try_from(now).map_or(1, |now| now.max(1));
         }
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
 fn measure(arguments: &Arguments) -> Result<bool, String> {
