@@ -1,6 +1,8 @@
 //! SIP traffic: a scenario is read, compiled to a program, and run as calls; what happens is measured.
 #![forbid(unsafe_code)]
 
+pub mod aka;
+pub mod authentication;
 pub mod campaign;
 pub mod command;
 pub mod engine;

@@ -207,7 +207,7 @@ impl Stage<'_> {
             Action::PauseRestore(number) => self.call.paused_until = self.number(*number).max(0.0) as u64,
             Action::VerifyAuthentication { to, username, password } => {
                 let (username, password) = (self.text(username), self.text(password));
-                let right = self.verify_authentication(message.unwrap_or(b""), &username, &password);
+                let right = Self::verify_authentication(message.unwrap_or(b""), &username, &password);
                 self.set(*to, Value::Bool(right));
             }
             Action::Lookup { to, file, key } => {

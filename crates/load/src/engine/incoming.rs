@@ -417,17 +417,11 @@ impl Stage<'_> {
     }
 
     fn keep_challenge(&mut self, heard: &Heard<'_>) {
-        let index = &self.world.index;
-        let line = index.first(Name::ProxyAuthenticate).or_else(|| index.first(Name::WwwAuthenticate));
-        let value = line.map(|l| &heard.bytes[l.value as usize..l.value_end as usize]);
         let extra = self.call.extra.get_or_insert_default();
         extra.challenge.clear();
         extra.challenge_code = heard.code;
-        match value {
-            Some(value) => extra.challenge.extend_from_slice(value),
-            None => {
-                self.world.warn(format_args!("Couldn't find 'Proxy-Authenticate' or 'WWW-Authenticate' in 401 or 407!"))
-            }
+        if let Err(error) = crate::authentication::write_challenges(heard.bytes, &mut extra.challenge) {
+            self.world.warn(format_args!("{error}"));
         }
     }
 

@@ -3,7 +3,7 @@
 use super::script::{Line as Text, Part};
 use super::stage::Stage;
 use crate::scenario::Piece;
-use crate::scenario::template::{Field, LastHeader};
+use crate::scenario::template::{Authentication, Field, LastHeader};
 use std::io::Write;
 use strowger_message::{Line, Name};
 
@@ -11,7 +11,8 @@ use strowger_message::{Line, Name};
 #[derive(Default)]
 struct Marks {
     length: Option<(usize, i32)>,
-    authentication: Option<usize>,
+    /// Where it goes, and what an injection file asks for.
+    authentication: Option<(usize, Option<Box<Authentication>>)>,
 }
 
 impl Stage<'_> {
@@ -44,10 +45,8 @@ impl Stage<'_> {
             let room = LENGTH.min(text.len());
             out.splice(at..at + room, text);
         }
-        if let (Some(at), Some(Part::Piece(Piece::Authentication(wanted)))) =
-            (marks.authentication, line.parts.iter().find(|p| matches!(p, Part::Piece(Piece::Authentication(_)))))
-        {
-            self.authenticate(wanted, start, at, out);
+        if let Some((at, injected)) = marks.authentication {
+            self.authenticate(line, injected.as_deref(), start, at, out);
         }
     }
 
@@ -103,8 +102,15 @@ impl Stage<'_> {
                     out.extend_from_slice(&self.call.last);
                 }
             }
-            Piece::Authentication(_) => marks.authentication = Some(out.len()),
-            Piece::Field(field) => self.field(field, out),
+            Piece::Authentication(_) => marks.authentication = Some((out.len(), None)),
+            Piece::Field(field) => {
+                let start = out.len();
+                self.field(field, out);
+                if let Some((range, wanted)) = super::credentials::injected(&out[start..]) {
+                    marks.authentication = Some((start + range.start, Some(Box::new(wanted))));
+                    out.drain(start + range.start..start + range.end);
+                }
+            }
             Piece::Fill(fill) => {
                 let length = self.call.value(fill.length, &self.world.shared).number().clamp(0.0, 65_535.0) as usize;
                 out.extend(fill.text.iter().cycle().take(if fill.text.is_empty() { 0 } else { length }));
