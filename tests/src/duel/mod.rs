@@ -3,7 +3,7 @@
 pub mod case;
 pub mod peer;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,13 +27,24 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Ports that nobody has.
+    /// Ports of which none was handed out before: below those of `port::free`, so that nobody else here takes them, and
+    /// apart, because SIPp takes some that follow its media port.
+    ///
+    /// # Panics
+    /// They are used up.
     pub fn free() -> Self {
-        let [peer, own, control] = [(); 3].map(|()| crate::port::free());
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Below all ports of `port::free`.
-        let n = (std::process::id() / 7 + NEXT.fetch_add(1, Ordering::Relaxed)) % 200;
-        Self { peer, own, control, media: 10_000 + 10 * n as u16 }
+        for _ in 0..400 {
+            let n = (std::process::id() * 7 + NEXT.fetch_add(1, Ordering::Relaxed)) % 400;
+            let first = 4_000 + 20 * n as u16;
+            let unused = |port: u16| {
+                UdpSocket::bind(("127.0.0.1", port)).is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok()
+            };
+            if (first..first + 20).all(unused) {
+                return Self { peer: first, own: first + 1, control: first + 2, media: first + 10 };
+            }
+        }
+        panic!("no port of 127.0.0.1 is free");
     }
 }
 
@@ -109,7 +120,7 @@ fn is_bound(port: u16) -> bool {
     table.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end)))
 }
 
-/// The message with the process id as `PID`, and `#` for the digits of lines that hold times. Line ends are shown.
+/// The message with the process id as `PID`, and `#` for the numbers of lines that hold times. Line ends are shown.
 fn normal(bytes: &[u8], pid: u32, times: &[String]) -> String {
     let text: String = bytes.iter().map(|&b| b as char).collect();
     let mut lines = Vec::new();
@@ -119,7 +130,11 @@ fn normal(bytes: &[u8], pid: u32, times: &[String]) -> String {
         if timed {
             let mut shape = String::new();
             for c in line.chars() {
-                shape.push(if c.is_ascii_digit() { '#' } else { c });
+                match c {
+                    '0'..='9' if shape.ends_with('#') => (),
+                    '0'..='9' => shape.push('#'),
+                    c => shape.push(c),
+                }
             }
             lines.push(shape);
         } else {
@@ -151,6 +166,6 @@ mod tests {
     #[test]
     fn only_the_pid_and_times_are_replaced() {
         let message = b"A: z-12-1-0 112 12\r\nTick: 12:13\r\n";
-        assert_eq!(normal(message, 12, &["Tick".into()]), "A: z-PID-1-0 112 PID\\r\nTick: ##:##\\r\n");
+        assert_eq!(normal(message, 12, &["Tick".into()]), "A: z-PID-1-0 112 PID\\r\nTick: #:#\\r\n");
     }
 }

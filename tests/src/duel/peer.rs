@@ -63,7 +63,7 @@ impl Peer {
     /// The port is taken.
     pub fn called(local: SocketAddr, remote: SocketAddr, streams: bool) -> Self {
         let link = if streams {
-            let listener = TcpListener::bind(local).expect("the port is free");
+            let listener = patiently(|| TcpListener::bind(local));
             listener.set_nonblocking(true).expect("a socket can be told");
             Link::Listener(listener)
         } else {
@@ -348,8 +348,20 @@ impl Peer {
     }
 }
 
+/// Tries again for some seconds: a program that has just ended may hold the port for a moment.
+fn patiently<T>(bind: impl Fn() -> std::io::Result<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match bind() {
+            Ok(socket) => return socket,
+            Err(error) => assert!(Instant::now() < end, "the port of the peer is taken: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn datagrams(local: SocketAddr) -> Link {
-    let socket = UdpSocket::bind(local).expect("the port is free");
+    let socket = patiently(|| UdpSocket::bind(local));
     socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a socket can be told");
     Link::Datagrams(socket)
 }
