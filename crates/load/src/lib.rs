@@ -7,6 +7,7 @@ pub mod campaign;
 pub mod command;
 pub mod engine;
 pub mod expression;
+pub mod injection;
 pub mod measure;
 pub mod media;
 pub mod report;

@@ -1,0 +1,649 @@
+//! Injection files (`-inf`): a line of values for each call, read by `[fieldN]`.
+//!
+//! The first line says how lines are given out, `SEQUENTIAL`, `RANDOM` or `USER`, and may add `PRINTF=n`,
+//! `PRINTFOFFSET=n` and `PRINTFMULTIPLE=n`: then there are n lines, made from the lines of the file in turn with the
+//! number `offset + multiple * line` put in for `%d`, `%03d` and the like. Fields are separated by `;`, a line that begins
+//! with `#` is a comment, the first empty line ends the file. Judged as SIPp 3.6.1 judges them, by trying it.
+//!
+//! A file is shared by all shards. It is read without a lock until `insert` or `replace` first changes it, and under a
+//! read lock from then on. Memory: the bytes of the file and four a line, with an index some seven a line more.
+
+use std::hash::BuildHasher;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashTable};
+
+/// Why an injection file is refused, or a use of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InjectionError {
+    #[error("{file}: {error}")]
+    Read { file: String, error: std::io::Error },
+    #[error("{file}:1: the first line must hold SEQUENTIAL, RANDOM or USER, in capitals; it is '{line}'")]
+    Order { file: String, line: String },
+    #[error(
+        "{file}:1: {what} needs = and a number right behind it, then a comma or the end of the line, as in SEQUENTIAL,PRINTF=100"
+    )]
+    Printf { file: String, what: &'static str },
+    #[error("{file}:1: PRINTF=0 makes no line; write the number of lines wanted")]
+    NoPrintfLine { file: String },
+    #[error("{file}: no line of values follows the first line (an empty line ends the file)")]
+    Empty { file: String },
+    #[error("{file}: more than 4 GiB")]
+    TooLarge { file: String },
+    #[error("{file} has {lines} lines, but user {user} wants one of its own; use -users {lines} at most, or add lines")]
+    User { file: String, lines: u32, user: u32 },
+    #[error("{file}: field {column} '{field}': only %d, with digits, - and . between, has a meaning in a PRINTF file")]
+    Format { file: String, column: u32, field: String },
+    #[error("{file} is a PRINTF file, whose lines are made up: nothing can be inserted, replaced or indexed")]
+    Virtual { file: String },
+    #[error("{file} has no line {line}, its {lines} lines count from 0")]
+    Line { file: String, line: i64, lines: u32 },
+    #[error("{file} has no index for lookup; name it with -infindex {file} FIELD")]
+    NoIndex { file: String },
+}
+
+/// How lines are given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// One after the other, and again from the first.
+    Sequential,
+    Random,
+    /// Each user has a line of its own.
+    User,
+}
+
+/// The numbers of a PRINTF file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Printf {
+    lines: u32,
+    offset: i64,
+    multiple: i64,
+}
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InjectionOptions {
+    /// A carriage return before the line end is taken off. SIPp 3.6.1 leaves it in the last field.
+    pub strip_carriage_return: bool,
+    /// Build the index for `lookup` over this field, from 0 (`-infindex`).
+    pub index: Option<u32>,
+}
+
+/// An injection file.
+#[derive(Debug)]
+pub struct Injection {
+    name: String,
+    order: Order,
+    printf: Option<Printf>,
+    bytes: Box<[u8]>,
+    /// Where each line starts.
+    starts: Box<[u32]>,
+    strip: bool,
+    /// Lines as calls count them.
+    count: AtomicU32,
+    next: AtomicU32,
+    /// Whether `changes` holds a line.
+    changed: AtomicBool,
+    changes: RwLock<Changes>,
+}
+
+#[derive(Debug, Default)]
+struct Changes {
+    replaced: HashMap<u32, Box<[u8]>, FixedState>,
+    /// Behind the lines of the file.
+    inserted: Vec<Box<[u8]>>,
+    index: Option<Index>,
+}
+
+/// Values of a field -> the last line that has it.
+#[derive(Debug)]
+struct Index {
+    column: u32,
+    lines: HashTable<u32>,
+}
+
+const HASH: FixedState = FixedState::with_seed(0);
+
+impl Injection {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or has no lines to give, with file and line.
+    pub fn load(path: &Path, options: InjectionOptions) -> Result<Self, InjectionError> {
+        let name = path.display().to_string();
+        match std::fs::read(path) {
+            Ok(bytes) => Self::new(name, bytes, options),
+            Err(error) => Err(InjectionError::Read { file: name, error }),
+        }
+    }
+
+    /// Takes the bytes of a file. `name` is for messages and [`Self::answers_to`].
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn new(name: String, bytes: Vec<u8>, options: InjectionOptions) -> Result<Self, InjectionError> {
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(InjectionError::TooLarge { file: name });
+        }
+        let head_end = memchr::memchr(b'\n', &bytes).unwrap_or(bytes.len());
+        let head = &bytes[..head_end];
+        let order = [(&b"RANDOM"[..], Order::Random), (b"SEQUENTIAL", Order::Sequential), (b"USER", Order::User)]
+            .into_iter()
+            .find_map(|(word, order)| memchr::memmem::find(head, word).map(|_| order));
+        let Some(order) = order else {
+            return Err(InjectionError::Order { file: name, line: String::from_utf8_lossy(head.trim_ascii()).into() });
+        };
+        let printf = match setting(&name, head, "PRINTF")? {
+            None => None,
+            Some(lines) => match u32::try_from(lines) {
+                Ok(lines @ 1..) => Some(Printf {
+                    lines,
+                    offset: setting(&name, head, "PRINTFOFFSET")?.unwrap_or(0),
+                    multiple: setting(&name, head, "PRINTFMULTIPLE")?.unwrap_or(1),
+                }),
+                _ => return Err(InjectionError::NoPrintfLine { file: name }),
+            },
+        };
+        let starts = starts(&bytes, head_end + 1, options.strip_carriage_return);
+        let lines = starts.len() as u32;
+        if lines == 0 {
+            return Err(InjectionError::Empty { file: name });
+        }
+        let injection = Self {
+            name,
+            order,
+            printf,
+            bytes: bytes.into_boxed_slice(),
+            starts,
+            strip: options.strip_carriage_return,
+            count: AtomicU32::new(printf.map_or(lines, |printf| printf.lines)),
+            next: AtomicU32::new(0),
+            changed: AtomicBool::new(false),
+            changes: RwLock::default(),
+        };
+        if let Some(column) = options.index {
+            injection.index(column)?;
+        }
+        Ok(injection)
+    }
+
+    /// The name as it was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether `file="name"` means this file: its name without folders.
+    pub fn answers_to(&self, name: &[u8]) -> bool {
+        self.name.rsplit('/').next().is_some_and(|base| base.as_bytes() == name)
+    }
+
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Lines that calls can have.
+    pub fn lines(&self) -> u32 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// The line for a new call. `user` counts from 1, 0 without users: then a USER file gives no line and its fields are
+    /// empty. `entropy` is random; only a RANDOM file uses it.
+    ///
+    /// # Errors
+    /// A user beyond the lines of a USER file.
+    pub fn pick(&self, user: u32, entropy: u64) -> Result<Option<u32>, InjectionError> {
+        let lines = self.lines();
+        Ok(match self.order {
+            Order::Sequential => {
+                let mut line = self.next.load(Ordering::Relaxed);
+                loop {
+                    let next = if line + 1 >= lines { 0 } else { line + 1 };
+                    match self.next.compare_exchange_weak(line, next, Ordering::Relaxed, Ordering::Relaxed) {
+                        Ok(_) => break Some(line),
+                        Err(now) => line = now,
+                    }
+                }
+            }
+            // The high half of a product: each line as likely as another, to 2 to the power of -32.
+            Order::Random => Some(((u128::from(entropy) * u128::from(lines)) >> 64) as u32),
+            Order::User if user > lines => {
+                return Err(InjectionError::User { file: self.name.clone(), lines, user });
+            }
+            Order::User => user.checked_sub(1),
+        })
+    }
+
+    /// Appends a field of a line, both from 0. A line or a field that is not there appends nothing.
+    ///
+    /// # Errors
+    /// A field of a PRINTF file that is no such format; `out` is then as it was.
+    pub fn write_field(&self, line: u32, column: u32, out: &mut Vec<u8>) -> Result<(), InjectionError> {
+        if let Some(printf) = self.printf {
+            if line >= printf.lines {
+                return Ok(());
+            }
+            let template = field(self.original(line % self.originals()), column);
+            let number = printf.offset.wrapping_add(printf.multiple.wrapping_mul(i64::from(line)));
+            let start = out.len();
+            return write_format(template, number, out).map_err(|()| {
+                out.truncate(start);
+                let field = String::from_utf8_lossy(template).into();
+                InjectionError::Format { file: self.name.clone(), column, field }
+            });
+        }
+        if self.changed.load(Ordering::Acquire) {
+            let changes = self.read();
+            out.extend_from_slice(field(self.line(&changes, line), column));
+        } else {
+            out.extend_from_slice(field(self.original(line), column));
+        }
+        Ok(())
+    }
+
+    /// Builds the index for [`Self::look_up`] over a field, from 0. A later index takes the place of an earlier.
+    ///
+    /// # Errors
+    /// A PRINTF file.
+    pub fn index(&self, column: u32) -> Result<(), InjectionError> {
+        self.is_real()?;
+        let mut changes = self.write();
+        let mut index = Index { column, lines: HashTable::with_capacity(self.lines() as usize) };
+        for line in 0..self.lines() {
+            self.enter(&changes, &mut index, line);
+        }
+        changes.index = Some(index);
+        Ok(())
+    }
+
+    /// `lookup`: the last line whose indexed field is `key`.
+    ///
+    /// # Errors
+    /// A file without index.
+    pub fn look_up(&self, key: &[u8]) -> Result<Option<u32>, InjectionError> {
+        let changes = self.read();
+        let Some(index) = &changes.index else { return Err(InjectionError::NoIndex { file: self.name.clone() }) };
+        let found = index.lines.find(HASH.hash_one(key), |&line| field(self.line(&changes, line), index.column) == key);
+        Ok(found.copied())
+    }
+
+    /// `insert`: a line behind the last.
+    ///
+    /// # Errors
+    /// A PRINTF file.
+    pub fn insert(&self, line: &[u8]) -> Result<(), InjectionError> {
+        self.is_real()?;
+        let mut changes = self.write();
+        changes.inserted.push(line.into());
+        self.changed.store(true, Ordering::Release);
+        let number = self.lines();
+        if let Some(mut index) = changes.index.take() {
+            self.enter(&changes, &mut index, number);
+            changes.index = Some(index);
+        }
+        self.count.store(number + 1, Ordering::Release);
+        Ok(())
+    }
+
+    /// `replace`: another text for a line. The old key is no longer found, even if another line has it too.
+    ///
+    /// # Errors
+    /// A PRINTF file, or a line that is not there.
+    pub fn replace(&self, line: i64, value: &[u8]) -> Result<(), InjectionError> {
+        self.is_real()?;
+        let mut changes = self.write();
+        let lines = self.lines();
+        let Some(number) = u32::try_from(line).ok().filter(|&number| number < lines) else {
+            return Err(InjectionError::Line { file: self.name.clone(), line, lines });
+        };
+        let mut index = changes.index.take();
+        if let Some(index) = &mut index {
+            let hash = HASH.hash_one(field(self.line(&changes, number), index.column));
+            if let Ok(entry) = index.lines.find_entry(hash, |&known| known == number) {
+                entry.remove();
+            }
+        }
+        let originals = self.originals();
+        if number < originals {
+            changes.replaced.insert(number, value.into());
+        } else {
+            changes.inserted[(number - originals) as usize] = value.into();
+        }
+        self.changed.store(true, Ordering::Release);
+        if let Some(index) = &mut index {
+            self.enter(&changes, index, number);
+        }
+        changes.index = index;
+        Ok(())
+    }
+
+    /// Lines of the file, without what was inserted.
+    fn originals(&self) -> u32 {
+        self.starts.len() as u32
+    }
+
+    fn is_real(&self) -> Result<(), InjectionError> {
+        if self.printf.is_some() { Err(InjectionError::Virtual { file: self.name.clone() }) } else { Ok(()) }
+    }
+
+    // A thread that panicked left the tables whole: no lock is held across a call that can.
+    fn read(&self) -> RwLockReadGuard<'_, Changes> {
+        self.changes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Changes> {
+        self.changes.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the index find this line by its key.
+    fn enter(&self, changes: &Changes, index: &mut Index, line: u32) {
+        let column = index.column;
+        let key = field(self.line(changes, line), column);
+        let hash = |line: &u32| HASH.hash_one(field(self.line(changes, *line), column));
+        let same = |known: &u32| field(self.line(changes, *known), column) == key;
+        match index.lines.entry(HASH.hash_one(key), same, hash) {
+            hashbrown::hash_table::Entry::Occupied(mut entry) => *entry.get_mut() = line,
+            hashbrown::hash_table::Entry::Vacant(entry) => drop(entry.insert(line)),
+        }
+    }
+
+    fn line<'a>(&'a self, changes: &'a Changes, line: u32) -> &'a [u8] {
+        let originals = self.originals();
+        match line.checked_sub(originals) {
+            Some(inserted) => changes.inserted.get(inserted as usize).map_or(&b""[..], |line| line),
+            None => changes.replaced.get(&line).map_or_else(|| self.original(line), |line| line),
+        }
+    }
+
+    fn original(&self, line: u32) -> &[u8] {
+        let Some(&start) = self.starts.get(line as usize) else { return b"" };
+        let rest = &self.bytes[start as usize..];
+        let line = &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())];
+        if self.strip { line.strip_suffix(b"\r").unwrap_or(line) } else { line }
+    }
+}
+
+/// A setting of the first line. SIPp looks for the first place of the word, so `PRINTF` must stand before `PRINTFOFFSET`.
+fn setting(file: &str, head: &[u8], word: &'static str) -> Result<Option<i64>, InjectionError> {
+    let Some(at) = memchr::memmem::find(head, word.as_bytes()) else { return Ok(None) };
+    let wrong = || InjectionError::Printf { file: file.to_owned(), what: word };
+    let text = head[at + word.len()..].strip_prefix(b"=").ok_or_else(wrong)?;
+    let end = text.iter().position(|&byte| matches!(byte, b',' | b'\r')).unwrap_or(text.len());
+    let text = std::str::from_utf8(&text[..end]).map_err(|_| wrong())?;
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    i64::from_str_radix(digits, radix).map(Some).map_err(|_| wrong())
+}
+
+/// Where the lines of values start, from `at` to the first empty line.
+fn starts(bytes: &[u8], mut at: usize, strip: bool) -> Box<[u32]> {
+    let mut starts = Vec::new();
+    while at < bytes.len() {
+        let end = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |length| at + length);
+        match &bytes[at..end] {
+            [] => break,
+            b"\r" if strip => break,
+            [b'#', ..] => {}
+            // The caller saw that the file is below 4 GiB.
+            _ => starts.push(at as u32),
+        }
+        at = end + 1;
+    }
+    starts.into_boxed_slice()
+}
+
+/// A field of a line, empty if there is none.
+fn field(line: &[u8], column: u32) -> &[u8] {
+    let mut rest = line;
+    for _ in 0..column {
+        match memchr::memchr(b';', rest) {
+            Some(end) => rest = &rest[end + 1..],
+            None => return b"",
+        }
+    }
+    &rest[..memchr::memchr(b';', rest).unwrap_or(rest.len())]
+}
+
+/// Appends a field with the number put in for each format of `printf`: `%d` with flags `-` and `0`, width and precision.
+fn write_format(template: &[u8], number: i64, out: &mut Vec<u8>) -> Result<(), ()> {
+    let mut rest = template;
+    while let Some(at) = memchr::memchr(b'%', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let length = rest[at + 1..].iter().position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'.')).ok_or(())?;
+        let format = &rest[at + 1..at + 1 + length];
+        if rest[at + 1 + length] != b'd' {
+            return Err(());
+        }
+        write_number(format, number, out)?;
+        rest = &rest[at + length + 2..];
+    }
+    out.extend_from_slice(rest);
+    Ok(())
+}
+
+/// `format` is what stands between `%` and `d`. Widths end at 1,000.
+fn write_number(format: &[u8], number: i64, out: &mut Vec<u8>) -> Result<(), ()> {
+    let flags = format.iter().take_while(|byte| matches!(byte, b'-' | b'0')).count();
+    let (flags, sizes) = format.split_at(flags);
+    let mut sizes = sizes.split(|&byte| byte == b'.').map(|digits| match digits {
+        [] => Ok(None),
+        digits => std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<usize>().ok()).map(Some).ok_or(()),
+    });
+    let width = sizes.next().transpose()?.flatten().unwrap_or(0).min(1_000);
+    let precision = sizes.next().transpose()?.map(|digits| digits.unwrap_or(0).min(1_000));
+    let (left, zeros) = (flags.contains(&b'-'), flags.contains(&b'0'));
+    let sign = usize::from(number < 0);
+    let digits = match (precision, zeros && !left) {
+        (Some(precision), _) => precision,
+        (None, true) => width.saturating_sub(sign),
+        (None, false) => 1,
+    };
+    let start = out.len();
+    if sign == 1 {
+        out.push(b'-');
+    }
+    let written = write!(out, "{:0digits$}", number.unsigned_abs());
+    debug_assert!(written.is_ok(), "a Vec takes all");
+    let missing = width.saturating_sub(out.len() - start);
+    out.extend(std::iter::repeat_n(b' ', missing));
+    if !left {
+        out[start..].rotate_right(missing);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn injection(text: &str) -> Injection {
+        Injection::new("data.csv".into(), text.into(), InjectionOptions::default()).unwrap()
+    }
+
+    fn indexed(text: &str, index: u32) -> Injection {
+        Injection::new("/a/data.csv".into(), text.into(), InjectionOptions { index: Some(index), ..Default::default() })
+            .unwrap()
+    }
+
+    fn refusal(text: &str) -> String {
+        Injection::new("data.csv".into(), text.into(), InjectionOptions::default()).unwrap_err().to_string()
+    }
+
+    fn read(injection: &Injection, line: u32, column: u32) -> String {
+        let mut out = Vec::new();
+        injection.write_field(line, column, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn picks(injection: &Injection, calls: usize) -> Vec<u32> {
+        (0..calls).map(|_| injection.pick(0, 0).unwrap().unwrap()).collect()
+    }
+
+    #[test]
+    fn lines_come_in_turn_and_fields_by_number() {
+        let file = injection("SEQUENTIAL\na;b;c\nd;;f\n");
+        assert_eq!(picks(&file, 5), [0, 1, 0, 1, 0]);
+        assert_eq!(
+            (read(&file, 0, 0), read(&file, 0, 2), read(&file, 1, 1), read(&file, 1, 2)),
+            ("a".into(), "c".into(), "".into(), "f".into())
+        );
+        // What is not there is empty.
+        assert_eq!((read(&file, 0, 3), read(&file, 7, 0)), (String::new(), String::new()));
+        let twelve = injection("SEQUENTIAL\n0;1;2;3;4;5;6;7;8;9;10;11");
+        assert_eq!((read(&twelve, 0, 10), read(&twelve, 0, 11)), ("10".into(), "11".into()));
+    }
+
+    #[test]
+    fn comments_empty_lines_and_line_ends_are_sipp_s() {
+        let file = injection("# SEQUENTIAL;x\n#x;y\na\n #z\n  \nb\n\nc\n");
+        assert_eq!(file.lines(), 4);
+        assert_eq!(
+            (read(&file, 0, 0), read(&file, 1, 0), read(&file, 2, 0), read(&file, 3, 0)),
+            ("a".into(), " #z".into(), "  ".into(), "b".into())
+        );
+        let carriage_returns = "SEQUENTIAL\r\na;b\r\n\r\nc;d\r\n";
+        let kept = injection(carriage_returns);
+        assert_eq!((kept.lines(), read(&kept, 0, 1), read(&kept, 1, 0)), (3, "b\r".into(), "\r".into()));
+        let options = InjectionOptions { strip_carriage_return: true, ..Default::default() };
+        let stripped = Injection::new("x".into(), carriage_returns.into(), options).unwrap();
+        assert_eq!((stripped.lines(), read(&stripped, 0, 1)), (1, "b".into()));
+    }
+
+    #[test]
+    fn orders() {
+        let random = injection("RANDOM SEQUENTIAL\na\nb\nc\n");
+        assert_eq!(random.order(), Order::Random);
+        assert_eq!(
+            [0, u64::MAX / 2, u64::MAX].map(|entropy| random.pick(0, entropy).unwrap()),
+            [Some(0), Some(1), Some(2)]
+        );
+        let user = injection("USERS\na\nb\n");
+        assert_eq!(
+            (user.pick(0, 9).unwrap(), user.pick(1, 9).unwrap(), user.pick(2, 9).unwrap()),
+            (None, Some(0), Some(1))
+        );
+        assert_eq!(
+            user.pick(3, 9).unwrap_err().to_string(),
+            "data.csv has 2 lines, but user 3 wants one of its own; use -users 2 at most, or add lines"
+        );
+    }
+
+    #[test]
+    fn printf_makes_lines() {
+        let file = injection(
+            "PRINTF=5,SEQUENTIAL,PRINTFOFFSET=10,PRINTFMULTIPLE=5\nu%03d;p%d-%d;x\nv%5d|%-5d|%.3d;%0-5d|%07.2d\n",
+        );
+        assert_eq!((file.lines(), picks(&file, 6)), (5, vec![0, 1, 2, 3, 4, 0]));
+        assert_eq!(
+            (read(&file, 0, 0), read(&file, 2, 1), read(&file, 4, 2)),
+            ("u010".into(), "p20-20".into(), "x".into())
+        );
+        assert_eq!((read(&file, 1, 0), read(&file, 3, 1)), ("v   15|15   |015".into(), "25   |     25".into()));
+        assert_eq!(read(&file, 5, 0), "");
+        let below = injection("SEQUENTIAL,PRINTF=3,PRINTFOFFSET=-17,PRINTFMULTIPLE=-2\n%03d;%05d;%d\n");
+        assert_eq!(
+            (read(&below, 0, 0), read(&below, 1, 1), read(&below, 2, 2)),
+            ("-17".into(), "-0019".into(), "-21".into())
+        );
+        assert_eq!(injection("SEQUENTIAL,PRINTF=0x10\r\n%d\r\n").lines(), 16);
+        for wrong in ["%u", "%+d", "%ld", "%", "a%05", "%%", "%3$d", "%1.2.x"] {
+            let file = injection(&format!("SEQUENTIAL,PRINTF=2\n{wrong};b\n"));
+            let mut out = b"kept".to_vec();
+            let error = file.write_field(0, 0, &mut out).unwrap_err().to_string();
+            assert!(error.contains(wrong) && out == b"kept", "{error}");
+            assert_eq!(read(&file, 0, 1), "b");
+        }
+        assert!(file.insert(b"x").is_err() && file.replace(0, b"x").is_err() && file.index(0).is_err());
+    }
+
+    #[test]
+    fn refusals_say_what_would_be_right() {
+        assert!(refusal("sequential\na\n").contains("data.csv:1: the first line must hold SEQUENTIAL"));
+        assert!(refusal("").contains("data.csv:1:") && refusal("\nSEQUENTIAL\na").contains("data.csv:1:"));
+        assert!(
+            refusal("SEQUENTIAL\n").contains("no line of values")
+                && refusal("RANDOM\n\na").contains("no line of values")
+        );
+        for wrong in [
+            "PRINTF = 4",
+            "PRINTFOFFSET=2",
+            "PRINTFOFFSET=2,PRINTF=3",
+            "PRINTF=x",
+            "PRINTF=3;x",
+            "PRINTF=3 x",
+            "PRINTF=3,PRINTFMULTIPLE",
+        ] {
+            assert!(refusal(&format!("SEQUENTIAL,{wrong}\na\n")).contains("PRINTF=100"), "{wrong}");
+        }
+        assert!(refusal("SEQUENTIAL,PRINTF=0\na\n").contains("PRINTF=0"));
+        let absent = Injection::load(Path::new("/nonexistent/a.csv"), InjectionOptions::default()).unwrap_err();
+        assert!(absent.to_string().starts_with("/nonexistent/a.csv: "));
+    }
+
+    #[test]
+    fn the_last_duplicate_is_looked_up() {
+        let file = indexed("SEQUENTIAL\nbob;1\nalice;2\nbob;3\n", 0);
+        assert_eq!(
+            (file.look_up(b"bob").unwrap(), file.look_up(b"alice").unwrap(), file.look_up(b"eve").unwrap()),
+            (Some(2), Some(1), None)
+        );
+        assert_eq!(indexed("SEQUENTIAL\na\nb\n", 7).look_up(b"").unwrap(), Some(1));
+        assert!(injection("SEQUENTIAL\na\n").look_up(b"a").unwrap_err().to_string().contains("-infindex"));
+        assert!(file.answers_to(b"data.csv") && !file.answers_to(b"/a/data.csv"));
+    }
+
+    #[test]
+    fn inserted_lines_are_found_and_given_out() {
+        let file = indexed("SEQUENTIAL\nbob;1\n", 0);
+        assert_eq!(picks(&file, 1), [0]);
+        file.insert(b"eve;9").unwrap();
+        file.insert(b"bob;8").unwrap();
+        assert_eq!(
+            (file.look_up(b"eve").unwrap(), file.look_up(b"bob").unwrap(), read(&file, 1, 1)),
+            (Some(1), Some(2), "9".into())
+        );
+        assert_eq!(picks(&file, 4), [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn replaced_lines_lose_their_old_key() {
+        let file = indexed("SEQUENTIAL\nbob;1\nbob;2\n", 0);
+        file.replace(1, b"x;9").unwrap();
+        assert_eq!((file.look_up(b"bob").unwrap(), file.look_up(b"x").unwrap()), (None, Some(1)));
+        assert_eq!((read(&file, 1, 0), read(&file, 1, 1), read(&file, 0, 0)), ("x".into(), "9".into(), "bob".into()));
+        file.insert(b"y").unwrap();
+        file.replace(2, b"z").unwrap();
+        assert_eq!((file.look_up(b"y").unwrap(), file.look_up(b"z").unwrap(), file.lines()), (None, Some(2), 3));
+        assert!(file.replace(5, b"x").unwrap_err().to_string().contains("no line 5"));
+        assert!(file.replace(-1, b"x").is_err());
+        let other = indexed("SEQUENTIAL\nbob;1\nbob;2\n", 0);
+        other.replace(0, b"x;9").unwrap();
+        assert_eq!(other.look_up(b"bob").unwrap(), Some(1));
+    }
+
+    #[test]
+    fn threads_share_a_file() {
+        let file = indexed("SEQUENTIAL\na0\na1\na2\n", 0);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let file = &file;
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let key = format!("t{thread}-{round}");
+                        file.insert(key.as_bytes()).unwrap();
+                        let line = file.look_up(key.as_bytes()).unwrap().unwrap();
+                        assert_eq!(read(file, line, 0), key);
+                        assert!(file.pick(0, 0).unwrap().unwrap() < file.lines());
+                    }
+                });
+            }
+        });
+        assert_eq!(file.lines(), 803);
+    }
+}
