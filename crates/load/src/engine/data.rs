@@ -1,21 +1,80 @@
 //! Injection files, as calls use them.
 
 use super::stage::Stage;
+use crate::injection::{Injection, InjectionError};
+use crate::scenario::template::Field;
+use std::sync::Arc;
+
+/// A file that gives this call no line.
+const NONE: u32 = u32::MAX;
 
 impl Stage<'_> {
+    /// A new call takes its line of each file.
+    pub(super) fn take_lines(&mut self) {
+        let files = self.world.run.injections.clone();
+        let mut lines = std::mem::take(&mut self.call.extra().lines);
+        lines.clear();
+        for file in &*files {
+            let entropy = self.world.random.word();
+            let line = file.pick(self.call.user, entropy);
+            lines.push(self.or_warn(line).flatten().unwrap_or(NONE));
+        }
+        self.call.extra().lines = lines;
+    }
+
+    fn or_warn<T>(&mut self, result: Result<T, InjectionError>) -> Option<T> {
+        result.map_err(|error| self.world.warn(format_args!("{error}"))).ok()
+    }
+
+    /// `[fieldN]`.
+    pub(super) fn field(&mut self, field: &Field, out: &mut Vec<u8>) {
+        let files = self.world.run.injections.clone();
+        let place = usize::from(field.file);
+        let Some(file) = files.get(place) else { return };
+        let line = match &field.line {
+            None => self.call.extra.as_ref().and_then(|e| e.lines.get(place)).copied().filter(|&line| line != NONE),
+            Some(template) => {
+                let text = self.text(template);
+                // A variable is written with digits behind the point.
+                String::from_utf8_lossy(&text).trim().parse::<f64>().ok().filter(|&n| n >= 0.0).map(|n| n as u32)
+            }
+        };
+        if let Some(line) = line {
+            let written = file.write_field(line, field.column, out);
+            self.or_warn(written);
+        }
+    }
+
+    fn file(&mut self, name: &[u8]) -> Option<(Arc<[Injection]>, usize)> {
+        let files = self.world.run.injections.clone();
+        let place = files.iter().position(|file| file.answers_to(name));
+        if place.is_none() {
+            let name = String::from_utf8_lossy(name).into_owned();
+            self.world.warn(format_args!("Invalid injection file: {name}"));
+        }
+        place.map(|place| (files, place))
+    }
+
     /// `lookup`: the line of a key, -1 if there is none.
     pub(super) fn look_up(&mut self, file: &[u8], key: &[u8]) -> f64 {
-        let _ = (file, key);
-        -1.0
+        let Some((files, place)) = self.file(file) else { return -1.0 };
+        let found = files[place].look_up(key);
+        self.or_warn(found).flatten().map_or(-1.0, f64::from)
     }
 
     /// `insert`: a line more.
     pub(super) fn insert(&mut self, file: &[u8], value: &[u8]) {
-        let _ = (file, value);
+        if let Some((files, place)) = self.file(file) {
+            let inserted = files[place].insert(value);
+            self.or_warn(inserted);
+        }
     }
 
     /// `replace`.
     pub(super) fn replace(&mut self, file: &[u8], line: &[u8], value: &[u8]) {
-        let _ = (file, line, value);
+        let Some((files, place)) = self.file(file) else { return };
+        let number = String::from_utf8_lossy(line).trim().parse::<f64>().map_or(-1, |n| n as i64);
+        let replaced = files[place].replace(number, value);
+        self.or_warn(replaced);
     }
 }

@@ -3,7 +3,7 @@
 use super::script::{Line as Text, Part};
 use super::stage::Stage;
 use crate::scenario::Piece;
-use crate::scenario::template::{Authentication, Field, LastHeader};
+use crate::scenario::template::{Authentication, LastHeader};
 use std::io::Write;
 use strowger_message::{Line, Name};
 
@@ -245,10 +245,6 @@ impl Stage<'_> {
             self.world.parsed = Some(me);
         }
         true
-    }
-
-    fn field(&mut self, field: &Field, out: &mut Vec<u8>) {
-        let _ = (field, out);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a run is told beforehand: who calls whom, how often, and what is done when the scenario does not say.
 
 use super::pace::{Arrivals, Part};
+use crate::injection::Injection;
 use crate::scenario::{Distribution, Scenario};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct Run {
     pub auth_uri: Option<String>,
     /// `-key`, in the order of [`crate::scenario::Environment::keys`].
     pub keys: Vec<(String, Vec<u8>)>,
+    /// `-inf`, in the order of [`crate::scenario::Environment::injections`].
+    pub injections: Arc<[Injection]>,
     /// `-set`: global variables and their values.
     pub globals: Vec<(String, String)>,
     /// The form of Call-IDs: `%u` the call's number, `%p` the process, `%s` the local address, `%%` a percent sign.
@@ -161,6 +164,7 @@ impl Run {
             password: "password".into(),
             auth_uri: None,
             keys: Vec::new(),
+            injections: Arc::new([]),
             globals: Vec::new(),
             call_id: "%u-%p@%s".into(),
             pid: std::process::id(),

@@ -47,6 +47,13 @@ impl Stage<'_> {
         self.script.scenario.steps.get(self.call.step as usize)
     }
 
+    /// What a call takes along when it begins.
+    pub(super) fn prepare(&mut self) {
+        if !self.world.run.injections.is_empty() {
+            self.take_lines();
+        }
+    }
+
     /// Goes on from the current step.
     pub(super) fn drive(&mut self) -> Go {
         let script = self.script;

@@ -240,7 +240,10 @@ impl Traffic {
         call.prepare(&self.main);
         self.world.scratch = name;
         self.world.ledger.outgoing += 1;
-        self.drive(slot, out, |stage| stage.drive());
+        self.drive(slot, out, |stage| {
+            stage.prepare();
+            stage.drive()
+        });
     }
 
     /// Its calls are begun by the words of another controller.
@@ -317,7 +320,10 @@ impl Traffic {
         }
         let script = self.script(kind);
         self.calls[slot as usize].prepare(&script);
-        self.drive(slot, out, |stage| stage.receive(bytes));
+        self.drive(slot, out, |stage| {
+            stage.prepare();
+            stage.receive(bytes)
+        });
     }
 
     fn script(&self, kind: Kind) -> Arc<Script> {

@@ -7,6 +7,7 @@ use super::trace::{self, Tracer};
 use super::{background, host};
 use crate::command::Link;
 use crate::engine::Halt;
+use crate::injection::{Injection, InjectionOptions};
 use crate::engine::ledger::Ledger;
 use crate::engine::pace::{Arrivals, Part};
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
@@ -131,6 +132,16 @@ fn load(options: &Options, source: &Source) -> Result<Scenario, Failure> {
     Ok(scenario)
 }
 
+/// Reads the injection files, with the indices that are asked for.
+fn injections(options: &Options) -> Result<Arc<[Injection]>, Failure> {
+    let file = |path: &PathBuf| {
+        let index = options.indices.iter().rev().find(|(of, _)| of.file_name() == path.file_name()).map(|i| i.1);
+        let loaded = Injection::load(path, InjectionOptions { index, ..InjectionOptions::default() });
+        loaded.map_err(|error| Failure(code::FAILED, error.to_string()))
+    };
+    options.injections.iter().map(file).collect()
+}
+
 /// A run under way.
 struct Session {
     options: Options,
@@ -179,6 +190,7 @@ impl Session {
         let plane = super::media::plane(&options, &played, local).map_err(fatal)?;
         let mut run = plan(&options, &scenario, remote, sending_address, local, local_port);
         run.media_port = plane.as_ref().map_or(run.media_port, Plane::port);
+        run.injections = injections(&options)?;
         let run = Arc::new(run);
         let main = Arc::new(Script::new(scenario.clone(), &run).map_err(fatal)?);
         let out_of_call = match out_of_call {
