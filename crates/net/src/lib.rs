@@ -13,6 +13,7 @@ pub mod service;
 pub mod settings;
 pub mod tls;
 
+mod alarm;
 mod batch;
 mod bell;
 mod buckets;

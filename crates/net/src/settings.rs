@@ -77,6 +77,9 @@ pub struct Settings {
     /// Where datagrams come faster than this, a shard waits so long for several instead of being woken for each: it
     /// saves CPU time and delays by as much. Default 0 (off); useful up to 1 ms.
     pub linger: Duration,
+    /// Wake at a deadline rather than up to two milliseconds after it, for a system call each time: for who sends on
+    /// schedule. Default off.
+    pub exact_timers: bool,
     /// Bytes that the kernel may hold for a UDP socket before it drops. Default 4 MB.
     pub receive_buffer: usize,
     /// Bytes that the kernel may hold on their way out of a UDP socket. Default 4 MB.
@@ -126,6 +129,7 @@ impl Default for Settings {
             batch: 64,
             batches: 8,
             linger: Duration::ZERO,
+            exact_timers: false,
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,
             force_buffers: false,

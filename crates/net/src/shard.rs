@@ -1,5 +1,6 @@
 //! One shard: a thread, its sockets, and the rounds in which it drives its service.
 
+use crate::alarm::Alarm;
 use crate::batch::Receiver;
 use crate::cross::Content;
 use crate::desk::Desk;
@@ -15,7 +16,6 @@ use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering::*;
 use std::task::{Context, Poll, Waker};
 use strowger_core::{Arrival, Now, Target, Transport};
-use tokio::time::Sleep;
 
 pub(crate) struct Shard<S: Service> {
     desk: Desk<S>,
@@ -25,9 +25,7 @@ pub(crate) struct Shard<S: Service> {
     receiver: Receiver,
     streams: Streams,
     failed: Vec<u64>,
-    sleep: Pin<Box<Sleep>>,
-    /// When `sleep` ends, if it runs.
-    armed: Option<u64>,
+    alarm: Alarm,
     /// Datagrams came in this poll; until when one more counts as fast; the sockets are read after a wait, not
     /// because they said that they are ready.
     heard: bool,
@@ -49,14 +47,13 @@ impl<S: Service + 'static> Shard<S> {
         }
         Rc::new_cyclic(|me| {
             RefCell::new(Self {
+                alarm: Alarm::new(desk.shared.settings.exact_timers),
                 receiver: Receiver::new(desk.shared.settings.batch.clamp(1, 1_024), desk.shared.settings.coalesce),
                 desk,
                 udp,
                 place,
                 streams,
                 failed: Vec::with_capacity(64),
-                sleep: Box::pin(tokio::time::sleep_until(clock::instant(0).into())),
-                armed: None,
                 heard: false,
                 last_heard: 0,
                 lingered: false,
@@ -161,7 +158,7 @@ impl<S: Service + 'static> Shard<S> {
         // At first only if the last datagram is not long ago.
         let fast = lingered || now.mono <= self.last_heard;
         self.last_heard = now.mono + linger.as_millis() as u64;
-        if fast && self.armed.is_none_or(|at| at > now.mono) {
+        if fast && self.alarm.at().is_none_or(|at| at > now.mono) {
             std::thread::sleep(linger);
             self.lingered = true;
         }
@@ -277,18 +274,7 @@ impl<S: Service + 'static> Shard<S> {
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
         let deadlines = [self.desk.service.deadline(), self.streams.deadline(), self.desk.roads.deadline()];
         let Some(at) = deadlines.into_iter().flatten().min() else { return false };
-        if self.armed.is_some() && self.sleep.is_elapsed() {
-            self.armed = None;
-        }
-        if self.armed.is_none_or(|armed| at < armed) {
-            self.sleep.as_mut().reset(clock::instant(at).into());
-            self.armed = Some(at);
-            if self.sleep.as_mut().poll(cx).is_ready() {
-                self.armed = None;
-                return true;
-            }
-        }
-        false
+        self.alarm.set(at, cx)
     }
 }
 

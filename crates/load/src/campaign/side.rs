@@ -7,6 +7,7 @@ use crate::engine::run::{Behaviour, Load, Retransmission, Run};
 use crate::engine::script::Script;
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
+use crate::injection::{Injection, InjectionOptions};
 use crate::measure::{Books, ReceiveBuffer};
 use crate::scenario::{Environment, Scenario};
 use crate::workload::{Words, Workload, literal};
@@ -44,8 +45,8 @@ pub(super) enum Part {
     /// Makes calls: its place, and how many there are.
     Caller { index: usize, count: usize },
     Answerer,
-    /// Registers the callee before the calls.
-    Registrar,
+    /// Registers, and answers calls on the same socket: a registrar may lead calls back to where a REGISTER came from.
+    Receiver,
 }
 
 /// Opens the sockets of a side. `answers`: others begin calls or connections to it.
@@ -57,6 +58,7 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
         segment: true,
         coalesce: true,
         batch: 256,
+        exact_timers: true,
         tls: strowger_net::tls::Client {
             authorities: plan.trust.authorities.clone(),
             unverified: plan.trust.authorities.is_none(),
@@ -111,9 +113,9 @@ pub(super) struct Facts {
     pub(super) target: Option<SocketAddr>,
     /// The target is the answering side itself.
     pub(super) direct: bool,
-    /// Where users are reached that register, if not at the generator: the answering side.
-    pub(super) contact: Option<SocketAddr>,
     pub(super) callee: Option<User>,
+    /// The users' list first, then the files of the document.
+    pub(super) injections: Arc<[Injection]>,
 }
 
 impl Facts {
@@ -143,13 +145,13 @@ impl Facts {
             _ => String::new(),
         };
         let (user, password) = match (part, &self.callee, &plan.users[..]) {
-            (Part::Registrar, Some(callee), _) => (literal(&callee.name), literal(&callee.password)),
+            (Part::Receiver, Some(callee), _) => (literal(&callee.name), literal(&callee.password)),
             (_, _, []) => (format!("user[call_number]{suffix}"), String::new()),
             (_, _, [one]) => (literal(&one.name), literal(&one.password)),
             _ => ("[field0]".into(), "[field1]".into()),
         };
         let credentials = match (part, &self.callee) {
-            (Part::Registrar, Some(callee)) => !callee.password.is_empty(),
+            (Part::Receiver, Some(callee)) => !callee.password.is_empty(),
             _ => plan.users.iter().any(|user| !user.password.is_empty()),
         };
         let calls = profile::peak(&plan.profile).max(1.0);
@@ -159,7 +161,7 @@ impl Facts {
             domain,
             user,
             password,
-            contact: self.contact.map_or_else(|| "[local_ip]:[local_port]".into(), |a| literal(&a.to_string())),
+            contact: "[local_ip]:[local_port]".into(),
             expires: plan.expires,
             credentials,
             tag: format!("[pid]{}", suffix.replace('-', "g")),
@@ -187,7 +189,7 @@ impl Facts {
             (super::Work::Document(path), Part::Answerer) if plan.target.is_none() => {
                 return Scenario::load(path, &environment).map_err(|refusal| refusal.to_string());
             }
-            (_, Part::Registrar) => words.document(Workload::Register),
+            (_, Part::Receiver) => words.document(Workload::Register),
             (_, Part::Answerer) => words.answering(),
             (super::Work::Ready(workload), Part::Caller { .. }) => words.document(*workload),
         };
@@ -195,12 +197,16 @@ impl Facts {
     }
 
     /// What the engine has to know.
-    pub(super) fn run(&self, plan: &Plan, part: Part, scenario: Arc<Scenario>, own: SocketAddr) -> Run {
+    pub(super) fn run(&self, plan: &Plan, part: Part, scenario: Arc<Scenario>, own: SocketAddr) -> Result<Run, String> {
+        let answers = match part {
+            Part::Receiver => Some(Arc::new(self.scenario(plan, Part::Answerer)?)),
+            _ => None,
+        };
         let (index, count) = match part {
             Part::Caller { index, count } => (index, count),
             _ => (0, 1),
         };
-        let document = matches!(plan.work, super::Work::Document(_)) && part != Part::Registrar;
+        let document = matches!(plan.work, super::Work::Document(_)) && part != Part::Receiver;
         let mut load = Load {
             profile: profile::share(&plan.profile, index, count),
             arrivals: plan.arrivals,
@@ -209,9 +215,11 @@ impl Facts {
             ..Load::default()
         };
         match part {
-            Part::Registrar => load = Load { calls: Some(1), ..Load::default() },
+            Part::Receiver if self.callee.is_some() => load = Load { calls: Some(1), ..Load::default() },
+            // Each user once.
+            Part::Receiver if plan.calls.is_none() && !plan.users.is_empty() => load.calls = Some(plan.users.len() as u64),
             Part::Answerer => load = Load::default(),
-            Part::Caller { .. } => (),
+            Part::Receiver | Part::Caller { .. } => (),
         }
         let retransmission = Retransmission { enabled: plan.transport == Transport::Udp, ..Retransmission::default() };
         let receive_timeout = match part {
@@ -221,10 +229,11 @@ impl Facts {
         };
         let ip = own.ip().to_string();
         let pid = std::process::id();
-        Run {
+        Ok(Run {
             target: self.target,
             target_host: plan.target.as_ref().map_or_else(String::new, |t| t.host.clone()),
             sending_address: self.destination.filter(|_| part != Part::Answerer),
+            out_of_call: answers,
             transport: plan.transport,
             local_ip: ip.clone(),
             local_port: own.port(),
@@ -238,6 +247,7 @@ impl Facts {
             username: plan.users.first().map(|user| user.name.clone()),
             password: plan.users.first().map_or_else(|| "password".into(), |user| user.password.clone()),
             keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
+            injections: self.injections.clone(),
             call_id: if count > 1 { format!("%u-%p-{index}@%s") } else { "%u-%p@%s".into() },
             // Branches bear it, and generators must not have the same.
             pid: if count > 1 { pid.wrapping_mul(256).wrapping_add(index as u32) } else { pid },
@@ -246,6 +256,8 @@ impl Facts {
                 pause: plan.hold,
                 receive_timeout,
                 auto_answer: true,
+                // A later request with the Call-ID of an ended one (a registration made anew) is a call of its own.
+                dead_call_wait: if matches!(part, Part::Answerer | Part::Receiver) && !document { 0 } else { Behaviour::default().dead_call_wait },
                 ..Behaviour::default()
             },
             retransmission: if document {
@@ -256,19 +268,36 @@ impl Facts {
             },
             seed: plan.seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             ..Run::new(scenario)
-        }
+        })
     }
+}
+
+/// Calls take users by a list of their own.
+fn has_list(plan: &Plan) -> bool {
+    plan.users.len() > 1 && plan.workload().is_some()
 }
 
 /// Base names of injection files; the users' list comes first.
 fn injections(plan: &Plan) -> Vec<String> {
     let base = |path: &std::path::PathBuf| path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-    let mut names = Vec::new();
-    if plan.users.len() > 1 && plan.workload().is_some() {
-        names.push("users".into());
+    has_list(plan).then(|| "users".into()).into_iter().chain(plan.injections.iter().map(base)).collect()
+}
+
+/// The data of a campaign, shared by its generators: each line is taken once, then again from the first.
+pub(super) fn data(plan: &Plan) -> Result<Arc<[Injection]>, String> {
+    let mut all = Vec::new();
+    if has_list(plan) {
+        let mut text = String::from("SEQUENTIAL\n");
+        for user in &plan.users {
+            text.push_str(&format!("{};{}\n", user.name, user.password));
+        }
+        all.push(Injection::new("users".into(), text.into_bytes(), InjectionOptions::default()).map_err(|e| e.to_string())?);
     }
-    names.extend(plan.injections.iter().map(base));
-    names
+    for path in &plan.injections {
+        let options = InjectionOptions { strip_carriage_return: true, ..InjectionOptions::default() };
+        all.push(Injection::load(path, options).map_err(|error| error.to_string())?);
+    }
+    Ok(all.into())
 }
 
 impl Side {
@@ -276,6 +305,10 @@ impl Side {
         let run = Arc::new(run);
         let scenario = run.scenario.clone();
         let script = Arc::new(Script::new(scenario.clone(), &run)?);
+        let answers = match &run.out_of_call {
+            Some(scenario) => Some(Arc::new(Script::new(scenario.clone(), &run)?)),
+            None => None,
+        };
         let (events_out, events) = channel();
         let parts: Mutex<Option<Parts>> = Mutex::new(Some((books, events_out, watch)));
         let node = bound
@@ -283,7 +316,7 @@ impl Side {
             .spawn(move |_, _| {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).take();
                 let (books, events, watch) = parts.expect("one shard is started, once");
-                Traffic::new(run.clone(), script.clone(), None, books, events).watched(watch)
+                Traffic::new(run.clone(), script.clone(), answers.clone(), books, events).watched(watch)
             })
             .map_err(|error| format!("a thread cannot be started: {error}"))?;
         Ok(Self { node, events, ledger: None, address: bound.address, steps: Ledger::new(&scenario) })

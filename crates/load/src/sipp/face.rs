@@ -4,6 +4,8 @@ use super::options::{Options, Sockets, Source};
 use super::screen::View;
 use super::statistics::Statistics;
 use super::trace::{self, Tracer};
+use super::counts::Counts;
+use super::keys::{self, Key};
 use super::{background, host};
 use crate::command::Link;
 use crate::engine::Halt;
@@ -161,9 +163,14 @@ struct Session {
     link: Option<Link>,
     timed_out: bool,
     quitting: bool,
-    keys: Option<Receiver<u8>>,
+    keys: Receiver<Key>,
+    counts: Option<Counts>,
     screen: u8,
     paused: bool,
+    /// Every call was asked to end at once.
+    ended: bool,
+    /// Screens are shown.
+    show: bool,
 }
 
 impl Session {
@@ -231,7 +238,20 @@ impl Session {
             ear.hear(Arc::new(move |heard| mailbox.send(Order::Heard(heard))))
                 .map_err(|e| fatal(format!("other controllers cannot be heard: {e}")))?;
         }
-        let keys = if options.keyboard { Some(keyboard()) } else { None };
+        let (keys_in, keys) = channel();
+        keys::signals(node.handle().services(), &keys_in);
+        let control = match &options.control_ip {
+            Some(ip) => host::resolve(ip, 0).map_err(fatal)?.ip(),
+            None if options.local_ip.is_some() => local,
+            None if local.is_ipv6() => Ipv6Addr::UNSPECIFIED.into(),
+            None => Ipv4Addr::UNSPECIFIED.into(),
+        };
+        keys::control(control, options.control_port, keys_in.clone())
+            .map_err(|e| fatal(format!("Unable to bind remote control socket: {e}")))?;
+        if options.keyboard {
+            keys::terminal(keys_in);
+        }
+        let counts = counts(&options, &scenario, &base).map_err(fatal)?;
         let rate = options.rate;
         Ok(Self {
             ledger: Ledger::new(&scenario),
@@ -250,6 +270,9 @@ impl Session {
             timed_out: false,
             quitting: false,
             keys,
+            counts,
+            ended: false,
+            show: std::io::stdout().is_terminal(),
             screen: 1,
             paused: false,
         })
@@ -274,11 +297,10 @@ impl Session {
         let timeout = self.options.timeout.map(Duration::from_millis);
         let rate_interval = Duration::from_millis(self.options.rate_interval.unwrap_or(self.options.statistics_period));
         let (mut screens, mut files, mut rates) = (1u32, 1u32, 1u32);
-        let show = std::io::stdout().is_terminal();
         let ledger = loop {
             let elapsed = self.started.elapsed();
             let mut next = file_period * files;
-            if show {
+            if self.show {
                 next = next.min(period * screens);
             }
             if let Some(timeout) = timeout.filter(|_| !self.timed_out) {
@@ -307,25 +329,19 @@ impl Session {
                 }
             }
             self.collector.poll(clock::micros(), |_| {});
-            if let Some(end) = self.read_keys() {
-                if end {
-                    self.report();
-                    break self.ledger.clone();
-                }
-                self.quitting = true;
-                self.order(Order::Quit);
-            }
+            self.read_keys();
             let elapsed = self.started.elapsed();
             if elapsed >= file_period * files {
                 files = (elapsed.as_nanos() / file_period.as_nanos()) as u32 + 1;
                 self.report();
                 let (ledger, rate) = (self.ledger.clone(), self.rate);
                 self.write_statistics(&ledger, rate);
+                self.write_counts(&ledger);
             }
-            if show && elapsed >= period * screens {
+            if self.show && elapsed >= period * screens {
                 screens = (elapsed.as_nanos() / period.as_nanos()) as u32 + 1;
                 self.report();
-                self.show(false);
+                self.draw(false);
             }
             if self.options.rate_increase != 0.0 && elapsed >= rate_interval * rates {
                 rates += 1;
@@ -346,8 +362,8 @@ impl Session {
         };
         self.close(&ledger);
         self.ledger = ledger;
-        if show {
-            self.show(true);
+        if self.show {
+            self.draw(true);
         } else if !self.options.background {
             let _ = std::io::stdout().write_all(self.view(true).scenario().as_bytes());
         }
@@ -366,13 +382,28 @@ impl Session {
         }
         let rate = self.rate;
         self.write_statistics(ledger, rate);
+        self.write_counts(ledger);
         if self.options.traces.screen {
             self.ledger = ledger.clone();
-            let text = self.view(true).scenario() + &self.view(true).statistics();
-            let file = trace::create(self.options.traces.screen_file.as_deref(), &self.base, "screen.log");
-            if let Err(error) = file.and_then(|mut f| f.write_all(text.as_bytes()).map_err(|e| e.to_string())) {
-                eprintln!("{error}");
-            }
+            self.dump(true);
+        }
+    }
+
+    /// Writes the screens into their file.
+    fn dump(&self, ending: bool) {
+        let text = self.view(ending).scenario() + &self.view(ending).statistics();
+        let file = trace::create(self.options.traces.screen_file.as_deref(), &self.base, "screen.log");
+        if let Err(error) = file.and_then(|mut f| f.write_all(text.as_bytes()).map_err(|e| e.to_string())) {
+            eprintln!("{error}");
+        }
+    }
+
+    fn write_counts(&mut self, ledger: &Ledger) {
+        if let Some(counts) = &mut self.counts
+            && let Err(error) = counts.write(&self.scenario, ledger)
+        {
+            eprintln!("The counts cannot be written: {error}");
+            self.counts = None;
         }
     }
 
@@ -403,28 +434,62 @@ impl Session {
         self.set_rate(rate);
     }
 
-    /// What was typed; `Some(true)`: the end at once, `Some(false)`: the end when all calls have ended.
-    fn read_keys(&mut self) -> Option<bool> {
-        let mut end = None;
-        while let Some(key) = self.keys.as_ref().and_then(|keys| keys.try_recv().ok()) {
+    /// No calls are begun any more; asked for again, those that are open end.
+    fn quit(&mut self, at_once: bool) {
+        let order = if at_once || self.quitting {
+            self.ended = true;
+            Order::End { goodbye: self.options.behaviours.goodbye }
+        } else {
+            Order::Quit
+        };
+        self.quitting = true;
+        self.order(order);
+    }
+
+    fn read_keys(&mut self) {
+        while let Ok(key) = self.keys.try_recv() {
             let step = self.options.rate_scale;
             match key {
-                b'q' if self.quitting => end = Some(true),
-                b'q' => end = Some(false),
-                b'Q' => end = Some(true),
-                b'+' => self.set_rate(self.rate + step),
-                b'-' => self.set_rate(self.rate - step),
-                b'*' => self.set_rate(self.rate + 10.0 * step),
-                b'/' => self.set_rate(self.rate - 10.0 * step),
-                b'p' => {
+                Key::Letter(b'q') => self.quit(false),
+                Key::Letter(b'Q') => self.quit(true),
+                Key::Letter(b'+') => self.set_rate(self.rate + step),
+                Key::Letter(b'-') => self.set_rate(self.rate - step),
+                Key::Letter(b'*') => self.set_rate(self.rate + 10.0 * step),
+                Key::Letter(b'/') => self.set_rate(self.rate - 10.0 * step),
+                Key::Letter(b'p') => {
                     self.paused = !self.paused;
                     self.order(Order::Pause(self.paused));
                 }
-                b'1'..=b'9' => self.screen = key - b'0',
-                _ => (),
+                Key::Letter(b's') | Key::Dump => {
+                    self.report();
+                    self.dump(false);
+                }
+                Key::Letter(digit @ b'1'..=b'9') => self.screen = digit - b'0',
+                Key::Letter(_) => (),
+                Key::Command(line) => self.command(&line),
             }
         }
-        end
+    }
+
+    /// A line of the command mode.
+    fn command(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |text: &str| text.parse::<f64>().ok().filter(|n| *n >= 0.0);
+        match words[..] {
+            ["set", "rate", rate] if number(rate).is_some() => self.set_rate(number(rate).unwrap_or(self.rate)),
+            ["set", "rate-scale", scale] if number(scale).is_some() => {
+                self.options.rate_scale = number(scale).unwrap_or(1.0);
+            }
+            ["set", "limit", limit] if number(limit).is_some() => {
+                self.order(Order::Limit(number(limit).unwrap_or(0.0) as u64));
+            }
+            ["set", "hide", value] => self.show = value != "true" && std::io::stdout().is_terminal(),
+            ["dump", _] => {
+                self.report();
+                self.dump(false);
+            }
+            _ => eprintln!("Unrecognized command: \"{line}\"; there are set rate, rate-scale, limit, hide, and dump"),
+        }
     }
 
     fn view(&self, ending: bool) -> View<'_> {
@@ -443,27 +508,13 @@ impl Session {
         }
     }
 
-    fn show(&self, ending: bool) {
+    fn draw(&self, ending: bool) {
         let view = self.view(ending);
         let text = if self.screen == 2 { view.statistics() } else { view.scenario() };
         let mut out = std::io::stdout().lock();
         let _ = write!(out, "\x1b[2J\x1b[H{text}");
         let _ = out.flush();
     }
-}
-
-/// Keys, as far as the terminal hands them on.
-fn keyboard() -> Receiver<u8> {
-    let (to, from) = channel();
-    std::thread::spawn(move || {
-        use std::io::Read;
-        for byte in std::io::BufReader::new(std::io::stdin()).bytes().map_while(Result::ok) {
-            if to.send(byte).is_err() {
-                return;
-            }
-        }
-    });
-    from
 }
 
 /// The name by which SIPp calls the files of a run.
@@ -475,6 +526,16 @@ fn name_of(source: &Source) -> String {
             path.strip_suffix(".xml").unwrap_or(&path).to_owned()
         }
     }
+}
+
+fn counts(options: &Options, scenario: &Scenario, base: &str) -> Result<Option<Counts>, String> {
+    if !options.traces.counts {
+        return Ok(None);
+    }
+    let file = trace::create(None, base, "counts.csv")?;
+    let mut counts = Counts::new(file, &options.delimiter, scenario).map_err(|e| format!("the counts: {e}"))?;
+    let _ = counts.write(scenario, &Ledger::new(scenario));
+    Ok(Some(counts))
 }
 
 fn statistics(options: &Options, scenario: &Scenario, base: &str) -> Result<Option<Statistics>, String> {
@@ -501,6 +562,7 @@ fn bind(options: &Options, local: IpAddr, calls: bool) -> Result<(Net, u16), Fai
         segment: true,
         coalesce: true,
         batch: 256,
+        exact_timers: true,
         receive_buffer: 64 << 20,
         send_buffer: 16 << 20,
         dial_port: if dials && options.sockets == Sockets::One { port } else { 0 },
@@ -604,6 +666,7 @@ fn plan(
         keys: options.keys.clone(),
         globals: options.sets.clone(),
         call_id: options.call_id.clone().unwrap_or_else(|| "%u-%p@%s".into()),
+        dynamic_id: options.dynamic_id,
         // The first request has it.
         base_cseq: options.base_cseq.saturating_sub(1),
         load: Load {
