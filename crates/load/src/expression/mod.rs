@@ -34,7 +34,7 @@ use automaton::{Automaton, Mode, SPECIAL};
 use backreference::Ways;
 use literal::Literals;
 use program::{NONE, Program, Side};
-use submatch::Registers;
+use submatch::{Found, Registers};
 
 pub use error::{ErrorKind, ExpressionError};
 
@@ -163,7 +163,8 @@ impl Expression {
                 };
                 matcher.path[at - start] = state;
             }
-            matcher.registers.walk(program, &cache.one_end, &matcher.path, text, start, end_node, groups);
+            let found = Found { text, start, path: &matcher.path, states: &cache.one_end, end_node };
+            matcher.registers.walk(program, found, groups);
         } else {
             matcher.registers.now.clear();
         }

@@ -47,19 +47,24 @@ pub(super) fn record(node: &Node, at: u32, now: &mut [Register], before: &mut [R
     }
 }
 
+/// A match whose groups are wanted.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    pub(super) text: &'a [u8],
+    pub(super) start: usize,
+    /// The backward states from start to end, one a position.
+    pub(super) path: &'a [u32],
+    /// Whose they are.
+    pub(super) states: &'a Automaton,
+    /// The end that was reached.
+    pub(super) end_node: u32,
+}
+
 impl Registers {
-    /// Walks from the start of the match to its end, at each fork by the preferred move from which the end is reached.
-    /// `path` holds the backward states from start to end; `groups` registers are filled.
-    pub(super) fn walk(
-        &mut self,
-        program: &Program,
-        states: &Automaton,
-        path: &[u32],
-        text: &[u8],
-        start: usize,
-        end_node: u32,
-        groups: usize,
-    ) {
+    /// Walks from the start of the match to its end, at each fork by the preferred move from which the end is reached, and
+    /// fills `groups` registers.
+    pub(super) fn walk(&mut self, program: &Program, found: Found<'_>, groups: usize) {
+        let Found { text, start, path, states, end_node } = found;
         self.reset(program, groups);
         let (mut node, mut offset) = (program.start, 0);
         let side = |offset: usize| {
@@ -111,6 +116,7 @@ impl Registers {
             let Some(first) = leads.next() else { return };
             // Round a loop that matched nothing the other move is taken, so that the walk ends.
             node = if self.passed[first as usize] == self.visit { leads.next().unwrap_or(first) } else { first };
+            // Some loops within loops over nothing would go on for ever (and do in the C library).
             if empty_moves > 4 * program.nodes.len() {
                 return;
             }

@@ -31,16 +31,16 @@ pub(super) enum Tree {
     /// A position, see [`condition`].
     Position(u8),
     BackReference(usize),
-    Concatenation(Vec<Tree>),
+    Concatenation(Vec<Self>),
     /// Two branches at least; an empty one is `None`.
-    Alternation(Vec<Option<Tree>>),
+    Alternation(Vec<Option<Self>>),
     Group {
         index: usize,
-        body: Option<Box<Tree>>,
+        body: Option<Box<Self>>,
     },
     /// `most` is `None` without a bound; never {0,0} and never {1,1}.
     Repeat {
-        body: Box<Tree>,
+        body: Box<Self>,
         least: u32,
         most: Option<u32>,
     },

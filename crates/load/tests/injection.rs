@@ -1,0 +1,67 @@
+//! Injection files of a million lines, and their fields without allocation.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use strowger_load::injection::{Injection, InjectionOptions};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: hands everything to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn a_million_lines_load_at_once_and_render_without_allocation() {
+    let mut text = "SEQUENTIAL\n".to_owned();
+    for line in 0..1_000_000 {
+        writeln!(text, "user{line:07};[authentication username=user{line:07} password=x];h{}", line % 7).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("users.csv");
+    std::fs::write(&path, &text).unwrap();
+
+    let start = Instant::now();
+    let options = InjectionOptions { index: Some(0), ..InjectionOptions::default() };
+    let file = Injection::load(&path, options).unwrap();
+    let took = start.elapsed();
+    println!("1,000,000 lines, {} MB, loaded and indexed in {took:?}", text.len() / 1_000_000);
+    assert_eq!(file.lines(), 1_000_000);
+    assert!(took.as_secs() < 10, "{took:?}");
+
+    let mut out = Vec::with_capacity(1_000);
+    let before = ALLOCATIONS.get();
+    let start = Instant::now();
+    for _ in 0..100_000 {
+        let line = file.pick(0, 0).unwrap().unwrap();
+        out.clear();
+        for column in 0..3 {
+            file.write_field(line, column, &mut out).unwrap();
+        }
+    }
+    println!("a line and its three fields: {:?}", start.elapsed() / 100_000);
+    assert_eq!(ALLOCATIONS.get(), before);
+    assert_eq!(out, b"user0099999[authentication username=user0099999 password=x]h4");
+    assert_eq!(file.look_up(b"user0765432").unwrap(), Some(765_432));
+    assert_eq!(file.look_up(b"user1000000").unwrap(), None);
+    assert_eq!(ALLOCATIONS.get(), before);
+}
