@@ -1,21 +1,21 @@
 //! From the command line to the exit code.
 
+use super::counts::Counts;
+use super::keys::{self, Key};
 use super::options::{Options, Sockets, Source};
 use super::screen::View;
 use super::statistics::Statistics;
 use super::trace::{self, Tracer};
-use super::counts::Counts;
-use super::keys::{self, Key};
 use super::{background, host};
 use crate::command::Link;
 use crate::engine::Halt;
-use crate::injection::{Injection, InjectionOptions};
 use crate::engine::ledger::Ledger;
 use crate::engine::pace::{Arrivals, Part};
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
 use crate::engine::script::Script;
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
+use crate::injection::{Injection, InjectionOptions};
 use crate::measure::{Books, Clock, Collector};
 use crate::media::Plane;
 use crate::scenario::step::{Kind, Pause};

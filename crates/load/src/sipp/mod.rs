@@ -4,8 +4,10 @@ pub mod options;
 pub mod time;
 
 mod background;
+mod counts;
 mod face;
 mod host;
+mod keys;
 mod media;
 mod screen;
 mod statistics;

@@ -1,6 +1,7 @@
 //! SIPp's command line.
 
 use super::time::milliseconds;
+use crate::engine::run::DynamicId;
 use std::path::PathBuf;
 use strowger_core::Transport;
 
@@ -67,6 +68,8 @@ pub struct Options {
     pub keep_slashes: bool,
     pub call_id: Option<String>,
     pub base_cseq: u32,
+    /// `-dynamicStart`, `-dynamicMax`, `-dynamicStep`.
+    pub dynamic_id: DynamicId,
     pub background: bool,
     pub keyboard: bool,
     pub sleep: u64,
@@ -229,6 +232,7 @@ impl Default for Options {
             keep_slashes: false,
             call_id: None,
             base_cseq: 0,
+            dynamic_id: DynamicId::default(),
             background: false,
             keyboard: true,
             sleep: 0,
@@ -264,9 +268,6 @@ const IGNORED: &[(&str, usize)] = &[
     ("buff_size", 1),
     ("sendbuffer_warn", 1),
     ("tdmmap", 1),
-    ("dynamicStart", 1),
-    ("dynamicMax", 1),
-    ("dynamicStep", 1),
     ("max_recv_loops", 1),
     ("max_sched_loops", 1),
     ("watchdog_interval", 1),
@@ -318,8 +319,7 @@ const IGNORED: &[(&str, usize)] = &[
 ];
 
 /// Options of which more was promised than is kept: they are named in a warning.
-const UNKEPT: &[&str] =
-    &["ip_field", "max_reconnect", "tdmmap", "plugin", "bind_to_device", "rxsf", "rxsn"];
+const UNKEPT: &[&str] = &["ip_field", "max_reconnect", "tdmmap", "plugin", "bind_to_device", "rxsf", "rxsn"];
 
 impl Options {
     /// Reads the words behind the program's name.
@@ -447,6 +447,9 @@ impl Options {
             "callid_slash_ign" => self.keep_slashes = true,
             "cid_str" => self.call_id = Some(value()?),
             "base_cseq" => self.base_cseq = small(whole(value()?)?),
+            "dynamicStart" => self.dynamic_id.first = whole(value()?)?,
+            "dynamicMax" => self.dynamic_id.last = whole(value()?)?,
+            "dynamicStep" => self.dynamic_id.step = whole(value()?)?,
             "bg" => {
                 self.background = true;
                 self.keyboard = false;

@@ -1,0 +1,94 @@
+//! `-trace_counts`: what each step saw, a line for each period.
+
+use super::statistics::length;
+use super::trace::Stamp;
+use crate::engine::ledger::{Ledger, StepCounts};
+use crate::scenario::Scenario;
+use crate::scenario::step::{Expected, Kind, Start, Step};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+
+/// The file.
+pub(super) struct Counts {
+    file: BufWriter<File>,
+    delimiter: String,
+    start: Stamp,
+}
+
+/// The columns of a step: their tails, and what stands in them.
+type Columns = &'static [(&'static str, fn(&StepCounts) -> u64)];
+
+const SEND: Columns = &[("Sent", |c| c.sent), ("Retrans", |c| c.sent_again)];
+const SEND_AGAIN: Columns = &[("Sent", |c| c.sent), ("Retrans", |c| c.sent_again), ("Timeout", |c| c.timeouts)];
+const RECEIVE: Columns = &[
+    ("Recv", |c| c.received),
+    ("Retrans", |c| c.received_again),
+    ("Timeout", |c| c.timeouts),
+    ("Unexp", |c| c.unexpected),
+];
+const PAUSE: Columns = &[("Sessions", |c| c.pausing), ("Unexp", |c| c.unexpected)];
+const LOST: Columns = &[("Lost", |c| c.lost)];
+
+/// Name and columns of a step; none where it has none.
+fn columns(step: &Step) -> Option<(String, Columns)> {
+    match &step.kind {
+        Kind::Send(send) => {
+            let name = match &send.start {
+                Start::Request(method) => String::from_utf8_lossy(&method.text).into_owned(),
+                Start::Response(code) => code.to_string(),
+            };
+            let again = send.retransmit.is_some_and(|ms| ms > 0);
+            Some((name, if again { SEND_AGAIN } else { SEND }))
+        }
+        Kind::Receive(receive) => {
+            let name = match &receive.expected {
+                Expected::Request(method) => String::from_utf8_lossy(&method.text).into_owned(),
+                Expected::Response(code) => code.to_string(),
+                Expected::RequestMatching(p) | Expected::ResponseMatching(p) => {
+                    String::from_utf8_lossy(&p.text).into_owned()
+                }
+            };
+            Some((name, RECEIVE))
+        }
+        Kind::Pause(_) | Kind::TimeWait(_) => Some(("Pause".into(), PAUSE)),
+        Kind::SendCommand { .. } => Some(("SendCmd".into(), &[("Sent", |c: &StepCounts| c.passed)])),
+        Kind::ReceiveCommand { .. } => Some(("RecvCmd".into(), &[("Recv", |c: &StepCounts| c.received)])),
+        Kind::Nop => None,
+    }
+}
+
+impl Counts {
+    /// Writes the header.
+    pub(super) fn new(file: File, delimiter: &str, scenario: &Scenario) -> std::io::Result<Self> {
+        let mut counts = Self { file: BufWriter::new(file), delimiter: delimiter.to_owned(), start: Stamp::now() };
+        let d = &counts.delimiter;
+        write!(counts.file, "CurrentTime{d}ElapsedTime{d}")?;
+        for (index, step) in scenario.steps.iter().enumerate() {
+            let Some((name, columns)) = columns(step) else { continue };
+            let lost = step.lost.is_some_and(|share| share > 0.0);
+            for (tail, _) in columns.iter().chain(if lost { LOST } else { &[] }) {
+                write!(counts.file, "{index}_{name}_{tail}{d}")?;
+            }
+        }
+        writeln!(counts.file)?;
+        counts.file.flush()?;
+        Ok(counts)
+    }
+
+    /// A line of what is known now.
+    pub(super) fn write(&mut self, scenario: &Scenario, ledger: &Ledger) -> std::io::Result<()> {
+        let now = Stamp::now();
+        let elapsed = now.micros().saturating_sub(self.start.micros()) as f64 / 1_000.0;
+        let d = &self.delimiter;
+        write!(self.file, "{}{d}{}{d}", now.long(), length(elapsed))?;
+        for (step, counts) in scenario.steps.iter().zip(&ledger.steps) {
+            let Some((_, columns)) = columns(step) else { continue };
+            let lost = step.lost.is_some_and(|share| share > 0.0);
+            for (_, value) in columns.iter().chain(if lost { LOST } else { &[] }) {
+                write!(self.file, "{}{d}", value(counts))?;
+            }
+        }
+        writeln!(self.file)?;
+        self.file.flush()
+    }
+}
