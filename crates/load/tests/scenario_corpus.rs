@@ -3,12 +3,10 @@
 //! SIPp itself is the oracle, run in the document's own folder. It is slow for a test: `make test-sipp-corpus`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+
+mod scenario_oracle;
+use scenario_oracle::Oracle;
 
 use strowger_load::scenario::{Cause, Environment, Kind, Piece, Scenario};
 
@@ -60,66 +58,6 @@ fn each_document_is_read_or_refused_with_a_place() {
         }
     }
     assert!(read > list.len() / 2, "{read} of {} were read", list.len());
-}
-
-/// What SIPp did with a document.
-#[derive(Debug)]
-struct Verdict {
-    refused: bool,
-    /// Its words.
-    reason: String,
-    /// Its first message.
-    first: Option<Vec<u8>>,
-}
-
-/// Runs SIPp 3.6.1 until it says something: a message, an end, or nothing for its time.
-fn oracle(path: &Path, number: usize) -> Verdict {
-    for attempt in 0..3 {
-        let target = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        target.set_nonblocking(true).expect("a socket option");
-        let address = format!("127.{}.{}.{}", 100 + attempt, number >> 8 & 255, number & 255);
-        let control = 10_000 + attempt * 2000 + number % 2000;
-        let mut sipp = Command::new("sipp")
-            .arg("-sf")
-            .arg(path.file_name().expect("a file"))
-            .args(["-m", "1", "-timeout", "1", "-nostdin", "-i", &address, "-p", "5060", "-cp", &control.to_string()])
-            .arg(target.local_addr().expect("a bound socket").to_string())
-            .current_dir(path.parent().expect("a folder"))
-            .env("TERM", "dumb")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("sipp is installed");
-        let start = Instant::now();
-        let mut buffer = vec![0; 65_536];
-        let mut first = None;
-        let ended = loop {
-            first = first.or_else(|| target.recv(&mut buffer).ok().map(|length| buffer[..length].to_vec()));
-            if let Some(status) = sipp.try_wait().expect("a child") {
-                break Some(status);
-            }
-            if first.is_some() || start.elapsed() > Duration::from_secs(4) {
-                sipp.kill().expect("a child of ours");
-                break None;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        let output = sipp.wait_with_output().expect("a child");
-        first = first.or_else(|| target.recv(&mut buffer).ok().map(|length| buffer[..length].to_vec()));
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let code = ended.and_then(|status| status.code());
-        if text.contains("Address already in use") {
-            continue;
-        }
-        // 0 is the end of all calls, 97 and 99 that of the time; everything else an error.
-        let refused = first.is_none() && !matches!(code, None | Some(0 | 97 | 99));
-        let line = text.lines().find(|line| line.contains('\t')).unwrap_or_default();
-        let reason = line.rsplit_once(": ").map_or(line, |(_, reason)| reason);
-        let reason = line.split_once(": ").map_or(reason, |(_, reason)| reason);
-        return Verdict { refused, reason: reason.to_owned(), first };
-    }
-    panic!("{}: no address is free", path.display());
 }
 
 /// Whether a message can have been written from a template: its texts stand there, whatever the keywords wrote.
@@ -175,35 +113,13 @@ fn the_corpus_is_refused_as_sipp_refuses_it() {
         println!("no corpus: STROWGER_CORPORA names its folder");
         return;
     };
-    let version =
-        Command::new("sipp").arg("-v").output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    match version {
-        Ok(version) if version.contains("v3.6.1") => {}
-        other => {
-            println!("SIPp 3.6.1 is not installed ({other:?}): nothing to compare with");
-            return;
-        }
-    }
-    let next = AtomicUsize::new(0);
-    let verdicts = Mutex::new(BTreeMap::new());
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(path) = list.get(number) else { return };
-                    let verdict = oracle(path, number);
-                    verdicts.lock().expect("no thread panics holding it").insert(number, verdict);
-                }
-            });
-        }
-    });
-    let verdicts = verdicts.into_inner().expect("all threads ended well");
+    let Some(oracle) = Oracle::find() else { return };
+    let verdicts = oracle.judge(&list, |path| (path.clone(), Vec::new()));
     let (mut equal, mut messages, mut refused) = (0, 0, BTreeMap::new());
     let (mut newer, mut different) = (Vec::new(), Vec::new());
     for (number, path) in list.iter().enumerate() {
         let name = path.strip_prefix(&folder).expect("below the folder").display();
-        let theirs = &verdicts[&number];
+        let theirs = &verdicts[number];
         match (Scenario::load(path, &Environment::default()), theirs.refused) {
             (Ok(scenario), true) if !scenario.newer.is_empty() => {
                 newer.push(format!("{name}:{}: {}", scenario.newer[0].line, scenario.newer[0].text));

@@ -5,6 +5,9 @@
 
 use std::path::Path;
 
+mod scenario_oracle;
+use scenario_oracle::Oracle;
+
 use strowger_load::scenario::{Environment, Scenario};
 
 const HEAD: &str = "<?xml version=\"1.0\"?>\n<scenario name=\"x\">\n";
@@ -17,6 +20,8 @@ struct Case {
     name: String,
     refused: bool,
     environment: Environment,
+    /// As SIPp had them.
+    options: Vec<String>,
     document: Vec<u8>,
 }
 
@@ -55,7 +60,11 @@ fn cases() -> Vec<Case> {
             "accepted" => false,
             other => panic!("{other}"),
         };
-        list.push(Case { name: name.to_owned(), refused, environment, document });
+        let options = match options {
+            "" => Vec::new(),
+            words => words.split(' ').map(str::to_owned).collect(),
+        };
+        list.push(Case { name: name.to_owned(), refused, environment, options, document });
     }
     list
 }
@@ -73,4 +82,29 @@ fn each_oddity_has_the_verdict_of_sipp() {
         }
     }
     assert!(wrong.is_empty(), "{} of {} are not as SIPp's:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+/// What the collection says of SIPp is what SIPp does.
+#[test]
+#[ignore = "runs SIPp on each document: make test-sipp-corpus"]
+fn the_verdicts_are_those_of_sipp() {
+    let Some(oracle) = Oracle::find() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let cases: Vec<(usize, Case)> = cases().into_iter().enumerate().collect();
+    for (number, case) in &cases {
+        let own = folder.path().join(number.to_string());
+        std::fs::create_dir(&own).expect("a folder");
+        std::fs::write(own.join("a.xml"), &case.document).expect("a file");
+        std::fs::write(own.join("x.csv"), "SEQUENTIAL\na;b;c;\n").expect("a file");
+    }
+    let path = |number: &usize| folder.path().join(number.to_string()).join("a.xml");
+    let verdicts = oracle.judge(&cases, |(number, case)| (path(number), case.options.clone()));
+    let wrong: Vec<_> = cases
+        .iter()
+        .zip(&verdicts)
+        .filter(|((_, case), verdict)| case.refused != verdict.refused)
+        .map(|((_, case), theirs)| format!("{}: {} (a message: {})", case.name, theirs.reason, theirs.first.is_some()))
+        .collect();
+    println!("{} of {} verdicts hold", cases.len() - wrong.len(), cases.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -148,6 +148,7 @@ pub enum Expected {
     Request(Method),
     /// `request` with `regexp_match`: an expression on the method of the request.
     RequestMatching(Box<Pattern>),
+    /// 0 matches nothing: a `recv` without `request` and `response`.
     Response(u16),
     /// `response` with `regexp_match` (SIPp 3.7): an expression on the three digits.
     ResponseMatching(Box<Pattern>),

@@ -13,6 +13,10 @@ impl Reader<'_> {
         resolve(&mut self.main)?;
         resolve(&mut self.init)?;
         self.check_transactions()?;
+        // SIPp looks for these two itself, with or without the label that uses them.
+        for name in ["_unexp.retaddr", "_unexp.pausedaddr"] {
+            self.names.known(name);
+        }
         if let Some(name) = self.names.lonely() {
             let at = self.document.after(0, name.as_bytes()).unwrap_or(0);
             return Err(Fault::new(at, format!("the variable `{name}` is named only once"))

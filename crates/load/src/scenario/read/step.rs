@@ -232,21 +232,24 @@ impl Reader<'_> {
                 self.warn(element.start, "`recv` without `request` or `response` matches nothing");
                 Expected::Response(0)
             }
-            (Some(value), None) if matching => {
-                Expected::RequestMatching(Box::new(self.pattern(&value.value, value.at)?))
+            (Some(value), response) => {
+                if let Some(response) = response {
+                    self.integer(element, "response")?;
+                    self.warn(response.at, "`response` beside `request` is ignored");
+                }
+                if matching {
+                    Expected::RequestMatching(Box::new(self.pattern(&value.value, value.at)?))
+                } else {
+                    Expected::Request(method(&value.value))
+                }
             }
-            (Some(value), None) => Expected::Request(method(&value.value)),
-            (request, Some(value)) => {
+            (None, Some(value)) => {
                 if matching && super::attribute::integer(&value.text()).is_none() {
                     self.newer(value.at, "an expression as `response` is of SIPp 3.7");
                     Expected::ResponseMatching(Box::new(self.pattern(&value.value, value.at)?))
                 } else {
                     let code = self.integer(element, "response")?.unwrap_or(0);
-                    let response = u16::try_from(code).unwrap_or(0);
-                    if let Some(request) = request {
-                        self.warn(request.at, "`request` beside `response` is ignored");
-                    }
-                    Expected::Response(response)
+                    Expected::Response(u16::try_from(code).unwrap_or(0))
                 }
             }
         };
