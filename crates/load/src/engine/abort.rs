@@ -158,7 +158,9 @@ impl Stage<'_> {
     /// Ends what is open with the peer: ACK, CANCEL or BYE, by how far the call had come.
     pub(super) fn goodbye(&mut self) {
         let script = self.script;
-        let calls = script.scenario.role == Role::Client || script.scenario.third_party == Some(ThirdPartyRole::B);
+        // The scenario of the run decides, for calls outside of it too.
+        let main = &self.world.run.scenario;
+        let calls = main.role == Role::Client || main.third_party == Some(ThirdPartyRole::B);
         if !calls || self.call.step == 0 {
             return;
         }

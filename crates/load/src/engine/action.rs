@@ -244,6 +244,8 @@ impl Stage<'_> {
                 let text = self.text(template);
                 self.command(&text);
             }
+            // Only a message can reject a call: on a step without one the call goes on, as in SIPp.
+            Action::Stop(Stop::Call) if message.is_none() => (),
             Action::Stop(Stop::Call) => {
                 self.finish(Outcome::Failed(Failure::CallRejected));
                 return Done::Over;

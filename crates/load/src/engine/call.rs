@@ -17,11 +17,12 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Whether a jump or condition takes it for true.
-    pub(super) const fn is_set(&self) -> bool {
+    /// Whether a jump or condition takes it for true: a number is set when it is not zero.
+    pub(super) fn is_set(&self) -> bool {
         match self {
             Self::Unset => false,
-            Self::Text(_) | Self::Number(_) => true,
+            Self::Text(_) => true,
+            Self::Number(value) => *value != 0.0,
             Self::Bool(value) => *value,
         }
     }
@@ -52,9 +53,11 @@ impl Value {
         match self {
             Self::Unset => (),
             Self::Text(text) => out.extend_from_slice(text),
-            // As C's %lf.
+            // As C's %lf. Zero stands for nothing, as in conditions.
             Self::Number(value) => {
-                let _ = write!(out, "{value:.6}");
+                if *value != 0.0 {
+                    let _ = write!(out, "{value:.6}");
+                }
             }
             Self::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         }

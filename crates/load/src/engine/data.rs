@@ -35,8 +35,9 @@ impl Stage<'_> {
             None => self.call.extra.as_ref().and_then(|e| e.lines.get(place)).copied().filter(|&line| line != NONE),
             Some(template) => {
                 let text = self.text(template);
-                // A variable is written with digits behind the point.
-                String::from_utf8_lossy(&text).trim().parse::<f64>().ok().filter(|&n| n >= 0.0).map(|n| n as u32)
+                // A variable is written with digits behind the point; what is no number is the first line.
+                let number = String::from_utf8_lossy(&text).trim().parse::<f64>().unwrap_or(0.0);
+                (number >= 0.0).then_some(number as u32)
             }
         };
         if let Some(line) = line {

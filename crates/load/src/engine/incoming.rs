@@ -69,7 +69,10 @@ impl Stage<'_> {
             return Go::Waits;
         }
         // A scenario that is entered by a message may have work to do before it looks at it.
-        if self.call.step == 0 && matches!(self.step().map(|s| &s.kind), Some(Kind::Nop)) {
+        if self.call.step == 0
+            && self.call.kind != CallKind::Passing
+            && matches!(self.step().map(|s| &s.kind), Some(Kind::Nop))
+        {
             self.keep_last(bytes);
             self.call.queued = true;
             self.call.paused_until = 0;
@@ -208,6 +211,9 @@ impl Stage<'_> {
 
     /// Forward to the first mandatory step, then back over what was passed.
     fn find(&mut self, heard: &Heard<'_>, own: u64) -> Found {
+        if self.call.kind == CallKind::Passing {
+            return Found::Nowhere;
+        }
         let script = self.script;
         let steps = &script.scenario.steps;
         let from = self.call.step as usize;
@@ -343,11 +349,11 @@ impl Stage<'_> {
             self.next(step);
             return self.drive();
         }
-        // An optional message: the patience of what is still waited for begins anew.
+        // An optional message: the patience of what is still waited for begins anew, as far as it has limits.
         let default = self.world.run.behaviour.receive_timeout;
         for later in script.scenario.steps.iter().skip(index + 1) {
             let Kind::Receive(later) = &later.kind else { break };
-            let Some(patience) = later.timeout.filter(|&t| t > 0).or(default) else { continue };
+            let Some(patience) = later.timeout.filter(|&t| t > 0).or(default) else { break };
             let until = self.world.ms + u64::from(patience);
             if self.call.receive_until == 0 || until < self.call.receive_until {
                 self.call.receive_until = until;

@@ -33,7 +33,8 @@ impl Stage<'_> {
                 Part::CallId => out.extend_from_slice(self.call.id()),
                 Part::Piece(piece) => {
                     self.piece(piece, step, out, &mut marks);
-                    if vanishes(piece) && (out.len() == start || out.last() == Some(&b'\n')) {
+                    let comes = marks.authentication.as_ref().is_some_and(|(at, _)| *at == out.len());
+                    if vanishes(piece) && !comes && (out.len() == start || out.last() == Some(&b'\n')) {
                         vanished = true;
                     }
                 }
@@ -125,9 +126,14 @@ impl Stage<'_> {
                 }
             }
             Piece::ClockTick(n) => number(out, self.world.ms as i64 + i64::from(*n)),
-            Piece::DynamicId(n) => {
-                self.world.dynamic_id += 1;
-                number(out, self.world.dynamic_id as i64 + i64::from(*n));
+            Piece::DynamicId(_) => {
+                // SIPp takes no offset here.
+                let (id, range) = (self.world.dynamic_id, self.world.run.dynamic_id);
+                self.world.dynamic_id = id.saturating_add(range.step);
+                if self.world.dynamic_id > range.last {
+                    self.world.dynamic_id = range.first;
+                }
+                number(out, id as i64);
             }
             Piece::Users(n) => number(out, self.world.run.load.users.map_or(-1, i64::from) + i64::from(*n)),
             Piece::UserId(n) => number(out, i64::from(self.call.user) + i64::from(*n)),
@@ -147,7 +153,8 @@ impl Stage<'_> {
             }
             Piece::Timestamp => {
                 let time = super::moment::local(self.world.wall * 1_000);
-                out.extend_from_slice(time.as_bytes());
+                let (seconds, ms) = (self.world.wall / 1_000, self.world.wall % 1_000);
+                let _ = write!(out, "{time}\t{seconds}.{ms:03}000");
             }
             Piece::TdmMap => out.extend_from_slice(b"0.0.0/0"),
             Piece::CallId => out.extend_from_slice(self.call.id()),

@@ -40,6 +40,8 @@ pub struct Run {
     /// The form of Call-IDs: `%u` the call's number, `%p` the process, `%s` the local address, `%%` a percent sign.
     pub call_id: String,
     pub pid: u32,
+    /// `[dynamic_id]`.
+    pub dynamic_id: DynamicId,
     /// `-base_cseq`.
     pub base_cseq: u32,
     pub load: Load,
@@ -76,6 +78,22 @@ impl Default for Load {
             users: None,
             step: 1,
         }
+    }
+}
+
+/// The numbers of `[dynamic_id]`: from `first` (`-dynamicStart`) by `step` (`-dynamicStep`), and again from `first` once
+/// `last` (`-dynamicMax`) is passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DynamicId {
+    pub first: u64,
+    pub last: u64,
+    pub step: u64,
+}
+
+impl Default for DynamicId {
+    /// SIPp's.
+    fn default() -> Self {
+        Self { first: 10_000, last: 12_000, step: 4 }
     }
 }
 
@@ -168,6 +186,7 @@ impl Run {
             globals: Vec::new(),
             call_id: "%u-%p@%s".into(),
             pid: std::process::id(),
+            dynamic_id: DynamicId::default(),
             base_cseq: 0,
             load: Load::default(),
             behaviour: Behaviour::default(),

@@ -54,6 +54,19 @@ impl Stage<'_> {
         }
     }
 
+    /// Passes through `<init>`.
+    pub(super) fn initialise(&mut self) -> Go {
+        let script = self.script;
+        for _ in 0..STEPS {
+            let Some(step) = script.scenario.init.get(self.call.step as usize) else { break };
+            if self.act(step, None) == Whither::Over {
+                break;
+            }
+            self.call.step = self.follow(step);
+        }
+        Go::Over
+    }
+
     /// Goes on from the current step.
     pub(super) fn drive(&mut self) -> Go {
         let script = self.script;

@@ -3,7 +3,7 @@
 use super::call::{Call, Kind, Shared, Value};
 use super::dead::DeadCalls;
 use super::incoming;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, StepCounts};
 use super::pace::Pace;
 use super::run::Run;
 use super::script::{Script, bracketed};
@@ -61,9 +61,14 @@ pub struct Traffic {
     dead: DeadCalls,
     wheel: Wheel,
     pace: Pace,
+    /// The same schedule as far as it has come by the clock: what was wanted, begun or not.
+    wanted: Pace,
+    intended: u64,
     id: Box<[IdPart]>,
     /// Whether calls of this name belong to this shard.
     owns: Option<Owns>,
+    /// What the steps of `out_of_call` saw.
+    steps_aside: Vec<StepCounts>,
     number: u64,
     /// Begun so far, by the schedule or from outside.
     begun: u64,
@@ -74,6 +79,10 @@ pub struct Traffic {
     paused: bool,
     quitting: bool,
     finished: bool,
+    /// `<init>` is still to be passed through.
+    uninitialised: bool,
+    /// Open calls that are not of the main scenario.
+    strangers: usize,
     events: Sender<Event>,
     /// When the books want to be opened next, ms.
     tick: u64,
@@ -125,7 +134,7 @@ impl Traffic {
             index: Index::new(),
             parsed: None,
             limits: Limits::default(),
-            dynamic_id: 0,
+            dynamic_id: run.dynamic_id.first,
             open: 0,
             halt: None,
             scratch: Vec::new(),
@@ -136,10 +145,14 @@ impl Traffic {
             books,
             run: run.clone(),
         };
+        let pace = Pace::profile(run.load.profile.clone(), now, run.load.arrivals, run.seed);
         Self {
-            pace: Pace::profile(run.load.profile.clone(), now, run.load.arrivals, run.seed),
+            wanted: pace.clone(),
+            intended: 0,
+            pace,
             limit: run.load.limit,
             idle_users: (1..=run.load.users.unwrap_or(0)).collect(),
+            steps_aside: out_of_call.as_ref().map_or_else(Vec::new, |script| Ledger::new(&script.scenario).steps),
             out_of_call,
             id: id_parts(&run),
             wheel: Wheel::new(ms),
@@ -154,6 +167,8 @@ impl Traffic {
             paused: false,
             quitting: false,
             finished: false,
+            uninitialised: !main.scenario.init.is_empty(),
+            strangers: 0,
             tick: ms + 1_000,
             expected: 0,
             world,
@@ -209,7 +224,26 @@ impl Traffic {
         let calls = &self.calls;
         self.table.insert_unique(hash, slot, |&s| calls[s as usize].hash);
         self.world.open += 1;
+        self.strangers += usize::from(kind != Kind::Main);
         slot
+    }
+
+    /// `<init>`: a call of its own, which has a number and is in no book.
+    #[cold]
+    fn initialise(&mut self, out: &mut Outbox) {
+        self.uninitialised = false;
+        self.number += 1;
+        let run = &*self.world.run;
+        let address = run.target.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
+        let book = CallBook::outside(self.world.now);
+        let slot = self.place(incoming::hash(b"init"), Kind::Passing, target, book);
+        let call = &mut self.calls[slot as usize];
+        call.name(b"init", self.number, 0);
+        call.prepare(&self.main);
+        call.counted = true;
+        self.world.open -= 1;
+        self.drive(slot, out, |stage| stage.initialise());
     }
 
     /// A call of the schedule.
@@ -340,9 +374,20 @@ impl Traffic {
             (Kind::OutOfCall, Some(script)) => script,
             _ => &self.main,
         };
+        // What the calls beside the scenario see is counted by their own steps.
+        let aside = call.kind == Kind::OutOfCall;
+        if aside {
+            std::mem::swap(&mut self.world.ledger.steps, &mut self.steps_aside);
+        }
         let mut stage = Stage { world: &mut self.world, call, script, slot, out };
-        match work(&mut stage) {
+        let went = work(&mut stage);
+        if aside {
+            std::mem::swap(&mut self.world.ledger.steps, &mut self.steps_aside);
+        }
+        match went {
             Go::Over => self.end_call(slot),
+            // It was there for one answer.
+            Go::Waits if self.calls[slot as usize].kind == Kind::Passing => self.end_call(slot),
             Go::Waits => {
                 let call = &mut self.calls[slot as usize];
                 let due = call.due();
@@ -367,6 +412,7 @@ impl Traffic {
             self.world.open = self.world.open.saturating_sub(1);
         }
         let hash = call.hash;
+        self.strangers -= usize::from(call.kind != Kind::Main);
         if let Some(media) = &mut self.world.media {
             media.end(slot);
         }
@@ -431,21 +477,49 @@ impl Traffic {
                 return;
             }
             let Some(at) = self.pace.due(now) else { return };
-            if self.owns.is_none() {
-                self.world.books.calls_intended(1);
-            }
             self.begin(at, self.limited, 0, out);
         }
     }
 
-    fn finish_if_over(&mut self) {
-        if self.finished || !self.table.is_empty() {
+    /// Counts what has fallen due, whether or not it can be begun now.
+    fn intend(&mut self) {
+        let load = &self.world.run.load;
+        if !self.makes_calls() || load.users.is_some() || self.owns.is_some() {
+            return;
+        }
+        let most = load.calls.unwrap_or(u64::MAX).saturating_sub(self.intended);
+        let mut due = 0;
+        while self.wanted.due(self.world.now).is_some() {
+            due += 1;
+        }
+        // What falls due while no calls are to begin is not wanted.
+        if !self.paused && !self.quitting && due > 0 {
+            let due = due.min(most);
+            self.intended += due;
+            self.world.books.calls_intended(due);
+        }
+    }
+
+    fn finish_if_over(&mut self, out: &mut Outbox) {
+        if self.finished || self.table.len() > self.strangers {
             return;
         }
         let all = self.world.run.load.calls.is_some_and(|most| self.begun >= most);
         let unscheduled = self.makes_calls() && self.world.run.load.users.is_none() && self.pace.is_over();
         if self.quitting || all || unscheduled {
             self.finished = true;
+            // Calls beside the scenario are not waited for.
+            for slot in 0..self.calls.len() as u32 {
+                if self.calls[slot as usize].live {
+                    self.drive(slot, out, |stage| {
+                        if stage.world.run.behaviour.goodbye {
+                            stage.goodbye();
+                        }
+                        stage.finish(Outcome::Stopped);
+                        Go::Over
+                    });
+                }
+            }
             self.world.ledger.open = 0;
             let _ = self.events.send(Event::Finished(Box::new(self.world.ledger.clone())));
         }
@@ -499,6 +573,7 @@ impl Service for Traffic {
         self.world.ms = (micros / 1_000).max(now.mono);
         self.world.wall = now.wall;
         self.world.books.tick(micros);
+        self.intend();
         if self.expected != 0 && self.world.ms > self.expected + 10 {
             self.world.books.stalled((self.world.ms - self.expected) * 1_000);
         }
@@ -509,6 +584,9 @@ impl Service for Traffic {
     }
 
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        if self.uninitialised {
+            self.initialise(out);
+        }
         let parsed = self.world.index.parse(bytes, &self.world.limits);
         self.world.parsed = None;
         if parsed.is_err() && memchr::memmem::find(bytes, b"SIP/2.0").is_none() {
@@ -543,15 +621,18 @@ impl Service for Traffic {
             }
             return;
         }
-        self.accept(hash, Kind::Main, whole, arrival, bytes, out);
+        self.accept(hash, Kind::Main, name, arrival, bytes, out);
     }
 
     fn poll(&mut self, _: Now, _: &mut Outbox) {}
 
     fn end(&mut self, _: Now, out: &mut Outbox) {
+        if self.uninitialised {
+            self.initialise(out);
+        }
         self.alarms(out);
         self.begin_due(out);
-        self.finish_if_over();
+        self.finish_if_over(out);
         self.dead.tidy(self.world.ms);
         if self.world.ms >= self.tick {
             self.tick = self.world.ms + 1_000;
@@ -598,7 +679,10 @@ impl Service for Traffic {
 
     fn answered(&mut self, _: Now, order: Order, out: &mut Outbox) {
         match order {
-            Order::Rate(rate) => self.pace.set_rate(rate, self.world.now),
+            Order::Rate(rate) => {
+                self.pace.set_rate(rate, self.world.now);
+                self.wanted.set_rate(rate, self.world.now);
+            }
             Order::Limit(limit) => self.limit = limit,
             Order::Pause(paused) => self.paused = paused,
             Order::Heard(heard) => self.hear(heard, out),
@@ -648,7 +732,12 @@ impl Service for Traffic {
             let call = &self.calls[slot as usize];
             if call.live && call.target.flow == Some(flow) && !call.counted {
                 self.drive(slot, out, |stage| {
-                    stage.finish(Outcome::Failed(Failure::TcpClosed));
+                    // Nothing more is expected in the last wait.
+                    stage.finish(match stage.call.failed {
+                        _ if !stage.call.timewait => Outcome::Failed(Failure::TcpClosed),
+                        Some(failure) => Outcome::Failed(failure),
+                        None => Outcome::Successful,
+                    });
                     Go::Over
                 });
             }
@@ -692,7 +781,8 @@ fn id_parts(run: &Run) -> Box<[IdPart]> {
             }
             b'p' => text.extend_from_slice(run.pid.to_string().as_bytes()),
             b's' => text.extend_from_slice(&bracketed(&run.local_ip)),
-            other => text.push(other),
+            // A letter that nobody knows goes, the percent sign stays.
+            _ => text.push(b'%'),
         }
     }
     parts.push(IdPart::Bytes(text.into()));

@@ -104,6 +104,11 @@ pub struct CallBook {
 }
 
 impl CallBook {
+    /// Of work beside all calls, which no book counts.
+    pub(crate) fn outside(now: u64) -> Self {
+        Self::new(Role::Outgoing, now, now)
+    }
+
     pub(super) fn new(role: Role, intended: u64, started: u64) -> Self {
         Self {
             intended,
