@@ -28,7 +28,8 @@ pub(crate) struct Crew<S: Service> {
     /// Shards ever started; none ends before the process does.
     pub(crate) started: usize,
     pub(crate) threads: Vec<JoinHandle<()>>,
-    pub(crate) factory: Arc<Factory<S>>,
+    /// None once the shards have ended: what it holds may hold the shards in turn.
+    pub(crate) factory: Option<Arc<Factory<S>>>,
     /// Every socket of every listener.
     pub(crate) doors: Vec<Door>,
 }
@@ -101,6 +102,9 @@ pub(crate) fn start<S: Service + 'static>(
     first: Option<Vec<Socket>>,
 ) -> io::Result<()> {
     let index = crew.started;
+    let Some(factory) = crew.factory.clone() else {
+        return Err(io::Error::other("the shards have ended"));
+    };
     let sockets = match first {
         Some(sockets) => sockets,
         None => {
@@ -121,7 +125,7 @@ pub(crate) fn start<S: Service + 'static>(
         shared.seats[peer].post(Letter::Peer(index, from_peer, back_there));
     }
     let owner = std::array::from_fn(|b| shared.owners[b].load(Relaxed));
-    let (factory, shard_of) = (crew.factory.clone(), shared.clone());
+    let shard_of = shared.clone();
     let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
         let _alarm = Alarm { handle: Handle { shared: shard_of.clone() }, index };
         if let Err(error) = run(shard_of, index, owner, sockets, roads, factory) {

@@ -208,8 +208,11 @@ impl<S: Service> Roads<S> {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.back.iter().flatten().all(|back| back.len() == 0)
+    /// Nothing has come, and nothing can be sent off that waits: a peer that made room before this shard lay down has not
+    /// woken it.
+    pub(crate) fn is_idle(&self) -> bool {
+        let stuck = |road: &Road<S>| road.waiting.is_empty() || !road.ring.has_room();
+        self.back.iter().flatten().all(|back| back.len() == 0) && self.there.iter().flatten().all(stuck)
     }
 
     /// Takes the way from `peer` out, to read from it while parcels are put on others; see [`Roads::give_back`].

@@ -101,11 +101,18 @@ impl<S: Service> Desk<S> {
         let counters = &self.shared.seats[self.index].counters;
         match way {
             Way::Here => self.service.receive(now, arrival, bytes, &mut self.out),
-            Way::Hold if self.held.len() >= self.shared.settings.ring => counters.crossings_dropped.add(1),
+            Way::Hold if self.held.len() >= self.shared.settings.ring => {
+                counters.crossings_dropped.add(1);
+                self.service.shed(now, arrival, bytes, &mut self.out);
+            }
             Way::Hold => self.hold(bucket, Held::Message(*arrival, bytes.into())),
             Way::To(to) => {
-                counters.crossed_out.add(1);
-                self.roads.put(to as usize, Content::Message { bucket, arrival: *arrival }, bytes, counters);
+                let content = Content::Message { bucket, arrival: *arrival };
+                if self.roads.put(to as usize, content, bytes, counters) {
+                    counters.crossed_out.add(1);
+                } else {
+                    self.service.shed(now, arrival, bytes, &mut self.out);
+                }
             }
         }
     }
@@ -283,8 +290,6 @@ impl<S: Service> Desk<S> {
 
     /// Nothing has come that was not yet looked at.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.shared.seats[self.index].mail.load(Acquire)
-            && self.roads.is_empty()
-            && !self.shared.stopping.load(Acquire)
+        !self.shared.seats[self.index].mail.load(Acquire) && self.roads.is_idle() && !self.shared.stopping.load(Acquire)
     }
 }

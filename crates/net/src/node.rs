@@ -76,7 +76,7 @@ impl Net {
             crew: Mutex::new(Crew {
                 started: 0,
                 threads: Vec::new(),
-                factory: Arc::new(Box::new(factory)),
+                factory: Some(Arc::new(Box::new(factory))),
                 doors: Vec::new(),
             }),
         });
@@ -139,8 +139,13 @@ impl<S: Service + 'static> Node<S> {
                 None => break,
             }
         }
-        // The addresses are free again, whoever still has a handle.
-        self.handle.shared.crew.lock().unwrap_or_else(|e| e.into_inner()).doors.clear();
+        // The addresses are free again and what the shards were made from is given up, whoever still has a handle.
+        let factory = {
+            let mut crew = self.handle.shared.crew.lock().unwrap_or_else(|e| e.into_inner());
+            crew.doors.clear();
+            crew.factory.take()
+        };
+        drop(factory);
         if let Some((over, thread)) = self.services.take() {
             let _ = over.send(());
             let _ = thread.join();

@@ -85,6 +85,11 @@ impl<T> Producer<T> {
         }
     }
 
+    /// Whether the next push will find room.
+    pub(crate) fn has_room(&self) -> bool {
+        self.tail.wrapping_sub(self.ring.head.0.load(Acquire)) < self.ring.slots.len()
+    }
+
     /// Whether a later [`Producer::reclaim`] will find slots.
     pub(crate) fn is_owed(&self) -> bool {
         self.reclaimed != self.tail

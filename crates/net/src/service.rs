@@ -21,6 +21,11 @@ pub trait Service {
     /// One whole message: a datagram, or one cut from a stream. Calls whose bucket this shard owns, only.
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox);
 
+    /// A message of a call that another shard owns and that cannot get there, because as many wait already as may; it is
+    /// dropped and counted ([`Snapshot::crossings_dropped`](crate::Snapshot)). What the protocol answers to it goes into the
+    /// outbox.
+    fn shed(&mut self, _now: Now, _arrival: &Arrival, _bytes: &[u8], _out: &mut Outbox) {}
+
     /// Timers: called when [`Service::deadline`] has passed.
     fn poll(&mut self, now: Now, out: &mut Outbox);
 

@@ -243,6 +243,21 @@ impl Shard {
         };
         self.counters().refused.one();
         tracing::debug!(source = %arrival.remote, %error, "request refused");
+        let warning = [b"Warning: 399 strowger \"", error.reason.text().as_bytes(), b"\"\r\n"].concat();
+        let lines: &[u8] = if error.status() == 400 { &warning } else { b"" };
+        self.reply_unrouted(arrival, message, call_id, error.status(), lines, out);
+    }
+
+    /// Answers a request that went no further than its reading.
+    fn reply_unrouted(
+        &self,
+        arrival: &Arrival,
+        message: &Message<'_>,
+        call_id: &[u8],
+        status: u16,
+        lines: &[u8],
+        out: &mut Outbox,
+    ) {
         let top = message.via().ok();
         let branch = top.and_then(|via| via.branch).unwrap_or_default();
         let tag = self.stateless_tag(call_id, branch);
@@ -254,10 +269,8 @@ impl Shard {
             None => false,
         };
         let mut builder =
-            strowger_message::build::respond_via(message, error.status(), None, Some(&tag), write_top, &mut out.bytes);
-        if error.status() == 400 {
-            builder = builder.line(b"Warning", &[b"399 strowger \"", error.reason.text().as_bytes(), b"\""].concat());
-        }
+            strowger_message::build::respond_via(message, status, None, Some(&tag), write_top, &mut out.bytes);
+        builder.buffer().extend_from_slice(lines);
         builder.buffer().extend_from_slice(&self.shared.server_line);
         builder.finish(b"");
         let range = from..out.bytes.len();
@@ -435,6 +448,24 @@ impl Service for Shard {
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.take_in(now, arrival, bytes, out);
+    }
+
+    /// By UDP the request comes again, and most often is a repetition itself: an answer to it would end a call that its
+    /// owner sets up. Over a connection it comes once, so it is answered.
+    fn shed(&mut self, _now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        if !arrival.transport.is_reliable() {
+            return;
+        }
+        let mut index = std::mem::take(&mut self.index);
+        if index.parse(bytes, &self.shared.limits).is_ok() {
+            let message = Message::new(bytes, &index);
+            let answered = message.is_request() && message.method() != Some(Method::Ack);
+            if let (true, Some(call_id)) = (answered, message.header(Name::CallId)) {
+                self.counters().overloaded.one();
+                self.reply_unrouted(arrival, &message, call_id, 503, b"Retry-After: 5\r\n", out);
+            }
+        }
+        self.index = index;
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {

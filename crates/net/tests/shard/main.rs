@@ -1,8 +1,10 @@
 //! Running shards, spoken to over real sockets on loopback.
 
 mod echo;
+mod end;
 mod moves;
 mod noise;
 mod relay;
+mod shed;
 mod streams;
 mod udp;

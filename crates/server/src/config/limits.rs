@@ -34,7 +34,7 @@ section! {
         pub udp_queue: usize = 4_096, Rule::number(64, 1 << 24);
         /// Bytes that may wait for a slow peer on one connection; more close it.
         pub connection_queue: usize = 1 << 20, Rule::bytes(4 << 10, 1 << 30);
-        /// Messages that may wait on their way from one shard to another; more are dropped and counted.
+        /// Messages that may wait on their way from one shard to another; of more, requests over connections are answered 503, those by UDP dropped, for they come again; all are counted.
         pub shard_queue: usize = 4_096, Rule::number(64, 1 << 24);
         /// Look-ups (database, DNS) that may wait at once; more are answered 503.
         pub lookup_queue: usize = 10_000, Rule::number(16, 1 << 24);

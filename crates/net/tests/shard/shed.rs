@@ -1,0 +1,74 @@
+//! More messages for another shard than may wait.
+
+use crate::echo::settings;
+use std::net::UdpSocket;
+use std::time::Duration;
+use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
+use strowger_net::{Listener, Net, Service, Settings};
+
+/// Takes its time for each message, then says that it did; says too what it could not hand on.
+pub(crate) struct Slow;
+
+impl Service for Slow {
+    type Answer = ();
+    type Record = ();
+
+    fn receive(&mut self, _: Now, arrival: &Arrival, _: &[u8], out: &mut Outbox) {
+        std::thread::sleep(Duration::from_millis(2));
+        say(arrival, b"served", out);
+    }
+
+    fn shed(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        assert!(bytes.starts_with(b"MESSAGE "));
+        say(arrival, b"shed", out);
+    }
+
+    fn poll(&mut self, _: Now, _: &mut Outbox) {}
+    fn deadline(&mut self) -> Option<u64> {
+        None
+    }
+    fn answered(&mut self, _: Now, (): (), _: &mut Outbox) {}
+    fn failed(&mut self, _: Now, _: u64, _: &mut Outbox) {}
+    fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
+    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
+        Vec::new()
+    }
+    fn import(&mut self, _: Now, (): (), _: &mut Outbox) {}
+}
+
+fn say(to: &Arrival, text: &[u8], out: &mut Outbox) {
+    let start = out.start();
+    out.bytes.extend_from_slice(text);
+    out.send(to.reply(), start..out.bytes.len(), 0);
+}
+
+#[test]
+fn what_a_full_ring_takes_no_more_is_answered_by_who_read_it() {
+    const COUNT: usize = 400;
+    let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
+    let settings = Settings { ring: 2, kernel_steering: false, ..settings(2) };
+    let node = Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
+    // From several ports, so that both shards read some of them.
+    let sockets: Vec<UdpSocket> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    for n in 0..COUNT {
+        let message = format!("MESSAGE sip:a@b SIP/2.0\r\nCall-ID: {n}\r\n\r\n");
+        sockets[n % sockets.len()].send_to(message.as_bytes(), node.handle().addresses()[0]).unwrap();
+    }
+    let (mut served, mut shed) = (0, 0);
+    for (i, socket) in sockets.iter().enumerate() {
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        for _ in (i..COUNT).step_by(sockets.len()) {
+            let mut answer = [0; 16];
+            let length = socket.recv(&mut answer).expect("each message has one answer");
+            match &answer[..length] {
+                b"served" => served += 1,
+                b"shed" => shed += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let total = node.handle().total();
+    assert_eq!(total.crossings_dropped, shed);
+    assert!(shed > 0 && served > 0, "{served} served, {shed} shed");
+    assert_eq!(total.crossed_in, total.crossed_out);
+}
