@@ -93,9 +93,11 @@ impl Stage<'_> {
     }
 
     /// Another controller has gone: a call that waits for its word waits in vain.
-    pub(super) fn lose_controller(&mut self) -> Go {
-        let waits = self.step().is_some_and(|step| matches!(step.kind, Kind::ReceiveCommand { .. }));
-        if !waits {
+    pub(super) fn lose_controller(&mut self, gone: &str) -> Go {
+        let script = self.script;
+        let Some(Kind::ReceiveCommand { from }) = self.step().map(|step| &step.kind) else { return Go::Waits };
+        let name = from.and_then(|from| script.scenario.peers.get(usize::from(from)));
+        if name.is_some_and(|name| !gone.is_empty() && name != gone) {
             return Go::Waits;
         }
         match self.give_up(Failure::CommandNotSent) {

@@ -337,10 +337,11 @@ impl Stage<'_> {
         self.keep_last(heard.bytes);
         self.call.received_step = index as u32;
         self.call.received_hash = own;
+        // SIPp 3.6.1 goes on behind an optional message too, unless a `test` keeps it: also back, behind one passed before.
         let jumps = step
             .next
             .as_ref()
-            .is_some_and(|jump| jump.test.is_none_or(|slot| self.call.value(slot, &self.world.shared).is_set()));
+            .is_none_or(|jump| jump.test.is_none_or(|slot| self.call.value(slot, &self.world.shared).is_set()));
         if receive.optional == Optional::No || jumps {
             if std::mem::take(&mut self.call.paused_until) != 0 {
                 self.leave_pause();

@@ -285,24 +285,30 @@ impl Traffic {
         self.main.scenario.third_party == Some(ThirdPartyRole::B)
     }
 
+    /// Another controller has gone.
+    #[cold]
+    fn lose(&mut self, name: &str, out: &mut Outbox) {
+        self.quitting = true;
+        let classic = self.world.link.as_ref().is_some_and(command::Link::is_classic);
+        let who = match (classic, self.begins_by_word()) {
+            (false, _) => "One of the twin instances",
+            (true, true) => "3PCC controller A",
+            (true, false) => "3PCC controller B",
+        };
+        self.world.warn(format_args!("{who} has ended -> exiting"));
+        for slot in 0..self.calls.len() as u32 {
+            if self.calls[slot as usize].live && !self.calls[slot as usize].counted {
+                self.drive(slot, out, |stage| stage.lose_controller(name));
+            }
+        }
+    }
+
     /// What another controller says is for the call of that name, or begins one.
     #[cold]
     fn hear(&mut self, heard: Heard, out: &mut Outbox) {
-        let Heard::Word(word) = heard else {
-            self.quitting = true;
-            let classic = self.world.link.as_ref().is_some_and(command::Link::is_classic);
-            let who = match (classic, self.begins_by_word()) {
-                (false, _) => "One of the twin instances",
-                (true, true) => "3PCC controller A",
-                (true, false) => "3PCC controller B",
-            };
-            self.world.warn(format_args!("{who} has ended -> exiting"));
-            for slot in 0..self.calls.len() as u32 {
-                if self.calls[slot as usize].live && !self.calls[slot as usize].counted {
-                    self.drive(slot, out, |stage| stage.lose_controller());
-                }
-            }
-            return;
+        let word = match heard {
+            Heard::Word(word) => word,
+            Heard::Ended(name) => return self.lose(&name, out),
         };
         let Some(whole) = command::call_id(&word) else {
             return self.world.warn(format_args!("a command without Call-ID is discarded"));
