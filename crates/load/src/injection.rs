@@ -355,7 +355,10 @@ impl Injection {
         let originals = self.originals();
         match line.checked_sub(originals) {
             Some(inserted) => changes.inserted.get(inserted as usize).map_or(&b""[..], |line| line),
-            None => changes.replaced.get(&line).map_or_else(|| self.original(line), |line| line),
+            None => match changes.replaced.get(&line) {
+                Some(line) => line,
+                None => self.original(line),
+            },
         }
     }
 

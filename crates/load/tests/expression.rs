@@ -659,3 +659,67 @@ fn a_nul_ends_text_and_expression() {
     let expression = Expression::new(b"b\0*", Options::default()).unwrap();
     assert!(expression.is_match(b"ab\0", &mut matcher) && !expression.is_match(b"a\0b", &mut matcher));
 }
+
+#[test]
+fn what_is_too_large_is_refused_and_nothing_overflows() {
+    let mut matcher = Matcher::new();
+    let kind = |pattern: &str| Expression::new(pattern.as_bytes(), Options::default()).err().map(|error| error.kind);
+    assert_eq!(kind(&format!("{}a{}", "(".repeat(300), ")".repeat(300))), Some(ErrorKind::TooLarge));
+    assert_eq!(kind(&format!("a{}", "*".repeat(100_000))), Some(ErrorKind::TooLarge));
+    assert_eq!(kind("((a{1000}){1000}){1000}"), Some(ErrorKind::TooLarge));
+    assert_eq!(kind(&"a*".repeat(2_000)), None);
+    for pattern in ["^(x{0,2400})$", "(^|x{0,1200}|y)*z", &format!("{}a{}", "(".repeat(249), ")*".repeat(249))] {
+        let expression = Expression::new(pattern.as_bytes(), Options::default()).unwrap();
+        let mut spans = [None; SPANS];
+        expression.captures(&[b'x'; 1_000], &mut matcher, &mut spans);
+    }
+    // Any bytes at all: an answer or an error, never a panic.
+    let mut numbers = Numbers(77);
+    for _ in 0..20_000 {
+        let pattern: Vec<u8> =
+            (0..numbers.below(20)).map(|_| *numbers.pick(b"ab()[]{}*+?|^$\\.1,-:=\x00\x80\xff<>wWbB'`")).collect();
+        let Ok(expression) = Expression::new(&pattern, options(numbers.below(2) == 0)) else { continue };
+        let text: Vec<u8> = (0..numbers.below(30)).map(|_| *numbers.pick(b"ab1,\x00\x80\xff -_(")).collect();
+        let mut spans = [None; 4];
+        if expression.captures(&text, &mut matcher, &mut spans) {
+            assert!(spans.iter().flatten().all(|span| span.start <= span.end && span.end <= text.len()));
+        }
+    }
+}
+
+#[test]
+fn a_message_is_searched_in_microseconds() {
+    let message = b"INVITE sip:bob@biloxi.example.com SIP/2.0\r\nVia: SIP/2.0/UDP client.atlanta.example.com:5060;branch=z9hG4bK74b\
+        \r\nMax-Forwards: 70\r\nFrom: Alice <sip:alice@atlanta.example.com>;tag=9fxced76sl\r\nTo: Bob <sip:bob@biloxi.example.com>\
+        \r\nCall-ID: 3848276298220188511@atlanta.example.com\r\nCSeq: 2 INVITE\r\nContact: <sip:alice@client.atlanta.example.com>\
+        \r\nContent-Type: application/sdp\r\nContent-Length: 151\r\n\r\nv=0\r\no=alice 2890844526 2890844526 IN IP4 a.example.com\
+        \r\ns=-\r\nc=IN IP4 192.0.2.101\r\nt=0 0\r\nm=audio 49172 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n";
+    let mut matcher = Matcher::new();
+    for pattern in [
+        ".*",
+        " (.+)",
+        "eventlist",
+        ".*(;tag=.*)",
+        "tag=([[:alnum:].\\-]*)",
+        "sip:(.*)>",
+        "m=audio [0-9]{1,5} RTP/AVP 0",
+        "o=\\S+ [0-9]+ [0-9]+ IN IP[46] \\S+",
+        "[[:digit:]]+@",
+        "(\\W|^)(Everything\\sis\\sawesome)(\\W|$)",
+        "(a|b)*c(d|e)+[xyz]$",
+    ] {
+        let expression = Expression::new(pattern.as_bytes(), Options::default()).unwrap();
+        let mut spans = [None; SPANS];
+        let mut time = std::time::Duration::MAX;
+        // The quickest of some rounds: other tests run beside this one.
+        for _ in 0..20 {
+            let start = std::time::Instant::now();
+            for _ in 0..50 {
+                std::hint::black_box(expression.captures(std::hint::black_box(message), &mut matcher, &mut spans));
+            }
+            time = time.min(start.elapsed() / 50);
+        }
+        println!("{time:>10.1?}  {pattern}");
+        assert!(time.as_micros() < 100, "{pattern}: {time:?}");
+    }
+}

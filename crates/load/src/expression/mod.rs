@@ -3,7 +3,8 @@
 //!
 //! A match begins as far left as can be and is then as long as can be. Scenarios rely on the library's escapes (`\s \S \w
 //! \W \b \B \< \>`), its sub-matches and its judgement of odd syntax, so all three are the same here; the C library is the
-//! oracle in the tests.
+//! oracle in the tests. SIPp with its screen on takes the locale of the terminal, where `.` can be several bytes; that is
+//! not followed.
 //!
 //! An [`Expression`] is immutable and shared; a [`Matcher`] holds the states met so far and belongs to one thread. A search
 //! is linear in the text and allocates nothing once its states are known. Only back-references can take longer.
@@ -45,7 +46,7 @@ pub struct Options {
     pub ignore_case: bool,
     /// Nodes of a compiled expression, about one a character and more for each copy that an interval asks for. 10,000.
     pub nodes_max: usize,
-    /// How deep groups may nest. 250.
+    /// How deep groups may nest, and how many operators may stand behind another (`a+*`). 250.
     pub depth_max: usize,
     /// Bytes that a [`Matcher`] keeps of one expression's states. 1 MiB.
     pub states_bytes_max: usize,

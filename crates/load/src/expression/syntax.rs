@@ -87,14 +87,25 @@ pub(super) struct Parser<'a> {
     ignore_case: bool,
     depth_max: usize,
     groups: usize,
+    /// Operators that repeat what another repeats already (`a+*`), in all: each makes the tree higher.
+    stacked: usize,
     /// Bit n: group n + 1 is complete on this way through the alternatives, `\n+1` may stand.
     complete: u16,
 }
 
 /// Reads `pattern`; groups may nest `depth_max` deep.
 pub(super) fn parse(pattern: &[u8], ignore_case: bool, depth_max: usize) -> Result<Syntax, ExpressionError> {
-    let mut parser =
-        Parser { pattern, at: 0, token_at: 0, token: Token::End, ignore_case, depth_max, groups: 0, complete: 0 };
+    let mut parser = Parser {
+        pattern,
+        at: 0,
+        token_at: 0,
+        token: Token::End,
+        ignore_case,
+        depth_max,
+        groups: 0,
+        stacked: 0,
+        complete: 0,
+    };
     parser.advance();
     let tree = parser.alternation(0)?;
     Ok(Syntax { tree, groups: parser.groups })
@@ -244,6 +255,12 @@ impl Parser<'_> {
                 Token::OpenInterval => self.interval()?,
                 _ => return Ok(tree),
             };
+            if matches!(tree, Some(Tree::Repeat { .. })) {
+                self.stacked += 1;
+                if self.stacked > self.depth_max {
+                    return self.fail(ErrorKind::TooLarge, self.token_at);
+                }
+            }
             self.advance();
             tree = match tree {
                 None => None,
