@@ -60,7 +60,7 @@ fn classic_words_go_both_ways_by_one_connection() {
     send(&a, None, "last");
     a.close();
     assert_eq!(next(&at_b), word("last"));
-    assert_eq!(next(&at_b), Heard::Ended);
+    assert_eq!(next(&at_b), Heard::Ended("".into()));
     assert!(!a.send(None, b"too late"));
 }
 
@@ -87,6 +87,11 @@ fn extended_controllers_answer_by_connections_of_their_own() {
     assert_eq!(next(&at_master), word("from the first"));
     send(&second, Some("m"), "from the second");
     assert_eq!(next(&at_master), word("from the second"));
+    // Who goes is known by name.
+    second.close();
+    assert_eq!(next(&at_master), Heard::Ended("s2".into()));
+    assert!(!master.send(Some("s2"), b"too late"));
+    assert!(master.send(Some("s1"), b"still there"));
 }
 
 #[test]
@@ -105,5 +110,5 @@ fn words_may_come_in_pieces_and_must_end() {
     }
     // Two megabytes without an end: the connection is closed.
     let _ = peer.write_all(&vec![b'x'; 2 << 20]);
-    assert_eq!(next(&heard), Heard::Ended);
+    assert_eq!(next(&heard), Heard::Ended("".into()));
 }

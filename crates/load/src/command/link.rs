@@ -215,11 +215,11 @@ impl Inner {
         let deliver = deliver.clone();
         std::thread::Builder::new().name("3pcc-read".into()).spawn(move || {
             read(stream, |word| deliver(Heard::Word(word)));
-            if let Some(peer) = peer {
-                self.peers[peer].out.lock().unwrap_or_else(|e| e.into_inner()).take();
-            }
+            // Who has gone is known of the connection by which it was spoken to.
+            let Some(peer) = peer.map(|peer| &self.peers[peer]) else { return };
+            peer.out.lock().unwrap_or_else(|e| e.into_inner()).take();
             if !self.closing.load(Relaxed) {
-                deliver(Heard::Ended);
+                deliver(Heard::Ended(peer.name.as_str().into()));
             }
         })?;
         Ok(())

@@ -5,8 +5,8 @@
 pub enum Heard {
     /// A word, without the byte that ends it.
     Word(Box<[u8]>),
-    /// A connection has ended: another controller has gone.
-    Ended,
+    /// The connection to another controller has ended: it has gone. Its name, empty in the classic form.
+    Ended(Box<str>),
 }
 
 /// The value of a line, by its long and its short name in small letters.

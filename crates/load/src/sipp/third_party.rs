@@ -37,7 +37,12 @@ pub(super) fn plan(options: &Options, scenario: &Scenario) -> Result<Option<Plan
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => return Err("-master and -slave cannot stand together".into()),
     };
-    Plan::extended(&file(options)?, name, leads).map(Some).map_err(|error| error.to_string())
+    let mut plan = Plan::extended(&file(options)?, name, leads).map_err(|error| error.to_string())?;
+    if let Plan::Extended { peers, .. } = &mut plan {
+        // Only those with whom the scenario talks.
+        peers.retain(|(name, _)| scenario.peers.contains(name));
+    }
+    Ok(Some(plan))
 }
 
 fn file(options: &Options) -> Result<String, String> {
