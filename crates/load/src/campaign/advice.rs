@@ -104,7 +104,9 @@ impl Facts<'_> {
     /// Nothing came back at all.
     fn silence(&self, place: &str, transport: &str) -> String {
         let network = &self.network;
-        if network.handshakes_failed > 0 && self.plan.transport.is_secure() {
+        // No connection came as far as messages.
+        let unmade = network.handshakes_failed > 0 || (network.connected == 0 && network.connects_failed == 0);
+        if unmade && self.plan.transport.is_secure() {
             let trust = match &self.plan.trust.authorities {
                 Some(path) => format!(
                     " Its certificate must be of an authority in {}, and for the name that the target was given by.",
@@ -208,6 +210,8 @@ mod tests {
             plan.transport = Transport::Tls;
             n.handshakes_failed = 1;
         });
+        let silent = advice(0, |plan, _| plan.transport = Transport::Tls);
+        assert!(silent.contains("does it speak TLS"), "{silent}");
         assert!(tls.contains("TLS handshake with 192.0.2.1:5060 failed"), "{tls}");
         assert_eq!(advice(200, |_, _| ()), "");
     }

@@ -25,8 +25,9 @@ use crate::measure::{Books, Clock, Collector, Counter, Heading, Journal, Level, 
 use crate::scenario::Role;
 use crate::workload::Workload;
 use side::{Bound, Facts, Part, Side};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant, SystemTime};
 use strowger_net::{Snapshot, clock};
 
@@ -56,6 +57,8 @@ pub struct Campaign {
     /// Since when no call is begun.
     ending: Option<Instant>,
     reason: &'static str,
+    /// A thread has ended that should not have.
+    broken: bool,
     stage: Stage,
     /// Where messages go, resolved.
     destination: Option<SocketAddr>,
@@ -71,6 +74,8 @@ pub struct Ended {
     pub answering: Option<Ledger>,
     /// What went wrong, in sentences that help; the gravest first.
     pub advice: Vec<String>,
+    /// The generator itself broke down on the way: a fault of this program.
+    pub broken: bool,
 }
 
 /// Many generators are many threads.
@@ -84,9 +89,14 @@ impl Campaign {
     pub fn start(plan: Plan) -> Result<Self, String> {
         let mut prepared = Prepared::new(&plan)?;
         let count = prepared.callers.len().max(1);
+        let callers_none = prepared.callers.is_empty();
         let now = clock::micros();
         let clock = Clock::new(now, SystemTime::now());
-        let first = if prepared.callers.is_empty() { Part::Answerer } else { Part::Caller { index: 0, count } };
+        let first = match (callers_none, prepared.registers) {
+            (true, true) => Part::Receiver,
+            (true, false) => Part::Answerer,
+            _ => Part::Caller { index: 0, count },
+        };
         let scenario = prepared.facts.scenario(&plan, first)?;
         if plan.target.is_some() && scenario.role == Role::Server {
             return Err(format!(
@@ -108,26 +118,28 @@ impl Campaign {
         let mut aside = None;
         let mut answerer = None;
         if let Some(bound) = prepared.answerer.take() {
-            let answers = prepared.facts.scenario(&plan, Part::Answerer)?;
-            let books = if plan.target.is_none() || plan.workload() == Some(Workload::RegisterThenReceive) {
+            let part = if prepared.registers { Part::Receiver } else { Part::Answerer };
+            let scenario = Arc::new(prepared.facts.scenario(&plan, part)?);
+            let books = if callers_none {
                 journal.books(now)
             } else {
-                let mut collector = Collector::new(clock, answers.timers.clone(), 1);
+                let mut collector = Collector::new(clock, scenario.timers.clone(), 1);
                 let books = collector.books(now);
                 aside = Some(collector);
                 books
             };
-            let run = prepared.facts.run(&plan, Part::Answerer, Arc::new(answers), bound.address);
-            answerer = Some(Side::start(bound, run, books, None)?);
-        }
-        if prepared.registers {
-            register(&plan, &prepared.facts)?;
+            let run = prepared.facts.run(&plan, part, scenario, bound.address)?;
+            let mut side = Side::start(bound, run, books, None)?;
+            if let (Some(collector), true) = (&mut aside, prepared.registers) {
+                registered(&mut side, collector, &plan)?;
+            }
+            answerer = Some(side);
         }
         let mut callers = Vec::new();
         for (index, bound) in prepared.callers.into_iter().enumerate() {
             let part = Part::Caller { index, count };
             let scenario = Arc::new(prepared.facts.scenario(&plan, part)?);
-            let run = prepared.facts.run(&plan, part, scenario, bound.address);
+            let run = prepared.facts.run(&plan, part, scenario, bound.address)?;
             let side = Side::start(bound, run, journal.books(clock::micros()), None)?;
             if let (Some(address), Some(target)) = (prepared.facts.destination, &plan.target) {
                 side.name(address, &target.host);
@@ -153,6 +165,7 @@ impl Campaign {
             started: Instant::now(),
             ending: None,
             reason: "all calls were made",
+            broken: false,
             stage: Stage::Running,
         })
     }
@@ -196,22 +209,29 @@ impl Campaign {
 
     fn take_events(&mut self) {
         for side in self.callers.iter_mut().chain(&mut self.answerer) {
-            while let Ok(event) = side.events.try_recv() {
-                match event {
-                    Event::Finished(ledger) => side.ledger = Some(*ledger),
-                    Event::Halt(_) => {
+            loop {
+                match side.events.try_recv() {
+                    Ok(Event::Finished(ledger)) => side.ledger = Some(*ledger),
+                    Ok(Event::Halt(_)) => {
                         self.reason = "the scenario asked for the end";
                         self.ending.get_or_insert_with(Instant::now);
+                    }
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => {
+                        self.reason = "a thread of the generator broke down";
+                        self.broken = true;
+                        self.stage = Stage::Over;
+                        return;
                     }
                 }
             }
         }
-        let made = !self.callers.is_empty() && self.callers.iter().all(|side| side.ledger.is_some());
         let receives = self.plan.workload() == Some(Workload::RegisterThenReceive);
-        let over = if self.callers.is_empty() || (receives && self.ending.is_none()) {
-            self.answerer.as_ref().is_some_and(|side| side.ledger.is_some())
-        } else {
-            made
+        let over = match &self.answerer {
+            // Registrations are made long before the last call comes.
+            Some(side) if receives => self.ending.is_some() && side.report().open == 0,
+            Some(side) if self.callers.is_empty() => side.ledger.is_some(),
+            _ => self.callers.iter().all(|side| side.ledger.is_some()),
         };
         if over {
             self.stage = Stage::Over;
@@ -221,11 +241,9 @@ impl Campaign {
         let planned = profile::length(&self.plan.profile).map(Duration::from_micros);
         if self.ending.is_none() && planned.is_some_and(|planned| elapsed >= planned) {
             self.ending = Some(Instant::now());
-            self.reason = if self.plan.calls.is_some() { self.reason } else { "time is up" };
-            if self.callers.is_empty() || receives {
-                if let Some(side) = &self.answerer {
-                    side.order(Order::Quit);
-                }
+            self.reason = if self.plan.calls.is_some() && !receives { self.reason } else { "time is up" };
+            if let Some(side) = self.answerer.as_ref().filter(|_| self.callers.is_empty()) {
+                side.order(Order::Quit);
             }
         }
         if let Some(since) = self.ending {
@@ -312,7 +330,7 @@ impl Campaign {
             answered: answering.as_ref().filter(|_| self.plan.pair).map(|ledger| ledger.incoming),
         };
         let advice = facts.sentences(&run);
-        Ended { run, ledger, answering, advice }
+        Ended { run, ledger, answering, advice, broken: self.broken }
     }
 }
 
@@ -336,15 +354,8 @@ fn heading(plan: &Plan, clock: Clock, now: u64, timers: Vec<String>) -> Heading 
     }
 }
 
-/// The callee's phone is registered before anybody calls it.
-fn register(plan: &Plan, facts: &Facts) -> Result<(), String> {
-    let name = facts.callee.as_ref().map_or_else(String::new, |user| user.name.clone());
-    let bound = side::bind(plan, source(plan, facts.destination), 0, false)?;
-    let now = clock::micros();
-    let scenario = Arc::new(facts.scenario(plan, Part::Registrar)?);
-    let mut collector = Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), 1);
-    let run = facts.run(plan, Part::Registrar, scenario, bound.address);
-    let mut side = Side::start(bound, run, collector.books(now), None)?;
+/// The callee is registered before anybody calls it.
+fn registered(side: &mut Side, collector: &mut Collector, plan: &Plan) -> Result<(), String> {
     let until = Instant::now() + Duration::from_secs(40);
     while side.ledger.is_none() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(2));
@@ -355,23 +366,19 @@ fn register(plan: &Plan, facts: &Facts) -> Result<(), String> {
             }
         }
     }
-    let ledger = side.report();
-    drop(side);
-    let totals = collector.finish(|_| {});
-    if ledger.successful > 0 {
+    if side.ledger.take().is_some_and(|ledger| ledger.successful > 0) {
         return Ok(());
     }
-    let code = totals.responses_received().iter().map(|(_, code, _)| code).filter(|code| *code >= 200).last();
-    Err(match code {
-        Some(401 | 407) => format!("{name} could not be registered: the target asks for a password, or refuses the one given; write --callee {name}:PASSWORD"),
-        Some(code) => format!("{name} could not be registered: the target answered {code}"),
-        None => format!("{name} could not be registered: the target gave no answer to REGISTER"),
+    let name = plan.callee.as_ref().map_or("the callee", |user| user.name.as_str());
+    let connections = side.counters().connects_failed + side.counters().handshakes_failed;
+    Err(if connections > 0 {
+        format!("{name} could not be registered: no connection to the target can be made")
+    } else {
+        format!(
+            "{name} could not be registered at the target: is the password right (--callee {name}:PASSWORD), and is {} a domain of it (--domain NAME)?",
+            plan.domain.as_deref().or(plan.target.as_ref().map(|t| t.host.as_str())).unwrap_or_default()
+        )
     })
-}
-
-/// Our first address.
-fn source(plan: &Plan, destination: Option<SocketAddr>) -> IpAddr {
-    plan.sources.first().copied().unwrap_or_else(|| side::local(destination))
 }
 
 /// Sockets and addresses of a campaign that is about to begin.
@@ -384,9 +391,11 @@ struct Prepared {
 
 impl Prepared {
     fn new(plan: &Plan) -> Result<Self, String> {
-        let resolved = match &plan.target {
-            Some(target) => Some(target.resolve(plan.transport)?),
-            None => None,
+        // Where a proxy is named, the target need not be known here.
+        let resolved = match (&plan.target, plan.proxy) {
+            (Some(target), None) => Some(target.resolve(plan.transport)?),
+            (Some(target), Some(proxy)) => target.resolve(plan.transport).ok().or(Some(proxy)),
+            (None, _) => None,
         };
         let destination = plan.proxy.or(resolved);
         let receives = plan.workload() == Some(Workload::RegisterThenReceive);
@@ -396,7 +405,7 @@ impl Prepared {
         {
             return Err(format!("{destination} cannot be reached from {other}: one is IPv4, the other IPv6"));
         }
-        let count = if plan.target.is_some() { sources.len() * plan.shards.max(1) } else { 0 };
+        let count = if plan.target.is_some() && !receives { sources.len() * plan.shards.max(1) } else { 0 };
         if count > MOST {
             return Err(format!("{count} generators are too many for one process: at most {MOST} sources times shards"));
         }
@@ -406,17 +415,17 @@ impl Prepared {
             callers.push(side::bind(plan, sources[index % sources.len()], port, false)?);
         }
         let answers = plan.pair || plan.target.is_none() || receives;
-        let port = if plan.target.is_none() { plan.port } else { 0 };
+        let port = if count == 0 { plan.port } else { 0 };
         let answerer = if answers { Some(side::bind(plan, sources[0], port, true)?) } else { None };
         let at = answerer.as_ref().map(|bound| bound.address);
-        let registers = plan.pair && plan.callee.is_some() && !receives;
+        let registers = receives || (plan.pair && plan.callee.is_some());
         let direct = plan.pair && plan.callee.is_none() && !receives;
         let facts = Facts {
             destination,
             target: if direct { at } else { resolved },
             direct,
-            contact: at.filter(|_| registers || receives),
             callee: plan.callee.clone(),
+            injections: side::data(plan)?,
         };
         Ok(Self { facts, callers, answerer, registers })
     }

@@ -65,11 +65,11 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     };
     let answers = Plan { work: Work::Ready(crate::workload::Workload::Call), target: None, ..local.clone() };
     let bound = side::bind(&answers, loopback, 0, true)?;
-    let nobody = Facts { destination: None, target: None, direct: false, contact: None, callee: None };
+    let nobody = Facts { destination: None, target: None, direct: false, callee: None, injections: side::data(&answers)? };
     let now = clock::micros();
     let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 2);
     let scenario = Arc::new(nobody.scenario(&answers, Part::Answerer)?);
-    let run = nobody.run(&answers, Part::Answerer, scenario, bound.address);
+    let run = nobody.run(&answers, Part::Answerer, scenario, bound.address)?;
     let there = Side::start(bound, run, collector.books(now), None)?;
 
     let part = Part::Caller { index: 0, count: 1 };
@@ -78,11 +78,11 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
         destination: Some(there.address),
         target: Some(resolved),
         direct: false,
-        contact: None,
         callee: plan.callee.clone(),
+        injections: side::data(plan)?,
     };
     let scenario = Arc::new(facts.scenario(plan, part)?);
-    let mut run = facts.run(&local, part, scenario.clone(), bound.address);
+    let mut run = facts.run(&local, part, scenario.clone(), bound.address)?;
     let port = if plan.port == 0 { bound.address.port() } else { plan.port };
     (run.local_ip, run.media_ip, run.local_port) = (own.to_string(), own.to_string(), port);
     let (lines, heard) = channel();

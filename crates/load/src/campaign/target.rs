@@ -73,6 +73,9 @@ impl FromStr for Target {
         if host.is_empty() {
             return Err(wrong(format!("there is no host in '{text}'")));
         }
+        if host.contains(':') && host.split('%').next().is_none_or(|v6| v6.parse::<std::net::Ipv6Addr>().is_err()) {
+            return Err(wrong(format!("'{host}' is neither host:port nor an IPv6 address")));
+        }
         let strange = |c: char| !(c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%'));
         if let Some(bad) = host.chars().find(|c| strange(*c)) {
             return Err(wrong(format!("'{bad}' cannot stand in a host, as in '{text}'")));
@@ -204,6 +207,7 @@ mod tests {
             ("[::1", "closing bracket"),
             ("[::1]x", "no port"),
             ("http://example.org", "'http'"),
+            ("some:host:x", "neither host:port"),
             ("sip:host;transport=sctp", "'sctp'"),
             ("a host", "' ' cannot stand"),
         ] {

@@ -49,6 +49,7 @@ fn report(arguments: &ReportArguments) -> Result<ExitCode, Refusal> {
 }
 
 fn load(arguments: LoadArguments) -> Result<ExitCode, Refusal> {
+    early(&arguments.output)?;
     let plan = plan(&arguments)?;
     if arguments.dry_run {
         return dry_run(&plan);
@@ -61,6 +62,7 @@ fn load(arguments: LoadArguments) -> Result<ExitCode, Refusal> {
 }
 
 fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
+    early(&arguments.output)?;
     let mut plan = Plan::answering();
     plan.transport = arguments.transport;
     plan.port = arguments.port;
@@ -226,6 +228,23 @@ fn dry_run(plan: &Plan) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is wrong with a requirement or a place for a report is said before the run, not after it.
+fn early(output: &Output) -> Result<(), Refusal> {
+    let words = &output.reports;
+    // Timers are known once the document is read.
+    let of_timers = |text: &String| text.trim_start().to_ascii_lowercase().starts_with("timer.");
+    for text in words.require.iter().filter(|text| !of_timers(text)) {
+        Requirement::parse(text, &[]).map_err(|error| usage(format!("--require: {error}")))?;
+    }
+    for path in [&words.json, &words.csv, &words.html, &output.log].into_iter().flatten() {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) {
+            return Err(usage(format!("{} cannot be written: there is no such folder", path.display())));
+        }
+    }
+    Ok(())
+}
+
 /// How often Ctrl-C was pressed, or a TERM came.
 fn interruptions() -> Result<Arc<AtomicU32>, Refusal> {
     let count = Arc::new(AtomicU32::new(0));
@@ -263,13 +282,6 @@ fn interruptions() -> Result<Arc<AtomicU32>, Refusal> {
 fn drive(plan: Plan, output: &Output, notes: Vec<String>) -> Result<ExitCode, Refusal> {
     let words = &output.reports;
     let answers = plan.target.is_none();
-    // What is wrong with a requirement is said before the run; timers are known once the document is read.
-    let early: Result<Vec<Requirement>, String> = reports::requirements(words, &[]);
-    if let Err(error) = &early
-        && !words.require.iter().any(|text| text.trim_start().to_ascii_lowercase().starts_with("timer."))
-    {
-        return Err(usage(error.clone()));
-    }
     let mut prometheus = match output.prometheus {
         Some(address) => Some(Prometheus::serve(address).map_err(|e| usage(format!("{e:#}")))?),
         None => None,
@@ -308,6 +320,9 @@ fn drive(plan: Plan, output: &Output, notes: Vec<String>) -> Result<ExitCode, Re
     let ended = campaign.finish();
     drop(screen);
     let code = reports::write(&ended.run, &requirements, words, &ended.advice);
+    if ended.broken {
+        return Err(Refusal(code::INVALID, "a thread of the generator broke down; this is a fault of strowger, please report it".into()));
+    }
     // Who only answers ends by Ctrl-C.
     Ok(if pressed > 1 && !answers { ExitCode::from(code::INTERRUPTED) } else { code })
 }
