@@ -41,7 +41,9 @@ impl Stage<'_> {
             }
         }
         if let Some((at, n)) = marks.length {
-            let body = memchr::memmem::find(&out[start..], b"\r\n\r\n").map_or(out.len(), |i| start + i + 4);
+            // The line of credentials is still empty, which is no end of the header.
+            let from = marks.authentication.as_ref().map_or(start, |(at, _)| *at);
+            let body = memchr::memmem::find(&out[from..], b"\r\n\r\n").map_or(out.len(), |i| from + i + 4);
             let text = super::script::length((out.len() - body.min(out.len())) as i64 + i64::from(n));
             let room = LENGTH.min(text.len());
             out.splice(at..at + room, text);
@@ -146,7 +148,7 @@ impl Stage<'_> {
                 number(out, i64::from(port) + i64::from(*n));
             }
             Piece::RtpStreamAudioPort(n) => number(out, i64::from(self.world.run.media_port) + i64::from(*n)),
-            Piece::RtpStreamVideoPort(n) => number(out, i64::from(self.world.run.media_port) + 2 + i64::from(*n)),
+            Piece::RtpStreamVideoPort(n) => number(out, i64::from(self.world.run.media_port) + i64::from(*n)),
             Piece::Date => {
                 let date = super::moment::rfc1123(self.world.wall / 1_000);
                 out.extend_from_slice(date.as_bytes());

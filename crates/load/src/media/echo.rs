@@ -44,9 +44,10 @@ impl Mirror {
 /// How soon the thread sees that it shall end.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// On its thread, until `stopping`.
+/// On its thread, until `stopping`. `place`: 0 is the socket of audio, 1 that of video.
 pub(super) fn run(
     socket: &UdpSocket,
+    place: usize,
     mirror: &Mirror,
     tally: &Tally,
     settings: &Settings,
@@ -76,8 +77,8 @@ pub(super) fn run(
         tally.received_bytes.fetch_add(bytes, Relaxed);
         if !out.is_empty() {
             let sent = out.send(socket);
-            tally.echoed.fetch_add(sent.datagrams, Relaxed);
-            tally.echoed_bytes.fetch_add(sent.bytes, Relaxed);
+            tally.echoed[place].fetch_add(sent.datagrams, Relaxed);
+            tally.echoed_bytes[place].fetch_add(sent.bytes, Relaxed);
             tally.failures.fetch_add(sent.failed, Relaxed);
         }
     }

@@ -85,13 +85,13 @@ impl Plane {
         let (desk, tally, settings) = (shared.desk.clone(), shared.tally.clone(), shared.settings.clone());
         let player = start("media", Box::new(move || Player::run(desk, tally, settings)))?;
         let plane = Self { player: Some(player), shared: shared.clone() };
-        for (name, socket) in [("media-audio", &shared.audio), ("media-video", &shared.video)] {
+        for (place, socket) in [&shared.audio, &shared.video].into_iter().enumerate() {
             let (shared, socket) = (shared.clone(), socket.clone());
             let work = move || {
                 let stopping = || shared.desk.stopping.load(Relaxed);
-                echo::run(&socket, &shared.mirror, &shared.tally, &shared.settings, stopping);
+                echo::run(&socket, place, &shared.mirror, &shared.tally, &shared.settings, stopping);
             };
-            start(name, Box::new(work))?;
+            start(["media-audio", "media-video"][place], Box::new(work))?;
         }
         Ok(plane)
     }

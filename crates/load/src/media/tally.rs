@@ -16,8 +16,8 @@ pub struct Tally {
     pub(super) streams: AtomicU64,
     pub(super) received: AtomicU64,
     pub(super) received_bytes: AtomicU64,
-    pub(super) echoed: AtomicU64,
-    pub(super) echoed_bytes: AtomicU64,
+    pub(super) echoed: [AtomicU64; 2],
+    pub(super) echoed_bytes: [AtomicU64; 2],
     pub(super) delays: Mutex<Histogram<u64>>,
 }
 
@@ -35,13 +35,14 @@ pub struct Snapshot {
     pub missed: u64,
     /// Wishes that found the queue full.
     pub refused: u64,
-    /// Streams that play or pause now.
+    /// Streams of open calls, those that have come to their end included.
     pub streams: u64,
     /// Datagrams that came to the media sockets.
     pub received: u64,
     pub received_bytes: u64,
-    pub echoed: u64,
-    pub echoed_bytes: u64,
+    /// What went back to its sender, by the socket of audio and that of video.
+    pub echoed: [u64; 2],
+    pub echoed_bytes: [u64; 2],
     /// Microseconds between the time at which a packet was due and that at which it left.
     pub delays: Histogram<u64>,
 }
@@ -59,8 +60,8 @@ impl Tally {
             streams: zero(),
             received: zero(),
             received_bytes: zero(),
-            echoed: zero(),
-            echoed_bytes: zero(),
+            echoed: [zero(), zero()],
+            echoed_bytes: [zero(), zero()],
             delays: Mutex::new(delays()),
         }
     }
@@ -76,8 +77,8 @@ impl Tally {
             streams: self.streams.load(Relaxed),
             received: self.received.load(Relaxed),
             received_bytes: self.received_bytes.load(Relaxed),
-            echoed: self.echoed.load(Relaxed),
-            echoed_bytes: self.echoed_bytes.load(Relaxed),
+            echoed: self.echoed.each_ref().map(|n| n.load(Relaxed)),
+            echoed_bytes: self.echoed_bytes.each_ref().map(|n| n.load(Relaxed)),
             delays: self.delays.lock().unwrap_or_else(|e| e.into_inner()).clone(),
         }
     }

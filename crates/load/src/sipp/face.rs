@@ -158,7 +158,7 @@ struct Session {
     base: String,
     ledger: Ledger,
     /// Media are sent as long as it is there.
-    _plane: Option<Plane>,
+    media: Option<super::media::Shown>,
     /// To the other controllers of third party call control.
     link: Option<Link>,
     timed_out: bool,
@@ -253,6 +253,7 @@ impl Session {
         }
         let counts = counts(&options, &scenario, &base).map_err(fatal)?;
         let rate = options.rate;
+        let media = plane.map(|plane| super::media::Shown::new(plane, &options));
         Ok(Self {
             ledger: Ledger::new(&scenario),
             options,
@@ -265,7 +266,7 @@ impl Session {
             started: Instant::now(),
             rate,
             base,
-            _plane: plane,
+            media,
             link: opened,
             timed_out: false,
             quitting: false,
@@ -504,6 +505,7 @@ impl Session {
             remote: &self.run.target_host,
             transport: self.run.transport.via(),
             limit: self.run.load.limit,
+            media: self.media.as_ref().map_or_else(String::new, super::media::Shown::lines),
             ending,
         }
     }

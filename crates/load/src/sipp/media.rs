@@ -3,7 +3,10 @@
 use super::options::Options;
 use crate::media::{self, Echo, Plane, Settings};
 use crate::scenario::Scenario;
+use std::cell::Cell;
+use std::fmt::Write;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 /// The sockets and threads, if a scenario names a media port, plays something, or an echo is asked for.
 ///
@@ -28,4 +31,57 @@ pub(super) fn plane(options: &Options, scenarios: &[&Scenario], local: IpAddr) -
         ..defaults
     };
     Plane::start(settings, scenarios.iter().copied()).map(Some).map_err(|error| error.to_string())
+}
+
+/// The media of a run, as the screen shows them.
+pub(super) struct Shown {
+    plane: Plane,
+    echo: bool,
+    before: Cell<Period>,
+}
+
+/// Bytes sent, echoed as audio, echoed as video.
+type Bytes = [u64; 3];
+
+/// The period of the rates that are shown.
+#[derive(Clone, Copy)]
+struct Period {
+    began: Instant,
+    bytes: Bytes,
+    /// Kilobytes a second of the period before.
+    rates: [f64; 3],
+}
+
+/// Screens drawn closer together show the same rates.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+impl Shown {
+    pub(super) fn new(plane: Plane, options: &Options) -> Self {
+        let before = Cell::new(Period { began: Instant::now(), bytes: [0; 3], rates: [0.0; 3] });
+        Self { plane, echo: options.echo, before }
+    }
+
+    /// The lines about media: what was sent, and what went back.
+    pub(super) fn lines(&self) -> String {
+        let now = self.plane.snapshot();
+        let bytes: Bytes = [now.bytes, now.echoed_bytes[0], now.echoed_bytes[1]];
+        let mut period = self.before.get();
+        let seconds = period.began.elapsed();
+        if seconds >= SHORTEST {
+            let rate = |i: usize| (bytes[i] - period.bytes[i]) as f64 / seconds.as_secs_f64() / 1_000.0;
+            period = Period { began: Instant::now(), bytes, rates: [rate(0), rate(1), rate(2)] };
+            self.before.set(period);
+        }
+        let mut text = String::new();
+        let mut line = |packets: u64, what: &str, rate: f64| {
+            let what = format!("{packets} {what}");
+            let _ = writeln!(text, "  {what:<40}{rate:.3} last period RTP rate (kB/s)");
+        };
+        line(now.packets, "Total RTP pckts sent", period.rates[0]);
+        if self.echo {
+            line(now.echoed[0], "Total echo RTP pckts 1st stream", period.rates[1]);
+            line(now.echoed[1], "Total echo RTP pckts 2nd stream", period.rates[2]);
+        }
+        text
+    }
 }

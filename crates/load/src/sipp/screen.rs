@@ -18,6 +18,8 @@ pub(super) struct View<'a> {
     pub(super) remote: &'a str,
     pub(super) transport: &'static str,
     pub(super) limit: u64,
+    /// The lines about media, if there are any.
+    pub(super) media: String,
     pub(super) ending: bool,
 }
 
@@ -43,8 +45,8 @@ impl View<'_> {
         let _ = writeln!(text, "  {} calls (limit {}){:>20}Peak was {} calls", l.open, self.limit, "", l.peak);
         let _ = writeln!(
             text,
-            "  {} dead call msg (discarded)             {} out-of-call msg (discarded)\n",
-            l.dead_call, l.out_of_call
+            "  {} dead call msg (discarded)             {} out-of-call msg (discarded)\n{}",
+            l.dead_call, l.out_of_call, self.media
         );
         let _ = writeln!(text, "                                 Messages  Retrans   Timeout   Unexpected-Msg");
         for (step, counts) in self.scenario.steps.iter().zip(&l.steps).filter(|(s, _)| !s.hidden) {
