@@ -59,6 +59,8 @@ pub struct Scenario {
     pub warnings: Vec<Warning>,
     /// What SIPp 3.6 does not know and SIPp 3.7 does. SIPp 3.6.1 refuses such a document.
     pub newer: Vec<Warning>,
+    /// Why SIPp 3.6 refuses the document although it is clear what is meant: a raw `<` in an attribute.
+    pub tolerated: Option<Warning>,
     /// Which controller of 3PCC this is, if it is one.
     pub third_party: Option<ThirdPartyRole>,
 }
@@ -132,6 +134,8 @@ pub struct DefaultMessages {
     /// The ACK that goes before a BYE.
     pub ack2: Template,
     pub bye: Template,
+    /// The BYE of a dialog whose target and routes a step kept (`rrs`); that of the document where it has one.
+    pub routed_bye: Template,
     pub cancel: Template,
     pub ok: Template,
 }

@@ -1,9 +1,10 @@
 //! The markup of a document, read as SIPp 3.6 reads it: with tolerance in some places and none in others.
 //!
-//! What counts is where elements start and end. Start tags are read with their quotes (and `\"` inside); comments,
-//! CDATA sections and `<!DOCTYPE …>` are passed over; text between elements means nothing, but a `/>` in it closes
-//! the element. An attribute is found by its name behind white space anywhere in the start tag, the first place wins,
-//! and its value ends at the next quote, whatever stands before it. So raw `<`, `&` and doubled attributes do no harm.
+//! What counts is where elements start and end: at `<name`, `</name` and `/>`, wherever these stand, also between quotes
+//! (but see [`Markup::AsMeant`]). Comments, CDATA sections and `<!DOCTYPE …>` are passed over; text between elements means
+//! nothing. An attribute is found by its name behind white space anywhere in the start tag, which ends at the first `>`
+//! outside quotes; the first place wins, and the value ends at the next quote that no backslash stands before. So a raw
+//! `&`, a raw `>` and doubled attributes do no harm.
 
 use std::ops::Range;
 
@@ -26,6 +27,15 @@ pub(super) struct Element {
     /// Of the `>` or `/>` that ends its start tag.
     tag_end: usize,
     pub children: Vec<Self>,
+}
+
+/// How start tags are read when the elements are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Markup {
+    /// As SIPp 3.6: `<` and `/>` in an attribute count as those outside do.
+    AsSipp,
+    /// What stands in quotes belongs to the attribute, as SIPp took it before 3.6.
+    AsMeant,
 }
 
 /// What was found in a whole document.
@@ -76,9 +86,9 @@ impl Document {
     }
 
     /// All elements. What breaks the markup for SIPp is a fault.
-    pub(super) fn tree(&self) -> Result<Tree, Fault> {
+    pub(super) fn tree(&self, markup: Markup) -> Result<Tree, Fault> {
         let begin = memchr::memmem::find(&self.text, b"?>").map_or(0, |i| i + 2);
-        let mut walk = Walk { document: self, at: begin, over: false, warnings: Vec::new() };
+        let mut walk = Walk { document: self, markup, at: begin, over: false, warnings: Vec::new() };
         let mut roots = Vec::new();
         walk.children(&mut roots, None, 0)?;
         if let Some(second) = roots.get(1) {
@@ -183,8 +193,8 @@ impl Document {
     }
 
     /// The text of the first CDATA section between the start and the end of an element, and where it starts.
-    pub(super) fn cdata(&self, element: &Element) -> Result<(usize, &[u8]), Fault> {
-        let end = self.text_end(element)?;
+    pub(super) fn cdata(&self, element: &Element, markup: Markup) -> Result<(usize, &[u8]), Fault> {
+        let end = self.text_end(element, markup)?;
         let begin = self.find(element.start, CDATA).filter(|at| *at < end).map(|at| at + CDATA.len());
         match begin.and_then(|begin| Some((begin, self.find(begin, b"]]>")?))) {
             Some((begin, end)) => Ok((begin, &self.text[begin..end])),
@@ -195,8 +205,11 @@ impl Document {
 
     /// Where SIPp takes an element to end when it looks for its text. An end tag that follows a comment or a CDATA
     /// section without anything between is overlooked; then the next one counts.
-    fn text_end(&self, element: &Element) -> Result<usize, Fault> {
-        let mut at = element.tag_end;
+    fn text_end(&self, element: &Element, markup: Markup) -> Result<usize, Fault> {
+        let mut at = match markup {
+            Markup::AsSipp => element.start + 1,
+            Markup::AsMeant => element.tag_end,
+        };
         let mut depth = 0u32;
         while let Some(&byte) = self.text.get(at) {
             if byte == b'/' && self.starts(at, b"/>") || byte == b'<' && self.starts(at, b"</") {
@@ -212,7 +225,9 @@ impl Document {
                 };
                 if end.is_empty() {
                     depth += 1;
-                    at = self.tag_end(at + 1).unwrap_or(at + 1) - 1;
+                    if markup == Markup::AsMeant {
+                        at = self.tag_end(at + 1).unwrap_or(at + 1) - 1;
+                    }
                 } else {
                     let Some(found) = self.find(at, end) else {
                         return Err(Fault::new(at, "this comment or CDATA section has no end")
@@ -304,6 +319,7 @@ const DEEPEST: usize = 200;
 
 struct Walk<'a> {
     document: &'a Document,
+    markup: Markup,
     at: usize,
     /// Nothing more can be read.
     over: bool,
@@ -311,19 +327,20 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The elements up to the end of the one that is open. `open` is its name, `depth` how many are open.
-    fn children(&mut self, into: &mut Vec<Element>, open: Option<&str>, depth: usize) -> Result<(), Fault> {
+    /// The elements up to the end of the one that is open. `open` is its name and the end of its start tag, `depth` how
+    /// many are open.
+    fn children(&mut self, into: &mut Vec<Element>, open: Option<(&str, usize)>, depth: usize) -> Result<(), Fault> {
         let document = self.document;
         while let Some(&byte) = document.text.get(self.at) {
             if byte == b'/' && document.starts(self.at, b"/>") {
-                // In the text of an element: SIPp takes it for its end.
-                if let Some(name) = open {
-                    self.warnings.push(document.warning(self.at, format!("`/>` outside a tag ends `<{name}>`")));
-                } else {
-                    self.over = true;
-                    return Ok(());
+                match open {
+                    None => self.over = true,
+                    Some((_, tag_end)) if self.at == tag_end => self.at += 2,
+                    Some((name, _)) => {
+                        self.warnings.push(document.warning(self.at, format!("this `/>` ends `<{name}>`")));
+                        self.at += 2;
+                    }
                 }
-                self.at += 2;
                 return Ok(());
             }
             if byte != b'<' {
@@ -335,25 +352,21 @@ impl Walk<'_> {
             } else if document.starts(self.at, b"<!DOCTYPE") || document.starts(self.at, b"<?xml-model") {
                 self.pass(b">");
             } else if document.starts(self.at, b"</") {
-                return self.close(open, depth);
+                return self.close(open.map(|(name, _)| name), depth);
             } else if let Some(tag_end) = document.tag_end(self.at + 1) {
                 if depth >= DEEPEST {
                     return Err(Fault::new(self.at, "the elements stand too deep in each other"));
                 }
                 self.element(into, tag_end, depth)?;
             } else {
-                self.warnings.push(document.warning(
-                    self.at,
-                    "this tag has no end (a quote is missing, or a `<` stands in it): the rest of the document is not read",
-                ));
-                self.over = true;
+                self.broken();
             }
             if self.over {
                 return Ok(());
             }
         }
         self.over = true;
-        if let Some(name) = open {
+        if let Some((name, _)) = open {
             self.warnings
                 .push(document.warning(document.len().saturating_sub(1), format!("`<{name}>` is never closed")));
         }
@@ -367,13 +380,23 @@ impl Walk<'_> {
         let length = tag.iter().position(|b| b.is_ascii_whitespace() || *b == b'/').unwrap_or(tag.len());
         let name = String::from_utf8_lossy(&tag[..length]).into_owned();
         let mut children = Vec::new();
-        let alone = document.text.get(tag_end) == Some(&b'/');
-        self.at = tag_end + if alone { 2 } else { 1 };
-        if !alone {
-            self.children(&mut children, Some(&name), depth + 1)?;
-        }
+        self.at = match self.markup {
+            // Its start tag is looked through as its content is.
+            Markup::AsSipp => start + 1,
+            Markup::AsMeant => tag_end,
+        };
+        self.children(&mut children, Some((&name, tag_end)), depth + 1)?;
         into.push(Element { name, start, tag_end, children });
         Ok(())
+    }
+
+    /// A tag without end: SIPp stops here and is content.
+    fn broken(&mut self) {
+        self.warnings.push(
+            self.document
+                .warning(self.at, "this tag has no end, a `<` stands in it: the rest of the document is not read"),
+        );
+        self.over = true;
     }
 
     /// An end tag: `self.at` is at its `<`.
@@ -384,8 +407,12 @@ impl Walk<'_> {
             self.over = true;
             return Ok(());
         };
-        let rest = &document.text[self.at + 2..];
-        let name = &rest[..rest.iter().position(|b| b.is_ascii_whitespace() || *b == b'>').unwrap_or(rest.len())];
+        let Some(end) = document.tag_end(self.at + 2) else {
+            self.broken();
+            return Ok(());
+        };
+        let tag = &document.text[self.at + 2..end];
+        let name = &tag[..tag.iter().position(u8::is_ascii_whitespace).unwrap_or(tag.len())];
         if name != open.as_bytes() {
             let what = format!("`</{}>` where `</{open}>` is expected", String::from_utf8_lossy(name));
             if depth > 1 {
@@ -393,7 +420,7 @@ impl Walk<'_> {
             }
             self.warnings.push(document.warning(self.at, what));
         }
-        self.at = document.find(self.at, b">").map_or(document.len(), |i| i + 1);
+        self.at = end;
         Ok(())
     }
 
@@ -417,13 +444,13 @@ mod tests {
 
     fn tree(text: &str) -> (Document, Tree) {
         let document = Document::new(format!("{HEAD}{text}").as_bytes()).unwrap_or_else(|fault| panic!("{fault:?}"));
-        let tree = document.tree().unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
+        let tree = document.tree(Markup::AsSipp).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
         (document, tree)
     }
 
     fn fault(text: &str) -> Fault {
         let document = Document::new(format!("{HEAD}{text}").as_bytes()).unwrap_or_else(|fault| panic!("{fault:?}"));
-        document.tree().err().unwrap_or_else(|| panic!("{text} was read"))
+        document.tree(Markup::AsSipp).err().unwrap_or_else(|| panic!("{text} was read"))
     }
 
     fn names(elements: &[Element]) -> Vec<&str> {
@@ -492,14 +519,15 @@ mod tests {
     fn tags_without_end() {
         // The rest is not read.
         assert_eq!(names(&tree("<s><a/><b < /><c/></s>").1.roots[0].children), ["a"]);
-        assert_eq!(names(&tree("<s><a/><b x=\"/><c/></s>").1.roots[0].children), ["a", "b"]);
+        assert_eq!(names(&tree("<s><a/><b x=\"/><c/></s>").1.roots[0].children), ["a", "b", "c"]);
+        assert_eq!(names(&tree("<s x=\"y><a/></s>").1.roots[0].children), ["a"]);
         assert_eq!(names(&tree("<s><a <!-- > --> /><c/></s>").1.roots[0].children), ["a", "c"]);
         assert_eq!(names(&tree("<s><a/b=\"1\"/></s>").1.roots[0].children), ["a"]);
     }
 
     fn text(inside: &str) -> Option<String> {
         let (document, tree) = tree(&format!("<s>{inside}</s>"));
-        let (_, text) = document.cdata(&tree.roots[0].children[0]).ok()?;
+        let (_, text) = document.cdata(&tree.roots[0].children[0], Markup::AsSipp).ok()?;
         Some(String::from_utf8_lossy(text).into_owned())
     }
 
@@ -520,10 +548,29 @@ mod tests {
         assert_eq!(text("<a><![CDATA[1]]> </a><!-- ").as_deref(), Some("1"));
     }
 
+    /// `<` and `/>` count in attributes too, for SIPp 3.6; what was meant is read on request.
+    #[test]
+    fn markup_in_attributes() {
+        let children = |text: &str, markup| {
+            let document =
+                Document::new(format!("{HEAD}{text}").as_bytes()).unwrap_or_else(|fault| panic!("{fault:?}"));
+            document.tree(markup).map(|tree| names(&tree.roots[0].children).join(" ")).unwrap_or_default()
+        };
+        for (text, sipp, meant) in [
+            ("<s><a x=\">\"/><b/></s>", "a b", "a b"),
+            ("<s><a x=\"<c/>\"/><b/></s>", "a b", "a b"),
+            ("<s><a x=\"<c>\"/><b/></s>", "", "a b"),
+            ("<s><a x=\"/>\"><c/></a><b/></s>", "a c", "a b"),
+        ] {
+            assert_eq!(children(text, Markup::AsSipp), sipp, "{text}");
+            assert_eq!(children(text, Markup::AsMeant), meant, "{text}");
+        }
+    }
+
     #[test]
     fn carriage_returns_do_not_count() {
         let document = Document::new(b"<?xml?>\r\n<s>\r\n <a/>\r\n</s>").unwrap_or_else(|fault| panic!("{fault:?}"));
-        let tree = document.tree().unwrap_or_else(|fault| panic!("{fault:?}"));
+        let tree = document.tree(Markup::AsSipp).unwrap_or_else(|fault| panic!("{fault:?}"));
         assert_eq!(document.place(tree.roots[0].children[0].start), (3, 2));
         assert_eq!(document.place(0), (1, 1));
     }

@@ -70,6 +70,9 @@ impl Reader<'_> {
             } else {
                 self.message(&text, at, Counting::Uncounted)?.0
             };
+            if name == "bye" {
+                self.defaults.routed_bye = template.clone();
+            }
             if let Some(place) = self.defaults.place(&name) {
                 *place = template;
             }

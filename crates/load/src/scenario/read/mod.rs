@@ -17,7 +17,7 @@ use super::names::Names;
 use super::refusal::{Cause, Fault, Refusal};
 use super::step::{Kind, Step, StepIndex};
 use super::template::{Piece, Template};
-use super::xml::{Document, Element, Tree};
+use super::xml::{Document, Element, Markup, Tree};
 use super::{DefaultMessages, Environment, Limits, Role, Scenario, ThirdParty, ThirdPartyRole, Unexpected, Warning};
 
 /// Reads a document that is in memory. `file` is its name, for messages and to find the media beside it.
@@ -35,11 +35,25 @@ pub(super) fn read(bytes: &[u8], file: &Path, environment: &Environment, limits:
         return Err(refuse((0, 0), Fault::new(0, what)));
     }
     let document = Document::new(bytes).map_err(|fault| refuse((1, 1), fault))?;
-    let at = |fault: Fault| refuse(document.place(fault.offset), fault);
-    let tree = document.tree().map_err(at)?;
-    let mut reader = Reader::new(&document, environment, file);
-    reader.scenario(&tree).map_err(at)?;
-    Ok(reader.finish(tree))
+    let read = |markup: Markup| -> Result<Scenario, Fault> {
+        let tree = document.tree(markup)?;
+        let mut reader = Reader::new(&document, environment, file, markup);
+        reader.scenario(&tree)?;
+        Ok(reader.finish(tree))
+    };
+    let fault = match read(Markup::AsSipp) {
+        Ok(scenario) => return Ok(scenario),
+        Err(fault) => fault,
+    };
+    // Before 3.6 SIPp read a `<` in an attribute as its writer meant it, and many documents have one.
+    if fault.cause == Cause::Document
+        && let Ok(mut scenario) = read(Markup::AsMeant)
+    {
+        let text = format!("SIPp 3.6 refuses this document: {}", fault.what);
+        scenario.tolerated = Some(document.warning(fault.offset, text));
+        return Ok(scenario);
+    }
+    Err(refuse(document.place(fault.offset), fault))
 }
 
 /// A list of steps that is being filled.
@@ -88,6 +102,7 @@ enum Counting {
 
 struct Reader<'a> {
     document: &'a Document,
+    markup: Markup,
     environment: &'a Environment,
     file: &'a Path,
     names: Names,
@@ -116,9 +131,10 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(document: &'a Document, environment: &'a Environment, file: &'a Path) -> Self {
+    fn new(document: &'a Document, environment: &'a Environment, file: &'a Path, markup: Markup) -> Self {
         Self {
             document,
+            markup,
             environment,
             file,
             names: Names::new(&environment.globals),
@@ -261,7 +277,7 @@ impl<'a> Reader<'a> {
 
     /// The cleaned text of a message and where it starts.
     fn cdata(&self, element: &Element) -> Result<(usize, Vec<u8>), Fault> {
-        let (at, text) = self.document.cdata(element)?;
+        let (at, text) = self.document.cdata(element, self.markup)?;
         Ok((at, cleanup(text)))
     }
 
@@ -326,6 +342,7 @@ impl<'a> Reader<'a> {
             unexpected,
             warnings,
             newer: self.newer,
+            tolerated: None,
         }
     }
 }

@@ -213,3 +213,16 @@ fn a_long_document_is_read_with_a_warning() {
     let small = Limits { document: 1000 };
     assert!(read(text.as_bytes(), Path::new("a.xml"), &Environment::default(), small).is_err());
 }
+
+#[test]
+fn a_raw_angle_in_an_attribute_is_read_as_it_is_meant() {
+    let body = format!(
+        "{SEND}<recv response=\"200\"><action><ereg regexp=\"<sip:([^>]*)>\" search_in=\"msg\" assign_to=\"v\"/></action></recv>\
+         <Reference variables=\"v\"/>"
+    );
+    let scenario = good(&body);
+    let tolerated = scenario.tolerated.expect("SIPp refuses it");
+    assert!(tolerated.text.contains("SIPp 3.6 refuses"), "{tolerated:?}");
+    assert!(matches!(&scenario.steps[1].actions[0], Action::Expression(e) if *e.expression.text == *b"<sip:([^>]*)>"));
+    assert!(good(&body.replace("<sip", "&lt;sip")).tolerated.is_none());
+}
