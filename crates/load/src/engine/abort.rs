@@ -167,7 +167,8 @@ impl Stage<'_> {
         let invite = self.call.has_sent && self.call.sent.starts_with(b"INVITE");
         if self.call.established || !invite {
             if self.call.has_last {
-                self.say(&script.bye, -1);
+                let routed = self.call.extra.as_ref().is_some_and(|e| e.has_routes && !e.next_url.is_empty());
+                self.say(if routed { &script.routed_bye } else { &script.bye }, -1);
             }
             return;
         }

@@ -38,6 +38,10 @@ impl Stage<'_> {
             AkaSecret { key: bytes(&key), operator: bytes(&operator), management: bytes(&management) }
         });
         let uri = match (&run.auth_uri, run.target) {
+            _ if run.auth_request_uri => {
+                let uri = out[start..].split(|b| *b == b' ').nth(1).unwrap_or_default();
+                String::from_utf8_lossy(uri).into_owned()
+            }
             (Some(uri), _) => format!("sip:{uri}"),
             (None, Some(target)) => format!("sip:{target}"),
             (None, None) => format!("sip:{}", self.call.target.address),
@@ -47,7 +51,7 @@ impl Stage<'_> {
         extra.nonce_count += 1;
         let message = &out[start..];
         let method = &message[..memchr::memchr(b' ', message).unwrap_or(message.len())];
-        let body = memchr::memmem::find(message, b"\r\n\r\n").map_or(&b""[..], |end| &message[end + 4..]);
+        let body = memchr::memmem::find(&out[at..], b"\r\n\r\n").map_or(&b""[..], |end| &out[at + end + 4..]);
         let request = Request { method, uri: uri.as_bytes(), body, count: extra.nonce_count, cnonce };
         let credentials = Credentials { username: &username, password: &password, aka: secret.as_ref() };
         let mut answer = Vec::new();
@@ -94,7 +98,11 @@ pub(super) fn injected(field: &[u8]) -> Option<(std::ops::Range<usize>, Authenti
         let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
         let length = rest.iter().position(|b| matches!(b, b' ' | b'"' | b'\t')).unwrap_or(rest.len());
         let bytes: Box<[u8]> = rest[..length].into();
-        Some(Template { literal_length: bytes.len(), pieces: vec![Piece::Text(Text { bytes, solid: 0 })], ..Template::default() })
+        Some(Template {
+            literal_length: bytes.len(),
+            pieces: vec![Piece::Text(Text { bytes, solid: 0 })],
+            ..Template::default()
+        })
     };
     let wanted = Authentication {
         username: value(b"username"),

@@ -7,14 +7,22 @@ use std::collections::VecDeque;
 pub(super) struct DeadCalls {
     /// Milliseconds; 0: nothing is kept.
     wait: u64,
-    known: HashTable<u64>,
+    /// In parts, so that none takes long to grow.
+    known: Box<[HashTable<u64>; PARTS]>,
     /// In the order of their ends, with the moment at which each is forgotten.
     queue: VecDeque<(u64, u64)>,
 }
 
+const PARTS: usize = 256;
+
+/// The tables themselves look at the highest and the lowest bits.
+const fn part(hash: u64) -> usize {
+    (hash >> 40) as usize % PARTS
+}
+
 impl DeadCalls {
     pub(super) fn new(wait: u64) -> Self {
-        Self { wait, known: HashTable::new(), queue: VecDeque::new() }
+        Self { wait, known: Box::new(std::array::from_fn(|_| HashTable::new())), queue: VecDeque::new() }
     }
 
     pub(super) fn add(&mut self, hash: u64, now: u64) {
@@ -22,11 +30,11 @@ impl DeadCalls {
             return;
         }
         self.queue.push_back((now + self.wait, hash));
-        self.known.insert_unique(hash, hash, |&h| h);
+        self.known[part(hash)].insert_unique(hash, hash, |&h| h);
     }
 
     pub(super) fn knows(&self, hash: u64) -> bool {
-        !self.queue.is_empty() && self.known.find(hash, |&h| h == hash).is_some()
+        !self.queue.is_empty() && self.known[part(hash)].find(hash, |&h| h == hash).is_some()
     }
 
     /// Forgets what is old; a few at a time.
@@ -34,7 +42,7 @@ impl DeadCalls {
         for _ in 0..256 {
             match self.queue.front() {
                 Some(&(until, hash)) if until <= now => {
-                    if let Ok(entry) = self.known.find_entry(hash, |&h| h == hash) {
+                    if let Ok(entry) = self.known[part(hash)].find_entry(hash, |&h| h == hash) {
                         entry.remove();
                     }
                     self.queue.pop_front();

@@ -92,12 +92,14 @@ impl Stage<'_> {
                 return Go::Waits;
             }
         }
+        let mut lacks_to = false;
         let heard = match self.world.index.start() {
             First::Status { code: 0, .. } => {
                 self.world.warn(format_args!("a message that is neither request nor response"));
                 return Go::Waits;
             }
             First::Status { code, .. } => {
+                lacks_to = self.world.index.first(Name::To).is_none();
                 if let Some(to) = self.world.index.first(Name::To)
                     && let Some(tag) = tag(&bytes[to.value as usize..to.value_end as usize])
                     && self.call.tag() != Some(tag)
@@ -117,6 +119,8 @@ impl Stage<'_> {
             }
         };
         match self.find(&heard, own) {
+            // An answer without To belongs to no step, as in SIPp.
+            _ if lacks_to => self.unexpected(&heard),
             Found::At(index) => {
                 self.count_received(&heard);
                 self.take(index, &heard, own)
@@ -297,6 +301,7 @@ impl Stage<'_> {
         self.keep_books(step);
         self.world.ledger.steps[index].received += 1;
         if let Some(media) = &mut self.world.media
+            && script.plays
             && !step.ignore_sdp
         {
             media.learn(self.slot, heard.bytes);

@@ -95,7 +95,7 @@ impl Stage<'_> {
                 let _ = write!(out, "z9hG4bK-{}-{}-{}", self.world.run.pid, number, i64::from(step) + i64::from(*n));
             }
             Piece::MessageIndex(n) => number(out, i64::from(step) + i64::from(*n)),
-            Piece::LastRequestUri => self.last_request_uri(out),
+            Piece::LastRequestUri => self.last_request_uri(step < 0, out),
             Piece::LastCSeqNumber(n) => {
                 let last = self.last_cseq();
                 number(out, i64::from(last) + i64::from(*n));
@@ -221,8 +221,9 @@ impl Stage<'_> {
         }
     }
 
-    fn last_request_uri(&mut self, out: &mut Vec<u8>) {
-        // The URI of the To header: what stands between its angle brackets.
+    /// The URI of the To header: what stands between its angle brackets. `bare`: or up to the parameters, where there are
+    /// none, so that a message beside the scenario has a target in any case.
+    fn last_request_uri(&mut self, bare: bool, out: &mut Vec<u8>) {
         if !self.parse_last() {
             return;
         }
@@ -231,7 +232,8 @@ impl Stage<'_> {
             let value = &bytes[to.value as usize..to.value_end as usize];
             let inner = memchr::memchr(b'<', value)
                 .and_then(|a| memchr::memchr(b'>', &value[a..]).map(|b| &value[a + 1..a + b]));
-            out.extend_from_slice(inner.unwrap_or_default());
+            let value = value.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
+            out.extend_from_slice(inner.unwrap_or(if bare { value } else { b"" }));
         }
     }
 

@@ -31,6 +31,8 @@ pub struct Run {
     pub username: Option<String>,
     pub password: String,
     pub auth_uri: Option<String>,
+    /// Credentials name the Request-URI (RFC 3261 section 22.4), not SIPp's `sip:` and the target.
+    pub auth_request_uri: bool,
     /// `-key`, in the order of [`crate::scenario::Environment::keys`].
     pub keys: Vec<(String, Vec<u8>)>,
     /// `-inf`, in the order of [`crate::scenario::Environment::injections`].
@@ -181,6 +183,7 @@ impl Run {
             username: None,
             password: "password".into(),
             auth_uri: None,
+            auth_request_uri: false,
             keys: Vec::new(),
             injections: Arc::new([]),
             globals: Vec::new(),

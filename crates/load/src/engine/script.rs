@@ -1,6 +1,7 @@
 //! Templates made ready for one run: what the run makes constant becomes text, so that a message is a few copies.
 
 use super::run::Run;
+use crate::scenario::Action;
 use crate::scenario::step::{Kind, Start};
 use crate::scenario::template::Text;
 use crate::scenario::{Piece, Scenario, Step, Template};
@@ -15,9 +16,12 @@ pub struct Script {
     pub texts: Box<[Line]>,
     /// Timers that some step starts anew: the others run since the start of the call.
     pub starts_timers: bool,
+    /// Some step plays or echoes media.
+    pub plays: bool,
     pub ack: Line,
     pub ack2: Line,
     pub bye: Line,
+    pub routed_bye: Line,
     pub cancel: Line,
     pub ok: Line,
     pub three_party_abort: Line,
@@ -68,14 +72,28 @@ impl Script {
             .collect();
         let defaults = &scenario.default_messages;
         let default = |template: &Template| line(template, run, -1);
+        let plays = scenario.steps.iter().chain(&scenario.init).any(|step| {
+            step.actions.iter().any(|action| {
+                matches!(
+                    action,
+                    Action::PlayPcap { .. }
+                        | Action::PlayDtmf(_)
+                        | Action::RtpStream(_)
+                        | Action::RtpEcho(_)
+                        | Action::EchoSwitch(_)
+                )
+            })
+        });
         let starts_timers = scenario.steps.iter().any(|step: &Step| step.start_timer.is_some());
         Ok(Self {
             expressions,
             starts_timers,
+            plays,
             // The place of the step is known only when it is sent.
             ack: Line { parts: parts(&defaults.ack, run, None), ..default(&defaults.ack) },
             ack2: default(&defaults.ack2),
             bye: default(&defaults.bye),
+            routed_bye: default(&defaults.routed_bye),
             cancel: default(&defaults.cancel),
             ok: default(&defaults.ok),
             three_party_abort: default(&defaults.three_party_abort),

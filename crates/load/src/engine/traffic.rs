@@ -1,6 +1,6 @@
 //! The calls of one shard: begun by the schedule or by what comes, found by Call-ID, woken by alarms.
 
-use super::call::{Call, Kind, Shared, Value};
+use super::call::{Call, Calls, Kind, Shared, Value};
 use super::dead::DeadCalls;
 use super::incoming;
 use super::ledger::{Ledger, StepCounts};
@@ -55,7 +55,7 @@ pub struct Traffic {
     world: World,
     main: Arc<Script>,
     out_of_call: Option<Arc<Script>>,
-    calls: Vec<Call>,
+    calls: Calls,
     free: Vec<u32>,
     table: HashTable<u32>,
     dead: DeadCalls,
@@ -84,6 +84,8 @@ pub struct Traffic {
     /// Open calls that are not of the main scenario.
     strangers: usize,
     events: Sender<Event>,
+    /// Messages that came in this round.
+    heard: usize,
     /// When the books want to be opened next, ms.
     tick: u64,
     /// When the shard meant to be back, ms.
@@ -98,6 +100,11 @@ enum IdPart {
     Bytes(Box<[u8]>),
     Number,
 }
+
+/// So many messages in one round, and more are waiting: what they answer must not be sent again meanwhile. But no alarm
+/// waits longer than so many milliseconds for that.
+const FLOOD: usize = 128;
+const PATIENCE: u64 = 500;
 
 /// Calls begun in one round at most: what has come in gets its turn between them.
 const BEGUN: usize = 64;
@@ -156,7 +163,7 @@ impl Traffic {
             out_of_call,
             id: id_parts(&run),
             wheel: Wheel::new(ms),
-            calls: Vec::new(),
+            calls: Calls::default(),
             free: Vec::new(),
             table: HashTable::new(),
             dead: DeadCalls::new(u64::from(run.behaviour.dead_call_wait)),
@@ -169,6 +176,7 @@ impl Traffic {
             finished: false,
             uninitialised: !main.scenario.init.is_empty(),
             strangers: 0,
+            heard: 0,
             tick: ms + 1_000,
             expected: 0,
             world,
@@ -438,7 +446,8 @@ impl Traffic {
 
     /// Wakes the calls whose alarms have gone off.
     fn alarms(&mut self, out: &mut Outbox) {
-        while let Some(alarm) = self.wheel.ring(self.world.ms) {
+        let until = if self.heard >= FLOOD { self.world.ms.saturating_sub(PATIENCE) } else { self.world.ms };
+        while let Some(alarm) = self.wheel.ring(until) {
             let call = &mut self.calls[alarm.slot as usize];
             if !call.live || call.generation != alarm.generation || call.alarm != alarm.due {
                 continue;
@@ -575,6 +584,7 @@ impl Service for Traffic {
 
     fn begin(&mut self, now: Now) {
         let micros = clock::micros();
+        self.heard = 0;
         self.world.now = micros;
         self.world.ms = (micros / 1_000).max(now.mono);
         self.world.wall = now.wall;
@@ -593,6 +603,7 @@ impl Service for Traffic {
         if self.uninitialised {
             self.initialise(out);
         }
+        self.heard += 1;
         let parsed = self.world.index.parse(bytes, &self.world.limits);
         self.world.parsed = None;
         if parsed.is_err() && memchr::memmem::find(bytes, b"SIP/2.0").is_none() {
