@@ -1,5 +1,6 @@
 //! One case played against two programs: what each of them sent.
 
+pub mod bench;
 pub mod case;
 pub mod peer;
 
