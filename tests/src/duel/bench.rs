@@ -1,0 +1,214 @@
+//! SIPp's programs and ours on a network of their own, where every port is free.
+
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::binary;
+use crate::process::Process;
+use crate::program::SIPP;
+
+/// Whose program plays a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// `strowger sipp`.
+    Ours,
+    /// Debian's SIPp 3.6.1.
+    Theirs,
+}
+
+/// Which side of a call a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Makes calls.
+    Calls,
+    /// Takes them.
+    Answers,
+}
+
+/// One run of one case: its folder, who calls and who answers.
+#[derive(Debug)]
+pub struct Bench {
+    folder: tempfile::TempDir,
+    /// Who makes calls.
+    pub caller: Who,
+    /// Who takes them.
+    pub callee: Who,
+    names: u32,
+}
+
+impl Bench {
+    /// With the files of these folders in one of its own.
+    ///
+    /// # Panics
+    /// They cannot be copied.
+    pub fn new(caller: Who, callee: Who, folders: &[&Path]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for from in folders {
+            for entry in from.read_dir().unwrap_or_else(|e| panic!("{}: {e}", from.display())) {
+                let entry = entry.expect("a folder can be read");
+                std::fs::copy(entry.path(), folder.path().join(entry.file_name())).expect("a file can be copied");
+            }
+        }
+        Self { folder, caller, callee, names: 0 }
+    }
+
+    /// A file of the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Its text; nothing without.
+    pub fn text(&self, name: &str) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.path(name)).unwrap_or_default()).into_owned()
+    }
+
+    /// The command line of a side, without `-nostdin`.
+    ///
+    /// # Panics
+    /// SIPp is missing.
+    pub fn command(&self, side: Side, words: &str) -> Command {
+        let who = if side == Side::Calls { self.caller } else { self.callee };
+        let mut command = match who {
+            Who::Ours => {
+                let mut command = Command::new(binary::strowger());
+                command.arg("sipp");
+                command
+            }
+            Who::Theirs => Command::new(SIPP.path().expect("sipp is there")),
+        };
+        // Two quotes are a word of nothing.
+        command.args(words.split_whitespace().map(|word| if word == "''" { "" } else { word }));
+        command.env("TERM", "dumb").current_dir(self.folder.path());
+        command
+    }
+
+    /// Starts a command in the folder.
+    pub fn start(&mut self, command: &mut Command) -> Process {
+        self.names += 1;
+        Process::start(&format!("process{}", self.names), self.folder.path(), command)
+    }
+
+    /// In the background: looked at after a second.
+    ///
+    /// # Panics
+    /// It has ended by then, and not well.
+    pub fn background(&mut self, side: Side, words: &str) -> Process {
+        let mut command = self.command(side, words);
+        let mut process = self.start(command.arg("-nostdin"));
+        std::thread::sleep(Duration::from_secs(1));
+        if let Some(status) = process.ended() {
+            assert!(status.success(), "{side:?} {words}: {status}\n{}", process.tail());
+        }
+        process
+    }
+
+    /// Waited for: its exit code.
+    pub fn foreground(&mut self, side: Side, words: &str) -> Option<i32> {
+        let mut command = self.command(side, words);
+        self.start(command.arg("-nostdin")).end(Duration::from_secs(30)).code()
+    }
+}
+
+/// Runs `work` on a network that nobody else sees, with its loopback up. Where that is not allowed, nobody else who uses
+/// this function runs meanwhile, and the machine's own ports are used.
+///
+/// # Errors
+/// What `work` said when it panicked.
+pub fn alone<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    static TURN: Mutex<()> = Mutex::new(());
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: unshare changes what this thread and what it starts see of the network, nothing else.
+            let apart = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0
+                && Command::new("ip").args(["link", "set", "lo", "up"]).status().is_ok_and(|s| s.success());
+            let _turn = (!apart).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
+            work()
+        });
+        thread.join().map_err(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into())).unwrap_or_else(|| "a panic".into())
+        })
+    })
+}
+
+/// What a plain recorder heard: from whom, and all bytes.
+pub type Heard = (SocketAddr, Vec<u8>);
+
+/// Takes one connection and writes down what comes, without a word.
+///
+/// # Panics
+/// The port is taken.
+pub fn record_stream(port: u16) -> Receiver<Heard> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).expect("the port is free");
+    let (to, from) = channel();
+    std::thread::spawn(move || {
+        let Ok((mut stream, peer)) = listener.accept() else { return };
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
+        let (mut all, mut buffer, mut quiet) = (Vec::new(), [0; 65_536], Instant::now());
+        // Whole when nothing has come for a while.
+        while all.is_empty() || quiet.elapsed() < Duration::from_millis(400) {
+            match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => {
+                    all.extend_from_slice(&buffer[..n]);
+                    quiet = Instant::now();
+                }
+                Err(_) if quiet.elapsed() > Duration::from_secs(5) => break,
+                Err(_) => (),
+            }
+        }
+        let _ = to.send((peer, all));
+        // The connection stays open for as long as the peer wants it.
+        while matches!(stream.read(&mut buffer), Ok(1..) | Err(_)) && quiet.elapsed() < Duration::from_secs(10) {}
+    });
+    from
+}
+
+/// Waits for one datagram.
+///
+/// # Panics
+/// The port is taken.
+pub fn record_datagram(port: u16, patience: Duration) -> Receiver<Heard> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).expect("the port is free");
+    socket.set_read_timeout(Some(patience)).expect("a socket can be told");
+    let (to, from) = channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 65_536];
+        if let Ok((n, peer)) = socket.recv_from(&mut buffer) {
+            let _ = to.send((peer, buffer[..n].to_vec()));
+        }
+    });
+    from
+}
+
+/// Plays each on a network of its own, some at a time: the names of those that went wrong, with what they said.
+pub fn play_all<T: Sync>(
+    cases: &[T],
+    at_once: usize,
+    name: impl Fn(&T) -> String + Sync,
+    play: impl Fn(&T) + Sync,
+) -> Vec<(String, String)> {
+    let queue = Mutex::new(cases.iter());
+    let wrong = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("nobody panics with it").next();
+                    let Some(case) = next else { return };
+                    if let Err(text) = alone(|| play(case)) {
+                        wrong.lock().expect("nobody panics with it").push((name(case), text));
+                    }
+                }
+            });
+        }
+    });
+    let mut wrong = wrong.into_inner().expect("the threads have ended");
+    wrong.sort();
+    wrong
+}

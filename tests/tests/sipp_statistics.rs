@@ -1,0 +1,109 @@
+//! `-trace_stat` of a run that SIPp and `strowger sipp` share: the same header, and the same counts at the end.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use strowger_tests::binary;
+use strowger_tests::duel::case::Case;
+use strowger_tests::duel::{Ports, play};
+use strowger_tests::program::{self, SIPP};
+
+/// A statistics file: its header as it is, and the values of its rows by column.
+struct Statistics {
+    header: String,
+    rows: Vec<BTreeMap<String, String>>,
+}
+
+/// Plays a case of `scenarios/statistics` with a program: what it wrote.
+fn statistics(case: &Case, program: &[&Path], ports: Ports) -> Statistics {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut case = case.clone();
+    case.arguments.extend(["-trace_stat", "-stf", "statistics.csv"].map(String::from));
+    play(&case, program, ports, folder.path());
+    let text = std::fs::read_to_string(folder.path().join("statistics.csv")).unwrap_or_default();
+    let mut lines = text.lines();
+    let header = lines.next().unwrap_or_default().to_owned();
+    // A name may stand there twice: the place belongs to it.
+    let names: Vec<String> = header.split(';').enumerate().map(|(at, name)| format!("{at:03} {name}")).collect();
+    let row = |line: &str| names.iter().cloned().zip(line.split(';').map(String::from)).collect();
+    Statistics { header, rows: lines.map(row).collect() }
+}
+
+/// Columns that tell times: their form is compared, not their digits.
+fn is_time(name: &str) -> bool {
+    let name = &name[4..];
+    ["StartTime", "LastResetTime", "CurrentTime", "ElapsedTime", "CallRate", "CallLength(", "CallLengthStDev"]
+        .iter()
+        .any(|start| name.starts_with(start))
+        || name.starts_with("ResponseTime") && !name.starts_with("ResponseTimeRepartition")
+}
+
+fn shape(value: &str) -> String {
+    value.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
+}
+
+/// What differs between the two, in the words of who reads it.
+fn differences(theirs: &Statistics, ours: &Statistics) -> Vec<String> {
+    let mut all = Vec::new();
+    if theirs.header != ours.header {
+        all.push(format!("header\n{}\n{}", theirs.header, ours.header));
+    }
+    let (Some(last), Some(our_last)) = (theirs.rows.last(), ours.rows.last()) else {
+        all.push(format!("rows: {} and {}", theirs.rows.len(), ours.rows.len()));
+        return all;
+    };
+    for (name, value) in last {
+        let own = our_last.get(name).cloned().unwrap_or_else(|| "nothing".into());
+        let equal = match is_time(name) {
+            // A rate has as many digits as it likes.
+            true if name.contains("CallRate") => value.parse::<f64>().is_ok() == own.parse::<f64>().is_ok(),
+            true => shape(value) == shape(&own),
+            // Values of the last period depend on when it began.
+            false if name.ends_with("(P)") => own.parse::<u64>().is_ok() == value.parse::<u64>().is_ok(),
+            false => *value == own,
+        };
+        if !equal {
+            all.push(format!("{name}: SIPp {value:?}, strowger {own:?}"));
+        }
+    }
+    // The first row is written when the run begins.
+    if let (Some(a), Some(b)) = (theirs.rows.first(), ours.rows.first()) {
+        let counts = |row: &BTreeMap<String, String>| -> Vec<String> {
+            row.iter().filter(|(name, _)| !is_time(name)).map(|(name, value)| format!("{name}={value}")).collect()
+        };
+        if counts(a) != counts(b) {
+            let differ: Vec<_> = counts(a).into_iter().zip(counts(b)).filter(|(a, b)| a != b).collect();
+            all.push(format!("first row: {differ:?}"));
+        }
+    }
+    all
+}
+
+#[test]
+fn statistics_are_those_of_sipp() {
+    if !program::have(&[SIPP]) {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/statistics");
+    let mut paths: Vec<_> = folder.read_dir().expect("the cases are there").map(|e| e.expect("a file").path()).collect();
+    paths.sort();
+    let sipp = SIPP.path().expect("it is there");
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = paths
+            .iter()
+            .map(|path| {
+                let sipp = &sipp;
+                scope.spawn(move || {
+                    let case = Case::read(path);
+                    let ports = Ports::free();
+                    let theirs = statistics(&case, &[sipp], ports);
+                    let ours = statistics(&case, &[binary::strowger(), Path::new("sipp")], ports);
+                    let found = differences(&theirs, &ours);
+                    (!found.is_empty()).then(|| format!("\n=== {}\n{}", case.name, found.join("\n")))
+                })
+            })
+            .collect();
+        threads.into_iter().filter_map(|thread| thread.join().expect("a case ends")).collect()
+    });
+    assert!(wrong.is_empty(), "{} of {} cases differ\n{}", wrong.len(), paths.len(), wrong.concat());
+}
