@@ -136,6 +136,8 @@ pub struct DefaultMessages {
     pub bye: Template,
     /// The BYE of a dialog whose target and routes a step kept (`rrs`); that of the document where it has one.
     pub routed_bye: Template,
+    /// The BYE of a dialog whose target and routes a step kept (`rrs`); that of the document where it has one.
+    pub routed_bye: Template,
     pub cancel: Template,
     pub ok: Template,
 }

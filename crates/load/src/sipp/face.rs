@@ -377,6 +377,7 @@ impl Session {
 
     /// The last lines of all files.
     fn close(&mut self, ledger: &Ledger) {
+        self.say_out();
         self.node.handle().stop();
         if let Some(link) = &self.link {
             link.close();
@@ -387,6 +388,20 @@ impl Session {
         if self.options.traces.screen {
             self.ledger = ledger.clone();
             self.dump(true);
+        }
+    }
+
+    /// What was said last still goes out: a connection may just be under way. A second at most.
+    fn say_out(&mut self) {
+        // An answer means that the round of the last words is over.
+        self.report();
+        let end = Instant::now() + Duration::from_secs(1);
+        let waiting = |this: &Self| {
+            let total = this.node.handle().total();
+            total.stream_bytes_waiting + total.datagrams_waiting
+        };
+        while waiting(self) > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
