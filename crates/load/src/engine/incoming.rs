@@ -93,14 +93,12 @@ impl Stage<'_> {
             }
         }
         let mut lacks_to = false;
-        let mut lacks_to = false;
         let heard = match self.world.index.start() {
             First::Status { code: 0, .. } => {
                 self.world.warn(format_args!("a message that is neither request nor response"));
                 return Go::Waits;
             }
             First::Status { code, .. } => {
-                lacks_to = self.world.index.first(Name::To).is_none();
                 lacks_to = self.world.index.first(Name::To).is_none();
                 if let Some(to) = self.world.index.first(Name::To)
                     && let Some(tag) = tag(&bytes[to.value as usize..to.value_end as usize])

@@ -353,10 +353,6 @@ pub(super) fn default_messages() -> DefaultMessages {
             &request("BYE", &format!("{OWN_VIA}\n[routes]"), "[last_cseq_number+1] BYE", TAIL)
                 .replace("[last_Request_URI]", "[next_url]"),
         ),
-        routed_bye: constant(
-            &request("BYE", &format!("{OWN_VIA}\n[routes]"), "[last_cseq_number+1] BYE", TAIL)
-                .replace("[last_Request_URI]", "[next_url]"),
-        ),
         cancel: constant(&request("CANCEL", "[last_Via]", "[last_cseq_number] CANCEL", TAIL)),
         ok: constant(
             "SIP/2.0 200 OK\n[last_Via:]\n[last_From:]\n[last_To:]\n[last_Call-ID:]\n[last_CSeq:]\n\

@@ -136,8 +136,6 @@ pub struct DefaultMessages {
     pub bye: Template,
     /// The BYE of a dialog whose target and routes a step kept (`rrs`); that of the document where it has one.
     pub routed_bye: Template,
-    /// The BYE of a dialog whose target and routes a step kept (`rrs`); that of the document where it has one.
-    pub routed_bye: Template,
     pub cancel: Template,
     pub ok: Template,
 }

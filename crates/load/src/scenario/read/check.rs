@@ -73,9 +73,6 @@ impl Reader<'_> {
             if name == "bye" {
                 self.defaults.routed_bye = template.clone();
             }
-            if name == "bye" {
-                self.defaults.routed_bye = template.clone();
-            }
             if let Some(place) = self.defaults.place(&name) {
                 *place = template;
             }
