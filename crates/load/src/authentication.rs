@@ -6,7 +6,8 @@
 
 use std::io::Write;
 
-use strowger_core::digest::{Algorithm, Ha1, Hash, HashValue, Qop, ResponseInput, response};
+use strowger_core::digest::{Algorithm, Ha1, Hash, Qop, ResponseInput, response};
+use subtle::ConstantTimeEq;
 
 use crate::aka::{self, AkaError, AkaSecret};
 
@@ -171,7 +172,8 @@ pub fn verify(message: &[u8], username: &[u8], password: &[u8]) -> bool {
     let qop = parameter(header, b"qop").and_then(Qop::parse);
     let (nonce, nc, cnonce, uri) = (wanted(b"nonce"), wanted(b"nc"), wanted(b"cnonce"), wanted(b"uri"));
     let answer = response(&ha1, &ResponseInput { algorithm, qop, nonce, nc, cnonce, method, uri, body });
-    HashValue::from_hex(algorithm.hash, wanted(b"response")) == Some(answer)
+    // Lower case, as the RFC writes it; upper case is refused by SIPp too.
+    bool::from(answer.hex().as_bytes().ct_eq(wanted(b"response")))
 }
 
 /// SIPp takes every name that begins with MD5 for MD5; the session variant is known here.
@@ -421,6 +423,7 @@ mod tests {
         assert!(check(&line.replace("Authorization", "authorization")));
         assert!(!check(&format!("Proxy-{line}")) && !check(&format!("X-{line}")) && !check("X: 1"));
         assert!(!check("Authorization: Basic abc") && !check(&line.replace("algorithm=MD5", "algorithm=SHA-1")));
+        assert!(!check(&line.to_uppercase().replace("AUTHORIZATION", "Authorization")));
         let wrong = line.replace("response=\"", "response=\"0");
         assert!(!check(&format!("{wrong}\r\n{line}")) && check(&format!("{line}\r\n{wrong}")));
     }
