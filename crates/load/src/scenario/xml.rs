@@ -141,7 +141,7 @@ impl Document {
 
     /// The value of an attribute, with `\\`, `\"`, `\n`, `\t` and `\r` resolved; entities are not (see [`entities`]).
     pub(super) fn attribute(&self, element: &Element, name: &str) -> Option<Attribute> {
-        let at = self.attribute_at(element, name)?;
+        let at = self.attribute_at(element, name).filter(|at| *at < self.text.len())?;
         let mut value = Vec::new();
         let mut i = at;
         while let Some(&byte) = self.text.get(i) {
@@ -193,8 +193,8 @@ impl Document {
     }
 
     /// The text of the first CDATA section between the start and the end of an element, and where it starts.
-    pub(super) fn cdata(&self, element: &Element, markup: Markup) -> Result<(usize, &[u8]), Fault> {
-        let end = self.text_end(element, markup)?;
+    pub(super) fn cdata(&self, element: &Element) -> Result<(usize, &[u8]), Fault> {
+        let end = self.text_end(element)?;
         let begin = self.find(element.start, CDATA).filter(|at| *at < end).map(|at| at + CDATA.len());
         match begin.and_then(|begin| Some((begin, self.find(begin, b"]]>")?))) {
             Some((begin, end)) => Ok((begin, &self.text[begin..end])),
@@ -205,11 +205,8 @@ impl Document {
 
     /// Where SIPp takes an element to end when it looks for its text. An end tag that follows a comment or a CDATA
     /// section without anything between is overlooked; then the next one counts.
-    fn text_end(&self, element: &Element, markup: Markup) -> Result<usize, Fault> {
-        let mut at = match markup {
-            Markup::AsSipp => element.start + 1,
-            Markup::AsMeant => element.tag_end,
-        };
+    fn text_end(&self, element: &Element) -> Result<usize, Fault> {
+        let mut at = element.start + 1;
         let mut depth = 0u32;
         while let Some(&byte) = self.text.get(at) {
             if byte == b'/' && self.starts(at, b"/>") || byte == b'<' && self.starts(at, b"</") {
@@ -225,9 +222,6 @@ impl Document {
                 };
                 if end.is_empty() {
                     depth += 1;
-                    if markup == Markup::AsMeant {
-                        at = self.tag_end(at + 1).unwrap_or(at + 1) - 1;
-                    }
                 } else {
                     let Some(found) = self.find(at, end) else {
                         return Err(Fault::new(at, "this comment or CDATA section has no end")
@@ -235,6 +229,9 @@ impl Document {
                     };
                     at = found + end.len();
                 }
+            } else if byte == b'"' {
+                // Quotes count here, also those in the text between elements.
+                at = self.quote_end(at + 1).unwrap_or(self.text.len());
             }
             at += 1;
         }
@@ -527,7 +524,7 @@ mod tests {
 
     fn text(inside: &str) -> Option<String> {
         let (document, tree) = tree(&format!("<s>{inside}</s>"));
-        let (_, text) = document.cdata(&tree.roots[0].children[0], Markup::AsSipp).ok()?;
+        let (_, text) = document.cdata(&tree.roots[0].children[0]).ok()?;
         Some(String::from_utf8_lossy(text).into_owned())
     }
 
@@ -543,6 +540,8 @@ mod tests {
         // An end tag right behind a comment is overlooked.
         assert_eq!(text("<a><!-- --></a><a> <![CDATA[1]]> </a>").as_deref(), Some("1"));
         assert_eq!(text("<a><!-- --> </a><a> <![CDATA[1]]> </a>"), None);
+        // A quote in the text between hides what stands up to the next one.
+        assert_eq!(text("<a> \" </a> \" <![CDATA[1]]> </a>").as_deref(), Some("1"));
         // So an endless comment behind it hides the text, and one behind white space does not.
         assert_eq!(text("<a><![CDATA[1]]></a><!-- "), None);
         assert_eq!(text("<a><![CDATA[1]]> </a><!-- ").as_deref(), Some("1"));

@@ -28,7 +28,6 @@ impl Reader<'_> {
                 Fault::new(timer.started.unwrap_or(0), what).hint(format!("a later step needs rtd=\"{}\"", timer.name))
             );
         }
-        self.tables.0 = self.call_length.as_ref().map(bounds).transpose()?.unwrap_or_default();
         self.tables.1 = match (&self.response_time, self.timers.is_empty()) {
             (None, _) => Vec::new(),
             (Some(table), false) => bounds(table)?,
@@ -124,7 +123,7 @@ fn resolve(program: &mut Program) -> Result<(), Fault> {
 }
 
 /// The upper bounds of a repartition: integers with commas or spaces between them, or nothing at all.
-fn bounds(table: &Table) -> Result<Vec<u32>, Fault> {
+pub(super) fn bounds(table: &Table) -> Result<Vec<u32>, Fault> {
     if table.text.is_empty() {
         return Ok(Vec::new());
     }

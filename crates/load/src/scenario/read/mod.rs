@@ -37,7 +37,7 @@ pub(super) fn read(bytes: &[u8], file: &Path, environment: &Environment, limits:
     let document = Document::new(bytes).map_err(|fault| refuse((1, 1), fault))?;
     let read = |markup: Markup| -> Result<Scenario, Fault> {
         let tree = document.tree(markup)?;
-        let mut reader = Reader::new(&document, environment, file, markup);
+        let mut reader = Reader::new(&document, environment, file);
         reader.scenario(&tree)?;
         Ok(reader.finish(tree))
     };
@@ -102,7 +102,6 @@ enum Counting {
 
 struct Reader<'a> {
     document: &'a Document,
-    markup: Markup,
     environment: &'a Environment,
     file: &'a Path,
     names: Names,
@@ -120,7 +119,6 @@ struct Reader<'a> {
     optional_before: Option<usize>,
     /// `timewait` was seen: nothing may follow it.
     closed: bool,
-    call_length: Option<Table>,
     response_time: Option<Table>,
     default_messages: Vec<(String, usize, Vec<u8>)>,
     name: String,
@@ -131,10 +129,9 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(document: &'a Document, environment: &'a Environment, file: &'a Path, markup: Markup) -> Self {
+    fn new(document: &'a Document, environment: &'a Environment, file: &'a Path) -> Self {
         Self {
             document,
-            markup,
             environment,
             file,
             names: Names::new(&environment.globals),
@@ -148,7 +145,6 @@ impl<'a> Reader<'a> {
             hide: false,
             optional_before: None,
             closed: false,
-            call_length: None,
             response_time: None,
             default_messages: Vec::new(),
             name: String::new(),
@@ -187,7 +183,7 @@ impl<'a> Reader<'a> {
     fn element(&mut self, element: &Element) -> Result<(), Fault> {
         self.lint(element);
         match element.name.as_str() {
-            "CallLengthRepartition" => self.call_length = Some(self.table(element)?),
+            "CallLengthRepartition" => self.tables.0 = check::bounds(&self.table(element)?)?,
             "ResponseTimeRepartition" => self.response_time = Some(self.table(element)?),
             "Global" => self.variables(element, |names, name| names.declare_global(name).is_some())?,
             "User" => self.variables(element, |names, name| names.declare_user(name).is_some())?,
@@ -277,7 +273,7 @@ impl<'a> Reader<'a> {
 
     /// The cleaned text of a message and where it starts.
     fn cdata(&self, element: &Element) -> Result<(usize, Vec<u8>), Fault> {
-        let (at, text) = self.document.cdata(element, self.markup)?;
+        let (at, text) = self.document.cdata(element)?;
         Ok((at, cleanup(text)))
     }
 

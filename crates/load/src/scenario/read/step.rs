@@ -259,7 +259,8 @@ impl Reader<'_> {
                 return Err(Fault::new(value.at, "`response_txn` is for answers only"));
             }
             let (index, state) = self.transaction(&value)?;
-            state.answered = true;
+            // A `recv` that waits for nothing answers nothing.
+            state.answered |= !matches!(expected, Expected::Response(0));
             transaction = Some(index);
         }
         let advance = self.boolean(element, "advance_state")?.unwrap_or(true);
