@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use strowger_load::engine::run::Run;
 use strowger_load::media::{Echo, Legs, Plane, PlaneError, Refusal, Settings};
 use strowger_load::scenario::action::Action;
 use strowger_load::scenario::{Environment, Scenario};
@@ -368,6 +370,17 @@ fn a_busy_port_is_passed_over_unless_it_is_wanted() {
         let refused = Plane::start(settings, none).err().expect("there is no other port to try");
         assert!(matches!(refused, PlaneError::NoPort { .. }), "{refused}");
     }
+}
+
+#[test]
+fn a_run_gets_the_media_that_its_scenario_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let silent = Run::new(Arc::new(scenario(folder.path(), "<log message=\"x\"/>")));
+    assert!(Plane::of_run(&mut silent.clone()).unwrap().is_none());
+    let playing = Arc::new(scenario(folder.path(), "<rtp_echo value=\"1\"/>"));
+    let mut run = Run { media_port: 0, out_of_call: Some(playing), ..silent };
+    let plane = Plane::of_run(&mut run).unwrap().expect("a scenario of the run has something to do with media");
+    assert!(run.media_port != 0 && run.media_port == plane.port());
 }
 
 #[test]

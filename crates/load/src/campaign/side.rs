@@ -8,6 +8,7 @@ use crate::engine::script::Script;
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
 use crate::injection::{Injection, InjectionOptions};
+use crate::media::Plane;
 use crate::measure::{Books, ReceiveBuffer};
 use crate::scenario::{Environment, Scenario};
 use crate::workload::{Words, Workload, literal};
@@ -30,6 +31,8 @@ pub(super) struct Side {
     pub(super) ledger: Option<Ledger>,
     pub(super) address: SocketAddr,
     steps: Ledger,
+    /// Media are sent as long as it is there.
+    _plane: Option<Plane>,
 }
 
 /// A side that is bound, not yet running.
@@ -244,6 +247,7 @@ impl Facts {
                 .and_then(|t| t.user.clone())
                 .or_else(|| self.callee.as_ref().map(|u| u.name.clone()))
                 .unwrap_or_else(|| "service".into()),
+            auth_request_uri: !document,
             username: plan.users.first().map(|user| user.name.clone()),
             password: plan.users.first().map_or_else(|| "password".into(), |user| user.password.clone()),
             keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
@@ -301,7 +305,14 @@ pub(super) fn data(plan: &Plan) -> Result<Arc<[Injection]>, String> {
 }
 
 impl Side {
-    pub(super) fn start(bound: Bound, run: Run, books: Books, watch: Option<Box<dyn Watch>>) -> Result<Self, String> {
+    pub(super) fn start(
+        bound: Bound,
+        mut run: Run,
+        books: Books,
+        watch: Option<Box<dyn Watch>>,
+    ) -> Result<Self, String> {
+        let plane = Plane::of_run(&mut run).map_err(|error| error.to_string())?;
+        let legs = Mutex::new(plane.as_ref().map(Plane::legs));
         let run = Arc::new(run);
         let scenario = run.scenario.clone();
         let script = Arc::new(Script::new(scenario.clone(), &run)?);
@@ -316,10 +327,13 @@ impl Side {
             .spawn(move |_, _| {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).take();
                 let (books, events, watch) = parts.expect("one shard is started, once");
-                Traffic::new(run.clone(), script.clone(), answers.clone(), books, events).watched(watch)
+                Traffic::new(run.clone(), script.clone(), answers.clone(), books, events)
+                    .watched(watch)
+                    .with_media(legs.lock().unwrap_or_else(|e| e.into_inner()).take())
             })
             .map_err(|error| format!("a thread cannot be started: {error}"))?;
-        Ok(Self { node, events, ledger: None, address: bound.address, steps: Ledger::new(&scenario) })
+        let steps = Ledger::new(&scenario);
+        Ok(Self { node, events, ledger: None, address: bound.address, steps, _plane: plane })
     }
 
     pub(super) fn order(&self, order: Order) {

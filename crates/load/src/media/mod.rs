@@ -45,6 +45,11 @@ pub fn concerns(scenario: &Scenario) -> bool {
     })
 }
 
+/// Whether a scenario plays or echoes something.
+pub fn plays(scenario: &Scenario) -> bool {
+    scenario.steps.iter().chain(&scenario.init).any(|step| step.actions.iter().any(acts))
+}
+
 /// Whether an action is one of [`Legs::act`].
 pub const fn acts(action: &Action) -> bool {
     matches!(

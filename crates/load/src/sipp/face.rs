@@ -382,6 +382,9 @@ impl Session {
         if let Some(link) = &self.link {
             link.close();
         }
+        if let Some(text) = self.media.as_ref().and_then(super::media::Shown::trouble) {
+            eprintln!("{text}");
+        }
         let rate = self.rate;
         self.write_statistics(ledger, rate);
         self.write_counts(ledger);

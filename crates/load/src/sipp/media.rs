@@ -61,6 +61,19 @@ impl Shown {
         Self { plane, echo: options.echo, before }
     }
 
+    /// What went wrong with the media, in a sentence.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let now = self.plane.snapshot();
+        if now.failures + now.missed + now.refused == 0 {
+            return None;
+        }
+        Some(format!(
+            "Media: {} packets could not be sent, {} were left out because this machine was too late, {} left late, {} \
+             wishes were refused ({} packets were sent).",
+            now.failures, now.missed, now.late, now.refused, now.packets
+        ))
+    }
+
     /// The lines about media: what was sent, and what went back.
     pub(super) fn lines(&self) -> String {
         let now = self.plane.snapshot();
