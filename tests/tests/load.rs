@@ -35,6 +35,15 @@ impl Ran {
         self.json["delays"][name][figure].as_f64().unwrap_or_else(|| panic!("no {name}.{figure}:\n{}", self.said))
     }
 
+    /// It ended with this code; where the machine of the test was too busy for the generator, with that of INVALID instead.
+    #[track_caller]
+    fn ended_with(&self, code: i32) {
+        let late = self.json["verdict"]["valid"] == false;
+        assert_eq!(self.code, if late { 4 } else { code }, "{}", self.said);
+        let reasons = self.json["verdict"]["reasons"].to_string();
+        assert!(!late || reasons.contains("late") || reasons.contains("stood still"), "{reasons}");
+    }
+
     fn failures(&self, name: &str) -> u64 {
         self.json["failures"][name].as_u64().unwrap_or(0)
     }
@@ -125,7 +134,7 @@ fn one_line_is_enough() {
     let folder = folder();
     let uas = answers(folder.path(), &[]);
     let ran = load(&[&uas.address.to_string()]);
-    assert_eq!(ran.code, 0, "{}", ran.said);
+    ran.ended_with(0);
     assert_eq!((ran.calls("outgoing"), ran.calls("successful"), ran.calls("failed")), (100, 100, 0), "{}", ran.said);
     let duration = ran.json["run"]["duration_s"].as_f64().expect("a duration");
     assert!((10.5..14.0).contains(&duration), "ten seconds of calls that are held for one: {duration}\n{}", ran.said);
@@ -158,7 +167,7 @@ fn every_workload_comes_to_its_end() {
             "mix" => assert!((50..90).contains(&done), "{workload}: {done}\n{}", ran.said),
             _ => assert_eq!(done, 100, "{workload}"),
         }
-        assert!(ran.code == 0 || ran.code == 4, "{workload}: {}\n{}", ran.code, ran.said);
+        ran.ended_with(0);
     }
 }
 
@@ -209,12 +218,14 @@ fn users_register_with_their_passwords_and_call() {
 
     // Without a password, and with a wrong one.
     let ran = load(&[&[target.as_str(), "-w", "register", "-r", "50", "-m", "5"], &domain[..]].concat());
-    assert_eq!((ran.code, ran.calls("failed")), (1, 5), "{}", ran.said);
+    ran.ended_with(1);
+    assert_eq!(ran.calls("failed"), 5, "{}", ran.said);
     assert!(ran.said.contains("asks for a password") && ran.said.contains("--users FILE"), "{}", ran.said);
     let ran = load(
         &[&[target.as_str(), "-w", "register", "--auth", "user1:wrong", "-r", "50", "-m", "5"], &domain[..]].concat(),
     );
-    assert_eq!((ran.code, ran.calls("failed")), (1, 5), "{}", ran.said);
+    ran.ended_with(1);
+    assert_eq!(ran.calls("failed"), 5, "{}", ran.said);
     assert!(ran.said.contains("is the password right"), "{}", ran.said);
 }
 
@@ -228,12 +239,13 @@ fn requirements_stand_first_and_have_an_exit_code() {
     let met = ["--require", "srd.p95<1s", "--require", "calls.successful==50", "--require", "ser>=100%"];
     let good = output(&[&schedule[..], &met[..]].concat());
     let text = String::from_utf8_lossy(&good.stdout).into_owned();
-    assert_eq!(good.status.code(), Some(0), "{text}");
+    let busy = |text: &str| text.contains("INVALID").then_some(4);
+    assert_eq!(good.status.code(), busy(&text).or(Some(0)), "{text}");
     let marks: Vec<bool> = text.lines().take(3).map(|line| line.starts_with("✓ ")).collect();
     assert_eq!(marks, [true; 3], "{text}");
     let bad = output(&[&schedule[..], &["--require", "srd.p50<1us"]].concat());
     let text = String::from_utf8_lossy(&bad.stdout).into_owned();
-    assert_eq!(bad.status.code(), Some(3), "{text}");
+    assert_eq!(bad.status.code(), busy(&text).or(Some(3)), "{text}");
     assert!(text.starts_with("✗ srd.p50<1us "), "{text}");
 }
 
@@ -274,7 +286,8 @@ fn a_document_and_its_data() {
     };
     let document = path(
         "options.xml",
-        r#"<scenario name="mine"><send retrans="500"><![CDATA[
+        r#"<?xml version="1.0" encoding="UTF-8"?>
+        <scenario name="mine"><send retrans="500"><![CDATA[
           OPTIONS sip:[field0]@[remote_ip]:[remote_port] SIP/2.0
           Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
           From: <sip:me@[local_ip]>;tag=[call_number]
@@ -297,11 +310,13 @@ fn a_document_and_its_data() {
     assert!(code == 2 && said.contains("injection file"), "{code}: {said}");
     let (code, said) = refused(&[&base[..], &["--inf", "/nowhere/data.csv"]].concat());
     assert!(code == 2 && said.contains("/nowhere/data.csv"), "{code}: {said}");
-    let broken =
-        path("broken.xml", "<scenario>\n<send><![CDATA[\nOPTIONS sip:[nonsense] SIP/2.0\n]]></send></scenario>");
+    let broken = path(
+        "broken.xml",
+        "<?xml version=\"1.0\"?>\n<scenario>\n<send><![CDATA[\nOPTIONS sip:[nonsense] SIP/2.0\n]]></send></scenario>",
+    );
     let (code, said) = refused(&[&address, "--scenario", &broken]);
-    assert!(code == 2 && said.contains("broken.xml:3") && said.contains("nonsense"), "{code}: {said}");
-    let waits = path("waits.xml", "<scenario><recv request=\"INVITE\"/></scenario>");
+    assert!(code == 2 && said.contains("broken.xml:4") && said.contains("nonsense"), "{code}: {said}");
+    let waits = path("waits.xml", "<?xml version=\"1.0\"?><scenario><recv request=\"INVITE\"/></scenario>");
     let (code, said) = refused(&[&address, "--scenario", &waits]);
     assert!(code == 2 && said.contains("load uas --scenario"), "{code}: {said}");
 }
@@ -318,13 +333,16 @@ fn a_closed_port() {
     }
     // The calls meet it.
     let ran = load(&[&address, "--no-preflight", "-r", "100", "-m", "20", "--timeout", "1s"]);
-    assert_eq!((ran.code, ran.calls("outgoing"), ran.calls("failed")), (1, 20, 20), "{}", ran.said);
+    ran.ended_with(1);
+    assert_eq!((ran.calls("outgoing"), ran.calls("failed")), (20, 20), "{}", ran.said);
     assert!(ran.said.contains("Nothing came back from"), "{}", ran.said);
     let tcp = format!("tcp://{address}");
     let ran = load(&[&tcp, "--no-preflight", "-r", "100", "-m", "20", "--timeout", "1s"]);
-    assert_eq!((ran.code, ran.calls("failed"), ran.failures("connect")), (1, 20, 20), "{}", ran.said);
+    ran.ended_with(1);
+    assert_eq!((ran.calls("failed"), ran.failures("connect")), (20, 20), "{}", ran.said);
     assert!(ran.said.contains("No connection to"), "{}", ran.said);
-    assert_eq!(ran.json["verdict"]["valid"], true, "the target refused, not the generator:\n{}", ran.said);
+    let own = ran.count("counters", "send_failures");
+    assert_eq!(own, 0, "the target refused, not the generator:\n{}", ran.said);
 }
 
 #[test]
@@ -335,7 +353,8 @@ fn a_frozen_receiver() {
     uas.process.signal(libc::SIGSTOP);
     let ran = load(&[&uas.address.to_string(), "-r", "100", "-m", "50", "--timeout", "1500ms"]);
     uas.process.signal(libc::SIGCONT);
-    assert_eq!((ran.code, ran.calls("outgoing"), ran.calls("failed")), (1, 50, 50), "{}", ran.said);
+    ran.ended_with(1);
+    assert_eq!((ran.calls("outgoing"), ran.calls("failed")), (50, 50), "{}", ran.said);
     assert_eq!(ran.failures("receive_timeout"), 50, "{}", ran.said);
     // Timer A: 500 ms and 1.5 s after the INVITE; the second falls together with the end of patience.
     assert!((50..=100).contains(&ran.count("counters", "retransmissions")), "{}", ran.said);
@@ -352,7 +371,8 @@ fn an_overloaded_receiver() {
         _ => Some("200 OK"),
     });
     let ran = load(&[&address.to_string(), "-r", "100", "-m", "100", "--hold", "0"]);
-    assert_eq!((ran.code, ran.calls("outgoing")), (1, 100), "{}", ran.said);
+    ran.ended_with(1);
+    assert_eq!(ran.calls("outgoing"), 100, "{}", ran.said);
     let refused = ran.count("counters", "session.ineffective");
     assert!(refused >= 80, "{}", ran.said);
     assert_eq!((ran.failures("unexpected"), ran.calls("failed")), (refused, refused), "{}", ran.said);
@@ -392,7 +412,8 @@ fn a_handshake_that_fails() {
     let good = trust(&server.authority);
     assert_eq!((good.calls("successful"), good.calls("failed")), (10, 0), "{}", good.said);
     let bad = trust(&other.authority);
-    assert_eq!((bad.code, bad.calls("failed")), (1, 10), "{}", bad.said);
+    bad.ended_with(1);
+    assert_eq!(bad.calls("failed"), 10, "{}", bad.said);
     assert!(bad.said.contains("TLS handshake with") && bad.said.contains("must be of an authority"), "{}", bad.said);
 
     // A port that speaks no TLS at all, and ends the connection.
@@ -405,7 +426,8 @@ fn a_handshake_that_fails() {
         }
     });
     let ran = load(&[&target, "-r", "50", "-m", "5", "--timeout", "2s"]);
-    assert_eq!((ran.code, ran.calls("failed")), (1, 5), "{}", ran.said);
+    ran.ended_with(1);
+    assert_eq!(ran.calls("failed"), 5, "{}", ran.said);
     assert!(ran.said.contains("does it speak TLS on this port?"), "{}", ran.said);
 }
 
@@ -419,12 +441,13 @@ fn a_full_disk() {
     for option in ["--json", "--csv", "--html"] {
         let output = output(&[&calls[..], &[option, "/dev/full"]].concat());
         let (table, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(output.status.code(), Some(if table.contains("INVALID") { 4 } else { 1 }), "{said}");
         assert!(said.contains("/dev/full cannot be written: No space left on device"), "{said}");
         assert!(table.contains("10 successful"), "the figures are shown all the same: {table}");
     }
     let ran = load(&[&calls[..], &["--log", "/dev/full"]].concat());
-    assert_eq!((ran.code, ran.calls("successful")), (0, 10), "a log that is lost stops no run: {}", ran.said);
+    ran.ended_with(0);
+    assert_eq!(ran.calls("successful"), 10, "a log that is lost stops no run: {}", ran.said);
     assert!(ran.said.contains("raw log cannot be written"), "{}", ran.said);
 }
 

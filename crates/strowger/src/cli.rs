@@ -234,6 +234,9 @@ pub(crate) struct DemoArguments {
     /// One JSON object at the end instead of pictures.
     #[arg(long)]
     pub json: bool,
+    /// Where the report of the load goes [default: a file of its own in the folder for temporary files].
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
 }
 
 /// Run SIPp's scenarios with SIPp's own command line; a link named `sipp` to this program does the same.

@@ -7,7 +7,6 @@ mod server;
 mod table;
 
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -17,8 +16,8 @@ use serde_json::{Value, json};
 use strowger_server::config::Log;
 
 use self::ladder::Rung;
-use self::load::{Plan, Progress, Tally};
-use self::phones::{News, Order, Step, USERS};
+use self::load::CALLEE;
+use self::phones::{Call, News, Order, Step, USERS};
 use self::server::{DOMAIN, Subject};
 use self::table::Figures;
 use crate::cli::DemoArguments;
@@ -31,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const NEXT: &str = "\
 What to try next
   strowger demo --rate 1000 --seconds 30   more calls, for longer
+  strowger load --help                     calls for a server of your own, and what came of them
   strowger init                            a few questions, and a configuration of your own
   strowger user add alice@DOMAIN           a name and a password for a phone
   strowger serve --config strowger.toml    the server; it prints what the phone has to be told
@@ -44,10 +44,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
     let show = Show { quiet: arguments.json };
     let mut document = json!({});
 
-    let subject = Subject::start(&USERS)?;
+    let subject = Subject::start(&[USERS[0], USERS[1], CALLEE])?;
     let (tell, news) = channel();
-    let progress = Arc::new(Progress::default());
-    let phones = phones::start(subject.udp(), tell, progress.clone())?;
+    let phones = phones::start(subject.udp(), tell)?;
     let order = phones.handle().mailbox(0);
     show.heading("A server")?;
     let listeners = subject.listeners();
@@ -66,35 +65,38 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
     ensure!(subject.bindings() == USERS.len(), "{} bindings are kept, not {}", subject.bindings(), USERS.len());
 
     show.heading("One calls the other")?;
-    order.send(Order::Calls(Plan::one(400, 2_000)));
-    let (tally, steps) = called(load::watch(&news, &progress, 1, true)?)?;
+    order.send(Order::Call);
+    let (call, steps) = called(news.recv()?)?;
     let rungs = ladder::rungs(&steps);
     show.print(&ladder::draw(&rungs))?;
     show.print("  An arrow bears a method or status, and the CSeq; beside it what the message carries.\n")?;
     document["call"] = serde_json::to_value(&rungs)?;
-    document["call_succeeded"] = (tally.failures() == 0).into();
-    if tally.failures() > 0 {
+    document["call_succeeded"] = call.succeeded().into();
+    if !call.succeeded() {
         show.end(document)?;
-        bail!("the call did not go as a call should: {}", missing(&tally, &rungs));
+        bail!("the call did not go as a call should: {}", missing(&call, &rungs));
     }
 
     let mut failures = 0;
     if arguments.seconds > 0 {
         let (seconds, rate) = (u64::from(arguments.seconds), u64::from(arguments.rate));
-        let plan = Plan::new(seconds * rate, rate);
-        show.heading(&format!("{} calls, {rate} a second, each held {} ms", plan.calls, plan.hold))?;
-        let (busy, resent, calls) = (subject.busy(), subject.retransmissions(), plan.calls);
-        order.send(Order::Calls(plan));
-        let (tally, _) = called(load::watch(&news, &progress, calls, show.quiet)?)?;
+        show.heading(&format!("{} calls, {rate} a second, each held {} ms", seconds * rate, load::HOLD))?;
+        let (busy, resent) = (subject.busy(), subject.retransmissions());
+        let calls = load::run(subject.udp(), arguments.seconds, arguments.rate, show.quiet)?;
         let figures = Figures {
-            tally: &tally,
+            calls: &calls,
             cpu: subject.busy().saturating_sub(busy),
             retransmissions: subject.retransmissions() - resent,
             memory: table::resident(),
         };
         show.print(&figures.table())?;
         document["load"] = figures.json();
-        failures = tally.failures();
+        failures = calls.failures();
+        if arguments.html.is_some() || !show.quiet {
+            let page = calls.write_page(arguments.html.as_deref())?;
+            document["report"] = page.display().to_string().into();
+            show.print(&format!("\n  The whole report, with charts: {}\n", page.display()))?;
+        }
     }
     document["succeeded"] = (failures == 0).into();
     if failures == 0 {
@@ -175,17 +177,17 @@ fn registered(news: &Receiver<News>, name: &str) -> anyhow::Result<Registered> {
     }
 }
 
-fn called(news: News) -> anyhow::Result<(Tally, Vec<Step>)> {
+fn called(news: News) -> anyhow::Result<(Call, Vec<Step>)> {
     match news {
-        News::Called(tally, steps) => Ok((tally, steps)),
+        News::Called(call, steps) => Ok((call, steps)),
         News::Interrupted => bail!("interrupted"),
         News::Registered(..) => bail!("a phone registered once more in the middle of a call"),
     }
 }
 
 /// In what way the one call failed.
-fn missing(tally: &Tally, rungs: &[Rung]) -> String {
-    match tally.refused.keys().next() {
+fn missing(call: &Call, rungs: &[Rung]) -> String {
+    match call.refused {
         Some(status) => format!("refused with {status}"),
         None => format!("it ended after {} messages", rungs.len()),
     }

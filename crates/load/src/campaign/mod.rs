@@ -21,7 +21,7 @@ pub use target::Target;
 
 use crate::engine::ledger::Ledger;
 use crate::engine::traffic::{Event, Order};
-use crate::measure::{Books, Clock, Collector, Counter, Heading, Journal, Level, Log, Run};
+use crate::measure::{Books, Clock, Collector, Counter, Heading, Journal, Level, Log, Page, Run};
 use crate::scenario::Role;
 use crate::workload::Workload;
 use side::{Bound, Facts, Part, Side};
@@ -70,8 +70,8 @@ pub struct Ended {
     pub run: Run,
     /// By step of the document, over all generators.
     pub ledger: Ledger,
-    /// The answering side's, where that ran here too.
-    pub answering: Option<Ledger>,
+    /// What the answering side counted, where both ends ran here.
+    pub answering: Option<Page>,
     /// What went wrong, in sentences that help; the gravest first.
     pub advice: Vec<String>,
     /// The generator itself broke down on the way: a fault of this program.
@@ -308,11 +308,8 @@ impl Campaign {
         for side in &self.callers {
             ledger.add(&side.report());
         }
-        let answering = self.answerer.as_ref().map(Side::report);
-        if self.callers.is_empty()
-            && let Some(answering) = &answering
-        {
-            ledger.add(answering);
+        if let Some(side) = self.answerer.as_ref().filter(|_| self.callers.is_empty()) {
+            ledger.add(&side.report());
         }
         let mut network = Snapshot::default();
         for side in &self.callers {
@@ -323,11 +320,12 @@ impl Campaign {
         let now = clock::micros();
         self.own.close(now);
         let run = self.journal.finish(now, self.reason);
+        let answering = self.aside.map(|aside| aside.finish(|_| {}));
         let facts = AdviceFacts {
             plan: &self.plan,
             destination: self.destination,
             network,
-            answered: answering.as_ref().filter(|_| self.plan.pair).map(|ledger| ledger.incoming),
+            answered: answering.as_ref().map(|page| page.counter(Counter::CallsIncoming)),
         };
         let advice = facts.sentences(&run);
         Ended { run, ledger, answering, advice, broken: self.broken }

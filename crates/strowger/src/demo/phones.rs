@@ -1,7 +1,7 @@
 //! The two telephones: one user agent on two sockets, driven by a shard of its own.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use strowger_core::user_agent::{AccountKey, CallKey, Ending, Event, Invite, Regi
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings, Shards};
 
-use super::load::{Plan, Progress, Tally};
 use super::server::DOMAIN;
 
 /// Name and password: first the caller, then the callee, each at the listener of its place here.
@@ -65,7 +64,7 @@ pub(super) enum Order {
     /// This user's phone registers.
     Register(usize),
     /// The caller calls the callee.
-    Calls(Plan),
+    Call,
 }
 
 /// What became of it.
@@ -73,17 +72,46 @@ pub(super) enum Order {
 pub(super) enum News {
     /// The registrar's last word, and the messages that led to it.
     Registered(Result<u32, u16>, Vec<Step>),
-    /// Every call of the plan is over, or was given up.
-    Called(Tally, Vec<Step>),
+    /// The call is over, or was given up.
+    Called(Call, Vec<Step>),
     /// Somebody pressed Ctrl-C.
     Interrupted,
+}
+
+/// Milliseconds from the 180 to the 200, and from the 200 to the BYE.
+const RING: u64 = 400;
+const HOLD: u64 = 2_000;
+
+/// How long the end of the call is waited for, milliseconds: an INVITE and a BYE that nobody answers take 32 s each
+/// (64 times T1, RFC 3261 section 17.1).
+const PATIENCE: u64 = 66_000;
+
+/// The stations of the call.
+#[derive(Debug, Default)]
+pub(super) struct Call {
+    answered: bool,
+    /// Its ACK reached the callee.
+    confirmed: bool,
+    /// Its BYE was answered.
+    ended: bool,
+    /// Its BYE reached the callee.
+    taken_down: bool,
+    /// The status that refused it; 408: no answer came.
+    pub refused: Option<u16>,
+}
+
+impl Call {
+    /// It went through all of them.
+    pub(super) const fn succeeded(&self) -> bool {
+        self.answered && self.confirmed && self.ended && self.taken_down
+    }
 }
 
 /// Starts the phones.
 ///
 /// # Errors
 /// No socket, no thread, no randomness.
-pub(super) fn start(server: SocketAddr, news: Sender<News>, progress: Arc<Progress>) -> anyhow::Result<Node<Phones>> {
+pub(super) fn start(server: SocketAddr, news: Sender<News>) -> anyhow::Result<Node<Phones>> {
     let settings = NetSettings { shards: Shards::Fixed(1), ..NetSettings::default() };
     let call_secret = settings.secret;
     let any = || Listener::new(Transport::Udp, SocketAddr::from(([127, 0, 0, 1], 0)));
@@ -111,12 +139,11 @@ pub(super) fn start(server: SocketAddr, news: Sender<News>, progress: Arc<Progre
             calling_as: calling,
             server,
             news: news.clone(),
-            progress: progress.clone(),
             steps: None,
-            plan: None,
-            tally: Tally::default(),
-            calling: HashMap::new(),
-            called: 0,
+            until: None,
+            call: Call::default(),
+            calling: None,
+            called: false,
             deeds: BinaryHeap::new(),
         }
     })?;
@@ -144,15 +171,14 @@ pub(super) struct Phones {
     calling_as: AccountKey,
     server: SocketAddr,
     news: Sender<News>,
-    progress: Arc<Progress>,
     /// Messages, while they are recorded.
     steps: Option<Vec<Step>>,
-    plan: Option<Plan>,
-    tally: Tally,
-    /// The caller's calls, and when their INVITE was sent.
-    calling: HashMap<CallKey, Instant>,
-    /// The callee's calls.
-    called: u64,
+    /// While there is a call: when it is given up, ms.
+    until: Option<u64>,
+    call: Call,
+    /// The call at the caller, and whether it is open at the callee.
+    calling: Option<CallKey>,
+    called: bool,
     /// By their time, the earliest first.
     deeds: BinaryHeap<Reverse<(u64, Deed, CallKey)>>,
 }
@@ -195,8 +221,6 @@ impl Phones {
     }
 
     fn call(&mut self, now: Now, out: &mut Outbox) {
-        self.tally.start();
-        self.progress.started.one();
         let [from, to] = USERS.map(|(name, _)| format!("<sip:{name}@{DOMAIN}>"));
         let invite = Invite {
             from: from.as_bytes(),
@@ -210,16 +234,11 @@ impl Phones {
             call_id: b"",
         };
         let call = self.agent.invite(now, &invite, out).expect("the addresses are written right here");
-        self.calling.insert(call, Instant::now());
+        self.calling = Some(call);
     }
 
     /// Does what is due, then what the user agent's news ask for.
     fn go_on(&mut self, now: Now, out: &mut Outbox) {
-        while let Some(plan) = &mut self.plan
-            && plan.is_due(now.mono)
-        {
-            self.call(now, out);
-        }
         while let Some(Reverse((at, deed, call))) = self.deeds.peek().copied()
             && at <= now.mono
         {
@@ -235,40 +254,34 @@ impl Phones {
     }
 
     fn hear(&mut self, now: Now, event: Event, out: &mut Outbox) {
-        let (ring, hold) = self.plan.as_ref().map_or((0, 0), |plan| (plan.ring, plan.hold));
         match event {
             Event::Registered { expires, .. } => self.registered(Ok(expires)),
             Event::RegistrationFailed { status, .. } => self.registered(Err(status)),
             Event::Invited { call, .. } => {
-                self.called += 1;
+                self.called = true;
                 self.agent.ring(now, call, 180, b"", out);
-                match ring {
-                    0 => self.agent.answer(now, call, SDP, out),
-                    _ => self.deeds.push(Reverse((now.mono + ring, Deed::Answer, call))),
-                }
+                self.deeds.push(Reverse((now.mono + RING, Deed::Answer, call)));
             }
             Event::Answered { call, .. } => {
-                if let Some(since) = self.calling.get(&call) {
-                    self.tally.answer(since.elapsed());
-                }
-                self.deeds.push(Reverse((now.mono + hold, Deed::HangUp, call)));
+                self.call.answered = true;
+                self.deeds.push(Reverse((now.mono + HOLD, Deed::HangUp, call)));
             }
-            Event::Confirmed { .. } => self.tally.confirmed += 1,
+            Event::Confirmed { .. } => self.call.confirmed = true,
             Event::Failed { call, status, .. } | Event::Redirected { call, status, .. } => {
-                if self.calling.remove(&call).is_some() {
-                    *self.tally.refused.entry(status).or_default() += 1;
-                    self.progress.failed.one();
+                if self.calling == Some(call) {
+                    self.calling = None;
+                    self.call.refused = Some(status);
                 } else {
-                    self.called = self.called.saturating_sub(1);
+                    self.called = false;
                 }
             }
             Event::Ended { call, by } => {
-                if self.calling.remove(&call).is_some() {
-                    self.tally.ended += u64::from(by == Ending::Local);
-                    self.progress.ended.one();
+                if self.calling == Some(call) {
+                    self.calling = None;
+                    self.call.ended = by == Ending::Local;
                 } else {
-                    self.called = self.called.saturating_sub(1);
-                    self.tally.taken_down += u64::from(by == Ending::Remote);
+                    self.called = false;
+                    self.call.taken_down = by == Ending::Remote;
                 }
             }
             _ => (),
@@ -282,16 +295,14 @@ impl Phones {
         }
     }
 
-    /// Tells the end of the plan: nothing is under way any more, or it was waited for long enough.
-    fn close_plan(&mut self, now: Now) {
-        let idle = self.calling.is_empty() && self.called == 0;
-        if self.plan.as_ref().is_some_and(|plan| plan.is_over(now.mono, idle)) {
-            self.plan = None;
+    /// Tells the end of the call: nothing is under way any more, or it was waited for long enough.
+    fn close(&mut self, now: Now) {
+        let idle = self.calling.is_none() && !self.called;
+        if self.until.is_some_and(|until| idle || until <= now.mono) {
+            self.until = None;
             self.deeds.clear();
-            self.calling.clear();
-            self.called = 0;
-            let _ =
-                self.news.send(News::Called(std::mem::take(&mut self.tally), self.steps.take().unwrap_or_default()));
+            (self.calling, self.called) = (None, false);
+            let _ = self.news.send(News::Called(std::mem::take(&mut self.call), self.steps.take().unwrap_or_default()));
         }
     }
 }
@@ -309,7 +320,7 @@ impl Service for Phones {
             me.agent.receive(now, arrival, bytes, out);
             me.go_on(now, out);
         });
-        self.close_plan(now);
+        self.close(now);
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
@@ -317,23 +328,21 @@ impl Service for Phones {
             me.agent.poll(now, out);
             me.go_on(now, out);
         });
-        self.close_plan(now);
+        self.close(now);
     }
 
     fn deadline(&mut self) -> Option<u64> {
         let deed = self.deeds.peek().map(|Reverse((at, ..))| *at);
-        let plan = self.plan.as_ref().map(Plan::deadline);
-        [self.agent.deadline(), deed, plan].into_iter().flatten().min()
+        [self.agent.deadline(), deed, self.until].into_iter().flatten().min()
     }
 
     fn answered(&mut self, now: Now, order: Order, out: &mut Outbox) {
         match order {
             Order::Register(phone) => self.register(now, phone, out),
-            Order::Calls(mut plan) => {
-                plan.start(now.mono);
-                self.steps = plan.recorded.then(Vec::new);
-                self.plan = Some(plan);
-                self.poll(now, out);
+            Order::Call => {
+                self.steps = Some(Vec::new());
+                self.until = Some(now.mono + RING + HOLD + PATIENCE);
+                self.call(now, out);
             }
         }
     }
@@ -343,7 +352,7 @@ impl Service for Phones {
             me.agent.failed(now, token, out);
             me.go_on(now, out);
         });
-        self.close_plan(now);
+        self.close(now);
     }
 
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}

@@ -6,11 +6,11 @@ use std::time::Duration;
 use console::style;
 use serde_json::{Value, json};
 
-use super::load::Tally;
+use super::load::Calls;
 
-/// What was measured around the calls of a [`Tally`].
+/// What was measured around the calls.
 pub(super) struct Figures<'a> {
-    pub tally: &'a Tally,
+    pub calls: &'a Calls,
     /// Processor time of the server's shards.
     pub cpu: Duration,
     pub retransmissions: u64,
@@ -21,12 +21,12 @@ pub(super) struct Figures<'a> {
 impl Figures<'_> {
     /// Microseconds.
     fn cpu_per_call(&self) -> f64 {
-        self.cpu.as_secs_f64() * 1e6 / self.tally.calls.max(1) as f64
+        self.cpu.as_secs_f64() * 1e6 / self.calls.made().max(1) as f64
     }
 
     pub(super) fn table(&self) -> String {
-        let tally = self.tally;
-        let failures = match tally.failures() {
+        let calls = self.calls;
+        let failures = match calls.failures() {
             0 => style("0".to_owned()).green(),
             failures => style(failures.to_string()).red().bold(),
         };
@@ -35,17 +35,17 @@ impl Figures<'_> {
             // A style pads what it shows, not its escape codes.
             let _ = writeln!(out, "{}", format!("  {name:<22}{value:>10} {unit:<4}{}", style(note).dim()).trim_end());
         };
-        row("calls", &tally.calls, "", "");
-        row("failures", &failures, "", &self.reasons());
+        row("calls", &calls.made(), "", "");
+        row("failures", &failures, "", &calls.reasons());
         for (name, percentile, note) in [
             ("set-up delay, p50", 50.0, "from INVITE to 200, seen by the caller"),
             ("p95", 95.0, ""),
             ("p99", 99.0, ""),
         ] {
             let name = if note.is_empty() { format!("              {name}") } else { name.to_owned() };
-            row(&name, &format!("{:.2}", tally.delay(percentile)), "ms", note);
+            row(&name, &format!("{:.2}", calls.delay(percentile)), "ms", note);
         }
-        row("calls per second", &format!("{:.1}", tally.per_second()), "", "");
+        row("calls per second", &format!("{:.1}", calls.per_second()), "", "");
         row(
             "CPU per call",
             &format!("{:.0}", self.cpu_per_call()),
@@ -64,37 +64,15 @@ impl Figures<'_> {
         out
     }
 
-    /// Why calls failed.
-    fn reasons(&self) -> String {
-        let tally = self.tally;
-        let mut reasons: Vec<String> = tally
-            .refused
-            .iter()
-            .map(|(status, calls)| match status {
-                408 => format!("{calls} without an answer (408)"),
-                _ => format!("{calls} refused with {status}"),
-            })
-            .collect();
-        for (count, before, what) in [
-            (tally.confirmed, tally.answered, "without ACK at the callee"),
-            (tally.ended, tally.answered, "whose BYE had no answer"),
-            (tally.taken_down, tally.confirmed, "whose BYE did not reach the callee"),
-        ] {
-            if count < before {
-                reasons.push(format!("{} {what}", before - count));
-            }
-        }
-        reasons.join(", ")
-    }
-
     pub(super) fn json(&self) -> Value {
-        let tally = self.tally;
+        let calls = self.calls;
         json!({
-            "calls": tally.calls,
-            "failures": tally.failures(),
-            "reasons": self.reasons(),
-            "setup_delay_ms": {"p50": tally.delay(50.0), "p95": tally.delay(95.0), "p99": tally.delay(99.0)},
-            "calls_per_second": tally.per_second(),
+            "calls": calls.made(),
+            "failures": calls.failures(),
+            "reasons": calls.reasons(),
+            "generator_valid": calls.valid(),
+            "setup_delay_ms": {"p50": calls.delay(50.0), "p95": calls.delay(95.0), "p99": calls.delay(99.0)},
+            "calls_per_second": calls.per_second(),
             "server_cpu_us_per_call": self.cpu_per_call(),
             "retransmissions": self.retransmissions,
             "resident_bytes": self.memory,

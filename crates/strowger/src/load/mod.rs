@@ -246,15 +246,18 @@ fn early(output: &Output) -> Result<(), Refusal> {
 }
 
 /// How often Ctrl-C was pressed, or a TERM came.
-fn interruptions() -> Result<Arc<AtomicU32>, Refusal> {
-    let count = Arc::new(AtomicU32::new(0));
-    let seen = count.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let failed = |error: std::io::Error| Refusal(code::FAILED, format!("Ctrl-C cannot be caught: {error}"));
-    let runtime = runtime.map_err(failed)?;
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
+pub(crate) struct Interrupted(Arc<AtomicU32>);
+
+impl Interrupted {
+    /// From now on until the process ends; the third time ends it on the spot.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        let count = Arc::new(AtomicU32::new(0));
+        let seen = count.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
             runtime.block_on(async move {
                 use tokio::signal::unix::{SignalKind, signal};
                 let (Ok(mut interrupt), Ok(mut terminate)) =
@@ -268,14 +271,17 @@ fn interruptions() -> Result<Arc<AtomicU32>, Refusal> {
                         _ = terminate.recv() => (),
                     }
                     if seen.fetch_add(1, Relaxed) >= 2 {
-                        // Nobody hears any more.
                         std::process::exit(i32::from(code::INTERRUPTED));
                     }
                 }
             });
-        })
-        .map_err(failed)?;
-    Ok(count)
+        })?;
+        Ok(Self(count))
+    }
+
+    pub(crate) fn times(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
 }
 
 /// Runs a plan to its end, and writes what remains of it.
@@ -286,7 +292,8 @@ fn drive(plan: Plan, output: &Output, notes: Vec<String>) -> Result<ExitCode, Re
         Some(address) => Some(Prometheus::serve(address).map_err(|e| usage(format!("{e:#}")))?),
         None => None,
     };
-    let interrupted = interruptions()?;
+    let caught = Interrupted::listen();
+    let interrupted = caught.map_err(|error| Refusal(code::FAILED, format!("Ctrl-C cannot be caught: {error}")))?;
     let document = matches!(plan.work, Work::Document(_));
     let refused = if document || plan.log.is_some() { code::USAGE } else { code::FAILED };
     let mut campaign = Campaign::start(plan).map_err(|text| Refusal(refused, text))?;
@@ -307,7 +314,7 @@ fn drive(plan: Plan, output: &Output, notes: Vec<String>) -> Result<ExitCode, Re
             break;
         }
         screen.show(&campaign.live());
-        let now = interrupted.load(Relaxed);
+        let now = interrupted.times();
         if now > pressed {
             pressed = now;
             if pressed > 1 {

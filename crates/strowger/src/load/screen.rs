@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use console::{Term, style};
-use strowger_load::campaign::{Live, Stage, period};
+use strowger_load::campaign::{Live, Stage};
 use strowger_load::measure::{Unit, grouped};
 
 /// Where the figures of a run are shown while it goes on.
@@ -55,6 +55,11 @@ impl Screen {
                 }
             }
         }
+    }
+
+    /// It is drawn on a terminal.
+    pub(crate) const fn is_drawn(&self) -> bool {
+        self.term.is_some()
     }
 
     /// A sentence between the figures.
@@ -162,7 +167,6 @@ fn drawing(live: &Live, width: usize) -> String {
         Stage::Over => String::new(),
     };
     let _ = writeln!(out, "  {}", style(end).dim());
-    let _ = period::show(live.elapsed);
     out
 }
 
