@@ -60,9 +60,9 @@ test: packages lint
 	STROWGER_BIN=$(TESTED) $(CARGO) test --package strowger-tests -- --test-threads=1
 	@echo 'make test: everything passed'
 
-# SIPp reads each document of the corpus in its folder, then our own oddities; it takes two minutes.
+# SIPp reads each document of the corpus in its folder, then our own oddities, then mutants; it takes three minutes.
 test-sipp-corpus: packages
-	$(CARGO) test --package strowger-load --test scenario_corpus --test scenario_quirks -- \
+	$(CARGO) test --package strowger-load --test scenario_corpus --test scenario_quirks --test scenario_mutations -- \
 		--include-ignored --nocapture
 
 simulate:

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 /// What SIPp did with a document.
 #[derive(Debug)]
-pub struct Verdict {
-    pub refused: bool,
-    /// Its words.
-    pub reason: String,
+pub(crate) struct Verdict {
+    pub(crate) refused: bool,
+    /// Its first words.
+    pub(crate) reason: String,
     /// Its first message.
-    pub first: Option<Vec<u8>>,
+    pub(crate) first: Option<Vec<u8>>,
 }
 
 /// Runs SIPp 3.6.1 until it says something: a message, an end, or nothing for its time.
@@ -70,10 +70,10 @@ fn run(path: &Path, options: &[String], number: usize) -> Verdict {
 }
 
 /// SIPp, if the right one is installed.
-pub struct Oracle(());
+pub(crate) struct Oracle(());
 
 impl Oracle {
-    pub fn find() -> Option<Self> {
+    pub(crate) fn find() -> Option<Self> {
         match Command::new("sipp").arg("-v").output() {
             Ok(output) if String::from_utf8_lossy(&output.stdout).contains("v3.6.1") => Some(Self(())),
             other => {
@@ -84,7 +84,7 @@ impl Oracle {
     }
 
     /// A verdict on each, in their order, eight at a time. `how` names the document and the options.
-    pub fn judge<T: Sync>(&self, list: &[T], how: impl Fn(&T) -> (PathBuf, Vec<String>) + Sync) -> Vec<Verdict> {
+    pub(crate) fn judge<T: Sync>(&self, list: &[T], how: impl Fn(&T) -> (PathBuf, Vec<String>) + Sync) -> Vec<Verdict> {
         let next = AtomicUsize::new(0);
         let verdicts = Mutex::new(BTreeMap::new());
         std::thread::scope(|scope| {
