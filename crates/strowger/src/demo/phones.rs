@@ -342,7 +342,7 @@ impl Service for Phones {
             Order::Call => {
                 self.steps = Some(Vec::new());
                 self.until = Some(now.mono + RING + HOLD + PATIENCE);
-                self.call(now, out);
+                self.with(out, |me, out| me.call(now, out));
             }
         }
     }
