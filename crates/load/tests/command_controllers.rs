@@ -177,6 +177,38 @@ fn a_master_and_two_slaves() {
     }
 }
 
+/// What one controller gives up, the other gives up too, and its end hears a BYE.
+#[test]
+fn a_call_is_given_up_on_both_sides() {
+    const CALLS: usize = 2;
+    let mut n = 0;
+    for a in Who::all() {
+        for b in Who::all() {
+            println!("controller A {a:?}, controller B {b:?}");
+            let ip = address(75, n);
+            n += 1;
+            let folder = tempfile::tempdir().unwrap();
+            let folder = folder.path();
+            let busy = ANSWER.replace("OPTIONS", "INVITE").replace("200 OK", "486 Busy Here");
+            let busy = format!("{HEAD}<scenario name=\"busy\">{busy}<recv request=\"ACK\"/></scenario>\n");
+            std::fs::write(folder.join("busy.xml"), busy).unwrap();
+            let _end_a = Who::Ours.start(folder, &format!("-sn 3pcc-A -i {ip} -p 5072"));
+            let _end_b = Who::Ours.start(folder, &format!("-sf busy.xml -i {ip} -p 5070"));
+            wait_for_udp(&format!("{ip}:5072"));
+            wait_for_udp(&format!("{ip}:5070"));
+            let common = format!("-3pcc {ip}:9000 -i {ip} -m {CALLS} -trace_msg");
+            let mut second = b.start(folder, &format!("-sn 3pcc-C-B {ip}:5070 -p 5071 -message_file b.log {common}"));
+            wait_for_tcp(&format!("{ip}:9000"));
+            let mut first = a.start(folder, &format!("-sn 3pcc-C-A {ip}:5072 -p 5073 -message_file a.log {common}"));
+            assert_eq!(first.code(30), Some(1), "its calls have failed");
+            assert_eq!(second.code(30), Some(1), "its calls have failed");
+            let log = folder.join("a.log");
+            assert_eq!(count(&log, "internal-cmd: abort_call"), CALLS);
+            assert_eq!(count(&log, "BYE sip:"), CALLS);
+        }
+    }
+}
+
 #[test]
 fn a_controller_that_is_alone_says_so() {
     let folder = tempfile::tempdir().unwrap();

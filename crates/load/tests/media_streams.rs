@@ -373,6 +373,48 @@ fn a_busy_port_is_passed_over_unless_it_is_wanted() {
 }
 
 #[test]
+fn a_stream_follows_its_peer() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.g729"), [7; 40]).unwrap();
+    let scenario = scenario(folder.path(), "<exec rtp_stream=\"a.g729,-1,18\"/>");
+    let plane = Plane::start(settings(), [&scenario]).unwrap();
+    let mut legs = plane.legs();
+    let ((first, here), (second, there)) = (receiver(), receiver());
+    legs.learn(0, &offer(here));
+    legs.act(0, &actions(&scenario)[0]).unwrap();
+    let mut before = packet(&next(&first).0);
+    assert_eq!((before.first[1] & 0x7f, before.payload.len()), (18, 20));
+    // Without a description nothing changes.
+    legs.learn(0, b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n");
+    legs.learn(0, &offer(there));
+    let after = packet(&next(&second).0);
+    first.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut bytes = [0; 2_048];
+    while let Ok(n) = first.recv(&mut bytes) {
+        before = packet(&bytes[..n]);
+    }
+    assert_eq!((after.source, after.sequence), (before.source, before.sequence.wrapping_add(1)));
+    assert_eq!(after.timestamp, before.timestamp.wrapping_add(160));
+}
+
+#[test]
+fn what_is_not_played_is_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = scenario(
+        folder.path(),
+        "<exec play_dtmf=\"1\"/><exec rtp_stream=\"apattern,1,1,0,PCMU/8000\"/><exec rtp_stream=\"pausevpattern\"/>",
+    );
+    let plane = Plane::start(settings(), [&scenario]).unwrap();
+    let mut legs = plane.legs();
+    legs.learn(0, &offer("127.0.0.1:9".parse().unwrap()));
+    for action in actions(&scenario) {
+        let refused = legs.act(0, &action).expect_err("it is not played").to_string();
+        assert!(refused.contains("is not run: play a "), "{refused}");
+    }
+    assert_eq!(plane.snapshot().streams, 0);
+}
+
+#[test]
 fn a_run_gets_the_media_that_its_scenario_needs() {
     let folder = tempfile::tempdir().unwrap();
     let silent = Run::new(Arc::new(scenario(folder.path(), "<log message=\"x\"/>")));

@@ -60,10 +60,16 @@ impl Legs {
     pub fn learn(&mut self, slot: u32, message: &[u8]) {
         if let Some(remote) = Remote::of(message) {
             let leg = self.leg(slot);
+            let before = leg.remote;
             // What the new description does not name stays: it may be about one medium only.
             leg.remote.audio = remote.audio.or(leg.remote.audio);
             leg.remote.video = remote.video.or(leg.remote.video);
             leg.remote.image = remote.image.or(leg.remote.image);
+            let (number, remote) = (leg.number, leg.remote);
+            // What plays goes on to the new place; a full queue is counted there.
+            if number != 0 && remote != before {
+                let _ = self.hand(Wish::Aim(number, remote));
+            }
         }
     }
 

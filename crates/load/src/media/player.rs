@@ -1,5 +1,6 @@
 //! The thread that sends: every stream of the process, each packet when it is due, those of one socket in batches.
 
+use super::remote::Remote;
 use super::settings::Settings;
 use super::tally::Tally;
 use super::track::{Header, Track, around};
@@ -21,6 +22,8 @@ pub(super) enum Wish {
     /// The streams of samples of this leg.
     Pause(u64),
     Resume(u64),
+    /// Where the streams of samples of this leg go from now on.
+    Aim(u64, Remote),
     /// The leg and all its streams are over.
     End(u64),
 }
@@ -193,7 +196,18 @@ impl Player {
                 Wish::Play(play) => self.play(*play, now),
                 Wish::Pause(leg) => self.each(leg, |player, slot| player.pause(slot)),
                 Wish::Resume(leg) => self.each(leg, |player, slot| player.resume(slot, now)),
+                Wish::Aim(leg, remote) => self.aim(leg, &remote),
                 Wish::End(leg) => self.end(leg),
+            }
+        }
+    }
+
+    /// The peer has moved.
+    fn aim(&mut self, leg: u64, remote: &Remote) {
+        let Some(lanes) = self.legs.get(&leg) else { return };
+        for (lane, target) in [(Lane::Audio, remote.audio), (Lane::Video, remote.video)] {
+            if let (Some(slot), Some(target)) = (lanes[lane as usize], target) {
+                self.streams[slot as usize].target = target;
             }
         }
     }

@@ -13,7 +13,8 @@ const WORDS: &str = "STROWGER_TEST_SIPP_WORDS";
 #[test]
 #[ignore = "started by the other tests"]
 fn as_sipp() {
-    let words = std::env::var(WORDS).expect("only with a command line in the environment");
+    // Without a command line somebody asked for all that is ignored.
+    let Ok(words) = std::env::var(WORDS) else { return };
     let words: Vec<String> = words.split('\u{1f}').map(str::to_owned).collect();
     std::process::exit(strowger_load::sipp::run(&words).into());
 }
