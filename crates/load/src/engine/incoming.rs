@@ -118,6 +118,10 @@ impl Stage<'_> {
                 Heard { code: 0, method, method_text: text, bytes }
             }
         };
+        // An answer without To belongs to nothing that was asked.
+        if heard.code != 0 && self.world.index.first(Name::To).is_none() {
+            return self.unexpected(&heard);
+        }
         match self.find(&heard, own) {
             // An answer without To belongs to no step, as in SIPp.
             _ if lacks_to => self.unexpected(&heard),
@@ -252,6 +256,7 @@ impl Stage<'_> {
                 self.world.books.received_again(heard.bytes.len());
                 self.world.ledger.steps[index].received_again += 1;
                 self.world.ledger.steps[index + 1].sent_again += 1;
+                self.world.ledger.retransmissions += 1;
                 self.send_step_again(index as u32 + 1);
                 return Found::Done;
             }

@@ -123,7 +123,7 @@ impl Statistics {
         for (new, old) in ledger.counters.iter().zip(&before.counters) {
             both(&mut columns, *new, *old);
         }
-        for lengths in ledger.timers.iter().chain([&ledger.call_length]) {
+        for lengths in ledger.timers.iter().chain([&ledger.call_length]).filter(|lengths| !lengths.counts.is_empty()) {
             columns.push(String::new());
             columns.extend(lengths.counts.iter().map(u64::to_string));
         }
@@ -135,6 +135,9 @@ impl Statistics {
 }
 
 fn repartition(name: &str, bounds: &[u32], columns: &mut Vec<String>) {
+    if bounds.is_empty() {
+        return;
+    }
     columns.push(name.to_owned());
     columns.extend(bounds.iter().map(|b| format!("{name}_<{b}")));
     columns.extend(bounds.last().map(|b| format!("{name}_>={b}")));
