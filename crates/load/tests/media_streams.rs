@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strowger_load::engine::run::Run;
+use strowger_load::measure::Counter;
 use strowger_load::media::{Echo, Legs, Plane, PlaneError, Refusal, Settings};
 use strowger_load::scenario::action::Action;
 use strowger_load::scenario::{Environment, Scenario};
@@ -161,6 +162,14 @@ fn five_hundred_streams_keep_their_time() {
     // On a machine that does other things too.
     assert!(snapshot.delays.value_at_quantile(0.5) < 5_000, "half of the packets leave within 5 ms of their time");
     assert!(gaps.value_at_quantile(0.5) < 5_000, "half of the gaps are 15 to 25 ms");
+    // The books learn of it once.
+    let mut told = HashMap::new();
+    legs.count(|counter, by| *told.entry(counter).or_insert(0) += by);
+    legs.count(|counter, by| *told.entry(counter).or_insert(0) += by);
+    plane.legs().count(|counter, by| *told.entry(counter).or_insert(0) += by);
+    assert_eq!(told.get(&Counter::MediaSent), Some(&snapshot.packets));
+    assert_eq!(told.get(&Counter::MediaBytesSent), Some(&snapshot.bytes));
+    assert_eq!(told.get(&Counter::MediaFailures), None);
     for slot in 0..STREAMS {
         legs.end(slot);
     }

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
 use strowger_core::{Arrival, Flow, Now, Outbox, Target};
-use strowger_message::{Index, Limits, Name};
+use strowger_message::{Index, Limits, Method, Name};
 use strowger_net::{Service, clock};
 
 /// What the traffic of a shard tells whoever started it.
@@ -527,9 +527,8 @@ impl Traffic {
             for slot in 0..self.calls.len() as u32 {
                 if self.calls[slot as usize].live {
                     self.drive(slot, out, |stage| {
-                        if stage.world.run.behaviour.goodbye {
-                            stage.goodbye();
-                        }
+                        // Even with -nd.
+                        stage.goodbye();
                         stage.finish(Outcome::Stopped);
                         Go::Over
                     });
@@ -559,7 +558,9 @@ impl Traffic {
         if self.out_of_call.is_some() && request {
             return self.accept(hash, Kind::OutOfCall, name, arrival, bytes, out);
         }
-        if self.world.run.behaviour.auto_answer && request {
+        let method = bytes.iter().position(|&b| b == b' ').map_or(Method::Other, |end| Method::of(&bytes[..end]));
+        let polite = matches!(method, Method::Info | Method::Notify | Method::Options | Method::Update);
+        if self.world.run.behaviour.auto_answer && polite {
             self.world.books.count(Counter::AutoAnswered, 1);
             self.world.ledger.auto_answered += 1;
             return self.accept(hash, Kind::Passing, name, arrival, bytes, out);
@@ -574,6 +575,7 @@ impl Traffic {
 impl Drop for Traffic {
     /// The last page says how long it covers.
     fn drop(&mut self) {
+        self.world.count_media();
         self.world.books.last(clock::micros());
     }
 }
@@ -654,6 +656,7 @@ impl Service for Traffic {
         if self.world.ms >= self.tick {
             self.tick = self.world.ms + 1_000;
             self.world.ledger.open = self.world.open;
+            self.world.count_media();
         }
         self.world.ledger.peak = self.world.ledger.peak.max(self.world.open);
         if let Some(watch) = &mut self.world.watch {

@@ -54,6 +54,14 @@ pub enum Halt {
 }
 
 impl World {
+    /// The books learn what was sent and received as media.
+    pub(super) fn count_media(&mut self) {
+        if let Some(media) = &mut self.media {
+            let books = &mut self.books;
+            media.count(|counter, by| books.count(counter, by));
+        }
+    }
+
     /// Says something to whoever reads the errors.
     pub(super) fn warn(&mut self, text: Arguments<'_>) {
         self.books.count(Counter::Warnings, 1);

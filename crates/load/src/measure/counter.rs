@@ -97,6 +97,14 @@ counters! {
     SocketDrops = "socket_drops", "datagrams that the kernel dropped because our receive buffer was full";
     Stalls = "stalls", "times a shard was away from its sockets and timers for longer than asked for";
     SessionCut = "session.cut", "sessions that we asked for whose BYE had not been answered when the run ended";
+    MediaSent = "media.sent", "media packets sent";
+    MediaBytesSent = "media.bytes_sent", "bytes of media packets sent, without their UDP headers";
+    MediaFailures = "media.send_failures", "media packets that this machine could not send (buffers full, no route)";
+    MediaLate = "media.late", "media packets that left late (more than 10 ms, unless set otherwise)";
+    MediaMissed = "media.missed", "media packets left out because this machine was too late for them";
+    MediaRefused = "media.refused", "media actions left out because too many waited";
+    MediaReceived = "media.received", "packets that came to the common media ports";
+    MediaEchoed = "media.echoed", "of those: sent back";
 }
 
 /// How many there are.

@@ -219,6 +219,16 @@ impl Health {
             );
         }
 
+        let media = [Counter::MediaFailures, Counter::MediaMissed, Counter::MediaRefused];
+        let lost: u64 = media.iter().map(|counter| totals.counter(*counter)).sum();
+        if lost > 0 {
+            warnings.push(format!(
+                "Media are not complete: {} packets or actions were left out or could not be sent, beside {} packets sent. \
+                 Fewer streams at once, or more machines, help.",
+                grouped(lost as f64),
+                grouped(totals.counter(Counter::MediaSent) as f64)
+            ));
+        }
         if reasons.is_empty() {
             for thread in &saturated {
                 warnings.push(format!(

@@ -3,7 +3,9 @@
 use super::plane::Shared;
 use super::player::{Lane, Play, Wish};
 use super::remote::Remote;
+use super::tally::COUNTS;
 use super::track::Track;
+use crate::measure::Counter;
 use crate::scenario::action::{Action, EchoCommand, Media, RtpStream};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -28,6 +30,8 @@ pub enum Refusal {
 pub struct Legs {
     shared: Arc<Shared>,
     legs: Vec<Leg>,
+    /// What the books know; only the first of the plane's legs tells them, so that nothing is counted twice.
+    told: Option<[u64; COUNTS]>,
 }
 
 /// The media of one call.
@@ -44,8 +48,19 @@ struct Leg {
 }
 
 impl Legs {
-    pub(super) const fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, legs: Vec::new() }
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let told = (!shared.told.swap(true, Relaxed)).then_some([0; COUNTS]);
+        Self { shared, legs: Vec::new(), told }
+    }
+
+    /// Tells what has been counted since the last time.
+    pub fn count(&mut self, mut to: impl FnMut(Counter, u64)) {
+        let Some(told) = &mut self.told else { return };
+        for ((counter, now), before) in self.shared.tally.counts().into_iter().zip(told) {
+            if now > *before {
+                to(counter, now - std::mem::replace(before, now));
+            }
+        }
     }
 
     fn leg(&mut self, slot: u32) -> &mut Leg {

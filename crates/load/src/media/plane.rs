@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
@@ -46,6 +47,8 @@ pub(super) struct Shared {
     pub(super) audio: Arc<UdpSocket>,
     pub(super) video: Arc<UdpSocket>,
     pub(super) port: u16,
+    /// The books of a shard are told of the counters.
+    pub(super) told: AtomicBool,
     files: Files,
     /// Further sockets, as long as a leg has them.
     others: Mutex<HashMap<u16, Weak<UdpSocket>, foldhash::fast::RandomState>>,
@@ -76,6 +79,7 @@ impl Plane {
             audio: Arc::new(audio),
             video: Arc::new(video),
             port,
+            told: AtomicBool::new(false),
             files,
             others: Mutex::default(),
             settings,

@@ -1,8 +1,12 @@
 //! What was sent and received as media, and how well it kept its time.
 
+use crate::measure::Counter;
 use hdrhistogram::Histogram;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counters that stand in books.
+pub(super) const COUNTS: usize = 8;
 
 /// The counters of a [`super::Plane`]; any thread may read them.
 #[derive(Debug)]
@@ -64,6 +68,21 @@ impl Tally {
             echoed_bytes: [zero(), zero()],
             delays: Mutex::new(delays()),
         }
+    }
+
+    /// What has been counted, for books.
+    pub(super) fn counts(&self) -> [(Counter, u64); COUNTS] {
+        let sum = |two: &[AtomicU64; 2]| two[0].load(Relaxed) + two[1].load(Relaxed);
+        [
+            (Counter::MediaSent, self.packets.load(Relaxed)),
+            (Counter::MediaBytesSent, self.bytes.load(Relaxed)),
+            (Counter::MediaFailures, self.failures.load(Relaxed)),
+            (Counter::MediaLate, self.late.load(Relaxed)),
+            (Counter::MediaMissed, self.missed.load(Relaxed)),
+            (Counter::MediaRefused, self.refused.load(Relaxed)),
+            (Counter::MediaReceived, self.received.load(Relaxed)),
+            (Counter::MediaEchoed, sum(&self.echoed)),
+        ]
     }
 
     pub fn snapshot(&self) -> Snapshot {
