@@ -84,12 +84,15 @@ pub enum Piece {
     MessageIndex(i32),
     /// `[clock_tick]`: milliseconds since the start.
     ClockTick(i32),
+    /// `[users]`: how many there are, -1 without `-users`.
     Users(i32),
+    /// `[userid]`: from 1, 0 without `-users`.
     UserId(i32),
-    /// `[timestamp]`: local time `YYYY-MM-DD hh:mm:ss…`.
+    /// `[timestamp]`: local date, TAB, time with six decimals, TAB, seconds since 1970 with six decimals.
     Timestamp,
     /// `[date]`: RFC 1123.
     Date,
+    /// `[sipp_version]`: `3.6.1`.
     SippVersion,
     TdmMap,
     /// `[next_url]`: the Contact kept by `rrs`.
