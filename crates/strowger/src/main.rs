@@ -24,7 +24,6 @@ use self::cli::{Cli, Command};
 use self::output::Outcome;
 
 fn main() -> ExitCode {
-    allocator::keep_pages_small();
     if let Some(words) = sipp::words() {
         return sipp::run(&words);
     }
