@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Check(CheckArguments),
     Parse(ParseArguments),
     Demo(DemoArguments),
-    Load(crate::load::arguments::LoadArguments),
+    Load(Box<crate::load::arguments::LoadArguments>),
     Sipp(SippArguments),
     Completion(CompletionArguments),
 }

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Parse(arguments) => parse::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
-        Command::Load(arguments) => return load::run(arguments),
+        Command::Load(arguments) => return load::run(*arguments),
         Command::Sipp(arguments) => return sipp::run(&arguments.words),
         Command::Completion(arguments) => completion::run(&arguments),
     })

@@ -15,7 +15,7 @@ mod side;
 
 pub use advice::Facts as AdviceFacts;
 pub use live::Live;
-pub use plan::{Connections, Plan, Trust, User, Work};
+pub use plan::{Plan, Trust, User, Work};
 pub use rehearsal::{Line, rehearse};
 pub use target::Target;
 
@@ -256,7 +256,7 @@ impl Campaign {
     }
 
     /// Calls that are open end, with a word to the peer.
-    fn cut(&mut self, goodbye: bool) {
+    fn cut(&self, goodbye: bool) {
         for side in self.callers.iter().chain(&self.answerer) {
             side.order(Order::End { goodbye });
         }
@@ -374,7 +374,7 @@ fn registered(side: &mut Side, collector: &mut Collector, plan: &Plan) -> Result
     } else {
         format!(
             "{name} could not be registered at the target: is the password right (--callee {name}:PASSWORD), and is {} a domain of it (--domain NAME)?",
-            plan.domain.as_deref().or(plan.target.as_ref().map(|t| t.host.as_str())).unwrap_or_default()
+            plan.domain.as_deref().or_else(|| plan.target.as_ref().map(|t| t.host.as_str())).unwrap_or_default()
         )
     })
 }

@@ -49,7 +49,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// What would be right, in a sentence.
 pub fn rate(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is no rate; write calls a second such as 100, 2.5, 1k, or 6000/m");
-    let (value, unit) = text.trim().split_once('/').unwrap_or((text.trim(), "s"));
+    let (value, unit) = text.trim().split_once('/').unwrap_or_else(|| (text.trim(), "s"));
     let (value, factor) = match value.strip_suffix(['k', 'K']) {
         Some(value) => (value, 1e3),
         None => (value.strip_suffix("cps").unwrap_or(value), 1.0),
@@ -91,12 +91,15 @@ fn number(text: &str) -> Option<f64> {
 /// A length of time for people: `10 s`, `1 min 30 s`, `500 ms`.
 pub fn show(length: Duration) -> String {
     let ms = length.as_millis();
-    match ms {
-        ..1_000 => format!("{ms} ms"),
-        ..60_000 if ms.is_multiple_of(1_000) => format!("{} s", ms / 1_000),
-        ..60_000 => format!("{:.1} s", ms as f64 / 1e3),
-        _ if ms / 1_000 % 60 == 0 => format!("{} min", ms / 60_000),
-        _ => format!("{} min {} s", ms / 60_000, ms / 1_000 % 60),
+    let seconds = ms / 1_000;
+    if ms < 1_000 {
+        format!("{ms} ms")
+    } else if ms < 60_000 {
+        if ms.is_multiple_of(1_000) { format!("{seconds} s") } else { format!("{:.1} s", ms as f64 / 1e3) }
+    } else if seconds.is_multiple_of(60) {
+        format!("{} min", seconds / 60)
+    } else {
+        format!("{} min {} s", seconds / 60, seconds % 60)
     }
 }
 

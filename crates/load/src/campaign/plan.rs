@@ -26,18 +26,6 @@ pub enum Work {
     Document(PathBuf),
 }
 
-/// Connections of streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Connections {
-    /// One for all calls of a generator.
-    #[default]
-    One,
-    /// One for each user.
-    PerUser,
-    /// One for each call.
-    PerCall,
-}
-
 /// Certificates.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
@@ -85,7 +73,6 @@ pub struct Plan {
     pub port: u16,
     /// Threads that make calls, for each source.
     pub shards: usize,
-    pub connections: Connections,
     pub trust: Trust,
     /// `-key` of documents.
     pub keys: Vec<(String, String)>,
@@ -129,7 +116,6 @@ impl Plan {
             sources: Vec::new(),
             port: 0,
             shards: 1,
-            connections: Connections::One,
             trust: Trust::default(),
             keys: Vec::new(),
             injections: Vec::new(),

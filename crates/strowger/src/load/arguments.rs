@@ -160,9 +160,9 @@ pub(crate) struct Traffic {
     /// udp, tcp, tls, ws or wss [default: that of the target, or udp].
     #[arg(long, short, value_name = "TRANSPORT", value_parser = transport)]
     pub transport: Option<Transport>,
-    /// Connections of tcp, tls, ws and wss: one, per-user or per-call.
-    #[arg(long, value_name = "HOW", default_value = "one", value_parser = connections)]
-    pub connections: strowger_load::campaign::Connections,
+    /// Connections of tcp, tls, ws and wss: one, or a number; each has a thread of its own that makes calls over it.
+    #[arg(long, value_name = "N", default_value = "one", value_parser = connections, conflicts_with = "shards")]
+    pub connections: u16,
     /// Send everything here; the target stays in the messages.
     #[arg(long, value_name = "HOST[:PORT]")]
     pub proxy: Option<Target>,
@@ -259,13 +259,16 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
     }
 }
 
-fn connections(text: &str) -> Result<strowger_load::campaign::Connections, String> {
-    use strowger_load::campaign::Connections;
+fn connections(text: &str) -> Result<u16, String> {
     match text.to_ascii_lowercase().replace('_', "-").as_str() {
-        "one" | "1" => Ok(Connections::One),
-        "per-user" => Ok(Connections::PerUser),
-        "per-call" => Ok(Connections::PerCall),
-        _ => Err(format!("'{text}' is none of one, per-user and per-call")),
+        "one" => Ok(1),
+        "per-user" | "per-call" => Err(format!(
+            "{text} is not possible yet: each generator has one connection. A number makes so many generators, up to 64"
+        )),
+        number => match number.parse() {
+            Ok(number @ 1..=64) => Ok(number),
+            _ => Err(format!("'{text}' is neither one nor a number, 1 to 64")),
+        },
     }
 }
 
@@ -314,5 +317,7 @@ mod tests {
         assert!(listen("nowhere").is_err());
         assert_eq!(key("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert_eq!(arrivals("Poisson"), Ok(Arrivals::Poisson));
+        assert_eq!((connections("one"), connections("8")), (Ok(1), Ok(8)));
+        assert!(connections("per-call").is_err_and(|e| e.contains("not possible yet")) && connections("65").is_err());
     }
 }

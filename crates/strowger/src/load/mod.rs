@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use strowger_core::Transport;
 use strowger_load::campaign::preflight::{Finding, Probing};
-use strowger_load::campaign::{Campaign, Connections, Plan, Stage, Trust, Work, period, profile, rehearse, users};
+use strowger_load::campaign::{Campaign, Plan, Stage, Trust, Work, period, profile, rehearse, users};
 use strowger_load::engine::pace::Part;
 use strowger_load::measure::{Level, Requirement};
 
@@ -110,8 +110,7 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     plan.patience = traffic.timeout;
     plan.sources.clone_from(&traffic.source);
     plan.port = traffic.port;
-    plan.shards = usize::from(traffic.shards);
-    plan.connections = traffic.connections;
+    plan.shards = usize::from(traffic.shards.max(traffic.connections));
     plan.trust = trust(&traffic.certificates);
     plan.keys.clone_from(&traffic.key);
     plan.injections.clone_from(&traffic.inf);
@@ -129,8 +128,8 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
         }
         (None, None) => Vec::new(),
     };
-    if plan.connections != Connections::One && plan.transport == Transport::Udp {
-        return Err(usage("--connections is for tcp, tls, ws and wss; UDP has none"));
+    if traffic.connections > 1 && plan.transport == Transport::Udp {
+        return Err(usage("--connections is for tcp, tls, ws and wss; UDP has none (--shards gives more sockets)"));
     }
     let rate = schedule.rate.unwrap_or(10.0);
     let every = |micros| vec![Part::Ramp { from: rate, to: rate, micros }];
