@@ -1,8 +1,10 @@
 //! Injection files, as calls use them.
 
 use super::stage::Stage;
+use super::world::Halt;
 use crate::injection::{Injection, InjectionError};
 use crate::scenario::template::Field;
+use std::fmt::Arguments;
 use std::sync::Arc;
 
 /// A file that gives this call no line.
@@ -17,13 +19,19 @@ impl Stage<'_> {
         for file in &*files {
             let entropy = self.world.random.word();
             let line = file.pick(self.call.user, entropy);
-            lines.push(self.or_warn(line).flatten().unwrap_or(NONE));
+            lines.push(self.or_halt(line).flatten().unwrap_or(NONE));
         }
         self.call.extra().lines = lines;
     }
 
-    fn or_warn<T>(&mut self, result: Result<T, InjectionError>) -> Option<T> {
-        result.map_err(|error| self.world.warn(format_args!("{error}"))).ok()
+    /// A file that does not have what a call wants of it ends the whole run, as with SIPp.
+    fn or_halt<T>(&mut self, result: Result<T, InjectionError>) -> Option<T> {
+        result.map_err(|error| self.halt(format_args!("{error}"))).ok()
+    }
+
+    fn halt(&mut self, why: Arguments<'_>) {
+        self.world.warn(why);
+        self.world.halt = Some(Halt::Error);
     }
 
     /// `[fieldN]`.
@@ -35,14 +43,17 @@ impl Stage<'_> {
             None => self.call.extra.as_ref().and_then(|e| e.lines.get(place)).copied().filter(|&line| line != NONE),
             Some(template) => {
                 let text = self.text(template);
-                // A variable is written with digits behind the point; what is no number is the first line.
-                let number = String::from_utf8_lossy(&text).trim().parse::<f64>().unwrap_or(0.0);
+                let text = String::from_utf8_lossy(&text);
+                // A variable is written with digits behind the point.
+                let Ok(number) = text.trim().parse::<f64>() else {
+                    return self.halt(format_args!("'{text}' is no line of {}", file.name()));
+                };
                 (number >= 0.0).then_some(number as u32)
             }
         };
         if let Some(line) = line {
             let written = file.write_field(line, field.column, out);
-            self.or_warn(written);
+            self.or_halt(written);
         }
     }
 
@@ -51,7 +62,7 @@ impl Stage<'_> {
         let place = files.iter().position(|file| file.answers_to(name));
         if place.is_none() {
             let name = String::from_utf8_lossy(name).into_owned();
-            self.world.warn(format_args!("Invalid injection file: {name}"));
+            self.halt(format_args!("Invalid injection file: {name}"));
         }
         place.map(|place| (files, place))
     }
@@ -60,14 +71,14 @@ impl Stage<'_> {
     pub(super) fn look_up(&mut self, file: &[u8], key: &[u8]) -> f64 {
         let Some((files, place)) = self.file(file) else { return -1.0 };
         let found = files[place].look_up(key);
-        self.or_warn(found).flatten().map_or(-1.0, f64::from)
+        self.or_halt(found).flatten().map_or(-1.0, f64::from)
     }
 
     /// `insert`: a line more.
     pub(super) fn insert(&mut self, file: &[u8], value: &[u8]) {
         if let Some((files, place)) = self.file(file) {
             let inserted = files[place].insert(value);
-            self.or_warn(inserted);
+            self.or_halt(inserted);
         }
     }
 
@@ -76,6 +87,6 @@ impl Stage<'_> {
         let Some((files, place)) = self.file(file) else { return };
         let number = String::from_utf8_lossy(line).trim().parse::<f64>().map_or(-1, |n| n as i64);
         let replaced = files[place].replace(number, value);
-        self.or_warn(replaced);
+        self.or_halt(replaced);
     }
 }

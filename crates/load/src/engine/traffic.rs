@@ -158,7 +158,7 @@ impl Traffic {
             intended: 0,
             pace,
             limit: run.load.limit,
-            idle_users: (1..=run.load.users.unwrap_or(0)).collect(),
+            idle_users: (1..=run.load.users.unwrap_or(0)).rev().collect(),
             steps_aside: out_of_call.as_ref().map_or_else(Vec::new, |script| Ledger::new(&script.scenario).steps),
             out_of_call,
             id: id_parts(&run),
