@@ -363,6 +363,7 @@ impl Streams {
             self.counters.connected.add(1);
         }
         if !before.is_empty() {
+            self.counters.stream_bytes_waiting.less(before.len() as u64);
             self.transmit(slot, &before);
         }
         self.watch(slot);
@@ -410,7 +411,9 @@ impl Streams {
         } else if let Some(connection) = self.connection(slot) {
             let before = &mut connection.layer().before;
             before.extend_from_slice(&clear);
-            if before.len() > bound {
+            let too_much = before.len() > bound;
+            self.counters.stream_bytes_waiting.add(clear.len() as u64);
+            if too_much {
                 self.close(slot, &"too much waits for it to be made");
             }
         }
@@ -565,6 +568,7 @@ impl Streams {
         self.common.directory.forget(connection.transport, connection.remote, flow);
         self.common.directory.dismiss(connection.accepted.then(|| connection.remote.ip()));
         if let Some(layer) = &connection.layer {
+            self.counters.stream_bytes_waiting.less(layer.before.len() as u64);
             self.lost.extend_from_slice(&layer.tokens);
         }
         if let Some(task) = connection.task.take() {

@@ -67,6 +67,8 @@ impl Stage<'_> {
         for action in &step.actions {
             match self.action(action, message) {
                 Done::Well => (),
+                // On a step without a message SIPp looks at no result.
+                Done::Failed(_) if message.is_none() => break,
                 Done::Failed(failure) => {
                     self.call.failed = Some(failure);
                     break;
@@ -151,9 +153,9 @@ impl Stage<'_> {
                 };
                 self.set(*to, Value::Number(result));
             }
-            Action::Test { to, left, comparison, right, check } => {
-                let left = self.call.value(*left, &self.world.shared).number();
-                let right = self.number(*right);
+            Action::Test { to, left: of, comparison, right: with, check } => {
+                let left = self.call.value(*of, &self.world.shared).number();
+                let right = self.number(*with);
                 let holds = match comparison {
                     Comparison::Equal => left == right,
                     Comparison::NotEqual => left != right,
@@ -165,15 +167,22 @@ impl Stage<'_> {
                 if let Some(to) = to {
                     self.set(*to, Value::Bool(holds));
                 }
-                match check {
-                    Check::Must if !holds => return Done::Failed(Failure::TestDoesntMatch),
-                    Check::MustNot if holds => return Done::Failed(Failure::TestShouldntMatch),
-                    _ => (),
-                }
+                let failure = match check {
+                    Check::Must if !holds => Failure::TestDoesntMatch,
+                    Check::MustNot if holds => Failure::TestShouldntMatch,
+                    _ => return Done::Well,
+                };
+                let with = match with {
+                    Number::Variable(slot) => self.name(*slot),
+                    Number::Value(_) => String::new(),
+                };
+                let (of, sign, check) = (self.name(*of), sign(*comparison), attribute(*check));
+                self.world.warn(format_args!("test \"{of}:{left:.6} {sign} {with}:{right:.6}\" with {check} failed"));
+                return Done::Failed(failure);
             }
-            Action::CompareStrings { to, left, right, check } => {
-                let left = self.value_text(*left);
-                let right = match right {
+            Action::CompareStrings { to, left: of, right: with, check } => {
+                let left = self.value_text(*of);
+                let right = match with {
                     Text::Value(text) => text.to_vec(),
                     Text::Variable(slot) => self.value_text(*slot),
                 };
@@ -181,11 +190,21 @@ impl Stage<'_> {
                 if let Some(to) = to {
                     self.set(*to, Value::Number(f64::from(difference)));
                 }
-                match check {
-                    Check::Must if difference != 0 => return Done::Failed(Failure::CompareDoesntMatch),
-                    Check::MustNot if difference == 0 => return Done::Failed(Failure::CompareShouldntMatch),
-                    _ => (),
-                }
+                let failure = match check {
+                    Check::Must if difference != 0 => Failure::CompareDoesntMatch,
+                    Check::MustNot if difference == 0 => Failure::CompareShouldntMatch,
+                    _ => return Done::Well,
+                };
+                let with = match with {
+                    Text::Variable(slot) => self.name(*slot),
+                    Text::Value(_) => String::new(),
+                };
+                let (left, right) = (String::from_utf8_lossy(&left), String::from_utf8_lossy(&right));
+                let (of, check) = (self.name(*of), attribute(*check));
+                self.world.warn(format_args!(
+                    "strcmp {of}:\"{left}\" and {with}:\"{right}\" with {check} returned {difference}"
+                ));
+                return Done::Failed(failure);
             }
             Action::Time { seconds, microseconds } => {
                 let (wall, micros) = (self.world.wall, self.world.now % 1_000);
@@ -327,11 +346,18 @@ impl Stage<'_> {
                 self.call.value_mut(*slot, &mut self.world.shared).set_text(span.of(text));
             }
         }
-        match wanted.check {
-            Check::Must if !matched => Done::Failed(Failure::RegexpDoesntMatch),
-            Check::MustNot if matched => Done::Failed(Failure::RegexpShouldntMatch),
-            _ => Done::Well,
-        }
+        let (failure, what) = match wanted.check {
+            Check::Must if !matched => (Failure::RegexpDoesntMatch, "Failed regexp match"),
+            Check::MustNot if matched => (Failure::RegexpShouldntMatch, "Regexp matched but should not"),
+            _ => return Done::Well,
+        };
+        let (text, pattern) = (String::from_utf8_lossy(text), String::from_utf8_lossy(&wanted.expression.text));
+        self.world.warn(format_args!("{what}: looking in '{text}', with regexp '{pattern}'"));
+        Done::Failed(failure)
+    }
+
+    fn name(&self, slot: Slot) -> String {
+        self.script.scenario.variables.name(slot).to_owned()
     }
 
     /// `exec command`: in a shell of its own, not waited for.
@@ -401,6 +427,24 @@ fn header<'a>(message: &'a [u8], search: &HeaderSearch) -> &'a [u8] {
         }
     }
     b""
+}
+
+const fn sign(comparison: Comparison) -> &'static str {
+    match comparison {
+        Comparison::Equal => "==",
+        Comparison::NotEqual => "!=",
+        Comparison::GreaterThan => ">",
+        Comparison::LessThan => "<",
+        Comparison::GreaterThanOrEqual => ">=",
+        Comparison::LessThanOrEqual => "<=",
+    }
+}
+
+const fn attribute(check: Check) -> &'static str {
+    match check {
+        Check::MustNot => "check_it_inverse",
+        _ => "check_it",
+    }
 }
 
 /// What C's strcmp gives: the difference of the first bytes that differ.

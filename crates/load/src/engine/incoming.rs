@@ -92,14 +92,12 @@ impl Stage<'_> {
                 return Go::Waits;
             }
         }
-        let mut lacks_to = false;
         let heard = match self.world.index.start() {
             First::Status { code: 0, .. } => {
                 self.world.warn(format_args!("a message that is neither request nor response"));
                 return Go::Waits;
             }
             First::Status { code, .. } => {
-                lacks_to = self.world.index.first(Name::To).is_none();
                 if let Some(to) = self.world.index.first(Name::To)
                     && let Some(tag) = tag(&bytes[to.value as usize..to.value_end as usize])
                     && self.call.tag() != Some(tag)
@@ -123,8 +121,6 @@ impl Stage<'_> {
             return self.unexpected(&heard);
         }
         match self.find(&heard, own) {
-            // An answer without To belongs to no step, as in SIPp.
-            _ if lacks_to => self.unexpected(&heard),
             Found::At(index) => {
                 self.count_received(&heard);
                 self.take(index, &heard, own)
@@ -158,6 +154,7 @@ impl Stage<'_> {
     /// The peer repeats what we have answered: the answer once more.
     fn answer_again(&mut self, bytes: &[u8]) -> Go {
         self.world.books.received_again(bytes.len());
+        self.world.ledger.retransmissions += 1;
         let step = self.call.answer_step;
         if let Some(counts) = self.world.ledger.steps.get_mut(self.call.answered_step as usize) {
             counts.received_again += 1;

@@ -470,12 +470,12 @@ impl Stage<'_> {
             return;
         }
         if self.call.kind == CallKind::Main {
+            if !matches!(outcome, Outcome::Stopped) {
+                let length = self.world.now.saturating_sub(self.call.started);
+                self.world.ledger.call_length.add(length);
+            }
             match outcome {
-                Outcome::Successful => {
-                    self.world.ledger.successful += 1;
-                    let length = self.world.now.saturating_sub(self.call.started);
-                    self.world.ledger.call_length.add(length);
-                }
+                Outcome::Successful => self.world.ledger.successful += 1,
                 Outcome::Failed(failure) => {
                     self.world.ledger.failed += 1;
                     self.world.ledger.failures[failure as usize] += 1;

@@ -563,6 +563,10 @@ impl Traffic {
         if self.world.run.behaviour.auto_answer && polite {
             self.world.books.count(Counter::AutoAnswered, 1);
             self.world.ledger.auto_answered += 1;
+            let id = String::from_utf8_lossy(name).into_owned();
+            self.world.warn(format_args!(
+                "Automatic response mode for an unexpected INFO, NOTIFY, OPTIONS or UPDATE for call: {id}"
+            ));
             return self.accept(hash, Kind::Passing, name, arrival, bytes, out);
         }
         self.world.books.out_of_call(bytes.len());

@@ -575,7 +575,7 @@ fn statistics(options: &Options, scenario: &Scenario, base: &str) -> Result<Opti
 }
 
 /// The sockets: on the port that is asked for, else the first free from 5060 on. Who calls over streams listens
-/// nowhere that matters: the port is that from which it connects, any free one.
+/// nowhere that matters: the port is that from which it connects, that of `-p` or any free one.
 fn bind(options: &Options, local: IpAddr, calls: bool) -> Result<(Net, u16), Failure> {
     let any: IpAddr = if local.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     let ip = if options.local_ip.is_some() || options.bind_local { local } else { any };
@@ -610,12 +610,12 @@ fn bind(options: &Options, local: IpAddr, calls: bool) -> Result<(Net, u16), Fai
     let refused = |error: std::io::Error, port: u16| {
         Failure(code::FATAL, format!("Unable to bind main socket to {ip}:{port}: {error}"))
     };
-    if dials {
-        // As SIPp has it: the port of `-p` is not the one from which connections are made.
-        return try_port(0).map_err(|e| refused(e, 0));
-    }
     if let Some(port) = options.local_port {
         return try_port(port).map_err(|e| refused(e, port));
+    }
+    if dials {
+        // Nobody has asked for one: any free port, and messages name it.
+        return try_port(0).map_err(|e| refused(e, 0));
     }
     for port in 5060..5060 + 60 {
         if let Ok(bound) = try_port(port) {

@@ -123,7 +123,7 @@ impl Statistics {
         for (new, old) in ledger.counters.iter().zip(&before.counters) {
             both(&mut columns, *new, *old);
         }
-        for lengths in ledger.timers.iter().chain([&ledger.call_length]).filter(|lengths| !lengths.counts.is_empty()) {
+        for lengths in ledger.timers.iter().chain([&ledger.call_length]).filter(|l| !l.bounds.is_empty()) {
             columns.push(String::new());
             columns.extend(lengths.counts.iter().map(u64::to_string));
         }
