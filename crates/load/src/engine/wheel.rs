@@ -1,6 +1,6 @@
 //! Alarms of calls, to the millisecond: a wheel of 1,024 milliseconds, one of 1,024 such turns, and a heap for later.
 //!
-//! An entry costs 16 bytes and is never taken out: its owner keeps in mind what it waits for, and passes over an alarm
+//! An entry costs 24 bytes and is never taken out: its owner keeps in mind what it waits for, and passes over an alarm
 //! that it does not expect any more.
 
 use std::cmp::Reverse;
@@ -19,32 +19,69 @@ pub struct Alarm {
     pub generation: u32,
 }
 
+/// Entries of both rings, chained; those that are free too. So nothing is allocated for a place of its own.
+struct Pool {
+    nodes: Vec<Node>,
+    free: u32,
+}
+
+struct Node {
+    alarm: Alarm,
+    next: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Pool {
+    fn take(&mut self, alarm: Alarm, next: u32) -> u32 {
+        let node = Node { alarm, next };
+        match self.nodes.get_mut(self.free as usize) {
+            Some(place) => {
+                let at = self.free;
+                self.free = place.next;
+                *place = node;
+                at
+            }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() as u32 - 1
+            }
+        }
+    }
+}
+
 /// One ring of places, and which of them hold something.
 struct Ring {
-    places: Vec<Vec<Alarm>>,
+    /// The first entry of each place.
+    places: Box<[u32; PLACES]>,
     filled: [u64; WORDS],
 }
 
 impl Ring {
     fn new() -> Self {
-        Self { places: (0..PLACES).map(|_| Vec::new()).collect(), filled: [0; WORDS] }
+        Self { places: Box::new([NONE; PLACES]), filled: [0; WORDS] }
     }
 
-    fn put(&mut self, place: usize, alarm: Alarm) {
-        self.places[place].push(alarm);
+    fn put(&mut self, pool: &mut Pool, place: usize, alarm: Alarm) {
+        self.places[place] = pool.take(alarm, self.places[place]);
         self.filled[place / 64] |= 1 << (place % 64);
     }
 
-    fn pop(&mut self, place: usize) -> Option<Alarm> {
-        let alarm = self.places[place].pop();
-        if self.places[place].is_empty() {
+    fn first(&self, pool: &Pool, place: usize) -> Option<Alarm> {
+        pool.nodes.get(self.places[place] as usize).map(|node| node.alarm)
+    }
+
+    fn pop(&mut self, pool: &mut Pool, place: usize) -> Option<Alarm> {
+        let at = self.places[place];
+        let node = pool.nodes.get_mut(at as usize)?;
+        let alarm = node.alarm;
+        self.places[place] = node.next;
+        node.next = pool.free;
+        pool.free = at;
+        if self.places[place] == NONE {
             self.filled[place / 64] &= !(1 << (place % 64));
-            // What a burst needed is given back.
-            if self.places[place].capacity() > 4_096 {
-                self.places[place] = Vec::new();
-            }
         }
-        alarm
+        Some(alarm)
     }
 
     /// The next filled place at or behind `from`, without turning around.
@@ -63,6 +100,7 @@ impl Ring {
 pub struct Wheel {
     /// Nothing before this waits.
     at: u64,
+    pool: Pool,
     near: Ring,
     far: Ring,
     later: BinaryHeap<Reverse<Alarm>>,
@@ -72,7 +110,8 @@ pub struct Wheel {
 impl Wheel {
     /// `now`: no alarm will be set for before it.
     pub fn new(now: u64) -> Self {
-        Self { at: now, near: Ring::new(), far: Ring::new(), later: BinaryHeap::new(), waiting: 0 }
+        let pool = Pool { nodes: Vec::new(), free: NONE };
+        Self { at: now, pool, near: Ring::new(), far: Ring::new(), later: BinaryHeap::new(), waiting: 0 }
     }
 
     /// Alarms that wait, those that nobody expects any more included.
@@ -89,9 +128,9 @@ impl Wheel {
     fn place(&mut self, alarm: Alarm) {
         let turns = alarm.due / TURN - self.at / TURN;
         if turns == 0 {
-            self.near.put((alarm.due % TURN) as usize, alarm);
+            self.near.put(&mut self.pool, (alarm.due % TURN) as usize, alarm);
         } else if turns < TURN {
-            self.far.put((alarm.due / TURN % TURN) as usize, alarm);
+            self.far.put(&mut self.pool, (alarm.due / TURN % TURN) as usize, alarm);
         } else {
             self.later.push(Reverse(alarm));
         }
@@ -101,6 +140,10 @@ impl Wheel {
     pub fn ring(&mut self, now: u64) -> Option<Alarm> {
         if self.waiting == 0 {
             self.at = self.at.max(now);
+            // What a flood needed is given back.
+            if self.pool.nodes.capacity() > 1 << 16 {
+                self.pool = Pool { nodes: Vec::new(), free: NONE };
+            }
             return None;
         }
         loop {
@@ -112,7 +155,7 @@ impl Wheel {
                 Some(place) if turn * TURN + place as u64 <= now => {
                     self.at = turn * TURN + place as u64;
                     self.waiting -= 1;
-                    return self.near.pop(place);
+                    return self.near.pop(&mut self.pool, place);
                 }
                 Some(_) => {
                     self.at = now;
@@ -131,8 +174,8 @@ impl Wheel {
     fn turn(&mut self, turn: u64) {
         self.at = turn * TURN;
         let place = (turn % TURN) as usize;
-        while let Some(alarm) = self.far.pop(place) {
-            self.near.put((alarm.due % TURN) as usize, alarm);
+        while let Some(alarm) = self.far.pop(&mut self.pool, place) {
+            self.near.put(&mut self.pool, (alarm.due % TURN) as usize, alarm);
         }
         while let Some(Reverse(alarm)) = self.later.peek().copied() {
             if alarm.due / TURN - turn >= TURN {
@@ -157,15 +200,15 @@ impl Wheel {
             }
             let turn = self.at / TURN;
             let Some(place) = self.near.next((self.at % TURN) as usize) else { break };
-            let Some(&alarm) = self.near.places[place].last() else { break };
+            let Some(alarm) = self.near.first(&self.pool, place) else { break };
             match fate(alarm) {
                 Fate::Expected => return Some(turn * TURN + place as u64),
                 Fate::Forgotten => {
-                    self.near.pop(place);
+                    self.near.pop(&mut self.pool, place);
                     self.waiting -= 1;
                 }
                 Fate::Later(due) => {
-                    self.near.pop(place);
+                    self.near.pop(&mut self.pool, place);
                     self.place(Alarm { due: due.max(self.at), ..alarm });
                 }
             }

@@ -1,0 +1,223 @@
+//! Calls between two engines in one process: nothing is lost, nothing is allocated once warm, a stall shows as delay.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+use strowger_core::Transport;
+use strowger_load::engine::ledger::Ledger;
+use strowger_load::engine::pace::Part;
+use strowger_load::engine::run::{Behaviour, Load, Run};
+use strowger_load::engine::script::Script;
+use strowger_load::engine::traffic::{Event, Order, Traffic};
+use strowger_load::measure::{Clock, Collector, Counter, Delay, Page};
+use strowger_load::scenario::{Environment, Scenario};
+use strowger_net::{Listener, Net, Node, Settings, Shards, clock};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// This thread is a shard.
+    static SHARD: Cell<bool> = const { Cell::new(false) };
+}
+
+fn count() {
+    if SHARD.with(Cell::get) {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+    }
+}
+
+// SAFETY: every call goes on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// One test at a time: they measure time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+const CALLER: &str = r#"<scenario name="caller">
+<send retrans="500"><![CDATA[
+INVITE sip:[service]@[remote_ip]:[remote_port] SIP/2.0
+Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+From: <sip:caller@[local_ip]:[local_port]>;tag=[call_number]
+To: <sip:[service]@[remote_ip]:[remote_port]>
+Call-ID: [call_id]
+CSeq: 1 INVITE
+Contact: <sip:caller@[local_ip]:[local_port]>
+Max-Forwards: 70
+Content-Length: 0
+]]></send>
+<recv response="180" optional="true"/>
+<recv response="200"/>
+<send><![CDATA[
+ACK sip:[service]@[remote_ip]:[remote_port] SIP/2.0
+Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+From: <sip:caller@[local_ip]:[local_port]>;tag=[call_number]
+To: <sip:[service]@[remote_ip]:[remote_port]>[peer_tag_param]
+Call-ID: [call_id]
+CSeq: 1 ACK
+Max-Forwards: 70
+Content-Length: 0
+]]></send>
+<send retrans="500"><![CDATA[
+BYE sip:[service]@[remote_ip]:[remote_port] SIP/2.0
+Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+From: <sip:caller@[local_ip]:[local_port]>;tag=[call_number]
+To: <sip:[service]@[remote_ip]:[remote_port]>[peer_tag_param]
+Call-ID: [call_id]
+CSeq: 2 BYE
+Max-Forwards: 70
+Content-Length: 0
+]]></send>
+<recv response="200"/>
+</scenario>"#;
+
+const ANSWER: &str = "[last_Via:]\n[last_From:]\n[last_To:];tag=[call_number]\n[last_Call-ID:]\n[last_CSeq:]\n\
+                      Contact: <sip:[local_ip]:[local_port]>\nContent-Length: 0\n";
+
+fn callee() -> String {
+    format!(
+        "<scenario name=\"callee\"><recv request=\"INVITE\"/>\
+         <send><![CDATA[\nSIP/2.0 180 Ringing\n{ANSWER}]]></send>\
+         <send retrans=\"500\"><![CDATA[\nSIP/2.0 200 OK\n{ANSWER}]]></send>\
+         <recv request=\"ACK\"/><recv request=\"BYE\"/>\
+         <send><![CDATA[\nSIP/2.0 200 OK\n{}]]></send></scenario>",
+        ANSWER.replace(";tag=[call_number]", "")
+    )
+}
+
+/// A side of the calls.
+struct Side {
+    node: Node<Traffic>,
+    address: SocketAddr,
+    events: Receiver<Event>,
+    collector: Collector,
+}
+
+fn start(document: &str, target: Option<SocketAddr>, load: Load) -> Side {
+    let document = format!("<?xml version=\"1.0\"?>\n{document}");
+    let scenario = Scenario::parse(document.as_bytes(), Path::new("test"), &Environment::default());
+    let scenario = Arc::new(scenario.expect("the document is right"));
+    let settings = Settings {
+        shards: Shards::Fixed(1),
+        segment: true,
+        coalesce: true,
+        force_buffers: true,
+        receive_buffer: 16 << 20,
+        ..Settings::default()
+    };
+    let listener = Listener::new(Transport::Udp, SocketAddr::from(([127, 0, 0, 1], 0)));
+    let net = Net::bind(settings, vec![listener]).expect("a port is free");
+    let address = net.addresses()[0];
+    let behaviour = Behaviour { dead_call_wait: 0, ..Behaviour::default() };
+    let run = Arc::new(Run { target, local_port: address.port(), load, behaviour, ..Run::new(scenario.clone()) });
+    let script = Arc::new(Script::new(scenario, &run).expect("it has no expressions"));
+    let now = clock::micros();
+    let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 1);
+    let (to, events) = channel();
+    let parts = Mutex::new(Some((collector.books(now), to)));
+    let node = net
+        .spawn(move |_, _| {
+            SHARD.with(|shard| shard.set(true));
+            let (books, to) = parts.lock().unwrap().take().expect("one shard");
+            Traffic::new(run.clone(), script.clone(), None, books, to)
+        })
+        .expect("threads can be started");
+    Side { node, address, events, collector }
+}
+
+impl Side {
+    /// The counts at the end, and what was measured.
+    fn wait(mut self) -> (Ledger, Page) {
+        let ledger = loop {
+            match self.events.recv_timeout(Duration::from_millis(200)) {
+                Ok(Event::Finished(ledger)) => break *ledger,
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => self.collector.poll(clock::micros(), |_| {}),
+            }
+        };
+        drop(self.node);
+        (ledger, self.collector.finish(|_| {}))
+    }
+}
+
+fn rate(rate: f64, calls: u64) -> Load {
+    Load { profile: vec![Part::Hold { rate }], calls: Some(calls), ..Load::default() }
+}
+
+#[test]
+fn calls_complete_and_nothing_is_allocated_once_warm() {
+    let _alone = alone();
+    let callee = start(&callee(), None, Load::default());
+    // A burst first, so that there are places enough for moments in which the machine has other work.
+    let profile = vec![Part::Burst { calls: 1_000 }, Part::Hold { rate: 2_000.0 }];
+    let caller = start(CALLER, Some(callee.address), Load { profile, ..rate(0.0, 8_000) });
+    std::thread::sleep(Duration::from_millis(2_200));
+    let before = ALLOCATIONS.load(Relaxed);
+    std::thread::sleep(Duration::from_millis(1_500));
+    let during = ALLOCATIONS.load(Relaxed) - before;
+    let (ledger, page) = caller.wait();
+    assert_eq!((ledger.outgoing, ledger.successful, ledger.failed), (8_000, 8_000, 0));
+    assert_eq!(page.counter(Counter::SessionAnswered), 8_000);
+    assert_eq!(page.counter(Counter::CallsIntended), 8_000);
+    // About 3,000 calls a side; a place of the wheel may still grow, a busy moment may need one more call.
+    assert!(during < 60, "{during} allocations");
+}
+
+#[test]
+fn a_stall_of_the_callee_shows_as_delay_from_the_intended_time_and_no_call_is_missing() {
+    let _alone = alone();
+    let callee = start(&callee(), None, Load::default());
+    let caller = start(CALLER, Some(callee.address), rate(1_000.0, 3_000));
+    std::thread::sleep(Duration::from_millis(500));
+    // New calls are refused for a second, as a server that drops would: their INVITEs are sent again.
+    callee.node.handle().mailbox(0).send(Order::Pause(true));
+    std::thread::sleep(Duration::from_millis(1_000));
+    callee.node.handle().mailbox(0).send(Order::Pause(false));
+    let (ledger, page) = caller.wait();
+    assert_eq!((ledger.outgoing, ledger.successful), (3_000, 3_000), "{ledger:?}");
+    assert_eq!(page.counter(Counter::CallsIntended), 3_000);
+    assert!(page.counter(Counter::RetransmissionsSent) >= 900);
+    let longest = page.delays(Delay::ResponseIntended).mean().expect("there were calls");
+    assert!(longest > 150_000.0, "{longest} us");
+}
+
+#[test]
+fn a_limit_holds_calls_back_and_users_call_one_after_the_other() {
+    let _alone = alone();
+    let callee = start(&callee(), None, Load::default());
+    let load = Load { limit: 5, ..rate(5_000.0, 2_000) };
+    let (ledger, page) = start(CALLER, Some(callee.address), load).wait();
+    assert_eq!((ledger.successful, ledger.peak), (2_000, 5));
+    assert_eq!(page.counter(Counter::CallsSuccessful), 2_000);
+    let load = Load { users: Some(7), calls: Some(3_000), ..Load::default() };
+    let (ledger, _) = start(CALLER, Some(callee.address), load).wait();
+    assert_eq!((ledger.successful, ledger.failed, ledger.peak), (3_000, 0, 7));
+}
