@@ -20,6 +20,8 @@ pub const KAMAILIO: Program = Program { name: "kamailio", package: "kamailio" };
 pub const SIPSAK: Program = Program { name: "sipsak", package: "sipsak" };
 /// A telephone.
 pub const BARESIP: Program = Program { name: "baresip", package: "baresip-core" };
+/// A browser.
+pub const CHROMIUM: Program = Program { name: "chromium", package: "chromium" };
 /// Writes down the system calls of a process.
 pub const STRACE: Program = Program { name: "strace", package: "strace" };
 /// Makes networks.

@@ -3,6 +3,7 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use strowger_tests::program::{self, CHROMIUM};
 use strowger_tests::{alone, binary};
 
 fn demo(arguments: &[&str]) -> Output {
@@ -115,4 +116,43 @@ fn without_load_there_is_no_table() {
     let text = String::from_utf8(demo(&["--seconds", "0"]).stdout).expect("UTF-8");
     assert!(text.contains("│── BYE") && text.contains("What to try next"), "{text}");
     assert!(!text.contains("set-up delay"), "{text}");
+}
+
+#[test]
+fn the_report_of_the_load_is_a_page_that_draws_every_chart() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let page = folder.path().join("demo.html");
+    let path = page.display().to_string();
+    let text = String::from_utf8(demo(&["--seconds", "3", "--rate", "50", "--html", &path]).stdout).expect("UTF-8");
+    assert!(text.contains(&format!("The whole report, with charts: {path}\n")), "{text}");
+    if !program::have(&[CHROMIUM]) {
+        return;
+    }
+    let profile = folder.path().join("profile");
+    let output = Command::new("timeout")
+        .args(["120", CHROMIUM.name, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+        .args(["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--virtual-time-budget=5000", "--enable-logging=stderr", "--log-level=0"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg("--dump-dom")
+        .arg(format!("file://{path}"))
+        .output()
+        .expect("the browser starts");
+    let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let html = dom.split_once("<html").and_then(|(_, rest)| rest.split_once('>')).map_or("", |(tag, _)| tag);
+    let attribute = |name: &str| {
+        let value = html.split_once(&format!("{name}=\"")).and_then(|(_, rest)| rest.split_once('"'));
+        value.map(|(value, _)| value).unwrap_or_else(|| panic!("no {name}: {html}\n{log}"))
+    };
+    assert_eq!((attribute("data-ready"), attribute("data-errors"), attribute("data-requests")), ("yes", "", "0"));
+    let said: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert_eq!(said, Vec::<&str>::new());
+    let charts: Vec<&str> = attribute("data-charts").split('|').collect();
+    for chart in
+        ["rate", "concurrency", "codes", "delay-srd", "delay-sdd", "delay-response", "distribution", "lag", "cpu"]
+    {
+        assert!(charts.contains(&format!("{chart}=drawn").as_str()), "{chart}: {charts:?}");
+    }
+    assert!(!charts.iter().any(|chart| chart.contains("=failed")), "{charts:?}");
 }

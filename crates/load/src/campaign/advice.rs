@@ -59,16 +59,28 @@ impl Facts<'_> {
             ));
         }
         for (code, sentence) in [
-            (403, "is not allowed there: the source address or the user may be refused or banned, or the server does not relay for strangers."),
+            (
+                403,
+                "is not allowed there: the source address or the user may be refused or banned, or the server does not relay for strangers.",
+            ),
             (404, "is not known there: name a user as sip:USER@HOST, or let both ends run here with --pair."),
-            (480, "is not registered: register a phone, or let --callee USER:PASSWORD with --pair register and answer here."),
+            (
+                480,
+                "is not registered: register a phone, or let --callee USER:PASSWORD with --pair register and answer here.",
+            ),
             (405, "is a method that the target does not take: choose another --workload."),
             (408, "could not be reached behind the target in time."),
             (486, "was busy: a phone takes one call at a time, an answering generator many (`strowger load uas`)."),
-            (488, "was offered a session that the target does not take: a document with another SDP (--scenario) may help."),
+            (
+                488,
+                "was offered a session that the target does not take: a document with another SDP (--scenario) may help.",
+            ),
             (500, "met an error inside the server: its log knows more."),
             (501, "is a method that the target does not know: choose another --workload."),
-            (503, "was refused for overload, or by a rate limiter: lower the rate, or lift the limit for the generator's addresses."),
+            (
+                503,
+                "was refused for overload, or by a rate limiter: lower the rate, or lift the limit for the generator's addresses.",
+            ),
         ] {
             if count(code) > 0 {
                 let whom = match code {
@@ -80,16 +92,26 @@ impl Facts<'_> {
         }
         let redirected: u64 = codes.range(300..400).map(|(_, count)| count).sum();
         if redirected > 0 {
-            out.push(format!("The target redirected {} requests; ready workloads do not follow (RFC 3261 section 8.1.3.4).", grouped(redirected as f64)));
+            out.push(format!(
+                "The target redirected {} requests; ready workloads do not follow (RFC 3261 section 8.1.3.4).",
+                grouped(redirected as f64)
+            ));
         }
         if let Some(sentence) = turned(run) {
             out.push(sentence);
         }
         let silent = totals.failures(Failure::MaxUdpRetransmissions) + totals.failures(Failure::TimeoutOnReceive);
         if silent > 0 {
-            let reached = self.answered.filter(|reached| *reached < calls && self.plan.pair).map_or_else(String::new, |reached| {
-                format!(" Of {} calls {} reached the answering side.", grouped(calls as f64), grouped(reached as f64))
-            });
+            let reached = self.answered.filter(|reached| *reached < calls && self.plan.pair).map_or_else(
+                String::new,
+                |reached| {
+                    format!(
+                        " Of {} calls {} reached the answering side.",
+                        grouped(calls as f64),
+                        grouped(reached as f64)
+                    )
+                },
+            );
             out.push(format!(
                 "{} calls waited in vain for an answer: the target was overloaded or stood still, or messages were lost.{reached}",
                 grouped(silent as f64)
@@ -120,7 +142,9 @@ impl Facts<'_> {
             return format!("{place} did not answer the WebSocket handshake: does it speak {transport} on this port?");
         }
         if network.connects_failed > 0 {
-            return format!("No connection to {place} could be made: is the server running, and does it listen by {transport} on this port?");
+            return format!(
+                "No connection to {place} could be made: is the server running, and does it listen by {transport} on this port?"
+            );
         }
         match self.plan.transport {
             Transport::Udp => format!(
@@ -137,7 +161,9 @@ fn turned(run: &Run) -> Option<String> {
     let names = crate::measure::columns(&run.heading().timers);
     let place = |name: &str| names.iter().position(|n| n == name);
     let (successful, sent, received) = (place("responses.2xx")?, place("messages.sent")?, place("messages.received")?);
-    let value = |row: usize, column: usize| run.rows.get(row).and_then(|r| r.values.get(column)).copied().filter(|v| v.is_finite()).unwrap_or(0.0);
+    let value = |row: usize, column: usize| {
+        run.rows.get(row).and_then(|r| r.values.get(column)).copied().filter(|v| v.is_finite()).unwrap_or(0.0)
+    };
     let last = (0..run.rows.len()).rev().find(|row| value(*row, successful) > 0.0)?;
     let rest = last + 1..run.rows.len();
     let asked = rest.clone().filter(|row| value(*row, sent) > 0.0).count();
@@ -147,9 +173,13 @@ fn turned(run: &Run) -> Option<String> {
     let answers: f64 = rest.map(|row| value(row, received)).sum();
     let after = last + 1;
     Some(if answers > 0.0 {
-        format!("After {after} s with answers every request was refused: a rate limiter or a ban between here and the server?")
+        format!(
+            "After {after} s with answers every request was refused: a rate limiter or a ban between here and the server?"
+        )
     } else {
-        format!("After {after} s with answers none came any more: a ban (fail2ban, pike, a firewall), or the server died.")
+        format!(
+            "After {after} s with answers none came any more: a ban (fail2ban, pike, a firewall), or the server died."
+        )
     })
 }
 

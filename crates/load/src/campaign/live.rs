@@ -57,7 +57,8 @@ impl Live {
         let last = run.rows.len().wrapping_sub(1);
         let rate_name = if totals.counter(Counter::CallsOutgoing) == 0 { "rate.incoming" } else { "rate.achieved" };
         let from = run.rows.len().saturating_sub(RATES);
-        let delay = [Delay::Setup, Delay::Registration, Delay::Request].into_iter().find(|d| !totals.delays(*d).is_empty());
+        let delay =
+            [Delay::Setup, Delay::Registration, Delay::Request].into_iter().find(|d| !totals.delays(*d).is_empty());
         let delay = delay.unwrap_or(Delay::Setup);
         let figures = (from..run.rows.len()).rev().find_map(|row| {
             let of = |statistic: &str| value(row, &format!("{}.{statistic}", delay.key())).filter(|v| v.is_finite());
@@ -82,7 +83,10 @@ impl Live {
             open: value(last, "concurrency").filter(|v| v.is_finite()).unwrap_or(0.0) as u64,
             intended_rate: value(last, "rate.intended").filter(|v| v.is_finite()).unwrap_or(0.0),
             rate: value(last, rate_name).filter(|v| v.is_finite()).unwrap_or(0.0),
-            rates: (from..run.rows.len()).filter_map(|row| value(row, rate_name)).map(|v| if v.is_finite() { v } else { 0.0 }).collect(),
+            rates: (from..run.rows.len())
+                .filter_map(|row| value(row, rate_name))
+                .map(|v| if v.is_finite() { v } else { 0.0 })
+                .collect(),
             delay_name: delay.title(),
             delay: figures,
             lag: value(last, "lag.p99").filter(|v| v.is_finite()),

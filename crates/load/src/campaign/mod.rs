@@ -109,9 +109,10 @@ impl Campaign {
         }
         let heading = heading(&plan, clock, now, scenario.timers.clone());
         let log = match &plan.log {
-            Some(path) => {
-                Some(Log::create(path, &heading).map_err(|e| format!("the raw log {} cannot be written: {e}", path.display()))?)
-            }
+            Some(path) => Some(
+                Log::create(path, &heading)
+                    .map_err(|e| format!("the raw log {} cannot be written: {e}", path.display()))?,
+            ),
             None => None,
         };
         let mut journal = Journal::new(clock, heading, count + 2, log);
@@ -197,13 +198,13 @@ impl Campaign {
     /// Goes on for about so long, and says how far it is.
     pub fn poll(&mut self, patience: Duration) -> Stage {
         let until = Instant::now() + patience;
+        self.keep_books();
         loop {
             self.take_events();
-            self.keep_books();
             if self.stage == Stage::Over || Instant::now() >= until {
                 return self.stage;
             }
-            std::thread::sleep(Duration::from_millis(5).min(until.saturating_duration_since(Instant::now())));
+            std::thread::sleep(Duration::from_millis(10).min(until.saturating_duration_since(Instant::now())));
         }
     }
 
@@ -271,7 +272,8 @@ impl Campaign {
             self.own.count(Counter::SocketDrops, drops - self.drops);
             self.drops = drops;
         }
-        let unsent = sides().map(|side| side.counters()).map(|c| c.datagrams_refused + c.datagrams_dropped).sum::<u64>();
+        let unsent =
+            sides().map(|side| side.counters()).map(|c| c.datagrams_refused + c.datagrams_dropped).sum::<u64>();
         if unsent > self.unsent {
             self.own.count(Counter::SendFailuresLocal, unsent - self.unsent);
             self.unsent = unsent;
@@ -405,7 +407,9 @@ impl Prepared {
         }
         let count = if plan.target.is_some() && !receives { sources.len() * plan.shards.max(1) } else { 0 };
         if count > MOST {
-            return Err(format!("{count} generators are too many for one process: at most {MOST} sources times shards"));
+            return Err(format!(
+                "{count} generators are too many for one process: at most {MOST} sources times shards"
+            ));
         }
         let mut callers = Vec::new();
         for index in 0..count {

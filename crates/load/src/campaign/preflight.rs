@@ -56,7 +56,9 @@ impl Probing<'_> {
     }
 
     fn source(&self, source: IpAddr, start: Instant, probes: &mut Vec<Probe>) -> Result<(), Finding> {
-        let local = |error: std::io::Error| Finding::Local(format!("nothing can be sent from {source} to {}: {error}", self.address));
+        let local = |error: std::io::Error| {
+            Finding::Local(format!("nothing can be sent from {source} to {}: {error}", self.address))
+        };
         let socket = UdpSocket::bind((source, 0)).map_err(local)?;
         // A connected socket hears of a closed port.
         socket.connect(self.address).map_err(local)?;
@@ -83,7 +85,12 @@ impl Probing<'_> {
 
     /// Takes answers for so long, or (`early`) until none is missing.
     fn listen(
-        &self, socket: &UdpSocket, start: Instant, probes: &mut [Probe], patience: Duration, early: bool,
+        &self,
+        socket: &UdpSocket,
+        start: Instant,
+        probes: &mut [Probe],
+        patience: Duration,
+        early: bool,
     ) -> Result<(), Finding> {
         let end = Instant::now() + patience;
         let mut buffer = [0; 65_536];
@@ -121,7 +128,11 @@ impl Probing<'_> {
             }
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => vec![self.closed()],
             Err(error) => {
-                vec![Finding::Closed(format!("{} cannot be reached by {}: {error}", self.address, self.transport.text()))]
+                vec![Finding::Closed(format!(
+                    "{} cannot be reached by {}: {error}",
+                    self.address,
+                    self.transport.text()
+                ))]
             }
         }
     }
@@ -206,7 +217,13 @@ mod tests {
         let target: Target = "127.0.0.1".parse().unwrap();
         assert_eq!(probing(&target, server(99, None)).run(), []);
         let found = probing(&target, server(4, Some("503 Slow down\r\nRetry-After: 7\r\n"))).run();
-        assert!(matches!(&found[..], [Finding::Obstacle(Obstacle::RateLimit { code: 503, after: 4, retry_after: Some(7), .. })]), "{found:?}");
+        assert!(
+            matches!(
+                &found[..],
+                [Finding::Obstacle(Obstacle::RateLimit { code: 503, after: 4, retry_after: Some(7), .. })]
+            ),
+            "{found:?}"
+        );
         let found = probing(&target, server(3, None)).run();
         assert!(matches!(&found[..], [Finding::Obstacle(Obstacle::Ban { after: 3, .. })]), "{found:?}");
         // Nobody has to answer OPTIONS.

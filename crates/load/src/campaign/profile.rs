@@ -16,7 +16,8 @@ pub fn parse(text: &str) -> Result<Vec<Part>, String> {
     let text = text.trim();
     let path = Path::new(text);
     if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv")) || path.is_file() {
-        let content = std::fs::read_to_string(path).map_err(|error| format!("the rate profile {text} cannot be read: {error}"))?;
+        let content = std::fs::read_to_string(path)
+            .map_err(|error| format!("the rate profile {text} cannot be read: {error}"))?;
         return table(&content, text);
     }
     let parts: Result<Vec<Part>, String> = text.split(',').map(|part| one(part.trim())).collect();
@@ -53,7 +54,10 @@ fn table(content: &str, name: &str) -> Result<Vec<Part>, String> {
         match parsed {
             Ok((time, rate)) => {
                 if rows.last().is_some_and(|last| time <= last.0) {
-                    return Err(format!("{name}:{}: the time {time} s is not behind that of the line before", number + 1));
+                    return Err(format!(
+                        "{name}:{}: the time {time} s is not behind that of the line before",
+                        number + 1
+                    ));
                 }
                 rows.push((time, rate, ramp));
             }
@@ -63,7 +67,9 @@ fn table(content: &str, name: &str) -> Result<Vec<Part>, String> {
         }
     }
     if rows.len() < 2 {
-        return Err(format!("{name}: a rate profile has at least two lines of seconds,rate: the last says when it ends"));
+        return Err(format!(
+            "{name}: a rate profile has at least two lines of seconds,rate: the last says when it ends"
+        ));
     }
     let mut parts = Vec::new();
     if rows[0].0 > 0.0 {
@@ -133,7 +139,8 @@ mod tests {
 
     #[test]
     fn on_the_command_line() {
-        let want = vec![ramp(100.0, 100.0, 30), ramp(100.0, 500.0, 60), Part::Burst { calls: 1_000 }, ramp(0.0, 0.0, 5)];
+        let want =
+            vec![ramp(100.0, 100.0, 30), ramp(100.0, 500.0, 60), Part::Burst { calls: 1_000 }, ramp(0.0, 0.0, 5)];
         assert_eq!(parse("100:30s,100-500:1m,burst:1000,0:5s").unwrap(), want);
         assert_eq!(parse("100@30s, 100..500@1m, burst:1k, 0@5").unwrap(), want);
         assert_eq!(length(&want), Some(95_000_000));

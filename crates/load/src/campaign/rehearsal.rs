@@ -50,8 +50,7 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let target = plan.target.as_ref().ok_or("a dry run needs a target")?;
     let resolved = target.resolve(plan.transport)?;
     let own = plan.sources.first().copied().unwrap_or_else(|| side::local(plan.proxy.or(Some(resolved))));
-    let loopback: IpAddr =
-        if resolved.is_ipv6() { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
+    let loopback: IpAddr = if resolved.is_ipv6() { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
     // Over plain TCP what would be encrypted: the texts say what the plan says.
     let wire = if plan.transport == Transport::Udp { Transport::Udp } else { Transport::Tcp };
     let local = Plan {
@@ -65,7 +64,8 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     };
     let answers = Plan { work: Work::Ready(crate::workload::Workload::Call), target: None, ..local.clone() };
     let bound = side::bind(&answers, loopback, 0, true)?;
-    let nobody = Facts { destination: None, target: None, direct: false, callee: None, injections: side::data(&answers)? };
+    let nobody =
+        Facts { destination: None, target: None, direct: false, callee: None, injections: side::data(&answers)? };
     let now = clock::micros();
     let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 2);
     let scenario = Arc::new(nobody.scenario(&answers, Part::Answerer)?);

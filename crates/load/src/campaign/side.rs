@@ -8,8 +8,8 @@ use crate::engine::script::Script;
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
 use crate::injection::{Injection, InjectionOptions};
-use crate::media::Plane;
 use crate::measure::{Books, ReceiveBuffer};
+use crate::media::Plane;
 use crate::scenario::{Environment, Scenario};
 use crate::workload::{Words, Workload, literal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -46,7 +46,10 @@ pub(super) struct Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// Makes calls: its place, and how many there are.
-    Caller { index: usize, count: usize },
+    Caller {
+        index: usize,
+        count: usize,
+    },
     Answerer,
     /// Registers, and answers calls on the same socket: a registrar may lead calls back to where a REGISTER came from.
     Receiver,
@@ -78,7 +81,10 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
     let mut listener = Listener::new(transport, SocketAddr::new(ip, port));
     if transport.is_secure() {
         let (certificate, key) = plan.trust.identity.clone().ok_or_else(|| {
-            format!("the answering side needs a certificate for {}: give --tls-cert FILE and --tls-key FILE", transport.text())
+            format!(
+                "the answering side needs a certificate for {}: give --tls-cert FILE and --tls-key FILE",
+                transport.text()
+            )
         })?;
         listener.tls = Some(strowger_net::tls::Server { certificate, key, client_authorities: None });
     }
@@ -90,7 +96,9 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
 fn refused(error: &std::io::Error, ip: IpAddr, port: u16) -> String {
     let cure = match error.kind() {
         std::io::ErrorKind::AddrNotAvailable => format!("; {ip} is no address of this machine"),
-        std::io::ErrorKind::AddrInUse if port != 0 => "; another program has this port: choose another with --port".into(),
+        std::io::ErrorKind::AddrInUse if port != 0 => {
+            "; another program has this port: choose another with --port".into()
+        }
         _ => String::new(),
     };
     format!("the socket cannot be opened: {error}{cure}")
@@ -130,7 +138,8 @@ impl Facts {
         let host = plan.target.as_ref().map_or_else(|| "[local_ip]".into(), |t| literal(&t.uri_host()));
         let place = plan.target.as_ref().map_or_else(|| "[local_ip]:[local_port]".into(), |t| literal(&t.place()));
         let domain = plan.domain.as_deref().map_or_else(|| host.clone(), literal);
-        let named = plan.target.as_ref().and_then(|t| t.user.clone()).or_else(|| self.callee.as_ref().map(|u| u.name.clone()));
+        let named =
+            plan.target.as_ref().and_then(|t| t.user.clone()).or_else(|| self.callee.as_ref().map(|u| u.name.clone()));
         let name = literal(named.as_deref().unwrap_or("service"));
         let aimed = plan.domain.as_deref().filter(|_| self.callee.is_some());
         let (uri, to) = match (self.direct, self.target) {
@@ -172,7 +181,11 @@ impl Facts {
             ring: plan.ring,
             // Timer J (RFC 3261 section 17.2.2) is 32 s over UDP; so many ended calls would hold more memory than the test
             // is worth, so it is shortened from a hundred thousand on.
-            linger: if plan.transport.is_reliable() { 1 } else { (100_000_000.0 / calls).clamp(1_000.0, 32_000.0) as u32 },
+            linger: if plan.transport.is_reliable() {
+                1
+            } else {
+                (100_000_000.0 / calls).clamp(1_000.0, 32_000.0) as u32
+            },
             mix: plan.mix,
         }
     }
@@ -196,7 +209,8 @@ impl Facts {
             (_, Part::Answerer) => words.answering(),
             (super::Work::Ready(workload), Part::Caller { .. }) => words.document(*workload),
         };
-        Scenario::parse(text.as_bytes(), Path::new("workload"), &environment).map_err(|refusal| format!("{refusal}\n{text}"))
+        Scenario::parse(text.as_bytes(), Path::new("workload"), &environment)
+            .map_err(|refusal| format!("{refusal}\n{text}"))
     }
 
     /// What the engine has to know.
@@ -220,7 +234,9 @@ impl Facts {
         match part {
             Part::Receiver if self.callee.is_some() => load = Load { calls: Some(1), ..Load::default() },
             // Each user once.
-            Part::Receiver if plan.calls.is_none() && !plan.users.is_empty() => load.calls = Some(plan.users.len() as u64),
+            Part::Receiver if plan.calls.is_none() && !plan.users.is_empty() => {
+                load.calls = Some(plan.users.len() as u64)
+            }
             Part::Answerer => load = Load::default(),
             Part::Receiver | Part::Caller { .. } => (),
         }
@@ -261,7 +277,11 @@ impl Facts {
                 receive_timeout,
                 auto_answer: true,
                 // A later request with the Call-ID of an ended one (a registration made anew) is a call of its own.
-                dead_call_wait: if matches!(part, Part::Answerer | Part::Receiver) && !document { 0 } else { Behaviour::default().dead_call_wait },
+                dead_call_wait: if matches!(part, Part::Answerer | Part::Receiver) && !document {
+                    0
+                } else {
+                    Behaviour::default().dead_call_wait
+                },
                 ..Behaviour::default()
             },
             retransmission: if document {
@@ -283,7 +303,8 @@ fn has_list(plan: &Plan) -> bool {
 
 /// Base names of injection files; the users' list comes first.
 fn injections(plan: &Plan) -> Vec<String> {
-    let base = |path: &std::path::PathBuf| path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    let base =
+        |path: &std::path::PathBuf| path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     has_list(plan).then(|| "users".into()).into_iter().chain(plan.injections.iter().map(base)).collect()
 }
 
@@ -295,7 +316,10 @@ pub(super) fn data(plan: &Plan) -> Result<Arc<[Injection]>, String> {
         for user in &plan.users {
             text.push_str(&format!("{};{}\n", user.name, user.password));
         }
-        all.push(Injection::new("users".into(), text.into_bytes(), InjectionOptions::default()).map_err(|e| e.to_string())?);
+        all.push(
+            Injection::new("users".into(), text.into_bytes(), InjectionOptions::default())
+                .map_err(|e| e.to_string())?,
+        );
     }
     for path in &plan.injections {
         let options = InjectionOptions { strip_carriage_return: true, ..InjectionOptions::default() };

@@ -139,7 +139,10 @@ impl Target {
     pub fn resolve(&self, transport: Transport) -> Result<SocketAddr, String> {
         let port = self.port.unwrap_or_else(|| transport.default_port());
         let all = (self.host.as_str(), port).to_socket_addrs().map_err(|error| {
-            format!("the name {} is unknown here ({error}); write an address, or give the name to the system's resolver", self.host)
+            format!(
+                "the name {} is unknown here ({error}); write an address, or give the name to the system's resolver",
+                self.host
+            )
         })?;
         let mut all: Vec<SocketAddr> = all.collect();
         all.sort_by_key(SocketAddr::is_ipv6);

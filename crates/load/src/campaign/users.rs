@@ -53,7 +53,9 @@ mod tests {
 
     #[test]
     fn lines_of_users() {
-        let users = parse("SEQUENTIAL\nalice;secret;more\n# nobody\n\nbob,pw\nsip:carol@example.org;x\ndave\n", "u.csv").unwrap();
+        let users =
+            parse("SEQUENTIAL\nalice;secret;more\n# nobody\n\nbob,pw\nsip:carol@example.org;x\ndave\n", "u.csv")
+                .unwrap();
         let all: Vec<(&str, &str)> = users.iter().map(|u| (u.name.as_str(), u.password.as_str())).collect();
         assert_eq!(all, [("alice", "secret"), ("bob", "pw"), ("carol", "x"), ("dave", "")]);
         assert!(parse("\n", "u.csv").unwrap_err().contains("no user in it"));

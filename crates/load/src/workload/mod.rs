@@ -157,9 +157,11 @@ impl Words {
             }
         }
         self.part(steps, CALL, "c", "");
-        for (name, share, part) in
-            [("r", self.mix.registrations, REGISTER), ("o", self.mix.options, OPTIONS), ("m", self.mix.messages, MESSAGE)]
-        {
+        for (name, share, part) in [
+            ("r", self.mix.registrations, REGISTER),
+            ("o", self.mix.options, OPTIONS),
+            ("m", self.mix.messages, MESSAGE),
+        ] {
             if share > 0.0 {
                 let _ = writeln!(steps, "  <nop next=\"end\"/>\n  <label id=\"{name}\"/>");
                 self.part(steps, part, name, "");

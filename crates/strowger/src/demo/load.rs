@@ -124,7 +124,8 @@ impl Calls {
         }
         let file = tempfile::Builder::new().prefix("strowger-demo-").suffix(".html").tempfile();
         let (mut file, path) = file.context("no temporary file can be made")?.keep()?;
-        std::io::Write::write_all(&mut file, page.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
+        std::io::Write::write_all(&mut file, page.as_bytes())
+            .with_context(|| format!("{} cannot be written", path.display()))?;
         Ok(path)
     }
 }

@@ -123,7 +123,8 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
         (Some(user), _) => vec![user.clone()],
         (None, Some(path)) => {
             let name = path.display().to_string();
-            let content = std::fs::read_to_string(path).map_err(|error| usage(format!("{name} cannot be read: {error}")))?;
+            let content =
+                std::fs::read_to_string(path).map_err(|error| usage(format!("{name} cannot be read: {error}")))?;
             users::parse(&content, &name).map_err(usage)?
         }
         (None, None) => Vec::new(),
@@ -327,7 +328,10 @@ fn drive(plan: Plan, output: &Output, notes: Vec<String>) -> Result<ExitCode, Re
     drop(screen);
     let code = reports::write(&ended.run, &requirements, words, &ended.advice);
     if ended.broken {
-        return Err(Refusal(code::INVALID, "a thread of the generator broke down; this is a fault of strowger, please report it".into()));
+        return Err(Refusal(
+            code::INVALID,
+            "a thread of the generator broke down; this is a fault of strowger, please report it".into(),
+        ));
     }
     // Who only answers ends by Ctrl-C.
     Ok(if pressed > 1 && !answers { ExitCode::from(code::INTERRUPTED) } else { code })

@@ -18,7 +18,8 @@ pub(super) struct Prometheus {
 impl Prometheus {
     /// Listens from now on, until the process ends.
     pub(super) fn serve(address: SocketAddr) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(address).with_context(|| format!("--prometheus cannot listen on {address}"))?;
+        let listener =
+            TcpListener::bind(address).with_context(|| format!("--prometheus cannot listen on {address}"))?;
         let text = Arc::new(Mutex::new(String::new()));
         let shown = text.clone();
         std::thread::Builder::new().name("prometheus".into()).spawn(move || {

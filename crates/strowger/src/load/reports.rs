@@ -100,11 +100,25 @@ fn verdict(report: &Report<'_>, requirements: &[Requirement], unwritten: bool) -
 /// A requirement about how many calls may fail.
 fn says_failures(requirement: &Requirement) -> bool {
     let name = requirement.measure().name().to_ascii_lowercase();
-    ["calls.", "ser", "seer", "isa", "scr", "ira", "session.", "registration.", "request.", "rate.successful", "rate.failed"]
-        .iter()
-        .any(|start| name == *start || (name.starts_with(start) && (start.ends_with('.') || name[start.len()..].starts_with('.'))))
-        && !name.starts_with("request.p")
-        && !["request.mean", "request.max", "request.min", "calls.outgoing", "calls.incoming", "calls.intended"].contains(&name.as_str())
+    [
+        "calls.",
+        "ser",
+        "seer",
+        "isa",
+        "scr",
+        "ira",
+        "session.",
+        "registration.",
+        "request.",
+        "rate.successful",
+        "rate.failed",
+    ]
+    .iter()
+    .any(|start| {
+        name == *start || (name.starts_with(start) && (start.ends_with('.') || name[start.len()..].starts_with('.')))
+    }) && !name.starts_with("request.p")
+        && !["request.mean", "request.max", "request.min", "calls.outgoing", "calls.incoming", "calls.intended"]
+            .contains(&name.as_str())
 }
 
 #[cfg(test)]
@@ -114,7 +128,18 @@ mod tests {
     #[test]
     fn requirements_that_say_how_many_may_fail() {
         let says = |text: &str| says_failures(&Requirement::parse(text, &[]).expect(text));
-        assert!(says("ser>=99%") && says("calls.failed<10") && says("scr>=90") && says("calls.success>=99.9%") && says("ira<1%"));
-        assert!(!says("srd.p95<200ms") && !says("request.p95<1s") && !says("calls.outgoing>=100") && !says("rate.achieved>9"));
+        assert!(
+            says("ser>=99%")
+                && says("calls.failed<10")
+                && says("scr>=90")
+                && says("calls.success>=99.9%")
+                && says("ira<1%")
+        );
+        assert!(
+            !says("srd.p95<200ms")
+                && !says("request.p95<1s")
+                && !says("calls.outgoing>=100")
+                && !says("rate.achieved>9")
+        );
     }
 }

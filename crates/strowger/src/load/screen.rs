@@ -42,7 +42,9 @@ impl Screen {
                 }
                 self.drawn = Some(Instant::now());
                 let width = usize::from(term.size().1).clamp(40, 120);
-                let text = drawing(live, width);
+                // A line that is broken by the terminal would be two to clear.
+                let cut = |line: &str| console::truncate_str(line, width, "…").into_owned() + "\n";
+                let text: String = drawing(live, width).lines().map(cut).collect();
                 let _ = term.clear_last_lines(self.lines);
                 self.lines = text.lines().count();
                 let _ = term.write_str(&text);
@@ -148,11 +150,18 @@ fn drawing(live: &Live, width: usize) -> String {
         || "no answer yet".into(),
         |(p50, p95, p99)| {
             let show = |us| Unit::Microseconds.show(us);
-            format!("p50 {} · p95 {} · p99 {}   {}", show(p50), show(p95), show(p99), style(live.delay_name.to_lowercase()).dim())
+            format!(
+                "p50 {} · p95 {} · p99 {}   {}",
+                show(p50),
+                show(p95),
+                show(p99),
+                style(live.delay_name.to_lowercase()).dim()
+            )
         },
     );
     let _ = writeln!(out, "  delay    {shown}");
-    let codes: Vec<String> = live.codes.iter().take(8).map(|(code, count)| format!("{code} × {}", number(*count))).collect();
+    let codes: Vec<String> =
+        live.codes.iter().take(8).map(|(code, count)| format!("{code} × {}", number(*count))).collect();
     let _ = writeln!(
         out,
         "  messages {} sent · {} received · {} again   {}",
@@ -213,6 +222,9 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         let text = line(&live(), 5);
-        assert_eq!(text, "   5 s  1,050 calls, 210.0/s, 48 open, 1,000 successful, 2 failed, delay p50 1.00 ms p95 2.00 ms");
+        assert_eq!(
+            text,
+            "   5 s  1,050 calls, 210.0/s, 48 open, 1,000 successful, 2 failed, delay p50 1.00 ms p95 2.00 ms"
+        );
     }
 }
