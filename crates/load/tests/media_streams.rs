@@ -327,6 +327,11 @@ fn what_comes_goes_back_as_long_as_it_is_switched_on() {
     legs.echo(true);
     socket.send_to(b"again", ("127.0.0.1", plane.port())).unwrap();
     assert_eq!(next(&socket).0, b"again");
+    // What was sent is counted a moment after it is here.
+    let until = Instant::now() + Duration::from_secs(5);
+    while plane.snapshot().echoed != [2, 1] && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let snapshot = plane.snapshot();
     assert_eq!((snapshot.received, snapshot.received_bytes), (4, 19));
     assert_eq!((snapshot.echoed, snapshot.echoed_bytes), ([2, 1], [10, 5]));
