@@ -11,9 +11,10 @@ use std::time::{Duration, SystemTime};
 use strowger_core::Transport;
 use strowger_load::engine::ledger::Ledger;
 use strowger_load::engine::pace::Part;
-use strowger_load::engine::run::{Behaviour, Load, Run};
+use strowger_load::engine::run::{Behaviour, Load, Retransmission, Run};
 use strowger_load::engine::script::Script;
 use strowger_load::engine::traffic::{Event, Order, Traffic};
+use strowger_load::engine::watch::{Passage, Watch};
 use strowger_load::measure::{Clock, Collector, Counter, Delay, Page};
 use strowger_load::scenario::{Environment, Scenario};
 use strowger_net::{Listener, Net, Node, Settings, Shards, clock};
@@ -121,7 +122,26 @@ struct Side {
     collector: Collector,
 }
 
+/// Stops its shard once, when so many messages have passed.
+struct Stall {
+    messages: u32,
+    length: Duration,
+}
+
+impl Watch for Stall {
+    fn message(&mut self, _: Passage, _: Transport, _: &[u8], _: &[u8]) {
+        self.messages = self.messages.wrapping_sub(1);
+        if self.messages == 0 {
+            std::thread::sleep(self.length);
+        }
+    }
+}
+
 fn start(document: &str, target: Option<SocketAddr>, load: Load) -> Side {
+    start_watched(document, target, load, None)
+}
+
+fn start_watched(document: &str, target: Option<SocketAddr>, load: Load, watch: Option<Box<dyn Watch>>) -> Side {
     let document = format!("<?xml version=\"1.0\"?>\n{document}");
     let scenario = Scenario::parse(document.as_bytes(), Path::new("test"), &Environment::default());
     let scenario = Arc::new(scenario.expect("the document is right"));
@@ -137,17 +157,19 @@ fn start(document: &str, target: Option<SocketAddr>, load: Load) -> Side {
     let net = Net::bind(settings, vec![listener]).expect("a port is free");
     let address = net.addresses()[0];
     let behaviour = Behaviour { dead_call_wait: 0, ..Behaviour::default() };
-    let run = Arc::new(Run { target, local_port: address.port(), load, behaviour, ..Run::new(scenario.clone()) });
+    let retransmission = Retransmission { rfc3261: true, ..Retransmission::default() };
+    let run = Run { target, local_port: address.port(), load, behaviour, retransmission, ..Run::new(scenario.clone()) };
+    let run = Arc::new(run);
     let script = Arc::new(Script::new(scenario, &run).expect("it has no expressions"));
     let now = clock::micros();
     let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 1);
     let (to, events) = channel();
-    let parts = Mutex::new(Some((collector.books(now), to)));
+    let parts = Mutex::new(Some((collector.books(now), to, watch)));
     let node = net
         .spawn(move |_, _| {
             SHARD.with(|shard| shard.set(true));
-            let (books, to) = parts.lock().unwrap().take().expect("one shard");
-            Traffic::new(run.clone(), script.clone(), None, books, to)
+            let (books, to, watch) = parts.lock().unwrap().take().expect("one shard");
+            Traffic::new(run.clone(), script.clone(), None, books, to).watched(watch)
         })
         .expect("threads can be started");
     Side { node, address, events, collector }
@@ -192,7 +214,22 @@ fn calls_complete_and_nothing_is_allocated_once_warm() {
 }
 
 #[test]
-fn a_stall_of_the_callee_shows_as_delay_from_the_intended_time_and_no_call_is_missing() {
+fn a_frozen_callee_shows_as_delay_from_the_intended_time_and_no_call_is_missing() {
+    let _alone = alone();
+    let stall = Stall { messages: 3_000, length: Duration::from_millis(2_000) };
+    let callee = start_watched(&callee(), None, Load::default(), Some(Box::new(stall)));
+    let (ledger, page) = start(CALLER, Some(callee.address), rate(1_000.0, 4_000)).wait();
+    // Whatever was sent several times meanwhile was answered again, not taken for something new.
+    assert_eq!((ledger.outgoing, ledger.successful), (4_000, 4_000), "{ledger:?}");
+    assert_eq!(page.counter(Counter::CallsIntended), 4_000);
+    assert!(page.counter(Counter::RetransmissionsSent) > 1_000);
+    // Two seconds of four: half of the calls wait one second on average.
+    let mean = page.delays(Delay::ResponseIntended).mean().expect("there were calls");
+    assert!((300_000.0..900_000.0).contains(&mean), "{mean} us");
+}
+
+#[test]
+fn a_callee_that_refuses_shows_as_delay_from_the_intended_time_and_no_call_is_missing() {
     let _alone = alone();
     let callee = start(&callee(), None, Load::default());
     let caller = start(CALLER, Some(callee.address), rate(1_000.0, 3_000));

@@ -72,6 +72,22 @@ pub(super) struct Shared {
     pub(super) user: Vec<Vec<Value>>,
 }
 
+/// A message that was taken, and what answered it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    /// 0: none.
+    pub(super) hash: u64,
+    pub(super) request: bool,
+    /// The step that sent the last answer to it (to a response: the ACK); `u32::MAX`: none.
+    pub(super) answer: u32,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Self { hash: 0, request: false, answer: u32::MAX }
+    }
+}
+
 /// What became of a transaction that the scenario names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transaction {
@@ -201,6 +217,9 @@ pub(super) struct Call {
     pub(super) answered_step: u32,
     pub(super) answer_step: u32,
 
+    /// The messages taken last, the newest first (with [`Retransmission::rfc3261`](super::run::Retransmission)).
+    pub(super) past: [Past; 4],
+
     pub(super) cseq: u32,
     /// The method of the last request that came.
     pub(super) asked: Method,
@@ -254,6 +273,7 @@ impl Call {
             answered_hash: 0,
             answered_step: 0,
             answer_step: 0,
+            past: [Past::default(); 4],
             cseq: 0,
             asked: Method::Other,
             established: false,

@@ -1,6 +1,6 @@
 //! A message of a call has come: is it one that was expected, one that came before, or neither?
 
-use super::call::Kind as CallKind;
+use super::call::{Kind as CallKind, Past};
 use super::stage::{Go, Stage, Whither};
 use super::watch::Passage;
 use crate::measure::Counter;
@@ -65,6 +65,7 @@ impl Stage<'_> {
         let run = &*self.world.run;
         let (ignore, repeats, whole) =
             (run.behaviour.ignore_in_pause, run.retransmission.enabled, run.retransmission.whole);
+        let known = run.retransmission.rfc3261;
         if ignore && matches!(self.step().map(|s| &s.kind), Some(Kind::Pause(_))) {
             return Go::Waits;
         }
@@ -81,6 +82,9 @@ impl Stage<'_> {
         let mut own = 0;
         if !self.call.target.transport.is_reliable() && repeats {
             own = if whole { hash(bytes) } else { self.loose_hash(bytes) };
+            if known && self.is_past(own, bytes.len()) {
+                return Go::Waits;
+            }
             if self.call.answered_hash == own && own != 0 {
                 return self.answer_again(bytes);
             }
@@ -128,6 +132,29 @@ impl Stage<'_> {
             Found::Done => Go::Waits,
             Found::Nowhere => self.unexpected(&heard),
         }
+    }
+
+    /// Whether this message was taken before; then its answer goes out again, if it has one.
+    fn is_past(&mut self, own: u64, bytes: usize) -> bool {
+        let Some(place) = self.call.past.iter().position(|p| p.hash == own) else { return false };
+        let past = self.call.past[place];
+        self.world.books.received_again(bytes);
+        let step = past.answer;
+        if step == u32::MAX {
+            return true;
+        }
+        if step == self.call.sent_step {
+            self.send_again();
+        } else if !past.request || place == 0 {
+            // The text may quote the last message: a request answered long ago has been acknowledged meanwhile.
+            self.send_step_again(step);
+        } else {
+            return true;
+        }
+        if let Some(counts) = self.world.ledger.steps.get_mut(step as usize) {
+            counts.sent_again += 1;
+        }
+        true
     }
 
     /// The books learn of a message that comes for the first time.
@@ -344,6 +371,10 @@ impl Stage<'_> {
         self.keep_last(heard.bytes);
         self.call.received_step = index as u32;
         self.call.received_hash = own;
+        if own != 0 && self.world.run.retransmission.rfc3261 {
+            self.call.past.rotate_right(1);
+            self.call.past[0] = Past { hash: own, request: heard.code == 0, answer: u32::MAX };
+        }
         // SIPp 3.6.1 goes on behind an optional message too, unless a `test` keeps it: also back, behind one passed before.
         let jumps = step
             .next

@@ -154,13 +154,25 @@ pub struct Retransmission {
     pub most: u32,
     pub most_invite: u32,
     pub most_non_invite: u32,
+    /// Whatever was taken before and comes again is answered as it was, or ignored (RFC 3261 section 17), however long
+    /// ago; else only what came last is known, as SIPp has it, and an INVITE that comes again behind two answers is
+    /// unexpected.
+    pub rfc3261: bool,
     /// Compare repeated messages whole, or (false) only what names their transaction (`-rtcheck loose`).
     pub whole: bool,
 }
 
 impl Default for Retransmission {
     fn default() -> Self {
-        Self { enabled: true, t2: 4_000, most: u32::MAX, most_invite: 5, most_non_invite: 9, whole: true }
+        Self {
+            enabled: true,
+            t2: 4_000,
+            most: u32::MAX,
+            most_invite: 5,
+            most_non_invite: 9,
+            rfc3261: false,
+            whole: true,
+        }
     }
 }
 

@@ -397,6 +397,14 @@ impl Stage<'_> {
             Start::Response(code) => world.books.response_sent(book, world.now, self.call.asked, *code, bytes),
         }
         self.call.sent_step = index;
+        if self.world.run.retransmission.rfc3261 {
+            let acknowledges = matches!(&send.start, Start::Request(method) if method.known == Method::Ack);
+            let answers = matches!(send.start, Start::Response(_));
+            let past = &mut self.call.past[0];
+            if past.hash != 0 && if past.request { answers } else { acknowledges } {
+                past.answer = index;
+            }
+        }
         if send.start_transaction.is_some() || send.ack_transaction.is_some() {
             self.remember_transaction(send, index);
         }

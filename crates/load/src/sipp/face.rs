@@ -726,6 +726,7 @@ fn plan(
             most: options.most.unwrap_or(retransmission.most),
             most_invite: options.most_invite.unwrap_or(retransmission.most_invite),
             most_non_invite: options.most_non_invite.unwrap_or(retransmission.most_non_invite),
+            rfc3261: false,
             whole: !options.loose,
         },
         seed: options.seed.unwrap_or_else(|| u64::from(std::process::id()) ^ clock::micros()),
