@@ -91,6 +91,57 @@ fn regression_cases() {
     assert!(wrong.is_empty(), "{} of {} runs went wrong\n{text}", wrong.len(), runs.len());
 }
 
+/// A pair of built-in scenarios: caller, callee, transport of each, calls.
+type Pair = (&'static str, &'static str, &'static str, &'static str, u32);
+
+const PAIRS: &[Pair] = &[
+    ("uac", "uas", "u1", "u1", 20),
+    ("uac", "uas", "un", "u1", 20),
+    ("uac", "uas", "t1", "t1", 20),
+    ("uac", "uas", "tn", "tn", 20),
+    ("uac", "uas", "tn", "t1", 20),
+    ("regexp", "uas", "u1", "u1", 5),
+    ("regexp", "uas", "t1", "t1", 5),
+    ("branchc", "branchs", "u1", "u1", 1),
+    ("branchc", "branchs", "t1", "t1", 1),
+];
+
+#[test]
+fn built_in_scenarios_understand_each_other() {
+    if !program::have(&[SIPP]) {
+        return;
+    }
+    let runs: Vec<(Pair, (Who, Who))> = PAIRS.iter().flat_map(|pair| ALL.iter().map(|cast| (*pair, *cast))).collect();
+    let name = |((calls, answers, own, other, _), cast): &(Pair, (Who, Who))| {
+        format!("{calls} by {own} ({:?}) with {answers} by {other} ({:?})", cast.0, cast.1)
+    };
+    let wrong = bench::play_all(&runs, 12, name, |((calls, answers, own, other, number), (caller, callee))| {
+        let mut bench = Bench::new(*caller, *callee, &[]);
+        let common = format!("-i 127.0.0.1 -m {number} -max_socket 500 -nostdin -trace_stat -fd 1");
+        let words = format!("-sn {answers} -p 5070 -t {other} {common} -cp 5090 -stf callee.csv");
+        let mut command = bench.command(Answers, &words);
+        let mut uas = bench.start(&mut command);
+        std::thread::sleep(Duration::from_millis(700));
+        let words = format!(
+            "-sn {calls} 127.0.0.1:5070 -p 5080 -t {own} {common} -r 50 -d 20 -timeout 15 -cp 5091 -stf caller.csv"
+        );
+        let mut command = bench.command(Calls, &words);
+        let mut uac = bench.start(&mut command);
+        let status = uac.end(Duration::from_secs(20));
+        assert!(status.success(), "the caller: {status}\n{}", uac.tail());
+        let status = uas.end(Duration::from_secs(10));
+        assert!(status.success(), "the callee: {status}\n{}", uas.tail());
+        for file in ["caller.csv", "callee.csv"] {
+            let text = bench.text(file);
+            let last: Vec<&str> = text.lines().last().unwrap_or_default().split(';').collect();
+            // Successful and failed calls, cumulative.
+            assert_eq!((last[15], last[17]), (&*number.to_string(), "0"), "{file}\n{text}");
+        }
+    });
+    let text: String = wrong.iter().map(|(name, text)| format!("\n=== {name}\n{text}\n")).collect();
+    assert!(wrong.is_empty(), "{} of {} runs went wrong\n{text}", wrong.len(), runs.len());
+}
+
 /// What a recorder heard, in time.
 fn heard(from: &std::sync::mpsc::Receiver<Heard>) -> Heard {
     from.recv_timeout(Duration::from_secs(8)).expect("something is heard")

@@ -4,6 +4,7 @@
 //! <!--
 //! About: what is looked at
 //! Run: -m 1 -s bob           arguments besides those for addresses, ports and the scenario; `-m 1` by default
+//! Address: ::1               of both sides; 127.0.0.1 by default
 //! Role: answers              the program under test is called; otherwise it calls
 //! Times: X-Tick, Date        lines with one of these names hold times: their digits are not compared
 //! Limit: 6                   seconds that the program may run on after the peer's last word; 4 by default
@@ -16,10 +17,11 @@
 //! -->
 //! ```
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 /// What is run and what is said to it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Case {
     /// Name of the file, without `.xml`.
     pub name: String,
@@ -27,6 +29,8 @@ pub struct Case {
     pub document: Option<PathBuf>,
     /// Words of the command line.
     pub arguments: Vec<String>,
+    /// Where program and peer are.
+    pub address: IpAddr,
     /// The program waits for calls.
     pub answers: bool,
     /// Names of header lines that hold times.
@@ -48,6 +52,22 @@ pub struct Line {
     pub text: Vec<String>,
 }
 
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            document: None,
+            arguments: vec!["-m".into(), "1".into()],
+            address: Ipv4Addr::LOCALHOST.into(),
+            answers: false,
+            times: Vec::new(),
+            limit: 4,
+            files: Vec::new(),
+            script: Vec::new(),
+        }
+    }
+}
+
 impl Case {
     /// Reads one: `NAME.xml`, or `NAME.case`, which is the comment alone.
     ///
@@ -58,8 +78,6 @@ impl Case {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let mut case = Self {
             name: path.file_stem().expect("a file has a name").to_string_lossy().into_owned(),
-            arguments: vec!["-m".into(), "1".into()],
-            limit: 4,
             ..Self::default()
         };
         let comment = if path.extension().is_some_and(|e| e == "xml") {
@@ -101,6 +119,7 @@ impl Case {
             match key {
                 "About" => (),
                 "Run" => self.arguments = words(value),
+                "Address" => self.address = value.parse().expect("an address"),
                 "Role" => self.answers = value == "answers",
                 "Times" => self.times = value.split(',').map(|n| n.trim().to_owned()).collect(),
                 "Limit" => self.limit = value.parse().expect("seconds"),

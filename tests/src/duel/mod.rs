@@ -65,7 +65,7 @@ pub struct Played {
 /// # Panics
 /// It does not start.
 pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Played {
-    let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    let address = |port: u16| SocketAddr::new(case.address, port);
     for (name, text) in &case.files {
         std::fs::write(folder.join(name), text).expect("the folder can be written");
     }
@@ -82,8 +82,9 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Play
         word
     };
     command.args(case.arguments.iter().map(expand));
+    let ip = case.address.to_string();
     let [own, control, media] = [ports.own, ports.control, ports.media].map(|p| p.to_string());
-    command.args(["-nostdin", "-i", "127.0.0.1", "-p", &own, "-cp", &control, "-mp", &media]);
+    command.args(["-nostdin", "-i", &ip, "-p", &own, "-cp", &control, "-mp", &media]);
     if !case.answers {
         command.arg(address(ports.peer).to_string());
     }
@@ -116,9 +117,10 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Play
 }
 
 fn is_bound(port: u16) -> bool {
-    let table = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
+    let table = |name: &str| std::fs::read_to_string(name).unwrap_or_default();
     let end = format!(":{port:04X}");
-    table.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end)))
+    let both = table("/proc/net/udp") + &table("/proc/net/udp6");
+    both.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end)))
 }
 
 /// The message with the process id as `PID`, and `#` for the numbers of lines that hold times. Line ends are shown.
