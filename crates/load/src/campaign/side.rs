@@ -179,13 +179,9 @@ impl Facts {
             tag: format!("[pid]{}", suffix.replace('-', "g")),
             agent: format!("Strowger/{}", env!("CARGO_PKG_VERSION")),
             ring: plan.ring,
-            // Timer J (RFC 3261 section 17.2.2) is 32 s over UDP; so many ended calls would hold more memory than the test
-            // is worth, so it is shortened from a hundred thousand on.
-            linger: if plan.transport.is_reliable() {
-                1
-            } else {
-                (100_000_000.0 / calls).clamp(1_000.0, 32_000.0) as u32
-            },
+            // Timer J (RFC 3261 section 17.2.2) is 32 s over UDP; by 4 s an end that was lost has been asked for three
+            // times. At high rates so many ended calls would hold more memory than that is worth.
+            linger: if plan.transport.is_reliable() { 1 } else { (100_000_000.0 / calls).clamp(1_000.0, 4_000.0) as u32 },
             mix: plan.mix,
         }
     }
@@ -274,6 +270,8 @@ impl Facts {
             load,
             behaviour: Behaviour {
                 pause: plan.hold,
+                // There is nothing to take back of a request that makes no call.
+                goodbye: document || plan.workload().is_none_or(Workload::calls),
                 receive_timeout,
                 auto_answer: true,
                 // A later request with the Call-ID of an ended one (a registration made anew) is a call of its own.
@@ -288,7 +286,7 @@ impl Facts {
                 retransmission
             } else {
                 // Timers A, B, E and F (RFC 3261 section 17.1): after 500 ms, doubled, to 32 s.
-                Retransmission { most_invite: 6, most_non_invite: 10, ..retransmission }
+                Retransmission { most_invite: 6, most_non_invite: 10, rfc3261: true, ..retransmission }
             },
             seed: plan.seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             ..Run::new(scenario)
