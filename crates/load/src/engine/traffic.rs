@@ -6,7 +6,7 @@ use super::incoming;
 use super::ledger::{Ledger, StepCounts};
 use super::pace::Pace;
 use super::run::Run;
-use super::script::{Script, bracketed};
+use super::script::Script;
 use super::stage::{Go, Stage};
 use super::watch::{Passage, Watch};
 use super::wheel::{Alarm, Fate, Wheel};
@@ -719,7 +719,12 @@ impl Service for Traffic {
                             if goodbye && !stage.call.counted {
                                 stage.goodbye();
                             }
-                            stage.finish(Outcome::Stopped);
+                            // Who only stays for repetitions has come to the end of the scenario.
+                            stage.finish(match stage.call.failed {
+                                _ if !stage.call.timewait => Outcome::Stopped,
+                                Some(failure) => Outcome::Failed(failure),
+                                None => Outcome::Successful,
+                            });
                             Go::Over
                         });
                     }
@@ -804,7 +809,7 @@ fn id_parts(run: &Run) -> Box<[IdPart]> {
                 parts.push(IdPart::Number);
             }
             b'p' => text.extend_from_slice(run.pid.to_string().as_bytes()),
-            b's' => text.extend_from_slice(&bracketed(&run.local_ip)),
+            b's' => text.extend_from_slice(run.local_ip.as_bytes()),
             // A letter that nobody knows goes, the percent sign stays.
             _ => text.push(b'%'),
         }

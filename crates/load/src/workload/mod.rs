@@ -112,13 +112,18 @@ const REGISTER: &str = include_str!("register.xml");
 const OPTIONS: &str = include_str!("options.xml");
 const MESSAGE: &str = include_str!("message.xml");
 const ANSWER: &str = include_str!("answer.xml");
+/// What ends a call that is cut off: it takes the way of the dialog.
+const GOODBYE: &str = include_str!("goodbye.xml");
 
 impl Words {
     /// The document of a workload, for the side that makes calls.
     pub fn document(&self, workload: Workload) -> String {
         let mut steps = String::new();
         match workload {
-            Workload::Call => self.part(&mut steps, CALL, "c", ""),
+            Workload::Call => {
+                steps.push_str(GOODBYE);
+                self.part(&mut steps, CALL, "c", "");
+            }
             Workload::Register | Workload::RegisterThenReceive => self.part(&mut steps, REGISTER, "r", ""),
             Workload::ReRegister => {
                 self.part(&mut steps, REGISTER, "r", "");

@@ -172,8 +172,8 @@ pub(crate) struct Traffic {
     /// The user who calls, and its password.
     #[arg(long, value_name = "USER:PASSWORD", value_parser = users::one, conflicts_with = "users")]
     pub auth: Option<User>,
-    /// Users with passwords, one a line: user;password.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// Users with passwords, one a line: user;password. A document takes its data by --inf.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "scenario")]
     pub users: Option<PathBuf>,
     /// Whom calls are for if the target names nobody; with --pair it registers at the target first, and answers here.
     #[arg(long, value_name = "USER[:PASSWORD]", value_parser = users::one)]
