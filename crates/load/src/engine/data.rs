@@ -44,8 +44,9 @@ impl Stage<'_> {
             Some(template) => {
                 let text = self.text(template);
                 let text = String::from_utf8_lossy(&text);
-                // A variable is written with digits behind the point.
-                let Ok(number) = text.trim().parse::<f64>() else {
+                // A variable is written with digits behind the point; nothing at all is the first line.
+                let digits = if text.trim().is_empty() { "0" } else { text.trim() };
+                let Ok(number) = digits.parse::<f64>() else {
                     return self.halt(format_args!("'{text}' is no line of {}", file.name()));
                 };
                 (number >= 0.0).then_some(number as u32)
