@@ -15,7 +15,7 @@ pub struct StepCounts {
     pub lost: u64,
     /// Calls that pause here now.
     pub pausing: u64,
-    /// Times that an action or `sendCmd` ran here.
+    /// Times that a step without message was run: a pause begun, a command sent.
     pub passed: u64,
 }
 

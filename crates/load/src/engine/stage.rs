@@ -96,6 +96,7 @@ impl Stage<'_> {
                 Kind::TimeWait(length) => {
                     let length = length.unwrap_or(self.world.run.behaviour.dead_call_wait);
                     self.world.ledger.steps[index as usize].pausing += 1;
+                    self.world.ledger.steps[index as usize].passed += 1;
                     self.keep_books(step);
                     let actions = self.act(step, None);
                     self.call.timewait = true;
@@ -187,6 +188,7 @@ impl Stage<'_> {
         if actions != Whither::On {
             return actions;
         }
+        self.world.ledger.steps[self.call.step as usize].passed += 1;
         if length == 0 {
             return Whither::On;
         }

@@ -26,7 +26,7 @@ const RECEIVE: Columns = &[
     ("Timeout", |c| c.timeouts),
     ("Unexp", |c| c.unexpected),
 ];
-const PAUSE: Columns = &[("Sessions", |c| c.pausing), ("Unexp", |c| c.unexpected)];
+const PAUSE: Columns = &[("Sessions", |c| c.passed), ("Unexp", |c| c.unexpected)];
 const LOST: Columns = &[("Lost", |c| c.lost)];
 
 /// Name and columns of a step; none where it has none.

@@ -72,6 +72,11 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
         print!("{text}");
         return Ok(code::SUCCESS);
     }
+    if options.sockets != Sockets::One {
+        eprintln!(
+            "Warning: all calls share one socket or connection; those of -t un, ui, tn and ln have none of their own."
+        );
+    }
     for name in &options.ignored {
         eprintln!("Warning: '-{name}' is accepted and does nothing.");
     }
@@ -167,6 +172,8 @@ struct Session {
     counts: Option<Counts>,
     screen: u8,
     paused: bool,
+    /// The target, for the screen.
+    remote: String,
     /// Every call was asked to end at once.
     ended: bool,
     /// Screens are shown.
@@ -252,6 +259,7 @@ impl Session {
             keys::terminal(keys_in);
         }
         let counts = counts(&options, &scenario, &base).map_err(fatal)?;
+        let run_remote = run.target.map_or(String::new(), |target| target.to_string());
         let rate = options.rate;
         let media = plane.map(|plane| super::media::Shown::new(plane, &options));
         Ok(Self {
@@ -272,6 +280,7 @@ impl Session {
             quitting: false,
             keys,
             counts,
+            remote: run_remote,
             ended: false,
             show: std::io::stdout().is_terminal(),
             screen: 1,
@@ -525,7 +534,7 @@ impl Session {
             duration: self.options.duration.unwrap_or(0),
             port: self.run.local_port,
             seconds: self.started.elapsed().as_secs_f64(),
-            remote: &self.run.target_host,
+            remote: &self.remote,
             transport: self.run.transport.via(),
             limit: self.run.load.limit,
             media: self.media.as_ref().map_or_else(String::new, super::media::Shown::lines),

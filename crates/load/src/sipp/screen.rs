@@ -2,8 +2,8 @@
 
 use super::statistics::{length, number};
 use crate::engine::ledger::Ledger;
-use crate::scenario::Scenario;
-use crate::scenario::step::{Expected, Kind, Start};
+use crate::scenario::step::{Expected, Kind, Pause, Start, Step};
+use crate::scenario::{Distribution, Role, Scenario};
 use std::fmt::Write;
 
 /// What a screen is made of.
@@ -52,54 +52,48 @@ impl View<'_> {
         for (step, counts) in self.scenario.steps.iter().zip(&l.steps).filter(|(s, _)| !s.hidden) {
             let timer = step.stop_timer.and_then(|t| self.scenario.timers.get(usize::from(t)));
             let timer = timer.map_or(String::new(), |t| format!("E-RTD{t}"));
-            let shown = |name: &str| step.display.as_deref().map_or_else(|| name.to_owned(), str::to_owned);
-            let _ = match &step.kind {
-                Kind::Send(send) => {
-                    let name = match &send.start {
-                        Start::Request(method) => String::from_utf8_lossy(&method.text).into_owned(),
-                        Start::Response(code) => code.to_string(),
-                    };
-                    let arrow = if matches!(send.start, Start::Request(_)) { "---------->" } else { "<----------" };
-                    writeln!(
-                        text,
-                        "  {:>10} {arrow} {timer:<7}{:<10}{:<10}{:<10}",
-                        shown(&name),
-                        counts.sent,
-                        counts.sent_again,
-                        counts.timeouts
-                    )
+            let (name, sends, pause) = name(step);
+            let name = step.display.as_deref().map_or(name, str::to_owned);
+            let server = self.scenario.role == Role::Server;
+            let middle = match pause {
+                Some(ms) => {
+                    format!("[{:>9}]", ms.map_or_else(|| format!("{}ms", self.duration), |ms| format!("{ms}ms")))
                 }
-                Kind::Receive(receive) => {
-                    let (name, request) = match &receive.expected {
-                        Expected::Request(method) => (String::from_utf8_lossy(&method.text).into_owned(), true),
-                        Expected::Response(code) => (code.to_string(), false),
-                        Expected::RequestMatching(p) => (String::from_utf8_lossy(&p.text).into_owned(), true),
-                        Expected::ResponseMatching(p) => (String::from_utf8_lossy(&p.text).into_owned(), false),
-                    };
-                    let arrow = if request { "---------->" } else { "<----------" };
-                    writeln!(
-                        text,
-                        "  {:>10} {arrow} {timer:<7}{:<10}{:<10}{:<10}{}",
-                        shown(&name),
-                        counts.received,
-                        counts.received_again,
-                        counts.timeouts,
-                        counts.unexpected
-                    )
+                // From the caller's place to the callee's, or back.
+                None if sends != server => "---------->".into(),
+                None => "<----------".into(),
+            };
+            let place = if server { format!("  {middle} {name:<10}") } else { format!("{name:>12} {middle}") };
+            let mut columns: Vec<String> = Vec::new();
+            match &step.kind {
+                Kind::Send(send) => {
+                    columns.extend([counts.sent, counts.sent_again].map(|n| n.to_string()));
+                    if send.retransmit.is_some_and(|ms| ms > 0) {
+                        columns.push(counts.timeouts.to_string());
+                    }
+                }
+                Kind::Receive(_) => {
+                    let all = [counts.received, counts.received_again, counts.timeouts, counts.unexpected];
+                    columns.extend(all.map(|n| n.to_string()));
                 }
                 Kind::Pause(_) | Kind::TimeWait(_) => {
-                    writeln!(
-                        text,
-                        "  {:>10}             {timer:<7}{:<10}{:>20}{}",
-                        shown("Pause"),
-                        counts.pausing,
-                        "",
-                        counts.unexpected
-                    )
+                    columns.extend([
+                        counts.passed.to_string(),
+                        String::new(),
+                        String::new(),
+                        counts.unexpected.to_string(),
+                    ]);
                 }
-                Kind::Nop => writeln!(text, "  {:>10}", shown("[ NOP ]")),
-                Kind::SendCommand { .. } => writeln!(text, "  {:>10}", shown("[ Sent Command ]")),
-                Kind::ReceiveCommand { .. } => writeln!(text, "  {:>10}", shown("[ Received Command ]")),
+                Kind::SendCommand { .. } | Kind::ReceiveCommand { .. } => {
+                    columns.push(counts.passed.max(counts.received).to_string());
+                }
+                Kind::Nop => (),
+            }
+            let columns: String = columns.iter().map(|c| format!("{c:<10}")).collect();
+            let _ = if columns.is_empty() {
+                writeln!(text, "{:>12}", name)
+            } else {
+                writeln!(text, "{place}  {timer:<6} {}", columns.trim_end())
             };
             if step.blank_line {
                 text.push('\n');
@@ -146,5 +140,27 @@ impl View<'_> {
             "----------------------------- Statistics Screen ------- [1-9]: Change Screen --\n{text}{}",
             self.foot()
         )
+    }
+}
+
+/// What stands for a step, whether it sends, and of a pause its milliseconds (`None`: those of `-d`).
+fn name(step: &Step) -> (String, bool, Option<Option<u64>>) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match &step.kind {
+        Kind::Send(send) => match &send.start {
+            Start::Request(method) => (text(&method.text), true, None),
+            Start::Response(code) => (code.to_string(), true, None),
+        },
+        Kind::Receive(receive) => match &receive.expected {
+            Expected::Request(method) => (text(&method.text), false, None),
+            Expected::Response(code) => (code.to_string(), false, None),
+            Expected::RequestMatching(p) | Expected::ResponseMatching(p) => (text(&p.text), false, None),
+        },
+        Kind::Pause(Pause::Drawn(Distribution::Fixed(ms))) => ("Pause".into(), false, Some(Some(*ms as u64))),
+        Kind::Pause(_) => ("Pause".into(), false, Some(None)),
+        Kind::TimeWait(ms) => ("Pause".into(), false, Some(ms.map(u64::from))),
+        Kind::Nop => ("[ NOP ]".into(), false, None),
+        Kind::SendCommand { .. } => ("[ Sent Command ]".into(), true, None),
+        Kind::ReceiveCommand { .. } => ("[ Received Command ]".into(), false, None),
     }
 }
