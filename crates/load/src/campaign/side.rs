@@ -3,6 +3,7 @@
 use super::plan::{Plan, User};
 use super::profile;
 use crate::engine::ledger::Ledger;
+use crate::engine::pace::Part as Pace;
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
 use crate::engine::script::Script;
 use crate::engine::traffic::{Event, Order, Traffic};
@@ -19,6 +20,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strowger_core::Transport;
 use strowger_net::{Listener, Net, Node, Settings, Shards, Snapshot};
+
+/// What starting one generator may take, µs.
+const STARTING: u64 = 15_000;
 
 /// What is given to the thread of a shard, once.
 type Parts = (Books, Sender<Event>, Option<Box<dyn Watch>>);
@@ -220,8 +224,14 @@ impl Facts {
             _ => (0, 1),
         };
         let document = matches!(plan.work, super::Work::Document(_)) && part != Part::Receiver;
+        let mut parts = profile::share(&plan.profile, index, count);
+        if index + 1 < count {
+            // The first ones wait until the last is ready: starting a thread is no load for the others' first calls.
+            let lead = (count - 1 - index) as u64 * STARTING;
+            parts.insert(0, Pace::Ramp { from: 0.0, to: 0.0, micros: lead });
+        }
         let mut load = Load {
-            profile: profile::share(&plan.profile, index, count),
+            profile: parts,
             arrivals: plan.arrivals,
             calls: plan.calls.map(|calls| profile::portion(calls, index, count)),
             limit: profile::portion(plan.limit, index, count).max(1),
