@@ -4,7 +4,7 @@
 
 use std::net::UdpSocket;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use strowger_tests::corpora;
 use strowger_tests::duel::bench::Side::{Answers, Calls};
@@ -118,19 +118,34 @@ fn built_in_scenarios_understand_each_other() {
     let wrong = bench::play_all(&runs, 12, name, |((calls, answers, own, other, number), (caller, callee))| {
         let mut bench = Bench::new(*caller, *callee, &[]);
         let common = format!("-i 127.0.0.1 -m {number} -max_socket 500 -nostdin -trace_stat -fd 1");
-        let words = format!("-sn {answers} -p 5070 -t {other} {common} -cp 5090 -stf callee.csv");
+        let words = format!(
+            "-sn {answers} -p 5070 -t {other} {common} -cp 5090 -stf callee.csv -trace_err -error_file callee.err"
+        );
         let mut command = bench.command(Answers, &words);
         let mut uas = bench.start(&mut command);
         std::thread::sleep(Duration::from_millis(700));
         let words = format!(
-            "-sn {calls} 127.0.0.1:5070 -p 5080 -t {own} {common} -r 50 -d 20 -timeout 15 -cp 5091 -stf caller.csv"
+            "-sn {calls} 127.0.0.1:5070 -p 5080 -t {own} {common} -r 50 -d 20 -timeout 15 -cp 5091 -stf caller.csv \
+             -trace_err -error_file caller.err"
         );
         let mut command = bench.command(Calls, &words);
         let mut uac = bench.start(&mut command);
-        let status = uac.end(Duration::from_secs(20));
-        assert!(status.success(), "the caller: {status}\n{}", uac.tail());
-        let status = uas.end(Duration::from_secs(10));
-        assert!(status.success(), "the callee: {status}\n{}", uas.tail());
+        for (process, who) in [(&mut uac, "caller"), (&mut uas, "callee")] {
+            let end = Instant::now() + Duration::from_secs(20);
+            while process.ended().is_none() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let ended = process.ended();
+            assert!(
+                ended.is_some_and(|status| status.success()),
+                "the {who}: {ended:?}\n{}\ncaller's statistics:\n{}\ncallee's:\n{}\nerrors:\n{}{}",
+                process.tail(),
+                bench.text("caller.csv"),
+                bench.text("callee.csv"),
+                bench.text("caller.err"),
+                bench.text("callee.err"),
+            );
+        }
         for file in ["caller.csv", "callee.csv"] {
             let text = bench.text(file);
             let last: Vec<&str> = text.lines().last().unwrap_or_default().split(';').collect();

@@ -27,7 +27,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 ];
 
 /// So many at a time: they mostly wait.
-const AT_ONCE: usize = 10;
+const AT_ONCE: usize = 16;
 
 #[test]
 fn every_message_is_that_of_sipp() {
