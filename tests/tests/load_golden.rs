@@ -37,6 +37,7 @@ fn peer(flow: Flow) -> (SocketAddr, Seen) {
             // A repetition is none: its CSeq came before.
             times.push(key.clone());
             let time = times.iter().filter(|k| **k == key).count();
+            told.lock().expect("nobody panics with it").push((format!("{method} {time}"), "came", 0));
             for (place, (delay, line)) in flow(&method, time).iter().enumerate() {
                 let due = Duration::from_millis(*delay);
                 // Sleeping is coarse, so the last millisecond is waited out awake.
@@ -201,8 +202,11 @@ fn refusals_and_where_they_count() {
         assert_eq!(["ser", "seer", "isa"].map(|name| ratio(&report, name)), ratios, "{answer}");
         assert_eq!((count(&report, "calls.failed"), count(&report, "session.failed")), (10, 10), "{answer}");
     }
-    let (address, _) = peer(|method, _| if method == "INVITE" { &[(10, "302 Moved Temporarily")] } else { &[] });
+    let (address, seen) = peer(|method, _| if method == "INVITE" { &[(10, "302 Moved Temporarily")] } else { &[] });
     let report = run(address, &[]);
+    let came =
+        |method: &str| seen.lock().expect("nobody panics with it").iter().filter(|s| s.0.starts_with(method)).count();
+    assert_eq!((came("ACK"), came("CANCEL")), (10, 0), "a final answer is acknowledged, not cancelled");
     // What is redirected is no attempt that counts (section 4.6).
     assert_eq!(count(&report, "session.redirected"), 10);
     assert!(report["ratios"]["ser"]["value"].is_null(), "{}", report["ratios"]["ser"]);

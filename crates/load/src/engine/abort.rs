@@ -176,8 +176,10 @@ impl Stage<'_> {
             // Nothing was ever heard: nothing can be ended.
             return;
         }
+        // Every final answer but 2xx has an ACK (RFC 3261 section 17.1.1.3); SIPp cancels what is redirected.
+        let last = if self.world.run.retransmission.rfc3261 { 300 } else { 400 };
         match self.world.index.start() {
-            Start::Status { code: 400.., .. } => self.say(&script.ack, self.call.step as i32 - 1),
+            Start::Status { code, .. } if code >= last => self.say(&script.ack, self.call.step as i32 - 1),
             _ if std::mem::take(&mut self.call.ack_pending) => {
                 self.say(&script.ack, -1);
                 self.say(&script.bye, -1);
