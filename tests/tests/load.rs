@@ -230,6 +230,57 @@ fn users_register_with_their_passwords_and_call() {
 }
 
 #[test]
+fn users_register_and_receive() {
+    let _alone = alone();
+    let server = Setup::on(&[Transport::Udp]).open_registrar().in_memory().with("ban.enabled = false").start();
+    let folder = folder();
+    std::fs::write(folder.path().join("users.csv"), "anna\nberta\ncarla\n").expect("the folder can be written");
+    let target = server.address(Transport::Udp).to_string();
+    let domain = ["--domain", "example.org"];
+    let words = [target.as_str(), "-w", "register-then-receive", "--users", "users.csv", "-r", "50"];
+    let words = [&words[..], &domain[..], &["--duration", "6s", "--json", "report.json"]].concat();
+    let mut phones = Process::start("phones", folder.path(), command(&words).current_dir(folder.path()));
+    phones.wait_for("  1 s  ", 1, Duration::from_secs(20));
+    for user in ["anna", "carla"] {
+        let callee = format!("sip:{user}@example.org");
+        let ran = load(&[&callee, "--proxy", &target, "-r", "50", "-m", "20", "--hold", "20ms", "--no-preflight"]);
+        assert_eq!((ran.calls("successful"), ran.calls("failed")), (20, 0), "{user}: {}", ran.said);
+    }
+    phones.end(Duration::from_secs(60));
+    let said = phones.log();
+    let json = std::fs::read(folder.path().join("report.json")).expect("the report is there");
+    let ran = Ran { code: 0, json: serde_json::from_slice(&json).expect("JSON"), said };
+    assert_eq!(ran.count("counters", "registration.successful"), 3, "each user once: {}", ran.said);
+    assert_eq!(ran.count("counters", "incoming.completed"), 40, "{}", ran.said);
+    assert_eq!(ran.json["run"]["ended"], "time is up", "{}", ran.said);
+}
+
+#[test]
+fn ctrl_c_takes_back_calls_through_a_proxy() {
+    let _alone = alone();
+    let server = Setup::on(&[Transport::Udp]).relay().start();
+    let folder = folder();
+    let mut uas = answers(folder.path(), &["--json", "/dev/stdout"]);
+    let (callee, proxy) = (format!("sip:bob@{}", uas.address), server.address(Transport::Udp).to_string());
+    let words = [&callee, "--proxy", &proxy, "-r", "50", "--duration", "1h", "--hold", "1h", "--no-preflight"];
+    let mut generator = Process::start("generator", folder.path(), &mut command(&words));
+    generator.wait_for("  2 s  ", 1, Duration::from_secs(20));
+    generator.signal(libc::SIGTERM);
+    generator.end(Duration::from_secs(10));
+    std::thread::sleep(Duration::from_millis(300));
+    uas.process.signal(libc::SIGINT);
+    uas.process.end(Duration::from_secs(10));
+    let log = uas.process.log();
+    let report = log.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no report: {log}"));
+    let report: Value = serde_json::from_str(report).expect("JSON");
+    let answered = report["counters"]["incoming.answered"].as_u64().expect("a count");
+    assert!(answered >= 50, "{log}");
+    // By Record-Route the proxy stays in the way, and the BYE takes that way.
+    assert_eq!(report["counters"]["incoming.completed"], answered, "{log}");
+    assert_eq!(report["counters"]["calls.failed"], 0, "{log}");
+}
+
+#[test]
 fn requirements_stand_first_and_have_an_exit_code() {
     let _alone = alone();
     let folder = folder();
