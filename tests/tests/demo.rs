@@ -7,7 +7,10 @@ use strowger_tests::program::{self, CHROMIUM};
 use strowger_tests::{alone, binary};
 
 fn demo(arguments: &[&str]) -> Output {
-    let output = Command::new(binary::strowger()).arg("demo").args(arguments).output().expect("the program starts");
+    // Its page goes with the test.
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let mut command = Command::new(binary::strowger());
+    let output = command.arg("demo").args(arguments).env("TMPDIR", folder.path()).output().expect("the program starts");
     assert!(
         output.status.success(),
         "exit code {:?}\n{}\n{}",
