@@ -143,6 +143,25 @@ fn exit_codes() {
 }
 
 #[test]
+fn several_threads_share_the_calls() {
+    let files = tempfile::tempdir().expect("a temporary folder");
+    let (a, b, control) = (port(), port(), port());
+    let line = format!("-sn uas -i 127.0.0.1 -p {a} -threads 2 -cp {control}");
+    let mut uas = Running::start(&ours(), files.path(), &line);
+    std::thread::sleep(Duration::from_millis(700));
+    let line =
+        format!("-sn uac -i 127.0.0.1 -p {b} -threads 3 -m 3000 -r 2000 -trace_stat -stf s.csv -fd 1 127.0.0.1:{a}");
+    assert_eq!(Running::start(&ours(), files.path(), &line).code(), Some(0));
+    let rows = rows(&files.path().join("s.csv"));
+    let last = rows.last().expect("there are lines");
+    // Created, successful, failed.
+    assert_eq!((last[11].as_str(), last[15].as_str(), last[17].as_str()), ("3000", "3000", "0"));
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("there are ports");
+    socket.send_to(b"Q", ("127.0.0.1", control)).expect("loopback takes it");
+    assert_eq!(uas.code(), Some(0));
+}
+
+#[test]
 fn the_control_port_and_signals_end_a_run() {
     let files = tempfile::tempdir().expect("a temporary folder");
     let control = port();

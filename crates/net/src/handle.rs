@@ -188,6 +188,11 @@ impl<S: Service + 'static> Handle<S> {
         call::bucket(call::hash(self.shared.settings.secret, call_id))
     }
 
+    /// The shard that owns a bucket, or will once it has moved.
+    pub fn owner(&self, bucket: u8) -> usize {
+        self.shared.owners[bucket as usize].load(Relaxed) as usize
+    }
+
     /// Gives an answer to the shard that owns this bucket of calls, also if the bucket moves meanwhile.
     pub fn deliver(&self, bucket: u8, answer: S::Answer) {
         let owner = self.shared.owners[bucket as usize].load(Relaxed) as usize;

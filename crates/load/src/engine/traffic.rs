@@ -206,6 +206,13 @@ impl Traffic {
         self
     }
 
+    /// Begins nothing, and takes nothing, until [`Order::Pause`] is taken back.
+    #[must_use]
+    pub fn paused(mut self) -> Self {
+        self.paused = true;
+        self
+    }
+
     /// One of several shards: only calls whose Call-ID it owns are begun here; each walks the whole schedule.
     #[must_use]
     pub fn owning(mut self, owns: Owns) -> Self {
@@ -273,6 +280,9 @@ impl Traffic {
         if self.owns.as_ref().is_some_and(|owns| !owns(&name)) {
             self.world.scratch = name;
             return;
+        }
+        if self.owns.is_some() {
+            self.world.books.calls_intended(1);
         }
         let book = self.world.books.call_started(self.world.now, intended, limited);
         let slot = self.place(incoming::hash(known(&name, keep_slashes)), Kind::Main, target, book);

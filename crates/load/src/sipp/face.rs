@@ -17,7 +17,7 @@ use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
 use crate::injection::{Injection, InjectionOptions};
 use crate::measure::{Books, Clock, Collector};
-use crate::media::Plane;
+use crate::media::{Legs, Plane};
 use crate::scenario::step::{Kind, Pause};
 use crate::scenario::{Cause, Distribution, Environment, Role, Scenario, builtin};
 use std::io::{IsTerminal, Write};
@@ -181,7 +181,12 @@ struct Session {
 }
 
 impl Session {
-    fn start(options: Options, scenario: Arc<Scenario>, out_of_call: Option<Arc<Scenario>>) -> Result<Self, Failure> {
+    fn start(
+        mut options: Options,
+        scenario: Arc<Scenario>,
+        out_of_call: Option<Arc<Scenario>>,
+    ) -> Result<Self, Failure> {
+        options.threads = threads(&options, &scenario);
         let fatal = |text: String| Failure(code::FATAL, text);
         let remote = match &options.remote {
             Some((name, port)) => Some(host::resolve(name, *port).map_err(fatal)?),
@@ -213,14 +218,19 @@ impl Session {
         };
         let base = format!("{}_{}", name_of(&options.scenario), run.pid);
         let now = clock::micros();
-        let mut collector = Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), 1);
+        let mut collector =
+            Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), options.threads);
         let statistics = statistics(&options, &scenario, &base).map_err(fatal)?;
         let tracer = Tracer::new(&options.traces, &base, options.rtt_frequency);
         let (events_out, events) = channel();
-        // Made here and taken once by the shard.
-        type Parts = (Books, std::sync::mpsc::Sender<Event>, Option<Box<dyn Watch>>);
-        let parts: Parts = (collector.books(now), events_out, tracer.map(|t| t as Box<dyn Watch>));
-        let parts = Mutex::new(Some(parts));
+        // Made here, one for each shard.
+        type Parts = (Books, std::sync::mpsc::Sender<Event>, Option<Box<dyn Watch>>, Option<Legs>);
+        let mut watch = tracer.map(|t| t as Box<dyn Watch>);
+        let mut part =
+            || -> Parts { (collector.books(now), events_out.clone(), watch.take(), plane.as_ref().map(Plane::legs)) };
+        let parts: Vec<Parts> = (0..options.threads).map(|_| part()).collect();
+        let parts = Mutex::new(parts.into_iter());
+        let several = options.threads > 1;
         let shared = run.clone();
         let (opened, ear) = match super::third_party::plan(&options, &scenario).map_err(fatal)? {
             Some(plan) => {
@@ -229,17 +239,24 @@ impl Session {
             None => (None, None),
         };
         let link = opened.clone();
-        let legs = Mutex::new(plane.as_ref().map(Plane::legs));
         let node = net
-            .spawn(move |_, _| {
-                let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).take();
-                let (books, events, watch) = parts.expect("one shard is started, once");
-                Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events)
+            .spawn(move |index, handle| {
+                let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).next();
+                let (books, events, watch, legs) = parts.expect("each shard is started once");
+                let traffic = Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events)
                     .watched(watch)
                     .with_link(link.clone())
-                    .with_media(legs.lock().unwrap_or_else(|e| e.into_inner()).take())
+                    .with_media(legs);
+                if !several {
+                    return traffic;
+                }
+                // Nothing begins before each shard has its calls.
+                traffic.paused().owning(Box::new(move |name| handle.owner(handle.bucket(name)) == index))
             })
             .map_err(|e| fatal(format!("the engine could not be started: {e}")))?;
+        if several {
+            (0..options.threads).for_each(|i| node.handle().mailbox(i).send(Order::Pause(false)));
+        }
         if let Some(ear) = ear {
             let mailbox = node.handle().mailbox(0);
             ear.hear(Arc::new(move |heard| mailbox.send(Order::Heard(heard))))
@@ -288,17 +305,24 @@ impl Session {
         })
     }
 
-    fn order(&self, order: Order) {
-        self.node.handle().mailbox(0).send(order);
+    /// Tells all shards.
+    fn order(&self, order: impl Fn() -> Order) {
+        (0..self.options.threads).for_each(|shard| self.node.handle().mailbox(shard).send(order()));
     }
 
     /// The counts as they are now.
     fn report(&mut self) {
-        let (to, from) = sync_channel(1);
-        self.order(Order::Report(to));
-        if let Ok(ledger) = from.recv_timeout(Duration::from_millis(500)) {
-            self.ledger = ledger;
+        let (to, from) = sync_channel(self.options.threads);
+        self.order(|| Order::Report(to.clone()));
+        let mut sum: Option<Ledger> = None;
+        for _ in 0..self.options.threads {
+            let Ok(ledger) = from.recv_timeout(Duration::from_millis(500)) else { return };
+            match &mut sum {
+                Some(sum) => sum.add(&ledger),
+                None => sum = Some(ledger),
+            }
         }
+        self.ledger = sum.unwrap_or_else(|| self.ledger.clone());
     }
 
     fn wait(mut self) -> Result<u8, Failure> {
@@ -307,6 +331,7 @@ impl Session {
         let timeout = self.options.timeout.map(Duration::from_millis);
         let rate_interval = Duration::from_millis(self.options.rate_interval.unwrap_or(self.options.statistics_period));
         let (mut screens, mut files, mut rates) = (1u32, 1u32, 1u32);
+        let (mut finished, mut sum): (usize, Option<Ledger>) = (0, None);
         let ledger = loop {
             let elapsed = self.started.elapsed();
             let mut next = file_period * files;
@@ -321,7 +346,16 @@ impl Session {
             }
             let patience = next.saturating_sub(elapsed).min(Duration::from_millis(200));
             match self.events.recv_timeout(patience.max(Duration::from_millis(1))) {
-                Ok(Event::Finished(ledger)) => break *ledger,
+                Ok(Event::Finished(ledger)) => {
+                    finished += 1;
+                    match &mut sum {
+                        Some(sum) => sum.add(&ledger),
+                        None => sum = Some(*ledger),
+                    }
+                    if finished == self.options.threads {
+                        break sum.unwrap_or_default();
+                    }
+                }
                 Ok(Event::Halt(Halt::Gracefully)) => self.quitting = true,
                 Ok(Event::Halt(Halt::Now)) => {
                     self.report();
@@ -367,7 +401,7 @@ impl Session {
                     let name = name_of(&self.options.scenario);
                     return Err(Failure(code::FATAL, format!("{name} timed out after '{seconds:.3}' seconds")));
                 }
-                self.order(Order::Quit);
+                self.order(|| Order::Quit);
             }
         };
         self.close(&ledger);
@@ -451,7 +485,7 @@ impl Session {
 
     fn set_rate(&mut self, rate: f64) {
         self.rate = rate.max(0.0);
-        self.order(Order::Rate(self.rate * 1_000.0 / self.options.rate_period as f64));
+        self.order(|| Order::Rate(self.rate * 1_000.0 / self.options.rate_period as f64));
     }
 
     /// `-rate_increase`, up to `-rate_max`.
@@ -461,7 +495,7 @@ impl Session {
             rate = most;
             if self.options.rate_quit && self.rate >= most {
                 self.quitting = true;
-                self.order(Order::Quit);
+                self.order(|| Order::Quit);
             }
         }
         self.set_rate(rate);
@@ -469,14 +503,14 @@ impl Session {
 
     /// No calls are begun any more; asked for again, those that are open end.
     fn quit(&mut self, at_once: bool) {
-        let order = if at_once || self.quitting {
+        let goodbye = self.options.behaviours.goodbye;
+        if at_once || self.quitting {
             self.ended = true;
-            Order::End { goodbye: self.options.behaviours.goodbye }
+            self.order(|| Order::End { goodbye });
         } else {
-            Order::Quit
-        };
+            self.order(|| Order::Quit);
+        }
         self.quitting = true;
-        self.order(order);
     }
 
     fn read_keys(&mut self) {
@@ -491,7 +525,7 @@ impl Session {
                 Key::Letter(b'/') => self.set_rate(self.rate - 10.0 * step),
                 Key::Letter(b'p') => {
                     self.paused = !self.paused;
-                    self.order(Order::Pause(self.paused));
+                    self.order(|| Order::Pause(self.paused));
                 }
                 Key::Letter(b's') | Key::Dump => {
                     self.report();
@@ -514,7 +548,7 @@ impl Session {
                 self.options.rate_scale = number(scale).unwrap_or(1.0);
             }
             ["set", "limit", limit] if number(limit).is_some() => {
-                self.order(Order::Limit(number(limit).unwrap_or(0.0) as u64));
+                self.order(|| Order::Limit(number(limit).unwrap_or(0.0) as u64));
             }
             ["set", "hide", value] => self.show = value != "true" && std::io::stdout().is_terminal(),
             ["dump", _] => {
@@ -536,7 +570,7 @@ impl Session {
             seconds: self.started.elapsed().as_secs_f64(),
             remote: &self.remote,
             transport: self.run.transport.via(),
-            limit: self.run.load.limit,
+            limit: self.run.load.limit.saturating_mul(self.options.threads as u64),
             media: self.media.as_ref().map_or_else(String::new, super::media::Shown::lines),
             ending,
         }
@@ -583,6 +617,27 @@ fn statistics(options: &Options, scenario: &Scenario, base: &str) -> Result<Opti
     Ok(Some(statistics))
 }
 
+/// How many shards share the calls: one where they need to know of each other.
+fn threads(options: &Options, scenario: &Scenario) -> usize {
+    let traces = &options.traces;
+    let traced = traces.messages || traces.short_messages || traces.errors || traces.logs || traces.error_codes;
+    let why = if traced || traces.rtt {
+        "traces are written by one"
+    } else if options.users.is_some() {
+        "-users are served by one"
+    } else if scenario.role == Role::Server && options.calls.is_some() {
+        "-m is counted by one"
+    } else if scenario.third_party.is_some() || options.transport.is_reliable() {
+        "connections are served by one"
+    } else {
+        return options.threads;
+    };
+    if options.threads > 1 {
+        eprintln!("Warning: -threads {}: {why}.", options.threads);
+    }
+    1
+}
+
 /// The sockets: on the port that is asked for, else the first free from 5060 on. Who calls over streams listens
 /// nowhere that matters: the port is that from which it connects, that of `-p` or any free one.
 fn bind(options: &Options, local: IpAddr, calls: bool) -> Result<(Net, u16), Failure> {
@@ -590,8 +645,8 @@ fn bind(options: &Options, local: IpAddr, calls: bool) -> Result<(Net, u16), Fai
     let ip = if options.local_ip.is_some() || options.bind_local { local } else { any };
     let dials = calls && options.transport.is_reliable();
     let settings = |port: u16| Settings {
-        shards: Shards::Fixed(1),
-        kernel_steering: false,
+        shards: Shards::Fixed(options.threads),
+        kernel_steering: options.threads > 1,
         force_buffers: true,
         segment: true,
         coalesce: true,
@@ -711,7 +766,11 @@ fn plan(
             profile: vec![Part::Hold { rate }],
             arrivals: Arrivals::Fixed,
             calls: options.calls,
-            limit: if options.users.is_some() { options.limit.unwrap_or(u64::MAX) } else { limit },
+            limit: if options.users.is_some() {
+                options.limit.unwrap_or(u64::MAX)
+            } else {
+                limit.div_ceil(options.threads as u64)
+            },
             keep_limited: false,
             users: options.users,
             step: options.timer_resolution.unwrap_or_else(|| bunch(rate)),

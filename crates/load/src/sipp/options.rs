@@ -85,6 +85,8 @@ pub struct Options {
     /// Milliseconds.
     pub timer_resolution: Option<u64>,
     pub seed: Option<u64>,
+    /// `-threads`, which SIPp does not have: shards that share the calls.
+    pub threads: usize,
     pub third_party: Option<(String, u16)>,
     pub master: Option<String>,
     pub slave: Option<String>,
@@ -246,6 +248,7 @@ impl Default for Options {
             periodic_rtd: false,
             timer_resolution: None,
             seed: None,
+            threads: 1,
             third_party: None,
             master: None,
             slave: None,
@@ -482,6 +485,7 @@ impl Options {
             "periodic_rtd" => self.periodic_rtd = true,
             "timer_resol" => self.timer_resolution = Some(time(value()?, 1.0)?.clamp(1, 1_000)),
             "seed" => self.seed = Some(whole(value()?)?),
+            "threads" => self.threads = whole(value()?)?.clamp(1, 64) as usize,
             "3pcc" => self.third_party = Some(address(&value()?, 6060)?),
             "master" => self.master = Some(value()?),
             "slave" => self.slave = Some(value()?),
