@@ -492,6 +492,11 @@ impl Traffic {
             }
             return;
         }
+        // At multiples of the step only: whoever wakes us in between finds nothing new to do.
+        let until = match self.world.run.load.step.clamp(1, 1_000) {
+            1 => now,
+            step => (self.world.ms - self.world.ms % step) * 1_000,
+        };
         if self.paused {
             // What falls due meanwhile is not wanted.
             while self.pace.due(now).is_some() {}
@@ -501,7 +506,7 @@ impl Traffic {
             if !self.may_begin() || self.world.open >= self.limit {
                 return;
             }
-            let Some(at) = self.pace.due(now) else { return };
+            let Some(at) = self.pace.due(until) else { return };
             self.begin(at, self.limited, 0, out);
         }
     }
