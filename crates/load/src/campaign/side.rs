@@ -185,7 +185,11 @@ impl Facts {
             ring: plan.ring,
             // Timer J (RFC 3261 section 17.2.2) is 32 s over UDP; by 4 s an end that was lost has been asked for three
             // times. At high rates so many ended calls would hold more memory than that is worth.
-            linger: if plan.transport.is_reliable() { 1 } else { (100_000_000.0 / calls).clamp(1_000.0, 4_000.0) as u32 },
+            linger: if plan.transport.is_reliable() {
+                1
+            } else {
+                (100_000_000.0 / calls).clamp(1_000.0, 4_000.0) as u32
+            },
             mix: plan.mix,
         }
     }
