@@ -3,7 +3,7 @@
 use super::Transactions;
 use super::key::Key;
 use super::machine::{Cancel, Machine};
-use super::table::Entry;
+use super::table::{Entry, runs};
 use crate::slots::Id;
 use crate::timer::Stamp;
 use crate::{Now, Target};
@@ -40,6 +40,8 @@ pub struct Record {
 impl Transactions {
     /// Takes out every transaction of the buckets for which `moves` is true.
     pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> Vec<Record> {
+        // What moves to and fro within a second leaves no row of stopped timers behind.
+        self.timers.tidy(runs(&self.entries));
         let ends: HashMap<Stamp, u64> = self.timers.iter().collect();
         let ids: Vec<Id> = self.entries.iter().filter(|(_, e)| moves(e.bucket)).map(|(id, _)| id).collect();
         let left = |stamp: Stamp| stamp.is_running().then(|| ends.get(&stamp).map(|e| e.saturating_sub(now.mono)))?;

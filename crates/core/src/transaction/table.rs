@@ -559,7 +559,7 @@ impl Entry {
 }
 
 /// Tells the timers whether the entry in a slot still waits for them.
-fn runs(entries: &Slots<Entry>) -> impl Fn(u32, Stamp) -> bool {
+pub(super) fn runs(entries: &Slots<Entry>) -> impl Fn(u32, Stamp) -> bool {
     |slot, stamp| entries.at(slot).is_some_and(|(_, e)| e.runs(stamp))
 }
 
