@@ -115,7 +115,7 @@ fn built_in_scenarios_understand_each_other() {
     let name = |((calls, answers, own, other, _), cast): &(Pair, (Who, Who))| {
         format!("{calls} by {own} ({:?}) with {answers} by {other} ({:?})", cast.0, cast.1)
     };
-    let wrong = bench::play_all(&runs, 12, name, |((calls, answers, own, other, number), (caller, callee))| {
+    let play = |((calls, answers, own, other, number), (caller, callee)): &(Pair, (Who, Who))| {
         let mut bench = Bench::new(*caller, *callee, &[]);
         let common = format!("-i 127.0.0.1 -m {number} -max_socket 500 -nostdin -trace_stat -fd 1");
         let words = format!(
@@ -152,9 +152,20 @@ fn built_in_scenarios_understand_each_other() {
             // Successful and failed calls, cumulative.
             assert_eq!((last[15], last[17]), (&*number.to_string(), "0"), "{file}\n{text}");
         }
-    });
-    let text: String = wrong.iter().map(|(name, text)| format!("\n=== {name}\n{text}\n")).collect();
-    assert!(wrong.is_empty(), "{} of {} runs went wrong\n{text}", wrong.len(), runs.len());
+    };
+    let wrong = bench::play_all(&runs, 12, name, play);
+    let text = |wrong: &[(String, String)]| -> String {
+        wrong.iter().map(|(name, text)| format!("\n=== {name}\n{text}\n")).collect()
+    };
+    // SIPp was seen to wait for ever once in hundreds of runs: a run that it has a part in gets a second chance, and what was
+    // wrong with the first is said.
+    println!("{}", text(&wrong));
+    let shared = |(_, (caller, callee)): &&(Pair, (Who, Who))| *caller == Theirs || *callee == Theirs;
+    let went_wrong = |run: &&(Pair, (Who, Who))| wrong.iter().any(|(wrong, _)| *wrong == name(run));
+    let again: Vec<_> = runs.iter().filter(shared).filter(went_wrong).copied().collect();
+    let own = runs.iter().filter(|run| !shared(run)).filter(went_wrong).count();
+    let wrong = bench::play_all(&again, 4, name, play);
+    assert!(own == 0 && wrong.is_empty(), "{} of {} runs went wrong\n{}", own + wrong.len(), runs.len(), text(&wrong));
 }
 
 /// What a recorder heard, in time.
