@@ -26,7 +26,7 @@ ROUNDS ?= 3
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
-	@echo 'make test          formatting, lints, every test; under 15 minutes from an empty target'
+	@echo 'make test          formatting, lints, every test; about 20 minutes on two cores from an empty target'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
 	@echo 'make test-sipp-wire    every message of "strowger sipp" against that of SIPp 3.6.1, byte by byte'
 	@echo 'make packages      install the Debian packages that tests and benches use, if this user may'

@@ -403,8 +403,8 @@ fn paced(arguments: &Arguments, lines: &mut Vec<Line>) -> Result<Value, String> 
     let report = load(arguments, &words, seconds, |_, _, _| ())?;
     let number = |path: &str| report.pointer(path).and_then(Value::as_f64);
     let wanted = (rate * seconds) as f64;
-    let successful = number("/calls/succeeded").ok_or("the report does not say how many calls succeeded")?;
-    let achieved = number("/rates/achieved").ok_or("the report does not say the rate")?;
+    let successful = number("/calls/successful").ok_or("the report does not say how many calls succeeded")?;
+    let achieved = number("/rates/rate.achieved/value").ok_or("the report does not say the rate")?;
     let lag = number("/delays/lag/p99").ok_or("the report does not say how late calls began")?;
     let error = (achieved - rate as f64).abs() / rate as f64;
     arguments.say(&format!("  {successful} of {wanted} successful, {achieved:.1} calls/s, lag p99 {lag} µs"));
@@ -433,7 +433,7 @@ fn held(arguments: &Arguments, lines: &mut Vec<Line>) -> Result<Value, String> {
     let ((uac_empty, uas_empty), (uac_full, uas_full)) = empty.zip(full).ok_or("the run was over too soon")?;
     let number = |path: &str| report.pointer(path).and_then(Value::as_f64);
     let open = number("/concurrency/most").ok_or("the report does not say how many calls were open")?;
-    let successful = number("/calls/succeeded").ok_or("the report does not say how many calls succeeded")?;
+    let successful = number("/calls/successful").ok_or("the report does not say how many calls succeeded")?;
     let each = |full: u64, empty: u64| full.saturating_sub(empty) as f64 / most as f64;
     let (caller, called) = (each(uac_full, uac_empty), each(uas_full, uas_empty));
     arguments.say(&format!("  {open} open, {successful} successful; UAC {caller:.0} bytes a call, UAS {called:.0}"));
