@@ -4,12 +4,17 @@ pub mod options;
 pub mod time;
 
 mod background;
+mod binding;
+mod console;
 mod counts;
 mod face;
 mod host;
 mod keys;
 mod media;
+mod plan;
 mod screen;
+mod session;
+mod start;
 mod statistics;
 mod third_party;
 mod trace;

@@ -1,0 +1,191 @@
+//! How a run begins: everything is opened before the first call.
+
+use super::counts::Counts;
+use super::face::{Failure, code, injections, name_of};
+use super::options::Options;
+use super::session::Session;
+use super::statistics::Statistics;
+use super::trace::{self, Tracer};
+use super::{binding, host, keys, media, plan, third_party};
+use crate::command::Link;
+use crate::engine::ledger::Ledger;
+use crate::engine::script::Script;
+use crate::engine::traffic::{Event, Order, Traffic};
+use crate::engine::watch::Watch;
+use crate::measure::{Books, Clock, Collector};
+use crate::media::{Legs, Plane};
+use crate::scenario::{Role, Scenario};
+use std::io::IsTerminal;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Instant, SystemTime};
+use strowger_net::clock;
+
+impl Session {
+    pub(super) fn start(
+        mut options: Options,
+        scenario: Arc<Scenario>,
+        out_of_call: Option<Arc<Scenario>>,
+    ) -> Result<Self, Failure> {
+        options.threads = threads(&options, &scenario);
+        let fatal = |text: String| Failure(code::FATAL, text);
+        let remote = match &options.remote {
+            Some((name, port)) => Some(host::resolve(name, *port).map_err(fatal)?),
+            None => None,
+        };
+        if remote.is_none() && scenario.role == Role::Client {
+            return Err(fatal("Missing remote host parameter. This scenario requires it.".into()));
+        }
+        let sending_address = match &options.sending_address {
+            Some((name, port)) => Some(host::resolve(name, *port).map_err(fatal)?),
+            None => None,
+        };
+        let local: IpAddr = match &options.local_ip {
+            Some(ip) => host::resolve(ip, 0).map_err(fatal)?.ip(),
+            None => host::local(remote),
+        };
+        let (net, local_port) = binding::bind(&options, local, scenario.role == Role::Client)?;
+        let played: Vec<&Scenario> =
+            [Some(&scenario), out_of_call.as_ref()].into_iter().flatten().map(|s| &**s).collect();
+        let plane = media::plane(&options, &played, local).map_err(fatal)?;
+        let mut run = plan::plan(&options, &scenario, remote, sending_address, local, local_port);
+        run.media_port = plane.as_ref().map_or(run.media_port, Plane::port);
+        run.injections = injections(&options)?;
+        let run = Arc::new(run);
+        let main = Arc::new(Script::new(scenario.clone(), &run).map_err(fatal)?);
+        let out_of_call = match out_of_call {
+            Some(scenario) => Some(Arc::new(Script::new(scenario, &run).map_err(fatal)?)),
+            None => None,
+        };
+        let base = format!("{}_{}", name_of(&options.scenario), run.pid);
+        let now = clock::micros();
+        let mut collector =
+            Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), options.threads);
+        let statistics = statistics(&options, &scenario, &base).map_err(fatal)?;
+        let tracer = Tracer::new(&options.traces, &base, options.rtt_frequency);
+        let (events_out, events) = channel();
+        // Made here, one for each shard.
+        type Parts = (Books, std::sync::mpsc::Sender<Event>, Option<Box<dyn Watch>>, Option<Legs>);
+        let mut watch = tracer.map(|t| t as Box<dyn Watch>);
+        let mut part =
+            || -> Parts { (collector.books(now), events_out.clone(), watch.take(), plane.as_ref().map(Plane::legs)) };
+        let parts: Vec<Parts> = (0..options.threads).map(|_| part()).collect();
+        let parts = Mutex::new(parts.into_iter());
+        let several = options.threads > 1;
+        let shared = run.clone();
+        let (opened, ear) = match third_party::plan(&options, &scenario).map_err(fatal)? {
+            Some(plan) => {
+                Link::open(&plan).map(|(link, ear)| (Some(link), Some(ear))).map_err(|e| fatal(e.to_string()))?
+            }
+            None => (None, None),
+        };
+        let link = opened.clone();
+        let node = net
+            .spawn(move |index, handle| {
+                let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).next();
+                let (books, events, watch, legs) = parts.expect("each shard is started once");
+                let traffic = Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events)
+                    .watched(watch)
+                    .with_link(link.clone())
+                    .with_media(legs);
+                if !several {
+                    return traffic;
+                }
+                // Nothing begins before each shard has its calls.
+                traffic.paused().owning(Box::new(move |name| handle.owner(handle.bucket(name)) == index))
+            })
+            .map_err(|e| fatal(format!("the engine could not be started: {e}")))?;
+        if several {
+            (0..options.threads).for_each(|i| node.handle().mailbox(i).send(Order::Pause(false)));
+        }
+        if let Some(ear) = ear {
+            let mailbox = node.handle().mailbox(0);
+            ear.hear(Arc::new(move |heard| mailbox.send(Order::Heard(heard))))
+                .map_err(|e| fatal(format!("other controllers cannot be heard: {e}")))?;
+        }
+        let (keys_in, keys) = channel();
+        keys::signals(node.handle().services(), &keys_in);
+        let control = match &options.control_ip {
+            Some(ip) => host::resolve(ip, 0).map_err(fatal)?.ip(),
+            None if options.local_ip.is_some() => local,
+            None if local.is_ipv6() => Ipv6Addr::UNSPECIFIED.into(),
+            None => Ipv4Addr::UNSPECIFIED.into(),
+        };
+        keys::control(control, options.control_port, keys_in.clone())
+            .map_err(|e| fatal(format!("Unable to bind remote control socket: {e}")))?;
+        if options.keyboard {
+            keys::terminal(keys_in);
+        }
+        let counts = counts(&options, &scenario, &base).map_err(fatal)?;
+        let run_remote = run.target.map_or(String::new(), |target| target.to_string());
+        let rate = options.rate;
+        let media = plane.map(|plane| media::Shown::new(plane, &options));
+        Ok(Self {
+            ledger: Ledger::new(&scenario),
+            options,
+            scenario,
+            run,
+            node,
+            collector,
+            events,
+            statistics,
+            started: Instant::now(),
+            rate,
+            base,
+            media,
+            link: opened,
+            timed_out: false,
+            quitting: false,
+            keys,
+            counts,
+            remote: run_remote,
+            ended: false,
+            show: std::io::stdout().is_terminal(),
+            screen: 1,
+            paused: false,
+        })
+    }
+}
+
+fn counts(options: &Options, scenario: &Scenario, base: &str) -> Result<Option<Counts>, String> {
+    if !options.traces.counts {
+        return Ok(None);
+    }
+    let file = trace::create(None, base, "counts.csv")?;
+    let mut counts = Counts::new(file, &options.delimiter, scenario).map_err(|e| format!("the counts: {e}"))?;
+    let _ = counts.write(scenario, &Ledger::new(scenario));
+    Ok(Some(counts))
+}
+
+fn statistics(options: &Options, scenario: &Scenario, base: &str) -> Result<Option<Statistics>, String> {
+    if !options.traces.statistics {
+        return Ok(None);
+    }
+    let file = trace::create(options.traces.statistics_file.as_deref(), base, ".csv")?;
+    let mut statistics =
+        Statistics::new(file, &options.delimiter, scenario).map_err(|e| format!("the statistics: {e}"))?;
+    let _ = statistics.write(&Ledger::new(scenario), options.rate);
+    Ok(Some(statistics))
+}
+
+/// How many shards share the calls: one where they need to know of each other.
+fn threads(options: &Options, scenario: &Scenario) -> usize {
+    let traces = &options.traces;
+    let traced = traces.messages || traces.short_messages || traces.errors || traces.logs || traces.error_codes;
+    let why = if traced || traces.rtt {
+        "traces are written by one"
+    } else if options.users.is_some() {
+        "-users are served by one"
+    } else if scenario.role == Role::Server && options.calls.is_some() {
+        "-m is counted by one"
+    } else if scenario.third_party.is_some() || options.transport.is_reliable() {
+        "connections are served by one"
+    } else {
+        return options.threads;
+    };
+    if options.threads > 1 {
+        eprintln!("Warning: -threads {}: {why}.", options.threads);
+    }
+    1
+}
