@@ -53,7 +53,7 @@ impl Default for Index {
     fn default() -> Self {
         Self {
             start: Start::Status { code: 0, reason: (0, 0) },
-            lines: Vec::with_capacity(32),
+            lines: Vec::new(),
             first: [0; Name::COUNT],
             repeated: 0,
             bare_line_ends: false,

@@ -1,0 +1,158 @@
+//! A relayed message costs no allocation once warm: a whole server, counted over all of its threads.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use strowger_server::Server;
+use strowger_server::config::{Config, Source};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Threads of the test are not the server's.
+    static COUNTED: Cell<bool> = const { Cell::new(true) };
+}
+
+fn count() {
+    if COUNTED.try_with(Cell::get).unwrap_or(false) {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+    }
+}
+
+// SAFETY: every call goes on to the system's allocator with the same arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A call is forgotten after 64 * T1.
+const CONFIG: &str = r#"
+listen = ["udp:{address}"]
+realm = "example.org"
+domains = []
+server.shards = 1
+proxy.relay_for = "everyone"
+store.database = "memory"
+timers.t1 = "10ms"
+timers.t2 = "40ms"
+"#;
+const FORGOTTEN: Duration = Duration::from_millis(640);
+
+/// A phone at each end of the server.
+struct Pair {
+    caller: UdpSocket,
+    called: UdpSocket,
+    server: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+impl Pair {
+    fn new(server: SocketAddr) -> Self {
+        let socket = || {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a time-out");
+            socket
+        };
+        Self { caller: socket(), called: socket(), server, bytes: vec![0; 4096] }
+    }
+
+    fn request(&self, method: &str, number: u32, cseq: u32, branch: u32) {
+        let (from, to) = (self.caller.local_addr().expect("bound"), self.called.local_addr().expect("bound"));
+        let text = format!(
+            "{method} sip:b@{to} SIP/2.0\r\nVia: SIP/2.0/UDP {from};branch=z9hG4bK{number}-{branch}\r\n\
+             Max-Forwards: 70\r\nFrom: <sip:a@{from}>;tag=f{number}\r\nTo: <sip:b@{to}>\r\nCall-ID: {number}@{from}\r\n\
+             CSeq: {cseq} {method}\r\nContact: <sip:a@{from}>\r\nContent-Length: 0\r\n\r\n"
+        );
+        self.caller.send_to(text.as_bytes(), self.server).expect("sent");
+    }
+
+    /// The next message at one end that starts so; others, a repetition or a 100, are passed over.
+    fn take(&mut self, at_caller: bool, start: &str) -> String {
+        let socket = if at_caller { &self.caller } else { &self.called };
+        loop {
+            let (len, _) = socket.recv_from(&mut self.bytes).unwrap_or_else(|error| panic!("no {start}: {error}"));
+            let text = std::str::from_utf8(&self.bytes[..len]).expect("text");
+            if text.starts_with(start) {
+                return text.to_owned();
+            }
+        }
+    }
+
+    fn answer(&self, request: &str) {
+        let head = request.lines().filter(|line| {
+            ["Via:", "From:", "To:", "Call-ID:", "CSeq:"].iter().any(|name| line.starts_with(name))
+        });
+        let mut text = String::from("SIP/2.0 200 OK\r\n");
+        for line in head {
+            text += line;
+            text += "\r\n";
+        }
+        text += "Content-Length: 0\r\n\r\n";
+        self.called.send_to(text.as_bytes(), self.server).expect("sent");
+    }
+
+    /// INVITE, 200, ACK, BYE, 200: six messages for the server with its 100.
+    fn call(&mut self, number: u32) {
+        self.request("INVITE", number, 1, 1);
+        let invite = self.take(false, "INVITE");
+        self.answer(&invite);
+        self.take(true, "SIP/2.0 200");
+        self.request("ACK", number, 1, 2);
+        self.take(false, "ACK");
+        self.request("BYE", number, 2, 3);
+        let bye = self.take(false, "BYE");
+        self.answer(&bye);
+        self.take(true, "SIP/2.0 200");
+    }
+}
+
+#[test]
+fn a_relayed_message_costs_no_allocation() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let address = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
+    let text = CONFIG.replace("{address}", &address.to_string());
+    let source = Source { file: "test", text: &text, folder: folder.path(), ..Source::default() };
+    let config = Config::read(source).unwrap_or_else(|report| panic!("{report}")).0;
+    let server = Server::start(config).expect("it starts");
+    COUNTED.set(false);
+    let mut pair = Pair::new(address);
+    let (mut number, began) = (0, Instant::now());
+    // Tables are at their full size when the first calls have been forgotten.
+    while began.elapsed() < 3 * FORGOTTEN {
+        number += 1;
+        pair.call(number);
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let count = || (ALLOCATIONS.load(Relaxed), server.counts());
+    let (before, first) = count();
+    for _ in 0..1_000 {
+        number += 1;
+        pair.call(number);
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    let (after, last) = count();
+    let messages = last.requests + last.responses - first.requests - first.responses;
+    server.stop();
+    assert!(messages >= 5_000, "{messages} messages");
+    let each = (after - before) as f64 / messages as f64;
+    // What beats once a second whatever the load is not meant.
+    assert!(each < 0.01, "{each:.3} allocations a message: {} of {messages}", after - before);
+}
