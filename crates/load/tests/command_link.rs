@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use strowger_load::command::{Ear, Heard, Link, Plan};
+use strowger_load::command::{Ear, Heard, Link, Plan, Word};
 
 fn hear(ear: Ear) -> Receiver<Heard> {
     let (to, from) = channel();
@@ -21,7 +21,7 @@ fn next(from: &Receiver<Heard>) -> Heard {
 }
 
 fn word(text: &str) -> Heard {
-    Heard::Word(text.as_bytes().into())
+    Heard::Word(Word::from(text.as_bytes()))
 }
 
 fn free() -> SocketAddr {
@@ -111,4 +111,45 @@ fn words_may_come_in_pieces_and_must_end() {
     // Two megabytes without an end: the connection is closed.
     let _ = peer.write_all(&vec![b'x'; 2 << 20]);
     assert_eq!(next(&heard), Heard::Ended("".into()));
+}
+
+#[test]
+fn who_does_not_hear_makes_the_speaker_wait_and_loses_nothing() {
+    let (_link, ear) = Link::open(&Plan::Listen("127.0.0.1:0".parse().unwrap())).unwrap();
+    let address = ear.address().unwrap();
+    let heard = hear(ear.unheard(100));
+    let mut peer = TcpStream::connect(address).unwrap();
+    peer.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    // Far more than the buffers of a connection hold.
+    let text = "x".repeat(60_000);
+    let mut spoken = 0;
+    let mut rest = Vec::new();
+    while rest.is_empty() {
+        let word = [text.as_bytes(), b"\x1b"].concat();
+        let mut sent = 0;
+        while sent < word.len() {
+            match peer.write(&word[sent..]) {
+                Ok(length) => sent += length,
+                Err(_) => {
+                    rest = word[sent..].to_vec();
+                    break;
+                }
+            }
+        }
+        spoken += 1;
+        assert!(spoken < 5_000, "nobody makes the speaker wait");
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let mut kept = vec![next(&heard)];
+    while let Ok(word) = heard.try_recv() {
+        kept.push(word);
+    }
+    assert_eq!(kept.len(), 100, "so many are read before one is heard");
+    kept.clear();
+    peer.set_write_timeout(None).unwrap();
+    let speaker = std::thread::spawn(move || peer.write_all(&rest));
+    for _ in 100..spoken {
+        assert_eq!(next(&heard), word(&text));
+    }
+    speaker.join().unwrap().unwrap();
 }

@@ -171,7 +171,7 @@ fn turned(run: &Run) -> Option<String> {
         return None;
     }
     let answers: f64 = rest.map(|row| value(row, received)).sum();
-    let after = last + 1;
+    let after = run.rows[last].second - run.rows[0].second + run.step();
     Some(if answers > 0.0 {
         format!(
             "After {after} s with answers every request was refused: a rate limiter or a ban between here and the server?"

@@ -35,9 +35,6 @@ pub struct Live {
     pub codes: Vec<(u16, u64)>,
 }
 
-/// Rates that are shown.
-const RATES: usize = 60;
-
 impl Live {
     pub(super) fn of(campaign: &Campaign) -> Self {
         let run = campaign.run();
@@ -53,14 +50,14 @@ impl Live {
         let totals = &run.totals;
         let names = columns(&run.heading().timers);
         let place = |name: &str| names.iter().position(|n| n == name);
-        let value = |row: usize, name: &str| place(name).and_then(|p| run.rows.get(row)?.values.get(p).copied());
-        let last = run.rows.len().wrapping_sub(1);
+        let seconds = run.recent();
+        let value = |row: usize, name: &str| place(name).and_then(|p| seconds.get(row)?.values.get(p).copied());
+        let last = seconds.len().wrapping_sub(1);
         let rate_name = if totals.counter(Counter::CallsOutgoing) == 0 { "rate.incoming" } else { "rate.achieved" };
-        let from = run.rows.len().saturating_sub(RATES);
         let delay =
             [Delay::Setup, Delay::Registration, Delay::Request].into_iter().find(|d| !totals.delays(*d).is_empty());
         let delay = delay.unwrap_or(Delay::Setup);
-        let figures = (from..run.rows.len()).rev().find_map(|row| {
+        let figures = (0..seconds.len()).rev().find_map(|row| {
             let of = |statistic: &str| value(row, &format!("{}.{statistic}", delay.key())).filter(|v| v.is_finite());
             Some((of("p50")?, of("p95")?, of("p99")?))
         });
@@ -83,7 +80,7 @@ impl Live {
             open: value(last, "concurrency").filter(|v| v.is_finite()).unwrap_or(0.0) as u64,
             intended_rate: value(last, "rate.intended").filter(|v| v.is_finite()).unwrap_or(0.0),
             rate: value(last, rate_name).filter(|v| v.is_finite()).unwrap_or(0.0),
-            rates: (from..run.rows.len())
+            rates: (0..seconds.len())
                 .filter_map(|row| value(row, rate_name))
                 .map(|v| if v.is_finite() { v } else { 0.0 })
                 .collect(),

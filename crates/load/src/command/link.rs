@@ -1,7 +1,7 @@
 //! The connections between controllers. Threads of their own read and write: a shard never waits for a connection.
 
 use super::plan::Plan;
-use super::word::Heard;
+use super::word::{Heard, Waiting};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
@@ -15,6 +15,8 @@ use std::time::Duration;
 const END: u8 = 0x1b;
 /// Words that wait for a connection at most; with one more it is not sent.
 const WAITING: usize = 65_536;
+/// Words that were read and not yet heard at most, unless set otherwise.
+const UNHEARD: usize = 4_096;
 /// Bytes of a word at most; who sends more is hung up on.
 const LONGEST: usize = 1 << 20;
 /// How long a connection is tried, and how long one may refuse what is written.
@@ -66,6 +68,8 @@ pub struct Ear {
     made: Vec<(usize, TcpStream)>,
     /// Connects to the others as soon as somebody has connected.
     follows: bool,
+    /// Words that were read and not yet heard, at most.
+    unheard: usize,
 }
 
 impl Link {
@@ -103,7 +107,7 @@ impl Link {
             }
         }
         let follows = !calls && !link.inner.classic;
-        let ear = Ear { link: link.clone(), listener, made, follows };
+        let ear = Ear { link: link.clone(), listener, made, follows, unheard: UNHEARD };
         Ok((link, ear))
     }
 
@@ -150,14 +154,23 @@ impl Ear {
         self.listener.as_ref().and_then(|l| l.local_addr().ok())
     }
 
+    /// So many words may be read and not yet heard, 4,096 unless set: with more, nothing is read, and who speaks must wait. A
+    /// word counts as heard when it is dropped.
+    #[must_use]
+    pub fn unheard(mut self, most: usize) -> Self {
+        self.unheard = most;
+        self
+    }
+
     /// Starts the threads: what comes goes to `deliver` from now on.
     ///
     /// # Errors
     /// A thread cannot be started.
     pub fn hear(self, deliver: Deliver) -> std::io::Result<()> {
-        let Self { link, listener, made, follows } = self;
+        let Self { link, listener, made, follows, unheard } = self;
+        let waiting = Waiting::new(unheard);
         for (index, stream) in made {
-            link.inner.clone().read_from(Some(index), stream, &deliver)?;
+            link.inner.clone().read_from(Some(index), stream, &deliver, &waiting)?;
         }
         let Some(listener) = listener else { return Ok(()) };
         let inner = link.inner;
@@ -170,11 +183,11 @@ impl Ear {
                 // By name it is known only when it speaks; it is answered by another connection then.
                 let index = inner.classic.then_some(0);
                 let written = index.map_or(Ok(()), |index| inner.write_to(index, &stream));
-                if let Err(error) = written.and_then(|()| inner.clone().read_from(index, stream, &deliver)) {
+                if let Err(error) = written.and_then(|()| inner.clone().read_from(index, stream, &deliver, &waiting)) {
                     tracing::warn!(%error, "a controller that connected is not heard");
                 }
                 if std::mem::take(&mut follows) {
-                    inner.connect(&deliver);
+                    inner.connect(&deliver, &waiting);
                 }
             }
         })?;
@@ -184,12 +197,12 @@ impl Ear {
 
 impl Inner {
     /// Connects to all others.
-    fn connect(self: &Arc<Self>, deliver: &Deliver) {
+    fn connect(self: &Arc<Self>, deliver: &Deliver, waiting: &Arc<Waiting>) {
         for (index, peer) in self.peers.iter().enumerate() {
             let Some(address) = peer.address else { continue };
             let made = connect(address).and_then(|stream| {
                 self.write_to(index, &stream)?;
-                self.clone().read_from(Some(index), stream, deliver)
+                self.clone().read_from(Some(index), stream, deliver, waiting)
             });
             if let Err(error) = made {
                 tracing::warn!(%error, %address, name = peer.name, "a controller cannot be reached");
@@ -210,11 +223,17 @@ impl Inner {
     }
 
     /// What comes by this connection is delivered; with it ends the way to the peer whose it is.
-    fn read_from(self: Arc<Self>, peer: Option<usize>, stream: TcpStream, deliver: &Deliver) -> std::io::Result<()> {
+    fn read_from(
+        self: Arc<Self>,
+        peer: Option<usize>,
+        stream: TcpStream,
+        deliver: &Deliver,
+        waiting: &Arc<Waiting>,
+    ) -> std::io::Result<()> {
         self.streams.lock().unwrap_or_else(|e| e.into_inner()).push(stream.try_clone()?);
-        let deliver = deliver.clone();
+        let (deliver, waiting) = (deliver.clone(), waiting.clone());
         std::thread::Builder::new().name("3pcc-read".into()).spawn(move || {
-            read(stream, |word| deliver(Heard::Word(word)));
+            read(stream, |word| deliver(Heard::Word(waiting.word(word, &self.closing))));
             // Who has gone is known of the connection by which it was spoken to.
             let Some(peer) = peer.map(|peer| &self.peers[peer]) else { return };
             peer.out.lock().unwrap_or_else(|e| e.into_inner()).take();

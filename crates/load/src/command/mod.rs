@@ -10,4 +10,4 @@ mod word;
 
 pub use link::{Deliver, Ear, Link, LinkError};
 pub use plan::{Plan, PlanError, peers};
-pub use word::{Heard, call_id, is_abort, sender, trimmed};
+pub use word::{Heard, Word, call_id, is_abort, sender, trimmed};

@@ -1,12 +1,83 @@
 //! What controllers tell each other.
 
+use std::ops::Deref;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
 /// What comes over a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A word, without the byte that ends it.
-    Word(Box<[u8]>),
+    Word(Word),
     /// The connection to another controller has ended: it has gone. Its name, empty in the classic form.
     Ended(Box<str>),
+}
+
+/// A word, without the byte that ends it. As long as it is kept, it has a place among those that wait to be heard.
+#[derive(Debug)]
+pub struct Word {
+    bytes: Box<[u8]>,
+    _place: Option<Place>,
+}
+
+impl Deref for Word {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl From<&[u8]> for Word {
+    fn from(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.into(), _place: None }
+    }
+}
+
+impl PartialEq for Word {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Word {}
+
+/// The words of a link that were read and not yet heard: so many at most. Whoever reads waits for a place, so the connection
+/// fills, and with it the queue of the one who speaks: nothing is lost, and memory is bounded at both ends.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    most: usize,
+    count: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Waiting {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most: most.max(1), count: Mutex::new(0), freed: Condvar::new() })
+    }
+
+    /// A word with a place, which is waited for unless the link ends.
+    pub(super) fn word(self: &Arc<Self>, bytes: Box<[u8]>, closing: &AtomicBool) -> Word {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        while *count >= self.most && !closing.load(Relaxed) {
+            // Whoever closes the link does not ring.
+            let patience = Duration::from_millis(50);
+            count = self.freed.wait_timeout(count, patience).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *count += 1;
+        Word { bytes, _place: Some(Place(self.clone())) }
+    }
+}
+
+#[derive(Debug)]
+struct Place(Arc<Waiting>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *self.0.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.freed.notify_one();
+    }
 }
 
 /// The value of a line, by its long and its short name in small letters.

@@ -1,30 +1,16 @@
 //! What is counted.
 
-macro_rules! counters {
-    ($($name:ident = $key:literal, $title:literal;)*) => {
-        /// Something that is counted, per second and whole.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(usize)]
-        pub enum Counter { $(#[doc = $title] $name,)* }
-
-        impl Counter {
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-
-            /// Its name in requirements, JSON and CSV.
-            pub const fn key(self) -> &'static str {
-                match self { $(Self::$name => $key,)* }
-            }
-
-            /// Its name for people.
-            pub const fn title(self) -> &'static str {
-                match self { $(Self::$name => $title,)* }
-            }
-        }
-    };
-}
+use super::table::table;
 
 // The order is part of the raw log's format: new ones at the end only.
-counters! {
+table! {
+    /// Something that is counted, per second and whole.
+    Counter:
+    /// Its name in requirements, JSON and CSV.
+    key,
+    /// Its name for people.
+    title;
+
     CallsIntended = "calls.intended", "calls that the schedule wanted started";
     CallsOutgoing = "calls.outgoing", "calls started by the schedule";
     CallsIncoming = "calls.incoming", "calls started by a message that came in";

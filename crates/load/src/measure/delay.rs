@@ -1,44 +1,23 @@
 //! Delays: which are measured, and the histogram that holds one of them.
 
+use super::table::table;
 use hdrhistogram::Histogram;
-
-macro_rules! delays {
-    ($($name:ident = $key:literal, $title:literal, $source:literal, $definition:literal;)*) => {
-        /// A delay that is measured. Every figure is in microseconds inside, in the unit asked for outside.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(usize)]
-        pub enum Delay { $(#[doc = $definition] $name,)* }
-
-        impl Delay {
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-
-            /// Its name in requirements, JSON and CSV.
-            pub const fn key(self) -> &'static str {
-                match self { $(Self::$name => $key,)* }
-            }
-
-            /// Its name for people.
-            pub const fn title(self) -> &'static str {
-                match self { $(Self::$name => $title,)* }
-            }
-
-            /// Where its definition stands.
-            pub const fn source(self) -> &'static str {
-                match self { $(Self::$name => $source,)* }
-            }
-
-            /// From when to when.
-            pub const fn definition(self) -> &'static str {
-                match self { $(Self::$name => $definition,)* }
-            }
-        }
-    };
-}
 
 // The one table of delays. "Wire" figures start with the sending of the first request; figures "from the intended time"
 // start when the schedule wanted the request sent, so that a stall of generator or server is in them (no coordinated
 // omission). RFC 6076 defines the wire figures.
-delays! {
+table! {
+    /// A delay that is measured. Every figure is in microseconds inside, in the unit asked for outside.
+    Delay:
+    /// Its name in requirements, JSON and CSV.
+    key,
+    /// Its name for people.
+    title,
+    /// Where its definition stands.
+    source,
+    /// From when to when.
+    definition;
+
     Registration = "rrd", "Registration request delay", "RFC 6076 4.1",
         "From the first bit of the initial REGISTER sent to the last bit of its 2xx; a challenge (401, 407) and its answer are within. Successful registrations only.";
     RegistrationIntended = "rrd.intended", "Registration request delay, from the intended time", "RFC 6076 4.1, start moved",

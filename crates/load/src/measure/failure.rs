@@ -1,34 +1,17 @@
 //! Why a call failed.
 
-macro_rules! failures {
-    ($($name:ident = $key:literal, $column:literal, $title:literal;)*) => {
-        /// Why a call failed. Each call has at most one cause, the first.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(usize)]
-        pub enum Failure { $(#[doc = $title] $name,)* }
+use super::table::table;
 
-        impl Failure {
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+table! {
+    /// Why a call failed. Each call has at most one cause, the first.
+    Failure:
+    /// Its name in requirements, JSON and CSV: `calls.failed.` and this.
+    key,
+    /// The column of SIPp's `-trace_stat` file that counts it; empty where SIPp has none.
+    column,
+    /// Its name for people.
+    title;
 
-            /// Its name in requirements, JSON and CSV: `calls.failed.` and this.
-            pub const fn key(self) -> &'static str {
-                match self { $(Self::$name => $key,)* }
-            }
-
-            /// The column of SIPp's `-trace_stat` file that counts it; empty where SIPp has none.
-            pub const fn column(self) -> &'static str {
-                match self { $(Self::$name => $column,)* }
-            }
-
-            /// Its name for people.
-            pub const fn title(self) -> &'static str {
-                match self { $(Self::$name => $title,)* }
-            }
-        }
-    };
-}
-
-failures! {
     CannotSendMessage = "cannot_send", "FailedCannotSendMessage", "a message could not be sent";
     MaxUdpRetransmissions = "max_retransmissions", "FailedMaxUDPRetrans", "no answer after the last retransmission";
     TcpConnect = "connect", "FailedTcpConnect", "the connection could not be made";

@@ -20,6 +20,11 @@ pub struct Thresholds {
     pub send_failures: u64,
     /// The longest stall of a shard, milliseconds. Default 250.
     pub stall: f64,
+    /// Media packets that were left out or that this machine could not send, and media actions that were refused. Default 0.
+    pub media_losses: u64,
+    /// The mean share of a core that a thread of the generator may use, per cent. Default 100: no bound, for a saturated
+    /// thread that keeps its times measures what it should.
+    pub cpu: f64,
     /// The share of a core from which on a thread counts as saturated, per cent. Default 95. A saturated thread alone gives a
     /// warning; with one of the above it is named as the cause.
     pub saturated: f64,
@@ -35,6 +40,8 @@ impl Default for Thresholds {
             socket_drops: 0,
             send_failures: 0,
             stall: 250.0,
+            media_losses: 0,
+            cpu: 100.0,
             saturated: 95.0,
             saturated_seconds: 10.0,
         }
@@ -79,7 +86,7 @@ pub struct ThreadLoad {
     pub id: u64,
     /// The mean share of a core, per cent.
     pub mean: f64,
-    /// The share of a core in its busiest second, per cent.
+    /// The share of a core in its busiest sample (a second, more in runs of hours), per cent.
     pub most: f64,
     /// Seconds in which it was saturated.
     pub saturated: u64,
@@ -115,7 +122,7 @@ impl Health {
     pub fn judge(evidence: &Evidence<'_>, thresholds: &Thresholds) -> Self {
         let Evidence { totals, samples, receive_buffers, .. } = *evidence;
         let threads = thread_loads(samples, thresholds);
-        let seconds = samples.len() as f64;
+        let seconds = samples.iter().map(|sample| sample.interval).sum::<u64>() as f64 / 1e6;
         let saturated: Vec<&ThreadLoad> = threads
             .iter()
             .filter(|thread| thread.saturated as f64 > seconds * thresholds.saturated_seconds / 100.0)
@@ -221,12 +228,36 @@ impl Health {
 
         let media = [Counter::MediaFailures, Counter::MediaMissed, Counter::MediaRefused];
         let lost: u64 = media.iter().map(|counter| totals.counter(*counter)).sum();
-        if lost > 0 {
+        let media_sent = grouped(totals.counter(Counter::MediaSent) as f64);
+        if lost > thresholds.media_losses {
+            invalid(
+                "media_losses",
+                format!(
+                    "The generator's media are not complete: {} packets or actions were left out or could not be sent, beside \
+                     {media_sent} packets sent. Fewer streams at once, or more machines, help.{cause}",
+                    grouped(lost as f64),
+                ),
+            );
+        }
+
+        // A mean above a whole core is how the kernel counts, no load.
+        let bound = thresholds.cpu;
+        if let Some(thread) = threads.iter().find(|thread| bound < 100.0 && thread.mean > bound) {
+            invalid(
+                "cpu",
+                format!(
+                    "The generator's thread {} used {:.0} % of a core, allowed are {bound:.0} %: more generator threads or \
+                     machines, or a lower rate, help.",
+                    thread.name, thread.mean
+                ),
+            );
+        }
+
+        let late = totals.counter(Counter::MediaLate);
+        if late > 0 {
             warnings.push(format!(
-                "Media are not complete: {} packets or actions were left out or could not be sent, beside {} packets sent. \
-                 Fewer streams at once, or more machines, help.",
-                grouped(lost as f64),
-                grouped(totals.counter(Counter::MediaSent) as f64)
+                "{} of {media_sent} media packets left late: a jitter that the target measures is partly the generator's.",
+                grouped(late as f64)
             ));
         }
         if reasons.is_empty() {
@@ -253,7 +284,7 @@ impl Health {
             let cores = sample.cores.len().max(1) as f64;
             sample.cores.iter().sum::<f64>() / cores * 100.0 > thresholds.saturated
         });
-        let busy = busy.count() as f64;
+        let busy = busy.map(|sample| sample.interval).sum::<u64>() as f64 / 1e6;
         if busy > seconds * thresholds.saturated_seconds / 100.0 {
             warnings.push(format!(
                 "All cores of the generator's machine were busy in {busy:.0} of {seconds:.0} seconds. If the server runs on it \
@@ -286,24 +317,27 @@ fn remote_failures(totals: &Page) -> Option<(&'static str, String)> {
 /// The sum of each thread over all samples, the busiest first.
 fn thread_loads(samples: &[Sample], thresholds: &Thresholds) -> Vec<ThreadLoad> {
     let whole: u64 = samples.iter().map(|sample| sample.interval).sum();
-    let mut threads: Vec<(ThreadLoad, u64)> = Vec::new();
+    // With each: CPU time, and time in which it was saturated, µs.
+    let mut threads: Vec<(ThreadLoad, u64, u64)> = Vec::new();
     for sample in samples {
         for used in &sample.threads {
             let share = sample.share(used) * 100.0;
-            let place = threads.iter().position(|(thread, _)| thread.id == used.id).unwrap_or_else(|| {
+            let place = threads.iter().position(|(thread, ..)| thread.id == used.id).unwrap_or_else(|| {
                 let thread = ThreadLoad { name: used.name.clone(), id: used.id, mean: 0.0, most: 0.0, saturated: 0 };
-                threads.push((thread, 0));
+                threads.push((thread, 0, 0));
                 threads.len() - 1
             });
-            let (thread, cpu) = &mut threads[place];
+            let (thread, cpu, saturated) = &mut threads[place];
             thread.most = thread.most.max(share);
-            thread.saturated += u64::from(share >= thresholds.saturated);
+            *saturated += if share >= thresholds.saturated { sample.interval } else { 0 };
             *cpu += used.cpu;
         }
     }
-    threads.sort_by_key(|(_, cpu)| std::cmp::Reverse(*cpu));
+    threads.sort_by_key(|(_, cpu, _)| std::cmp::Reverse(*cpu));
     let share = |cpu: u64| if whole == 0 { 0.0 } else { cpu as f64 / whole as f64 * 100.0 };
-    threads.into_iter().map(|(thread, cpu)| ThreadLoad { mean: share(cpu), ..thread }).collect()
+    let seconds = |us: u64| (us as f64 / 1e6).round() as u64;
+    let load = |(thread, cpu, us)| ThreadLoad { mean: share(cpu), saturated: seconds(us), ..thread };
+    threads.into_iter().map(load).collect()
 }
 
 fn core_loads(samples: &[Sample]) -> Vec<f64> {
@@ -354,6 +388,10 @@ mod tests {
         }
 
         fn health(&self) -> Health {
+            self.judge(&Thresholds::default())
+        }
+
+        fn judge(&self, thresholds: &Thresholds) -> Health {
             let heading = Heading::default();
             let evidence = Evidence {
                 heading: &heading,
@@ -362,7 +400,7 @@ mod tests {
                 receive_buffers: &self.buffers,
                 notes: &[],
             };
-            Health::judge(&evidence, &Thresholds::default())
+            Health::judge(&evidence, thresholds)
         }
 
         #[track_caller]
@@ -433,6 +471,55 @@ mod tests {
         stalled.totals.delays[Delay::Stall as usize].record(900_000);
         stalled.totals.count(Counter::Stalls, 1);
         stalled.invalid("stall", "at most 900.0 ms");
+    }
+
+    #[test]
+    fn media_that_are_not_complete() {
+        let mut media = case();
+        media.totals.count(Counter::MediaSent, 5_000);
+        media.totals.count(Counter::MediaLate, 3);
+        assert!(media.health().verdict.is_valid() && media.health().warnings[0].contains("3 of 5,000 media packets left late"));
+        media.totals.count(Counter::MediaFailures, 2);
+        media.totals.count(Counter::MediaMissed, 5);
+        media.invalid("media_losses", "7 packets or actions were left out");
+    }
+
+    #[test]
+    fn every_threshold_is_a_setting() {
+        let mut all = case().busy(0.5);
+        all.totals.count(Counter::CallsIntended, 300);
+        all.totals.delays[Delay::Lag as usize] = crate::measure::Delays::new();
+        (0..100).for_each(|_| all.totals.delays[Delay::Lag as usize].record(20_000));
+        all.totals.count(Counter::SocketDrops, 5);
+        all.totals.count(Counter::SendFailuresLocal, 5);
+        all.totals.delays[Delay::Stall as usize].record(400_000);
+        all.totals.count(Counter::MediaMissed, 5);
+        let wide = Thresholds {
+            rate_error: 3.0,
+            lag_p99: 21.0,
+            socket_drops: 5,
+            send_failures: 5,
+            stall: 500.0,
+            media_losses: 5,
+            cpu: 60.0,
+            ..Thresholds::default()
+        };
+        assert!(all.judge(&wide).verdict.is_valid(), "{:?}", all.judge(&wide));
+        for (threshold, narrow) in [
+            ("rate_error", Thresholds { rate_error: 2.9, ..wide.clone() }),
+            ("lag_p99", Thresholds { lag_p99: 19.0, ..wide.clone() }),
+            ("socket_drops", Thresholds { socket_drops: 4, ..wide.clone() }),
+            ("send_failures", Thresholds { send_failures: 4, ..wide.clone() }),
+            ("stall", Thresholds { stall: 399.0, ..wide.clone() }),
+            ("media_losses", Thresholds { media_losses: 4, ..wide.clone() }),
+            ("cpu", Thresholds { cpu: 49.0, ..wide.clone() }),
+        ] {
+            let health = all.judge(&narrow);
+            let names: Vec<&str> = health.verdict.reasons().iter().map(|reason| &*reason.threshold).collect();
+            assert_eq!(names, [threshold]);
+        }
+        let health = all.judge(&Thresholds { saturated: 40.0, ..wide });
+        assert!(health.verdict.is_valid() && health.warnings[0].contains("has nothing left"), "{health:?}");
     }
 
     #[test]

@@ -25,14 +25,20 @@ impl Journal {
         Self { clock, collector, run, log, sampler: Sampler::new(), sampled: 0, reported: false }
     }
 
+    /// See [`Run::bounded`].
+    #[must_use]
+    pub fn bounded(mut self, rows: usize) -> Self {
+        self.run = self.run.bounded(rows);
+        self
+    }
+
     /// The books of one more shard, open from `now` (µs).
     pub fn books(&mut self, now: u64) -> Books {
         self.collector.books(now)
     }
 
-    /// Takes what has come by `now` (µs). Gives the number of seconds that became complete; their rows are the last of
-    /// [`Run::rows`].
-    pub fn poll(&mut self, now: u64) -> usize {
+    /// Takes what has come by `now` (µs). Gives the number of seconds that became complete; see [`Run::recent`].
+    pub fn poll(&mut self, now: u64) -> u64 {
         let second = self.clock.second(now);
         if second != self.sampled {
             self.sampled = second;
@@ -40,14 +46,14 @@ impl Journal {
                 if let Some(log) = &mut self.log {
                     log.sample(&sample);
                 }
-                self.run.generators[0].samples.push(sample);
+                self.run.generators[0].sample(sample);
             }
         }
-        let before = self.run.rows.len();
+        let before = self.run.seconds();
         let (run, log) = (&mut self.run, &mut self.log);
         self.collector.poll(now, |page| write(run, log, page));
         self.report_problem(now);
-        self.run.rows.len() - before
+        self.run.seconds() - before
     }
 
     /// A log that cannot be written is said once, when it happens; the run goes on.
@@ -99,7 +105,7 @@ impl Journal {
             if let Some(log) = &mut self.log {
                 log.sample(&sample);
             }
-            self.run.generators[0].samples.push(sample);
+            self.run.generators[0].sample(sample);
         }
         let (mut run, mut log) = (self.run, self.log);
         self.collector.finish(|page| write(&mut run, &mut log, page));

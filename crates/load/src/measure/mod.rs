@@ -48,6 +48,7 @@ mod run;
 mod sample;
 mod series;
 mod share;
+mod table;
 
 pub use books::{Books, SendFailure};
 pub use call::{Attempt, CallBook, Outcome, Role};

@@ -38,6 +38,29 @@ impl Sample {
         if self.interval == 0 { 0.0 } else { thread.cpu as f64 / self.interval as f64 }
     }
 
+    /// Puts the next sample behind this one: both become one of a longer time.
+    pub fn append(&mut self, next: Self) {
+        let whole = (self.interval + next.interval).max(1) as f64;
+        let mean = |mine: f64, theirs: f64| (mine * self.interval as f64 + theirs * next.interval as f64) / whole;
+        if self.cores.len() < next.cores.len() {
+            self.cores.resize(next.cores.len(), 0.0);
+        }
+        let theirs = next.cores.iter().copied().chain(std::iter::repeat(0.0));
+        self.cores = self.cores.iter().zip(theirs).map(|(mine, theirs)| mean(*mine, theirs)).collect();
+        for used in next.threads {
+            match self.threads.iter_mut().find(|thread| thread.id == used.id) {
+                Some(thread) => {
+                    thread.cpu += used.cpu;
+                    thread.core = used.core;
+                }
+                None => self.threads.push(used),
+            }
+        }
+        self.threads.sort_by_key(|thread| std::cmp::Reverse(thread.cpu));
+        (self.second, self.interval) = (next.second, self.interval + next.interval);
+        self.resident = self.resident.max(next.resident);
+    }
+
     /// Cores used by the whole process.
     pub fn process(&self) -> f64 {
         self.threads.iter().map(|thread| self.share(thread)).sum()
@@ -150,6 +173,24 @@ mod tests {
         assert!(sample.resident > 1 << 20 && !sample.cores.is_empty());
         assert!(sample.cores.iter().all(|share| (0.0..=1.0).contains(share)));
         busy.join().unwrap();
+    }
+
+    #[test]
+    fn two_samples_are_one_of_a_longer_time() {
+        let sample = |second, interval, cpu, share| Sample {
+            second,
+            interval,
+            threads: vec![ThreadUse { id: 7, name: "shard-0".into(), cpu, core: 1 }],
+            resident: cpu,
+            cores: vec![share],
+        };
+        let mut both = sample(10, 1_000_000, 300_000, 0.3);
+        let mut next = sample(13, 3_000_000, 2_100_000, 0.7);
+        next.threads.push(ThreadUse { id: 8, name: "shard-1".into(), cpu: 9, core: 0 });
+        both.append(next);
+        assert_eq!((both.second, both.interval, both.resident), (13, 4_000_000, 2_100_000));
+        assert!((both.cores[0] - 0.6).abs() < 1e-9 && (both.share(&both.threads[0]) - 0.6).abs() < 1e-9);
+        assert_eq!((both.threads.len(), both.threads[1].cpu), (2, 9));
     }
 
     #[test]

@@ -1,42 +1,21 @@
 //! Ratios in per cent and rates a second, made from counters.
 
+use super::table::table;
 use super::{Counter, Page};
-
-macro_rules! table {
-    ($type:ident: $about:literal; $($name:ident = $key:literal, $title:literal, $source:literal, $definition:literal;)*) => {
-        #[doc = $about]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $type { $(#[doc = $definition] $name,)* }
-
-        impl $type {
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-
-            /// Its name in requirements, JSON and CSV.
-            pub const fn key(self) -> &'static str {
-                match self { $(Self::$name => $key,)* }
-            }
-
-            /// Its name for people.
-            pub const fn title(self) -> &'static str {
-                match self { $(Self::$name => $title,)* }
-            }
-
-            /// Where its definition stands.
-            pub const fn source(self) -> &'static str {
-                match self { $(Self::$name => $source,)* }
-            }
-
-            /// What is divided by what.
-            pub const fn definition(self) -> &'static str {
-                match self { $(Self::$name => $definition,)* }
-            }
-        }
-    };
-}
 
 // "Concluded" attempts are those with an end: all that were sent, less those still open when the run ended.
 table! {
-    Share: "A ratio, in per cent.";
+    /// A ratio, in per cent.
+    Share:
+    /// Its name in requirements, JSON and CSV.
+    key,
+    /// Its name for people.
+    title,
+    /// Where its definition stands.
+    source,
+    /// What is divided by what.
+    definition;
+
     Establishment = "ser", "Session establishment ratio", "RFC 6076 4.6",
         "INVITEs answered with 200, of all concluded INVITEs less those answered with 3xx. An INVITE tried again after a challenge is one.";
     EffectiveEstablishment = "seer", "Session establishment effectiveness ratio", "RFC 6076 4.7",
@@ -60,7 +39,17 @@ table! {
 }
 
 table! {
-    Rate: "Something a second.";
+    /// Something a second.
+    Rate:
+    /// Its name in requirements, JSON and CSV.
+    key,
+    /// Its name for people.
+    title,
+    /// Where its definition stands.
+    source,
+    /// What is divided by what.
+    definition;
+
     Intended = "rate.intended", "Calls wanted by the schedule", "generator health", "Calls that fell due, a second of the time in which calls were started.";
     Achieved = "rate.achieved", "Calls started", "generator health", "Calls started by the schedule, a second of the time in which calls were started.";
     Successful = "rate.successful", "Calls that succeeded", "common practice", "Calls that reached the end of their scenario, a second of the time in which calls were started.";
@@ -117,7 +106,24 @@ impl Rate {
     /// The rate a second; `None` for no time at all. Rates of calls that the schedule starts are taken over the time in which it
     /// started them, where that is longer than a second: the wait for the last calls to end is no time of the schedule.
     pub fn of(self, page: &Page) -> Option<f64> {
-        let counter = match self {
+        let scheduled = matches!(self, Self::Intended | Self::Achieved | Self::Successful | Self::Failed);
+        let span = page.last_start.saturating_sub(page.first_start);
+        let started = page.counter(Counter::CallsOutgoing);
+        if scheduled && span >= 1_000_000 && started > 1 {
+            // From the first to the last there is one interval less than there are calls.
+            let whole = span as f64 * started as f64 / (started - 1) as f64;
+            return Some(page.counter(self.counter()) as f64 * 1e6 / whole);
+        }
+        self.over(page)
+    }
+
+    /// The rate over all the time that the page covers; `None` for no time at all.
+    pub fn over(self, page: &Page) -> Option<f64> {
+        (page.covered > 0).then(|| page.counter(self.counter()) as f64 * 1e6 / page.covered as f64)
+    }
+
+    const fn counter(self) -> Counter {
+        match self {
             Self::Intended => Counter::CallsIntended,
             Self::Achieved => Counter::CallsOutgoing,
             Self::Successful => Counter::CallsSuccessful,
@@ -127,17 +133,7 @@ impl Rate {
             Self::MessagesReceived => Counter::MessagesReceived,
             Self::BytesSent => Counter::BytesSent,
             Self::BytesReceived => Counter::BytesReceived,
-        };
-        let count = page.counter(counter) as f64;
-        let scheduled = matches!(self, Self::Intended | Self::Achieved | Self::Successful | Self::Failed);
-        let span = page.last_start.saturating_sub(page.first_start);
-        let started = page.counter(Counter::CallsOutgoing);
-        if scheduled && span >= 1_000_000 && started > 1 {
-            // From the first to the last there is one interval less than there are calls.
-            let whole = span as f64 * started as f64 / (started - 1) as f64;
-            return Some(count * 1e6 / whole);
         }
-        (page.covered > 0).then(|| count * 1e6 / page.covered as f64)
     }
 }
 

@@ -266,7 +266,7 @@ fn charts(run: &Run) -> Charts {
             || name.starts_with("timer.")
     });
     Charts {
-        step,
+        step: step * run.step() as usize,
         time: points.iter().map(|rows| run.rows[rows[0]].second).collect(),
         columns: values,
         codes: codes(run, &points, covered),
@@ -300,7 +300,7 @@ fn points(run: &Run, step: usize) -> Vec<Vec<usize>> {
     for (place, row) in run.rows.iter().enumerate() {
         current.push(place);
         covered += row.values[0];
-        if current.len() >= step && covered >= step as f64 / 2.0 {
+        if current.len() >= step && covered >= (step as u64 * run.step()) as f64 / 2.0 {
             points.push(std::mem::take(&mut current));
             covered = 0.0;
         }
@@ -347,8 +347,8 @@ mod tests {
     use crate::measure::{Heading, Row};
 
     /// A run with `seconds` of 10 calls each and a sliver at its end.
-    fn run(seconds: u64) -> Run {
-        let mut run = Run::new(Heading::default());
+    fn run(seconds: u64, rows: usize) -> Run {
+        let mut run = Run::new(Heading::default()).bounded(rows);
         for second in 0..=seconds {
             let mut page = Page::new(0);
             page.second = 1_000 + second;
@@ -364,8 +364,8 @@ mod tests {
 
     #[test]
     fn long_runs_are_drawn_in_steps() {
-        for (seconds, step) in [(5, 1), (1_100, 1), (3_000, 3), (50_000, 42)] {
-            let charts = charts(&run(seconds));
+        for (seconds, rows, step) in [(5, 3_600, 1), (1_100, 3_600, 1), (3_000, 3_600, 3), (5_000, 900, 8), (5_000, 2_000, 8)] {
+            let charts = charts(&run(seconds, rows));
             assert_eq!(charts.step, step);
             assert!(charts.time.len() <= POINTS && charts.time.len() as u64 >= seconds / step as u64);
             assert!(charts.columns["rate.achieved"].iter().all(|value| *value == Some(10.0)));

@@ -3,7 +3,7 @@
 use super::{Report, rfc3339};
 use crate::measure::{
     Counter, Delay, Delays, Ending, Failure, Heading, Health, Judgement, Note, Page, Rate, Reason, ReceiveBuffer, Row,
-    Sample, Share, Statistic, ThreadLoad, Unit, columns, units,
+    Sample, Share, Statistic, ThreadLoad, Thresholds, Unit, columns, units,
 };
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -38,7 +38,7 @@ struct Document<'a> {
     version: u32,
     run: About<'a>,
     requirements: &'a [Judgement],
-    verdict: Judged,
+    verdict: Judged<'a>,
     calls: Map<u64>,
     failures: Map<u64>,
     concurrency: Concurrency,
@@ -67,11 +67,13 @@ struct About<'a> {
 }
 
 #[derive(Serialize)]
-struct Judged {
+struct Judged<'a> {
     valid: bool,
     requirements_met: bool,
     reasons: Vec<String>,
     warnings: Vec<String>,
+    /// By what it was judged.
+    thresholds: &'a Thresholds,
 }
 
 #[derive(Serialize)]
@@ -135,6 +137,8 @@ struct GeneratorPart<'a> {
 
 #[derive(Serialize)]
 struct Series<'a> {
+    /// Seconds that a row stands for.
+    step: u64,
     columns: Vec<String>,
     units: Vec<&'static str>,
     rows: Vec<Line<'a>>,
@@ -190,6 +194,7 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
             requirements_met: report.met(),
             reasons: report.reasons(),
             warnings: report.warnings(),
+            thresholds: &report.thresholds,
         },
         calls: Map(calls.iter().map(|counter| (short(counter), totals.counter(*counter))).collect()),
         failures: Map(Failure::ALL.iter().map(|failure| (failure.key().into(), totals.failures(*failure))).collect()),
@@ -208,6 +213,7 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
             .map(|(generator, health)| part(generator, health))
             .collect(),
         series: series.then(|| Series {
+            step: run.step(),
             columns: columns(&heading.timers),
             units: units(&heading.timers),
             rows: run.rows.iter().map(Line).collect(),

@@ -30,6 +30,7 @@ pub struct Report<'a> {
     /// Of each generator, in the order of [`Run::generators`].
     health: Vec<Health>,
     judgements: Vec<Judgement>,
+    thresholds: Thresholds,
 }
 
 impl<'a> Report<'a> {
@@ -45,7 +46,7 @@ impl<'a> Report<'a> {
             Health::judge(&evidence, thresholds)
         });
         let judgements = requirements.iter().map(|requirement| requirement.judge(&run.totals)).collect();
-        Self { run, health: health.collect(), judgements }
+        Self { run, health: health.collect(), judgements, thresholds: thresholds.clone() }
     }
 
     pub fn run(&self) -> &Run {

@@ -45,7 +45,7 @@ pub fn exposition(run: &Run) -> String {
     }
     text.family("strowger_load_rate", "gauge", "calls, messages and bytes a second in the last complete second");
     let columns = crate::measure::columns(&run.heading().timers);
-    if let Some(row) = run.rows.last() {
+    if let Some(row) = run.recent().back() {
         for rate in Rate::ALL {
             let place = columns.iter().position(|column| column == rate.key());
             if let Some(value) = place.and_then(|place| row.values.get(place)).filter(|value| value.is_finite()) {

@@ -12,7 +12,7 @@ use strowger_load::report::{CONTENT_TYPE, exposition};
 /// The text that is served.
 pub(super) struct Prometheus {
     text: Arc<Mutex<String>>,
-    rows: usize,
+    seconds: u64,
 }
 
 impl Prometheus {
@@ -27,13 +27,13 @@ impl Prometheus {
                 let _ = answer(stream, &shown);
             }
         })?;
-        Ok(Self { text, rows: usize::MAX })
+        Ok(Self { text, seconds: u64::MAX })
     }
 
     /// The run has gone on.
     pub(super) fn update(&mut self, run: &Run) {
-        if self.rows != run.rows.len() {
-            self.rows = run.rows.len();
+        if self.seconds != run.seconds() {
+            self.seconds = run.seconds();
             *self.text.lock().unwrap_or_else(|e| e.into_inner()) = exposition(run);
         }
     }
