@@ -7,7 +7,7 @@ use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use strowger_core::{ListenerId, Now, Transport};
+use strowger_core::{Flow, ListenerId, Now, Transport};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
@@ -44,6 +44,10 @@ pub(crate) struct Connection {
     pub(crate) since: u64,
     pub(crate) check: u64,
     pub(crate) task: Option<AbortHandle>,
+    /// By what flow the service knows it, where that is a lane.
+    pub(crate) lane: Option<Flow>,
+    /// The service is done with it; it ends when everything was said and the peer has ended it too.
+    pub(crate) leaving: bool,
 }
 
 /// What lies between the socket and the messages.
@@ -95,6 +99,8 @@ impl Connection {
             since: now.mono,
             check: u64::MAX,
             task: None,
+            lane: None,
+            leaving: false,
         }
     }
 
@@ -112,6 +118,7 @@ impl Connection {
         let (from, patience) = match self.phase {
             Phase::Dialling => (self.since, settings.connect_timeout + settings.handshake_timeout),
             Phase::Tls | Phase::Ws => (self.since, settings.handshake_timeout),
+            Phase::Open if self.leaving => (self.since, settings.farewell_timeout),
             Phase::Open if self.is_partial() => (self.since, settings.partial_timeout),
             Phase::Open => (self.heard, settings.idle_timeout),
         };

@@ -118,6 +118,18 @@ counters! {
     connections_refused: counter;
     /// TLS or WebSocket handshakes that failed or took too long.
     handshakes_failed: counter;
+    /// TLS handshakes that were completed, on either side.
+    tls_handshakes: counter;
+    /// Of those, how many resumed a session (RFC 8446 section 2.2).
+    tls_resumed: counter;
+    /// Sockets and connections for one call or user that are open, or wait for the other side to end them.
+    lanes: gauge;
+    /// Such sockets and connections opened.
+    lanes_opened: counter;
+    /// Such sockets and connections that could not be opened: no port, no descriptor, or as many as may be.
+    lanes_refused: counter;
+    /// Datagrams that the kernel dropped before such a socket; counted when it is closed.
+    lane_drops: counter;
     /// Connections closed after too long a silence.
     idle_closed: counter;
     /// Connections closed because the rest of a message did not come.

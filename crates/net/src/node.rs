@@ -25,7 +25,7 @@ pub struct Net {
 impl Net {
     /// Binds every listener. The error names the listener that could not be bound.
     pub fn bind(settings: Settings, listeners: Vec<Listener>) -> io::Result<Self> {
-        let tls_client = settings.tls.load()?;
+        let tls_client = settings.tls.load_keeping(settings.tls_sessions)?;
         let (addresses, sockets, tls_servers) = Default::default();
         let mut net = Self { settings, listeners, addresses, sockets, tls_servers, tls_client };
         for listener in &net.listeners {

@@ -225,7 +225,10 @@ impl Streams {
             ws::PING => self.transmit_frame(slot, ws::PONG, payload),
             ws::PONG => (),
             ws::CLOSE => {
-                self.transmit_frame(slot, ws::CLOSE, &payload[..payload.len().min(2)]);
+                // What answers our own is not answered again (RFC 6455 section 5.5.1).
+                if !connection.leaving {
+                    self.transmit_frame(slot, ws::CLOSE, &payload[..payload.len().min(2)]);
+                }
                 self.close(slot, &"the peer closed it");
             }
             // The usual: one message in one frame.

@@ -1,5 +1,6 @@
 //! What a shard drives: the server, a load generator, or anything else that speaks in messages.
 
+use crate::Lanes;
 use strowger_core::{Arrival, Flow, Now, Outbox};
 
 /// The machines of one shard. The shard calls it; it never blocks, and what it wants sent it puts into the
@@ -38,8 +39,14 @@ pub trait Service {
     /// A message with this token (see [`Outbox::send`]) could not be sent.
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox);
 
-    /// A connection accepted or made by this shard has ended.
+    /// A connection accepted or made by this shard has ended, or a lane of it could not be made.
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);
+
+    /// The sockets and connections that the service opened for itself; none for who opens none.
+    #[inline]
+    fn lanes(&mut self) -> Option<&mut Lanes> {
+        None
+    }
 
     /// Everything of the calls of this bucket, taken out, for its new owner.
     fn export(&mut self, now: Now, bucket: u8) -> Vec<Self::Record>;

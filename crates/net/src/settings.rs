@@ -112,6 +112,10 @@ pub struct Settings {
     pub dial_port: u16,
     /// A TLS or WebSocket handshake must end in this time. Default 10 s.
     pub handshake_timeout: Duration,
+    /// How long a connection that we end waits for the peer to end it too. Default 1 s.
+    pub farewell_timeout: Duration,
+    /// Sessions kept of each TLS server, to be resumed: one is used by each connection. Default 1,024.
+    pub tls_sessions: usize,
     /// Bytes that may wait for a connection whose peer does not read; more closes it. Default 1 MB.
     pub write_queue: usize,
     /// How servers are verified to which we connect by TLS.
@@ -145,6 +149,8 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(5),
             dial_port: 0,
             handshake_timeout: Duration::from_secs(10),
+            farewell_timeout: Duration::from_secs(1),
+            tls_sessions: 1_024,
             write_queue: 1 << 20,
             tls: crate::tls::Client::default(),
         }

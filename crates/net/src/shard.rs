@@ -4,6 +4,8 @@ use crate::alarm::Alarm;
 use crate::batch::Receiver;
 use crate::cross::Content;
 use crate::desk::Desk;
+use crate::lanes::{self, Sent};
+use crate::readiness::Ready;
 use crate::reading::Progress;
 use crate::streams::{Post, Streams};
 use crate::udp::Udp;
@@ -25,6 +27,8 @@ pub(crate) struct Shard<S: Service> {
     receiver: Receiver,
     streams: Streams,
     failed: Vec<u64>,
+    /// Sockets of lanes that have something.
+    ready: Vec<Ready>,
     alarm: Alarm,
     /// Datagrams came in this poll; until when one more counts as fast; the sockets are read after a wait, not
     /// because they said that they are ready.
@@ -54,6 +58,7 @@ impl<S: Service + 'static> Shard<S> {
                 place,
                 streams,
                 failed: Vec::with_capacity(64),
+                ready: Vec::new(),
                 heard: false,
                 last_heard: 0,
                 lingered: false,
@@ -81,6 +86,7 @@ impl<S: Service + 'static> Shard<S> {
             self.desk.service.begin(now);
             self.desk.roads.look();
             let mut more = self.read_udp(now, cx);
+            more |= self.read_lanes(now, cx);
             let empty = !more;
             more |= self.streams.accept(cx, now);
             more |= self.desk.read_mail(now);
@@ -129,7 +135,7 @@ impl<S: Service + 'static> Shard<S> {
             return;
         }
         let Some(me) = self.me.upgrade() else { return };
-        for dial in self.streams.dials.drain(..) {
+        for mut dial in self.streams.dials.drain(..) {
             let me = me.clone();
             tokio::task::spawn_local(async move {
                 let result = dial.run().await;
@@ -205,9 +211,57 @@ impl<S: Service + 'static> Shard<S> {
         more
     }
 
+    /// One batch of each lane that has something; whether there is more to read.
+    #[inline]
+    fn read_lanes(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
+        let Some(lanes) = self.desk.service.lanes() else { return false };
+        self.ready.clear();
+        let more = lanes.ready(cx, &mut self.ready, &mut self.failed);
+        let shared = self.desk.shared.clone();
+        let counters = &shared.seats[self.desk.index].counters;
+        for i in 0..self.ready.len() {
+            let name = self.ready[i].name;
+            let receiver = &mut self.receiver;
+            let read_from = self.desk.service.lanes().and_then(|lanes| lanes.receive(name, receiver));
+            let Some((n, listener, flow)) = read_from else { continue };
+            self.heard = true;
+            counters.batches_in.add(1);
+            counters.datagrams_in.add(n as u64);
+            let mut bytes = 0;
+            for i in 0..n {
+                let Some(datagram) = self.receiver.datagram(i) else { continue };
+                bytes += datagram.bytes.len() as u64;
+                let arrival =
+                    Arrival { transport: Transport::Udp, listener, remote: datagram.source, flow: Some(flow) };
+                read(&mut self.desk, now, &arrival, datagram.bytes);
+            }
+            counters.datagram_bytes_in.add(bytes);
+        }
+        more
+    }
+
+    /// Takes over the connections that the service has begun to make.
+    #[inline]
+    fn take_over(&mut self, now: Now) {
+        let Some(lanes) = self.desk.service.lanes() else { return };
+        while let Some(opening) = lanes.opened() {
+            let flow = opening.flow;
+            lanes.placed(flow, self.streams.take_over(*opening, now));
+        }
+    }
+
+    /// Ends the lanes that the service is done with, now that everything is sent.
+    #[inline]
+    fn leave_lanes(&mut self) {
+        let Some(lanes) = self.desk.service.lanes() else { return };
+        lanes.leave(|slot, flow| self.streams.leave(slot, flow));
+        lanes.gone(std::mem::take(&mut self.streams.lanes_gone));
+    }
+
     /// Sends what the round left in the outbox, and what the service says to failures of that, and so on.
     fn flush(&mut self, now: Now, cx: &mut Context<'_>) {
         loop {
+            self.take_over(now);
             self.send(now, cx);
             self.desk.out.clear();
             self.streams.resume(cx);
@@ -223,11 +277,15 @@ impl<S: Service + 'static> Shard<S> {
                     desk.roads.put(origin, Content::Failed { token }, &[], counters);
                 }
             }
-            if self.failed.is_empty() && desk.out.is_empty() {
-                return;
+            if self.failed.is_empty() && desk.out.is_empty() && self.streams.unmade.is_empty() {
+                return self.leave_lanes();
             }
             for token in self.failed.drain(..) {
                 self.desk.service.failed(now, token, &mut self.desk.out);
+            }
+            // Who waited for it has heard of it by then.
+            for flow in self.streams.unmade.drain(..) {
+                self.desk.service.closed(now, flow, &mut self.desk.out);
             }
         }
     }
@@ -247,7 +305,23 @@ impl<S: Service + 'static> Shard<S> {
         };
         for send in desk.out.sends() {
             let target = &send.target;
-            if target.transport != Transport::Udp {
+            if let Some(flow) = target.flow.filter(|&flow| lanes::is_lane(flow)) {
+                let part = &bytes[send.range()];
+                let sent = match desk.service.lanes() {
+                    Some(lanes) => lanes.send(flow, part, target.address, send.token, &mut self.failed),
+                    None => Sent::Gone,
+                };
+                match sent {
+                    Sent::Done => (),
+                    Sent::By(slot) => self.streams.post_lane(slot, flow, send.range(), send.token),
+                    Sent::Gone => {
+                        counters.unroutable.add(1);
+                        if send.token != 0 {
+                            self.failed.push(send.token);
+                        }
+                    }
+                }
+            } else if target.transport != Transport::Udp {
                 stream(&mut self.streams, target, send.range(), index, send.token);
             } else if let Some(udp) = socket(&mut self.udp, &self.place, target) {
                 udp.push(bytes, send.range(), target.address, send.token, &mut self.failed, counters);

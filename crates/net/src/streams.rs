@@ -7,11 +7,14 @@
 use crate::connection::{Connection, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::handle::Common;
-use crate::ws;
+use crate::lanes::Opening;
+use crate::{clock, ws};
+use rustls::HandshakeKind;
+use socket2::SockRef;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, ErrorKind, IoSlice, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -56,6 +59,9 @@ pub(crate) struct Streams {
     pub(crate) lost: Vec<(usize, u64)>,
     /// Connections that ended.
     pub(crate) ended: Vec<Flow>,
+    /// Lanes that could not be made, and how many have given their descriptors back.
+    pub(crate) unmade: Vec<Flow>,
+    pub(crate) lanes_gone: usize,
     /// Connections that want a task to read them.
     pub(crate) born: Vec<(u32, u32)>,
     /// Connections to be made.
@@ -88,6 +94,8 @@ pub(crate) struct Dial {
     /// 0: any.
     port: u16,
     to: SocketAddr,
+    /// Of a lane: it is under way already.
+    begun: Option<std::net::TcpStream>,
     patience: Duration,
 }
 
@@ -128,6 +136,8 @@ impl Streams {
             frames: 0,
             lost: Vec::new(),
             ended: Vec::new(),
+            unmade: Vec::new(),
+            lanes_gone: 0,
             born: Vec::new(),
             dials: Vec::new(),
         })
@@ -143,14 +153,16 @@ impl Streams {
         slot.connection.as_deref_mut()
     }
 
+    /// The name by which the service knows a connection.
     pub(crate) fn flow(&self, slot: u32) -> Flow {
-        Flow {
+        let place = &self.slots[slot as usize];
+        place.connection.as_ref().and_then(|c| c.lane).unwrap_or(Flow {
             node: self.common.settings.node,
             process: self.common.settings.process,
             shard: self.index as u8,
             slot,
-            generation: self.slots[slot as usize].generation,
-        }
+            generation: place.generation,
+        })
     }
 
     fn add(&mut self, connection: Connection) -> u32 {
@@ -256,8 +268,74 @@ impl Streams {
         if flow.shard as usize != self.index {
             return Post::Elsewhere(flow.shard as usize, Target { flow: Some(flow), ..*target });
         }
-        self.push(flow.slot, range, origin, token);
+        // A message of no bytes makes the connection, so that the first real one need not wait for it.
+        if !range.is_empty() {
+            self.push(flow.slot, range, origin, token);
+        }
         Post::Done
+    }
+
+    /// Takes over a lane that the service has opened.
+    pub(crate) fn take_over(&mut self, opening: Opening, now: Now) -> u32 {
+        let Opening { flow, wish, stream } = opening;
+        // Lanes have a bound of their own.
+        self.common.directory.admit(None, usize::MAX, usize::MAX);
+        let mut connection = Connection::dialling(wish.transport, wish.listener, wish.to, now);
+        connection.lane = Some(flow);
+        let slot = self.add(connection);
+        let generation = self.slots[slot as usize].generation;
+        let patience = self.common.settings.connect_timeout;
+        self.dials.push(Dial { slot, generation, from: None, port: 0, to: wish.to, begun: Some(stream), patience });
+        slot
+    }
+
+    /// Takes a message for the lane in this slot, if it is still there.
+    pub(crate) fn post_lane(&mut self, slot: u32, flow: Flow, range: Range<usize>, token: u64) {
+        match self.connection(slot) {
+            Some(connection) if connection.lane == Some(flow) && !connection.leaving => {
+                self.push(slot, range, self.index, token);
+            }
+            _ => self.lose(self.index, token),
+        }
+    }
+
+    /// Ends a lane that the service is done with.
+    pub(crate) fn leave(&mut self, slot: u32, flow: Flow) {
+        let now = clock::now().mono;
+        let Some(connection) = self.connection(slot).filter(|c| c.lane == Some(flow)) else { return };
+        connection.leaving = true;
+        if connection.phase == Phase::Open {
+            return self.depart(slot);
+        }
+        // What was said is still to be heard.
+        connection.since = now;
+        if connection.layer().before.is_empty() {
+            self.close(slot, &"nothing was said over it");
+        }
+    }
+
+    /// Says that nothing will follow, in the words of each layer, once nothing waits; the peer has its time to say the same
+    /// (RFC 6455 section 7.1.1, RFC 8446 section 6.1).
+    fn depart(&mut self, slot: u32) {
+        let now = clock::now().mono;
+        let Some(connection) = self.connection(slot) else { return };
+        if !connection.waiting.is_empty() {
+            return;
+        }
+        connection.since = now;
+        if matches!(connection.transport, Transport::Ws | Transport::Wss) {
+            // The server ends the connection below (section 7.1.1).
+            self.transmit_frame(slot, ws::CLOSE, &ws::NORMAL.to_be_bytes());
+        } else {
+            if let Some(tls) = connection.layer.as_mut().and_then(|l| l.tls.as_mut()) {
+                tls.send_close_notify();
+            }
+            self.flush_tls(slot);
+            if let Some(stream) = self.connection(slot).and_then(|c| c.stream.as_ref()) {
+                let _ = SockRef::from(stream).shutdown(Shutdown::Write);
+            }
+        }
+        self.watch(slot);
     }
 
     fn lose(&mut self, origin: usize, token: u64) {
@@ -285,7 +363,7 @@ impl Streams {
         let generation = self.slots[slot as usize].generation;
         let patience = self.common.settings.connect_timeout;
         let port = self.common.settings.dial_port;
-        self.dials.push(Dial { slot, generation, from, port, to: target.address, patience });
+        self.dials.push(Dial { slot, generation, from, port, to: target.address, begun: None, patience });
         self.flow(slot)
     }
 
@@ -322,10 +400,15 @@ impl Streams {
     /// After bytes came or a connection was made: on to the next phase if this one is over.
     pub(crate) fn advance(&mut self, slot: u32) {
         self.flush_tls(slot);
-        let common = self.common.clone();
+        let (common, counters) = (self.common.clone(), self.counters.clone());
         let Some(connection) = self.connection(slot) else { return };
         if connection.phase == Phase::Tls && connection.layer().is_shaking_hands() {
             return;
+        }
+        if connection.phase == Phase::Tls {
+            let kind = connection.layer().tls.as_ref().and_then(|tls| tls.handshake_kind());
+            counters.tls_handshakes.add(1);
+            counters.tls_resumed.add(u64::from(kind == Some(HandshakeKind::Resumed)));
         }
         let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
         match connection.phase {
@@ -365,6 +448,9 @@ impl Streams {
         if !before.is_empty() {
             self.counters.stream_bytes_waiting.less(before.len() as u64);
             self.transmit(slot, &before);
+        }
+        if self.connection(slot).is_some_and(|c| c.leaving) {
+            self.depart(slot);
         }
         self.watch(slot);
     }
@@ -543,10 +629,15 @@ impl Streams {
                     Err(error) => self.close(slot, &error),
                 }
             }
+            let mut leaving = false;
             if let Some(connection) = self.connection(slot) {
                 connection.waiting = Vec::new();
+                leaving = connection.leaving;
             }
             self.blocked.swap_remove(i);
+            if leaving {
+                self.depart(slot);
+            }
         }
     }
 
@@ -565,7 +656,9 @@ impl Streams {
         if !connection.waiting.is_empty() {
             self.blocked.retain(|&s| s != slot);
         }
-        self.common.directory.forget(connection.transport, connection.remote, flow);
+        if connection.lane.is_none() {
+            self.common.directory.forget(connection.transport, connection.remote, flow);
+        }
         self.common.directory.dismiss(connection.accepted.then(|| connection.remote.ip()));
         if let Some(layer) = &connection.layer {
             self.counters.stream_bytes_waiting.less(layer.before.len() as u64);
@@ -574,11 +667,17 @@ impl Streams {
         if let Some(task) = connection.task.take() {
             task.abort();
         }
+        self.lanes_gone += usize::from(connection.lane.is_some());
         if connection.phase == Phase::Open {
-            self.ended.push(flow);
+            if !connection.leaving {
+                self.ended.push(flow);
+            }
         } else if matches!(connection.phase, Phase::Tls | Phase::Ws) {
             self.counters.handshakes_failed.add(1);
             tracing::info!(remote = %connection.remote, transport = connection.transport.text(), %reason, "handshake failed");
+        }
+        if connection.phase != Phase::Open && connection.lane.is_some() && !connection.leaving {
+            self.unmade.push(flow);
         }
         self.free.push(slot);
     }
@@ -618,10 +717,11 @@ impl Streams {
                 self.watch(slot);
                 continue;
             }
-            let (phase, partial) = (connection.phase, connection.is_partial());
+            let (phase, partial, leaving) = (connection.phase, connection.is_partial(), connection.leaving);
             match phase {
                 Phase::Dialling => self.close(slot, &"it was not made in time"),
                 Phase::Tls | Phase::Ws => self.close(slot, &"the handshake took too long"),
+                Phase::Open if leaving => self.close(slot, &"the peer did not end it"),
                 Phase::Open if partial => {
                     self.counters.partial_closed.add(1);
                     self.close(slot, &"the rest of a message did not come");
@@ -637,8 +737,17 @@ impl Streams {
 
 impl Dial {
     /// Makes the connection.
-    pub(crate) async fn run(&self) -> io::Result<TcpStream> {
+    pub(crate) async fn run(&mut self) -> io::Result<TcpStream> {
+        let begun = self.begun.take();
         let connect = async {
+            if let Some(stream) = begun {
+                let stream = TcpStream::from_std(stream)?;
+                stream.writable().await?;
+                return match stream.take_error()? {
+                    Some(error) => Err(error),
+                    None => Ok(stream),
+                };
+            }
             let socket = if self.to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
             let any = |to: &SocketAddr| match to {
                 SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

@@ -1,5 +1,7 @@
 //! Certificates and how peers are verified.
 
+use crate::tickets::Tickets;
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -59,11 +61,11 @@ impl Server {
 }
 
 impl Client {
-    /// Reads the files.
+    /// Reads the files. Of each server so many sessions are kept to be resumed.
     ///
     /// # Errors
     /// A file that cannot be read or does not fit is named.
-    pub fn load(&self) -> io::Result<Arc<ClientConfig>> {
+    pub fn load_keeping(&self, sessions: usize) -> io::Result<Arc<ClientConfig>> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -77,12 +79,13 @@ impl Client {
             };
             builder.with_root_certificates(roots)
         };
-        let config = match &self.identity {
+        let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some((certificate, path)) => builder
                 .with_client_auth_cert(certificates(certificate)?, key(path)?)
                 .map_err(|e| bad(certificate, e))?,
         };
+        config.resumption = Resumption::store(Arc::new(Tickets::new(sessions)));
         Ok(Arc::new(config))
     }
 }

@@ -12,6 +12,9 @@ pub(crate) const CLOSE: u8 = 8;
 pub(crate) const PING: u8 = 9;
 pub(crate) const PONG: u8 = 10;
 
+/// Why a connection is closed: it has done what it was for (RFC 6455 section 7.4.1).
+pub(crate) const NORMAL: u16 = 1_000;
+
 /// One frame at the start of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {

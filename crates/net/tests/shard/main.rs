@@ -2,6 +2,7 @@
 
 mod echo;
 mod end;
+mod lanes;
 mod moves;
 mod noise;
 mod relay;

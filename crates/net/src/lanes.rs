@@ -1,0 +1,471 @@
+//! Sockets and connections that a service opens for itself, beside those of the listeners: one for a call, or one for a user.
+//!
+//! A lane is open, and its port known, before anything is said over it. Messages go over it by its [`Flow`], and what
+//! comes over it bears that flow. It belongs to the shard whose service opened it. The shard drives the lanes that
+//! [`Service::lanes`](crate::Service::lanes) shows it; who shows none pays nothing.
+
+use crate::batch::Receiver;
+use crate::counters::Counters;
+use crate::readiness::{Readiness, Ready, Wanted};
+use crate::{Handle, Service, udp};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::task::Context;
+use strowger_core::{Flow, ListenerId, Transport};
+
+/// The slots of lanes, which no connection of a listener or of the directory has.
+const LANE: u32 = 1 << 31;
+
+/// Whether a flow is a lane, and not another connection.
+pub const fn is_lane(flow: Flow) -> bool {
+    flow.slot & LANE != 0
+}
+
+/// The place of a lane among those of its shard: small numbers, used again.
+pub const fn place(flow: Flow) -> usize {
+    (flow.slot & !LANE) as usize
+}
+
+/// A lane that was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    pub flow: Flow,
+    /// Our side of it.
+    pub address: SocketAddr,
+}
+
+/// What is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    pub transport: Transport,
+    /// The listener that what comes is said to have come by.
+    pub listener: ListenerId,
+    /// Our side; port 0: any that is free.
+    pub from: SocketAddr,
+    /// The other side; a socket for datagrams has none.
+    pub to: SocketAddr,
+}
+
+/// The lanes of one shard.
+pub struct Lanes {
+    node: u16,
+    process: u16,
+    shard: u8,
+    counters: Arc<Counters>,
+    send_buffer: usize,
+    waiting_bound: usize,
+    most: usize,
+    /// Lanes whose descriptors are open, also those that only wait for the other side to end.
+    held: usize,
+    places: Vec<Place>,
+    free: Vec<u32>,
+    /// Connections that the shard does not know yet.
+    opened: Vec<u32>,
+    /// What the service has closed in this round: what it said before is still to be sent.
+    leaving: Vec<u32>,
+    readiness: Option<Readiness>,
+}
+
+#[derive(Default)]
+struct Place {
+    generation: u32,
+    lane: Option<Kind>,
+}
+
+enum Kind {
+    Datagrams(Box<Datagrams>),
+    /// On its way to the shard's connections.
+    Opened(Box<Opening>),
+    /// The connection in this slot.
+    Connection(u32),
+}
+
+struct Datagrams {
+    socket: UdpSocket,
+    listener: ListenerId,
+    /// What the socket did not take.
+    waiting: VecDeque<Waiting>,
+    /// It ends when nothing waits any more.
+    leaving: bool,
+}
+
+struct Waiting {
+    bytes: Box<[u8]>,
+    target: SocketAddr,
+    token: u64,
+}
+
+/// A connection under way.
+pub(crate) struct Opening {
+    pub(crate) flow: Flow,
+    pub(crate) wish: Wish,
+    pub(crate) stream: TcpStream,
+}
+
+/// What became of a message for a lane.
+pub(crate) enum Sent {
+    /// The kernel has it, or it waits, or its token is among those that failed.
+    Done,
+    /// It is for the connection in this slot, if that still is the lane's.
+    By(u32),
+    Gone,
+}
+
+impl Lanes {
+    /// For the shard of this index; it may hold at most `most` lanes.
+    pub fn new<S: Service + 'static>(handle: &Handle<S>, shard: usize, most: usize) -> Self {
+        let settings = handle.settings();
+        Self {
+            node: settings.node,
+            process: settings.process,
+            shard: shard as u8,
+            counters: handle.shared.seats[shard].counters.clone(),
+            send_buffer: settings.send_buffer,
+            waiting_bound: settings.datagrams_waiting,
+            most,
+            held: 0,
+            places: Vec::new(),
+            free: Vec::new(),
+            opened: Vec::new(),
+            leaving: Vec::new(),
+            readiness: None,
+        }
+    }
+
+    /// How many are open, those included that only wait for the other side to end.
+    pub const fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Whether one more may be opened.
+    pub const fn has_room(&self) -> bool {
+        self.held < self.most
+    }
+
+    /// Opens a socket, or begins to make a connection. Not made in time or refused, it is reported by
+    /// [`Service::closed`]; what waited for it by [`Service::failed`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::QuotaExceeded`]: the shard holds as many as it may. [`ErrorKind::AddrNotAvailable`] and
+    /// [`ErrorKind::AddrInUse`]: no port is free, or the address is not ours. Others are those of the system calls.
+    pub fn open(&mut self, wish: Wish) -> io::Result<Lane> {
+        let opened = self.try_open(wish);
+        if opened.is_err() {
+            self.counters.lanes_refused.add(1);
+        }
+        opened
+    }
+
+    fn try_open(&mut self, wish: Wish) -> io::Result<Lane> {
+        if !self.has_room() {
+            return Err(ErrorKind::QuotaExceeded.into());
+        }
+        let slot = self.free.last().copied().unwrap_or(self.places.len() as u32);
+        let generation = self.places.get(slot as usize).map_or(0, |p| p.generation).wrapping_add(1);
+        let flow = Flow { node: self.node, process: self.process, shard: self.shard, slot: slot | LANE, generation };
+        let (kind, address) = if wish.transport == Transport::Udp {
+            let socket = datagrams(wish.from, self.send_buffer)?;
+            let address = socket.local_addr()?;
+            self.watching()?.add(socket.as_fd(), name(slot, generation))?;
+            let lane = Datagrams { socket, listener: wish.listener, waiting: VecDeque::new(), leaving: false };
+            (Kind::Datagrams(Box::new(lane)), address)
+        } else {
+            let stream = connect(wish.from, wish.to)?;
+            let address = stream.local_addr()?;
+            self.opened.push(slot);
+            (Kind::Opened(Box::new(Opening { flow, wish, stream })), address)
+        };
+        if self.free.pop().is_none() {
+            self.places.push(Place::default());
+        }
+        self.places[slot as usize] = Place { generation, lane: Some(kind) };
+        self.held += 1;
+        self.counters.lanes.add(1);
+        self.counters.lanes_opened.add(1);
+        Ok(Lane { flow, address })
+    }
+
+    fn watching(&mut self) -> io::Result<&mut Readiness> {
+        match &mut self.readiness {
+            Some(readiness) => Ok(readiness),
+            none => Ok(none.insert(Readiness::new()?)),
+        }
+    }
+
+    /// Whether this lane was opened and not closed.
+    pub fn is_open(&self, flow: Flow) -> bool {
+        self.slot(flow).is_some()
+    }
+
+    /// Ends a lane once what was sent over it in this round is on its way: a connection by the end of its protocols, as far as
+    /// the other side goes along. Nothing is reported of it any more.
+    pub fn close(&mut self, flow: Flow) {
+        if let Some(slot) = self.slot(flow) {
+            self.leaving.push(slot);
+        }
+    }
+
+    fn flow(&self, slot: u32) -> Flow {
+        let generation = self.places[slot as usize].generation;
+        Flow { node: self.node, process: self.process, shard: self.shard, slot: slot | LANE, generation }
+    }
+
+    /// The place that this flow names, if it still is that lane.
+    fn slot(&self, flow: Flow) -> Option<u32> {
+        let slot = flow.slot & !LANE;
+        let place = self.places.get(slot as usize).filter(|_| is_lane(flow))?;
+        (place.generation == flow.generation && place.lane.is_some()).then_some(slot)
+    }
+
+    /// Connections that the service wants, for the shard to take over.
+    pub(crate) fn opened(&mut self) -> Option<Box<Opening>> {
+        while let Some(slot) = self.opened.pop() {
+            let place = &mut self.places[slot as usize];
+            if let Some(Kind::Opened(_)) = place.lane
+                && let Some(Kind::Opened(opening)) = place.lane.take()
+            {
+                return Some(opening);
+            }
+        }
+        None
+    }
+
+    /// The shard took it over into this slot of its connections.
+    pub(crate) fn placed(&mut self, flow: Flow, connection: u32) {
+        self.places[place(flow)].lane = Some(Kind::Connection(connection));
+    }
+
+    /// Sends a message over a lane of this shard.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        flow: Flow,
+        bytes: &[u8],
+        target: SocketAddr,
+        token: u64,
+        failed: &mut Vec<u64>,
+    ) -> Sent {
+        let Some(slot) = self.slot(flow) else { return Sent::Gone };
+        let counters = &self.counters;
+        match &mut self.places[slot as usize].lane {
+            Some(Kind::Connection(connection)) => Sent::By(*connection),
+            Some(Kind::Datagrams(lane)) => {
+                if !lane.waiting.is_empty() {
+                    lane.keep(bytes, target, token, self.waiting_bound, failed, counters);
+                } else if !lane.transmit(bytes, target, token, failed, counters) {
+                    lane.keep(bytes, target, token, self.waiting_bound, failed, counters);
+                    let watching = self
+                        .readiness
+                        .as_ref()
+                        .map(|r| r.change(lane.socket.as_fd(), name(slot, flow.generation), Wanted::Both));
+                    if let Some(Err(error)) = watching {
+                        // Without a way to hear of room, what waits goes with the next message.
+                        tracing::warn!(%error, "a full socket cannot be watched");
+                    }
+                }
+                Sent::Done
+            }
+            _ => Sent::Gone,
+        }
+    }
+
+    /// Ends what the service has closed: datagrams here, connections by `end`. After the round's messages were sent.
+    pub(crate) fn leave(&mut self, mut end: impl FnMut(u32, Flow)) {
+        while let Some(slot) = self.leaving.pop() {
+            let flow = self.flow(slot);
+            match self.places[slot as usize].lane.take() {
+                Some(Kind::Datagrams(mut lane)) if !lane.waiting.is_empty() => {
+                    lane.leaving = true;
+                    self.places[slot as usize].lane = Some(Kind::Datagrams(lane));
+                }
+                Some(Kind::Datagrams(lane)) => self.drop_datagrams(slot, &lane),
+                Some(Kind::Connection(connection)) => {
+                    self.free.push(slot);
+                    end(connection, flow);
+                }
+                Some(Kind::Opened(_)) => {
+                    self.free.push(slot);
+                    self.gone(1);
+                }
+                None => (),
+            }
+        }
+    }
+
+    fn drop_datagrams(&mut self, slot: u32, lane: &Datagrams) {
+        if let Ok((_, dropped, _)) = udp::backlog(&lane.socket) {
+            self.counters.lane_drops.add(u64::from(dropped));
+        }
+        self.free.push(slot);
+        self.gone(1);
+    }
+
+    /// So many lanes have given their descriptors back.
+    pub(crate) fn gone(&mut self, lanes: usize) {
+        self.held = self.held.saturating_sub(lanes);
+        self.counters.lanes.less(lanes as u64);
+    }
+
+    /// The sockets that have something to read; whether there may be more. What could not be sent before is sent here.
+    pub(crate) fn ready(&mut self, cx: &mut Context<'_>, ready: &mut Vec<Ready>, failed: &mut Vec<u64>) -> bool {
+        let Some(readiness) = &mut self.readiness else { return false };
+        let more = readiness.poll(cx, ready);
+        for one in ready.iter().filter(|one| one.writable) {
+            self.resume(one.name, failed);
+        }
+        more
+    }
+
+    #[cold]
+    fn resume(&mut self, name: u64, failed: &mut Vec<u64>) {
+        let (slot, generation) = (name as u32, (name >> 32) as u32);
+        let Some(place) = self.places.get_mut(slot as usize).filter(|p| p.generation == generation) else { return };
+        let Some(Kind::Datagrams(lane)) = &mut place.lane else { return };
+        while let Some(first) = lane.waiting.pop_front() {
+            if !lane.transmit(&first.bytes, first.target, first.token, failed, &self.counters) {
+                lane.waiting.push_front(first);
+                return;
+            }
+            self.counters.datagrams_waiting.less(1);
+        }
+        if let Some(readiness) = &self.readiness {
+            let _ = readiness.change(lane.socket.as_fd(), name, Wanted::Reading);
+        }
+        if lane.leaving
+            && let Some(Kind::Datagrams(lane)) = place.lane.take()
+        {
+            self.drop_datagrams(slot, &lane);
+        }
+    }
+
+    /// Reads a batch from a socket that is ready: how many datagrams, and whose they are.
+    pub(crate) fn receive(&self, name: u64, receiver: &mut Receiver) -> Option<(usize, ListenerId, Flow)> {
+        let (slot, generation) = (name as u32, (name >> 32) as u32);
+        let place = self.places.get(slot as usize).filter(|p| p.generation == generation)?;
+        let Some(Kind::Datagrams(lane)) = &place.lane else { return None };
+        let flow = self.flow(slot);
+        match receiver.receive(lane.socket.as_fd()) {
+            Ok(n) => Some((n, lane.listener, flow)),
+            Err(error) => {
+                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
+                    self.counters.receive_errors.add(1);
+                }
+                None
+            }
+        }
+    }
+}
+
+impl Datagrams {
+    /// False: the socket has no room.
+    fn transmit(
+        &self,
+        bytes: &[u8],
+        target: SocketAddr,
+        token: u64,
+        failed: &mut Vec<u64>,
+        counters: &Counters,
+    ) -> bool {
+        let mut again = false;
+        loop {
+            match self.socket.send_to(bytes, target) {
+                Ok(n) => {
+                    counters.datagrams_out.add(1);
+                    counters.datagram_bytes_out.add(n as u64);
+                    counters.batches_out.add(1);
+                    return true;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => (),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return false,
+                // As with the shared socket: what an earlier datagram met is told to the next.
+                Err(e) if !again && e.kind() == ErrorKind::ConnectionRefused => again = true,
+                Err(error) => {
+                    tracing::debug!(%target, %error, "datagram refused");
+                    counters.datagrams_refused.add(1);
+                    if token != 0 {
+                        failed.push(token);
+                    }
+                    return true;
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn keep(
+        &mut self,
+        bytes: &[u8],
+        target: SocketAddr,
+        token: u64,
+        bound: usize,
+        failed: &mut Vec<u64>,
+        counters: &Counters,
+    ) {
+        if self.waiting.len() >= bound {
+            counters.datagrams_dropped.add(1);
+            if token != 0 {
+                failed.push(token);
+            }
+            return;
+        }
+        self.waiting.push_back(Waiting { bytes: bytes.into(), target, token });
+        counters.datagrams_waiting.add(1);
+    }
+}
+
+fn name(slot: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(slot)
+}
+
+/// A socket for the datagrams of one call or user: its receive buffer is the kernel's usual one.
+fn datagrams(from: SocketAddr, send_buffer: usize) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(from), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    if from.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_send_buffer_size(send_buffer)?;
+    socket.bind(&from.into())?;
+    Ok(socket.into())
+}
+
+/// A connection under way.
+fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    let bound = from.port() != 0 || !from.ip().is_unspecified();
+    if bound && from.is_ipv4() == to.is_ipv4() {
+        if from.port() == 0 {
+            choose_late(&socket);
+        } else {
+            // The one before may not be forgotten yet.
+            socket.set_reuse_address(true)?;
+        }
+        socket.bind(&from.into())?;
+    }
+    match socket.connect(&to.into()) {
+        Ok(()) => (),
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => (),
+        Err(e) => return Err(e),
+    }
+    Ok(socket.into())
+}
+
+/// The port is chosen when the connection is made, not when the address is bound: then it need only differ from those of other
+/// connections to the same peer.
+fn choose_late(socket: &Socket) {
+    let on: libc::c_int = 1;
+    // SAFETY: the kernel reads as many bytes from our own variable as it has. Where the option is not known, ports are
+    // chosen early.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            std::ptr::from_ref(&on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+}

@@ -1,0 +1,156 @@
+//! Many sockets under one descriptor: a shard asks which of them have something, instead of asking each.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::task::{Context, Poll};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Sockets told at once.
+const EVENTS: usize = 256;
+
+/// An `epoll` of the kernel's, itself watched by the runtime of its shard.
+pub(crate) struct Readiness {
+    watched: AsyncFd<OwnedFd>,
+    events: Box<[libc::epoll_event; EVENTS]>,
+}
+
+/// What is wanted of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Reading,
+    /// And to hear when it takes more.
+    Both,
+}
+
+/// A socket that has something, by the name that it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) name: u64,
+    pub(crate) writable: bool,
+}
+
+impl Readiness {
+    /// Inside the runtime of its shard.
+    ///
+    /// # Errors
+    /// The process is out of descriptors or memory.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: no pointer is passed.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: an `OwnedFd` names the same descriptor each time and closes it only when it is dropped, which
+        // `AsyncFd` does after it has ended the watch.
+        let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+        let none = libc::epoll_event { events: 0, u64: 0 };
+        Ok(Self { watched: watched.map_err(io::Error::from)?, events: Box::new([none; EVENTS]) })
+    }
+
+    /// Watches a socket from now on. The kernel forgets it when the last descriptor of it is closed.
+    ///
+    /// # Errors
+    /// The kernel has no room for one more.
+    pub(crate) fn add(&self, socket: BorrowedFd<'_>, name: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, socket.as_raw_fd(), name, Wanted::Reading)
+    }
+
+    /// Watches a socket for something else.
+    ///
+    /// # Errors
+    /// Those of the system call.
+    pub(crate) fn change(&self, socket: BorrowedFd<'_>, name: u64, wanted: Wanted) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, socket.as_raw_fd(), name, wanted)
+    }
+
+    fn control(&self, operation: libc::c_int, socket: RawFd, name: u64, wanted: Wanted) -> io::Result<()> {
+        let events = match wanted {
+            Wanted::Reading => libc::EPOLLIN,
+            Wanted::Both => libc::EPOLLIN | libc::EPOLLOUT,
+        };
+        let mut event = libc::epoll_event { events: events as u32, u64: name };
+        // SAFETY: the kernel reads our own variable and writes nothing; a descriptor that is none is an error.
+        let result = unsafe { libc::epoll_ctl(self.watched.get_ref().as_raw_fd(), operation, socket, &mut event) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Appends the sockets that have something; whether there may be more. If not, `cx` is woken when there is.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, ready: &mut Vec<Ready>) -> bool {
+        let Poll::Ready(Ok(mut guard)) = self.watched.poll_read_ready(cx) else { return false };
+        let events = &mut self.events;
+        let found = guard.try_io(|watched| {
+            // SAFETY: the kernel writes at most EVENTS events to our own array of as many, and does not wait.
+            let n = unsafe { libc::epoll_wait(watched.as_raw_fd(), events.as_mut_ptr(), EVENTS as libc::c_int, 0) };
+            match n {
+                // What becomes ready from now on makes the descriptor readable anew.
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                n if n < 0 => Err(io::Error::last_os_error()),
+                n => Ok(n as usize),
+            }
+        });
+        match found {
+            Ok(Ok(n)) => {
+                ready.extend(
+                    self.events[..n]
+                        .iter()
+                        .map(|event| Ready { name: event.u64, writable: event.events & libc::EPOLLOUT as u32 != 0 }),
+                );
+                true
+            }
+            // Interrupted: once more.
+            Ok(Err(_)) => true,
+            // To be woken for what follows.
+            Err(_) => self.watched.poll_read_ready(cx).is_ready(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    async fn wait(readiness: &mut Readiness) -> Vec<Ready> {
+        let mut ready = Vec::new();
+        let wait = std::future::poll_fn(|cx| {
+            let more = readiness.poll(cx, &mut ready);
+            if more || !ready.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let _ = tokio::time::timeout(Duration::from_secs(2), wait).await;
+        ready
+    }
+
+    #[tokio::test]
+    async fn it_says_which_socket_has_something_and_wakes_for_it() {
+        let [a, b, c] = [0; 3].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let mut readiness = Readiness::new().unwrap();
+        readiness.add(a.as_fd(), 1).unwrap();
+        readiness.add(b.as_fd(), 1 << 40).unwrap();
+        c.send_to(b"x", b.local_addr().unwrap()).unwrap();
+        assert_eq!(wait(&mut readiness).await, [Ready { name: 1 << 40, writable: false }]);
+        b.recv(&mut [0; 8]).unwrap();
+        let mut none = Vec::new();
+        std::future::poll_fn(|cx| {
+            while readiness.poll(cx, &mut none) {}
+            Poll::Ready(())
+        })
+        .await;
+        assert!(none.is_empty());
+        // Asleep until a datagram comes.
+        let to = a.local_addr().unwrap();
+        let later = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            c.send_to(b"x", to).unwrap();
+        });
+        assert_eq!(wait(&mut readiness).await, [Ready { name: 1, writable: false }]);
+        later.join().unwrap();
+        readiness.change(b.as_fd(), 7, Wanted::Both).unwrap();
+        drop(a);
+        assert_eq!(wait(&mut readiness).await, [Ready { name: 7, writable: true }]);
+    }
+}

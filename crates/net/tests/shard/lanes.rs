@@ -1,0 +1,281 @@
+//! Sockets and connections that a service opens for itself.
+
+use crate::echo::settings;
+use crate::relay::{listener, message, start as relay};
+use crate::streams::{identity, secure};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::time::{Duration, Instant};
+use strowger_core::Transport::{self, Tcp, Tls, Udp, Ws, Wss};
+use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target};
+use strowger_net::lanes::{self, Lanes, Wish};
+use strowger_net::{Listener, Net, Node, Service, Settings, Snapshot, tls};
+
+/// "OPEN NAME tcp 127.0.0.1:5060" opens a lane and says its port, "SAY NAME TEXT" says something over it, "CLOSE NAME" ends it,
+/// "END NAME" does both at once; what comes over a lane goes to who opened it, and so does the news of its end.
+struct Opener {
+    lanes: Lanes,
+    open: HashMap<String, (Flow, SocketAddr, Transport)>,
+    boss: Option<Arrival>,
+}
+
+impl Opener {
+    fn tell(&self, text: &str, out: &mut Outbox) {
+        let Some(boss) = &self.boss else { return };
+        Self::send(boss.reply(), text, 0, out);
+    }
+
+    fn send(to: Target, text: &str, token: u64, out: &mut Outbox) {
+        let start = out.start();
+        out.bytes.extend_from_slice(text.as_bytes());
+        out.send(to, start..out.bytes.len(), token);
+    }
+
+    fn say(&self, name: &str, out: &mut Outbox) {
+        let (flow, address, transport) = self.open[name];
+        let target = Target { transport, listener: ListenerId(0), address, flow: Some(flow) };
+        Self::send(target, &message(&format!("SAID {name}"), name, 30), 7, out);
+    }
+}
+
+impl Service for Opener {
+    type Answer = ();
+    type Record = ();
+
+    fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        if let Some(flow) = arrival.flow {
+            assert!(lanes::is_lane(flow));
+            if !self.lanes.is_open(flow) {
+                // The answer to what was said last.
+                return;
+            }
+            assert_eq!(self.open.values().filter(|o| o.0 == flow).count(), 1);
+            return self.tell(&format!("CAME {text}"), out);
+        }
+        self.boss = Some(*arrival);
+        let word: Vec<&str> = text.split(' ').collect();
+        match word[0] {
+            "OPEN" => {
+                let (transport, to): (_, SocketAddr) =
+                    (Transport::of(word[2].as_bytes()).unwrap(), word[3].parse().unwrap());
+                let from = SocketAddr::new(if to.is_ipv4() { "127.0.0.3".parse().unwrap() } else { to.ip() }, 0);
+                match self.lanes.open(Wish { transport, listener: ListenerId(0), from, to }) {
+                    Ok(lane) => {
+                        self.open.insert(word[1].to_owned(), (lane.flow, to, transport));
+                        self.tell(&format!("OPENED {}", lane.address), out);
+                    }
+                    Err(error) => self.tell(&format!("NOT {:?}", error.kind()), out),
+                }
+            }
+            "SAY" => self.say(word[1], out),
+            "CLOSE" => self.lanes.close(self.open[word[1]].0),
+            "END" => {
+                self.say(word[1], out);
+                self.lanes.close(self.open[word[1]].0);
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    fn failed(&mut self, _: Now, token: u64, out: &mut Outbox) {
+        self.tell(&format!("FAILED {token}"), out);
+    }
+
+    fn closed(&mut self, _: Now, flow: Flow, out: &mut Outbox) {
+        let name = self.open.iter().find(|o| o.1.0 == flow).map_or_else(|| "?".into(), |o| o.0.clone());
+        self.lanes.close(flow);
+        self.tell(&format!("CLOSED {name}"), out);
+    }
+
+    fn lanes(&mut self) -> Option<&mut Lanes> {
+        Some(&mut self.lanes)
+    }
+
+    fn poll(&mut self, _: Now, _: &mut Outbox) {}
+    fn deadline(&mut self) -> Option<u64> {
+        None
+    }
+    fn answered(&mut self, _: Now, _: (), _: &mut Outbox) {}
+    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
+        Vec::new()
+    }
+    fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
+}
+
+/// An opener of at most so many lanes, and a socket to speak to it.
+fn start(settings: Settings, most: usize) -> (Node<Opener>, Boss) {
+    let make =
+        move |shard, handle| Opener { lanes: Lanes::new(&handle, shard, most), open: HashMap::new(), boss: None };
+    let listeners = vec![Listener::new(Udp, "127.0.0.1:0".parse().unwrap())];
+    let node = Net::bind(settings, listeners).unwrap().spawn(make).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(node.handle().addresses()[0]).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    (node, Boss(socket))
+}
+
+struct Boss(UdpSocket);
+
+impl Boss {
+    fn order(&self, text: &str) {
+        self.0.send(text.as_bytes()).unwrap();
+    }
+
+    fn hear(&self) -> String {
+        let mut buffer = [0; 2_000];
+        let n = self.0.recv(&mut buffer).expect("a word within five seconds");
+        String::from_utf8_lossy(&buffer[..n]).into_owned()
+    }
+
+    fn ask(&self, text: &str) -> String {
+        self.order(text);
+        self.hear()
+    }
+
+    /// Opens a lane; its address.
+    fn open(&self, name: &str, transport: Transport, to: SocketAddr) -> SocketAddr {
+        let said = self.ask(&format!("OPEN {name} {} {to}", transport.text()));
+        said.strip_prefix("OPENED ").unwrap_or_else(|| panic!("{said}")).parse().unwrap()
+    }
+}
+
+fn until(what: &str, reached: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(5);
+    while !reached() {
+        assert!(Instant::now() < patience, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn counted<S: Service + 'static>(node: &Node<S>, value: impl Fn(Snapshot) -> u64, expected: u64) {
+    until(&format!("{expected}: {:?}", node.handle().total()), || value(node.handle().total()) == expected);
+}
+
+#[test]
+fn a_lane_of_datagrams_has_a_port_of_its_own_and_hears_what_comes_to_it() {
+    let (node, boss) = start(settings(1), 100);
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let at = peer.local_addr().unwrap();
+    let names: Vec<String> = (0..20).map(|i| i.to_string()).collect();
+    let ports: Vec<SocketAddr> = names.iter().map(|name| boss.open(name, Udp, at)).collect();
+    let mut different: Vec<u16> = ports.iter().map(SocketAddr::port).collect();
+    different.sort_unstable();
+    different.dedup();
+    assert_eq!(different.len(), 20);
+    assert!(ports.iter().all(|p| p.ip().to_string() == "127.0.0.3"));
+    let mut buffer = [0; 2_000];
+    for (name, port) in names.iter().zip(&ports) {
+        boss.order(&format!("SAY {name}"));
+        let (n, from) = peer.recv_from(&mut buffer).unwrap();
+        assert_eq!(from, *port);
+        assert!(buffer[..n].starts_with(format!("SAID {name} ").as_bytes()));
+        peer.send_to(format!("answer to {name}").as_bytes(), from).unwrap();
+        assert_eq!(boss.hear(), format!("CAME answer to {name}"));
+    }
+    // A keep-alive is none of the service's business.
+    peer.send_to(b"\r\n\r\n", ports[3]).unwrap();
+    counted(&node, |t| t.datagram_pings, 1);
+    counted(&node, |t| t.lanes, 20);
+    // What was said in the same round still leaves.
+    for name in &names {
+        boss.order(&format!("END {name}"));
+        assert!(peer.recv_from(&mut buffer).is_ok());
+    }
+    counted(&node, |t| t.lanes, 0);
+    assert!(ports.iter().all(|port| UdpSocket::bind(port).is_ok()));
+    // What is said over a lane that is gone fails.
+    assert_eq!(boss.ask("SAY 3"), "FAILED 7");
+    // Its place serves again, under another name.
+    boss.open("again", Udp, at);
+    assert_eq!(boss.ask("SAY 3"), "FAILED 7");
+    assert_eq!(node.handle().total().lanes_opened, 21);
+}
+
+#[test]
+fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_with_grace() {
+    let (_folder, identity) = identity();
+    let listeners =
+        vec![listener(Tcp, "127.0.0.1:0"), secure(Tls, &identity), listener(Ws, "127.0.0.1:0"), secure(Wss, &identity)];
+    let far = relay(settings(1), listeners);
+    let trusting = tls::Client { authorities: Some(identity.certificate.clone()), ..tls::Client::default() };
+    let (near, boss) = start(Settings { tls: trusting, ..settings(1) }, 100);
+    for (i, transport) in [Tcp, Tls, Ws, Wss].into_iter().enumerate() {
+        let to = far.handle().addresses()[i];
+        near.handle().name(to, "localhost");
+        let mut ports = Vec::new();
+        for n in 0..5 {
+            let name = format!("{}{n}", transport.text());
+            ports.push(boss.open(&name, transport, to).port());
+            let came = boss.ask(&format!("SAY {name}"));
+            assert!(came.starts_with(&format!("CAME SAID {name} SIP/2.0")), "{came}");
+        }
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 5, "{transport:?}");
+        counted(&far, |t| t.accepted, 5 * (i as u64 + 1));
+        // Said and ended in one round, and ended before anything was said.
+        for n in 0..5 {
+            boss.order(&format!("{} {}{n}", if n % 2 == 0 { "END" } else { "CLOSE" }, transport.text()));
+        }
+        counted(&far, |t| t.tcp_connections + t.tls_connections + t.ws_connections + t.wss_connections, 0);
+        counted(&near, |t| t.lanes + t.tcp_connections + t.tls_connections + t.ws_connections + t.wss_connections, 0);
+        assert_eq!(far.handle().total().stream_messages_in, 8 * (i as u64 + 1));
+    }
+    // Said and ended before the connection is made.
+    let to = far.handle().addresses()[1];
+    boss.open("quick", Tls, to);
+    boss.order("END quick");
+    counted(&far, |t| t.stream_messages_in, 33);
+    counted(&near, |t| t.lanes, 0);
+    let total = near.handle().total();
+    assert_eq!((total.handshakes_failed, total.connects_failed, total.lanes_opened), (0, 0, 21));
+    // All resume a session but the first of each listener, and the last: both listeners have one name, and a session of the
+    // one means nothing to the other.
+    assert_eq!((total.tls_handshakes, total.tls_resumed), (11, 8));
+    let total = far.handle().total();
+    assert_eq!((total.tls_handshakes, total.tls_resumed, total.handshakes_failed), (11, 8, 0));
+}
+
+#[test]
+fn the_other_side_ends_refuses_or_does_not_go_along() {
+    let (node, boss) = start(Settings { farewell_timeout: Duration::from_millis(200), ..settings(1) }, 3);
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = peer.local_addr().unwrap();
+    boss.open("ended", Tcp, to);
+    let (mut stream, _) = peer.accept().unwrap();
+    boss.order("SAY ended");
+    stream.read_exact(&mut [0; 40]).unwrap();
+    drop(stream);
+    assert_eq!(boss.hear(), "CLOSED ended");
+    counted(&node, |t| t.lanes, 0);
+    assert_eq!(boss.ask("SAY ended"), "FAILED 7");
+    // Who keeps its side open has it closed for it after a while; until then it may still speak.
+    boss.open("stubborn", Tcp, to);
+    let (mut stream, _) = peer.accept().unwrap();
+    boss.order("END stubborn");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("SAID stubborn"), "{said}");
+    assert_eq!(node.handle().total().lanes, 1);
+    counted(&node, |t| t.lanes, 0);
+    assert!(stream.write_all(&[b'x'; 10]).is_ok());
+    // A closed port: what was said has failed, and then the lane ends.
+    drop(peer);
+    boss.open("refused", Tcp, to);
+    assert_eq!(boss.ask("SAY refused"), "FAILED 7");
+    assert_eq!(boss.hear(), "CLOSED refused");
+    counted(&node, |t| t.lanes, 0);
+    // The bound, and an address that is not ours.
+    let udp: SocketAddr = "127.0.0.1:9".parse().unwrap();
+    for name in ["a", "b", "c"] {
+        boss.open(name, Udp, udp);
+    }
+    assert_eq!(boss.ask("OPEN d udp 127.0.0.1:9"), "NOT QuotaExceeded");
+    boss.order("CLOSE a");
+    counted(&node, |t| t.lanes, 2);
+    boss.open("d", Udp, udp);
+    assert_eq!(node.handle().total().lanes_refused, 1);
+}
