@@ -6,6 +6,7 @@ pub mod call;
 pub mod certificate;
 pub mod corpora;
 pub mod duel;
+pub mod generator;
 pub mod kamailio;
 pub mod mutation;
 pub mod namespace;
@@ -23,4 +24,35 @@ pub fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     // A test that failed leaves nothing behind that the next could be hurt by.
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Cases that do not measure, each on a thread of its own, a few at a time: they wait more than they work. With the
+/// environment variable CASE only those whose name has it in it.
+///
+/// # Panics
+/// One of them failed; the others come to their end first.
+pub fn together(cases: &[(&str, fn())]) {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    const AT_ONCE: usize = 6;
+    let wanted = std::env::var("CASE").unwrap_or_default();
+    let cases: Vec<_> = cases.iter().filter(|(name, _)| name.contains(&wanted)).collect();
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(cases.len()) {
+            scope.spawn(|| {
+                while let Some((name, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let begun = std::time::Instant::now();
+                    let ended = std::panic::catch_unwind(case);
+                    let word = if ended.is_ok() { "ok" } else { "FAILED" };
+                    eprintln!("case {name} ... {word} ({:.1} s)", begun.elapsed().as_secs_f64());
+                    if ended.is_err() {
+                        failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(*name);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    assert!(failed.is_empty(), "failed: {}", failed.join(", "));
 }

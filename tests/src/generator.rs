@@ -1,0 +1,237 @@
+//! `strowger load` as its user runs it, and what it leaves behind.
+
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::Process;
+use crate::{binary, port};
+
+/// How long a start may take.
+const START: Duration = Duration::from_secs(20);
+
+/// The figures of a run, and how it ended.
+pub struct Ran {
+    /// The exit code; -1 after a signal.
+    pub code: i32,
+    /// The report; null where none was written.
+    pub json: Value,
+    /// Standard error: the table and what was said.
+    pub said: String,
+}
+
+impl Ran {
+    /// A number of the report: `counters` `calls.failed`, say.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn count(&self, of: &str, name: &str) -> u64 {
+        self.json[of][name].as_u64().unwrap_or_else(|| panic!("no {of}.{name}:\n{}", self.said))
+    }
+
+    /// The counter `calls.NAME`.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn calls(&self, name: &str) -> u64 {
+        self.count("counters", &format!("calls.{name}"))
+    }
+
+    /// A figure of a delay, µs.
+    ///
+    /// # Panics
+    /// Nothing was measured.
+    pub fn delay(&self, name: &str, figure: &str) -> f64 {
+        self.json["delays"][name][figure].as_f64().unwrap_or_else(|| panic!("no {name}.{figure}:\n{}", self.said))
+    }
+
+    /// Failed calls with this cause.
+    pub fn failures(&self, name: &str) -> u64 {
+        self.json["failures"][name].as_u64().unwrap_or(0)
+    }
+
+    /// It ended with this code; where the machine of the test was too busy for the generator, with that of INVALID instead.
+    ///
+    /// # Panics
+    /// It did not.
+    #[track_caller]
+    pub fn ended_with(&self, code: i32) {
+        let late = self.json["verdict"]["valid"] == false;
+        assert_eq!(self.code, if late { 4 } else { code }, "{}", self.said);
+        let reasons = self.json["verdict"]["reasons"].to_string();
+        assert!(!late || reasons.contains("late") || reasons.contains("stood still"), "{reasons}");
+    }
+
+    /// So many calls were made, and all were successful.
+    ///
+    /// # Panics
+    /// They were not.
+    #[track_caller]
+    pub fn all_successful(&self, calls: u64) {
+        assert_eq!((self.calls("successful"), self.calls("failed")), (calls, 0), "{}", self.said);
+    }
+}
+
+/// `strowger load` with these words.
+pub fn command(words: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(binary::strowger());
+    command.arg("load").args(words).stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+///
+/// # Panics
+/// It does not start.
+pub fn output(words: &[impl AsRef<OsStr>]) -> Output {
+    command(words).output().expect("the program starts")
+}
+
+/// Runs it with its report on standard output.
+///
+/// # Panics
+/// There is no report.
+#[track_caller]
+pub fn load(words: &[&str]) -> Ran {
+    let output = output(&[words, &["--json", "-"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let json = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}\n{said}", String::from_utf8_lossy(&output.stdout)));
+    Ran { code: output.status.code().unwrap_or(-1), json, said }
+}
+
+/// What it says to a command line that it refuses, and the exit code.
+pub fn refused(words: &[&str]) -> (i32, String) {
+    let output = output(words);
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A run beside the test, in a folder of its own, where its report will be `report.json`.
+pub struct Running {
+    process: Process,
+    folder: TempDir,
+}
+
+impl Running {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn start(words: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let mut command = command(&[words, &["--json", "report.json"]].concat());
+        let process = Process::start("load", folder.path(), command.current_dir(folder.path()));
+        Self { process, folder }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Waits until it has said this.
+    ///
+    /// # Panics
+    /// It has not in 20 seconds.
+    pub fn wait_for(&mut self, text: &str) {
+        self.process.wait_for(text, 1, START);
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        self.process.signal(signal);
+    }
+
+    /// Waits for its end, and reads its report.
+    ///
+    /// # Panics
+    /// It is still running after this time.
+    pub fn end(&mut self, limit: Duration) -> Ran {
+        let code = self.process.end(limit).code().unwrap_or(-1);
+        let json = std::fs::read(self.folder.path().join("report.json")).ok();
+        let json = json.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or(Value::Null);
+        Ran { code, json, said: self.process.log() }
+    }
+}
+
+/// An answering side of its own.
+pub struct Answers {
+    running: Running,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// `strowger load uas` on a free port of 127.0.0.1.
+///
+/// # Panics
+/// It does not start.
+pub fn answers(words: &[&str]) -> Answers {
+    answers_at(Ipv4Addr::LOCALHOST.into(), words)
+}
+
+/// The same, elsewhere.
+///
+/// # Panics
+/// It does not start.
+pub fn answers_at(ip: IpAddr, words: &[&str]) -> Answers {
+    let address = SocketAddr::new(ip, port::free());
+    let (ip, port) = (ip.to_string(), address.port().to_string());
+    let mut running = Running::start(&[&["uas", "--source", &ip, "--port", &port], words].concat());
+    running.wait_for("Answering on");
+    Answers { running, address }
+}
+
+impl Answers {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        self.running.signal(signal);
+    }
+
+    /// Ends it by Ctrl-C once what is under way has come; what it counted.
+    ///
+    /// # Panics
+    /// It does not end.
+    pub fn report(mut self) -> Ran {
+        std::thread::sleep(Duration::from_millis(300));
+        self.signal(libc::SIGINT);
+        self.running.end(Duration::from_secs(10))
+    }
+}
+
+/// A peer by hand that answers each request by this function: what follows `SIP/2.0 `, or nothing.
+///
+/// # Panics
+/// No port is free.
+pub fn peer(answer: impl Fn(usize, &str) -> Option<&'static str> + Send + 'static) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.set_read_timeout(Some(Duration::from_secs(30))).expect("it can be set");
+    let address = socket.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        let mut buffer = [0; 65_536];
+        let mut number = 0;
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            if text.starts_with("ACK") {
+                continue;
+            }
+            let Some(line) = answer(number, &text) else { continue };
+            number += 1;
+            let kept: String = text
+                .lines()
+                .filter(|l| ["Via:", "From:", "Call-ID:", "CSeq:"].iter().any(|n| l.starts_with(n)))
+                .map(|l| format!("{l}\r\n"))
+                .collect();
+            let to = text.lines().find(|l| l.starts_with("To:")).unwrap_or_default();
+            let reply = format!(
+                "SIP/2.0 {line}\r\n{kept}{to};tag=peer\r\nContact: <sip:{address}>\r\nContent-Length: 0\r\n\r\n"
+            );
+            let _ = socket.send_to(reply.as_bytes(), from);
+        }
+    });
+    address
+}
