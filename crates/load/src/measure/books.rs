@@ -36,6 +36,8 @@ pub struct Books {
     /// When the page was begun and when it must be turned, µs.
     begun: u64,
     turn: u64,
+    /// When the round began.
+    now: u64,
     open: u64,
     leaves: SyncSender<Leaf>,
     blanks: Receiver<Box<Page>>,
@@ -56,12 +58,13 @@ impl Books {
         page.second = clock.second(now);
         page.begun = clock.wall(now);
         let turn = clock.begin(page.second + 1);
-        Self { page, shard, clock, begun: now, turn, open: 0, leaves, blanks, timers, closed: false }
+        Self { page, shard, clock, begun: now, turn, now, open: 0, leaves, blanks, timers, closed: false }
     }
 
     /// Once a round, before its events: turns the page when the second is over.
     #[inline]
     pub fn tick(&mut self, now: u64) {
+        self.now = now;
         if now >= self.turn {
             self.turn(now);
         }
@@ -126,10 +129,16 @@ impl Books {
 
     // ---- calls
 
-    /// The schedule wants `calls` more calls started: told when they fall due, whether or not they can be started.
+    /// The schedule wants `calls` more calls started: told in the round in which they fall due, whether or not they can be
+    /// started.
     #[inline]
     pub fn calls_intended(&mut self, calls: u64) {
         self.page.count(Counter::CallsIntended, calls);
+        let wall = self.clock.wall(self.now);
+        if self.page.first_due == 0 {
+            self.page.first_due = wall;
+        }
+        self.page.last_due = wall;
     }
 
     /// The schedule's call is started, which it wanted at `intended`. `limited`: the limit of concurrent calls held it

@@ -181,8 +181,8 @@ pub struct Measure {
 /// No figure has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeasureError {
-    #[error("there is no measure '{name}'{}. Measures are: {known}", near(.nearest))]
-    Unknown { name: String, nearest: Option<String>, known: String },
+    #[error("there is no measure '{name}'{}; `strowger load measures` lists all", near(.nearest))]
+    Unknown { name: String, nearest: Option<String> },
     #[error(
         "'{name}' has many figures; say which: {name}.p95, or another percentile, {name}.mean, {name}.min, {name}.max, {name}.stddev, {name}.count"
     )]
@@ -239,7 +239,7 @@ impl Measure {
             })
             .ok_or_else(|| match delay(name) {
                 Some(_) => MeasureError::WhichFigure { name: given.into() },
-                None => MeasureError::Unknown { name: given.into(), nearest: nearest(name), known: known(timers) },
+                None => MeasureError::Unknown { name: given.into(), nearest: nearest(name) },
             })
     }
 
@@ -399,21 +399,6 @@ pub fn catalogue() -> Vec<Described> {
     delays.chain(shares).chain(rates).chain(others).chain(counters).chain(failures).collect()
 }
 
-/// All names, for a person who mistyped one.
-fn known(timers: &[String]) -> String {
-    let mut names: Vec<String> = Vec::new();
-    for entry in catalogue() {
-        if entry.name == "timer.NAME" {
-            names.extend(timers.iter().map(|timer| format!("timer.{timer}.p95")));
-        } else if entry.unit == "time" {
-            names.push(format!("{}.p95", entry.name));
-        } else {
-            names.push(entry.name);
-        }
-    }
-    names.join(", ")
-}
-
 /// The names that are most like it, if any is like it at all.
 fn nearest(name: &str) -> Option<String> {
     let (base, statistic) = match Statistic::split(name) {
@@ -508,8 +493,7 @@ mod tests {
         assert!(error("srd").contains("srd.p95"), "{}", error("srd"));
         assert!(error("sdr.p95").contains("nearest: sdd.p95, srd.p95"), "{}", error("sdr.p95"));
         assert!(error("calls.faild").contains("nearest: calls.failed)"), "{}", error("calls.faild"));
-        assert!(error("qwertzuiop").contains("Measures are: rrd.p95"), "{}", error("qwertzuiop"));
-        assert!(error("qwertzuiop").contains("timer.rtt.p95"));
+        assert!(error("qwertzuiop").contains("`strowger load measures` lists all"), "{}", error("qwertzuiop"));
         assert!(error("timer.x.p95").contains("it has rtt"));
         for name in
             ["srd.p0", "srd.p101", "srd.px", "responses.99", "responses.7xx", "responses.999xx", "", ".", "sent."]

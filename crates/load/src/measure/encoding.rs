@@ -5,7 +5,7 @@
 //! length first, counters, failures, requests sent, received and resent by method; responses received and sent as
 //! (method, code, count); delays and timers. A delay is the number of its buckets that hold something, and if that is not 0:
 //! sum, squares (an IEEE 754 double, little-endian), least, most, and for each bucket the growth of its lowest value and
-//! its count. Lists may grow at their end: a reader takes what it knows, and 0 for what is missing.
+//! its count. At the end a list of further times: when the first and the last call fell due. Lists may grow at their end: a reader takes what it knows, and 0 for what is missing.
 
 use super::page::{Codes, METHODS, method};
 use super::{Delays, Page};
@@ -75,6 +75,7 @@ impl Page {
             number(out, all.len() as u64);
             all.iter().for_each(|one| delays(out, one));
         }
+        list(out, &[self.first_due, self.last_due]);
     }
 
     /// The page in `bytes`, in place of what this one held; its memory is used again.
@@ -106,6 +107,11 @@ impl Page {
         for delays in &mut self.timers {
             reader.delays(delays)?;
         }
+        let mut times = [0; 2];
+        if !reader.0.is_empty() {
+            reader.list(&mut times)?;
+        }
+        [self.first_due, self.last_due] = times;
         Ok(())
     }
 }

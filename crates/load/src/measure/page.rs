@@ -95,6 +95,9 @@ pub struct Page {
     /// When the first and the last call of the schedule were started, µs since 1970-01-01 UTC; 0: none was.
     pub first_start: u64,
     pub last_start: u64,
+    /// When the first and the last call of the schedule fell due, started or not, µs since 1970-01-01 UTC; 0: none did.
+    pub first_due: u64,
+    pub last_due: u64,
     pub(super) counters: [u64; COUNTERS],
     pub(super) failures: [u64; Failure::ALL.len()],
     pub(super) requests_sent: [u64; METHODS],
@@ -117,6 +120,8 @@ impl Page {
             peak: 0,
             first_start: 0,
             last_start: 0,
+            first_due: 0,
+            last_due: 0,
             counters: [0; COUNTERS],
             failures: [0; Failure::ALL.len()],
             requests_sent: [0; METHODS],
@@ -216,11 +221,10 @@ impl Page {
         if self.second == 0 {
             self.second = other.second;
         }
-        if other.first_start != 0 {
-            self.first_start =
-                if self.first_start == 0 { other.first_start } else { self.first_start.min(other.first_start) };
-            self.last_start = self.last_start.max(other.last_start);
-        }
+        earlier(&mut self.first_start, other.first_start);
+        earlier(&mut self.first_due, other.first_due);
+        self.last_start = self.last_start.max(other.last_start);
+        self.last_due = self.last_due.max(other.last_due);
         add(&mut self.counters, &other.counters);
         add(&mut self.failures, &other.failures);
         add(&mut self.requests_sent, &other.requests_sent);
@@ -242,7 +246,7 @@ impl Page {
     /// Blank again; the memory stays.
     pub fn clear(&mut self) {
         (self.second, self.covered, self.open, self.peak) = (0, 0, 0, 0);
-        (self.begun, self.first_start, self.last_start) = (0, 0, 0);
+        (self.begun, self.first_start, self.last_start, self.first_due, self.last_due) = (0, 0, 0, 0, 0);
         self.counters.fill(0);
         self.failures.fill(0);
         self.requests_sent.fill(0);
@@ -251,6 +255,13 @@ impl Page {
         self.responses_sent.clear();
         self.responses_received.clear();
         self.delays.iter_mut().chain(&mut self.timers).for_each(Delays::clear);
+    }
+}
+
+/// The earlier of two times; 0 is none.
+fn earlier(mine: &mut u64, theirs: u64) {
+    if theirs != 0 && (*mine == 0 || theirs < *mine) {
+        *mine = theirs;
     }
 }
 

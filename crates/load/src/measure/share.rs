@@ -50,7 +50,7 @@ table! {
     /// What is divided by what.
     definition;
 
-    Intended = "rate.intended", "Calls wanted by the schedule", "generator health", "Calls that fell due, a second of the time in which calls were started.";
+    Intended = "rate.intended", "Calls wanted by the schedule", "generator health", "Calls that fell due, a second of the time in which they fell due, whether or not they could be started then.";
     Achieved = "rate.achieved", "Calls started", "generator health", "Calls started by the schedule, a second of the time in which calls were started.";
     Successful = "rate.successful", "Calls that succeeded", "common practice", "Calls that reached the end of their scenario, a second of the time in which calls were started.";
     Failed = "rate.failed", "Calls that failed", "common practice", "Calls that failed, a second of the time in which calls were started.";
@@ -60,6 +60,9 @@ table! {
     BytesSent = "rate.bytes.sent", "Bytes sent", "common practice", "Bytes of messages sent, a second.";
     BytesReceived = "rate.bytes.received", "Bytes received", "common practice", "Bytes of messages received, a second.";
 }
+
+/// A rate over less time than this, µs, is that of a burst, and says nothing.
+const SHORTEST: u64 = 100_000;
 
 impl Share {
     /// The ratio in per cent; `None` where nothing was counted that it could be of.
@@ -103,15 +106,21 @@ impl Share {
 }
 
 impl Rate {
-    /// The rate a second; `None` for no time at all. Rates of calls that the schedule starts are taken over the time in which it
-    /// started them, where that is longer than a second: the wait for the last calls to end is no time of the schedule.
+    /// The rate a second; `None` for no time at all. Rates of calls that the schedule starts are taken over the time in which
+    /// they fell due (intended) or were started (achieved, successful, failed), where that is longer than a tenth of a second: the
+    /// wait for the last calls to end is no time of the schedule.
     pub fn of(self, page: &Page) -> Option<f64> {
-        let scheduled = matches!(self, Self::Intended | Self::Achieved | Self::Successful | Self::Failed);
-        let span = page.last_start.saturating_sub(page.first_start);
-        let started = page.counter(Counter::CallsOutgoing);
-        if scheduled && span >= 1_000_000 && started > 1 {
+        let (first, last, events) = match self {
+            Self::Intended => (page.first_due, page.last_due, Counter::CallsIntended),
+            Self::Achieved | Self::Successful | Self::Failed => {
+                (page.first_start, page.last_start, Counter::CallsOutgoing)
+            }
+            _ => return self.over(page),
+        };
+        let (span, events) = (last.saturating_sub(first), page.counter(events));
+        if span >= SHORTEST && events > 1 {
             // From the first to the last there is one interval less than there are calls.
-            let whole = span as f64 * started as f64 / (started - 1) as f64;
+            let whole = span as f64 * events as f64 / (events - 1) as f64;
             return Some(page.counter(self.counter()) as f64 * 1e6 / whole);
         }
         self.over(page)
@@ -217,12 +226,14 @@ mod tests {
     fn rates_of_calls_are_taken_over_the_time_of_the_schedule() {
         let mut page = Page::new(0);
         page.covered = 50_000_000;
-        (page.first_start, page.last_start) = (1_000_000, 10_990_000);
-        page.count(Counter::CallsIntended, 1_100);
-        page.count(Counter::CallsOutgoing, 1_000);
+        // 2,001 fell due at 200 a second; they were started at half of that.
+        (page.first_due, page.last_due) = (1_000_000, 11_000_000);
+        (page.first_start, page.last_start) = (1_000_000, 20_990_000);
+        page.count(Counter::CallsIntended, 2_001);
+        page.count(Counter::CallsOutgoing, 2_000);
         page.count(Counter::MessagesSent, 5_000);
         let of = |rate: Rate| (rate.of(&page).unwrap() * 1e6).round() / 1e6;
-        assert_eq!((of(Rate::Achieved), of(Rate::Intended), of(Rate::MessagesSent)), (100.0, 110.0, 100.0));
+        assert_eq!((of(Rate::Achieved), of(Rate::Intended), of(Rate::MessagesSent)), (100.0, 200.0, 100.0));
     }
 
     #[test]

@@ -55,8 +55,10 @@
       this.lines.forEach((line) => { line.visible = true; });
       // Where the worst is far from the usual, only a log scale shows both.
       if (this.canLog) {
-        const usual = this.lines.flatMap((line) => line.values).filter((v) => v > 0).sort((a, b) => a - b);
-        this.log = this.log || usual.length > 0 && usual[usual.length - 1] > 50 * usual[usual.length >> 1];
+        const positive = (values) => values.filter((v) => v > 0).sort((a, b) => a - b);
+        const usual = this.lines.length ? positive(this.lines[0].values) : [];
+        const all = positive(this.lines.flatMap((line) => line.values));
+        this.log = this.log || usual.length > 0 && all[all.length - 1] > 25 * usual[usual.length >> 1];
       }
       this.box = document.createElement('figure');
       this.box.dataset.name = this.name;
