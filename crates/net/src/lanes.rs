@@ -68,6 +68,8 @@ pub struct Lanes {
     /// What the service has closed in this round: what it said before is still to be sent.
     leaving: Vec<u32>,
     readiness: Option<Readiness>,
+    /// It was made after this round has asked for what came.
+    unasked: bool,
 }
 
 #[derive(Default)]
@@ -133,6 +135,7 @@ impl Lanes {
             opened: Vec::new(),
             leaving: Vec::new(),
             readiness: None,
+            unasked: false,
         }
     }
 
@@ -192,7 +195,10 @@ impl Lanes {
     fn watching(&mut self) -> io::Result<&mut Readiness> {
         match &mut self.readiness {
             Some(readiness) => Ok(readiness),
-            none => Ok(none.insert(Readiness::new()?)),
+            none => {
+                self.unasked = true;
+                Ok(none.insert(Readiness::new()?))
+            }
         }
     }
 
@@ -313,6 +319,7 @@ impl Lanes {
     /// The sockets that have something to read; whether there may be more. What could not be sent before is sent here.
     pub(crate) fn ready(&mut self, cx: &mut Context<'_>, ready: &mut Vec<Ready>, failed: &mut Vec<u64>) -> bool {
         let Some(readiness) = &mut self.readiness else { return false };
+        self.unasked = false;
         let more = readiness.poll(cx, ready);
         for one in ready.iter().filter(|one| one.writable) {
             self.resume(one.name, failed);
@@ -340,6 +347,11 @@ impl Lanes {
         {
             self.drop_datagrams(slot, &lane);
         }
+    }
+
+    /// Whether the shard may not sleep yet, for nobody would wake it for what comes.
+    pub(crate) const fn is_unasked(&self) -> bool {
+        self.unasked
     }
 
     /// Reads a batch from a socket that is ready: how many datagrams, and whose they are.

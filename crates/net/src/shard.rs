@@ -107,7 +107,7 @@ impl<S: Service + 'static> Shard<S> {
                     self.streams.close(flow.slot, &"it was asked for");
                 }
             }
-            self.flush(now, cx);
+            more |= self.flush(now, cx);
             self.beget();
             more |= self.desk.let_go(now);
             self.desk.roads.send_off(now, &shared.seats, &seat.counters);
@@ -250,16 +250,19 @@ impl<S: Service + 'static> Shard<S> {
         }
     }
 
-    /// Ends the lanes that the service is done with, now that everything is sent.
+    /// Ends the lanes that the service is done with, now that everything is sent. Whether the others want to be asked once more
+    /// before the shard sleeps.
     #[inline]
-    fn leave_lanes(&mut self) {
-        let Some(lanes) = self.desk.service.lanes() else { return };
+    fn leave_lanes(&mut self) -> bool {
+        let Some(lanes) = self.desk.service.lanes() else { return false };
         lanes.leave(|slot, flow| self.streams.leave(slot, flow));
         lanes.gone(std::mem::take(&mut self.streams.lanes_gone));
+        lanes.is_unasked()
     }
 
-    /// Sends what the round left in the outbox, and what the service says to failures of that, and so on.
-    fn flush(&mut self, now: Now, cx: &mut Context<'_>) {
+    /// Sends what the round left in the outbox, and what the service says to failures of that, and so on. Whether a round must
+    /// follow.
+    fn flush(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
         loop {
             self.take_over(now);
             self.send(now, cx);

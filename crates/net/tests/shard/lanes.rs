@@ -57,14 +57,18 @@ impl Service for Opener {
         self.boss = Some(*arrival);
         let word: Vec<&str> = text.split(' ').collect();
         match word[0] {
-            "OPEN" => {
+            "OPEN" | "BEGIN" => {
                 let (transport, to): (_, SocketAddr) =
                     (Transport::of(word[2].as_bytes()).unwrap(), word[3].parse().unwrap());
                 let from = SocketAddr::new(if to.is_ipv4() { "127.0.0.3".parse().unwrap() } else { to.ip() }, 0);
                 match self.lanes.open(Wish { transport, listener: ListenerId(0), from, to }) {
                     Ok(lane) => {
                         self.open.insert(word[1].to_owned(), (lane.flow, to, transport));
-                        self.tell(&format!("OPENED {}", lane.address), out);
+                        if word[0] == "BEGIN" {
+                            self.say(word[1], out);
+                        } else {
+                            self.tell(&format!("OPENED {}", lane.address), out);
+                        }
                     }
                     Err(error) => self.tell(&format!("NOT {:?}", error.kind()), out),
                 }
@@ -192,6 +196,20 @@ fn a_lane_of_datagrams_has_a_port_of_its_own_and_hears_what_comes_to_it() {
     boss.open("again", Udp, at);
     assert_eq!(boss.ask("SAY 3"), "FAILED 7");
     assert_eq!(node.handle().total().lanes_opened, 21);
+}
+
+#[test]
+fn the_first_answer_to_the_first_lane_wakes_the_shard() {
+    for _ in 0..10 {
+        let (_node, boss) = start(settings(1), 1);
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        boss.order(&format!("BEGIN a udp {}", peer.local_addr().unwrap()));
+        let (_, from) = peer.recv_from(&mut [0; 2_000]).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        peer.send_to(b"answer", from).unwrap();
+        assert_eq!(boss.hear(), "CAME answer");
+    }
 }
 
 #[test]
