@@ -2,10 +2,14 @@
 
 use super::target::Target;
 use crate::measure::{Answer, Obstacle, Preflight, Probe};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Result as IoResult, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 use strowger_core::Transport;
+use tokio::net::TcpSocket;
+
+/// How long a connection is tried.
+const CONNECTING: Duration = Duration::from_secs(5);
 
 /// What the pre-flight found.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,11 +37,9 @@ pub struct Probing<'a> {
 }
 
 impl Probing<'_> {
-    /// Sends the requests and waits for their answers; silence is no finding, for not everybody answers OPTIONS.
+    /// Sends the requests and waits for their answers; silence is no finding, for not everybody answers OPTIONS. Behind TLS and
+    /// WebSocket it only looks whether somebody takes connections: their handshakes are the calls' business.
     pub fn run(&self) -> Vec<Finding> {
-        if self.transport != Transport::Udp {
-            return self.connect();
-        }
         let start = Instant::now();
         let mut probes = Vec::new();
         let any = [if self.address.is_ipv6() { IpAddr::from([0u16; 8]) } else { IpAddr::from([0u8; 4]) }];
@@ -56,44 +58,62 @@ impl Probing<'_> {
     }
 
     fn source(&self, source: IpAddr, start: Instant, probes: &mut Vec<Probe>) -> Result<(), Finding> {
-        let local = |error: std::io::Error| {
-            Finding::Local(format!("nothing can be sent from {source} to {}: {error}", self.address))
-        };
-        let socket = UdpSocket::bind((source, 0)).map_err(local)?;
-        // A connected socket hears of a closed port.
-        socket.connect(self.address).map_err(local)?;
-        let own = socket.local_addr().map_err(local)?;
+        match self.transport {
+            Transport::Udp => {
+                let opened = UdpSocket::bind((source, 0)).and_then(|socket| {
+                    // A connected socket hears of a closed port.
+                    socket.connect(self.address).map(|()| socket)
+                });
+                let socket = opened.map_err(|error| self.local(source, &error))?;
+                self.probe(source, &mut Datagrams(socket), start, probes)
+            }
+            Transport::Tcp => {
+                let stream = self.connect(source)?;
+                self.probe(source, &mut Stream { stream, bytes: Vec::new() }, start, probes)
+            }
+            _ => self.connect(source).map(drop),
+        }
+    }
+
+    fn probe(
+        &self,
+        source: IpAddr,
+        road: &mut impl Road,
+        start: Instant,
+        probes: &mut Vec<Probe>,
+    ) -> Result<(), Finding> {
+        let own = road.own().map_err(|error| self.local(source, &error))?;
         let from = probes.len();
         let gap = Duration::from_secs_f64((1.0 / self.rate.max(1.0)).clamp(0.002, 0.05));
         for number in 0..self.probes.max(1) {
-            let request = self.request(own, number);
-            match socket.send(request.as_bytes()) {
-                Ok(_) => (),
+            match road.send(&self.request(own, number)) {
+                Ok(()) => (),
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Err(self.closed()),
-                Err(error) => return Err(local(error)),
+                // Whoever ends the connection answers no more.
+                Err(_) if self.transport.is_reliable() => (),
+                Err(error) => return Err(self.local(source, &error)),
             }
             probes.push(Probe { source: own.ip().to_string(), sent: start.elapsed().as_micros() as u64, answer: None });
             // The first answer tells whether OPTIONS is answered at all; if not, there is no use in more.
             let patience = if number == 0 { self.patience } else { gap };
-            self.listen(&socket, start, &mut probes[from..], patience, number == 0)?;
+            self.listen(road, start, &mut probes[from..], patience, number == 0)?;
             if number == 0 && probes[from].answer.is_none() {
                 return Ok(());
             }
         }
-        self.listen(&socket, start, &mut probes[from..], self.patience, true)
+        self.listen(road, start, &mut probes[from..], self.patience, true)
     }
 
     /// Takes answers for so long, or (`early`) until none is missing.
     fn listen(
         &self,
-        socket: &UdpSocket,
+        road: &mut impl Road,
         start: Instant,
         probes: &mut [Probe],
         patience: Duration,
         early: bool,
     ) -> Result<(), Finding> {
         let end = Instant::now() + patience;
-        let mut buffer = [0; 65_536];
         loop {
             if early && probes.iter().all(|probe| probe.answer.is_some()) {
                 return Ok(());
@@ -102,10 +122,8 @@ impl Probing<'_> {
             if left.is_zero() {
                 return Ok(());
             }
-            let _ = socket.set_read_timeout(Some(left.max(Duration::from_micros(100))));
-            match socket.recv(&mut buffer) {
-                Ok(length) => {
-                    let text = String::from_utf8_lossy(&buffer[..length]);
+            match road.receive(left.max(Duration::from_micros(100))) {
+                Ok(text) => {
                     if let Some((number, answer)) = answer(&text, start.elapsed().as_micros() as u64)
                         && let Some(probe) = probes.get_mut(number)
                     {
@@ -113,37 +131,40 @@ impl Probing<'_> {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Err(self.closed()),
-                Err(_) => return Ok(()),
-            }
-        }
-    }
-
-    fn connect(&self) -> Vec<Finding> {
-        match TcpStream::connect_timeout(&self.address, Duration::from_secs(5)) {
-            Ok(stream) => {
-                if self.transport == Transport::Tcp {
-                    self.stream(stream);
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(()),
+                // Nothing more will come; the time passes all the same, so that silence is told from haste.
+                Err(_) => {
+                    std::thread::sleep(left);
+                    return Ok(());
                 }
-                Vec::new()
-            }
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => vec![self.closed()],
-            Err(error) => {
-                vec![Finding::Closed(format!(
-                    "{} cannot be reached by {}: {error}",
-                    self.address,
-                    self.transport.text()
-                ))]
             }
         }
     }
 
-    /// One OPTIONS, so that the connection is not one that never spoke.
-    fn stream(&self, mut stream: TcpStream) {
-        let Ok(own) = stream.local_addr() else { return };
-        let _ = stream.set_read_timeout(Some(self.patience));
-        if stream.write_all(self.request(own, 0).as_bytes()).is_ok() {
-            let _ = stream.read(&mut [0; 4_096]);
+    /// A connection from this address.
+    fn connect(&self, source: IpAddr) -> Result<TcpStream, Finding> {
+        let connecting = async {
+            let socket = if source.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            socket.bind(SocketAddr::new(source, 0))?;
+            let stream = tokio::time::timeout(CONNECTING, socket.connect(self.address)).await;
+            stream.map_err(|_| ErrorKind::TimedOut)??.into_std()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let stream = runtime.and_then(|runtime| runtime.block_on(connecting));
+        match stream.and_then(|stream| stream.set_nonblocking(false).map(|()| stream)) {
+            Ok(stream) => Ok(stream),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Err(self.closed()),
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => Err(self.local(source, &error)),
+            Err(error) => Err(Finding::Closed(format!(
+                "{} cannot be reached by {}: {error}",
+                self.address,
+                self.transport.text()
+            ))),
         }
+    }
+
+    fn local(&self, source: IpAddr, error: &std::io::Error) -> Finding {
+        Finding::Local(format!("nothing can be sent from {source} to {}: {error}", self.address))
     }
 
     fn closed(&self) -> Finding {
@@ -164,6 +185,68 @@ impl Probing<'_> {
              User-Agent: Strowger\r\nContent-Length: 0\r\n\r\n",
             own.port()
         )
+    }
+}
+
+/// How probes go out and answers come in.
+trait Road {
+    fn own(&self) -> IoResult<SocketAddr>;
+    fn send(&mut self, text: &str) -> IoResult<()>;
+    /// The next message.
+    fn receive(&mut self, patience: Duration) -> IoResult<String>;
+}
+
+struct Datagrams(UdpSocket);
+
+impl Road for Datagrams {
+    fn own(&self) -> IoResult<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    fn send(&mut self, text: &str) -> IoResult<()> {
+        self.0.send(text.as_bytes()).map(drop)
+    }
+
+    fn receive(&mut self, patience: Duration) -> IoResult<String> {
+        let mut buffer = [0; 65_536];
+        self.0.set_read_timeout(Some(patience))?;
+        let length = self.0.recv(&mut buffer)?;
+        Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+    }
+}
+
+/// Answers to OPTIONS one behind the other: what of one is body is skipped, for the next begins with `SIP/2.0`.
+struct Stream {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+}
+
+impl Road for Stream {
+    fn own(&self) -> IoResult<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    fn send(&mut self, text: &str) -> IoResult<()> {
+        self.stream.write_all(text.as_bytes())
+    }
+
+    fn receive(&mut self, patience: Duration) -> IoResult<String> {
+        let mut part = [0; 4_096];
+        loop {
+            if let Some(end) = memchr::memmem::find(&self.bytes, b"\r\n\r\n") {
+                let head: Vec<u8> = self.bytes.drain(..end + 4).collect();
+                let begin = memchr::memmem::find(&head, b"SIP/2.0 ").unwrap_or(0);
+                return Ok(String::from_utf8_lossy(&head[begin..]).into_owned());
+            }
+            if self.bytes.len() > 65_536 {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            self.stream.set_read_timeout(Some(patience))?;
+            match self.stream.read(&mut part)? {
+                0 => return Err(ErrorKind::ConnectionAborted.into()),
+                length => self.bytes.extend_from_slice(&part[..length]),
+            }
+        }
     }
 }
 
@@ -228,6 +311,49 @@ mod tests {
         assert!(matches!(&found[..], [Finding::Obstacle(Obstacle::Ban { after: 3, .. })]), "{found:?}");
         // Nobody has to answer OPTIONS.
         assert_eq!(probing(&target, server(0, None)).run(), []);
+    }
+
+    /// The same by TCP; `bad` none: the connection ends.
+    fn tcp_server(good: usize, bad: Option<&'static str>) -> SocketAddr {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let stream = listener.accept().unwrap().0;
+            let mut road = Stream { stream, bytes: Vec::new() };
+            let mut number = 0;
+            while let Ok(text) = road.receive(Duration::from_secs(5)) {
+                let kept: Vec<&str> = text.lines().filter(|l| l.contains(':') && !l.starts_with("Content-Length")).collect();
+                let Some(line) = (if number < good { Some("200 OK\r\n") } else { bad }) else { return };
+                let body = "v=0\r\n";
+                let head = format!("SIP/2.0 {line}{}\r\nContent-Length: {}\r\n\r\n{body}", kept.join("\r\n"), body.len());
+                if road.send(&head).is_err() {
+                    return;
+                }
+                number += 1;
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn obstacles_are_met_by_tcp_too() {
+        let target: Target = "127.0.0.1".parse().unwrap();
+        let found = |address| Probing { transport: Transport::Tcp, ..probing(&target, address) }.run();
+        assert_eq!(found(tcp_server(99, None)), []);
+        let limited = found(tcp_server(4, Some("503 Slow down\r\nRetry-After: 7\r\n")));
+        assert!(
+            matches!(
+                &limited[..],
+                [Finding::Obstacle(Obstacle::RateLimit { code: 503, after: 4, retry_after: Some(7), .. })]
+            ),
+            "{limited:?}"
+        );
+        let banned = found(tcp_server(3, None));
+        assert!(matches!(&banned[..], [Finding::Obstacle(Obstacle::Ban { after: 3, .. })]), "{banned:?}");
+        assert_eq!(found(tcp_server(0, None)), [], "nobody has to answer OPTIONS");
+        let source = [IpAddr::from([192, 0, 2, 77])];
+        let away = Probing { sources: &source, transport: Transport::Tls, ..probing(&target, tcp_server(0, None)) }.run();
+        assert!(matches!(&away[..], [Finding::Local(text)] if text.contains("192.0.2.77")), "{away:?}");
     }
 
     #[test]
