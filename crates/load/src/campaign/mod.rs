@@ -15,8 +15,9 @@ mod side;
 
 pub use advice::Facts as AdviceFacts;
 pub use live::Live;
-pub use plan::{Plan, Trust, User, Work};
+pub use plan::{Connections, Plan, Trust, User, Work};
 pub use rehearsal::{Line, rehearse};
+pub use side::timers;
 pub use target::Target;
 
 use crate::engine::ledger::Ledger;
@@ -78,6 +79,9 @@ pub struct Ended {
     pub broken: bool,
 }
 
+/// How long the schedule waits for the connections that are made before it.
+const CONNECTING: Duration = Duration::from_secs(5);
+
 /// Many generators are many threads.
 const MOST: usize = 256;
 
@@ -115,7 +119,7 @@ impl Campaign {
             ),
             None => None,
         };
-        let mut journal = Journal::new(clock, heading, count + 2, log);
+        let mut journal = Journal::new(clock, heading, count + 2, log).bounded(plan.rows);
         let mut aside = None;
         let mut answerer = None;
         if let Some(bound) = prepared.answerer.take() {
@@ -141,11 +145,15 @@ impl Campaign {
             let part = Part::Caller { index, count };
             let scenario = Arc::new(prepared.facts.scenario(&plan, part)?);
             let run = prepared.facts.run(&plan, part, scenario, bound.address)?;
-            let side = Side::start(bound, run, journal.books(clock::micros()), None)?;
+            let side = Side::prepare(bound, run, journal.books(clock::micros()))?;
             if let (Some(address), Some(target)) = (prepared.facts.destination, &plan.target) {
                 side.name(address, &target.host);
             }
             callers.push(side);
+        }
+        warm_up(&callers, &plan);
+        for side in &callers {
+            side.order(Order::Begin);
         }
         let own = journal.books(clock::micros());
         for side in callers.iter().chain(&answerer) {
@@ -354,6 +362,23 @@ fn heading(plan: &Plan, clock: Clock, now: u64, timers: Vec<String>) -> Heading 
     }
 }
 
+/// The connections are made before the first call is due: a handshake costs a shard milliseconds, and is neither a lag of its
+/// schedule nor a delay of its first calls. Who cannot connect begins all the same; its calls find out.
+fn warm_up(callers: &[Side], plan: &Plan) {
+    if !plan.transport.is_reliable() || plan.connections != Connections::One {
+        return;
+    }
+    callers.iter().for_each(|side| side.order(Order::Connect));
+    let until = Instant::now() + CONNECTING;
+    let came_to_something = |side: &Side| {
+        let counters = side.counters();
+        counters.connected + counters.connects_failed + counters.handshakes_failed > 0
+    };
+    while Instant::now() < until && !callers.iter().all(came_to_something) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// The callee is registered before anybody calls it.
 fn registered(side: &mut Side, collector: &mut Collector, plan: &Plan) -> Result<(), String> {
     let until = Instant::now() + Duration::from_secs(40);
@@ -411,6 +436,16 @@ impl Prepared {
                 "{count} generators are too many for one process: at most {MOST} sources times shards"
             ));
         }
+        if plan.connections == Connections::PerUser && plan.users.len() < count && plan.workload().is_some() {
+            return Err(format!(
+                "{} users cannot be shared out among {count} generators, each with connections of its own users",
+                plan.users.len()
+            ));
+        }
+        if plan.connections == Connections::PerCall && receives {
+            return Err("a user whose connection ends with its registration cannot be called:                         --connections per-user keeps it"
+                .into());
+        }
         let mut callers = Vec::new();
         for index in 0..count {
             let port = if plan.port == 0 { 0 } else { plan.port.wrapping_add((index / sources.len()) as u16) };
@@ -428,6 +463,7 @@ impl Prepared {
             direct,
             callee: plan.callee.clone(),
             injections: side::data(plan)?,
+            most_sockets: side::most_sockets(plan, count),
         };
         Ok(Self { facts, callers, answerer, registers })
     }

@@ -26,6 +26,18 @@ pub enum Work {
     Document(PathBuf),
 }
 
+/// Who has a socket or connection of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connections {
+    /// Nobody: all calls of a generator share one.
+    #[default]
+    One,
+    /// Each user of the list (of a document: each line of its first injection file). It stays open between calls.
+    PerUser,
+    /// Each call, from its first message to its end.
+    PerCall,
+}
+
 /// Certificates.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
@@ -73,6 +85,10 @@ pub struct Plan {
     pub port: u16,
     /// Threads that make calls, for each source.
     pub shards: usize,
+    pub connections: Connections,
+    /// Sockets and connections of calls at once, over all generators; beyond, calls share them. `None`: as many as the
+    /// process may have.
+    pub max_sockets: Option<usize>,
     pub trust: Trust,
     /// `-key` of documents.
     pub keys: Vec<(String, String)>,
@@ -82,6 +98,8 @@ pub struct Plan {
     pub seed: u64,
     /// Where the raw log goes.
     pub log: Option<PathBuf>,
+    /// Rows of the series at most; a longer run has rows of several seconds.
+    pub rows: usize,
     /// What the user asked for, in the user's words, for reports.
     pub settings: BTreeMap<String, String>,
 }
@@ -116,11 +134,14 @@ impl Plan {
             sources: Vec::new(),
             port: 0,
             shards: 1,
+            connections: Connections::One,
+            max_sockets: None,
             trust: Trust::default(),
             keys: Vec::new(),
             injections: Vec::new(),
             seed: 0,
             log: None,
+            rows: 3_600,
             settings: BTreeMap::new(),
         }
     }

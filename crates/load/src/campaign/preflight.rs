@@ -164,7 +164,12 @@ impl Probing<'_> {
     }
 
     fn local(&self, source: IpAddr, error: &std::io::Error) -> Finding {
-        Finding::Local(format!("nothing can be sent from {source} to {}: {error}", self.address))
+        let why = if source.is_ipv4() == self.address.is_ipv4() {
+            error.to_string()
+        } else {
+            "one is IPv4, the other IPv6".into()
+        };
+        Finding::Local(format!("nothing can be sent from {source} to {}: {why}", self.address))
     }
 
     fn closed(&self) -> Finding {

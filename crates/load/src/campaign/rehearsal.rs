@@ -1,6 +1,6 @@
 //! A dry run: the first call of a plan against an answering side in this process, on loopback. The target gets nothing.
 
-use super::plan::{Plan, Work};
+use super::plan::{Connections, Plan, Work};
 use super::side::{self, Facts, Part, Side};
 use crate::engine::pace::Part as Pace;
 use crate::engine::traffic::Event;
@@ -55,6 +55,7 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let wire = if plan.transport == Transport::Udp { Transport::Udp } else { Transport::Tcp };
     let local = Plan {
         transport: wire,
+        connections: Connections::One,
         profile: vec![Pace::Hold { rate: 1.0 }],
         calls: Some(1),
         sources: vec![loopback],
@@ -65,7 +66,14 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let answers = Plan { work: Work::Ready(crate::workload::Workload::Call), target: None, ..local.clone() };
     let bound = side::bind(&answers, loopback, 0, true)?;
     let nobody =
-        Facts { destination: None, target: None, direct: false, callee: None, injections: side::data(&answers)? };
+        Facts {
+        destination: None,
+        target: None,
+        direct: false,
+        callee: None,
+        injections: side::data(&answers)?,
+        most_sockets: usize::MAX,
+    };
     let now = clock::micros();
     let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 2);
     let scenario = Arc::new(nobody.scenario(&answers, Part::Answerer)?);
@@ -80,6 +88,7 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
         direct: false,
         callee: plan.callee.clone(),
         injections: side::data(plan)?,
+        most_sockets: usize::MAX,
     };
     let scenario = Arc::new(facts.scenario(plan, part)?);
     let mut run = facts.run(&local, part, scenario.clone(), bound.address)?;

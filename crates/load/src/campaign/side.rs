@@ -1,11 +1,11 @@
 //! One generator, or the side that answers: a shard with sockets of its own.
 
-use super::plan::{Plan, User};
+use super::plan::{Connections, Plan, User};
 use super::profile;
 use crate::engine::ledger::Ledger;
-use crate::engine::pace::Part as Pace;
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
 use crate::engine::script::Script;
+use crate::engine::sockets::{Each, Sockets};
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::engine::watch::Watch;
 use crate::injection::{Injection, InjectionOptions};
@@ -19,10 +19,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strowger_core::Transport;
-use strowger_net::{Listener, Net, Node, Settings, Shards, Snapshot};
-
-/// What starting one generator may take, µs.
-const STARTING: u64 = 15_000;
+use strowger_net::{Lanes, Listener, Net, Node, Settings, Shards, Snapshot, descriptors};
 
 /// What is given to the thread of a shard, once.
 type Parts = (Books, Sender<Event>, Option<Box<dyn Watch>>);
@@ -69,6 +66,8 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
         coalesce: true,
         batch: 256,
         exact_timers: true,
+        // Who answers may be called by a generator with a connection for each call.
+        connections_per_source: usize::MAX,
         tls: strowger_net::tls::Client {
             authorities: plan.trust.authorities.clone(),
             unverified: plan.trust.authorities.is_none(),
@@ -131,6 +130,8 @@ pub(super) struct Facts {
     pub(super) callee: Option<User>,
     /// The users' list first, then the files of the document.
     pub(super) injections: Arc<[Injection]>,
+    /// Sockets and connections of calls, of each generator.
+    pub(super) most_sockets: usize,
 }
 
 impl Facts {
@@ -196,11 +197,7 @@ impl Facts {
 
     /// The document of a side, read.
     pub(super) fn scenario(&self, plan: &Plan, part: Part) -> Result<Scenario, String> {
-        let environment = Environment {
-            keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
-            injections: injections(plan),
-            ..Environment::default()
-        };
+        let environment = environment(plan);
         let words = self.words(plan, part);
         let text = match (&plan.work, part) {
             (super::Work::Document(path), Part::Caller { .. }) => {
@@ -228,14 +225,8 @@ impl Facts {
             _ => (0, 1),
         };
         let document = matches!(plan.work, super::Work::Document(_)) && part != Part::Receiver;
-        let mut parts = profile::share(&plan.profile, index, count);
-        if index + 1 < count {
-            // The first ones wait until the last is ready: starting a thread is no load for the others' first calls.
-            let lead = (count - 1 - index) as u64 * STARTING;
-            parts.insert(0, Pace::Ramp { from: 0.0, to: 0.0, micros: lead });
-        }
         let mut load = Load {
-            profile: parts,
+            profile: profile::share(&plan.profile, index, count),
             arrivals: plan.arrivals,
             calls: plan.calls.map(|calls| profile::portion(calls, index, count)),
             limit: profile::portion(plan.limit, index, count).max(1),
@@ -256,6 +247,21 @@ impl Facts {
             Part::Answerer => None,
             _ => plan.receive_timeout(),
         };
+        let each = match (plan.connections, part) {
+            // The callee is one user.
+            (Connections::One, _) | (_, Part::Answerer) => Each::Run,
+            (_, Part::Receiver) if self.callee.is_some() => Each::Run,
+            (Connections::PerCall, _) => Each::Call,
+            (Connections::PerUser, _) => Each::User,
+        };
+        let injections = match part {
+            // Each user belongs to one generator, or it would have several connections.
+            Part::Caller { .. } if each == Each::User && count > 1 && has_list(plan) => {
+                let users = plan.users.iter().skip(index).step_by(count);
+                [users_list(users)?].into()
+            }
+            _ => self.injections.clone(),
+        };
         let ip = own.ip().to_string();
         let pid = std::process::id();
         Ok(Run {
@@ -264,6 +270,7 @@ impl Facts {
             sending_address: self.destination.filter(|_| part != Part::Answerer),
             out_of_call: answers,
             transport: plan.transport,
+            sockets: Sockets { each, from: own.ip(), most: self.most_sockets, ..Sockets::default() },
             local_ip: ip.clone(),
             local_port: own.port(),
             media_ip: ip,
@@ -277,7 +284,7 @@ impl Facts {
             username: plan.users.first().map(|user| user.name.clone()),
             password: plan.users.first().map_or_else(|| "password".into(), |user| user.password.clone()),
             keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
-            injections: self.injections.clone(),
+            injections,
             call_id: if count > 1 { format!("%u-%p-{index}@%s") } else { "%u-%p@%s".into() },
             // Branches bear it, and generators must not have the same.
             pid: if count > 1 { pid.wrapping_mul(256).wrapping_add(index as u32) } else { pid },
@@ -308,6 +315,29 @@ impl Facts {
     }
 }
 
+/// What documents may name.
+fn environment(plan: &Plan) -> Environment {
+    Environment {
+        keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
+        injections: injections(plan),
+        ..Environment::default()
+    }
+}
+
+/// The names of the timers of a plan, known before anything is sent: those of its document, none of a ready workload.
+///
+/// # Errors
+/// Why the document cannot be read.
+pub fn timers(plan: &Plan) -> Result<Vec<String>, String> {
+    match &plan.work {
+        super::Work::Document(path) => {
+            let scenario = Scenario::load(path, &environment(plan)).map_err(|refusal| refusal.to_string())?;
+            Ok(scenario.timers)
+        }
+        super::Work::Ready(_) => Ok(Vec::new()),
+    }
+}
+
 /// Calls take users by a list of their own.
 fn has_list(plan: &Plan) -> bool {
     plan.users.len() > 1 && plan.workload().is_some()
@@ -324,14 +354,7 @@ fn injections(plan: &Plan) -> Vec<String> {
 pub(super) fn data(plan: &Plan) -> Result<Arc<[Injection]>, String> {
     let mut all = Vec::new();
     if has_list(plan) {
-        let mut text = String::from("SEQUENTIAL\n");
-        for user in &plan.users {
-            text.push_str(&format!("{};{}\n", user.name, user.password));
-        }
-        all.push(
-            Injection::new("users".into(), text.into_bytes(), InjectionOptions::default())
-                .map_err(|e| e.to_string())?,
-        );
+        all.push(users_list(plan.users.iter())?);
     }
     for path in &plan.injections {
         let options = InjectionOptions { strip_carriage_return: true, ..InjectionOptions::default() };
@@ -340,12 +363,43 @@ pub(super) fn data(plan: &Plan) -> Result<Arc<[Injection]>, String> {
     Ok(all.into())
 }
 
+/// Users as calls take them, in turn.
+fn users_list<'a>(users: impl Iterator<Item = &'a User>) -> Result<Injection, String> {
+    let mut text = String::from("SEQUENTIAL\n");
+    for user in users {
+        text.push_str(&format!("{};{}\n", user.name, user.password));
+    }
+    Injection::new("users".into(), text.into_bytes(), InjectionOptions::default()).map_err(|e| e.to_string())
+}
+
+/// Descriptors left for everything that is no socket of a call, and for what only waits to be ended.
+const SPARE: usize = 128;
+
+/// How many sockets and connections of calls each of `generators` may have, by the plan and by what the system allows.
+pub(super) fn most_sockets(plan: &Plan, generators: usize) -> usize {
+    let allowed = descriptors::raise().unwrap_or(1_024).saturating_sub(SPARE + 16 * generators);
+    // With both ends here each connection has two descriptors.
+    let allowed = if plan.pair && plan.transport.is_reliable() { allowed / 2 } else { allowed };
+    (plan.max_sockets.unwrap_or(usize::MAX).min(allowed) / generators.max(1)).max(1)
+}
+
 impl Side {
-    pub(super) fn start(
+    /// Begins as soon as its thread runs.
+    pub(super) fn start(bound: Bound, run: Run, books: Books, watch: Option<Box<dyn Watch>>) -> Result<Self, String> {
+        Self::spawn(bound, run, books, watch, false)
+    }
+
+    /// Begins with [`Order::Begin`].
+    pub(super) fn prepare(bound: Bound, run: Run, books: Books) -> Result<Self, String> {
+        Self::spawn(bound, run, books, None, true)
+    }
+
+    fn spawn(
         bound: Bound,
         mut run: Run,
         books: Books,
         watch: Option<Box<dyn Watch>>,
+        waits: bool,
     ) -> Result<Self, String> {
         let plane = Plane::of_run(&mut run).map_err(|error| error.to_string())?;
         let legs = Mutex::new(plane.as_ref().map(Plane::legs));
@@ -360,12 +414,14 @@ impl Side {
         let parts: Mutex<Option<Parts>> = Mutex::new(Some((books, events_out, watch)));
         let node = bound
             .net
-            .spawn(move |_, _| {
+            .spawn(move |shard, handle| {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).take();
                 let (books, events, watch) = parts.expect("one shard is started, once");
-                Traffic::new(run.clone(), script.clone(), answers.clone(), books, events)
-                    .watched(watch)
-                    .with_media(legs.lock().unwrap_or_else(|e| e.into_inner()).take())
+                let legs = legs.lock().unwrap_or_else(|e| e.into_inner()).take();
+                let traffic = Traffic::new(run.clone(), script.clone(), answers.clone(), books, events);
+                let lanes = Lanes::new(&handle, shard, run.sockets.most);
+                let traffic = traffic.watched(watch).with_media(legs).with_lanes(lanes);
+                if waits { traffic.waiting() } else { traffic }
             })
             .map_err(|error| format!("a thread cannot be started: {error}"))?;
         let steps = Ledger::new(&scenario);
@@ -397,7 +453,8 @@ impl Side {
 
     /// Datagrams that the kernel dropped before they were read.
     pub(super) fn drops(&self) -> u64 {
-        self.node.handle().backlogs().iter().map(|backlog| u64::from(backlog.dropped)).sum()
+        let handle = self.node.handle();
+        handle.backlogs().iter().map(|backlog| u64::from(backlog.dropped)).sum::<u64>() + handle.total().lane_drops
     }
 
     pub(super) fn receive_buffer(&self) -> Option<ReceiveBuffer> {

@@ -20,6 +20,7 @@ pub struct Run {
     /// Where messages are sent instead of the target (`-rsa`): the target stays in the texts.
     pub sending_address: Option<SocketAddr>,
     pub transport: Transport,
+    pub sockets: super::sockets::Sockets,
     /// The listener from which calls are made.
     pub listener: ListenerId,
     /// What stands in Via and Contact, without brackets.
@@ -50,6 +51,9 @@ pub struct Run {
     pub behaviour: Behaviour,
     pub retransmission: Retransmission,
     pub seed: u64,
+    /// Where the numbers begin that SIPp draws with the C library's `rand`: `chance`, lines of RANDOM files, the client's
+    /// nonces. SIPp's own is 1.
+    pub rand: u32,
 }
 
 /// How many calls, and when.
@@ -186,6 +190,7 @@ impl Run {
             target_host: String::new(),
             sending_address: None,
             transport: Transport::Udp,
+            sockets: super::sockets::Sockets::default(),
             listener: ListenerId(0),
             local_ip: "127.0.0.1".into(),
             local_port: 5060,
@@ -207,6 +212,7 @@ impl Run {
             behaviour: Behaviour::default(),
             retransmission: Retransmission::default(),
             seed: 0,
+            rand: 1,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::ledger::{Ledger, StepCounts};
 use super::pace::Pace;
 use super::run::Run;
 use super::script::Script;
+use super::sockets::{Each, Riders, Users, Ways};
 use super::stage::{Go, Stage};
 use super::watch::{Passage, Watch};
 use super::wheel::{Alarm, Fate, Wheel};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
 use strowger_core::{Arrival, Flow, Now, Outbox, Target};
 use strowger_message::{Index, Limits, Method, Name};
+use strowger_net::lanes::{self, Lanes};
 use strowger_net::{Service, clock};
 
 /// What the traffic of a shard tells whoever started it.
@@ -38,6 +40,10 @@ pub enum Order {
     Rate(f64),
     /// Calls open at once, at most.
     Limit(u64),
+    /// The connection that calls will use is made, so that none of them waits for it.
+    Connect,
+    /// The schedule begins now, see [`Traffic::waiting`].
+    Begin,
     /// No calls are begun until this is taken back.
     Pause(bool),
     /// No calls are begun any more.
@@ -59,6 +65,11 @@ pub struct Traffic {
     free: Vec<u32>,
     table: HashTable<u32>,
     dead: DeadCalls,
+    /// Calls over connections that others made.
+    riders: Riders,
+    /// Connections made anew so far, and when the next is to be made, ms; 0: none is.
+    reconnected: u32,
+    reconnect_at: u64,
     wheel: Wheel,
     pace: Pace,
     /// The same schedule as far as it has come by the clock: what was wanted, begun or not.
@@ -77,6 +88,8 @@ pub struct Traffic {
     limited: bool,
     idle_users: VecDeque<u32>,
     paused: bool,
+    /// The schedule has not begun.
+    waiting: bool,
     quitting: bool,
     finished: bool,
     /// `<init>` is still to be passed through.
@@ -145,7 +158,9 @@ impl Traffic {
             open: 0,
             halt: None,
             scratch: Vec::new(),
+            desk: super::desk::Desk::new(&run),
             link: None,
+            ways: None,
             media: None,
             told_of_media: false,
             matcher: crate::expression::Matcher::new(),
@@ -166,12 +181,16 @@ impl Traffic {
             calls: Calls::default(),
             free: Vec::new(),
             table: HashTable::new(),
+            riders: Riders::default(),
+            reconnected: 0,
+            reconnect_at: 0,
             dead: DeadCalls::new(u64::from(run.behaviour.dead_call_wait)),
             owns: None,
             number: 0,
             begun: 0,
             limited: false,
             paused: false,
+            waiting: false,
             quitting: false,
             finished: false,
             uninitialised: !main.scenario.init.is_empty(),
@@ -199,6 +218,13 @@ impl Traffic {
         self
     }
 
+    /// Where calls have sockets or connections of their own, this is what the shard opens them with.
+    #[must_use]
+    pub fn with_lanes(mut self, lanes: Lanes) -> Self {
+        self.world.ways = Ways::new(self.world.run.sockets, self.world.run.transport, lanes);
+        self
+    }
+
     /// The way to the other controllers of third party call control; what they say comes as [`Order::Heard`].
     #[must_use]
     pub fn with_link(mut self, link: Option<command::Link>) -> Self {
@@ -210,6 +236,14 @@ impl Traffic {
     #[must_use]
     pub fn paused(mut self) -> Self {
         self.paused = true;
+        self
+    }
+
+    /// The schedule begins with [`Order::Begin`], not with the thread: what starting costs (threads, connections, handshakes) is
+    /// no lag of it.
+    #[must_use]
+    pub fn waiting(mut self) -> Self {
+        self.waiting = true;
         self
     }
 
@@ -225,7 +259,7 @@ impl Traffic {
     }
 
     fn may_begin(&self) -> bool {
-        !self.quitting && !self.paused && self.world.run.load.calls.is_none_or(|most| self.begun < most)
+        !self.quitting && !self.paused && !self.waiting && self.world.run.load.calls.is_none_or(|most| self.begun < most)
     }
 
     /// A place for a call of this name.
@@ -236,6 +270,7 @@ impl Traffic {
         });
         let call = &mut self.calls[slot as usize];
         call.begin(hash, kind, target, book, self.world.now, self.world.run.base_cseq);
+        call.local_port = self.world.run.local_port;
         let calls = &self.calls;
         self.table.insert_unique(hash, slot, |&s| calls[s as usize].hash);
         self.world.open += 1;
@@ -294,7 +329,7 @@ impl Traffic {
         self.world.ledger.outgoing += 1;
         self.drive(slot, out, |stage| {
             stage.prepare();
-            stage.drive()
+            if stage.take_socket() { stage.drive() } else { Go::Over }
         });
     }
 
@@ -357,7 +392,7 @@ impl Traffic {
         call.name(whole, number, 0);
         call.prepare(&self.main);
         self.world.ledger.outgoing += 1;
-        self.drive(slot, out, |stage| stage.hear_command(&word));
+        self.drive(slot, out, |stage| if stage.take_socket() { stage.hear_command(&word) } else { Go::Over });
     }
 
     /// A call that a message begins.
@@ -378,8 +413,15 @@ impl Traffic {
         }
         let script = self.script(kind);
         self.calls[slot as usize].prepare(&script);
+        let lane = arrival.flow.filter(|&flow| lanes::is_lane(flow));
+        if let (Some(flow), None) = (arrival.flow, lane) {
+            self.riders.board(flow, slot);
+        }
         self.drive(slot, out, |stage| {
             stage.prepare();
+            if let Some(flow) = lane {
+                stage.keep_socket(flow);
+            }
             stage.receive(bytes)
         });
     }
@@ -423,9 +465,7 @@ impl Traffic {
             }
         }
         if let Some(halt) = self.world.halt.take() {
-            if halt == Halt::Gracefully {
-                self.quitting = true;
-            }
+            self.quitting = true;
             let _ = self.events.send(Event::Halt(halt));
         }
     }
@@ -443,6 +483,14 @@ impl Traffic {
         call.live = false;
         call.generation = call.generation.wrapping_add(1).max(1);
         call.alarm = u64::MAX;
+        match (call.socket.take(), &mut self.world.ways) {
+            (Some(flow), Some(ways)) => ways.give_back(flow, self.world.ms),
+            _ => {
+                if let Some(flow) = call.target.flow {
+                    self.riders.alight(flow);
+                }
+            }
+        }
         let user = std::mem::take(&mut call.user);
         if user > 0 {
             self.idle_users.push_back(user);
@@ -497,6 +545,9 @@ impl Traffic {
             1 => now,
             step => (self.world.ms - self.world.ms % step) * 1_000,
         };
+        if self.waiting {
+            return;
+        }
         if self.paused {
             // What falls due meanwhile is not wanted.
             while self.pace.due(now).is_some() {}
@@ -514,7 +565,7 @@ impl Traffic {
     /// Counts what has fallen due, whether or not it can be begun now.
     fn intend(&mut self) {
         let load = &self.world.run.load;
-        if !self.makes_calls() || load.users.is_some() || self.owns.is_some() {
+        if !self.makes_calls() || self.waiting || load.users.is_some() || self.owns.is_some() {
             return;
         }
         let most = load.calls.unwrap_or(u64::MAX).saturating_sub(self.intended);
@@ -531,7 +582,8 @@ impl Traffic {
     }
 
     fn finish_if_over(&mut self, out: &mut Outbox) {
-        if self.finished || self.table.len() > self.strangers {
+        let lingers = self.world.ways.as_ref().is_some_and(|ways| ways.deadline().is_some());
+        if self.finished || lingers || self.table.len() > self.strangers || (self.waiting && !self.quitting) {
             return;
         }
         let all = self.world.run.load.calls.is_some_and(|most| self.begun >= most);
@@ -550,7 +602,61 @@ impl Traffic {
                 }
             }
             self.world.ledger.open = 0;
+            // Who registered is still to be reached.
+            if let Some(ways) = self.world.ways.as_mut().filter(|_| self.out_of_call.is_none()) {
+                ways.end();
+            }
             let _ = self.events.send(Event::Finished(Box::new(self.world.ledger.clone())));
+        }
+    }
+
+    /// SIPp has one connection for all calls, and rules for its end.
+    fn reconnects(&self) -> bool {
+        let sockets = &self.world.run.sockets;
+        self.makes_calls() && sockets.each == Each::Run && sockets.reconnect.is_some()
+    }
+
+    /// The connection that all calls share has ended.
+    #[cold]
+    fn lose_connection(&mut self, out: &mut Outbox) {
+        let Some(reconnect) = self.world.run.sockets.reconnect else { return };
+        let works = |call: &Call| call.live && !call.counted;
+        if self.finished || !(0..self.calls.len()).any(|slot| works(&self.calls[slot])) {
+            // Nobody misses it.
+            return;
+        }
+        if reconnect.most.is_some_and(|most| self.reconnected >= most) {
+            self.world.warn(format_args!("Error on TCP connection, remote peer probably closed the socket"));
+            let _ = self.events.send(Event::Halt(Halt::Error));
+            return;
+        }
+        self.reconnected += 1;
+        if reconnect.close {
+            self.world.warn(format_args!("Closing calls, because of TCP reset or close!"));
+            for slot in 0..self.calls.len() as u32 {
+                if works(&self.calls[slot as usize]) {
+                    self.drive(slot, out, |stage| stage.lose_connection());
+                }
+            }
+        }
+        self.reconnect_at = self.world.ms + u64::from(reconnect.sleep).max(1);
+    }
+
+    /// The time to make another has come.
+    #[cold]
+    fn reconnect(&mut self, out: &mut Outbox) {
+        self.reconnect_at = 0;
+        self.world.warn(format_args!("Socket required a reconnection."));
+        self.connect(out);
+    }
+
+    /// Makes the connection that all calls share.
+    fn connect(&self, out: &mut Outbox) {
+        let run = &*self.world.run;
+        if let Some(address) = run.sending_address.or(run.target) {
+            let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
+            let nothing = out.start();
+            out.send(target, nothing..nothing, 0);
         }
     }
 
@@ -611,7 +717,7 @@ impl Service for Traffic {
         self.world.wall = now.wall;
         self.world.books.tick(micros);
         self.intend();
-        if self.expected != 0 && self.world.ms > self.expected + 10 {
+        if self.expected != 0 && self.world.ms > self.expected + 10 && !self.waiting {
             self.world.books.stalled((self.world.ms - self.expected) * 1_000);
         }
         self.limited = self.world.open >= self.limit;
@@ -668,8 +774,15 @@ impl Service for Traffic {
         if self.uninitialised {
             self.initialise(out);
         }
-        self.alarms(out);
-        self.begin_due(out);
+        if self.reconnect_at == 0 {
+            self.alarms(out);
+            self.begin_due(out);
+        } else if self.reconnect_at <= self.world.ms {
+            self.reconnect(out);
+        }
+        if let Some(ways) = &mut self.world.ways {
+            ways.close_due(self.world.ms);
+        }
         self.finish_if_over(out);
         self.dead.tidy(self.world.ms);
         if self.world.ms >= self.tick {
@@ -686,6 +799,14 @@ impl Service for Traffic {
 
     fn deadline(&mut self) -> Option<u64> {
         let mut at = self.tick;
+        if self.reconnect_at != 0 {
+            // Everything waits for that.
+            self.expected = 0;
+            return Some(at.min(self.reconnect_at));
+        }
+        if let Some(linger) = self.world.ways.as_ref().and_then(|ways| ways.deadline()) {
+            at = at.min(linger);
+        }
         let calls = &mut self.calls;
         let fate = |alarm: Alarm| {
             let call = &mut calls[alarm.slot as usize];
@@ -723,6 +844,16 @@ impl Service for Traffic {
                 self.wanted.set_rate(rate, self.world.now);
             }
             Order::Limit(limit) => self.limit = limit,
+            // Where calls connect for themselves, none is made for all.
+            Order::Connect if self.world.ways.is_some() => (),
+            Order::Connect => self.connect(out),
+            Order::Begin => {
+                let run = &self.world.run;
+                let profile = run.load.profile.clone();
+                self.pace = Pace::profile(profile, clock::micros(), run.load.arrivals, run.seed);
+                self.wanted = self.pace.clone();
+                self.waiting = false;
+            }
             Order::Pause(paused) => self.paused = paused,
             Order::Heard(heard) => self.hear(heard, out),
             Order::Quit => self.quitting = true,
@@ -772,20 +903,29 @@ impl Service for Traffic {
     }
 
     fn closed(&mut self, _: Now, flow: Flow, out: &mut Outbox) {
-        for slot in 0..self.calls.len() as u32 {
+        let users = match &mut self.world.ways {
+            Some(ways) if lanes::is_lane(flow) => ways.lose(flow),
+            _ => self.riders.end(flow),
+        };
+        let has = |call: &Call| call.live && call.target.flow == Some(flow);
+        if !lanes::is_lane(flow) && self.reconnects() {
+            return self.lose_connection(out);
+        }
+        let slots = match users {
+            Users::Nobody => return,
+            Users::One(slot) if has(&self.calls[slot as usize]) => slot..slot + 1,
+            Users::One(_) | Users::Several => 0..self.calls.len() as u32,
+        };
+        for slot in slots {
             let call = &self.calls[slot as usize];
-            if call.live && call.target.flow == Some(flow) && !call.counted {
-                self.drive(slot, out, |stage| {
-                    // Nothing more is expected in the last wait.
-                    stage.finish(match stage.call.failed {
-                        _ if !stage.call.timewait => Outcome::Failed(Failure::TcpClosed),
-                        Some(failure) => Outcome::Failed(failure),
-                        None => Outcome::Successful,
-                    });
-                    Go::Over
-                });
+            if has(call) && !call.counted {
+                self.drive(slot, out, |stage| stage.lose_connection());
             }
         }
+    }
+
+    fn lanes(&mut self) -> Option<&mut Lanes> {
+        self.world.ways.as_mut().map(|ways| &mut ways.lanes)
     }
 
     fn export(&mut self, _: Now, _: u8) -> Vec<()> {

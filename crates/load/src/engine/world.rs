@@ -1,6 +1,7 @@
 //! What the calls of one shard share.
 
 use super::call::Shared;
+use super::desk::Desk;
 use super::ledger::Ledger;
 use super::run::Run;
 use super::watch::Watch;
@@ -28,12 +29,15 @@ pub(super) struct World {
     pub(super) parsed: Option<(u32, u32)>,
     pub(super) limits: Limits,
     pub(super) scratch: Vec<u8>,
+    pub(super) desk: Desk,
     pub(super) dynamic_id: u64,
     pub(super) open: u64,
     /// What an action asked of the whole run.
     pub(super) halt: Option<Halt>,
     /// The way to the other controllers of third party call control.
     pub(super) link: Option<crate::command::Link>,
+    /// The sockets of calls, where calls have their own.
+    pub(super) ways: Option<Box<super::sockets::Ways>>,
     /// The media of the calls, where there are any.
     pub(super) media: Option<crate::media::Legs>,
     /// The warning that no media is sent was given.

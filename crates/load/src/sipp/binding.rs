@@ -2,16 +2,15 @@
 
 use super::face::{Failure, code};
 use super::options::{Options, Sockets};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use strowger_core::Transport;
 use strowger_net::{Listener, Net, Settings, Shards, tls};
 
 /// The sockets: on the port that is asked for, else the first free from 5060 on. Who calls over streams listens
 /// nowhere that matters: the port is that from which it connects, that of `-p` or any free one.
-pub(super) fn bind(options: &Options, local: IpAddr, calls: bool) -> Result<(Net, u16), Failure> {
-    let any: IpAddr = if local.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-    let ip = if options.local_ip.is_some() || options.bind_local { local } else { any };
+pub(super) fn bind(options: &Options, addresses: &[IpAddr], calls: bool) -> Result<(Net, u16), Failure> {
+    let ip = addresses.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let dials = calls && options.transport.is_reliable();
     let settings = |port: u16| Settings {
         shards: Shards::Fixed(options.threads),
@@ -24,6 +23,8 @@ pub(super) fn bind(options: &Options, local: IpAddr, calls: bool) -> Result<(Net
         receive_buffer: 64 << 20,
         send_buffer: 16 << 20,
         dial_port: if dials && options.sockets == Sockets::One { port } else { 0 },
+        // A generator may have a connection for each call.
+        connections_per_source: usize::MAX,
         tls: tls_client(options),
         ..Settings::default()
     };
@@ -31,7 +32,10 @@ pub(super) fn bind(options: &Options, local: IpAddr, calls: bool) -> Result<(Net
         if !dials {
             let mut listener = Listener::new(options.transport, SocketAddr::new(ip, port));
             listener.tls = tls_server(options);
-            let net = Net::bind(settings(port), vec![listener])?;
+            // Who answers listens on each of several addresses (-t ui).
+            let others = if calls { &[] } else { addresses.get(1..).unwrap_or_default() };
+            let others = others.iter().map(|ip| Listener::new(options.transport, SocketAddr::new(*ip, port)));
+            let net = Net::bind(settings(port), std::iter::once(listener).chain(others).collect())?;
             let port = net.addresses().first().map_or(port, SocketAddr::port);
             return Ok((net, port));
         }

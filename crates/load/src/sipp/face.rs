@@ -1,6 +1,6 @@
 //! From the command line to the exit code.
 
-use super::options::{Options, Sockets, Source};
+use super::options::{Options, Source};
 use super::session::Session;
 use super::{background, third_party};
 use crate::injection::{Injection, InjectionOptions};
@@ -51,11 +51,6 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
         let text = builtin::document(name).ok_or_else(|| Failure(code::FAILED, unknown(name)))?;
         print!("{text}");
         return Ok(code::SUCCESS);
-    }
-    if options.sockets != Sockets::One {
-        eprintln!(
-            "Warning: all calls share one socket or connection; those of -t un, ui, tn and ln have none of their own."
-        );
     }
     for name in &options.ignored {
         eprintln!("Warning: '-{name}' is accepted and does nothing.");

@@ -14,6 +14,7 @@ mod media;
 mod plan;
 mod screen;
 mod session;
+mod sockets;
 mod start;
 mod statistics;
 mod third_party;

@@ -17,6 +17,16 @@ pub struct Options {
     pub out_of_call: Option<Source>,
     pub transport: Transport,
     pub sockets: Sockets,
+    /// `-max_socket`: the main socket and that of remote control are counted.
+    pub max_sockets: usize,
+    /// `-ip_field`, for [`Sockets::PerAddress`].
+    pub ip_field: Option<u32>,
+    /// `-max_reconnect`; -1: without end.
+    pub max_reconnect: i64,
+    /// `-reconnect_close`: calls of a connection that is lost end.
+    pub reconnect_close: bool,
+    /// `-reconnect_sleep`, milliseconds.
+    pub reconnect_sleep: u64,
     pub local_ip: Option<String>,
     pub bind_local: bool,
     pub local_port: Option<u16>,
@@ -189,6 +199,11 @@ impl Default for Options {
             out_of_call: None,
             transport: Transport::Udp,
             sockets: Sockets::One,
+            max_sockets: 50_000,
+            ip_field: None,
+            max_reconnect: 0,
+            reconnect_close: true,
+            reconnect_sleep: 1_000,
             local_ip: None,
             bind_local: false,
             local_port: None,
@@ -304,11 +319,6 @@ const IGNORED: &[(&str, usize)] = &[
     ("pmtu", 1),
     ("gracefulclose", 1),
     ("rtp_payload", 1),
-    ("max_socket", 1),
-    ("max_reconnect", 1),
-    ("reconnect_close", 1),
-    ("reconnect_sleep", 1),
-    ("ip_field", 1),
     ("tls_crl", 1),
     ("tls_version", 1),
     ("rfc3339", 0),
@@ -322,7 +332,7 @@ const IGNORED: &[(&str, usize)] = &[
 ];
 
 /// Options of which more was promised than is kept: they are named in a warning.
-const UNKEPT: &[&str] = &["ip_field", "max_reconnect", "tdmmap", "plugin", "bind_to_device", "rxsf", "rxsn"];
+const UNKEPT: &[&str] = &["tdmmap", "plugin", "bind_to_device", "rxsf", "rxsn"];
 
 impl Options {
     /// Reads the words behind the program's name.
@@ -398,6 +408,20 @@ impl Options {
                     }
                 };
             }
+            "max_socket" => {
+                self.max_sockets = usize::try_from(whole(value()?)?).unwrap_or(usize::MAX);
+                if self.max_sockets == 0 {
+                    return Err("'-max_socket' wants at least one socket".into());
+                }
+            }
+            "ip_field" => self.ip_field = Some(small(whole(value()?)?)),
+            "max_reconnect" => {
+                let text = value()?;
+                self.max_reconnect =
+                    text.trim().parse().map_err(|_| format!("'-{name}' wants a whole number, not '{text}'"))?;
+            }
+            "reconnect_close" => self.reconnect_close = truth(name, &value()?)?,
+            "reconnect_sleep" => self.reconnect_sleep = time(value()?, 1.0)?,
             "key" => {
                 let key = value()?;
                 self.keys.push((key, value()?.into_bytes()));
@@ -509,6 +533,15 @@ impl Options {
     }
 }
 
+/// A word that says yes or no.
+fn truth(name: &str, text: &str) -> Result<bool, String> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "on" | "yes" | "1" => Ok(true),
+        "false" | "off" | "no" | "0" => Ok(false),
+        _ => Err(format!("'-{name}' wants true or false, not '{text}'")),
+    }
+}
+
 /// `host`, `host:port`, `[v6]:port`.
 fn address(text: &str, default: u16) -> Result<(String, u16), String> {
     let wrong = |port: &str| format!("'{port}' is no port in '{text}'");
@@ -556,6 +589,17 @@ mod tests {
             assert!(parse(line).is_err(), "{line}");
         }
         assert!(parse("-watchdog_reset 5 -skip_rlimit").is_ok());
+    }
+
+    #[test]
+    fn sockets_of_calls() {
+        let o = parse("-t ui -ip_field 2 -max_socket 70 -max_reconnect -1 -reconnect_close false -reconnect_sleep 5").unwrap();
+        assert_eq!((o.sockets, o.ip_field, o.max_sockets), (Sockets::PerAddress, Some(2), 70));
+        assert_eq!((o.max_reconnect, o.reconnect_close, o.reconnect_sleep), (-1, false, 5));
+        assert_eq!(parse("-t ln").unwrap().sockets, Sockets::PerCall);
+        for line in ["-t ti", "-max_socket 0", "-max_reconnect often", "-reconnect_close perhaps"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use super::counts::Counts;
 use super::face::{Failure, code, injections, name_of};
-use super::options::Options;
+use super::options::{Options, Sockets};
 use super::session::Session;
 use super::statistics::Statistics;
 use super::trace::{self, Tracer};
-use super::{binding, host, keys, media, plan, third_party};
+use super::{binding, host, keys, media, plan, sockets, third_party};
 use crate::command::Link;
 use crate::engine::ledger::Ledger;
 use crate::engine::script::Script;
@@ -20,7 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
-use strowger_net::clock;
+use strowger_net::{Lanes, clock};
 
 impl Session {
     pub(super) fn start(
@@ -45,13 +45,16 @@ impl Session {
             Some(ip) => host::resolve(ip, 0).map_err(fatal)?.ip(),
             None => host::local(remote),
         };
-        let (net, local_port) = binding::bind(&options, local, scenario.role == Role::Client)?;
+        let injections = injections(&options)?;
+        let addresses = sockets::addresses(&options, &injections, local).map_err(fatal)?;
+        let (net, local_port) = binding::bind(&options, &addresses, scenario.role == Role::Client)?;
         let played: Vec<&Scenario> =
             [Some(&scenario), out_of_call.as_ref()].into_iter().flatten().map(|s| &**s).collect();
         let plane = media::plane(&options, &played, local).map_err(fatal)?;
         let mut run = plan::plan(&options, &scenario, remote, sending_address, local, local_port);
         run.media_port = plane.as_ref().map_or(run.media_port, Plane::port);
-        run.injections = injections(&options)?;
+        run.injections = injections;
+        run.sockets = sockets::plan(&options, scenario.role, addresses[0]);
         let run = Arc::new(run);
         let main = Arc::new(Script::new(scenario.clone(), &run).map_err(fatal)?);
         let out_of_call = match out_of_call {
@@ -88,7 +91,8 @@ impl Session {
                 let traffic = Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events)
                     .watched(watch)
                     .with_link(link.clone())
-                    .with_media(legs);
+                    .with_media(legs)
+                    .with_lanes(Lanes::new(&handle, index, shared.sockets.most));
                 if !several {
                     return traffic;
                 }
@@ -179,7 +183,7 @@ fn threads(options: &Options, scenario: &Scenario) -> usize {
         "-users are served by one"
     } else if scenario.role == Role::Server && options.calls.is_some() {
         "-m is counted by one"
-    } else if scenario.third_party.is_some() || options.transport.is_reliable() {
+    } else if scenario.third_party.is_some() || options.transport.is_reliable() && options.sockets == Sockets::One {
         "connections are served by one"
     } else {
         return options.threads;

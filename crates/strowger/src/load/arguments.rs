@@ -1,13 +1,14 @@
 //! The command line of `strowger load`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
 use strowger_core::Transport;
 use strowger_load::campaign::{Target, User, period, users};
 use strowger_load::engine::pace::Arrivals;
+use strowger_load::measure::Thresholds;
 use strowger_load::scenario::Distribution;
 use strowger_load::workload::Workload;
 
@@ -19,21 +20,30 @@ use strowger_load::workload::Workload;
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_long_help = "\
 Examples:
-  strowger load 127.0.0.1                                 ten calls a second for ten seconds
-  strowger load sip:bob@192.0.2.1 -r 100 -m 5000          5,000 calls to bob, 100 a second
-  strowger load 192.0.2.1 --pair -r 500 --duration 1m     both ends here, through the server
-  strowger load 192.0.2.1 --workload register --users users.csv -r 50
+  strowger load 127.0.0.1                            ten calls a second for ten seconds
+  strowger load sip:bob@192.0.2.1 -r 100 -m 5000     5,000 calls to bob, 100 a second
+  strowger load 192.0.2.1 --pair -r 500 -d 1m        both ends here, through the server
+  strowger load 192.0.2.1 -w register --users users.csv -r 50
   strowger load tls://sip.example.org --auth alice:secret --hold 30s
   strowger load 192.0.2.1 --scenario mine.xml --inf data.csv -r 20
   strowger load 192.0.2.1 --pair --rate-profile 100:30s,100-500:2m,burst:1000
-  strowger load 192.0.2.1 --pair -r 200 --require 'srd.p95<200ms' --require 'ser>=99.9%' --html report.html
-  strowger load 192.0.2.1 --dry-run                       the messages of the first call; nothing is sent
-  strowger load uas --port 5070                           the side that answers, alone
-  strowger load report run.log other.log --html all.html  a report from raw logs
+  strowger load 192.0.2.1 --require 'srd.p95<200ms' --require 'ser>=99.9%' --html report.html
+  strowger load 192.0.2.1 --dry-run                  the first call's messages; nothing is sent
+  strowger load uas --port 5070                      the side that answers, alone
+  strowger load report run.log b.log --html all.html a report from raw logs
 
-Exit codes: 0 all well; 1 calls failed, or the run could not begin; 2 the command line, or a file that it names, cannot be used;
-3 a requirement is not met; 4 INVALID: the generator and not the server was the limit; 130 ended at once by a second Ctrl-C.
-Of 4, 3 and 1 the first that applies. Where a requirement says how many calls may fail, failed calls alone are no 1.")]
+`strowger load measures` lists what --require takes.
+
+Ctrl-C ends the open calls and writes the reports, a second one ends at once.
+
+Exit codes, of several the first in this order:
+  2    the command line, or a file that it names, cannot be used; nothing was sent
+  130  ended before the first call by Ctrl-C, or at once by a second one
+  4    INVALID: the generator and not the server was the limit
+  3    a requirement is not met
+  1    calls failed, no call was begun, a report could not be written, or the run could not begin
+  0    all well
+Where a requirement says how many calls may fail, those that it allows are no 1.")]
 pub(crate) struct LoadArguments {
     #[command(subcommand)]
     pub command: Option<LoadCommand>,
@@ -61,6 +71,18 @@ pub(crate) struct LoadArguments {
 pub(crate) enum LoadCommand {
     Report(ReportArguments),
     Uas(UasArguments),
+    Measures(MeasuresArguments),
+}
+
+/// Print every measure that --require takes, and how it is defined.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  strowger load measures
+  strowger load measures srd")]
+pub(crate) struct MeasuresArguments {
+    /// Only those whose name or title has this in it.
+    pub part: Option<String>,
 }
 
 /// Make reports from raw logs; several generators' logs become one run.
@@ -160,9 +182,14 @@ pub(crate) struct Traffic {
     /// udp, tcp, tls, ws or wss [default: that of the target, or udp].
     #[arg(long, short, value_name = "TRANSPORT", value_parser = transport)]
     pub transport: Option<Transport>,
-    /// Connections of tcp, tls, ws and wss: one, or a number; each has a thread of its own that makes calls over it.
-    #[arg(long, value_name = "N", default_value = "one", value_parser = connections, conflicts_with = "shards")]
-    pub connections: u16,
+    /// Sockets and connections: one for all calls of a generator, per-user, or per-call, each with a port of its own; or a
+    /// number of generators, each on a thread of its own.
+    #[arg(long, value_name = "HOW", default_value = "one", value_parser = apart)]
+    pub connections: Apart,
+    /// Sockets and connections of per-user and per-call at once, at most; then calls share them [default: what the system
+    /// allows].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_sockets: Option<u32>,
     /// Send everything here; the target stays in the messages.
     #[arg(long, value_name = "HOST[:PORT]")]
     pub proxy: Option<Target>,
@@ -236,15 +263,77 @@ pub(crate) struct Reports {
     /// Write the report as JSON; - is standard output, and the table goes to standard error.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
-    /// Write the series as CSV, one line a second.
+    /// Write the series as CSV, one line a second; - as with --json.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,
-    /// Write the report as one self-contained HTML page.
+    /// Write the report as one self-contained HTML page; - as with --json.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
+    /// Lines of the series at most: in a longer run each stands for 2, 4, 8 seconds and so on.
+    #[arg(long, value_name = "N", default_value_t = 3_600, value_parser = clap::value_parser!(u32).range(2..))]
+    pub series: u32,
     /// No screen and no table; files are written, errors and missed requirements said.
     #[arg(long, short)]
     pub quiet: bool,
+    #[command(flatten)]
+    pub bounds: Bounds,
+}
+
+/// From where on the generator, and not the server, counts as the limit.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Health: beyond these a run is INVALID")]
+pub(crate) struct Bounds {
+    /// Calls that fell due and were not begun.
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
+    pub max_rate_error: f64,
+    /// The scheduling lag of calls, its 99th percentile.
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = milliseconds)]
+    pub max_lag: f64,
+    /// Datagrams that the kernel dropped before they were read.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = period::count)]
+    pub max_drops: u64,
+    /// Messages that this machine could not send.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = period::count)]
+    pub max_send_failures: u64,
+    /// The longest time for which a thread stood still.
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = milliseconds)]
+    pub max_stall: f64,
+    /// Media packets that were left out or could not be sent.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = period::count)]
+    pub max_media_losses: u64,
+    /// The mean share of a core that a thread uses; 100% is no bound.
+    #[arg(long, value_name = "PERCENT", default_value = "100%", value_parser = percent)]
+    pub max_cpu: f64,
+    /// A thread with so much of a core is warned of, and named as the cause of the above.
+    #[arg(long, value_name = "PERCENT", default_value = "95%", value_parser = percent)]
+    pub saturated: f64,
+    /// But not if it is so in no more than this share of the seconds.
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
+    pub saturated_seconds: f64,
+}
+
+impl Reports {
+    /// Those that go to standard output.
+    pub(super) fn to_standard_output(&self) -> impl Iterator<Item = &Path> {
+        let all = [&self.json, &self.csv, &self.html].into_iter().flatten().map(PathBuf::as_path);
+        all.filter(|path| *path == Path::new("-"))
+    }
+}
+
+impl Bounds {
+    pub(super) const fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            rate_error: self.max_rate_error,
+            lag_p99: self.max_lag,
+            socket_drops: self.max_drops,
+            send_failures: self.max_send_failures,
+            stall: self.max_stall,
+            media_losses: self.max_media_losses,
+            cpu: self.max_cpu,
+            saturated: self.saturated,
+            saturated_seconds: self.saturated_seconds,
+        }
+    }
 }
 
 fn transport(text: &str) -> Result<Transport, String> {
@@ -259,22 +348,41 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
     }
 }
 
-fn connections(text: &str) -> Result<u16, String> {
+/// What `--connections` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Apart {
+    /// So many generators, each with one that its calls share.
+    Number(u16),
+    PerUser,
+    PerCall,
+}
+
+fn apart(text: &str) -> Result<Apart, String> {
     match text.to_ascii_lowercase().replace('_', "-").as_str() {
-        "one" => Ok(1),
-        "per-user" | "per-call" => Err(format!(
-            "{text} is not possible yet: each generator has one connection. A number makes so many generators, up to 64"
-        )),
+        "one" => Ok(Apart::Number(1)),
+        "per-user" => Ok(Apart::PerUser),
+        "per-call" => Ok(Apart::PerCall),
         number => match number.parse() {
-            Ok(number @ 1..=64) => Ok(number),
-            _ => Err(format!("'{text}' is neither one nor a number, 1 to 64")),
+            Ok(number @ 1..=64) => Ok(Apart::Number(number)),
+            _ => Err(format!("'{text}' is none of one, per-user and per-call, nor a number, 1 to 64")),
         },
     }
 }
 
+/// `1%`, `0.5`.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    let percent = number.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    percent.ok_or_else(|| format!("'{text}' is no percentage; write a number from 0 to 100, such as 1%"))
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    period::duration(text).map(|length| length.as_secs_f64() * 1e3)
+}
+
 /// `5s`, `1s-5s`, `exp:30s`.
 fn hold(text: &str) -> Result<Distribution, String> {
-    let ms = |text: &str| period::duration(text).map(|length| length.as_secs_f64() * 1e3);
+    let ms = milliseconds;
     if let Some(mean) = text.strip_prefix("exp:").or_else(|| text.strip_prefix("exponential:")) {
         return Ok(Distribution::Exponential { mean: ms(mean)? });
     }
@@ -308,6 +416,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_defaults_of_health_are_those_of_the_measures() {
+        #[derive(clap::Parser)]
+        struct Words {
+            #[command(flatten)]
+            bounds: Bounds,
+        }
+        let thresholds = |words: &[&str]| <Words as clap::Parser>::try_parse_from(words).map(|w| w.bounds.thresholds());
+        assert_eq!(thresholds(&["load"]).ok(), Some(Thresholds::default()));
+        let wide = thresholds(&["load", "--max-lag", "1s", "--max-rate-error", "2.5%", "--max-drops", "1k", "--max-cpu", "80"]);
+        let want = Thresholds { lag_p99: 1_000.0, rate_error: 2.5, socket_drops: 1_000, cpu: 80.0, ..Thresholds::default() };
+        assert_eq!(wide.ok(), Some(want));
+        assert!(percent("101").is_err() && percent("much").is_err() && percent("-1").is_err());
+    }
+
+    #[test]
     fn values_that_a_person_would_try() {
         assert_eq!(hold("0"), Ok(Distribution::Fixed(0.0)));
         assert_eq!(hold("1s-5s"), Ok(Distribution::Uniform { min: 1_000.0, max: 5_000.0 }));
@@ -317,7 +440,8 @@ mod tests {
         assert!(listen("nowhere").is_err());
         assert_eq!(key("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert_eq!(arrivals("Poisson"), Ok(Arrivals::Poisson));
-        assert_eq!((connections("one"), connections("8")), (Ok(1), Ok(8)));
-        assert!(connections("per-call").is_err_and(|e| e.contains("not possible yet")) && connections("65").is_err());
+        assert_eq!((apart("one"), apart("8")), (Ok(Apart::Number(1)), Ok(Apart::Number(8))));
+        assert_eq!((apart("per-call"), apart("PER_USER")), (Ok(Apart::PerCall), Ok(Apart::PerUser)));
+        assert!(apart("65").is_err());
     }
 }

@@ -6,21 +6,27 @@ mod reports;
 mod screen;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use clap::CommandFactory;
+use clap::parser::ValueSource;
 use strowger_core::Transport;
 use strowger_load::campaign::preflight::{Finding, Probing};
-use strowger_load::campaign::{Campaign, Plan, Stage, Trust, Work, period, profile, rehearse, users};
+use strowger_load::campaign::{self, Campaign, Connections, Plan, Stage, Trust, Work, period, profile, rehearse, users};
 use strowger_load::engine::pace::Part;
-use strowger_load::measure::{Level, Requirement};
+use strowger_load::measure::{Level, ReceiveBuffer, Requirement, Run, Unit, catalogue};
 
-use self::arguments::{Certificates, LoadArguments, LoadCommand, Output, ReportArguments, UasArguments};
+use self::arguments::{Apart, Certificates, LoadArguments, LoadCommand, Output, ReportArguments, Reports, UasArguments};
 use self::prometheus::Prometheus;
 use self::reports::code;
 pub(crate) use self::screen::Screen;
+use crate::cli::Cli;
 use crate::output;
 
 /// Why there is no run: the exit code and a sentence.
@@ -34,6 +40,7 @@ pub(crate) fn run(arguments: LoadArguments) -> ExitCode {
     let result = match arguments.command {
         Some(LoadCommand::Report(arguments)) => report(&arguments),
         Some(LoadCommand::Uas(arguments)) => uas(arguments),
+        Some(LoadCommand::Measures(arguments)) => measures(arguments.part.as_deref().unwrap_or_default()),
         None => load(arguments),
     };
     result.unwrap_or_else(|Refusal(code, text)| {
@@ -43,26 +50,64 @@ pub(crate) fn run(arguments: LoadArguments) -> ExitCode {
 }
 
 fn report(arguments: &ReportArguments) -> Result<ExitCode, Refusal> {
-    let run = strowger_load::measure::Run::read(&arguments.files).map_err(|error| usage(error.to_string()))?;
+    early(&arguments.reports, None)?;
+    let rows = arguments.reports.series as usize;
+    let run = Run::read_bounded(&arguments.files, rows).map_err(|error| usage(error.to_string()))?;
     let requirements = reports::requirements(&arguments.reports, &run.heading().timers).map_err(usage)?;
     Ok(reports::write(&run, &requirements, &arguments.reports, &[]))
 }
 
+fn measures(part: &str) -> Result<ExitCode, Refusal> {
+    let part = part.to_lowercase();
+    let mut out = String::new();
+    for entry in catalogue() {
+        if !entry.name.contains(&part) && !entry.title.to_lowercase().contains(&part) {
+            continue;
+        }
+        let statistics = if entry.unit == "time" { ".p95, .mean, ..." } else { "" };
+        let name = format!("{}{statistics}", entry.name);
+        out.push_str(&format!("{name:<34} {}\n", entry.title));
+        if !entry.definition.is_empty() {
+            out.push_str(&format!("{:<35}{} ({})\n", "", entry.definition, entry.source));
+        }
+    }
+    if out.is_empty() {
+        return Err(usage(format!("no measure has '{part}' in its name; `strowger load measures` lists all")));
+    }
+    output::print(&out).map_err(|error| Refusal(code::FAILED, error.to_string()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn load(arguments: LoadArguments) -> Result<ExitCode, Refusal> {
-    early(&arguments.output)?;
-    let plan = plan(&arguments)?;
+    early(&arguments.output.reports, arguments.output.log.as_ref())?;
     if arguments.dry_run {
-        return dry_run(&plan);
+        return dry_run(&plan(&arguments)?);
     }
-    let mut notes = Vec::new();
-    if !arguments.no_preflight && matches!(plan.work, Work::Ready(_)) {
-        notes = preflight(&plan, arguments.output.reports.quiet)?;
-    }
-    drive(plan, &arguments.output, notes)
+    let interrupted = Interrupted::listen().map_err(deaf)?;
+    let (plan, requirements, notes, output) = interrupted.unless(move || {
+        let plan = plan(&arguments)?;
+        let requirements = required(&plan, &arguments.output)?;
+        let mut notes = Vec::new();
+        if !arguments.no_preflight && matches!(plan.work, Work::Ready(_)) {
+            notes = preflight(&plan, arguments.output.reports.quiet)?;
+        }
+        Ok((plan, requirements, notes, arguments.output))
+    })?;
+    drive(plan, &output, &requirements, notes, &interrupted)
+}
+
+/// The requirements, read before anything is sent.
+fn required(plan: &Plan, output: &Output) -> Result<Vec<Requirement>, Refusal> {
+    let timers = campaign::timers(plan).map_err(usage)?;
+    reports::requirements(&output.reports, &timers).map_err(usage)
+}
+
+fn deaf(error: std::io::Error) -> Refusal {
+    Refusal(code::FAILED, format!("Ctrl-C cannot be caught: {error}"))
 }
 
 fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
-    early(&arguments.output)?;
+    early(&arguments.output.reports, arguments.output.log.as_ref())?;
     let mut plan = Plan::answering();
     plan.transport = arguments.transport;
     plan.port = arguments.port;
@@ -77,8 +122,10 @@ fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
         None => vec![Part::Hold { rate: 0.0 }],
     };
     plan.log.clone_from(&arguments.output.log);
+    plan.rows = arguments.output.reports.series as usize;
     plan.seed = 1;
-    drive(plan, &arguments.output, Vec::new())
+    let requirements = required(&plan, &arguments.output)?;
+    drive(plan, &arguments.output, &requirements, Vec::new(), &Interrupted::listen().map_err(deaf)?)
 }
 
 fn trust(certificates: &Certificates) -> Trust {
@@ -110,7 +157,20 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     plan.patience = traffic.timeout;
     plan.sources.clone_from(&traffic.source);
     plan.port = traffic.port;
-    plan.shards = usize::from(traffic.shards.max(traffic.connections));
+    plan.shards = usize::from(traffic.shards);
+    match traffic.connections {
+        Apart::PerUser => plan.connections = Connections::PerUser,
+        Apart::PerCall => plan.connections = Connections::PerCall,
+        Apart::Number(1) => (),
+        Apart::Number(_) if plan.transport == Transport::Udp => {
+            return Err(usage("a number of connections is for tcp, tls, ws and wss; for UDP --shards says the same"));
+        }
+        Apart::Number(_) if traffic.shards > 1 => {
+            return Err(usage("--connections N and --shards N say the same: give one of them"));
+        }
+        Apart::Number(number) => plan.shards = usize::from(number),
+    }
+    plan.max_sockets = traffic.max_sockets.map(|most| most as usize);
     plan.trust = trust(&traffic.certificates);
     plan.keys.clone_from(&traffic.key);
     plan.injections.clone_from(&traffic.inf);
@@ -129,8 +189,9 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
         }
         (None, None) => Vec::new(),
     };
-    if traffic.connections > 1 && plan.transport == Transport::Udp {
-        return Err(usage("--connections is for tcp, tls, ws and wss; UDP has none (--shards gives more sockets)"));
+    let no_users = plan.users.is_empty() && plan.injections.is_empty();
+    if plan.connections == Connections::PerUser && no_users && plan.target.is_some() {
+        return Err(usage("--connections per-user needs users: give --users FILE, or --inf FILE to a document"));
     }
     let rate = schedule.rate.unwrap_or(10.0);
     let every = |micros| vec![Part::Ramp { from: rate, to: rate, micros }];
@@ -140,6 +201,7 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
         (None, None, Some(_)) => vec![Part::Hold { rate }],
         (None, None, None) => every(10_000_000),
     };
+    plan.rows = arguments.output.reports.series as usize;
     plan.calls = schedule.calls;
     if let Some(most) = schedule.concurrent {
         plan.limit = most;
@@ -150,31 +212,30 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
         use std::hash::{BuildHasher, Hasher};
         std::hash::RandomState::new().build_hasher().finish() >> 16
     });
-    plan.settings = settings();
+    plan.settings = settings(std::env::args_os());
     Ok(plan)
 }
 
-/// The words of the command line, as they were typed, without secrets.
-fn settings() -> BTreeMap<String, String> {
+/// What was asked for: the options of the command line with their values, without secrets.
+fn settings(words: impl IntoIterator<Item = OsString>) -> BTreeMap<String, String> {
+    let command = Cli::command();
+    let load = command.find_subcommand("load").map(|load| load.get_arguments().cloned().collect::<Vec<_>>());
+    let Ok(matches) = command.try_get_matches_from(words) else { return BTreeMap::new() };
+    let Some(given) = matches.subcommand_matches("load") else { return BTreeMap::new() };
     let mut settings = BTreeMap::new();
-    let mut words = std::env::args().skip(2).peekable();
-    while let Some(word) = words.next() {
-        let Some(name) = word.strip_prefix('-') else { continue };
-        let name = name.trim_start_matches('-');
-        let (name, value) = match name.split_once('=') {
-            Some((name, value)) => (name.to_owned(), value.to_owned()),
-            None => {
-                let value = words.next_if(|next| !next.starts_with('-')).unwrap_or_default();
-                (name.to_owned(), value)
-            }
-        };
-        let secret = matches!(name.as_str(), "auth" | "callee");
-        let value = if secret { value.split(':').next().unwrap_or_default().to_owned() } else { value };
-        let entry: &mut String = settings.entry(name).or_default();
-        if !entry.is_empty() {
-            entry.push_str(", ");
+    for argument in load.unwrap_or_default() {
+        let (id, Some(name)) = (argument.get_id().as_str(), argument.get_long()) else { continue };
+        if given.value_source(id) != Some(ValueSource::CommandLine) {
+            continue;
         }
-        entry.push_str(&value);
+        let raw = given.get_raw(id).into_iter().flatten().map(|value| value.to_string_lossy());
+        let shown = raw.map(|value| match name {
+            "auth" | "callee" => value.split(':').next().unwrap_or_default().to_owned(),
+            _ => value.into_owned(),
+        });
+        let shown: Vec<String> = shown.collect();
+        let value = if argument.get_action().takes_values() { shown.join(", ") } else { "yes".into() };
+        settings.insert(name.into(), value);
     }
     settings
 }
@@ -229,18 +290,23 @@ fn dry_run(plan: &Plan) -> Result<ExitCode, Refusal> {
 }
 
 /// What is wrong with a requirement or a place for a report is said before the run, not after it.
-fn early(output: &Output) -> Result<(), Refusal> {
-    let words = &output.reports;
+fn early(words: &Reports, log: Option<&PathBuf>) -> Result<(), Refusal> {
     // Timers are known once the document is read.
     let of_timers = |text: &String| text.trim_start().to_ascii_lowercase().starts_with("timer.");
     for text in words.require.iter().filter(|text| !of_timers(text)) {
         Requirement::parse(text, &[]).map_err(|error| usage(format!("--require: {error}")))?;
     }
-    for path in [&words.json, &words.csv, &words.html, &output.log].into_iter().flatten() {
+    for path in [&words.json, &words.csv, &words.html].into_iter().flatten().chain(log) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if folder.is_some_and(|folder| !folder.is_dir()) {
             return Err(usage(format!("{} cannot be written: there is no such folder", path.display())));
         }
+        if path.is_dir() {
+            return Err(usage(format!("{} cannot be written: it is a folder; name a file in it", path.display())));
+        }
+    }
+    if words.to_standard_output().count() > 1 {
+        return Err(usage("standard output takes one report: give - to one of --json, --csv and --html"));
     }
     Ok(())
 }
@@ -282,28 +348,58 @@ impl Interrupted {
     pub(crate) fn times(&self) -> u32 {
         self.0.load(Relaxed)
     }
+
+    /// What comes before the first call and may take its time (names are looked up, connections tried, users registered),
+    /// unless Ctrl-C comes first.
+    fn unless<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (done, result) = channel();
+        let thread = std::thread::Builder::new().name("start".into());
+        let worker = thread.spawn(move || done.send(work()).is_ok()).map_err(|e| Refusal(code::FAILED, e.to_string()))?;
+        loop {
+            match result.recv_timeout(Duration::from_millis(20)) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Timeout) if self.times() == 0 => (),
+                Err(RecvTimeoutError::Timeout) => {
+                    let text = "interrupted before the first call: there is nothing to report";
+                    return Err(Refusal(code::INTERRUPTED, text.into()));
+                }
+                Err(RecvTimeoutError::Disconnected) => match worker.join() {
+                    Err(panic) => std::panic::resume_unwind(panic),
+                    Ok(_) => unreachable!("a thread that ends well has sent its result"),
+                },
+            }
+        }
+    }
 }
 
 /// Runs a plan to its end, and writes what remains of it.
-fn drive(plan: Plan, output: &Output, notes: Vec<String>) -> Result<ExitCode, Refusal> {
+fn drive(
+    plan: Plan,
+    output: &Output,
+    requirements: &[Requirement],
+    notes: Vec<String>,
+    interrupted: &Interrupted,
+) -> Result<ExitCode, Refusal> {
     let words = &output.reports;
     let answers = plan.target.is_none();
     let mut prometheus = match output.prometheus {
         Some(address) => Some(Prometheus::serve(address).map_err(|e| usage(format!("{e:#}")))?),
         None => None,
     };
-    let caught = Interrupted::listen();
-    let interrupted = caught.map_err(|error| Refusal(code::FAILED, format!("Ctrl-C cannot be caught: {error}")))?;
     let document = matches!(plan.work, Work::Document(_));
     let refused = if document || plan.log.is_some() { code::USAGE } else { code::FAILED };
-    let mut campaign = Campaign::start(plan).map_err(|text| Refusal(refused, text))?;
-    let timers = campaign.run().heading().timers.clone();
-    let requirements = reports::requirements(words, &timers).map_err(usage)?;
+    let mut campaign = interrupted.unless(move || Campaign::start(plan).map_err(|text| Refusal(refused, text)))?;
     for note in notes {
         campaign.note(Level::Warning, note);
     }
     let mut screen = Screen::new(words.quiet, "");
     screen.say(&opening(&campaign));
+    if let Some(text) = small(campaign.run().generators.iter().flat_map(|generator| &generator.receive_buffers)) {
+        screen.say(&format!("{} {text}", console::style("warning:").for_stderr().yellow().bold()));
+    }
     let mut pressed = 0;
     loop {
         let stage = campaign.poll(Duration::from_millis(50));
@@ -326,7 +422,7 @@ fn drive(plan: Plan, output: &Output, notes: Vec<String>) -> Result<ExitCode, Re
     }
     let ended = campaign.finish();
     drop(screen);
-    let code = reports::write(&ended.run, &requirements, words, &ended.advice);
+    let code = reports::write(&ended.run, requirements, words, &ended.advice);
     if ended.broken {
         return Err(Refusal(
             code::INVALID,
@@ -335,6 +431,21 @@ fn drive(plan: Plan, output: &Output, notes: Vec<String>) -> Result<ExitCode, Re
     }
     // Who only answers ends by Ctrl-C.
     Ok(if pressed > 1 && !answers { ExitCode::from(code::INTERRUPTED) } else { code })
+}
+
+/// What the kernel has not granted of the receive buffers, before it costs datagrams.
+fn small<'a>(buffers: impl Iterator<Item = &'a ReceiveBuffer>) -> Option<String> {
+    let small: Vec<&ReceiveBuffer> = buffers.filter(|buffer| buffer.got < buffer.asked).collect();
+    let first = small.first()?;
+    let show = |bytes: u64| Unit::Bytes.show(bytes as f64);
+    Some(format!(
+        "the receive buffer of {}{} has {} instead of {}: bursts may be lost in this machine's kernel. sysctl -w net.core.rmem_max={} allows it.",
+        first.socket,
+        if small.len() > 1 { format!(" (and {} more)", small.len() - 1) } else { String::new() },
+        show(first.got),
+        show(first.asked),
+        first.asked
+    ))
 }
 
 /// One line on what is about to happen.
@@ -361,4 +472,30 @@ fn opening(campaign: &Campaign) -> String {
         None => String::new(),
     };
     format!("{}: {schedule} to {place} by {transport}{pair}", plan.title())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_told_without_secrets() {
+        let words = ["strowger", "load", "-r100", "--pair", "127.0.0.1", "--callee=bob:builder", "--auth", "al:ice:2"];
+        let words = words.into_iter().chain(["--require", "ser>=99%", "--require", "srd.p95<1s"]).map(OsString::from);
+        let told = settings(words);
+        let told: Vec<(&str, &str)> = told.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let want =
+            [("auth", "al"), ("callee", "bob"), ("pair", "yes"), ("rate", "100"), ("require", "ser>=99%, srd.p95<1s")];
+        assert_eq!(told, want);
+    }
+
+    #[test]
+    fn a_receive_buffer_that_is_too_small_is_named_with_its_cure() {
+        let buffer = |port: u16, got| ReceiveBuffer { socket: format!("127.0.0.1:{port}"), asked: 8_388_608, got };
+        assert_eq!(small([buffer(1, 8_388_608)].iter()), None);
+        let text = small([buffer(1, 8_388_608), buffer(2, 212_992), buffer(3, 212_992)].iter()).expect("two are small");
+        for part in ["127.0.0.1:2 (and 1 more)", "213.0 kB instead of 8.4 MB", "net.core.rmem_max=8388608"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
 }

@@ -1,0 +1,426 @@
+//! The sockets and connections of calls: one for all, or one for each call, user or address.
+//!
+//! Those that belong to calls are [lanes](strowger_net::lanes) of the shard: opened when the call begins, so that its
+//! messages name the right port, and closed when it has ended. At the bound calls share what is open.
+
+use super::call::Call;
+use super::stage::{Go, Stage};
+use crate::measure::{Failure, Outcome};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+use strowger_core::{Flow, Transport};
+use strowger_net::lanes::{self, Lane, Lanes, Wish};
+
+/// Who has a socket or connection of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Each {
+    /// Nobody: all calls of a shard share one.
+    #[default]
+    Run,
+    Call,
+    /// Each line of the first injection file; it stays open between the calls of its user.
+    User,
+    /// Each address that this field of the first injection file names, with the port of the run.
+    Address {
+        field: u32,
+    },
+}
+
+/// Which sockets calls have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sockets {
+    pub each: Each,
+    /// Our address; unspecified: as the way to the target demands.
+    pub from: IpAddr,
+    /// Open at once, at most, in each shard: then calls share those that are open.
+    pub most: usize,
+    /// How long the connection of a call stays when the call has ended, milliseconds: the peer may not be done with what was
+    /// said last, and would take the end for a failure. Sockets for datagrams are closed at once.
+    pub linger: u32,
+    /// What is done when the peer ends the connection that all calls share. `None`: what is said next goes over a new one.
+    pub reconnect: Option<Reconnect>,
+}
+
+/// How SIPp goes on when its only connection is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reconnect {
+    /// So often, then the run ends (`-max_reconnect`). `None`: without end.
+    pub most: Option<u32>,
+    /// The calls end with the connection (`-reconnect_close`).
+    pub close: bool,
+    /// Nothing is done for so many milliseconds before (`-reconnect_sleep`).
+    pub sleep: u32,
+}
+
+impl Default for Sockets {
+    fn default() -> Self {
+        Self { each: Each::Run, from: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), most: usize::MAX, linger: 50, reconnect: None }
+    }
+}
+
+/// The lanes of a shard and who uses them.
+pub(super) struct Ways {
+    plan: Sockets,
+    pub(super) lanes: Lanes,
+    /// By the place of the lane.
+    uses: Vec<Use>,
+    kept: HashMap<Key, Lane>,
+    /// Connections whose calls have ended, and when they end too, ms.
+    lingering: VecDeque<(u64, Flow)>,
+    linger: u64,
+    /// Who is shared next.
+    turn: usize,
+    /// That calls share, and why, was said.
+    told: bool,
+}
+
+/// What a lane that stays open is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    User(u32),
+    Address(IpAddr),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    lane: Option<Lane>,
+    key: Option<Key>,
+    calls: u32,
+    /// The place of the call that came last.
+    last: u32,
+}
+
+/// Who used a lane that is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Users {
+    Nobody,
+    /// At most the call in this place.
+    One(u32),
+    Several,
+}
+
+impl Ways {
+    /// Nothing where calls share what the run has.
+    pub(super) fn new(plan: Sockets, transport: Transport, lanes: Lanes) -> Option<Box<Self>> {
+        (plan.each != Each::Run).then(|| {
+            Box::new(Self {
+                plan,
+                lanes,
+                uses: Vec::new(),
+                kept: HashMap::new(),
+                lingering: VecDeque::new(),
+                linger: if transport.is_reliable() { u64::from(plan.linger) } else { 0 },
+                turn: 0,
+                told: false,
+            })
+        })
+    }
+
+    /// Opens, or finds, a lane.
+    fn lane(&mut self, key: Option<Key>, wish: Wish) -> io::Result<(Lane, bool)> {
+        if let Some(lane) = key.and_then(|key| self.kept.get(&key)) {
+            return Ok((*lane, false));
+        }
+        match self.lanes.open(wish) {
+            Ok(lane) => {
+                let place = lanes::place(lane.flow);
+                if self.uses.len() <= place {
+                    self.uses.resize(place + 1, Use::default());
+                }
+                self.uses[place] = Use { lane: Some(lane), key, calls: 0, last: 0 };
+                if let Some(key) = key {
+                    self.kept.insert(key, lane);
+                }
+                Ok((lane, false))
+            }
+            Err(error) if is_bound(&error) => self.next().map(|lane| (lane, true)).ok_or(error),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Those that are open, in turn.
+    fn next(&mut self) -> Option<Lane> {
+        let count = self.uses.len();
+        let found = (0..count).map(|i| (self.turn + i) % count).find(|&i| self.uses[i].lane.is_some())?;
+        self.turn = found + 1;
+        self.uses[found].lane
+    }
+
+    fn join(&mut self, lane: Lane, call: &mut Call, slot: u32) {
+        let used = &mut self.uses[lanes::place(lane.flow)];
+        used.calls += 1;
+        used.last = slot;
+        call.socket = Some(lane.flow);
+        call.target.flow = Some(lane.flow);
+        call.local_port = lane.address.port();
+    }
+
+    /// The lane of this flow, if it is one of ours.
+    fn known(&mut self, flow: Flow) -> Option<&mut Use> {
+        self.uses.get_mut(lanes::place(flow)).filter(|u| u.lane.is_some_and(|lane| lane.flow == flow))
+    }
+
+    /// A call is done with its lane. `now`: ms.
+    pub(super) fn give_back(&mut self, flow: Flow, now: u64) {
+        let Some(used) = self.known(flow) else { return };
+        used.calls = used.calls.saturating_sub(1);
+        if used.calls == 0 && used.key.is_none() {
+            *used = Use::default();
+            match self.linger {
+                0 => self.lanes.close(flow),
+                linger => self.lingering.push_back((now + linger, flow)),
+            }
+        }
+    }
+
+    /// When [`Ways::close_due`] has work, ms.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.lingering.front().map(|(at, _)| *at)
+    }
+
+    /// Ends the connections whose time has come.
+    pub(super) fn close_due(&mut self, now: u64) {
+        while let Some((_, flow)) = self.lingering.pop_front_if(|(at, _)| *at <= now) {
+            self.lanes.close(flow);
+        }
+    }
+
+    /// A lane is no more.
+    pub(super) fn lose(&mut self, flow: Flow) -> Users {
+        let used = self.known(flow).map(std::mem::take).unwrap_or_default();
+        if let Some(key) = used.key {
+            self.kept.remove(&key);
+        }
+        self.lanes.close(flow);
+        match used.calls {
+            0 => Users::Nobody,
+            1 => Users::One(used.last),
+            _ => Users::Several,
+        }
+    }
+
+    /// No call will come any more: what was kept for one ends.
+    pub(super) fn end(&mut self) {
+        self.kept.clear();
+        for used in &mut self.uses {
+            if let Some(lane) = std::mem::take(used).lane {
+                self.lanes.close(lane.flow);
+            }
+        }
+    }
+}
+
+/// Which calls came over connections that others made, so that the end of one is no search through all calls.
+#[derive(Debug, Default)]
+pub(super) struct Riders {
+    /// By the slot of the connection.
+    all: Vec<Rider>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Rider {
+    flow: Option<Flow>,
+    calls: u32,
+    last: u32,
+}
+
+/// Two connections of different shards met in one slot: nobody knows how many calls each has.
+const UNKNOWN: u32 = u32::MAX / 2;
+
+impl Riders {
+    pub(super) fn board(&mut self, flow: Flow, slot: u32) {
+        let place = flow.slot as usize;
+        if self.all.len() <= place {
+            self.all.resize(place + 1, Rider::default());
+        }
+        let rider = &mut self.all[place];
+        let calls = match rider.flow {
+            Some(same) if same == flow => rider.calls.saturating_add(1),
+            _ if rider.calls == 0 => 1,
+            _ => UNKNOWN,
+        };
+        *rider = Rider { flow: Some(flow), calls, last: slot };
+    }
+
+    pub(super) fn alight(&mut self, flow: Flow) {
+        if let Some(rider) = self.all.get_mut(flow.slot as usize).filter(|r| r.flow == Some(flow)) {
+            rider.calls = rider.calls.saturating_sub(1);
+        }
+    }
+
+    /// A connection has ended: whose it was.
+    pub(super) fn end(&mut self, flow: Flow) -> Users {
+        match self.all.get_mut(flow.slot as usize) {
+            Some(rider) if rider.flow == Some(flow) => {
+                let rider = std::mem::take(rider);
+                match rider.calls {
+                    0 => Users::Nobody,
+                    1 => Users::One(rider.last),
+                    _ => Users::Several,
+                }
+            }
+            Some(rider) if rider.calls > 0 => Users::Several,
+            _ => Users::Nobody,
+        }
+    }
+}
+
+/// As many are open as may be.
+fn is_bound(error: &io::Error) -> bool {
+    const PROCESS_IS_FULL: i32 = 24;
+    const SYSTEM_IS_FULL: i32 = 23;
+    error.kind() == ErrorKind::QuotaExceeded || matches!(error.raw_os_error(), Some(PROCESS_IS_FULL | SYSTEM_IS_FULL))
+}
+
+impl Stage<'_> {
+    /// Sees to it that the call has the socket that it is to have; false: there is none, and the call has failed.
+    #[inline]
+    pub(super) fn take_socket(&mut self) -> bool {
+        self.world.ways.is_none() || self.open_socket()
+    }
+
+    #[cold]
+    fn open_socket(&mut self) -> bool {
+        let Some(mut ways) = self.world.ways.take() else { return true };
+        let opened = self.find_socket(&mut ways);
+        if let Ok(Some((_, true))) = opened
+            && !std::mem::replace(&mut ways.told, true)
+        {
+            let most = ways.lanes.held();
+            self.world.warn(format_args!(
+                "{most} sockets are open, which is the limit: further calls share them (-max_socket, ulimit -n)"
+            ));
+        }
+        if let Ok(Some((lane, _))) = opened {
+            ways.join(lane, self.call, self.slot);
+        }
+        self.world.ways = Some(ways);
+        let Err(error) = opened else { return true };
+        let to = self.call.target.address;
+        self.world.warn(format_args!("a call to {to} gets no socket: {}", Sentence(&error)));
+        let reliable = self.call.target.transport.is_reliable();
+        self.finish(Outcome::Failed(if reliable { Failure::TcpConnect } else { Failure::CannotSendMessage }));
+        false
+    }
+
+    /// A lane, and whether it is shared for want of another; none where the call has the socket of the run.
+    fn find_socket(&mut self, ways: &mut Ways) -> io::Result<Option<(Lane, bool)>> {
+        let target = self.call.target;
+        let line = self.call.extra.as_ref().and_then(|e| e.lines.first()).copied().unwrap_or(0);
+        let mut from = SocketAddr::new(ways.plan.from, 0);
+        let key = match ways.plan.each {
+            Each::Run | Each::Call => None,
+            Each::User => Some(Key::User(line)),
+            // Each address has the port of the main socket, which has the first of them.
+            Each::Address { field } => {
+                let mut text = Vec::new();
+                if let Some(file) = self.world.run.injections.first() {
+                    let _ = file.write_field(line, field, &mut text);
+                }
+                let text = String::from_utf8_lossy(&text);
+                let ip = text.trim().trim_matches(['[', ']']).parse().map_err(|_| {
+                    io::Error::new(
+                        ErrorKind::InvalidInput,
+                        format!("field {field} of the injection file holds '{text}', which is no address"),
+                    )
+                })?;
+                if ip == ways.plan.from {
+                    return Ok(None);
+                }
+                from = SocketAddr::new(ip, self.world.run.local_port);
+                Some(Key::Address(ip))
+            }
+        };
+        let wish = Wish { transport: target.transport, listener: target.listener, from, to: target.address };
+        ways.lane(key, wish).map(Some)
+    }
+
+    /// A message began this call over a lane.
+    pub(super) fn keep_socket(&mut self, flow: Flow) {
+        if let Some(ways) = &mut self.world.ways
+            && let Some(lane) = ways.known(flow).and_then(|used| used.lane)
+        {
+            ways.join(lane, self.call, self.slot);
+        }
+    }
+
+    /// The messages of this call go elsewhere from now on. A connection of its own is made anew.
+    pub(super) fn redirect(&mut self, address: SocketAddr) -> bool {
+        let moves = self.call.target.address != address;
+        self.call.target.address = address;
+        if self.call.socket.is_none() {
+            self.call.target.flow = None;
+            return true;
+        }
+        !moves || !self.call.target.transport.is_reliable() || self.reopen_socket()
+    }
+
+    /// `closecon`: the connection of this call ends, and what is said next goes over a new one.
+    pub(super) fn close_connection(&mut self) -> bool {
+        self.call.socket.is_none() || !self.call.target.transport.is_reliable() || self.reopen_socket()
+    }
+
+    fn reopen_socket(&mut self) -> bool {
+        if let (Some(flow), Some(ways)) = (self.call.socket.take(), &mut self.world.ways) {
+            ways.give_back(flow, self.world.ms);
+        }
+        self.call.target.flow = None;
+        self.open_socket()
+    }
+
+    /// The connection of this call is no more.
+    pub(super) fn lose_connection(&mut self) -> Go {
+        // Nothing more is expected in the last wait.
+        self.finish(match self.call.failed {
+            _ if !self.call.timewait => Outcome::Failed(Failure::TcpClosed),
+            Some(failure) => Outcome::Failed(failure),
+            None => Outcome::Successful,
+        });
+        Go::Over
+    }
+}
+
+/// What stands in the way of a socket, and what would help.
+struct Sentence<'a>(&'a io::Error);
+
+impl std::fmt::Display for Sentence<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.kind() {
+            ErrorKind::QuotaExceeded => f.write_str("as many are open as may be"),
+            ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse => write!(
+                f,
+                "{}: no port is free, or the address is not ours. A connection that we end keeps its port for a minute \
+                 (TIME_WAIT); more source addresses help, or net.ipv4.tcp_tw_reuse=1",
+                self.0
+            ),
+            _ => write!(f, "{}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calls_of_a_connection_are_known_or_searched_for() {
+        let flow = |shard, slot, generation| Flow { node: 0, process: 0, shard, slot, generation };
+        let mut riders = Riders::default();
+        assert_eq!(riders.end(flow(0, 3, 1)), Users::Nobody);
+        riders.board(flow(0, 3, 1), 70);
+        assert_eq!(riders.end(flow(0, 3, 1)), Users::One(70));
+        riders.board(flow(0, 3, 2), 70);
+        riders.board(flow(0, 3, 2), 71);
+        riders.alight(flow(0, 3, 2));
+        riders.board(flow(0, 3, 2), 72);
+        assert_eq!(riders.end(flow(0, 3, 2)), Users::Several);
+        riders.board(flow(0, 3, 3), 5);
+        riders.alight(flow(0, 3, 3));
+        assert_eq!(riders.end(flow(0, 3, 3)), Users::Nobody);
+        // One of another shard in the same slot.
+        riders.board(flow(0, 3, 4), 5);
+        riders.board(flow(1, 3, 9), 6);
+        assert_eq!([riders.end(flow(0, 3, 4)), riders.end(flow(1, 3, 9))], [Users::Several; 2]);
+    }
+}
