@@ -209,8 +209,8 @@ impl Injection {
                     }
                 }
             }
-            // The high half of a product: each line as likely as another, to 2 to the power of -32.
-            Order::Random => Some(((u128::from(entropy) * u128::from(lines)) >> 64) as u32),
+            // As SIPp does it.
+            Order::Random => Some((entropy % u64::from(lines)) as u32),
             Order::User if user > lines => {
                 return Err(InjectionError::User { file: self.name.clone(), lines, user });
             }
@@ -523,7 +523,7 @@ mod tests {
         let random = injection("RANDOM SEQUENTIAL\na\nb\nc\n");
         assert_eq!(random.order(), Order::Random);
         assert_eq!(
-            [0, u64::MAX / 2, u64::MAX].map(|entropy| random.pick(0, entropy).unwrap()),
+            [0, 1, 5].map(|entropy| random.pick(0, entropy).unwrap()),
             [Some(0), Some(1), Some(2)]
         );
         let user = injection("USERS\na\nb\n");

@@ -1,6 +1,7 @@
 //! What the scenario does not foresee: unexpected messages, and calls that are given up.
 
 use super::incoming::Heard;
+use super::render::OF_REFUSAL;
 use super::script::Line;
 use super::stage::{Go, Stage, Whither};
 use crate::measure::{Counter, Failure, Outcome};
@@ -63,20 +64,19 @@ impl Stage<'_> {
                 Go::Over
             }
             Method::Info | Method::Notify | Method::Options | Method::Update if automatic && auto => {
-                let before = self.call.has_last.then(|| self.call.last.clone());
+                // What the scenario refers to stays what it was.
+                let mut before = self.world.desk.buffer();
+                std::mem::swap(&mut before, &mut self.call.last);
+                let had_last = self.call.has_last;
                 self.keep_last(heard.bytes);
                 self.answer(&format!(
                     "Automatic response mode for an unexpected INFO, NOTIFY, OPTIONS or UPDATE for call: {}",
                     self.id_text()
                 ));
-                // What the scenario refers to stays what it was.
-                match before {
-                    Some(before) => {
-                        self.call.last = before;
-                        self.world.parsed = None;
-                    }
-                    None => self.call.has_last = false,
-                }
+                std::mem::swap(&mut before, &mut self.call.last);
+                self.world.desk.give(before);
+                self.call.has_last = had_last;
+                self.world.parsed = None;
                 Go::Waits
             }
             _ if automatic && heard.method_text == b"PING" => {
@@ -167,7 +167,9 @@ impl Stage<'_> {
         let invite = self.call.has_sent && self.call.sent.starts_with(b"INVITE");
         if self.call.established || !invite {
             if self.call.has_last {
-                let routed = self.call.extra.as_ref().is_some_and(|e| e.has_routes && !e.next_url.is_empty());
+                // SIPp 3.6 has one BYE for all; here it takes the way of the dialog (RFC 3261 section 12.2.1.1).
+                let routed = self.world.run.retransmission.rfc3261
+                    && self.call.extra.as_ref().is_some_and(|e| e.has_routes && !e.next_url.is_empty());
                 self.say(if routed { &script.routed_bye } else { &script.bye }, -1);
             }
             return;
@@ -179,7 +181,7 @@ impl Stage<'_> {
         // Every final answer but 2xx has an ACK (RFC 3261 section 17.1.1.3); SIPp cancels what is redirected.
         let last = if self.world.run.retransmission.rfc3261 { 300 } else { 400 };
         match self.world.index.start() {
-            Start::Status { code, .. } if code >= last => self.say(&script.ack, self.call.step as i32 - 1),
+            Start::Status { code, .. } if code >= last => self.say(&script.ack, OF_REFUSAL),
             _ if std::mem::take(&mut self.call.ack_pending) => {
                 self.say(&script.ack, -1);
                 self.say(&script.bye, -1);

@@ -6,8 +6,7 @@ use super::stage::{Stage, Whither};
 use super::world::Halt;
 use crate::expression::{Expression, Matcher, Options, Span};
 use crate::measure::{Failure, Outcome};
-use crate::scenario::Scenario;
-use crate::scenario::Slot;
+use crate::scenario::{Scenario, Slot, Template};
 use crate::scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
 use crate::scenario::step::{Expected, Kind, Step};
 use std::collections::HashMap;
@@ -75,6 +74,10 @@ impl Stage<'_> {
                 }
                 Done::Over => return Whither::Over,
             }
+            if self.world.halt == Some(Halt::Error) {
+                self.finish(Outcome::Stopped);
+                return Whither::Over;
+            }
         }
         Whither::On
     }
@@ -90,48 +93,75 @@ impl Stage<'_> {
         *self.call.value_mut(slot, &mut self.world.shared) = value;
     }
 
-    fn value_text(&self, slot: Slot) -> Vec<u8> {
-        let mut text = Vec::new();
-        self.call.value(slot, &self.world.shared).write(&mut text);
+    /// The text of a variable, in a buffer that should be given back.
+    fn value_text(&mut self, slot: Slot) -> Vec<u8> {
+        let mut text = self.world.desk.buffer();
+        text.extend_from_slice(self.call.value(slot, &self.world.shared).text());
         text
+    }
+
+    /// Changes the text of a variable.
+    fn change_text(&mut self, slot: Slot, change: impl FnOnce(&[u8], &mut Vec<u8>)) {
+        let mut changed = self.world.desk.buffer();
+        change(self.call.value(slot, &self.world.shared).text(), &mut changed);
+        self.call.value_mut(slot, &mut self.world.shared).set_text(&changed);
+        self.world.desk.give(changed);
+    }
+
+    /// Texts rendered for an action, which is done with them.
+    fn with_texts<const N: usize>(&mut self, templates: [&Template; N], work: impl FnOnce(&mut Self, [&[u8]; N])) {
+        let texts = templates.map(|template| self.text(template));
+        work(self, std::array::from_fn(|i| &texts[i][..]));
+        for text in texts {
+            self.world.desk.give(text);
+        }
     }
 
     fn action(&mut self, action: &Action, message: Option<&[u8]>) -> Done {
         match action {
             Action::Expression(wanted) => return self.expression(wanted, message.unwrap_or(b"")),
             Action::Log(template) => {
-                let text = self.text(template);
-                if let Some(watch) = &mut self.world.watch {
-                    watch.log(&text);
-                }
+                self.with_texts([template], |stage, [text]| {
+                    if let Some(watch) = &mut stage.world.watch {
+                        watch.log(text);
+                    }
+                });
             }
             Action::Warning(template) => {
-                let text = self.text(template);
-                self.world.warn(format_args!("{}", String::from_utf8_lossy(&text)));
+                self.with_texts([template], |stage, [text]| {
+                    stage.world.warn(format_args!("{}", String::from_utf8_lossy(text)));
+                });
             }
+            // Whoever runs the actions sees that it is the end.
             Action::Error(template) => {
-                let text = self.text(template);
-                self.world.warn(format_args!("{}", String::from_utf8_lossy(&text)));
-                self.world.halt = Some(Halt::Error);
-                self.finish(Outcome::Stopped);
-                return Done::Over;
+                self.with_texts([template], |stage, [text]| {
+                    stage.halt(format_args!("{}", String::from_utf8_lossy(text)));
+                });
             }
             Action::Assign { to, value } => {
                 let value = self.number(*value);
                 self.set(*to, Value::Number(value));
             }
             Action::AssignString { to, value } => {
-                let text = self.text(value);
-                self.call.value_mut(*to, &mut self.world.shared).set_text(&text);
+                self.with_texts([value], |stage, [text]| {
+                    stage.call.value_mut(*to, &mut stage.world.shared).set_text(text);
+                });
             }
             Action::ToDouble { to, from } => {
-                let text = self.value_text(*from);
-                let number = leading_number(&text);
+                let number = match self.call.value(*from, &self.world.shared) {
+                    Value::Number(number) => Some(*number),
+                    Value::Bool(value) => Some(f64::from(u8::from(*value))),
+                    value => whole_number(value.text()),
+                };
                 match number {
                     Some(number) => self.set(*to, Value::Number(number)),
-                    None => self
-                        .world
-                        .warn(format_args!("Invalid double conversion from '{}'", String::from_utf8_lossy(&text))),
+                    None => {
+                        let text = self.value_text(*from);
+                        let shown = String::from_utf8_lossy(&text);
+                        self.world.warn(format_args!("Invalid double conversion from '{shown}'"));
+                        drop(shown);
+                        self.world.desk.give(text);
+                    }
                 }
             }
             Action::Sample { to, distribution } => {
@@ -181,12 +211,7 @@ impl Stage<'_> {
                 return Done::Failed(failure);
             }
             Action::CompareStrings { to, left: of, right: with, check } => {
-                let left = self.value_text(*of);
-                let right = match with {
-                    Text::Value(text) => text.to_vec(),
-                    Text::Variable(slot) => self.value_text(*slot),
-                };
-                let difference = difference(&left, &right);
+                let difference = difference(self.operand(*of), self.right(with));
                 if let Some(to) = to {
                     self.set(*to, Value::Number(f64::from(difference)));
                 }
@@ -195,12 +220,13 @@ impl Stage<'_> {
                     Check::MustNot if difference == 0 => Failure::CompareShouldntMatch,
                     _ => return Done::Well,
                 };
-                let with = match with {
+                let name = match with {
                     Text::Variable(slot) => self.name(*slot),
                     Text::Value(_) => String::new(),
                 };
-                let (left, right) = (String::from_utf8_lossy(&left), String::from_utf8_lossy(&right));
-                let (of, check) = (self.name(*of), attribute(*check));
+                let lossy = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+                let (left, right) = (lossy(self.operand(*of)), lossy(self.right(with)));
+                let (of, with, check) = (self.name(*of), name, attribute(*check));
                 self.world.warn(format_args!(
                     "strcmp {of}:\"{left}\" and {with}:\"{right}\" with {check} returned {difference}"
                 ));
@@ -218,51 +244,47 @@ impl Stage<'_> {
             Action::Jump(number) => {
                 let to = self.number(*number);
                 if !(0.0..=self.script.scenario.steps.len() as f64).contains(&to) {
-                    self.world.warn(format_args!("Jump statement out of range (not 0 <= {to})"));
+                    let most = self.script.scenario.steps.len();
+                    self.halt(format_args!("Jump statement out of range (not 0 <= {to:.0} <= {most})"));
                     return Done::Well;
                 }
                 self.call.step = (to as u32).wrapping_sub(1);
             }
             Action::PauseRestore(number) => self.call.paused_until = self.number(*number).max(0.0) as u64,
             Action::VerifyAuthentication { to, username, password } => {
-                let (username, password) = (self.text(username), self.text(password));
-                let right = Self::verify_authentication(message.unwrap_or(b""), &username, &password);
-                self.set(*to, Value::Bool(right));
+                self.with_texts([username, password], |stage, [username, password]| {
+                    let right = Self::verify_authentication(message.unwrap_or(b""), username, password);
+                    stage.set(*to, Value::Bool(right));
+                });
             }
             Action::Lookup { to, file, key } => {
-                let (file, key) = (self.text(file), self.text(key));
-                let line = self.look_up(&file, &key);
-                self.set(*to, Value::Number(line));
+                self.with_texts([file, key], |stage, [file, key]| {
+                    let line = stage.look_up(file, key);
+                    stage.set(*to, Value::Number(line));
+                });
             }
             Action::Insert { file, value } => {
-                let (file, value) = (self.text(file), self.text(value));
-                self.insert(&file, &value);
+                self.with_texts([file, value], |stage, [file, value]| stage.insert(file, value));
             }
             Action::Replace { file, line, value } => {
-                let (file, line, value) = (self.text(file), self.text(line), self.text(value));
-                self.replace(&file, &line, &value);
+                self.with_texts([file, line, value], |stage, [file, line, value]| stage.replace(file, line, value));
             }
             Action::SetDestination { host, port, protocol } => {
-                let (host, port, protocol) = (self.text(host), self.text(port), self.text(protocol));
-                return self.set_destination(&host, &port, &protocol);
+                let mut done = Done::Well;
+                self.with_texts([host, port, protocol], |stage, [host, port, protocol]| {
+                    done = stage.set_destination(host, port, protocol);
+                });
+                return done;
             }
+            // The failure to make a new one was said.
+            Action::CloseConnection if !self.close_connection() => return Done::Over,
             Action::CloseConnection => (),
             Action::Trim(slot) => {
-                let text = self.value_text(*slot);
-                self.call.value_mut(*slot, &mut self.world.shared).set_text(text.trim_ascii());
+                self.change_text(*slot, |text, changed| changed.extend_from_slice(text.trim_ascii()));
             }
-            Action::UrlEncode(slot) => {
-                let text = self.value_text(*slot);
-                self.call.value_mut(*slot, &mut self.world.shared).set_text(&url_encoded(&text));
-            }
-            Action::UrlDecode(slot) => {
-                let text = self.value_text(*slot);
-                self.call.value_mut(*slot, &mut self.world.shared).set_text(&url_decoded(&text));
-            }
-            Action::Command(template) => {
-                let text = self.text(template);
-                self.command(&text);
-            }
+            Action::UrlEncode(slot) => self.change_text(*slot, url_encode),
+            Action::UrlDecode(slot) => self.change_text(*slot, url_decode),
+            Action::Command(template) => self.with_texts([template], |stage, [text]| stage.command(text)),
             // Only a message can reject a call: on a step without one the call goes on, as in SIPp.
             Action::Stop(Stop::Call) if message.is_none() => (),
             Action::Stop(Stop::Call) => {
@@ -312,9 +334,17 @@ impl Stage<'_> {
 
     /// `ereg`.
     fn expression(&mut self, wanted: &Match, message: &[u8]) -> Done {
+        let Source::Variable(slot) = &wanted.source else { return self.match_in(wanted, message, b"") };
+        let value = self.value_text(*slot);
+        let done = self.match_in(wanted, message, &value);
+        self.world.desk.give(value);
+        done
+    }
+
+    /// `value`: the text of the variable, where that is looked at.
+    fn match_in(&mut self, wanted: &Match, message: &[u8], value: &[u8]) -> Done {
         let script = self.script;
         let Some(expression) = script.expressions.get(&wanted.expression.text) else { return Done::Well };
-        let value;
         let text = match &wanted.source {
             Source::Message => message,
             Source::Header(search) => {
@@ -333,10 +363,7 @@ impl Stage<'_> {
                 None if wanted.check == Check::Must => return Done::Failed(Failure::RegexpDoesntMatch),
                 None => return Done::Well,
             },
-            Source::Variable(slot) => {
-                value = self.value_text(*slot);
-                &value
-            }
+            Source::Variable(_) => value,
         };
         let mut spans: [Option<Span>; 16] = [None; 16];
         let matched = expression.captures(text, &mut self.world.matcher, &mut spans);
@@ -354,6 +381,17 @@ impl Stage<'_> {
         let (text, pattern) = (String::from_utf8_lossy(text), String::from_utf8_lossy(&wanted.expression.text));
         self.world.warn(format_args!("{what}: looking in '{text}', with regexp '{pattern}'"));
         Done::Failed(failure)
+    }
+
+    fn operand(&self, slot: Slot) -> &[u8] {
+        self.call.value(slot, &self.world.shared).text()
+    }
+
+    fn right<'a>(&'a self, with: &'a Text) -> &'a [u8] {
+        match with {
+            Text::Value(text) => text,
+            Text::Variable(slot) => self.operand(*slot),
+        }
     }
 
     fn name(&self, slot: Slot) -> String {
@@ -374,7 +412,7 @@ impl Stage<'_> {
     }
 
     fn set_destination(&mut self, host: &[u8], port: &[u8], protocol: &[u8]) -> Done {
-        let host = String::from_utf8_lossy(host).into_owned();
+        let host = String::from_utf8_lossy(host);
         let host = host.trim_matches(['[', ']']);
         let port = String::from_utf8_lossy(port).trim().parse().unwrap_or(0u16);
         if !protocol.eq_ignore_ascii_case(self.call.target.transport.text().as_bytes()) {
@@ -383,12 +421,12 @@ impl Stage<'_> {
             return Done::Well;
         }
         use std::net::ToSocketAddrs;
-        match (host, port).to_socket_addrs().ok().and_then(|mut all| all.next()) {
-            Some(address) => {
-                self.call.target.address = address;
-                self.call.target.flow = None;
-                Done::Well
-            }
+        let literal = host.parse().ok().map(|ip: std::net::IpAddr| std::net::SocketAddr::new(ip, port));
+        let address = literal.or_else(|| (host, port).to_socket_addrs().ok().and_then(|mut all| all.next()));
+        match address {
+            // The failure to make another connection was said.
+            Some(address) if !self.redirect(address) => Done::Over,
+            Some(_) => Done::Well,
             None => {
                 self.world.warn(format_args!("Unknown host '{host}' for setdest"));
                 Done::Failed(Failure::NameResolution)
@@ -454,25 +492,31 @@ fn difference(left: &[u8], right: &[u8]) -> i32 {
     (0..most).map(|i| i32::from(byte(left, i)) - i32::from(byte(right, i))).find(|&d| d != 0).unwrap_or(0)
 }
 
-/// The number that a text is, white space around it left out.
-fn leading_number(text: &[u8]) -> Option<f64> {
-    std::str::from_utf8(text).ok()?.trim().parse().ok()
+/// The number that a whole text is, as C's `strtod` reads it: white space before it, hexadecimal with `0x`.
+fn whole_number(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?.trim_ascii_start();
+    let (sign, digits) = match text.strip_prefix(['-', '+']) {
+        Some(digits) => (if text.starts_with('-') { -1.0 } else { 1.0 }, digits),
+        None => (1.0, text),
+    };
+    match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16).ok().map(|number| sign * number as f64),
+        None => text.parse().ok(),
+    }
 }
 
-fn url_encoded(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
+fn url_encode(text: &[u8], out: &mut Vec<u8>) {
+    use std::io::Write;
     for &b in text {
         if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~') {
             out.push(b);
         } else {
-            out.extend_from_slice(format!("%{b:02x}").as_bytes());
+            let _ = write!(out, "%{b:02x}");
         }
     }
-    out
 }
 
-fn url_decoded(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
+fn url_decode(text: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while at < text.len() {
         let digits = text.get(at + 1..at + 3).and_then(|d| std::str::from_utf8(d).ok());
@@ -487,7 +531,6 @@ fn url_decoded(text: &[u8]) -> Vec<u8> {
             }
         }
     }
-    out
 }
 
 #[cfg(test)]
@@ -511,7 +554,11 @@ mod tests {
     #[test]
     fn texts() {
         assert_eq!((difference(b"ab", b"ab"), difference(b"ab", b"aa")), (0, 1));
-        assert_eq!(url_decoded(&url_encoded(b"a b/\xff%")), b"a b/\xff%");
-        assert_eq!(leading_number(b" 12.5 "), Some(12.5));
+        let (mut there, mut back) = (Vec::new(), Vec::new());
+        url_encode(b"a b/\xff%", &mut there);
+        url_decode(&there, &mut back);
+        assert_eq!((&there[..], &back[..]), (&b"a%20b%2f%ff%25"[..], &b"a b/\xff%"[..]));
+        let numbers = [&b" 12.5"[..], b"12.5 ", b"7a", b"", b"-0x1F", b"1e3"].map(whole_number);
+        assert_eq!(numbers, [Some(12.5), None, None, None, Some(-31.0), Some(1_000.0)]);
     }
 }

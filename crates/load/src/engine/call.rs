@@ -3,7 +3,7 @@
 use super::script::Script;
 use crate::measure::CallBook;
 use crate::scenario::{Scope, Slot};
-use strowger_core::Target;
+use strowger_core::{Flow, Target};
 use strowger_message::Method;
 
 /// The value of a variable.
@@ -11,6 +11,8 @@ use strowger_message::Method;
 pub(super) enum Value {
     #[default]
     Unset,
+    /// Unset, with the memory of a text that it had.
+    Spare(Vec<u8>),
     Text(Vec<u8>),
     Number(f64),
     Bool(bool),
@@ -20,19 +22,34 @@ impl Value {
     /// Whether a jump or condition takes it for true: a number is set when it is not zero.
     pub(super) fn is_set(&self) -> bool {
         match self {
-            Self::Unset => false,
+            Self::Unset | Self::Spare(_) => false,
             Self::Text(_) => true,
             Self::Number(value) => *value != 0.0,
             Self::Bool(value) => *value,
         }
     }
 
-    /// As a number; a text is none.
-    pub(super) fn number(&self) -> f64 {
+    /// As a number: texts and booleans are none.
+    pub(super) const fn number(&self) -> f64 {
         match self {
             Self::Number(value) => *value,
-            Self::Bool(true) => 1.0,
             _ => 0.0,
+        }
+    }
+
+    /// As a text: numbers and booleans are none.
+    pub(super) fn text(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text,
+            _ => b"",
+        }
+    }
+
+    /// Is unset again; the memory of a text stays.
+    pub(super) fn reset(&mut self) {
+        *self = match std::mem::take(self) {
+            Self::Text(text) | Self::Spare(text) => Self::Spare(text),
+            _ => Self::Unset,
         }
     }
 
@@ -43,6 +60,12 @@ impl Value {
                 old.clear();
                 old.extend_from_slice(text);
             }
+            Self::Spare(old) => {
+                let mut old = std::mem::take(old);
+                old.clear();
+                old.extend_from_slice(text);
+                *self = Self::Text(old);
+            }
             other => *other = Self::Text(text.to_vec()),
         }
     }
@@ -51,7 +74,7 @@ impl Value {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         use std::io::Write;
         match self {
-            Self::Unset => (),
+            Self::Unset | Self::Spare(_) => (),
             Self::Text(text) => out.extend_from_slice(text),
             // As C's %lf. Zero stands for nothing, as in conditions.
             Self::Number(value) => {
@@ -175,6 +198,13 @@ impl std::ops::IndexMut<usize> for Calls {
     }
 }
 
+/// Keeps a message of a call. Tens of thousands of them are kept at once: no room is taken beyond what it needs.
+pub(super) fn keep(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    buffer.clear();
+    buffer.reserve_exact(bytes.len());
+    buffer.extend_from_slice(bytes);
+}
+
 /// A running call. Its buffers stay when it ends, for the next in its place.
 #[derive(Debug)]
 pub(super) struct Call {
@@ -187,6 +217,9 @@ pub(super) struct Call {
     pub(super) user: u32,
     pub(super) step: u32,
     pub(super) target: Target,
+    /// The lane that it uses, and the port of its own side.
+    pub(super) socket: Option<Flow>,
+    pub(super) local_port: u16,
     pub(super) book: CallBook,
     /// The measures have been told that it ended; it only stays for repetitions.
     pub(super) counted: bool,
@@ -256,6 +289,8 @@ impl Call {
             user: 0,
             step: 0,
             target,
+            socket: None,
+            local_port: 0,
             book,
             counted: false,
             started: 0,
@@ -341,10 +376,13 @@ impl Call {
         let timers = if script.starts_timers { scenario.timers.len() } else { 0 };
         if variables + transactions + timers > 0 || self.extra.is_some() {
             let extra = self.extra.get_or_insert_default();
-            extra.variables.clear();
             extra.variables.resize(variables, Value::Unset);
-            extra.transactions.clear();
+            extra.variables.iter_mut().for_each(Value::reset);
             extra.transactions.resize(transactions, Transaction::default());
+            for transaction in &mut extra.transactions {
+                transaction.branch.clear();
+                (transaction.answer, transaction.ack) = (0, None);
+            }
             extra.timers.clear();
             extra.timers.resize(timers, 0);
             extra.routes.clear();

@@ -1,68 +1,136 @@
 //! Challenges that a call answers, and credentials that it checks.
 
-use super::script::{Line, Part};
 use super::stage::Stage;
-use super::world::Halt;
 use crate::aka::AkaSecret;
 use crate::authentication::{self, Credentials, Request};
-use crate::scenario::template::{Authentication, Text};
-use crate::scenario::{Piece, Template};
+use crate::scenario::Template;
+use crate::scenario::template::Authentication;
+use std::io::Write;
+
+/// What a line of credentials is to be made of.
+pub(super) enum Wanted<'a> {
+    /// What stands in the document.
+    Own(&'a Authentication),
+    /// `[authentication …]` as it stood in the field of an injection file.
+    Injected(Vec<u8>),
+}
+
+/// A part of it.
+#[derive(Clone, Copy)]
+enum Word {
+    Username,
+    Password,
+    AkaOp,
+    AkaAmf,
+    AkaK,
+}
+
+impl Wanted<'_> {
+    fn has(&self, word: Word) -> bool {
+        match self {
+            Self::Own(wanted) => word.of(wanted).is_some(),
+            Self::Injected(words) => word.within(words).is_some(),
+        }
+    }
+}
+
+impl Word {
+    const fn of(self, wanted: &Authentication) -> Option<&Template> {
+        match self {
+            Self::Username => wanted.username.as_ref(),
+            Self::Password => wanted.password.as_ref(),
+            Self::AkaOp => wanted.aka_op.as_ref(),
+            Self::AkaAmf => wanted.aka_amf.as_ref(),
+            Self::AkaK => wanted.aka_k.as_ref(),
+        }
+    }
+
+    fn within(self, words: &[u8]) -> Option<&[u8]> {
+        let name: &[u8] = match self {
+            Self::Username => b"username=",
+            Self::Password => b"password=",
+            Self::AkaOp => b"aka_OP=",
+            Self::AkaAmf => b"aka_AMF=",
+            Self::AkaK => b"aka_K=",
+        };
+        let rest = &words[memchr::memmem::find(words, name)? + name.len()..];
+        let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
+        let length = rest.iter().position(|b| matches!(b, b' ' | b'"' | b'\t' | b']')).unwrap_or(rest.len());
+        Some(&rest[..length])
+    }
+}
 
 impl Stage<'_> {
-    /// Writes the line for `[authentication]` at `at` of a message that starts at `start` and is else finished.
-    /// `injected`: what stood in an injection file; else the keyword is one of `line`'s.
-    pub(super) fn authenticate(
-        &mut self,
-        line: &Line,
-        injected: Option<&Authentication>,
-        start: usize,
-        at: usize,
-        out: &mut Vec<u8>,
-    ) {
-        let of_line = line.parts.iter().find_map(|part| match part {
-            Part::Piece(Piece::Authentication(wanted)) => Some(&**wanted),
-            _ => None,
-        });
-        let Some(wanted) = injected.or(of_line) else { return };
+    /// Writes the line for `[authentication]` at `at` of a message that starts at `start` and is else finished. A challenge
+    /// that cannot be answered ends the run, as with SIPp.
+    pub(super) fn authenticate(&mut self, wanted: Wanted<'_>, start: usize, at: usize, out: &mut Vec<u8>) {
         let run = self.world.run.clone();
-        let or = |stage: &mut Self, template: &Option<Template>, default: &str| match template {
-            Some(template) => stage.text(template),
-            None => default.as_bytes().to_vec(),
-        };
-        let username = or(self, &wanted.username, run.username.as_deref().unwrap_or(&run.service));
-        let password = or(self, &wanted.password, &run.password);
-        let secret = wanted.aka_op.is_some().then(|| {
-            let key = wanted.aka_k.as_ref().map_or_else(|| password.clone(), |k| self.text(k));
-            let operator = or(self, &wanted.aka_op, "");
-            let management = or(self, &wanted.aka_amf, "");
-            AkaSecret { key: bytes(&key), operator: bytes(&operator), management: bytes(&management) }
+        let mut username = self.world.desk.buffer();
+        if !self.word(&wanted, Word::Username, &mut username) {
+            username.extend_from_slice(run.username.as_deref().unwrap_or(&run.service).as_bytes());
+        }
+        let mut password = self.world.desk.buffer();
+        if !self.word(&wanted, Word::Password, &mut password) {
+            password.extend_from_slice(run.password.as_bytes());
+        }
+        let secret = wanted.has(Word::AkaOp).then(|| {
+            let mut bytes = self.world.desk.buffer();
+            let mut of = |word, default: &[u8]| {
+                bytes.clear();
+                if !self.word(&wanted, word, &mut bytes) {
+                    bytes.extend_from_slice(default);
+                }
+                secret::<16>(&bytes)
+            };
+            let (key, operator) = (of(Word::AkaK, &password), of(Word::AkaOp, b""));
+            let [high, low, ..] = of(Word::AkaAmf, b"");
+            self.world.desk.give(bytes);
+            AkaSecret { key, operator, management: [high, low] }
         });
-        let uri = match (&run.auth_uri, run.target) {
+        let mut uri = self.world.desk.buffer();
+        let _ = match (&run.auth_uri, run.target) {
             _ if run.auth_request_uri => {
-                let uri = out[start..].split(|b| *b == b' ').nth(1).unwrap_or_default();
-                String::from_utf8_lossy(uri).into_owned()
+                uri.extend_from_slice(out[start..].split(|b| *b == b' ').nth(1).unwrap_or_default());
+                Ok(())
             }
-            (Some(uri), _) => format!("sip:{uri}"),
-            (None, Some(target)) => format!("sip:{target}"),
-            (None, None) => format!("sip:{}", self.call.target.address),
+            (Some(text), _) => write!(uri, "sip:{text}"),
+            (None, Some(target)) => write!(uri, "sip:{target}"),
+            (None, None) => write!(uri, "sip:{}", self.call.target.address),
         };
-        let cnonce = self.world.random.word() as u32;
+        let cnonce = self.world.desk.rand.draw();
+        let mut answer = self.world.desk.buffer();
         let extra = self.call.extra.get_or_insert_default();
         extra.nonce_count += 1;
         let message = &out[start..];
         let method = &message[..memchr::memchr(b' ', message).unwrap_or(message.len())];
         let body = memchr::memmem::find(&out[at..], b"\r\n\r\n").map_or(&b""[..], |end| &out[at + end + 4..]);
-        let request = Request { method, uri: uri.as_bytes(), body, count: extra.nonce_count, cnonce };
+        let request = Request { method, uri: &uri, body, count: extra.nonce_count, cnonce };
         let credentials = Credentials { username: &username, password: &password, aka: secret.as_ref() };
-        let mut answer = Vec::new();
         let proxy = authentication::is_proxy(extra.challenge_code);
-        match authentication::write_answer(&extra.challenge, proxy, &credentials, &request, &mut answer) {
-            Ok(()) => drop(out.splice(at..at, answer)),
-            // SIPp ends the whole run here.
-            Err(error) => {
-                self.world.warn(format_args!("[authentication]: {error}"));
-                self.world.halt = Some(Halt::Error);
+        let written =
+            authentication::write_answer(&extra.challenge, proxy, &credentials, &request, &mut answer);
+        match written {
+            Ok(()) => super::render::insert(out, at, &answer),
+            Err(error) => self.halt(format_args!("[authentication]: {error}")),
+        }
+        let desk = &mut self.world.desk;
+        for buffer in [username, password, uri, answer] {
+            desk.give(buffer);
+        }
+        if let Wanted::Injected(words) = wanted {
+            desk.give(words);
+        }
+    }
+
+    /// Appends a part of what is wanted; false if nothing is said about it.
+    fn word(&mut self, wanted: &Wanted<'_>, word: Word, out: &mut Vec<u8>) -> bool {
+        match wanted {
+            Wanted::Own(wanted) => {
+                let Some(template) = word.of(wanted) else { return false };
+                self.render_template(template, out);
+                true
             }
+            Wanted::Injected(words) => word.within(words).map(|value| out.extend_from_slice(value)).is_some(),
         }
     }
 
@@ -73,7 +141,7 @@ impl Stage<'_> {
 }
 
 /// A secret of AKA: `0x` and hexadecimal digits, or the bytes themselves; what is missing is 0.
-fn bytes<const N: usize>(text: &[u8]) -> [u8; N] {
+fn secret<const N: usize>(text: &[u8]) -> [u8; N] {
     let mut all = [0; N];
     let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X"));
     match digits {
@@ -87,31 +155,11 @@ fn bytes<const N: usize>(text: &[u8]) -> [u8; N] {
     all
 }
 
-/// `[authentication …]` as it stands in the field of an injection file: where it starts and ends, and what it asks for.
-pub(super) fn injected(field: &[u8]) -> Option<(std::ops::Range<usize>, Authentication)> {
+/// Where `[authentication …]` stands in the field of an injection file.
+pub(super) fn injected(field: &[u8]) -> Option<std::ops::Range<usize>> {
     let start = memchr::memmem::find(field, b"[authentication")?;
     let end = start + memchr::memchr(b']', &field[start..])?;
-    let words = &field[start + b"[authentication".len()..end];
-    let value = |name: &[u8]| {
-        let at = memchr::memmem::find(words, name)? + name.len();
-        let rest = words[at..].strip_prefix(b"=")?;
-        let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
-        let length = rest.iter().position(|b| matches!(b, b' ' | b'"' | b'\t')).unwrap_or(rest.len());
-        let bytes: Box<[u8]> = rest[..length].into();
-        Some(Template {
-            literal_length: bytes.len(),
-            pieces: vec![Piece::Text(Text { bytes, solid: 0 })],
-            ..Template::default()
-        })
-    };
-    let wanted = Authentication {
-        username: value(b"username"),
-        password: value(b"password"),
-        aka_op: value(b"aka_OP"),
-        aka_amf: value(b"aka_AMF"),
-        aka_k: value(b"aka_K"),
-    };
-    Some((start..end + 1, wanted))
+    Some(start..end + 1)
 }
 
 #[cfg(test)]
@@ -120,12 +168,15 @@ mod tests {
 
     #[test]
     fn fields_may_hold_credentials() {
-        let (range, wanted) = injected(b"x [authentication username=bob password=se3cret] y").unwrap();
-        assert_eq!((range.start, range.end), (2, 48));
-        assert_eq!(wanted.username.unwrap().constant(), Some(&b"bob"[..]));
-        assert_eq!(wanted.password.unwrap().constant(), Some(&b"se3cret"[..]));
-        assert!(wanted.aka_op.is_none() && injected(b"[authenticat]").is_none());
-        assert_eq!(bytes::<2>(b"0x0a1B"), [10, 27]);
-        assert_eq!(bytes::<3>(b"ab"), *b"ab\0");
+        let field = b"x [authentication username=bob password=\"se3cret\"] y";
+        let range = injected(field).unwrap();
+        assert_eq!((range.start, range.end), (2, 50));
+        let words = &field[range];
+        assert_eq!(Word::Username.within(words), Some(&b"bob"[..]));
+        assert_eq!(Word::Password.within(words), Some(&b"se3cret"[..]));
+        assert_eq!(Word::Password.within(b"[authentication password=x]"), Some(&b"x"[..]));
+        assert!(Word::AkaOp.within(words).is_none() && injected(b"[authenticat]").is_none());
+        assert_eq!(secret::<2>(b"0x0a1B"), [10, 27]);
+        assert_eq!(secret::<3>(b"ab"), *b"ab\0");
     }
 }

@@ -1,10 +1,8 @@
 //! Injection files, as calls use them.
 
 use super::stage::Stage;
-use super::world::Halt;
-use crate::injection::{Injection, InjectionError};
+use crate::injection::{Injection, InjectionError, Order};
 use crate::scenario::template::Field;
-use std::fmt::Arguments;
 use std::sync::Arc;
 
 /// A file that gives this call no line.
@@ -17,8 +15,9 @@ impl Stage<'_> {
         let mut lines = std::mem::take(&mut self.call.extra().lines);
         lines.clear();
         for file in &*files {
-            let entropy = self.world.random.word();
-            let line = file.pick(self.call.user, entropy);
+            // A number is drawn only where one is wanted: the others that are drawn stay what they are.
+            let entropy = if file.order() == Order::Random { self.world.desk.rand.draw() } else { 0 };
+            let line = file.pick(self.call.user, u64::from(entropy));
             lines.push(self.or_halt(line).flatten().unwrap_or(NONE));
         }
         self.call.extra().lines = lines;
@@ -29,11 +28,6 @@ impl Stage<'_> {
         result.map_err(|error| self.halt(format_args!("{error}"))).ok()
     }
 
-    fn halt(&mut self, why: Arguments<'_>) {
-        self.world.warn(why);
-        self.world.halt = Some(Halt::Error);
-    }
-
     /// `[fieldN]`.
     pub(super) fn field(&mut self, field: &Field, out: &mut Vec<u8>) {
         let files = self.world.run.injections.clone();
@@ -42,14 +36,17 @@ impl Stage<'_> {
         let line = match &field.line {
             None => self.call.extra.as_ref().and_then(|e| e.lines.get(place)).copied().filter(|&line| line != NONE),
             Some(template) => {
-                let text = self.text(template);
-                let text = String::from_utf8_lossy(&text);
+                let bytes = self.text(template);
+                let text = String::from_utf8_lossy(&bytes);
                 // A variable is written with digits behind the point; nothing at all is the first line.
                 let digits = if text.trim().is_empty() { "0" } else { text.trim() };
-                let Ok(number) = digits.parse::<f64>() else {
-                    return self.halt(format_args!("'{text}' is no line of {}", file.name()));
-                };
-                (number >= 0.0).then_some(number as u32)
+                let number = digits.parse::<f64>();
+                if number.is_err() {
+                    self.halt(format_args!("'{text}' is no line of {}", file.name()));
+                }
+                drop(text);
+                self.world.desk.give(bytes);
+                number.ok().filter(|&number| number >= 0.0).map(|number| number as u32)
             }
         };
         if let Some(line) = line {

@@ -1,9 +1,9 @@
 //! A message of a call has come: is it one that was expected, one that came before, or neither?
 
-use super::call::{Kind as CallKind, Past};
+use super::call::{Kind as CallKind, Past, keep};
 use super::stage::{Go, Stage, Whither};
 use super::watch::Passage;
-use crate::measure::Counter;
+use crate::measure::{Counter, Outcome};
 use crate::scenario::step::{Expected, Kind, Optional, Receive, Start, Step};
 use strowger_message::index::Start as First;
 use strowger_message::{Index, Method, Name};
@@ -224,7 +224,7 @@ impl Stage<'_> {
             Expected::Response(code) => heard.code != 0 && *code == heard.code && self.answers(index, receive, heard),
             Expected::ResponseMatching(pattern) => {
                 heard.code != 0
-                    && script.is_match(&pattern.text, heard.code.to_string().as_bytes(), &mut self.world.matcher)
+                    && script.is_match(&pattern.text, &digits(heard.code), &mut self.world.matcher)
                     && self.answers(index, receive, heard)
             }
         }
@@ -362,8 +362,9 @@ impl Stage<'_> {
         if receive.record_routes && !self.call.extra.as_ref().is_some_and(|e| e.has_routes) {
             self.keep_routes(heard);
         }
-        if receive.authenticate && matches!(heard.code, 401 | 407) {
-            self.keep_challenge(heard);
+        if receive.authenticate && !self.keep_challenge(heard) {
+            self.finish(Outcome::Stopped);
+            return Go::Over;
         }
         if !receive.advance {
             return Go::Waits;
@@ -415,8 +416,7 @@ impl Stage<'_> {
 
     /// The message that `[last_…]` means from now on.
     pub(super) fn keep_last(&mut self, bytes: &[u8]) {
-        self.call.last.clear();
-        self.call.last.extend_from_slice(bytes);
+        keep(&mut self.call.last, bytes);
         self.call.has_last = true;
         self.world.parsed = Some((self.slot, self.call.generation));
     }
@@ -426,47 +426,65 @@ impl Stage<'_> {
         let index = &self.world.index;
         let value = |line: &strowger_message::Line| &heard.bytes[line.value as usize..line.value_end as usize];
         let contact = index.first(Name::Contact).map_or(&b""[..], value);
-        let mut routes: Vec<&[u8]> = Vec::new();
+        // The elements of all lines, by where they stand in the message.
+        let places = &mut self.world.desk.places;
+        places.clear();
         for line in index.lines_of(Name::RecordRoute) {
-            routes.extend(split(value(line)));
+            split(value(line), |from, to| places.push((line.value as usize + from, line.value as usize + to)));
         }
         // The caller has it the other way round.
         if heard.code != 0 {
-            routes.reverse();
+            places.reverse();
         }
         let extra = self.call.extra.get_or_insert_default();
         extra.has_routes = true;
-        let url = memchr::memchr(b'<', contact)
-            .and_then(|a| memchr::memchr(b'>', &contact[a..]).map(|b| &contact[a + 1..a + b]))
-            .unwrap_or(contact);
+        let url = address(contact);
         extra.next_url.clear();
         extra.routes.clear();
-        match routes.first() {
-            // A strict router stands in the Request-URI, and the target last in the routes (section 12.2.1.1).
-            Some(first) if memchr::memmem::find(first, b";lr").is_none() => {
-                let inner = memchr::memchr(b'<', first)
-                    .and_then(|a| memchr::memchr(b'>', &first[a..]).map(|b| &first[a + 1..a + b]))
-                    .unwrap_or(first);
-                extra.next_url.extend_from_slice(inner);
-                let mut rest: Vec<Vec<u8>> = routes[1..].iter().map(|r| r.to_vec()).collect();
-                if !url.is_empty() {
-                    rest.push([b"<", url, b">"].concat());
-                }
-                extra.routes = rest.join(&b", "[..]);
+        let element = |&(from, to): &(usize, usize)| &heard.bytes[from..to];
+        let mut rest = &places[..];
+        // A strict router stands in the Request-URI, and the target last in the routes (section 12.2.1.1).
+        let strict = rest.first().map(element).filter(|first| memchr::memmem::find(first, b";lr").is_none());
+        match strict {
+            Some(first) => {
+                extra.next_url.extend_from_slice(address(first));
+                rest = &rest[1..];
             }
-            _ => {
-                extra.next_url.extend_from_slice(url);
-                extra.routes = routes.join(&b", "[..]);
+            None => extra.next_url.extend_from_slice(url),
+        }
+        let comma = |routes: &mut Vec<u8>| {
+            if !routes.is_empty() {
+                routes.extend_from_slice(b", ");
+            }
+        };
+        for route in rest.iter().map(element) {
+            comma(&mut extra.routes);
+            extra.routes.extend_from_slice(route);
+        }
+        if strict.is_some() && !url.is_empty() {
+            comma(&mut extra.routes);
+            for part in [&b"<"[..], url, b">"] {
+                extra.routes.extend_from_slice(part);
             }
         }
     }
 
-    fn keep_challenge(&mut self, heard: &Heard<'_>) {
+    /// `auth`: false if there is nothing to answer, which ends the run, as with SIPp.
+    fn keep_challenge(&mut self, heard: &Heard<'_>) -> bool {
+        if !matches!(heard.code, 401 | 407) {
+            self.halt(format_args!("auth=\"true\" on a message that is neither 401 nor 407"));
+            return false;
+        }
         let extra = self.call.extra.get_or_insert_default();
         extra.challenge.clear();
         extra.challenge_code = heard.code;
-        if let Err(error) = crate::authentication::write_challenges(heard.bytes, &mut extra.challenge) {
-            self.world.warn(format_args!("{error}"));
+        extra.nonce_count = 0;
+        match crate::authentication::write_challenges(heard.bytes, &mut extra.challenge) {
+            Ok(()) => true,
+            Err(error) => {
+                self.halt(format_args!("{error}"));
+                false
+            }
         }
     }
 
@@ -497,22 +515,56 @@ fn is_optional(step: &Step) -> bool {
     matches!(&step.kind, Kind::Receive(receive) if receive.optional != Optional::No)
 }
 
-/// The elements of a list of addresses: split at commas outside of angle brackets and quotes.
-fn split(value: &[u8]) -> Vec<&[u8]> {
-    let (mut parts, mut start, mut quoted, mut inside) = (Vec::new(), 0, false, false);
+/// What stands between the angle brackets of an address; all of it without.
+fn address(value: &[u8]) -> &[u8] {
+    memchr::memchr(b'<', value)
+        .and_then(|a| memchr::memchr(b'>', &value[a..]).map(|b| &value[a + 1..a + b]))
+        .unwrap_or(value)
+}
+
+/// The three digits of a code.
+fn digits(code: u16) -> [u8; 3] {
+    [code / 100 % 10, code / 10 % 10, code % 10].map(|digit| b'0' + digit as u8)
+}
+
+/// The elements of a list of addresses: split at commas outside of angle brackets and quotes. Each is told with its
+/// place, without white space around it.
+fn split(value: &[u8], mut tell: impl FnMut(usize, usize)) {
+    let (mut start, mut quoted, mut inside) = (0, false, false);
+    let mut close = |start: usize, end: usize| {
+        let element = &value[start..end];
+        let from = start + element.len() - element.trim_ascii_start().len();
+        let length = element.trim_ascii().len();
+        if length > 0 {
+            tell(from, from + length);
+        }
+    };
     for (i, &b) in value.iter().enumerate() {
         match b {
             b'"' => quoted = !quoted,
             b'<' if !quoted => inside = true,
             b'>' if !quoted => inside = false,
             b',' if !quoted && !inside => {
-                parts.push(value[start..i].trim_ascii());
+                close(start, i);
                 start = i + 1;
             }
             _ => (),
         }
     }
-    parts.push(value[start..].trim_ascii());
-    parts.retain(|p| !p.is_empty());
-    parts
+    close(start, value.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_addresses() {
+        let value = b" <sip:a;x=1,2>;lr , \"B, C\" <sip:b>,,sip:c ";
+        let mut parts = Vec::new();
+        split(value, |from, to| parts.push(String::from_utf8_lossy(&value[from..to]).into_owned()));
+        assert_eq!(parts, ["<sip:a;x=1,2>;lr", "\"B, C\" <sip:b>", "sip:c"]);
+        assert_eq!((address(b"\"B\" <sip:b>;x"), address(b"sip:c")), (&b"sip:b"[..], &b"sip:c"[..]));
+        assert_eq!((digits(404), digits(99)), (*b"404", *b"099"));
+    }
 }

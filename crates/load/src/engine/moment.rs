@@ -1,5 +1,7 @@
 //! Moments as text.
 
+use std::fmt;
+
 /// Year, month 1-12, day 1-31 of a day counted from 1970-01-01 (the civil calendar of the proleptic Gregorian rule).
 fn civil(day: i64) -> (i64, u32, u32) {
     let z = day + 719_468;
@@ -14,29 +16,42 @@ fn civil(day: i64) -> (i64, u32, u32) {
 }
 
 /// `Sat, 13 Nov 2010 23:29:00 GMT` (RFC 3261 section 20.17), of seconds since 1970.
-pub(crate) fn rfc1123(seconds: u64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let day = (seconds / 86_400) as i64;
-    let (year, month, of_month) = civil(day);
-    let (h, m, s) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    let weekday = DAYS[(day % 7) as usize];
-    format!("{weekday}, {of_month:02} {} {year} {h:02}:{m:02}:{s:02} GMT", MONTHS[month as usize - 1])
+pub(crate) struct Rfc1123(pub u64);
+
+impl fmt::Display for Rfc1123 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+        const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        let day = (self.0 / 86_400) as i64;
+        let (year, month, of_month) = civil(day);
+        let (h, m, s) = (self.0 / 3_600 % 24, self.0 / 60 % 60, self.0 % 60);
+        let weekday = DAYS[(day % 7) as usize];
+        write!(f, "{weekday}, {of_month:02} {} {year} {h:02}:{m:02}:{s:02} GMT", MONTHS[month as usize - 1])
+    }
 }
 
 /// `2010-11-13<TAB>23:29:00.000000` of microseconds since 1970, in UTC.
+pub(crate) struct Local(pub u64);
+
+impl fmt::Display for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0 / 1_000_000;
+        let (year, month, day) = civil((seconds / 86_400) as i64);
+        let (h, m, s) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}\t{h:02}:{m:02}:{s:02}.{:06}", self.0 % 1_000_000)
+    }
+}
+
+/// The same as text.
 pub(crate) fn local(micros: u64) -> String {
-    let seconds = micros / 1_000_000;
-    let (year, month, day) = civil((seconds / 86_400) as i64);
-    let (h, m, s) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}\t{h:02}:{m:02}:{s:02}.{:06}", micros % 1_000_000)
+    Local(micros).to_string()
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn moments() {
-        assert_eq!(super::rfc1123(1_289_690_940), "Sat, 13 Nov 2010 23:29:00 GMT");
+        assert_eq!(super::Rfc1123(1_289_690_940).to_string(), "Sat, 13 Nov 2010 23:29:00 GMT");
         assert_eq!(super::local(951_782_400_000_001), "2000-02-29\t00:00:00.000001");
     }
 }

@@ -1,18 +1,21 @@
 //! A template becomes the bytes of a message, straight in the outbox.
 
-use super::script::{Line as Text, Part};
+use super::credentials::Wanted;
+use super::moment::{Local, Rfc1123};
+use super::script::{Line as Text, Part, write_constant};
 use super::stage::Stage;
-use crate::scenario::Piece;
-use crate::scenario::template::{Authentication, LastHeader};
-use std::io::Write;
+use super::world::Halt;
+use crate::scenario::template::LastHeader;
+use crate::scenario::{Piece, Template};
+use std::io::{Read, Write};
 use strowger_message::{Line, Name};
 
 /// What is written later, when the rest is known.
 #[derive(Default)]
-struct Marks {
+struct Marks<'a> {
     length: Option<(usize, i32)>,
-    /// Where it goes, and what an injection file asks for.
-    authentication: Option<(usize, Option<Box<Authentication>>)>,
+    /// Where it goes, and what is wanted.
+    authentication: Option<(usize, Wanted<'a>)>,
 }
 
 impl Stage<'_> {
@@ -31,40 +34,81 @@ impl Stage<'_> {
                 }
                 Part::Number(n) => number(out, self.call.number as i64 + i64::from(*n)),
                 Part::CallId => out.extend_from_slice(self.call.id()),
-                Part::Piece(piece) => {
-                    self.piece(piece, step, out, &mut marks);
-                    let comes = marks.authentication.as_ref().is_some_and(|(at, _)| *at == out.len());
-                    if vanishes(piece) && !comes && (out.len() == start || out.last() == Some(&b'\n')) {
-                        vanished = true;
-                    }
-                }
+                Part::Piece(piece) => vanished |= self.piece_vanishes(piece, step, start, out, &mut marks),
             }
         }
+        self.finish_text(marks, start, out);
+    }
+
+    /// Appends a text that is not made ready for the run.
+    pub(super) fn render_template(&mut self, template: &Template, out: &mut Vec<u8>) {
+        if let Some(constant) = template.constant() {
+            return out.extend_from_slice(constant);
+        }
+        let step = self.call.step as i32;
+        let start = out.len();
+        let mut marks = Marks::default();
+        let mut vanished = false;
+        for piece in &template.pieces {
+            let before = out.len();
+            if let Piece::Text(text) = piece {
+                let from = if vanished { text.solid as usize } else { 0 };
+                vanished = false;
+                out.extend_from_slice(&text.bytes[from..]);
+            } else if write_constant(piece, &self.world.run, Some(step), out) {
+                vanished &= out.len() == before;
+            } else {
+                vanished |= self.piece_vanishes(piece, step, start, out, &mut marks);
+            }
+        }
+        self.finish_text(marks, start, out);
+    }
+
+    /// Any text, in a buffer that should be given back to the desk.
+    pub(super) fn text(&mut self, template: &Template) -> Vec<u8> {
+        let mut text = self.world.desk.buffer();
+        self.render_template(template, &mut text);
+        text
+    }
+
+    /// Writes a piece; whether it takes the white space behind it along.
+    fn piece_vanishes<'a>(
+        &mut self,
+        piece: &'a Piece,
+        step: i32,
+        start: usize,
+        out: &mut Vec<u8>,
+        marks: &mut Marks<'a>,
+    ) -> bool {
+        self.piece(piece, step, start, out, marks);
+        let comes = marks.authentication.as_ref().is_some_and(|(at, _)| *at == out.len());
+        vanishes(piece) && !comes && (out.len() == start || out.last() == Some(&b'\n'))
+    }
+
+    /// Puts in what could only be known at the end.
+    fn finish_text(&mut self, marks: Marks<'_>, start: usize, out: &mut Vec<u8>) {
         if let Some((at, n)) = marks.length {
             // The line of credentials is still empty, which is no end of the header.
             let from = marks.authentication.as_ref().map_or(start, |(at, _)| *at);
             let body = memchr::memmem::find(&out[from..], b"\r\n\r\n").map_or(out.len(), |i| from + i + 4);
-            let text = super::script::length((out.len() - body.min(out.len())) as i64 + i64::from(n));
-            let room = LENGTH.min(text.len());
-            out.splice(at..at + room, text);
+            let mut room = [0; 20];
+            let text = super::script::length((out.len() - body.min(out.len())) as i64 + i64::from(n), &mut room);
+            let (here, more) = text.split_at(LENGTH);
+            out[at..at + LENGTH].copy_from_slice(here);
+            insert(out, at + LENGTH, more);
         }
-        if let Some((at, injected)) = marks.authentication {
-            self.authenticate(line, injected.as_deref(), start, at, out);
+        if let Some((at, wanted)) = marks.authentication {
+            self.authenticate(wanted, start, at, out);
         }
     }
 
-    /// Any text, as bytes of its own.
-    pub(super) fn text(&mut self, template: &crate::scenario::Template) -> Vec<u8> {
-        if let Some(constant) = template.constant() {
-            return constant.to_vec();
-        }
-        let line = super::script::line(template, &self.world.run, self.call.step as i32);
-        let mut text = Vec::new();
-        self.render(&line, self.call.step as i32, &mut text);
-        text
+    /// The run cannot go on: SIPp ends here, and nothing more is sent.
+    pub(super) fn halt(&mut self, why: std::fmt::Arguments<'_>) {
+        self.world.warn(why);
+        self.world.halt = Some(Halt::Error);
     }
 
-    fn piece(&mut self, piece: &Piece, step: i32, out: &mut Vec<u8>, marks: &mut Marks) {
+    fn piece<'a>(&mut self, piece: &'a Piece, step: i32, start: usize, out: &mut Vec<u8>, marks: &mut Marks<'a>) {
         match piece {
             Piece::LastHeader(header) => self.last_header(header, out),
             Piece::PeerTagParameter => {
@@ -73,6 +117,7 @@ impl Stage<'_> {
                     out.extend_from_slice(tag);
                 }
             }
+            Piece::LocalPort(n) => number(out, i64::from(self.call.local_port) + i64::from(*n)),
             Piece::CSeq(n) => number(out, i64::from(self.call.cseq) + i64::from(*n)),
             Piece::Length(n) => {
                 marks.length = Some((out.len(), *n));
@@ -92,7 +137,9 @@ impl Stage<'_> {
             }
             Piece::Branch(n) => {
                 let number = self.call.number;
-                let _ = write!(out, "z9hG4bK-{}-{}-{}", self.world.run.pid, number, i64::from(step) + i64::from(*n));
+                // The ACK of a refusal is of the transaction that was refused (RFC 3261 section 17.1.1.3).
+                let step = if step == OF_REFUSAL { i64::from(self.call.step) - 1 } else { i64::from(step) };
+                let _ = write!(out, "z9hG4bK-{}-{}-{}", self.world.run.pid, number, step + i64::from(*n));
             }
             Piece::MessageIndex(n) => number(out, i64::from(step) + i64::from(*n)),
             Piece::LastRequestUri => self.last_request_uri(step < 0, out),
@@ -105,13 +152,16 @@ impl Stage<'_> {
                     out.extend_from_slice(&self.call.last);
                 }
             }
-            Piece::Authentication(_) => marks.authentication = Some((out.len(), None)),
+            Piece::Authentication(wanted) => self.mark_authentication(out.len(), Wanted::Own(wanted), marks),
             Piece::Field(field) => {
-                let start = out.len();
+                let from = out.len();
                 self.field(field, out);
-                if let Some((range, wanted)) = super::credentials::injected(&out[start..]) {
-                    marks.authentication = Some((start + range.start, Some(Box::new(wanted))));
-                    out.drain(start + range.start..start + range.end);
+                if let Some(range) = super::credentials::injected(&out[from..]) {
+                    let (at, end) = (from + range.start, from + range.end);
+                    let mut words = self.world.desk.buffer();
+                    words.extend_from_slice(&out[at..end]);
+                    out.drain(at..end);
+                    self.mark_authentication(at, Wanted::Injected(words), marks);
                 }
             }
             Piece::Fill(fill) => {
@@ -120,12 +170,13 @@ impl Stage<'_> {
             }
             Piece::File(name) => {
                 let name = self.text(name);
-                match std::fs::read(String::from_utf8_lossy(&name).as_ref()) {
-                    Ok(text) => out.extend_from_slice(&text),
-                    Err(error) => {
-                        self.world.warn(format_args!("{}: {error}", String::from_utf8_lossy(&name)));
-                    }
+                let path = String::from_utf8_lossy(&name);
+                let read = std::fs::File::open(&*path).and_then(|mut file| file.read_to_end(out));
+                if let Err(error) = read {
+                    self.halt(format_args!("Could not open '{path}': {error}"));
                 }
+                drop(path);
+                self.world.desk.give(name);
             }
             Piece::ClockTick(n) => number(out, self.world.ms as i64 + i64::from(*n)),
             Piece::DynamicId(_) => {
@@ -145,16 +196,20 @@ impl Stage<'_> {
                     Some(media) => media.own_port(self.slot, call),
                     None => crate::media::automatic(base, call),
                 };
+                self.check_media_line(start, out);
                 number(out, i64::from(port) + i64::from(*n));
+            }
+            Piece::MediaPort(n) => {
+                self.check_media_line(start, out);
+                number(out, i64::from(self.world.run.media_port) + i64::from(*n));
             }
             Piece::RtpStreamAudioPort(n) => number(out, i64::from(self.world.run.media_port) + i64::from(*n)),
             Piece::RtpStreamVideoPort(n) => number(out, i64::from(self.world.run.media_port) + i64::from(*n)),
             Piece::Date => {
-                let date = super::moment::rfc1123(self.world.wall / 1_000);
-                out.extend_from_slice(date.as_bytes());
+                let _ = write!(out, "{}", Rfc1123(self.world.wall / 1_000));
             }
             Piece::Timestamp => {
-                let time = super::moment::local(self.world.wall * 1_000);
+                let time = Local(self.world.wall * 1_000);
                 let (seconds, ms) = (self.world.wall / 1_000, self.world.wall % 1_000);
                 let _ = write!(out, "{time}\t{seconds}.{ms:03}000");
             }
@@ -169,17 +224,32 @@ impl Stage<'_> {
             | Piece::Transport
             | Piece::LocalIp
             | Piece::LocalIpType
-            | Piece::LocalPort(_)
             | Piece::ServerIp
             | Piece::MediaIp
             | Piece::MediaIpType
-            | Piece::MediaPort(_)
             | Piece::Pid(_)
             | Piece::Service
             | Piece::SippVersion
             | Piece::Generic(_)
             // Of SIPp 3.7's SRTP: nothing is encrypted here.
             | Piece::Crypto(_) => (),
+        }
+    }
+
+    /// Only one line of credentials can stand in a message.
+    fn mark_authentication<'a>(&mut self, at: usize, wanted: Wanted<'a>, marks: &mut Marks<'a>) {
+        if marks.authentication.is_some() {
+            return self.halt(format_args!("Only one [authentication] keyword is currently supported!"));
+        }
+        marks.authentication = Some((at, wanted));
+    }
+
+    /// SIPp takes a port of media only on a line that says what it is for, and not on the first.
+    fn check_media_line(&mut self, start: usize, out: &[u8]) {
+        let line = super::script::line_of(&out[start..]);
+        if !super::script::names_media(line) {
+            let line = String::from_utf8_lossy(line).trim_start().to_owned();
+            self.halt(format_args!("media_port keyword with no audio or video on the current line ({line})"));
         }
     }
 
@@ -204,9 +274,12 @@ impl Stage<'_> {
         }
         let of = |line: &&Line| {
             let name = &bytes[line.start as usize..line.start as usize + usize::from(line.name_len)];
-            line.name == header.known
-                && colon(line)
-                && (header.known != Name::Other || name.eq_ignore_ascii_case(&header.name))
+            // One letter is looked for as it is, and may be the short form of a name that is known.
+            let same = match header.known {
+                Name::Other => name.eq_ignore_ascii_case(&header.name),
+                known => line.name == known,
+            };
+            same && colon(line)
         };
         let is_long = index.lines().iter().filter(of).any(|l| l.name_len > 1);
         let mut first = true;
@@ -259,6 +332,9 @@ impl Stage<'_> {
     }
 }
 
+/// The place of the ACK to a refusal that the scenario does not foresee: in none, but of the transaction before.
+pub(super) const OF_REFUSAL: i32 = -2;
+
 /// Places kept for a length.
 const LENGTH: usize = 5;
 
@@ -266,8 +342,14 @@ const LENGTH: usize = 5;
 const fn vanishes(piece: &Piece) -> bool {
     matches!(
         piece,
-        Piece::Routes | Piece::LastHeader(_) | Piece::Field(_) | Piece::Variable(_) | Piece::Fill(_) | Piece::File(_)
+        Piece::Routes | Piece::LastHeader(_) | Piece::Field(_) | Piece::Variable(_)
     )
+}
+
+/// Puts bytes between others.
+pub(super) fn insert(out: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    out.extend_from_slice(bytes);
+    out[at..].rotate_right(bytes.len());
 }
 
 /// Line ends inside a folded value become spaces.

@@ -1,10 +1,12 @@
 //! Templates made ready for one run: what the run makes constant becomes text, so that a message is a few copies.
 
 use super::run::Run;
+use super::sockets::Each;
 use crate::scenario::Action;
 use crate::scenario::step::{Kind, Start};
 use crate::scenario::template::Text;
 use crate::scenario::{Piece, Scenario, Step, Template};
+use std::io::Write;
 use std::sync::Arc;
 use strowger_core::Transport;
 
@@ -145,6 +147,13 @@ impl Parts {
 fn parts(template: &Template, run: &Run, index: Option<i32>) -> Box<[Part]> {
     let mut to = Parts::default();
     for piece in &template.pieces {
+        if let Piece::MediaPort(n) = piece
+            && names_media(line_of(&to.text))
+        {
+            // Elsewhere it is looked at when it is written.
+            to.text((i64::from(run.media_port) + i64::from(*n)).to_string().as_bytes(), 0);
+            continue;
+        }
         if let Some(value) = constant(piece, run, index) {
             // A value is never shortened: what vanishes takes white space of the document along, not of a value.
             if to.text.is_empty() && matches!(to.parts.last(), Some(Part::Piece(_))) {
@@ -177,40 +186,69 @@ fn parts(template: &Template, run: &Run, index: Option<i32>) -> Box<[Part]> {
 
 /// What the run alone says about a keyword.
 fn constant(piece: &Piece, run: &Run, index: Option<i32>) -> Option<Vec<u8>> {
-    let number = |base: i64, n: i32| Some((base + i64::from(n)).to_string().into_bytes());
-    let family = |ip: &str| Some(if ip.contains(':') { b"6".to_vec() } else { b"4".to_vec() });
+    let mut value = Vec::new();
+    write_constant(piece, run, index, &mut value).then_some(value)
+}
+
+/// Appends what the run alone says about a keyword; false if that is not enough.
+pub(super) fn write_constant(piece: &Piece, run: &Run, index: Option<i32>, out: &mut Vec<u8>) -> bool {
+    let family = |ip: &str| if ip.contains(':') { b'6' } else { b'4' };
+    let mut number = |base: i64, n: i32| super::render::number(out, base + i64::from(n));
     match piece {
-        Piece::RemoteIp => Some(run.target.map_or(Vec::new(), |t| bracketed(&t.ip().to_string()))),
-        Piece::RemoteHost => Some(run.target_host.clone().into_bytes()),
         Piece::RemotePort(n) => number(run.target.map_or(5060, |t| i64::from(t.port())), *n),
-        Piece::Transport => Some(
-            match run.transport {
-                Transport::Udp => "UDP",
-                Transport::Tcp => "TCP",
-                Transport::Tls => "TLS",
-                Transport::Ws => "WS",
-                Transport::Wss => "WSS",
-            }
-            .into(),
-        ),
-        Piece::LocalIp | Piece::ServerIp => Some(bracketed(&run.local_ip)),
-        Piece::LocalIpType => family(&run.local_ip),
-        Piece::LocalPort(n) => number(i64::from(run.local_port), *n),
-        Piece::MediaIp => Some(run.media_ip.clone().into_bytes()),
-        Piece::MediaIpType => family(&run.media_ip),
-        Piece::MediaPort(n) => number(i64::from(run.media_port), *n),
+        // Else each call knows its own.
+        Piece::LocalPort(n) if run.sockets.each == Each::Run => number(i64::from(run.local_port), *n),
         Piece::Pid(n) => number(i64::from(run.pid), *n),
-        Piece::Service => Some(run.service.clone().into_bytes()),
-        Piece::MessageIndex(n) => index.and_then(|i| number(i64::from(i), *n)),
-        Piece::SippVersion => Some(b"3.6.1".to_vec()),
-        Piece::Generic(i) => Some(run.keys.get(usize::from(*i)).map_or(Vec::new(), |k| k.1.clone())),
-        _ => None,
+        Piece::MessageIndex(n) => match index {
+            Some(index) => number(i64::from(index), *n),
+            None => return false,
+        },
+        Piece::RemoteIp => match run.target.map(|target| target.ip()) {
+            Some(std::net::IpAddr::V6(ip)) => drop(write!(out, "[{ip}]")),
+            Some(ip) => drop(write!(out, "{ip}")),
+            None => (),
+        },
+        Piece::RemoteHost => out.extend_from_slice(run.target_host.as_bytes()),
+        Piece::Transport => out.extend_from_slice(match run.transport {
+            Transport::Udp => b"UDP",
+            Transport::Tcp => b"TCP",
+            Transport::Tls => b"TLS",
+            Transport::Ws => b"WS",
+            Transport::Wss => b"WSS",
+        }),
+        Piece::LocalIp | Piece::ServerIp => write_bracketed(&run.local_ip, out),
+        Piece::LocalIpType => out.push(family(&run.local_ip)),
+        Piece::MediaIp => out.extend_from_slice(run.media_ip.as_bytes()),
+        Piece::MediaIpType => out.push(family(&run.media_ip)),
+        Piece::Service => out.extend_from_slice(run.service.as_bytes()),
+        Piece::SippVersion => out.extend_from_slice(b"3.6.1"),
+        Piece::Generic(i) => {
+            if let Some((_, value)) = run.keys.get(usize::from(*i)) {
+                out.extend_from_slice(value);
+            }
+        }
+        _ => return false,
     }
+    true
 }
 
 /// As it stands in a message: IPv6 addresses in brackets.
-pub fn bracketed(ip: &str) -> Vec<u8> {
-    if ip.contains(':') && !ip.starts_with('[') { format!("[{ip}]").into_bytes() } else { ip.as_bytes().to_vec() }
+fn write_bracketed(ip: &str, out: &mut Vec<u8>) {
+    if ip.contains(':') && !ip.starts_with('[') {
+        drop(write!(out, "[{ip}]"));
+    } else {
+        out.extend_from_slice(ip.as_bytes());
+    }
+}
+
+/// What stands on the last line of a text so far; nothing on its first line.
+pub(super) fn line_of(text: &[u8]) -> &[u8] {
+    memchr::memrchr(b'\n', text).map_or(b"", |at| &text[at..])
+}
+
+/// Whether a line says what its port is for.
+pub(super) fn names_media(line: &[u8]) -> bool {
+    [&b"audio"[..], b"image", b"video"].iter().any(|word| memchr::memmem::find(line, word).is_some())
 }
 
 /// A length whose body is constant is constant.
@@ -223,7 +261,7 @@ fn fold_length(parts: &mut Vec<Part>) {
         _ => false,
     });
     let Some(end) = memchr::memmem::find(rest, b"\r\n\r\n").filter(|_| !before) else { return };
-    let mut text = length((rest.len() - end - 4) as i64 + i64::from(*n)).to_vec();
+    let mut text = length((rest.len() - end - 4) as i64 + i64::from(*n), &mut [0; 20]).to_vec();
     text.extend_from_slice(rest);
     parts.truncate(at);
     match parts.pop() {
@@ -239,7 +277,10 @@ fn fold_length(parts: &mut Vec<Part>) {
     }
 }
 
-/// A length as SIPp writes it: at least five places.
-pub fn length(bytes: i64) -> Vec<u8> {
-    format!("{bytes:5}").into_bytes()
+/// A length as SIPp writes it, at least five places, in a buffer; which of it is used.
+pub(super) fn length(bytes: i64, room: &mut [u8; 20]) -> &[u8] {
+    let mut left = &mut room[..];
+    let _ = write!(left, "{bytes:5}");
+    let used = 20 - left.len();
+    &room[..used]
 }

@@ -1,9 +1,9 @@
 //! A call moves through its scenario, step by step, until it has to wait.
 
-use super::call::{Call, Kind as CallKind};
+use super::call::{Call, Kind as CallKind, keep};
 use super::script::{Line, Script};
 use super::watch::Passage;
-use super::world::World;
+use super::world::{Halt, World};
 use crate::measure::{Failure, Outcome};
 use crate::scenario::step::{Kind, Pause, Send, Start, Step};
 use strowger_core::Outbox;
@@ -76,7 +76,8 @@ impl Stage<'_> {
             if let Some(condition) = step.condition
                 && self.call.value(condition.variable, &self.world.shared).is_set() == condition.inverse
             {
-                self.call.step += 1;
+                // Left out, but its `next` is not.
+                self.next(step);
                 continue;
             }
             let whither = match &step.kind {
@@ -93,8 +94,8 @@ impl Stage<'_> {
                     Whither::Waits
                 }
                 Kind::Pause(pause) => self.pause(step, pause),
-                Kind::TimeWait(length) => {
-                    let length = length.unwrap_or(self.world.run.behaviour.dead_call_wait);
+                Kind::TimeWait(pause) => {
+                    let length = self.length(pause);
                     self.world.ledger.steps[index as usize].pausing += 1;
                     self.world.ledger.steps[index as usize].passed += 1;
                     self.keep_books(step);
@@ -102,7 +103,7 @@ impl Stage<'_> {
                     self.call.timewait = true;
                     // Many end together, so that nobody is woken for each.
                     let step = if length >= 1_000 { TOGETHER } else { 1 };
-                    self.call.paused_until = (self.world.ms + u64::from(length)).next_multiple_of(step);
+                    self.call.paused_until = (self.world.ms + length).next_multiple_of(step);
                     if actions == Whither::Over { Whither::Over } else { Whither::Waits }
                 }
                 Kind::Nop => {
@@ -134,7 +135,7 @@ impl Stage<'_> {
     fn follow(&mut self, step: &Step) -> u32 {
         if let Some(jump) = &step.next
             && jump.test.is_none_or(|slot| self.call.value(slot, &self.world.shared).is_set())
-            && jump.chance.is_none_or(|chance| self.world.random.unit() <= chance)
+            && jump.chance.is_none_or(|chance| self.world.desk.rand.happens(chance))
         {
             return jump.to;
         }
@@ -173,7 +174,8 @@ impl Stage<'_> {
         }
     }
 
-    fn pause(&mut self, step: &Step, pause: &Pause) -> Whither {
+    /// Milliseconds.
+    fn length(&mut self, pause: &Pause) -> u64 {
         let length = match pause {
             Pause::Default => {
                 let pause = self.world.run.behaviour.pause;
@@ -182,7 +184,11 @@ impl Stage<'_> {
             Pause::Drawn(distribution) => distribution.draw(&mut || self.world.random.unit()),
             Pause::Variable(slot) => self.call.value(*slot, &self.world.shared).number(),
         };
-        let length = if length.is_finite() { length.clamp(0.0, f64::from(i32::MAX)) as u64 } else { 0 };
+        if length.is_finite() { length.clamp(0.0, f64::from(i32::MAX)) as u64 } else { 0 }
+    }
+
+    fn pause(&mut self, step: &Step, pause: &Pause) -> Whither {
+        let length = self.length(pause);
         self.keep_books(step);
         let actions = self.act(step, None);
         if actions != Whither::On {
@@ -329,6 +335,18 @@ impl Stage<'_> {
 
     /// The bytes sent last, once more.
     pub(super) fn send_again(&mut self) {
+        let index = self.call.sent_step;
+        let script = self.script;
+        // What is lost on purpose is so each time.
+        if let Some(step) = script.scenario.steps.get(index as usize)
+            && self.is_lost(step)
+        {
+            self.world.ledger.steps[index as usize].lost += 1;
+            if let Some(watch) = &mut self.world.watch {
+                watch.message(Passage::LostSending(index), self.call.target.transport, self.call.id(), &self.call.sent);
+            }
+            return;
+        }
         let start = self.out.start();
         self.out.bytes.extend_from_slice(&self.call.sent);
         let range = start..self.out.bytes.len();
@@ -376,9 +394,13 @@ impl Stage<'_> {
             self.call.cseq = self.call.cseq.wrapping_add(1);
         }
         let range = self.write(&script.texts[index as usize], index as i32);
+        if self.world.halt == Some(Halt::Error) {
+            self.out.bytes.truncate(range.start);
+            self.finish(Outcome::Stopped);
+            return Whither::Over;
+        }
         let bytes = range.len();
-        self.call.sent.clear();
-        self.call.sent.extend_from_slice(&self.out.bytes[range.clone()]);
+        keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
         self.call.has_sent = true;
         if self.is_lost(step) {
             self.world.ledger.steps[index as usize].lost += 1;
@@ -492,6 +514,9 @@ impl Stage<'_> {
                 }
                 Outcome::Stopped => (),
             }
+        }
+        if let Some(watch) = &mut self.world.watch {
+            watch.call_ended(self.call.id(), matches!(outcome, Outcome::Failed(_)));
         }
         self.world.books.call_ended(&mut self.call.book, self.world.now, outcome);
     }

@@ -67,9 +67,8 @@ pub enum Kind {
     /// Waits; a message of the call that comes meanwhile is unexpected unless it is a retransmission or matches an
     /// optional receive before.
     Pause(Pause),
-    /// The final quarantine: the call is counted as ended, repetitions of the peer are still answered for so many
-    /// milliseconds (`None`: as long as the run says, `-d`).
-    TimeWait(Option<u32>),
+    /// The final quarantine: the call is counted as ended, repetitions of the peer are still answered for so long.
+    TimeWait(Pause),
     /// Actions only.
     Nop,
     /// `sendCmd`: a message to the other controller of 3PCC.

@@ -33,7 +33,7 @@ impl Reader<'_> {
                     }
                 }
                 self.closed = true;
-                Kind::TimeWait(self.time_wait(element)?)
+                Kind::TimeWait(self.pause(element)?)
             }
             "sendCmd" => self.send_command(element)?,
             "recvCmd" => {
@@ -295,14 +295,6 @@ impl Reader<'_> {
         Ok(match self.pause_distribution(element, check)? {
             Some(distribution) => Pause::Drawn(distribution),
             None => Pause::Default,
-        })
-    }
-
-    /// As a pause; the quarantine is as long as its distribution's middle.
-    fn time_wait(&mut self, element: &Element) -> Result<Option<u32>, Fault> {
-        Ok(match self.pause(element)? {
-            Pause::Drawn(distribution) => Some(distribution.quantile(0.5).max(0.0) as u32),
-            Pause::Default | Pause::Variable(_) => None,
         })
     }
 

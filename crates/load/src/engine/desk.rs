@@ -1,0 +1,56 @@
+//! What calls have at hand while they work: buffers that are used again, and the numbers that are drawn as SIPp draws them.
+
+use super::chance::Rand;
+use super::run::Run;
+
+/// Of one shard.
+pub(super) struct Desk {
+    pub(super) rand: Rand,
+    buffers: Vec<Vec<u8>>,
+    /// Places in a message: where an element starts and ends.
+    pub(super) places: Vec<(usize, usize)>,
+}
+
+/// Buffers kept, and the bytes of the largest that is.
+const KEPT: usize = 16;
+const LARGEST: usize = 1 << 16;
+
+impl Desk {
+    pub(super) fn new(run: &Run) -> Self {
+        Self { rand: Rand::new(run.rand), buffers: Vec::with_capacity(KEPT), places: Vec::new() }
+    }
+
+    /// An empty buffer, which should come back.
+    pub(super) fn buffer(&mut self) -> Vec<u8> {
+        self.buffers.pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back.
+    pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
+        if self.buffers.len() < KEPT && buffer.capacity() <= LARGEST {
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Environment, Scenario};
+
+    #[test]
+    fn buffers_come_back_empty_and_large_ones_go() {
+        let document = b"<?xml version=\"1.0\"?><scenario name=\"x\"><send><![CDATA[\nA b\n]]></send></scenario>";
+        let scenario = Scenario::parse(document, "x".as_ref(), &Environment::default()).expect("a document");
+        let mut desk = Desk::new(&Run::new(scenario.into()));
+        let mut buffer = desk.buffer();
+        buffer.extend_from_slice(b"some text");
+        let room = buffer.capacity();
+        desk.give(buffer);
+        let again = desk.buffer();
+        assert_eq!((again.len(), again.capacity()), (0, room));
+        desk.give(Vec::with_capacity(LARGEST + 1));
+        assert_eq!(desk.buffer().capacity(), 0);
+    }
+}
