@@ -114,6 +114,14 @@ impl Bench {
     }
 }
 
+/// Puts this thread, and what it starts, on a network that nobody else sees, with its loopback up; whether that is allowed.
+pub fn leave() -> bool {
+    // SAFETY: unshare changes what this thread and what it starts see of the network, nothing else.
+    IP.path().is_some()
+        && unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0
+        && Command::new("ip").args(["link", "set", "lo", "up"]).status().is_ok_and(|status| status.success())
+}
+
 /// Runs `work` on a network that nobody else sees, with its loopback up. Where that is not allowed, nobody else who uses
 /// this function runs meanwhile, and the machine's own ports are used.
 ///
@@ -123,11 +131,7 @@ pub fn alone<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
     static TURN: Mutex<()> = Mutex::new(());
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // SAFETY: unshare changes what this thread and what it starts see of the network, nothing else.
-            let apart = IP.path().is_some()
-                && unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0
-                && Command::new("ip").args(["link", "set", "lo", "up"]).status().is_ok_and(|s| s.success());
-            let _turn = (!apart).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
+            let _turn = (!leave()).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
             work()
         });
         thread.join().map_err(|panic| {

@@ -28,6 +28,9 @@ pub struct Ports {
 }
 
 impl Ports {
+    /// Those of a network of one's own, where all are free.
+    pub const OWN: Self = Self { peer: 4_000, own: 4_001, control: 4_002, media: 4_010 };
+
     /// Ports of which none was handed out before: below those of `port::free`, so that nobody else here takes them, and
     /// apart, because SIPp takes some that follow its media port.
     ///
@@ -119,7 +122,8 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Play
 fn is_bound(port: u16) -> bool {
     let table = |name: &str| std::fs::read_to_string(name).unwrap_or_default();
     let end = format!(":{port:04X}");
-    let both = table("/proc/net/udp") + &table("/proc/net/udp6");
+    // Of the network that this thread is on.
+    let both = table("/proc/thread-self/net/udp") + &table("/proc/thread-self/net/udp6");
     both.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end)))
 }
 

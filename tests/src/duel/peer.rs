@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use super::case::Line;
 
 /// How long `await` waits.
-const PATIENCE: Duration = Duration::from_secs(7);
+const PATIENCE: Duration = Duration::from_secs(6);
 
 enum Link {
     Datagrams(UdpSocket),
