@@ -55,6 +55,7 @@ fn cases_that_bear_company() {
         ("a_dry_run_sends_nothing", a_dry_run_sends_nothing),
         ("prometheus_reads_the_run", prometheus_reads_the_run),
         ("a_profile_has_the_calls_of_its_area", a_profile_has_the_calls_of_its_area),
+        ("a_limit_does_not_lower_the_wish", a_limit_does_not_lower_the_wish),
         ("several_sources_take_turns", several_sources_take_turns),
         ("long_series_are_put_together", long_series_are_put_together),
     ]);
@@ -302,6 +303,8 @@ fn a_command_line_that_cannot_be_used_is_explained() {
         (&[], "TARGET"),
         (&["report", "/nowhere/run.log"], "/nowhere/run.log"),
         (&["measures", "nothing-like-it"], "lists all"),
+        (&["127.0.0.1", "--json", "-", "--csv", "-"], "takes one report"),
+        (&["127.0.0.1", "--html", "/tmp"], "it is a folder"),
         (&["127.0.0.1", "--max-lag", "soon"], "10s, 500ms"),
         (&["127.0.0.1", "--max-cpu", "101%"], "from 0 to 100"),
         (&["127.0.0.1", "--source", "localhost"], "localhost"),
@@ -617,6 +620,18 @@ fn a_profile_has_the_calls_of_its_area() {
     std::fs::write(&file, "time,rate\n0,20\n1,100,ramp\n2,0\n").expect("the folder can be written");
     let ran = load(&[&words[..], &[&file.display().to_string()]].concat());
     assert!((68..=72).contains(&ran.calls("outgoing")), "{}", ran.said);
+}
+
+fn a_limit_does_not_lower_the_wish() {
+    let uas = answers(&[]);
+    let words = [&uas.address.to_string(), "-r", "200", "-m", "100", "-l", "5", "--hold", "50ms"];
+    let ran = load(&words);
+    ran.all_successful(100);
+    let rate = |name: &str| ran.json["rates"][name]["value"].as_f64().expect("a rate");
+    assert!((180.0..220.0).contains(&rate("rate.intended")), "{}", ran.said);
+    assert!(rate("rate.achieved") <= 105.0, "five at once, twenty each a second: {}", ran.said);
+    assert!(ran.delay("wait.limit", "max") >= 300_000.0 && ran.said.contains("held back by the limit"), "{}", ran.said);
+    assert!(ran.delay("srd.intended", "max") >= 300_000.0, "the wait is in what callers see: {}", ran.said);
 }
 
 fn several_sources_take_turns() {

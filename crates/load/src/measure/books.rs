@@ -133,6 +133,9 @@ impl Books {
     /// started.
     #[inline]
     pub fn calls_intended(&mut self, calls: u64) {
+        if calls == 0 {
+            return;
+        }
         self.page.count(Counter::CallsIntended, calls);
         let wall = self.clock.wall(self.now);
         if self.page.first_due == 0 {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use strowger_load::measure::{Counter, Requirement, Run, Thresholds};
+use strowger_load::measure::{Counter, Requirement, Run};
 use strowger_load::report::Report;
 
 use super::arguments::Reports;
@@ -31,8 +31,8 @@ pub(super) fn requirements(words: &Reports, timers: &[String]) -> Result<Vec<Req
 
 /// Prints the table, writes the files, and says how the process ends.
 pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, advice: &[String]) -> ExitCode {
-    let report = Report::new(run, requirements, &Thresholds::default());
-    let json_out = words.json.as_deref().is_some_and(|path| path == Path::new("-"));
+    let report = Report::new(run, requirements, &words.bounds.thresholds());
+    let taken = words.to_standard_output().next().is_some();
     let mut failed = false;
     if words.quiet {
         for judgement in report.judgements().iter().filter(|judgement| !judgement.met) {
@@ -40,7 +40,7 @@ pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, ad
         }
         let reasons = report.health().iter().flat_map(|health| health.verdict.reasons());
         reasons.for_each(|reason| eprintln!("INVALID: {}", reason.sentence));
-    } else if json_out {
+    } else if taken {
         eprint!("{}", report.table(console::colors_enabled_stderr()));
     } else {
         failed |= put(&report.table(console::colors_enabled()));
