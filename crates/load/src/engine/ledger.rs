@@ -48,6 +48,15 @@ impl Lengths {
         self.squares += (ms * ms) as f64;
     }
 
+    fn part(&mut self, earlier: &Self) {
+        for (a, b) in self.counts.iter_mut().zip(&earlier.counts) {
+            *a = a.saturating_sub(*b);
+        }
+        self.number = self.number.saturating_sub(earlier.number);
+        self.sum -= earlier.sum;
+        self.squares -= earlier.squares;
+    }
+
     fn join(&mut self, other: &Self) {
         if self.counts.len() < other.counts.len() {
             self.bounds.clone_from(&other.bounds);
@@ -98,6 +107,45 @@ impl Ledger {
             failures: vec![0; Failure::ALL.len()],
             ..Self::default()
         }
+    }
+
+    /// What was counted since `earlier`. What is open stays.
+    pub fn subtract(&mut self, earlier: &Self) {
+        for (a, b) in self.steps.iter_mut().zip(&earlier.steps) {
+            let pairs = [
+                (&mut a.sent, b.sent),
+                (&mut a.received, b.received),
+                (&mut a.sent_again, b.sent_again),
+                (&mut a.received_again, b.received_again),
+                (&mut a.timeouts, b.timeouts),
+                (&mut a.unexpected, b.unexpected),
+                (&mut a.lost, b.lost),
+                (&mut a.passed, b.passed),
+            ];
+            pairs.into_iter().for_each(|(new, old)| *new = new.saturating_sub(old));
+        }
+        for (a, b) in self.timers.iter_mut().zip(&earlier.timers) {
+            a.part(b);
+        }
+        self.call_length.part(&earlier.call_length);
+        for (new, old) in self.failures.iter_mut().zip(&earlier.failures) {
+            *new = new.saturating_sub(*old);
+        }
+        for (new, old) in self.counters.iter_mut().zip(&earlier.counters) {
+            *new = new.saturating_sub(*old);
+        }
+        let pairs = [
+            (&mut self.out_of_call, earlier.out_of_call),
+            (&mut self.dead_call, earlier.dead_call),
+            (&mut self.retransmissions, earlier.retransmissions),
+            (&mut self.auto_answered, earlier.auto_answered),
+            (&mut self.warnings, earlier.warnings),
+            (&mut self.outgoing, earlier.outgoing),
+            (&mut self.incoming, earlier.incoming),
+            (&mut self.successful, earlier.successful),
+            (&mut self.failed, earlier.failed),
+        ];
+        pairs.into_iter().for_each(|(new, old)| *new = new.saturating_sub(old));
     }
 
     /// The sum of both.

@@ -415,6 +415,9 @@ impl Stage<'_> {
             self.call.established = true;
             self.call.ack_pending = false;
         }
+        if matches!(&send.start, Start::Request(method) if method.known == Method::Bye) {
+            self.call.confirmed = 0;
+        }
         let (world, book) = (&mut *self.world, &mut self.call.book);
         match &send.start {
             Start::Request(method) => world.books.request_sent(book, world.now, method.known, bytes),

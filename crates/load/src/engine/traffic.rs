@@ -40,6 +40,8 @@ pub enum Order {
     Rate(f64),
     /// Calls open at once, at most.
     Limit(u64),
+    /// So many users from now on, where calls come by users.
+    Users(u32),
     /// The connection that calls will use is made, so that none of them waits for it.
     Connect,
     /// The schedule begins now, see [`Traffic::waiting`].
@@ -87,6 +89,8 @@ pub struct Traffic {
     /// The limit was reached when the round began.
     limited: bool,
     idle_users: VecDeque<u32>,
+    /// Who has a higher number makes no calls any more.
+    users: u32,
     paused: bool,
     /// The schedule has not begun.
     waiting: bool,
@@ -174,6 +178,7 @@ impl Traffic {
             pace,
             limit: run.load.limit,
             idle_users: (1..=run.load.users.unwrap_or(0)).rev().collect(),
+            users: run.load.users.unwrap_or(0),
             steps_aside: out_of_call.as_ref().map_or_else(Vec::new, |script| Ledger::new(&script.scenario).steps),
             out_of_call,
             id: id_parts(&run),
@@ -252,6 +257,18 @@ impl Traffic {
     pub fn owning(mut self, owns: Owns) -> Self {
         self.owns = Some(owns);
         self
+    }
+
+    /// Those who come are idle, those who go end their calls first.
+    fn set_users(&mut self, users: u32) {
+        self.idle_users.retain(|&user| user <= users);
+        for user in self.users + 1..=users {
+            let busy = |slot: usize| self.calls[slot].live && self.calls[slot].user == user;
+            if !(0..self.calls.len()).any(busy) {
+                self.idle_users.push_back(user);
+            }
+        }
+        self.users = users;
     }
 
     fn makes_calls(&self) -> bool {
@@ -492,7 +509,7 @@ impl Traffic {
             }
         }
         let user = std::mem::take(&mut call.user);
-        if user > 0 {
+        if user > 0 && user <= self.users {
             self.idle_users.push_back(user);
         }
         if let Ok(entry) = self.table.find_entry(hash, |&s| s == slot) {
@@ -844,6 +861,7 @@ impl Service for Traffic {
                 self.wanted.set_rate(rate, self.world.now);
             }
             Order::Limit(limit) => self.limit = limit,
+            Order::Users(users) => self.set_users(users),
             // Where calls connect for themselves, none is made for all.
             Order::Connect if self.world.ways.is_some() => (),
             Order::Connect => self.connect(out),

@@ -37,6 +37,9 @@ pub trait Watch: Send {
     /// A response that no step expects (`-trace_error_codes`).
     fn error_code(&mut self, _code: u16) {}
 
+    /// A call is over, and counted: as failed, or not.
+    fn call_ended(&mut self, _call_id: &[u8], _failed: bool) {}
+
     /// The round ends: what was written may go out.
     fn flush(&mut self) {}
 }

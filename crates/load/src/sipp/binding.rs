@@ -45,7 +45,7 @@ pub(super) fn bind(options: &Options, addresses: &[IpAddr], calls: bool) -> Resu
         Ok((Net::bind(settings(port), vec![listener])?, port))
     };
     let refused = |error: std::io::Error, port: u16| {
-        Failure(code::FATAL, format!("Unable to bind main socket to {ip}:{port}: {error}"))
+        Failure(code::bind(&error), format!("Unable to bind main socket to {ip}:{port}: {error}"))
     };
     if let Some(port) = options.local_port {
         return try_port(port).map_err(|e| refused(e, port));

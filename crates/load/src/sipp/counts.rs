@@ -13,6 +13,8 @@ pub(super) struct Counts {
     file: BufWriter<File>,
     delimiter: String,
     start: Stamp,
+    /// Messages are lost on purpose somewhere: then all have a column for it.
+    loses: bool,
 }
 
 /// The columns of a step: their tails, and what stands in them.
@@ -26,11 +28,11 @@ const RECEIVE: Columns = &[
     ("Timeout", |c| c.timeouts),
     ("Unexp", |c| c.unexpected),
 ];
-const PAUSE: Columns = &[("Sessions", |c| c.passed), ("Unexp", |c| c.unexpected)];
+const PAUSE: Columns = &[("Sessions", |c| c.passed.max(c.received)), ("Unexp", |c| c.unexpected)];
 const LOST: Columns = &[("Lost", |c| c.lost)];
 
-/// Name and columns of a step; none where it has none.
-fn columns(step: &Step) -> Option<(String, Columns)> {
+/// Name and columns of a step.
+fn columns(step: &Step) -> (String, Columns) {
     match &step.kind {
         Kind::Send(send) => {
             let name = match &send.start {
@@ -38,7 +40,7 @@ fn columns(step: &Step) -> Option<(String, Columns)> {
                 Start::Response(code) => code.to_string(),
             };
             let again = send.retransmit.is_some_and(|ms| ms > 0);
-            Some((name, if again { SEND_AGAIN } else { SEND }))
+            (name, if again { SEND_AGAIN } else { SEND })
         }
         Kind::Receive(receive) => {
             let name = match &receive.expected {
@@ -48,24 +50,26 @@ fn columns(step: &Step) -> Option<(String, Columns)> {
                     String::from_utf8_lossy(&p.text).into_owned()
                 }
             };
-            Some((name, RECEIVE))
+            (name, RECEIVE)
         }
-        Kind::Pause(_) | Kind::TimeWait(_) => Some(("Pause".into(), PAUSE)),
-        Kind::SendCommand { .. } => Some(("SendCmd".into(), &[("Sent", |c: &StepCounts| c.passed)])),
-        Kind::ReceiveCommand { .. } => Some(("RecvCmd".into(), &[("Recv", |c: &StepCounts| c.received)])),
-        Kind::Nop => None,
+        // Whatever has no message has the columns of a pause.
+        Kind::Pause(_) | Kind::TimeWait(_) | Kind::Nop | Kind::SendCommand { .. } | Kind::ReceiveCommand { .. } => {
+            ("Pause".into(), PAUSE)
+        }
     }
 }
 
 impl Counts {
     /// Writes the header.
-    pub(super) fn new(file: File, delimiter: &str, scenario: &Scenario) -> std::io::Result<Self> {
-        let mut counts = Self { file: BufWriter::new(file), delimiter: delimiter.to_owned(), start: Stamp::now() };
+    pub(super) fn new(file: File, delimiter: &str, scenario: &Scenario, loses: bool) -> std::io::Result<Self> {
+        let loses = loses || scenario.steps.iter().any(|step| step.lost.is_some());
+        let mut counts =
+            Self { file: BufWriter::new(file), delimiter: delimiter.to_owned(), start: Stamp::now(), loses };
         let d = &counts.delimiter;
         write!(counts.file, "CurrentTime{d}ElapsedTime{d}")?;
         for (index, step) in scenario.steps.iter().enumerate() {
-            let Some((name, columns)) = columns(step) else { continue };
-            let lost = step.lost.is_some_and(|share| share > 0.0);
+            let (name, columns) = columns(step);
+            let lost = counts.loses && matches!(step.kind, Kind::Send(_) | Kind::Receive(_));
             for (tail, _) in columns.iter().chain(if lost { LOST } else { &[] }) {
                 write!(counts.file, "{index}_{name}_{tail}{d}")?;
             }
@@ -82,8 +86,8 @@ impl Counts {
         let d = &self.delimiter;
         write!(self.file, "{}{d}{}{d}", now.long(), length(elapsed))?;
         for (step, counts) in scenario.steps.iter().zip(&ledger.steps) {
-            let Some((_, columns)) = columns(step) else { continue };
-            let lost = step.lost.is_some_and(|share| share > 0.0);
+            let (_, columns) = columns(step);
+            let lost = self.loses && matches!(step.kind, Kind::Send(_) | Kind::Receive(_));
             for (_, value) in columns.iter().chain(if lost { LOST } else { &[] }) {
                 write!(self.file, "{}{d}", value(counts))?;
             }

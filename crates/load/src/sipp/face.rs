@@ -2,6 +2,7 @@
 
 use super::options::{Options, Source};
 use super::session::Session;
+use super::trace::Stamp;
 use super::{background, third_party};
 use crate::injection::{Injection, InjectionOptions};
 use crate::scenario::{Cause, Environment, Scenario, builtin};
@@ -19,8 +20,17 @@ pub mod code {
     pub const INTERNAL: u8 = 97;
     /// The work goes on in the background.
     pub const BACKGROUND: u8 = 99;
+    /// What was asked for is said, and no call was made.
+    pub const NO_CALLS: u8 = 99;
     /// Something made the run impossible.
     pub const FATAL: u8 = 255;
+    /// A port is not free.
+    pub const BIND: u8 = 254;
+
+    /// That of a socket that cannot be bound.
+    pub(in crate::sipp) fn bind(error: &std::io::Error) -> u8 {
+        if error.kind() == std::io::ErrorKind::AddrInUse { BIND } else { FATAL }
+    }
 }
 
 /// Why there is no run: the exit code and a sentence.
@@ -41,21 +51,33 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
     let options = Options::parse(words).map_err(|text| Failure(code::FAILED, text))?;
     if options.version {
         println!("\n SIPp v3.6.1-SCTP-PCAP-RTPSTREAM, as Strowger {} has it.\n", env!("CARGO_PKG_VERSION"));
-        return Ok(code::FAILED);
+        return Ok(code::NO_CALLS);
     }
     if options.help {
         print!("{}", HELP);
-        return Ok(code::FAILED);
+        return Ok(code::NO_CALLS);
     }
     if let Some(name) = &options.dump {
         let text = builtin::document(name).ok_or_else(|| Failure(code::FAILED, unknown(name)))?;
         print!("{text}");
-        return Ok(code::SUCCESS);
+        return Ok(code::NO_CALLS);
     }
-    for name in &options.ignored {
-        eprintln!("Warning: '-{name}' is accepted and does nothing.");
+    if !options.ignored.is_empty() {
+        eprintln!("Warning: accepted, and without effect here: -{}", options.ignored.join(", -"));
     }
+    if options.rfc3339 {
+        Stamp::write_rfc3339();
+    }
+    third_party::check(&options).map_err(|text| Failure(code::FAILED, text))?;
     let scenario = Arc::new(load(&options, &options.scenario)?);
+    for (name, _) in &options.sets {
+        if !scenario.variables.global.iter().any(|known| known == name) {
+            let text = format!(
+                "Can not set the global variable {name}, because it does not exist: it has to be named in <Global variables=\"{name}\"/>."
+            );
+            return Err(Failure(code::FAILED, text));
+        }
+    }
     let out_of_call = match &options.out_of_call {
         Some(source) => Some(Arc::new(load(&options, source)?)),
         None => None,
@@ -92,7 +114,6 @@ fn load(options: &Options, source: &Source) -> Result<Scenario, Failure> {
     let environment = Environment {
         keys: options.keys.clone(),
         injections: options.injections.iter().map(|p| base(p)).collect(),
-        globals: options.sets.iter().map(|s| s.0.clone()).collect(),
         third_party,
         peers,
         ..Environment::default()
@@ -124,13 +145,13 @@ pub(super) fn injections(options: &Options) -> Result<Arc<[Injection]>, Failure>
     options.injections.iter().map(file).collect()
 }
 
-/// The name by which SIPp calls the files of a run.
+/// The name by which SIPp calls the files of a run; they are made in the working folder.
 pub(super) fn name_of(source: &Source) -> String {
     match source {
         Source::BuiltIn(name) => name.clone(),
         Source::File(path) => {
-            let path = path.to_string_lossy();
-            path.strip_suffix(".xml").unwrap_or(&path).to_owned()
+            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+            name.strip_suffix(".xml").unwrap_or(&name).to_owned()
         }
     }
 }

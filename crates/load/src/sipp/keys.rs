@@ -1,7 +1,9 @@
 //! Keys: from the terminal, by UDP, by signals. All mean the same.
 
+use super::terminal::Terminal;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -12,22 +14,60 @@ pub(super) enum Key {
     Letter(u8),
     /// A line behind `c`: `set rate 10`.
     Command(String),
+    /// Such a line, as far as it has been typed; none: it was taken back.
+    Typing(Option<String>),
     /// Write the screens now (SIGUSR2).
     Dump,
+    /// The end, with this exit code (SIGHUP, SIGQUIT).
+    End(u8),
+    /// The screen has to be drawn anew.
+    Draw,
 }
 
-/// Reads the terminal, as far as it hands keys on.
+/// What was typed, as keys.
+#[derive(Default)]
+struct Typist {
+    /// The command that is being typed.
+    line: Option<Vec<u8>>,
+}
+
+impl Typist {
+    fn key(&mut self, byte: u8) -> Key {
+        const ERASE: [u8; 2] = [8, 127];
+        const ESCAPE: u8 = 27;
+        let Some(line) = &mut self.line else {
+            // SIPp has the letter; a colon is what editors have.
+            if matches!(byte, b'c' | b':') {
+                self.line = Some(Vec::new());
+                return Key::Typing(Some(String::new()));
+            }
+            return Key::Letter(byte);
+        };
+        match byte {
+            b'\n' | b'\r' => {
+                let line = self.line.take().unwrap_or_default();
+                return Key::Command(String::from_utf8_lossy(&line).trim().to_owned());
+            }
+            ESCAPE => {
+                self.line = None;
+                return Key::Typing(None);
+            }
+            byte if ERASE.contains(&byte) => drop(line.pop()),
+            byte => line.push(byte),
+        }
+        Key::Typing(Some(String::from_utf8_lossy(line).into_owned()))
+    }
+}
+
+/// Reads standard input to its end.
 pub(super) fn terminal(to: Sender<Key>) {
     std::thread::spawn(move || {
-        let mut bytes = std::io::BufReader::new(std::io::stdin()).bytes().map_while(Result::ok);
-        while let Some(byte) = bytes.next() {
-            let key = if byte == b'c' {
-                let line: Vec<u8> = bytes.by_ref().take_while(|&b| b != b'\n').collect();
-                Key::Command(String::from_utf8_lossy(&line).trim().to_owned())
-            } else {
-                Key::Letter(byte)
-            };
-            if to.send(key).is_err() {
+        let mut typist = Typist::default();
+        // Not buffered: a key is known when it is pressed.
+        let mut input = std::io::stdin().lock();
+        let mut bytes = [0; 256];
+        while let Ok(n @ 1..) = input.read(&mut bytes) {
+            if bytes[..n].iter().any(|&byte| to.send(typist.key(byte)).is_err()) {
                 return;
             }
         }
@@ -60,14 +100,18 @@ pub(super) fn control(ip: IpAddr, port: Option<u16>, to: Sender<Key>) -> std::io
     Ok(())
 }
 
-/// SIGUSR1 is `q`, SIGUSR2 writes the screens, SIGINT and SIGTERM are `Q`.
-pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>) {
-    let meanings = [
+/// SIGUSR1 is `q`, SIGUSR2 writes the screens, SIGINT and SIGTERM are `Q`; by SIGHUP and SIGQUIT the run ends as if by
+/// them, its files written. Ctrl-Z gives the terminal back meanwhile.
+pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, terminal: &Arc<Terminal>) {
+    let mut meanings = vec![
         (SignalKind::user_defined1(), Key::Letter(b'q')),
         (SignalKind::user_defined2(), Key::Dump),
         (SignalKind::interrupt(), Key::Letter(b'Q')),
         (SignalKind::terminate(), Key::Letter(b'Q')),
     ];
+    // 128 and the number is what a shell makes of a process that a signal has ended. `nohup` has it ignored.
+    let others = [(SignalKind::hangup(), 1), (SignalKind::quit(), 3)];
+    meanings.extend(others.iter().filter(|(_, n)| !ignored(*n)).map(|(kind, n)| (*kind, Key::End(128 + n))));
     for (kind, key) in meanings {
         let to = to.clone();
         runtime.spawn(async move {
@@ -78,5 +122,45 @@ pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>) {
                 }
             }
         });
+    }
+    const STOP: u8 = 20;
+    if ignored(STOP) {
+        return;
+    }
+    let (to, terminal) = (to.clone(), terminal.clone());
+    runtime.spawn(async move {
+        let Ok(mut stream) = signal(SignalKind::from_raw(i32::from(STOP))) else { return };
+        while stream.recv().await.is_some() {
+            terminal.stop();
+            if to.send(Key::Draw).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// Whether who started us wants this signal ignored (proc(5), SigIgn).
+fn ignored(signal: u8) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(text: &[u8]) -> Vec<Key> {
+        let mut typist = Typist::default();
+        let keys = text.iter().map(|&byte| typist.key(byte));
+        keys.filter(|key| !matches!(key, Key::Typing(Some(_)))).collect()
+    }
+
+    #[test]
+    fn commands_are_typed_key_by_key() {
+        let command = |text: &str| Key::Command(text.into());
+        assert_eq!(typed(b"+cset rate 5\nq"), [Key::Letter(b'+'), command("set rate 5"), Key::Letter(b'q')]);
+        assert_eq!(typed(b":set rate 67\x7f\r"), [command("set rate 6")]);
+        assert_eq!(typed(b"cset\x1bp"), [Key::Typing(None), Key::Letter(b'p')]);
     }
 }

@@ -74,6 +74,12 @@ impl Shown {
         ))
     }
 
+    /// The line of a run without media.
+    pub(super) fn nothing() -> String {
+        let what = "0 Total RTP pckts sent";
+        format!("  {what:<40}0.000 last period RTP rate (kB/s)\n")
+    }
+
     /// The lines about media: what was sent, and what went back.
     pub(super) fn lines(&self) -> String {
         let now = self.plane.snapshot();

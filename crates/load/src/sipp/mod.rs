@@ -5,11 +5,15 @@ pub mod time;
 
 mod background;
 mod binding;
+mod call_debug;
 mod console;
 mod counts;
+mod error_codes;
+mod errors;
 mod face;
 mod host;
 mod keys;
+mod log_file;
 mod media;
 mod plan;
 mod screen;
@@ -17,6 +21,7 @@ mod session;
 mod sockets;
 mod start;
 mod statistics;
+mod terminal;
 mod third_party;
 mod trace;
 

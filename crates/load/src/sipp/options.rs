@@ -1,5 +1,6 @@
 //! SIPp's command line.
 
+use super::log_file::Growth;
 use super::time::milliseconds;
 use crate::engine::run::DynamicId;
 use std::path::PathBuf;
@@ -90,8 +91,9 @@ pub struct Options {
     pub screen_period: u64,
     pub statistics_period: u64,
     pub delimiter: String,
-    pub rtt_frequency: usize,
     pub periodic_rtd: bool,
+    /// `-rfc3339`: moments in files are written as RFC 3339 has them.
+    pub rfc3339: bool,
     /// Milliseconds.
     pub timer_resolution: Option<u64>,
     pub seed: Option<u64>,
@@ -187,6 +189,23 @@ pub struct Traces {
     pub screen: bool,
     pub screen_file: Option<PathBuf>,
     pub call_debug: bool,
+    pub call_debug_file: Option<PathBuf>,
+    /// `-rtt_freq`: how many response times are written at once.
+    pub rtt_frequency: usize,
+    /// `-ringbuffer_size`, `-ringbuffer_files`, `-max_log_size`.
+    pub growth: Growth,
+    pub append: Append,
+}
+
+/// Files that are continued, not overwritten (`-message_overwrite false` …).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Append {
+    pub messages: bool,
+    pub short_messages: bool,
+    pub errors: bool,
+    pub logs: bool,
+    pub screen: bool,
+    pub call_debug: bool,
 }
 
 impl Default for Options {
@@ -255,12 +274,12 @@ impl Default for Options {
             sleep: 0,
             control_port: None,
             control_ip: None,
-            traces: Traces::default(),
+            traces: Traces { rtt_frequency: 200, ..Traces::default() },
             screen_period: 1_000,
             statistics_period: 60_000,
             delimiter: ";".into(),
-            rtt_frequency: 200,
             periodic_rtd: false,
+            rfc3339: false,
             timer_resolution: None,
             seed: None,
             threads: 1,
@@ -294,16 +313,6 @@ const IGNORED: &[(&str, usize)] = &[
     ("watchdog_major_threshold", 1),
     ("watchdog_minor_maxtriggers", 1),
     ("watchdog_major_maxtriggers", 1),
-    ("ringbuffer_files", 1),
-    ("ringbuffer_size", 1),
-    ("max_log_size", 1),
-    ("message_overwrite", 1),
-    ("shortmessage_overwrite", 1),
-    ("error_overwrite", 1),
-    ("log_overwrite", 1),
-    ("screen_overwrite", 1),
-    ("calldebug_overwrite", 1),
-    ("calldebug_file", 1),
     ("mb", 1),
     ("rtp_threadtasks", 1),
     ("rtp_buffsize", 1),
@@ -321,7 +330,6 @@ const IGNORED: &[(&str, usize)] = &[
     ("rtp_payload", 1),
     ("tls_crl", 1),
     ("tls_version", 1),
-    ("rfc3339", 0),
     ("cid_type", 1),
     ("trace_timeout", 0),
     ("rxsf", 1),
@@ -330,9 +338,6 @@ const IGNORED: &[(&str, usize)] = &[
     ("dump_xml", 0),
     ("dump_sequence_diagram", 0),
 ];
-
-/// Options of which more was promised than is kept: they are named in a warning.
-const UNKEPT: &[&str] = &["tdmmap", "plugin", "bind_to_device", "rxsf", "rxsn"];
 
 impl Options {
     /// Reads the words behind the program's name.
@@ -344,14 +349,17 @@ impl Options {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let Some(name) = word.strip_prefix('-').filter(|n| !n.is_empty()) else {
-                if options.remote.is_some() {
-                    return Err(format!("remote host given multiple times on command line: {word}"));
-                }
                 options.remote = Some(address(word, 5060)?);
                 continue;
             };
             let name = name.strip_prefix('-').unwrap_or(name);
             options.option(name, &mut words)?;
+        }
+        let growth = options.traces.growth;
+        if growth.most > 0 && (growth.kept > 0 || growth.turn > 0) {
+            return Err("-max_log_size cannot stand with -ringbuffer_files and -ringbuffer_size: a file either ends there \
+                        or is begun anew"
+                .into());
         }
         Ok(options)
     }
@@ -502,10 +510,21 @@ impl Options {
             "trace_screen" => self.traces.screen = true,
             "screen_file" => self.traces.screen_file = Some(value()?.into()),
             "trace_calldebug" => self.traces.call_debug = true,
+            "calldebug_file" => self.traces.call_debug_file = Some(value()?.into()),
+            "message_overwrite" => self.traces.append.messages = !truth(name, &value()?)?,
+            "shortmessage_overwrite" => self.traces.append.short_messages = !truth(name, &value()?)?,
+            "error_overwrite" => self.traces.append.errors = !truth(name, &value()?)?,
+            "log_overwrite" => self.traces.append.logs = !truth(name, &value()?)?,
+            "screen_overwrite" => self.traces.append.screen = !truth(name, &value()?)?,
+            "calldebug_overwrite" => self.traces.append.call_debug = !truth(name, &value()?)?,
+            "ringbuffer_files" => self.traces.growth.kept = small(whole(value()?)?) as usize,
+            "ringbuffer_size" => self.traces.growth.turn = whole(value()?)?,
+            "max_log_size" => self.traces.growth.most = whole(value()?)?,
+            "rfc3339" => self.rfc3339 = true,
             "f" => self.screen_period = time(value()?, 1_000.0)?.max(100),
             "fd" => self.statistics_period = time(value()?, 1_000.0)?.max(1),
             "stat_delimiter" => self.delimiter = value()?,
-            "rtt_freq" => self.rtt_frequency = whole(value()?)?.max(1) as usize,
+            "rtt_freq" => self.traces.rtt_frequency = whole(value()?)?.max(1) as usize,
             "periodic_rtd" => self.periodic_rtd = true,
             "timer_resol" => self.timer_resolution = Some(time(value()?, 1.0)?.clamp(1, 1_000)),
             "seed" => self.seed = Some(whole(value()?)?),
@@ -524,9 +543,7 @@ impl Options {
                 for _ in 0..*values {
                     value()?;
                 }
-                if UNKEPT.contains(&name) {
-                    self.ignored.push(name.to_owned());
-                }
+                self.ignored.push(name.to_owned());
             }
         }
         Ok(())
@@ -585,7 +602,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said() {
-        for line in ["-bogus", "-m", "-m x", "-t x1", "a b", "-p 70000", "-default_behaviors what"] {
+        for line in ["-bogus", "-m", "-m x", "-t x1", "-max_log_size 1 -ringbuffer_size 2", "-p 70000", "-default_behaviors what"] {
             assert!(parse(line).is_err(), "{line}");
         }
         assert!(parse("-watchdog_reset 5 -skip_rlimit").is_ok());

@@ -3,7 +3,7 @@
 use super::options::Options;
 use crate::engine::pace::{Arrivals, Part};
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
-use crate::scenario::step::{Kind, Pause};
+use crate::scenario::step::{Kind, Pause, Step};
 use crate::scenario::{Distribution, Scenario};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,6 +14,19 @@ use strowger_net::clock;
 /// bunches, and at most 3 ms.
 fn bunch(rate: f64) -> u64 {
     if rate > 0.0 { (6_000.0 / rate).clamp(1.0, 3.0) as u64 } else { 1 }
+}
+
+/// Calls open at once, at most, where `-l` does not say it: three times as many as the rate has in the time of a call.
+pub(super) fn limit(options: &Options, scenario: &Scenario, rate: f64) -> u64 {
+    let duration = options.duration.unwrap_or(0) as f64;
+    // Pauses of the scenario, as far as they are known beforehand.
+    let pause = |step: &Step| match &step.kind {
+        Kind::Pause(Pause::Drawn(Distribution::Fixed(ms))) => *ms,
+        Kind::Pause(Pause::Default) => duration,
+        _ => 0.0,
+    };
+    let length = scenario.steps.iter().map(pause).sum::<f64>().max(duration).max(1_000.0);
+    ((3.0 * rate * length / options.rate_period as f64) as u64).max(1)
 }
 
 /// What the engine has to know.
@@ -28,20 +41,7 @@ pub(super) fn plan(
     let duration = options.duration.unwrap_or(0);
     let calls = options.rate;
     let rate = calls * 1_000.0 / options.rate_period as f64;
-    // Pauses of the scenario, as far as they are known beforehand.
-    let pauses: f64 = scenario
-        .steps
-        .iter()
-        .map(|step| match &step.kind {
-            Kind::Pause(Pause::Drawn(Distribution::Fixed(ms))) => *ms,
-            Kind::Pause(Pause::Default) => duration as f64,
-            _ => 0.0,
-        })
-        .sum();
-    let limit = options.limit.unwrap_or_else(|| {
-        let length = pauses.max(duration as f64).max(1_000.0);
-        ((3.0 * options.rate * length / options.rate_period as f64) as u64).max(1)
-    });
+    let limit = options.limit.unwrap_or_else(|| limit(options, scenario, calls));
     let or = |value: Option<u64>, default: u32| value.map_or(default, |v| u32::try_from(v).unwrap_or(u32::MAX));
     let retransmission = Retransmission::default();
     let behaviour = Behaviour::default();

@@ -1,19 +1,24 @@
 //! A run under way: what happens each period, and how it ends.
 
 use super::counts::Counts;
+use super::error_codes::ErrorCodes;
+use super::errors::Errors;
 use super::face::{Failure, code, name_of};
 use super::keys::Key;
+use super::log_file::LogFile;
+use super::media;
 use super::options::Options;
-use super::screen::View;
+use super::screen::{Arrival, State, View};
 use super::statistics::Statistics;
-use super::{media, trace};
+use super::terminal::Taken;
+use super::trace::{Stamp, Switches};
 use crate::command::Link;
 use crate::engine::Halt;
 use crate::engine::ledger::Ledger;
 use crate::engine::run::Run;
 use crate::engine::traffic::{Event, Order, Traffic};
 use crate::measure::Collector;
-use crate::scenario::Scenario;
+use crate::scenario::{Role, Scenario};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -30,9 +35,13 @@ pub(super) struct Session {
     pub(super) events: Receiver<Event>,
     pub(super) statistics: Option<Statistics>,
     pub(super) started: Instant,
+    pub(super) stamp: Stamp,
     pub(super) rate: f64,
-    pub(super) base: String,
+    /// Calls open at once, at most.
+    pub(super) limit: u64,
     pub(super) ledger: Ledger,
+    /// `reset stats`: what is no longer counted.
+    pub(super) forgotten: Option<Ledger>,
     /// Media are sent as long as it is there.
     pub(super) media: Option<media::Shown>,
     /// To the other controllers of third party call control.
@@ -41,14 +50,32 @@ pub(super) struct Session {
     pub(super) quitting: bool,
     pub(super) keys: Receiver<Key>,
     pub(super) counts: Option<Counts>,
+    pub(super) error_codes: Option<ErrorCodes>,
+    pub(super) errors: Arc<Errors>,
+    pub(super) switches: Arc<Switches>,
+    /// `-trace_screen`.
+    pub(super) screens: LogFile,
     pub(super) screen: u8,
+    /// Nothing is shown.
+    pub(super) hide: bool,
+    /// A command, as far as it has been typed.
+    pub(super) typed: Option<String>,
     pub(super) paused: bool,
     /// The target, for the screen.
     pub(super) remote: String,
-    /// Every call was asked to end at once.
-    pub(super) ended: bool,
-    /// Screens are shown.
-    pub(super) show: bool,
+    /// The exit code, if a signal gives it.
+    pub(super) exit: Option<u8>,
+    /// The period of the screens: the counts, rounds and moments at its begin.
+    pub(super) before: Ledger,
+    pub(super) rounds: u64,
+    pub(super) period: Instant,
+    pub(super) reset: Stamp,
+    /// When most calls were open, and how many they were.
+    pub(super) peak: (u64, Duration),
+    /// When the counts were taken last, since the start.
+    pub(super) looked: Duration,
+    /// Given back last.
+    pub(super) terminal: Taken,
 }
 
 impl Session {
@@ -69,7 +96,31 @@ impl Session {
                 None => sum = Some(ledger),
             }
         }
-        self.ledger = sum.unwrap_or_else(|| self.ledger.clone());
+        if let Some(ledger) = sum {
+            self.take(ledger);
+        }
+    }
+
+    /// These are the counts.
+    fn take(&mut self, mut ledger: Ledger) {
+        if let Some(forgotten) = &self.forgotten {
+            ledger.subtract(forgotten);
+        }
+        // Since the last time that somebody looked.
+        let looked = std::mem::replace(&mut self.looked, self.started.elapsed());
+        if ledger.peak > self.peak.0 {
+            self.peak = (ledger.peak, looked);
+        }
+        self.ledger = ledger;
+    }
+
+    /// `reset stats`: counts begin anew.
+    pub(super) fn forget(&mut self) {
+        self.forgotten = None;
+        self.report();
+        self.forgotten = Some(self.ledger.clone());
+        self.report();
+        self.before = self.ledger.clone();
     }
 
     pub(super) fn wait(mut self) -> Result<u8, Failure> {
@@ -79,19 +130,19 @@ impl Session {
         let rate_interval = Duration::from_millis(self.options.rate_interval.unwrap_or(self.options.statistics_period));
         let (mut screens, mut files, mut rates) = (1u32, 1u32, 1u32);
         let (mut finished, mut sum): (usize, Option<Ledger>) = (0, None);
+        // Who sits at the terminal is answered at once.
+        let patience = Duration::from_millis(if self.terminal.0.shows() { 20 } else { 200 });
+        self.draw();
         let ledger = loop {
             let elapsed = self.started.elapsed();
-            let mut next = file_period * files;
-            if self.show {
-                next = next.min(period * screens);
-            }
+            let mut next = (file_period * files).min(period * screens);
             if let Some(timeout) = timeout.filter(|_| !self.timed_out) {
                 next = next.min(timeout);
             }
             if self.options.rate_increase != 0.0 {
                 next = next.min(rate_interval * rates);
             }
-            let patience = next.saturating_sub(elapsed).min(Duration::from_millis(200));
+            let patience = next.saturating_sub(elapsed).min(patience);
             match self.events.recv_timeout(patience.max(Duration::from_millis(1))) {
                 Ok(Event::Finished(ledger)) => {
                     finished += 1;
@@ -104,15 +155,11 @@ impl Session {
                     }
                 }
                 Ok(Event::Halt(Halt::Gracefully)) => self.quitting = true,
-                Ok(Event::Halt(Halt::Now)) => {
+                Ok(Event::Halt(halt @ (Halt::Now | Halt::Error))) => {
                     self.report();
-                    self.close(&self.ledger.clone());
-                    return Ok(code::INTERNAL);
-                }
-                Ok(Event::Halt(Halt::Error)) => {
-                    self.report();
-                    self.close(&self.ledger.clone());
-                    return Ok(code::FATAL);
+                    self.close();
+                    self.say_goodbye();
+                    return Ok(if halt == Halt::Now { code::INTERNAL } else { code::FATAL });
                 }
                 Err(RecvTimeoutError::Timeout) => (),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -125,14 +172,13 @@ impl Session {
             if elapsed >= file_period * files {
                 files = (elapsed.as_nanos() / file_period.as_nanos()) as u32 + 1;
                 self.report();
-                let (ledger, rate) = (self.ledger.clone(), self.rate);
-                self.write_statistics(&ledger, rate);
-                self.write_counts(&ledger);
+                self.write_files();
             }
-            if self.show && elapsed >= period * screens {
+            if elapsed >= period * screens {
                 screens = (elapsed.as_nanos() / period.as_nanos()) as u32 + 1;
                 self.report();
-                self.draw(false);
+                self.draw();
+                self.begin_period();
             }
             if self.options.rate_increase != 0.0 && elapsed >= rate_interval * rates {
                 rates += 1;
@@ -143,7 +189,8 @@ impl Session {
                 self.quitting = true;
                 if self.options.timeout_error {
                     self.report();
-                    self.close(&self.ledger.clone());
+                    self.close();
+                    self.say_goodbye();
                     let seconds = elapsed.as_secs_f64();
                     let name = name_of(&self.options.scenario);
                     return Err(Failure(code::FATAL, format!("{name} timed out after '{seconds:.3}' seconds")));
@@ -151,14 +198,14 @@ impl Session {
                 self.order(|| Order::Quit);
             }
         };
-        self.close(&ledger);
-        self.ledger = ledger;
-        if self.show {
-            self.draw(true);
-        } else if !self.options.background {
-            let _ = std::io::stdout().write_all(self.view(true).scenario().as_bytes());
-        }
+        self.take(ledger);
+        let counts = self.ledger.clone();
+        self.close();
+        // What the shards said last has nothing of the end.
+        self.ledger = counts;
+        self.say_goodbye();
         Ok(match (self.ledger.failed, self.ledger.successful) {
+            _ if self.exit.is_some() => self.exit.unwrap_or(code::FATAL),
             (0, 0) if self.timed_out => code::INTERNAL,
             (0, _) => code::SUCCESS,
             _ => code::FAILED,
@@ -166,21 +213,33 @@ impl Session {
     }
 
     /// The last lines of all files.
-    fn close(&mut self, ledger: &Ledger) {
+    fn close(&mut self) {
+        let ledger = self.ledger.clone();
         self.say_out();
+        self.ledger = ledger;
         self.node.handle().stop();
         if let Some(link) = &self.link {
             link.close();
         }
+        self.write_files();
+        if self.options.traces.screen {
+            self.quitting = true;
+            self.dump();
+        }
+    }
+
+    /// The terminal has its own screen again, and on it stands how the run ended.
+    fn say_goodbye(&self) {
+        self.terminal.0.give_back();
+        if !self.options.background {
+            let view = self.view(State::Ended);
+            let _ = std::io::stdout().write_all((view.screen(1) + &view.screen(2)).as_bytes());
+        }
         if let Some(text) = self.media.as_ref().and_then(media::Shown::trouble) {
             eprintln!("{text}");
         }
-        let rate = self.rate;
-        self.write_statistics(ledger, rate);
-        self.write_counts(ledger);
-        if self.options.traces.screen {
-            self.ledger = ledger.clone();
-            self.dump(true);
+        if let Some(text) = self.errors.farewell() {
+            eprint!("{text}");
         }
     }
 
@@ -203,55 +262,90 @@ impl Session {
         }
     }
 
-    /// Writes the screens into their file.
-    pub(super) fn dump(&self, ending: bool) {
-        let text = self.view(ending).scenario() + &self.view(ending).statistics();
-        let file = trace::create(self.options.traces.screen_file.as_deref(), &self.base, "screen.log");
-        if let Err(error) = file.and_then(|mut f| f.write_all(text.as_bytes()).map_err(|e| e.to_string())) {
-            eprintln!("{error}");
-        }
+    /// Writes the screens into their file, behind what is there.
+    pub(super) fn dump(&mut self) {
+        let text = self.view(self.state()).all();
+        self.screens.write(text.as_bytes());
+        self.screens.flush();
     }
 
-    fn write_counts(&mut self, ledger: &Ledger) {
-        if let Some(counts) = &mut self.counts
-            && let Err(error) = counts.write(&self.scenario, ledger)
-        {
-            eprintln!("The counts cannot be written: {error}");
-            self.counts = None;
-        }
-    }
-
-    fn write_statistics(&mut self, ledger: &Ledger, rate: f64) {
-        if let Some(statistics) = &mut self.statistics
-            && let Err(error) = statistics.write(ledger, rate)
-        {
-            eprintln!("The statistics cannot be written: {error}");
+    /// The lines of a period.
+    fn write_files(&mut self) {
+        let trouble = |what: &str, error: std::io::Error| eprintln!("The {what} cannot be written: {error}");
+        if let Some(Err(error)) = self.statistics.as_mut().map(|file| file.write(&self.ledger, self.rate)) {
+            trouble("statistics", error);
             self.statistics = None;
         }
+        if let Some(Err(error)) = self.counts.as_mut().map(|file| file.write(&self.scenario, &self.ledger)) {
+            trouble("counts", error);
+            self.counts = None;
+        }
+        if let Some(Err(error)) = self.error_codes.as_mut().map(ErrorCodes::write) {
+            trouble("error codes", error);
+            self.error_codes = None;
+        }
     }
 
-    fn view(&self, ending: bool) -> View<'_> {
+    fn begin_period(&mut self) {
+        self.before.clone_from(&self.ledger);
+        self.rounds = self.node.handle().total().rounds;
+        self.period = Instant::now();
+        self.reset = Stamp::now();
+    }
+
+    const fn state(&self) -> State {
+        match (self.quitting, self.paused) {
+            (true, _) => State::Waiting,
+            (false, true) => State::Paused,
+            (false, false) => State::Running,
+        }
+    }
+
+    fn view(&self, state: State) -> View<'_> {
+        let total = self.node.handle().total();
+        let connections = total.tcp_connections + total.tls_connections + total.ws_connections + total.wss_connections;
+        let media = self.media.as_ref().map(media::Shown::lines);
         View {
             scenario: &self.scenario,
             ledger: &self.ledger,
-            rate: self.rate,
-            period: self.options.rate_period,
+            before: &self.before,
+            arrival: match (self.scenario.role, self.options.users) {
+                (Role::Server, _) => Arrival::Answered,
+                (Role::Client, Some(users)) => Arrival::Users(users),
+                (Role::Client, None) => Arrival::Rate { calls: self.rate, period: self.options.rate_period },
+            },
             duration: self.options.duration.unwrap_or(0),
             port: self.run.local_port,
-            seconds: self.started.elapsed().as_secs_f64(),
+            elapsed: self.started.elapsed(),
+            period: self.period.elapsed(),
+            started: &self.stamp,
+            reset: &self.reset,
             remote: &self.remote,
             transport: self.run.transport.via(),
-            limit: self.run.load.limit.saturating_mul(self.options.threads as u64),
-            media: self.media.as_ref().map_or_else(String::new, media::Shown::lines),
-            ending,
+            calls: self.options.calls,
+            limit: self.limit,
+            peak_after: self.peak.1.as_secs(),
+            resolution: self.run.load.step,
+            // That of the run, and that of the control.
+            sockets: 2 + connections + total.lanes,
+            errors: [total.datagrams_refused, total.receive_errors, total.datagrams_dropped],
+            woken: total.rounds.saturating_sub(self.rounds),
+            media: media.unwrap_or_else(media::Shown::nothing),
+            loses: self.options.lost > 0.0,
+            last_error: self.errors.last(),
+            extended: self.options.master.is_some() || self.options.slave.is_some(),
+            state,
         }
     }
 
-    fn draw(&self, ending: bool) {
-        let view = self.view(ending);
-        let text = if self.screen == 2 { view.statistics() } else { view.scenario() };
-        let mut out = std::io::stdout().lock();
-        let _ = write!(out, "\x1b[2J\x1b[H{text}");
-        let _ = out.flush();
+    pub(super) fn draw(&self) {
+        if self.hide || !self.terminal.0.shows() {
+            return;
+        }
+        let mut text = self.view(self.state()).screen(self.screen);
+        if let Some(line) = &self.typed {
+            text += &format!("Command: {line}");
+        }
+        self.terminal.0.draw(&text);
     }
 }

@@ -1,11 +1,15 @@
 //! How a run begins: everything is opened before the first call.
 
 use super::counts::Counts;
+use super::error_codes::{Codes, ErrorCodes};
+use super::errors::Errors;
 use super::face::{Failure, code, injections, name_of};
+use super::log_file::{Growth, LogFile};
 use super::options::{Options, Sockets};
 use super::session::Session;
 use super::statistics::Statistics;
-use super::trace::{self, Tracer};
+use super::terminal::Terminal;
+use super::trace::{self, Listener, Stamp, Switches, Tracer};
 use super::{binding, host, keys, media, plan, sockets, third_party};
 use crate::command::Link;
 use crate::engine::ledger::Ledger;
@@ -15,11 +19,11 @@ use crate::engine::watch::Watch;
 use crate::measure::{Books, Clock, Collector};
 use crate::media::{Legs, Plane};
 use crate::scenario::{Role, Scenario};
-use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use strowger_net::{Lanes, clock};
 
 impl Session {
@@ -65,14 +69,16 @@ impl Session {
         let now = clock::micros();
         let mut collector =
             Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), options.threads);
-        let statistics = statistics(&options, &scenario, &base).map_err(fatal)?;
-        let tracer = Tracer::new(&options.traces, &base, options.rtt_frequency);
+        let files = Files::open(&options, &scenario, &base).map_err(|text| Failure(code::FAILED, text))?;
+        let Files { statistics, counts, error_codes, errors, switches, screens, tracer } = files;
         let (events_out, events) = channel();
         // Made here, one for each shard.
         type Parts = (Books, std::sync::mpsc::Sender<Event>, Option<Box<dyn Watch>>, Option<Legs>);
-        let mut watch = tracer.map(|t| t as Box<dyn Watch>);
-        let mut part =
-            || -> Parts { (collector.books(now), events_out.clone(), watch.take(), plane.as_ref().map(Plane::legs)) };
+        let mut watch = Some(tracer as Box<dyn Watch>);
+        let mut part = || -> Parts {
+            let watch = watch.take().unwrap_or_else(|| Box::new(Listener(errors.clone())));
+            (collector.books(now), events_out.clone(), Some(watch), plane.as_ref().map(Plane::legs))
+        };
         let parts: Vec<Parts> = (0..options.threads).map(|_| part()).collect();
         let parts = Mutex::new(parts.into_iter());
         let several = options.threads > 1;
@@ -109,7 +115,6 @@ impl Session {
                 .map_err(|e| fatal(format!("other controllers cannot be heard: {e}")))?;
         }
         let (keys_in, keys) = channel();
-        keys::signals(node.handle().services(), &keys_in);
         let control = match &options.control_ip {
             Some(ip) => host::resolve(ip, 0).map_err(fatal)?.ip(),
             None if options.local_ip.is_some() => local,
@@ -117,16 +122,23 @@ impl Session {
             None => Ipv4Addr::UNSPECIFIED.into(),
         };
         keys::control(control, options.control_port, keys_in.clone())
-            .map_err(|e| fatal(format!("Unable to bind remote control socket: {e}")))?;
+            .map_err(|e| Failure(code::bind(&e), format!("Unable to bind remote control socket: {e}")))?;
+        let terminal = Terminal::take(options.keyboard);
+        keys::signals(node.handle().services(), &keys_in, &terminal.0);
         if options.keyboard {
             keys::terminal(keys_in);
         }
-        let counts = counts(&options, &scenario, &base).map_err(fatal)?;
         let run_remote = run.target.map_or(String::new(), |target| target.to_string());
         let rate = options.rate;
         let media = plane.map(|plane| media::Shown::new(plane, &options));
+        let limit = match (options.limit, options.users) {
+            (None, Some(users)) => u64::from(users),
+            _ => options.limit.unwrap_or_else(|| plan::limit(&options, &scenario, rate)),
+        };
         Ok(Self {
             ledger: Ledger::new(&scenario),
+            forgotten: None,
+            before: Ledger::new(&scenario),
             options,
             scenario,
             run,
@@ -135,42 +147,85 @@ impl Session {
             events,
             statistics,
             started: Instant::now(),
+            stamp: Stamp::now(),
             rate,
-            base,
+            limit,
             media,
             link: opened,
             timed_out: false,
             quitting: false,
             keys,
             counts,
-            remote: run_remote,
-            ended: false,
-            show: std::io::stdout().is_terminal(),
+            error_codes,
+            errors,
+            switches,
+            screens,
             screen: 1,
+            hide: false,
+            typed: None,
             paused: false,
+            remote: run_remote,
+            exit: None,
+            rounds: 0,
+            period: Instant::now(),
+            reset: Stamp::now(),
+            peak: (0, Duration::ZERO),
+            looked: Duration::ZERO,
+            terminal,
         })
     }
 }
 
-fn counts(options: &Options, scenario: &Scenario, base: &str) -> Result<Option<Counts>, String> {
-    if !options.traces.counts {
-        return Ok(None);
-    }
-    let file = trace::create(None, base, "counts.csv")?;
-    let mut counts = Counts::new(file, &options.delimiter, scenario).map_err(|e| format!("the counts: {e}"))?;
-    let _ = counts.write(scenario, &Ledger::new(scenario));
-    Ok(Some(counts))
+/// What is written while calls run.
+struct Files {
+    statistics: Option<Statistics>,
+    counts: Option<Counts>,
+    error_codes: Option<ErrorCodes>,
+    errors: Arc<Errors>,
+    switches: Arc<Switches>,
+    screens: LogFile,
+    tracer: Box<Tracer>,
 }
 
-fn statistics(options: &Options, scenario: &Scenario, base: &str) -> Result<Option<Statistics>, String> {
-    if !options.traces.statistics {
-        return Ok(None);
+impl Files {
+    /// Opens what SIPp opens at once: only the files of errors, logs and response times wait for something to write.
+    fn open(options: &Options, scenario: &Scenario, base: &str) -> Result<Self, String> {
+        let traces = &options.traces;
+        let log = |given: &Option<PathBuf>, name: &str, append: bool, growth: Growth| {
+            LogFile::new(given.as_deref(), base, name, append, growth)
+        };
+        let mut screens = log(&traces.screen_file, "screen", traces.append.screen, Growth::default());
+        if traces.screen {
+            screens.open()?;
+        }
+        let errors = log(&traces.error_file, "errors", traces.append.errors, traces.growth);
+        let errors = Arc::new(Errors::new(errors, traces.errors));
+        let (switches, codes) = (Arc::<Switches>::default(), Codes::default());
+        let d = &options.delimiter;
+        let tracer = Tracer::new(traces, base, d, switches.clone(), errors.clone(), codes.clone())?;
+        let statistics = match traces.statistics {
+            true => {
+                let file = trace::create(traces.statistics_file.as_deref(), base, ".csv")?;
+                let mut file = Statistics::new(file, d, scenario, options.periodic_rtd)
+                    .map_err(|error| format!("the statistics: {error}"))?;
+                let _ = file.write(&Ledger::new(scenario), options.rate);
+                Some(file)
+            }
+            false => None,
+        };
+        let counts = match traces.counts {
+            true => {
+                let file = trace::create(None, base, "counts.csv")?;
+                let mut file = Counts::new(file, d, scenario, options.lost > 0.0)
+                    .map_err(|error| format!("the counts: {error}"))?;
+                let _ = file.write(scenario, &Ledger::new(scenario));
+                Some(file)
+            }
+            false => None,
+        };
+        let error_codes = if traces.error_codes { Some(ErrorCodes::new(base, d, codes)?) } else { None };
+        Ok(Self { statistics, counts, error_codes, errors, switches, screens, tracer })
     }
-    let file = trace::create(options.traces.statistics_file.as_deref(), base, ".csv")?;
-    let mut statistics =
-        Statistics::new(file, &options.delimiter, scenario).map_err(|e| format!("the statistics: {e}"))?;
-    let _ = statistics.write(&Ledger::new(scenario), options.rate);
-    Ok(Some(statistics))
 }
 
 /// How many shards share the calls: one where they need to know of each other.

@@ -21,11 +21,13 @@ pub(super) struct Statistics {
     start: Stamp,
     reset: Stamp,
     before: Ledger,
+    /// `-periodic_rtd`: tables of response times are those of the period.
+    periodic: bool,
 }
 
 impl Statistics {
     /// Writes the header.
-    pub(super) fn new(file: File, delimiter: &str, scenario: &Scenario) -> std::io::Result<Self> {
+    pub(super) fn new(file: File, delimiter: &str, scenario: &Scenario, periodic: bool) -> std::io::Result<Self> {
         let mut statistics = Self {
             file: BufWriter::new(file),
             delimiter: delimiter.to_owned(),
@@ -34,6 +36,7 @@ impl Statistics {
             start: Stamp::now(),
             reset: Stamp::now(),
             before: Ledger::new(scenario),
+            periodic,
         };
         let both = |name: &str| [format!("{name}(P)"), format!("{name}(C)")];
         let mut columns: Vec<String> = ["StartTime", "LastResetTime", "CurrentTime"].map(String::from).into();
@@ -123,10 +126,18 @@ impl Statistics {
         for (new, old) in ledger.counters.iter().zip(&before.counters) {
             both(&mut columns, *new, *old);
         }
-        for lengths in ledger.timers.iter().chain([&ledger.call_length]).filter(|l| !l.bounds.is_empty()) {
+        let mut table = |new: &Lengths, old: Option<&Lengths>| {
+            if new.bounds.is_empty() {
+                return;
+            }
             columns.push(String::new());
-            columns.extend(lengths.counts.iter().map(u64::to_string));
+            let old = |i: usize| old.and_then(|old| old.counts.get(i)).copied().unwrap_or(0);
+            columns.extend(new.counts.iter().enumerate().map(|(i, n)| (n - old(i).min(*n)).to_string()));
+        };
+        for (i, lengths) in ledger.timers.iter().enumerate() {
+            table(lengths, before.timers.get(i).filter(|_| self.periodic));
         }
+        table(&ledger.call_length, None);
         self.line(&columns)?;
         self.before = ledger.clone();
         self.reset = now;
@@ -150,7 +161,11 @@ fn means(new: &Lengths, old: &Lengths, columns: &mut Vec<String>) {
         let mean = mean(n, sum);
         if n > 0 { (squares / n as f64 - mean * mean).max(0.0).sqrt() } else { 0.0 }
     };
-    let (n, sum, squares) = (new.number - old.number, new.sum - old.sum, new.squares - old.squares);
+    // Counts that were begun anew have all of theirs in this period.
+    let (n, sum, squares) = match new.number.checked_sub(old.number) {
+        Some(n) => (n, new.sum - old.sum, new.squares - old.squares),
+        None => (new.number, new.sum, new.squares),
+    };
     columns.push(length(mean(n, sum)));
     columns.push(length(mean(new.number, new.sum)));
     columns.push(length(deviation(n, sum, squares)));

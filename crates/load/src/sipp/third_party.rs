@@ -4,6 +4,24 @@ use super::options::Options;
 use crate::command::{self, Plan};
 use crate::scenario::{Scenario, ThirdParty, ThirdPartyRole};
 
+/// What contradicts itself.
+///
+/// # Errors
+/// In a sentence.
+pub(super) fn check(options: &Options) -> Result<(), String> {
+    let named = options.master.is_some() || options.slave.is_some();
+    if options.master.is_some() && options.slave.is_some() {
+        return Err("-slave and -master options are not compatible".into());
+    }
+    if named && options.third_party.is_some() {
+        return Err("-3PCC option is not compatible with -master and -slave options".into());
+    }
+    if named != options.slave_file.is_some() {
+        return Err("-slave_cfg option must be used with -slave or -master option".into());
+    }
+    Ok(())
+}
+
 /// Which form the run has, and the names of all controllers.
 ///
 /// # Errors

@@ -1,29 +1,47 @@
 //! The files that SIPp writes while calls run.
 
+use super::call_debug::CallDebug;
+use super::error_codes::Codes;
+use super::errors::Errors;
+use super::log_file::LogFile;
 use super::options::Traces;
 use crate::engine::watch::{Passage, Watch};
 use std::fmt::Arguments;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use strowger_core::Transport;
 
-/// `date<TAB>time<TAB>seconds` of now, as SIPp writes a moment; and the same in the form of its message log.
+/// A moment of the wall clock.
 pub(super) struct Stamp {
     micros: u64,
 }
+
+/// `-rfc3339`: moments are written as RFC 3339 has them.
+static RFC3339: AtomicBool = AtomicBool::new(false);
 
 impl Stamp {
     pub(super) fn now() -> Self {
         Self { micros: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64) }
     }
 
+    /// All moments of the process are written as RFC 3339 has them.
+    pub(super) fn write_rfc3339() {
+        RFC3339.store(true, Ordering::Relaxed);
+    }
+
     pub(super) const fn micros(&self) -> u64 {
         self.micros
     }
 
+    /// `date<TAB>time<TAB>seconds`, as SIPp writes a moment.
     pub(super) fn long(&self) -> String {
+        if RFC3339.load(Ordering::Relaxed) {
+            return self.rfc3339();
+        }
         format!(
             "{}\t{}.{:06}",
             crate::engine::moment::local(self.micros),
@@ -32,8 +50,16 @@ impl Stamp {
         )
     }
 
-    pub(super) fn short(&self) -> String {
+    /// The form of the message log.
+    fn short(&self) -> String {
+        if RFC3339.load(Ordering::Relaxed) {
+            return self.rfc3339();
+        }
         crate::engine::moment::local(self.micros).replace('\t', " ")
+    }
+
+    fn rfc3339(&self) -> String {
+        crate::engine::moment::local(self.micros).replace('\t', "T") + "Z"
     }
 }
 
@@ -43,97 +69,179 @@ pub(super) fn create(given: Option<&Path>, base: &str, tail: &str) -> Result<Fil
     File::create(&path).map_err(|error| format!("Unable to create '{}': {error}", path.display()))
 }
 
-/// A file that comes into being with the first thing written to it.
-struct Late {
-    path: PathBuf,
-    file: Option<BufWriter<File>>,
-    failed: bool,
+/// What is traced now; the command mode may change it.
+#[derive(Default)]
+pub(super) struct Switches {
+    pub(super) messages: AtomicBool,
+    pub(super) short_messages: AtomicBool,
+    pub(super) logs: AtomicBool,
 }
 
-impl Late {
-    fn new(given: Option<&PathBuf>, base: &str, tail: &str) -> Self {
-        let path = given.cloned().unwrap_or_else(|| PathBuf::from(format!("{base}_{tail}")));
-        Self { path, file: None, failed: false }
-    }
+/// Writes what is asked for.
+pub(super) struct Tracer {
+    switches: Arc<Switches>,
+    messages: LogFile,
+    short: LogFile,
+    logs: LogFile,
+    errors: Arc<Errors>,
+    codes: Codes,
+    debug: Option<CallDebug>,
+    rtt: Option<Rtt>,
+    record: Vec<u8>,
+    touched: bool,
+}
 
-    /// Where to write; whether this is the first time.
-    fn open(&mut self) -> Option<(&mut BufWriter<File>, bool)> {
-        let first = self.file.is_none();
-        if first && !self.failed {
+/// The response times, written by the dozen.
+struct Rtt {
+    path: PathBuf,
+    file: Option<BufWriter<File>>,
+    delimiter: String,
+    /// Milliseconds since the start, how long it took, which timer.
+    waiting: Vec<(f64, f64, usize)>,
+    /// `-rtt_freq`
+    often: usize,
+    start: u64,
+}
+
+impl Rtt {
+    fn write(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let d = &self.delimiter;
+        if self.file.is_none() {
             match File::create(&self.path) {
-                Ok(file) => self.file = Some(BufWriter::with_capacity(1 << 16, file)),
+                Ok(file) => {
+                    let file = self.file.insert(BufWriter::new(file));
+                    let _ = writeln!(file, "Date_ms{d}response_time_ms{d}rtd_no");
+                }
                 Err(error) => {
-                    self.failed = true;
                     eprintln!("Unable to create '{}': {error}", self.path.display());
+                    return self.waiting.clear();
                 }
             }
         }
-        self.file.as_mut().map(|file| (file, first))
-    }
-
-    fn flush(&mut self) {
-        if let Some(file) = &mut self.file
-            && let Err(error) = file.flush()
-            && !std::mem::replace(&mut self.failed, true)
-        {
+        let Some(file) = &mut self.file else { return };
+        for (at, took, timer) in self.waiting.drain(..) {
+            let _ = writeln!(file, "{at:.0}{d}{took:.0}{d}{timer}");
+        }
+        if let Err(error) = file.flush() {
             eprintln!("'{}' cannot be written: {error}", self.path.display());
         }
     }
 }
 
-/// Writes what is asked for.
-pub(super) struct Tracer {
-    messages: Option<Late>,
-    short: Option<Late>,
-    errors: Option<Late>,
-    logs: Option<Late>,
-    codes: Option<Late>,
-    rtt: Option<Late>,
-    rtt_buffer: Vec<(f64, f64, usize)>,
-    rtt_frequency: usize,
-    start: u64,
-    touched: bool,
-}
-
 impl Tracer {
-    /// Nothing if nothing is asked for.
-    pub(super) fn new(traces: &Traces, base: &str, rtt_frequency: usize) -> Option<Box<Self>> {
-        let late = |on: bool, given: &Option<PathBuf>, tail: &str| on.then(|| Late::new(given.as_ref(), base, tail));
-        let tracer = Self {
-            messages: late(traces.messages, &traces.message_file, "messages.log"),
-            short: late(traces.short_messages, &traces.short_message_file, "shortmessages.log"),
-            errors: late(traces.errors, &traces.error_file, "errors.log"),
-            logs: late(traces.logs, &traces.log_file, "logs.log"),
-            codes: late(traces.error_codes, &None, "error_codes.csv"),
-            rtt: late(traces.rtt, &None, "rtt.csv"),
-            rtt_buffer: Vec::new(),
-            rtt_frequency,
-            start: Stamp::now().micros(),
-            touched: false,
+    /// Opens what SIPp opens at once.
+    ///
+    /// # Errors
+    /// What cannot be opened, in a sentence.
+    pub(super) fn new(
+        traces: &Traces,
+        base: &str,
+        delimiter: &str,
+        switches: Arc<Switches>,
+        errors: Arc<Errors>,
+        codes: Codes,
+    ) -> Result<Box<Self>, String> {
+        let growth = traces.growth;
+        let log = |given: &Option<PathBuf>, name: &str, append: bool| {
+            LogFile::new(given.as_deref(), base, name, append, growth)
         };
-        let any = traces.messages
-            || traces.short_messages
-            || traces.errors
-            || traces.logs
-            || traces.error_codes
-            || traces.rtt;
-        any.then(|| Box::new(tracer))
+        let mut messages = log(&traces.message_file, "messages", traces.append.messages);
+        let mut short = log(&traces.short_message_file, "shortmessages", traces.append.short_messages);
+        if traces.messages {
+            messages.open()?;
+        }
+        if traces.short_messages {
+            short.open()?;
+        }
+        let debug = match traces.call_debug {
+            true => {
+                let mut file = log(&traces.call_debug_file, "calldebug", traces.append.call_debug);
+                file.open()?;
+                Some(CallDebug::new(file))
+            }
+            false => None,
+        };
+        switches.messages.store(traces.messages, Ordering::Relaxed);
+        switches.short_messages.store(traces.short_messages, Ordering::Relaxed);
+        switches.logs.store(traces.logs, Ordering::Relaxed);
+        let rtt = Rtt {
+            path: PathBuf::from(format!("{base}_rtt.csv")),
+            file: None,
+            delimiter: delimiter.to_owned(),
+            waiting: Vec::new(),
+            often: traces.rtt_frequency,
+            start: Stamp::now().micros(),
+        };
+        Ok(Box::new(Self {
+            switches,
+            messages,
+            short,
+            logs: log(&traces.log_file, "logs", traces.append.logs),
+            errors,
+            codes,
+            debug,
+            rtt: traces.rtt.then_some(rtt),
+            record: Vec::new(),
+            touched: false,
+        }))
     }
 
-    fn write_rtt(&mut self) {
-        let Some((file, first)) = self.rtt.as_mut().and_then(Late::open) else { return };
-        if first {
-            let _ = writeln!(file, "Date_ms;response_time_ms;rtd_no");
+    fn long_message(&mut self, passage: Passage, transport: Transport, bytes: &[u8]) {
+        let record = &mut self.record;
+        record.clear();
+        let via = transport.via();
+        let now = || Stamp::now().short();
+        let n = bytes.len();
+        let _ = match passage {
+            Passage::Sent => writeln!(record, "{RULE} {}\n{via} message sent ({n} bytes):\n", now()),
+            Passage::Received => writeln!(record, "{RULE} {}\n{via} message received [{n}] bytes :\n", now()),
+            Passage::Unexpected => writeln!(record, "{RULE}\nUnexpected {via} message received:\n"),
+            Passage::LostSending(step) => writeln!(record, "{via} message (index {step}) lost (send).\n"),
+            Passage::LostReceiving(step) => writeln!(record, "{via} message (index {step}) lost (recv).\n"),
+            // The byte that ends it counts.
+            Passage::CommandSent => {
+                writeln!(record, "{RULE} {}\nTCP control message sent ({} bytes):\n", now(), n + 1)
+            }
+            Passage::CommandReceived => {
+                writeln!(record, "{RULE} {}\nTCP control message received [{}] bytes :\n", now(), n + 1)
+            }
+            Passage::Discarded => writeln!(record, "Discarded message for new calls while quitting"),
+        };
+        if !matches!(passage, Passage::Discarded) {
+            record.extend_from_slice(bytes);
+            record.extend_from_slice(if passage == Passage::CommandSent { b"\x1b\n" } else { b"\n" });
         }
-        for (at, took, timer) in self.rtt_buffer.drain(..) {
-            let _ = writeln!(file, "{at:.3};{took:.0};{timer}");
-        }
+        self.messages.write(record);
+    }
+
+    fn short_message(&mut self, sent: bool, call_id: &[u8], bytes: &[u8]) {
+        let letter = if sent { 'S' } else { 'R' };
+        let end = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
+        let cseq = memchr::memmem::find(bytes, b"\nCSeq:").map_or(&b""[..], |at| {
+            let rest = &bytes[at + 6..];
+            rest[..memchr::memchr(b'\r', rest).unwrap_or(rest.len())].trim_ascii()
+        });
+        self.record.clear();
+        let _ = writeln!(
+            self.record,
+            "{}\t{letter}\t{}\tCSeq:{}\t{}",
+            Stamp::now().long(),
+            String::from_utf8_lossy(call_id),
+            String::from_utf8_lossy(cseq),
+            String::from_utf8_lossy(&bytes[..end])
+        );
+        self.short.write(&self.record);
     }
 }
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        self.write_rtt();
+        if let Some(rtt) = &mut self.rtt {
+            rtt.write();
+        }
         self.touched = true;
         self.flush();
     }
@@ -143,95 +251,55 @@ const RULE: &str = "-----------------------------------------------";
 
 impl Watch for Tracer {
     fn message(&mut self, passage: Passage, transport: Transport, call_id: &[u8], bytes: &[u8]) {
-        self.touched = true;
-        if let Some((file, _)) = self.messages.as_mut().and_then(Late::open) {
-            let via = transport.via();
-            let _ = match passage {
-                Passage::Sent => {
-                    writeln!(file, "{RULE} {}\n{via} message sent ({} bytes):\n", Stamp::now().short(), bytes.len())
-                }
-                Passage::Received => {
-                    writeln!(
-                        file,
-                        "{RULE} {}\n{via} message received [{}] bytes :\n",
-                        Stamp::now().short(),
-                        bytes.len()
-                    )
-                }
-                Passage::Unexpected => writeln!(file, "{RULE}\nUnexpected {via} message received:\n"),
-                Passage::LostSending(step) => writeln!(file, "{via} message (index {step}) lost (send).\n"),
-                Passage::LostReceiving(step) => writeln!(file, "{via} message (index {step}) lost (recv).\n"),
-                // The byte that ends it counts.
-                Passage::CommandSent => {
-                    let bytes = bytes.len() + 1;
-                    writeln!(file, "{RULE} {}\nTCP control message sent ({bytes} bytes):\n", Stamp::now().short())
-                }
-                Passage::CommandReceived => {
-                    let bytes = bytes.len() + 1;
-                    writeln!(file, "{RULE} {}\nTCP control message received [{bytes}] bytes :\n", Stamp::now().short())
-                }
-                Passage::Discarded => writeln!(file, "Discarded message for new calls while quitting"),
-            };
-            if !matches!(passage, Passage::Discarded) {
-                let _ = file.write_all(bytes);
-                let _ = file.write_all(if passage == Passage::CommandSent { b"\x1b\n" } else { b"\n" });
-            }
+        if self.switches.messages.load(Ordering::Relaxed) {
+            self.touched = true;
+            self.long_message(passage, transport, bytes);
         }
-        if matches!(passage, Passage::Sent | Passage::Received)
-            && let Some((file, _)) = self.short.as_mut().and_then(Late::open)
+        if matches!(passage, Passage::Sent | Passage::Received) && self.switches.short_messages.load(Ordering::Relaxed)
         {
-            let letter = if passage == Passage::Sent { 'S' } else { 'R' };
-            let end = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
-            let cseq = memchr::memmem::find(bytes, b"\nCSeq:").map_or(&b""[..], |at| {
-                let rest = &bytes[at + 6..];
-                rest[..memchr::memchr(b'\r', rest).unwrap_or(rest.len())].trim_ascii()
-            });
-            let _ = writeln!(
-                file,
-                "{}\t{letter}\t{}\tCSeq:{}\t{}",
-                Stamp::now().long(),
-                String::from_utf8_lossy(call_id),
-                String::from_utf8_lossy(cseq),
-                String::from_utf8_lossy(&bytes[..end])
-            );
+            self.touched = true;
+            self.short_message(passage == Passage::Sent, call_id, bytes);
+        }
+        if let Some(debug) = &mut self.debug {
+            debug.message(passage, transport, call_id, bytes);
         }
     }
 
     fn warning(&mut self, text: Arguments<'_>) {
         self.touched = true;
-        if let Some((file, first)) = self.errors.as_mut().and_then(Late::open) {
-            if first {
-                let _ = writeln!(file, "The following events occurred:");
-            }
-            let _ = writeln!(file, "{}: {text}", Stamp::now().long());
-        }
+        self.errors.say(text);
     }
 
     fn log(&mut self, text: &[u8]) {
-        self.touched = true;
-        if let Some((file, _)) = self.logs.as_mut().and_then(Late::open) {
-            let _ = file.write_all(text);
-            let _ = file.write_all(b"\n");
+        if self.switches.logs.load(Ordering::Relaxed) {
+            self.touched = true;
+            self.record.clear();
+            self.record.extend_from_slice(text);
+            self.record.push(b'\n');
+            self.logs.write(&self.record);
         }
     }
 
     fn timer(&mut self, timer: usize, micros: u64) {
-        if self.rtt.is_none() {
-            return;
-        }
-        let at = Stamp::now().micros().saturating_sub(self.start) as f64 / 1_000.0;
-        self.rtt_buffer.push((at, (micros / 1_000) as f64, timer + 1));
-        if self.rtt_buffer.len() >= self.rtt_frequency {
-            self.touched = true;
-            self.write_rtt();
+        let Some(rtt) = &mut self.rtt else { return };
+        let at = Stamp::now().micros().saturating_sub(rtt.start) as f64 / 1_000.0;
+        rtt.waiting.push((at, (micros / 1_000) as f64, timer + 1));
+        if rtt.waiting.len() >= rtt.often {
+            rtt.write();
         }
     }
 
     fn error_code(&mut self, code: u16) {
-        self.touched = true;
-        if let Some((file, _)) = self.codes.as_mut().and_then(Late::open) {
-            let _ = write!(file, "{};{code};", Stamp::now().long());
-            let _ = writeln!(file);
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        if codes.len() < MOST_CODES {
+            codes.push(code);
+        }
+    }
+
+    fn call_ended(&mut self, call_id: &[u8], failed: bool) {
+        if let Some(debug) = &mut self.debug {
+            self.touched = true;
+            debug.ended(call_id, failed);
         }
     }
 
@@ -239,8 +307,24 @@ impl Watch for Tracer {
         if !std::mem::take(&mut self.touched) {
             return;
         }
-        let all =
-            [&mut self.messages, &mut self.short, &mut self.errors, &mut self.logs, &mut self.codes, &mut self.rtt];
-        all.into_iter().flatten().for_each(Late::flush);
+        [&mut self.messages, &mut self.short, &mut self.logs].into_iter().for_each(LogFile::flush);
+        if let Some(debug) = &mut self.debug {
+            debug.flush();
+        }
+        self.errors.flush();
     }
+}
+
+/// Codes of one period that are kept.
+const MOST_CODES: usize = 1 << 20;
+
+/// For shards beside the one that traces: what goes wrong there is heard too.
+pub(super) struct Listener(pub(super) Arc<Errors>);
+
+impl Watch for Listener {
+    fn warning(&mut self, text: Arguments<'_>) {
+        self.0.say(text);
+    }
+
+    fn flush(&mut self) {}
 }

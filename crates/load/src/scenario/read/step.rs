@@ -57,8 +57,9 @@ impl Reader<'_> {
     /// What every step can have.
     fn common(&mut self, element: &Element, kind: Kind, init: bool) -> Result<Step, Fault> {
         let index = self.program(init).steps.len();
-        let start_timer = self.timer(element, "start_rtd")?;
+        // In this order they get their numbers, which are those of SIPp.
         let stop_timer = self.timer(element, "rtd")?;
+        let start_timer = self.timer(element, "start_rtd")?;
         let repeat_timer = self.boolean(element, "repeat_rtd")?;
         if let (Some(_), None, Some(value)) = (repeat_timer, stop_timer, self.attribute(element, "repeat_rtd")) {
             return Err(Fault::new(value.at, "`repeat_rtd` without `rtd`"));

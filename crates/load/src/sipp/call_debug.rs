@@ -1,0 +1,54 @@
+//! `-trace_calldebug`: all that was said in a call that failed.
+
+use super::log_file::LogFile;
+use super::trace::Stamp;
+use crate::engine::watch::Passage;
+use std::collections::HashMap;
+use std::io::Write;
+use strowger_core::Transport;
+
+/// The file, and what open calls have said so far.
+pub(super) struct CallDebug {
+    file: LogFile,
+    calls: HashMap<Box<[u8]>, Vec<u8>>,
+}
+
+impl CallDebug {
+    pub(super) fn new(file: LogFile) -> Self {
+        Self { file, calls: HashMap::new() }
+    }
+
+    /// A message of a call.
+    pub(super) fn message(&mut self, passage: Passage, transport: Transport, call_id: &[u8], bytes: &[u8]) {
+        let now = Stamp::now().long();
+        let id = String::from_utf8_lossy(call_id);
+        let call = self.calls.entry(call_id.into()).or_insert_with(|| format!("{now} Starting call {id}\n").into());
+        let (via, n) = (transport.via(), bytes.len());
+        let _ = match passage {
+            Passage::Sent => write!(call, "{now} Sending {via} message for call {id}:\n"),
+            Passage::Received => write!(call, "{now} Processing {n} byte incoming message for call-ID {id}:\n"),
+            Passage::Unexpected => write!(call, "{now} Unexpected {via} message received:\n\n"),
+            Passage::LostSending(step) => write!(call, "{now} Message {step} is lost on purpose instead of sent:\n"),
+            Passage::LostReceiving(step) => write!(call, "{now} Received message {step} is lost on purpose:\n"),
+            Passage::CommandSent => write!(call, "{now} Sending control message for call {id}:\n"),
+            Passage::CommandReceived => write!(call, "{now} Processing control message for call {id}:\n"),
+            Passage::Discarded => return,
+        };
+        call.extend_from_slice(bytes);
+        call.extend_from_slice(b"\n\n");
+    }
+
+    /// A call has ended: it is written if it has failed, and forgotten.
+    pub(super) fn ended(&mut self, call_id: &[u8], failed: bool) {
+        let Some(call) = self.calls.remove(call_id).filter(|_| failed) else { return };
+        let id = String::from_utf8_lossy(call_id);
+        let rule = "-".repeat(79);
+        let mut record = format!("{rule}\nCall debugging information for call {id}:\n").into_bytes();
+        record.extend_from_slice(&call);
+        self.file.write(&record);
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.file.flush();
+    }
+}

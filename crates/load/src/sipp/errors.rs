@@ -1,0 +1,76 @@
+//! What goes wrong while calls run: in the file of `-trace_err`, the last of it on the screen and at the end.
+
+use super::log_file::LogFile;
+use super::trace::Stamp;
+use std::fmt::{Arguments, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Shared by whoever has something to say.
+pub(super) struct Errors(Mutex<Book>);
+
+struct Book {
+    file: LogFile,
+    /// They are written into the file.
+    kept: bool,
+    /// With the moment at which it was said.
+    last: String,
+    /// Bytes of the moment.
+    moment: usize,
+    number: u64,
+}
+
+impl Errors {
+    pub(super) fn new(file: LogFile, kept: bool) -> Self {
+        Self(Mutex::new(Book { file, kept, last: String::new(), moment: 0, number: 0 }))
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more.
+    pub(super) fn say(&self, text: Arguments<'_>) {
+        let mut book = self.book();
+        let book = &mut *book;
+        book.number += 1;
+        book.last.clear();
+        let _ = write!(book.last, "{}: ", Stamp::now().long());
+        book.moment = book.last.len();
+        let _ = writeln!(book.last, "{text}");
+        if book.kept {
+            if book.file.is_new() {
+                book.file.write(b"The following events occurred:\n");
+            }
+            book.file.write(book.last.as_bytes());
+        }
+    }
+
+    /// The text of the last, without its moment.
+    pub(super) fn last(&self) -> Option<String> {
+        let book = self.book();
+        (book.number > 0).then(|| book.last[book.moment..].trim_end().to_owned())
+    }
+
+    /// Whether they are written into the file from now on.
+    pub(super) fn keep(&self, kept: bool) {
+        self.book().kept = kept;
+    }
+
+    pub(super) fn flush(&self) {
+        self.book().file.flush();
+    }
+
+    /// What is said at the end of a run: the last of them, and where the others are.
+    pub(super) fn farewell(&self) -> Option<String> {
+        let mut book = self.book();
+        book.file.flush();
+        let mut text = (book.number > 0).then(|| book.last.clone())?;
+        if book.number > 1 {
+            let _ = match book.kept {
+                true => writeln!(text, "There were more errors, see '{}' file", book.file.path().display()),
+                false => writeln!(text, "There were more errors, enable -trace_err to log them."),
+            };
+        }
+        Some(text)
+    }
+}

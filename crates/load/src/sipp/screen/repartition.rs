@@ -1,0 +1,50 @@
+//! Screens 3 and 6 to 9: how long responses and calls took.
+
+use super::{View, head};
+use crate::engine::ledger::Lengths;
+use std::fmt::Write;
+
+impl View<'_> {
+    /// Of the first timer and of the calls.
+    pub(super) fn repartition(&self) -> String {
+        let mut text = head("Repartition Screen");
+        self.timer(0, &mut text);
+        let _ = writeln!(text, "  {:<75}", "Average Call Length Repartition");
+        table(&self.ledger.call_length, &mut text);
+        text
+    }
+
+    /// Of another timer; 0 is the first.
+    pub(super) fn further_repartition(&self, timer: usize) -> String {
+        let mut text = head(&format!("Repartition {} Screen", timer + 1));
+        if timer < self.scenario.timers.len() {
+            self.timer(timer, &mut text);
+        } else {
+            text.push_str(NONE);
+        }
+        text
+    }
+
+    fn timer(&self, timer: usize, text: &mut String) {
+        let name = self.scenario.timers.get(timer).map_or("1", String::as_str);
+        let _ = writeln!(text, "  {:<75}", format!("Average Response Time Repartition {name}"));
+        match self.ledger.timers.get(timer) {
+            Some(lengths) => table(lengths, text),
+            None => text.push_str(NONE),
+        }
+    }
+}
+
+/// Spelt as SIPp spells it.
+const NONE: &str = "    <No repartion defined>\n";
+
+fn table(lengths: &Lengths, text: &mut String) {
+    let Some(last) = lengths.bounds.last() else { return text.push_str(NONE) };
+    let mut from = 0;
+    for (to, count) in lengths.bounds.iter().zip(&lengths.counts) {
+        let _ = writeln!(text, "    {from:>10} ms <= n < {to:>10} ms : {count:>10}");
+        from = *to;
+    }
+    let beyond = lengths.counts.last().copied().unwrap_or(0);
+    let _ = writeln!(text, "                   n >= {last:>10} ms : {beyond:>10}");
+}

@@ -1,0 +1,135 @@
+//! The terminal: keys without Enter, and a screen of its own for the run. What was there before comes back at every end -
+//! of the run, by a panic, by a signal - and while the process is stopped.
+
+use rustix::process::{Signal, getpgrp, getpid, kill_process};
+use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
+use std::io::{IsTerminal, Write, stdin, stdout};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The terminal of the process.
+pub(super) struct Terminal {
+    /// How it was set, if keys are read from it.
+    before: Option<Termios>,
+    /// The screens are shown on it.
+    shows: bool,
+    taken: AtomicBool,
+}
+
+/// Has the terminal until it is dropped.
+pub(super) struct Taken(pub(super) Arc<Terminal>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
+impl Terminal {
+    /// Takes it, as far as standard input and output are one. `keys`: they are asked for.
+    pub(super) fn take(keys: bool) -> Taken {
+        // Whoever runs in the background may not touch it, and would be stopped.
+        let foreground = || termios::tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
+        let before =
+            if keys && stdin().is_terminal() && foreground() { termios::tcgetattr(stdin()).ok() } else { None };
+        let shows = stdout().is_terminal() && std::env::var_os("TERM").is_some_and(|name| name != "dumb");
+        let terminal = Self { before, shows, taken: AtomicBool::new(false) };
+        terminal.set();
+        Taken(Arc::new(terminal))
+    }
+
+    /// Whether screens are shown on it.
+    pub(super) const fn shows(&self) -> bool {
+        self.shows
+    }
+
+    fn set(&self) {
+        if self.taken.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if let Some(before) = &self.before {
+            let mut keys = before.clone();
+            // Ctrl-C stays a signal, and line ends are still translated.
+            keys.local_modes &= !(LocalModes::ICANON | LocalModes::ECHO);
+            keys.special_codes[SpecialCodeIndex::VMIN] = 1;
+            keys.special_codes[SpecialCodeIndex::VTIME] = 0;
+            let _ = termios::tcsetattr(stdin(), OptionalActions::Now, &keys);
+        }
+        if self.shows {
+            self.write("\x1b[?1049h\x1b[?25l\x1b[2J");
+        }
+    }
+
+    /// Leaves it as it was.
+    pub(super) fn give_back(&self) {
+        if !self.taken.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        if self.shows {
+            self.write("\x1b[?25h\x1b[?1049l");
+        }
+        if let Some(before) = &self.before {
+            let _ = termios::tcsetattr(stdin(), OptionalActions::Now, before);
+        }
+    }
+
+    /// Ctrl-Z: whoever has it meanwhile finds it as it was.
+    pub(super) fn stop(&self) {
+        self.give_back();
+        let _ = kill_process(getpid(), Signal::STOP);
+        // Here the process goes on.
+        self.set();
+    }
+
+    /// Shows a screen; if it is higher than the terminal, its last line all the same.
+    pub(super) fn draw(&self, text: &str) {
+        if !self.shows || !self.taken.load(Ordering::SeqCst) {
+            return;
+        }
+        let size = termios::tcgetwinsize(stdout()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
+        let (rows, columns) = size.map_or((24, 80), |size| (usize::from(size.ws_row), usize::from(size.ws_col)));
+        self.write(&picture(text, rows, columns));
+    }
+
+    fn write(&self, text: &str) {
+        let mut out = stdout().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
+/// The lines from the upper left corner on, each cut to the width, the rest of the screen empty.
+fn picture(text: &str, rows: usize, columns: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let shown = lines.len().min(rows);
+    let mut picture = String::from("\x1b[H");
+    for (row, line) in lines.iter().take(shown).enumerate() {
+        let last = row + 1 == shown;
+        let line = if last { lines.last().unwrap_or(line) } else { line };
+        let mut column = 0;
+        for c in line.trim_end().chars() {
+            // A tabulator leads to the next multiple of eight.
+            let (c, width) = match c {
+                '\t' => (' ', 8 - column % 8),
+                c if c.is_control() => ('?', 1),
+                c => (c, 1),
+            };
+            let width = width.min(columns - column);
+            picture.extend(std::iter::repeat_n(c, width));
+            column += width;
+        }
+        picture.push_str(if last { "\x1b[K" } else { "\x1b[K\r\n" });
+    }
+    picture.push_str("\x1b[J");
+    picture
+}
+
+#[cfg(test)]
+mod tests {
+    use super::picture;
+
+    #[test]
+    fn the_last_line_is_always_seen() {
+        assert_eq!(picture("a\nb\nc\nfoot\n", 3, 80), "\x1b[Ha\x1b[K\r\nb\x1b[K\r\nfoot\x1b[K\x1b[J");
+        assert_eq!(picture("12345\n\tx\n", 9, 3), "\x1b[H123\x1b[K\r\n   \x1b[K\x1b[J");
+    }
+}
