@@ -190,6 +190,18 @@ fn the_csv_has_a_line_a_second() {
     assert_eq!(lines[1][..2], ["2026-11-20T13:00:00Z", &(STARTED / S).to_string()]);
     let achieved = lines[0].iter().position(|name| name == "calls.outgoing").unwrap();
     assert_eq!(lines[1..].iter().map(|line| line[achieved].parse::<u64>().unwrap()).sum::<u64>(), 2_400);
+    // Behind what every run has: the responses of this one, each a measure.
+    let every = columns(&measured::heading("").timers).len() + 2;
+    let sum = |name: &str| {
+        let place = lines[0].iter().position(|column| column == name).unwrap_or_else(|| panic!("{name}"));
+        assert!(place >= every, "{name}");
+        lines[1..].iter().map(|line| line[place].parse::<f64>().unwrap()).sum::<f64>()
+    };
+    assert_eq!((sum("responses.register.401"), sum("responses.register.200")), (2_400.0, 2_400.0));
+    for name in &lines[0][every..] {
+        let measure = strowger_load::measure::Measure::parse(name, &[]).unwrap();
+        assert_eq!(measure.of(&run.totals), Some(sum(name)), "{name}");
+    }
     let failed = lines[0].iter().position(|name| name == "sdd.failed.p95").unwrap();
     assert!(lines[1..].iter().all(|line| line[failed].is_empty()), "what was not measured is empty");
 }

@@ -1,5 +1,6 @@
 //! The whole report as JSON; `docs/load-report.schema.json` describes it.
 
+use super::responses::Responses;
 use super::{Report, rfc3339};
 use crate::measure::{
     Counter, Delay, Delays, Ending, Failure, Heading, Health, Judgement, Note, Page, Rate, Reason, ReceiveBuffer, Row,
@@ -48,7 +49,7 @@ struct Document<'a> {
     timers: Map<DelayPart>,
     counters: Map<u64>,
     requests: Vec<Requests>,
-    responses: Vec<Responses>,
+    responses: Vec<Counted>,
     generators: Vec<GeneratorPart<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<Series<'a>>,
@@ -109,7 +110,7 @@ struct Requests {
 }
 
 #[derive(Serialize)]
-struct Responses {
+struct Counted {
     direction: &'static str,
     method: String,
     code: u16,
@@ -141,18 +142,31 @@ struct Series<'a> {
     step: u64,
     columns: Vec<String>,
     units: Vec<&'static str>,
-    rows: Vec<Line<'a>>,
+    rows: Lines<'a>,
 }
 
 /// `[second, value, ...]`, as the columns say; a value is null where nothing was measured.
-struct Line<'a>(&'a Row);
+struct Lines<'a> {
+    rows: &'a [Row],
+    responses: Responses,
+}
+
+struct Line<'a>(&'a Row, &'a Responses);
+
+impl Serialize for Lines<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.rows.iter().map(|row| Line(row, &self.responses)))
+    }
+}
 
 impl Serialize for Line<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut line = serializer.serialize_seq(Some(1 + self.0.values.len()))?;
-        line.serialize_element(&self.0.second)?;
+        let Self(row, responses) = self;
+        let mut line = serializer.serialize_seq(None)?;
+        line.serialize_element(&row.second)?;
         // Not a number is null in JSON.
-        self.0.values.iter().try_for_each(|value| line.serialize_element(value))?;
+        row.values.iter().try_for_each(|value| line.serialize_element(value))?;
+        responses.values(row).try_for_each(|value| line.serialize_element(&value))?;
         line.end()
     }
 }
@@ -161,6 +175,7 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
     let run = report.run;
     let (heading, totals) = (run.heading(), &run.totals);
     let started = if heading.started == 0 { totals.second * 1_000_000 } else { heading.started };
+    let responses = Responses::of(run);
     let calls = [
         Counter::CallsIntended,
         Counter::CallsOutgoing,
@@ -205,7 +220,7 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
         timers: Map(timers.collect()),
         counters: Map(Counter::ALL.iter().map(|counter| (counter.key().into(), totals.counter(*counter))).collect()),
         requests: requests(totals),
-        responses: responses(totals),
+        responses: counted(totals),
         generators: run
             .generators
             .iter()
@@ -214,9 +229,9 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
             .collect(),
         series: series.then(|| Series {
             step: run.step(),
-            columns: columns(&heading.timers),
-            units: units(&heading.timers),
-            rows: run.rows.iter().map(Line).collect(),
+            columns: columns(&heading.timers).into_iter().chain(responses.names.iter().cloned()).collect(),
+            units: units(&heading.timers).into_iter().chain(responses.names.iter().map(|_| Unit::Count.key())).collect(),
+            rows: Lines { rows: &run.rows, responses },
         }),
     }
 }
@@ -254,11 +269,11 @@ fn requests(totals: &Page) -> Vec<Requests> {
     all.filter(|requests| requests.sent + requests.received + requests.resent > 0).collect()
 }
 
-fn responses(totals: &Page) -> Vec<Responses> {
+fn counted(totals: &Page) -> Vec<Counted> {
     let both = [("received", totals.responses_received()), ("sent", totals.responses_sent())];
     both.into_iter()
         .flat_map(|(direction, codes)| {
-            codes.iter().map(move |(method, code, count)| Responses {
+            codes.iter().map(move |(method, code, count)| Counted {
                 direction,
                 method: method_name(method),
                 code,

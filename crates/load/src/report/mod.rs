@@ -16,6 +16,7 @@ mod date;
 mod html;
 mod json;
 mod prometheus;
+mod responses;
 mod table;
 
 pub use date::rfc3339;
@@ -82,7 +83,7 @@ impl<'a> Report<'a> {
         json::json(self)
     }
 
-    /// The series, one line a second (RFC 4180), with a header line. Missing values are empty.
+    /// The series (RFC 4180): a header line, then a line for each row. Missing values are empty.
     pub fn csv(&self) -> String {
         csv::csv(self.run)
     }

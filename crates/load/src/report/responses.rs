@@ -1,0 +1,28 @@
+//! Columns of the series for the responses of a run: one for each method and code that came at all.
+
+use super::json::method_name;
+use crate::measure::{Row, Run};
+use strowger_message::Method;
+
+/// The columns behind those that every series has, each a measure that `--require` knows: `responses.invite.486`.
+pub(super) struct Responses {
+    pub(super) names: Vec<String>,
+    kinds: Vec<(Method, u16)>,
+}
+
+impl Responses {
+    pub(super) fn of(run: &Run) -> Self {
+        // What is no code of SIP has no name either.
+        let all = run.totals.responses_received().iter().filter(|(_, code, _)| *code != 0);
+        let kinds: Vec<(Method, u16)> = all.map(|(method, code, _)| (method, code)).collect();
+        let name = |(method, code): &(Method, u16)| format!("responses.{}.{code}", method_name(*method).to_lowercase());
+        Self { names: kinds.iter().map(name).collect(), kinds }
+    }
+
+    pub(super) fn values<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = f64> + 'a {
+        self.kinds.iter().map(|(method, code)| {
+            let found = row.codes.iter().find(|(of, which, _)| of == method && which == code);
+            found.map_or(0.0, |(_, _, count)| *count as f64)
+        })
+    }
+}
