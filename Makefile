@@ -26,7 +26,8 @@ ROUNDS ?= 3
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
-	@echo 'make test          formatting, lints, every test; about 20 minutes on two cores from an empty target'
+	@echo 'make test          every test; about 12 minutes on two cores from an empty target'
+	@echo 'make lint          formatting and lints'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
 	@echo 'make test-sipp-wire    every message of "strowger sipp" against that of SIPp 3.6.1, byte by byte'
 	@echo 'make packages      install the Debian packages that tests and benches use, if this user may'
@@ -52,12 +53,11 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
 
-# One profile builds the tests and the server that they start: its dependencies are compiled once (Cargo.toml says how far
-# it is optimised). What measures must be alone on the machine: the tests with the world come last, one by one.
-test: packages lint
-	$(CARGO) build --package strowger
-	$(CARGO) test --workspace --exclude strowger-tests
-	STROWGER_BIN=$(TESTED) $(CARGO) test --package strowger-tests -- --test-threads=1
+# One profile builds the tests and the server that they start, all in one go: what they depend on is compiled once
+# (Cargo.toml says how far it is optimised). Tests that measure take turns (tests/src/turn.rs).
+test: packages
+	$(CARGO) build --workspace --all-targets
+	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --workspace --no-fail-fast
 	@echo 'make test: everything passed'
 
 # SIPp reads each document of the corpus in its folder, then our own oddities, then mutants; it takes three minutes.

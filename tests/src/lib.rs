@@ -17,14 +17,10 @@ pub mod random;
 pub mod server;
 pub mod sipp;
 pub mod text;
+pub mod turn;
 pub mod wire;
 
-/// For tests that measure: no two of one program run at a time.
-pub fn alone() -> std::sync::MutexGuard<'static, ()> {
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    // A test that failed leaves nothing behind that the next could be hurt by.
-    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
+pub use turn::{alone, beside};
 
 /// Cases that do not measure, each on a thread of its own, a few at a time: they wait more than they work. With the
 /// environment variable CASE only those whose name has it in it.

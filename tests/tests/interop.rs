@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use strowger_tests::alone;
 use strowger_tests::baresip::{Baresip, Phone};
 use strowger_tests::kamailio::Kamailio;
 use strowger_tests::namespace::{self, Namespace};
@@ -13,6 +12,7 @@ use strowger_tests::program::{BARESIP, KAMAILIO, SIPP, SIPSAK, have};
 use strowger_tests::server::{Server, Setup, loopback};
 use strowger_tests::sipp::{Scenario, Sipp};
 use strowger_tests::wire::Transport::{Tcp, Tls, Udp, Ws};
+use strowger_tests::{alone, beside};
 use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(15);
@@ -69,6 +69,7 @@ const OURS: (Scenario, Scenario) = (Scenario::Ours("uac"), Scenario::Ours("uas")
 
 #[test]
 fn sipp_calls_sipp_by_udp() {
+    let _beside = beside();
     if !have(&[SIPP]) {
         return;
     }
@@ -81,6 +82,7 @@ fn sipp_calls_sipp_by_udp() {
 
 #[test]
 fn sipp_calls_sipp_by_tcp() {
+    let _beside = beside();
     if !have(&[SIPP]) {
         return;
     }
@@ -128,6 +130,7 @@ fn sipsak(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn sipsak_asks_what_the_server_can_do() {
+    let _beside = beside();
     if !have(&[SIPSAK]) {
         return;
     }
@@ -144,6 +147,7 @@ fn sipsak_asks_what_the_server_can_do() {
 
 #[test]
 fn sipsak_registers_with_its_password_and_not_with_another() {
+    let _beside = beside();
     if !have(&[SIPSAK]) {
         return;
     }
@@ -235,6 +239,7 @@ fn base<'a>(transport: &'a str) -> Phone<'a> {
 
 #[test]
 fn baresip_calls_baresip_with_digest_by_udp() {
+    let _beside = beside();
     if !have(&[BARESIP]) {
         return;
     }
@@ -244,6 +249,7 @@ fn baresip_calls_baresip_with_digest_by_udp() {
 
 #[test]
 fn baresip_calls_baresip_with_digest_by_tcp() {
+    let _beside = beside();
     if !have(&[BARESIP]) {
         return;
     }
@@ -253,6 +259,7 @@ fn baresip_calls_baresip_with_digest_by_tcp() {
 
 #[test]
 fn baresip_calls_baresip_with_digest_by_tls() {
+    let _beside = beside();
     if !have(&[BARESIP]) {
         return;
     }
@@ -289,11 +296,13 @@ fn behind_nat(transport: &str) {
 
 #[test]
 fn baresip_calls_baresip_behind_two_routers_that_translate_addresses_by_udp() {
+    let _beside = beside();
     behind_nat("udp");
 }
 
 #[test]
 fn baresip_calls_baresip_behind_two_routers_that_translate_addresses_by_tcp() {
+    let _beside = beside();
     behind_nat("tcp");
 }
 
@@ -315,6 +324,7 @@ fn peer(server: &Server, ports: &[(&str, u16); 3], next: &str) -> Kamailio {
 
 #[test]
 fn kamailio_is_reached_by_tls() {
+    let _beside = beside();
     if !have(&[SIPP, KAMAILIO]) {
         return;
     }
@@ -328,6 +338,7 @@ fn kamailio_is_reached_by_tls() {
 
 #[test]
 fn kamailio_reaches_the_server_by_tls() {
+    let _beside = beside();
     if !have(&[SIPP, KAMAILIO]) {
         return;
     }
@@ -341,6 +352,7 @@ fn kamailio_reaches_the_server_by_tls() {
 
 #[test]
 fn kamailio_is_reached_by_websocket() {
+    let _beside = beside();
     if !have(&[SIPP, KAMAILIO]) {
         return;
     }

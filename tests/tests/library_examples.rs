@@ -7,8 +7,12 @@ use std::time::Duration;
 
 use strowger_tests::process::Process;
 
-/// The folder in which the examples are, built if they were not.
+/// The folder in which the examples are: that of the environment variable `STROWGER_EXAMPLES`, or else that of this test,
+/// where they are built first.
 fn examples() -> PathBuf {
+    if let Some(folder) = std::env::var_os("STROWGER_EXAMPLES") {
+        return folder.into();
+    }
     // target/<profile>/deps/<test>
     let test = std::env::current_exe().expect("a running test has a file");
     let profile = test.ancestors().nth(2).expect("cargo puts tests two folders below the profile's");

@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use strowger_tests::alone;
 use strowger_tests::call::{self, exchange, register};
 use strowger_tests::port;
 use strowger_tests::program::{SIPP, have};
@@ -13,6 +12,7 @@ use strowger_tests::sipp::{Scenario, Sipp};
 use strowger_tests::text::{self, Request, respond};
 use strowger_tests::wire::Transport::{self, Tcp, Udp, Ws};
 use strowger_tests::wire::{self, Wire};
+use strowger_tests::{alone, beside};
 
 const STEP: Duration = Duration::from_secs(5);
 /// So many calls that each shard has some: with four shards, 40 calls miss one once in 25,000 runs.
@@ -28,6 +28,7 @@ fn show(message: &[u8]) -> String {
 
 #[test]
 fn one_call_from_many_ports() {
+    let _beside = beside();
     let server = four_shards(&[Udp]);
     let mut callee = server.connect(Udp);
     register(&mut callee, "bob");
@@ -79,6 +80,7 @@ fn one_call_from_many_ports() {
 
 #[test]
 fn answers_come_by_other_connections() {
+    let _beside = beside();
     // The contact is elsewhere than where its REGISTER comes from, and that is meant.
     let server = Setup::on(&[Udp, Tcp])
         .open_registrar()
@@ -122,6 +124,7 @@ fn answers_come_by_other_connections() {
 
 #[test]
 fn telephones_of_one_shard_are_called_from_another() {
+    let _beside = beside();
     let server = four_shards(&[Udp, Tcp, Ws]);
     // Each connection lives with one shard, each call with the one that its Call-ID names.
     for (caller, callee) in [(Udp, Tcp), (Tcp, Udp), (Tcp, Tcp), (Ws, Tcp), (Tcp, Ws), (Ws, Ws), (Udp, Udp)] {
