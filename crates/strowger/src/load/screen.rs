@@ -18,6 +18,8 @@ pub(crate) struct Screen {
     indent: &'static str,
 }
 
+/// A lag of the schedule, µs, from which on the generator is suspected.
+const LATE: f64 = 10_000.0;
 /// So often the terminal is drawn anew.
 const DRAW: Duration = Duration::from_millis(200);
 
@@ -145,7 +147,8 @@ fn drawing(live: &Live, width: usize) -> String {
         number(live.open),
         number(live.successful)
     );
-    let _ = writeln!(out, "  rate     {:>8.1} /s   {}", live.rate, style(bars(&live.rates)).cyan());
+    let wanted = if live.intended_rate > 0.0 { format!(" of {:.1}", live.intended_rate) } else { String::new() };
+    let _ = writeln!(out, "  rate     {:>8.1}{wanted} /s   {}", live.rate, style(bars(&live.rates)).cyan());
     let shown = live.delay.map_or_else(
         || "no answer yet".into(),
         |(p50, p95, p99)| {
@@ -170,6 +173,11 @@ fn drawing(live: &Live, width: usize) -> String {
         number(live.retransmissions),
         codes.join("  ")
     );
+    if let Some(lag) = live.lag {
+        let text = format!("calls begin {} late at p99", Unit::Microseconds.show(lag));
+        let text = if lag > LATE { style(text).red().bold() } else { style(text) };
+        let _ = writeln!(out, "  health   {text}");
+    }
     let end = match live.stage {
         Stage::Running => "Ctrl-C ends the calls and writes the reports".to_owned(),
         Stage::Ending => format!("ending: {} calls open; Ctrl-C ends at once", number(live.open)),
@@ -218,7 +226,7 @@ mod tests {
     fn what_is_drawn() {
         let text = console::strip_ansi_codes(&drawing(&live(), 80)).into_owned();
         assert!(text.starts_with("  00:05 of 00:10  ━"), "{text}");
-        for part in ["1,050 begun", "2 failed", "▁▅█", "p95 2.00 ms", "486 × 2", "Ctrl-C"] {
+        for part in ["1,050 begun", "2 failed", "▁▅█", "210.0 of 210.0 /s", "begin 10 µs late", "p95 2.00 ms", "486 × 2", "Ctrl-C"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let text = line(&live(), 5);
