@@ -327,10 +327,12 @@ mod tests {
             let mut road = Stream { stream, bytes: Vec::new() };
             let mut number = 0;
             while let Ok(text) = road.receive(Duration::from_secs(5)) {
-                let kept: Vec<&str> = text.lines().filter(|l| l.contains(':') && !l.starts_with("Content-Length")).collect();
+                let kept: Vec<&str> =
+                    text.lines().filter(|l| l.contains(':') && !l.starts_with("Content-Length")).collect();
                 let Some(line) = (if number < good { Some("200 OK\r\n") } else { bad }) else { return };
                 let body = "v=0\r\n";
-                let head = format!("SIP/2.0 {line}{}\r\nContent-Length: {}\r\n\r\n{body}", kept.join("\r\n"), body.len());
+                let head =
+                    format!("SIP/2.0 {line}{}\r\nContent-Length: {}\r\n\r\n{body}", kept.join("\r\n"), body.len());
                 if road.send(&head).is_err() {
                     return;
                 }
@@ -357,7 +359,8 @@ mod tests {
         assert!(matches!(&banned[..], [Finding::Obstacle(Obstacle::Ban { after: 3, .. })]), "{banned:?}");
         assert_eq!(found(tcp_server(0, None)), [], "nobody has to answer OPTIONS");
         let source = [IpAddr::from([192, 0, 2, 77])];
-        let away = Probing { sources: &source, transport: Transport::Tls, ..probing(&target, tcp_server(0, None)) }.run();
+        let away =
+            Probing { sources: &source, transport: Transport::Tls, ..probing(&target, tcp_server(0, None)) }.run();
         assert!(matches!(&away[..], [Finding::Local(text)] if text.contains("192.0.2.77")), "{away:?}");
     }
 

@@ -478,7 +478,10 @@ mod tests {
         let mut media = case();
         media.totals.count(Counter::MediaSent, 5_000);
         media.totals.count(Counter::MediaLate, 3);
-        assert!(media.health().verdict.is_valid() && media.health().warnings[0].contains("3 of 5,000 media packets left late"));
+        assert!(
+            media.health().verdict.is_valid()
+                && media.health().warnings[0].contains("3 of 5,000 media packets left late")
+        );
         media.totals.count(Counter::MediaFailures, 2);
         media.totals.count(Counter::MediaMissed, 5);
         media.invalid("media_losses", "7 packets or actions were left out");

@@ -139,7 +139,8 @@ mod tests {
         let timers = ["1".to_string()];
         let page = |second: u64, calls: u64, us: u64| {
             let mut page = Page::new(1);
-            (page.second, page.begun, page.covered, page.open, page.peak) = (second, second * 1_000_000, 1_000_000, calls, calls);
+            (page.second, page.begun, page.covered, page.open, page.peak) =
+                (second, second * 1_000_000, 1_000_000, calls, calls);
             page.count(Counter::CallsIntended, calls + 1);
             page.count(Counter::CallsOutgoing, calls);
             page.count(Counter::SessionAnswered, calls);

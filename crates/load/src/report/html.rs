@@ -364,7 +364,9 @@ mod tests {
 
     #[test]
     fn long_runs_are_drawn_in_steps() {
-        for (seconds, rows, step) in [(5, 3_600, 1), (1_100, 3_600, 1), (3_000, 3_600, 3), (5_000, 900, 8), (5_000, 2_000, 8)] {
+        for (seconds, rows, step) in
+            [(5, 3_600, 1), (1_100, 3_600, 1), (3_000, 3_600, 3), (5_000, 900, 8), (5_000, 2_000, 8)]
+        {
             let charts = charts(&run(seconds, rows));
             assert_eq!(charts.step, step);
             assert!(charts.time.len() <= POINTS && charts.time.len() as u64 >= seconds / step as u64);

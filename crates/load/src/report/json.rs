@@ -230,7 +230,10 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
         series: series.then(|| Series {
             step: run.step(),
             columns: columns(&heading.timers).into_iter().chain(responses.names.iter().cloned()).collect(),
-            units: units(&heading.timers).into_iter().chain(responses.names.iter().map(|_| Unit::Count.key())).collect(),
+            units: units(&heading.timers)
+                .into_iter()
+                .chain(responses.names.iter().map(|_| Unit::Count.key()))
+                .collect(),
             rows: Lines { rows: &run.rows, responses },
         }),
     }

@@ -424,8 +424,19 @@ mod tests {
         }
         let thresholds = |words: &[&str]| <Words as clap::Parser>::try_parse_from(words).map(|w| w.bounds.thresholds());
         assert_eq!(thresholds(&["load"]).ok(), Some(Thresholds::default()));
-        let wide = thresholds(&["load", "--max-lag", "1s", "--max-rate-error", "2.5%", "--max-drops", "1k", "--max-cpu", "80"]);
-        let want = Thresholds { lag_p99: 1_000.0, rate_error: 2.5, socket_drops: 1_000, cpu: 80.0, ..Thresholds::default() };
+        let wide = thresholds(&[
+            "load",
+            "--max-lag",
+            "1s",
+            "--max-rate-error",
+            "2.5%",
+            "--max-drops",
+            "1k",
+            "--max-cpu",
+            "80",
+        ]);
+        let want =
+            Thresholds { lag_p99: 1_000.0, rate_error: 2.5, socket_drops: 1_000, cpu: 80.0, ..Thresholds::default() };
         assert_eq!(wide.ok(), Some(want));
         assert!(percent("101").is_err() && percent("much").is_err() && percent("-1").is_err());
     }

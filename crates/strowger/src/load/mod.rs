@@ -18,11 +18,15 @@ use clap::CommandFactory;
 use clap::parser::ValueSource;
 use strowger_core::Transport;
 use strowger_load::campaign::preflight::{Finding, Probing};
-use strowger_load::campaign::{self, Campaign, Connections, Plan, Stage, Trust, Work, period, profile, rehearse, users};
+use strowger_load::campaign::{
+    self, Campaign, Connections, Plan, Stage, Trust, Work, period, profile, rehearse, users,
+};
 use strowger_load::engine::pace::Part;
 use strowger_load::measure::{Level, ReceiveBuffer, Requirement, Run, Unit, catalogue};
 
-use self::arguments::{Apart, Certificates, LoadArguments, LoadCommand, Output, ReportArguments, Reports, UasArguments};
+use self::arguments::{
+    Apart, Certificates, LoadArguments, LoadCommand, Output, ReportArguments, Reports, UasArguments,
+};
 use self::prometheus::Prometheus;
 use self::reports::code;
 pub(crate) use self::screen::Screen;
@@ -357,7 +361,8 @@ impl Interrupted {
     ) -> Result<T, Refusal> {
         let (done, result) = channel();
         let thread = std::thread::Builder::new().name("start".into());
-        let worker = thread.spawn(move || done.send(work()).is_ok()).map_err(|e| Refusal(code::FAILED, e.to_string()))?;
+        let worker =
+            thread.spawn(move || done.send(work()).is_ok()).map_err(|e| Refusal(code::FAILED, e.to_string()))?;
         loop {
             match result.recv_timeout(Duration::from_millis(20)) {
                 Ok(result) => return result,

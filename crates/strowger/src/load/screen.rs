@@ -226,7 +226,16 @@ mod tests {
     fn what_is_drawn() {
         let text = console::strip_ansi_codes(&drawing(&live(), 80)).into_owned();
         assert!(text.starts_with("  00:05 of 00:10  ━"), "{text}");
-        for part in ["1,050 begun", "2 failed", "▁▅█", "210.0 of 210.0 /s", "begin 10 µs late", "p95 2.00 ms", "486 × 2", "Ctrl-C"] {
+        for part in [
+            "1,050 begun",
+            "2 failed",
+            "▁▅█",
+            "210.0 of 210.0 /s",
+            "begin 10 µs late",
+            "p95 2.00 ms",
+            "486 × 2",
+            "Ctrl-C",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let text = line(&live(), 5);
