@@ -116,9 +116,10 @@ impl Connection {
     /// When it has to end, as things are.
     pub(crate) fn due(&self, settings: &Settings) -> u64 {
         let (from, patience) = match self.phase {
+            // Whoever it was for has gone.
+            _ if self.leaving => (self.since, settings.farewell_timeout),
             Phase::Dialling => (self.since, settings.connect_timeout + settings.handshake_timeout),
             Phase::Tls | Phase::Ws => (self.since, settings.handshake_timeout),
-            Phase::Open if self.leaving => (self.since, settings.farewell_timeout),
             Phase::Open if self.is_partial() => (self.since, settings.partial_timeout),
             Phase::Open => (self.heard, settings.idle_timeout),
         };

@@ -126,7 +126,9 @@ counters! {
     lanes: gauge;
     /// Such sockets and connections opened.
     lanes_opened: counter;
-    /// Such sockets and connections that could not be opened: no port, no descriptor, or as many as may be.
+    /// Such sockets and connections that were not opened because as many were open as may be, or as the process may have.
+    lanes_full: counter;
+    /// Such sockets and connections that could not be opened for another reason: no port was free, say.
     lanes_refused: counter;
     /// Datagrams that the kernel dropped before such a socket; counted when it is closed.
     lane_drops: counter;

@@ -38,6 +38,11 @@ pub struct Lane {
     pub address: SocketAddr,
 }
 
+/// Whether an error of [`Lanes::open`] says that as many lanes are open as may be, or as the process may have.
+pub fn is_full(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::QuotaExceeded || matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// What is to be opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
@@ -157,8 +162,10 @@ impl Lanes {
     /// [`ErrorKind::AddrInUse`]: no port is free, or the address is not ours. Others are those of the system calls.
     pub fn open(&mut self, wish: Wish) -> io::Result<Lane> {
         let opened = self.try_open(wish);
-        if opened.is_err() {
-            self.counters.lanes_refused.add(1);
+        match &opened {
+            Ok(_) => (),
+            Err(error) if is_full(error) => self.counters.lanes_full.add(1),
+            Err(_) => self.counters.lanes_refused.add(1),
         }
         opened
     }

@@ -224,11 +224,10 @@ impl Streams {
         match found.code {
             ws::PING => self.transmit_frame(slot, ws::PONG, payload),
             ws::PONG => (),
+            // The answer to our own; the server ends the connection below (RFC 6455 section 7.1.1).
+            ws::CLOSE if connection.leaving => (),
             ws::CLOSE => {
-                // What answers our own is not answered again (RFC 6455 section 5.5.1).
-                if !connection.leaving {
-                    self.transmit_frame(slot, ws::CLOSE, &payload[..payload.len().min(2)]);
-                }
+                self.transmit_frame(slot, ws::CLOSE, &payload[..payload.len().min(2)]);
                 self.close(slot, &"the peer closed it");
             }
             // The usual: one message in one frame.

@@ -310,8 +310,9 @@ impl Streams {
         // What was said is still to be heard.
         connection.since = now;
         if connection.layer().before.is_empty() {
-            self.close(slot, &"nothing was said over it");
+            return self.close(slot, &"nothing was said over it");
         }
+        self.watch(slot);
     }
 
     /// Says that nothing will follow, in the words of each layer, once nothing waits; the peer has its time to say the same

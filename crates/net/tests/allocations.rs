@@ -1,38 +1,14 @@
 //! Once warm, no message costs an allocation: by UDP, across shards, by plain TCP.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use strowger_allocations::{Counting, of_process};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Listener, Net, Node, Service, Settings, Shards};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 /// Sends back what comes, and sets a timer by each message, as transactions do.
 struct Echo {
@@ -76,9 +52,9 @@ fn start(transport: Transport, shards: usize) -> Node<Echo> {
 /// Allocations of the whole process while `exchange` runs, after it has run often enough.
 fn counted(mut exchange: impl FnMut(usize)) -> u64 {
     (0..3_000).for_each(&mut exchange);
-    let before = ALLOCATIONS.load(Relaxed);
+    let before = of_process();
     (0..10_000).for_each(&mut exchange);
-    ALLOCATIONS.load(Relaxed) - before
+    of_process() - before
 }
 
 fn message(i: usize) -> String {
