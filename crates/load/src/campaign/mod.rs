@@ -22,7 +22,7 @@ pub use target::Target;
 
 use crate::engine::ledger::Ledger;
 use crate::engine::traffic::{Event, Order};
-use crate::measure::{Books, Clock, Collector, Counter, Heading, Journal, Level, Log, Page, Run};
+use crate::measure::{Books, Clock, Collector, Counter, Heading, Journal, Level, Log, Page, Run, grouped};
 use crate::scenario::Role;
 use crate::workload::Workload;
 use side::{Bound, Facts, Part, Side};
@@ -327,6 +327,9 @@ impl Campaign {
         }
         drop(std::mem::take(&mut self.callers));
         drop(self.answerer.take());
+        for (level, text) in notes(&network) {
+            self.note(level, text);
+        }
         let now = clock::micros();
         self.own.close(now);
         let run = self.journal.finish(now, self.reason);
@@ -340,6 +343,36 @@ impl Campaign {
         let advice = facts.sentences(&run);
         Ended { run, ledger, answering, advice, broken: self.broken }
     }
+}
+
+/// What should be known of sockets and connections.
+fn notes(network: &Snapshot) -> Vec<(Level, String)> {
+    let mut notes = Vec::new();
+    let number = |n: u64| grouped(n as f64);
+    if network.lanes_full > 0 {
+        notes.push((
+            Level::Warning,
+            format!(
+                "{} calls found as many sockets open as may be, and shared one: --max-sockets and `ulimit -n` say how many",
+                number(network.lanes_full)
+            ),
+        ));
+    }
+    if network.lanes_refused > 0 {
+        notes.push((
+            Level::Warning,
+            format!(
+                "{} calls got no socket: no port was free. A connection that we end keeps its port for a minute (TIME_WAIT): \
+                 several --source addresses have more, net.ipv4.tcp_tw_reuse=1 takes them again sooner",
+                number(network.lanes_refused)
+            ),
+        ));
+    }
+    if network.tls_handshakes > 1 {
+        let (all, resumed) = (number(network.tls_handshakes), number(network.tls_resumed));
+        notes.push((Level::Info, format!("{all} TLS handshakes, {resumed} of which resumed a session")));
+    }
+    notes
 }
 
 fn heading(plan: &Plan, clock: Clock, now: u64, timers: Vec<String>) -> Heading {

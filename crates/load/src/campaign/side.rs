@@ -179,6 +179,7 @@ impl Facts {
             user,
             password,
             contact: "[local_ip]:[local_port]".into(),
+            transport: plan.transport.text(),
             expires: plan.expires,
             credentials,
             tag: format!("[pid]{}", suffix.replace('-', "g")),

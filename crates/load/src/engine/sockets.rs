@@ -134,7 +134,7 @@ impl Ways {
                 }
                 Ok((lane, false))
             }
-            Err(error) if is_bound(&error) => self.next().map(|lane| (lane, true)).ok_or(error),
+            Err(error) if lanes::is_full(&error) => self.next().map(|lane| (lane, true)).ok_or(error),
             Err(error) => Err(error),
         }
     }
@@ -200,14 +200,16 @@ impl Ways {
         }
     }
 
-    /// No call will come any more: what was kept for one ends.
-    pub(super) fn end(&mut self) {
+    /// No call will come any more: what was kept for one ends too. True when all have ended, the other sides too as far as they
+    /// go along: who went before would cut them off.
+    pub(super) fn end(&mut self) -> bool {
         self.kept.clear();
         for used in &mut self.uses {
             if let Some(lane) = std::mem::take(used).lane {
                 self.lanes.close(lane.flow);
             }
         }
+        self.lingering.is_empty() && self.lanes.held() == 0
     }
 }
 
@@ -264,13 +266,6 @@ impl Riders {
             _ => Users::Nobody,
         }
     }
-}
-
-/// As many are open as may be.
-fn is_bound(error: &io::Error) -> bool {
-    const PROCESS_IS_FULL: i32 = 24;
-    const SYSTEM_IS_FULL: i32 = 23;
-    error.kind() == ErrorKind::QuotaExceeded || matches!(error.raw_os_error(), Some(PROCESS_IS_FULL | SYSTEM_IS_FULL))
 }
 
 impl Stage<'_> {

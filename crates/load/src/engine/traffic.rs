@@ -96,6 +96,8 @@ pub struct Traffic {
     waiting: bool,
     quitting: bool,
     finished: bool,
+    /// And only the connections of calls are still to end.
+    parting: bool,
     /// `<init>` is still to be passed through.
     uninitialised: bool,
     /// Open calls that are not of the main scenario.
@@ -122,6 +124,9 @@ enum IdPart {
 /// waits longer than so many milliseconds for that.
 const FLOOD: usize = 128;
 const PATIENCE: u64 = 500;
+
+/// Milliseconds between two looks whether the connections of calls have ended.
+const PARTING: u64 = 5;
 
 /// Calls begun in one round at most: what has come in gets its turn between them.
 const BEGUN: usize = 64;
@@ -198,6 +203,7 @@ impl Traffic {
             waiting: false,
             quitting: false,
             finished: false,
+            parting: false,
             uninitialised: !main.scenario.init.is_empty(),
             strangers: 0,
             heard: 0,
@@ -599,8 +605,10 @@ impl Traffic {
     }
 
     fn finish_if_over(&mut self, out: &mut Outbox) {
-        let lingers = self.world.ways.as_ref().is_some_and(|ways| ways.deadline().is_some());
-        if self.finished || lingers || self.table.len() > self.strangers || (self.waiting && !self.quitting) {
+        if self.parting {
+            return self.part();
+        }
+        if self.finished || self.table.len() > self.strangers || (self.waiting && !self.quitting) {
             return;
         }
         let all = self.world.run.load.calls.is_some_and(|most| self.begun >= most);
@@ -619,10 +627,20 @@ impl Traffic {
                 }
             }
             self.world.ledger.open = 0;
-            // Who registered is still to be reached.
-            if let Some(ways) = self.world.ways.as_mut().filter(|_| self.out_of_call.is_none()) {
-                ways.end();
-            }
+            self.parting = true;
+            self.part();
+        }
+    }
+
+    /// Tells that it is over, once the connections of calls are.
+    fn part(&mut self) {
+        // Who registered is still to be reached.
+        let over = match &mut self.world.ways {
+            Some(ways) if self.out_of_call.is_none() => ways.end(),
+            _ => true,
+        };
+        if over {
+            self.parting = false;
             let _ = self.events.send(Event::Finished(Box::new(self.world.ledger.clone())));
         }
     }
@@ -823,6 +841,9 @@ impl Service for Traffic {
         }
         if let Some(linger) = self.world.ways.as_ref().and_then(|ways| ways.deadline()) {
             at = at.min(linger);
+        }
+        if self.parting {
+            at = at.min(self.world.ms + PARTING);
         }
         let calls = &mut self.calls;
         let fate = |alarm: Alarm| {
