@@ -247,10 +247,10 @@ pub(crate) struct Output {
     #[command(flatten)]
     pub reports: Reports,
     /// Write the raw log of results: every report can be made from it later, and several can be put together.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub log: Option<PathBuf>,
     /// Serve figures for Prometheus on this address while it runs.
-    #[arg(long, value_name = "IP:PORT", value_parser = listen)]
+    #[arg(long, value_name = "IP:PORT", value_parser = listen, help_heading = "Output")]
     pub prometheus: Option<SocketAddr>,
 }
 
@@ -281,7 +281,7 @@ pub(crate) struct Reports {
 
 /// From where on the generator, and not the server, counts as the limit.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Health: beyond these a run is INVALID")]
+#[command(next_help_heading = "Health (beyond these a run is INVALID)")]
 pub(crate) struct Bounds {
     /// Calls that fell due and were not begun.
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
