@@ -238,7 +238,14 @@ fn a_forked_200_is_one_session_and_counted() {
     let report = run(address, &["--hold", "30ms"]);
     near(delay(&report, "response", "p50"), middle(&seen, &[("INVITE 1", "200 OK")]));
     assert_eq!((count(&report, "session.attempts"), count(&report, "session.answered")), (CALLS, CALLS));
+    assert_eq!((count(&report, "session.forked"), count(&report, "calls.successful")), (CALLS, CALLS));
     assert_eq!(ratio(&report, "ser"), 100.0);
+    // The other dialog is acknowledged and ended at once (RFC 3261 section 13.2.2.4), that of the call when it is held no more.
+    near(delay(&report, "sdd", "p50"), middle(&seen, &[("BYE 2", "200 OK")]));
+    let seen = seen.lock().expect("nobody panics with it");
+    let came = |what: &str| seen.iter().filter(|s| s.0 == what && s.1 == "came").count() as u64;
+    assert_eq!([came("ACK 1"), came("ACK 2"), came("ACK 3")], [CALLS, CALLS, 0]);
+    assert_eq!([came("BYE 1"), came("BYE 2"), came("BYE 3")], [CALLS, CALLS, 0]);
 }
 
 #[test]

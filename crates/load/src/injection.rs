@@ -522,10 +522,7 @@ mod tests {
     fn orders() {
         let random = injection("RANDOM SEQUENTIAL\na\nb\nc\n");
         assert_eq!(random.order(), Order::Random);
-        assert_eq!(
-            [0, 1, 5].map(|entropy| random.pick(0, entropy).unwrap()),
-            [Some(0), Some(1), Some(2)]
-        );
+        assert_eq!([0, 1, 5].map(|entropy| random.pick(0, entropy).unwrap()), [Some(0), Some(1), Some(2)]);
         let user = injection("USERS\na\nb\n");
         assert_eq!(
             (user.pick(0, 9).unwrap(), user.pick(1, 9).unwrap(), user.pick(2, 9).unwrap()),

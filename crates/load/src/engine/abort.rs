@@ -7,8 +7,8 @@ use super::stage::{Go, Stage, Whither};
 use crate::measure::{Counter, Failure, Outcome};
 use crate::scenario::step::{Expected, Kind};
 use crate::scenario::{Role, ThirdPartyRole};
-use strowger_message::Method;
 use strowger_message::index::Start;
+use strowger_message::{Index, Method};
 
 impl Stage<'_> {
     /// A message that no step waits for.
@@ -165,12 +165,12 @@ impl Stage<'_> {
             return;
         }
         let invite = self.call.has_sent && self.call.sent.starts_with(b"INVITE");
+        if self.world.run.retransmission.rfc3261 {
+            return self.leave(invite);
+        }
         if self.call.established || !invite {
             if self.call.has_last {
-                // SIPp 3.6 has one BYE for all; here it takes the way of the dialog (RFC 3261 section 12.2.1.1).
-                let routed = self.world.run.retransmission.rfc3261
-                    && self.call.extra.as_ref().is_some_and(|e| e.has_routes && !e.next_url.is_empty());
-                self.say(if routed { &script.routed_bye } else { &script.bye }, -1);
+                self.say(&script.bye, -1);
             }
             return;
         }
@@ -178,10 +178,8 @@ impl Stage<'_> {
             // Nothing was ever heard: nothing can be ended.
             return;
         }
-        // Every final answer but 2xx has an ACK (RFC 3261 section 17.1.1.3); SIPp cancels what is redirected.
-        let last = if self.world.run.retransmission.rfc3261 { 300 } else { 400 };
         match self.world.index.start() {
-            Start::Status { code, .. } if code >= last => self.say(&script.ack, OF_REFUSAL),
+            Start::Status { code: 400.., .. } => self.say(&script.ack, OF_REFUSAL),
             _ if std::mem::take(&mut self.call.ack_pending) => {
                 self.say(&script.ack, -1);
                 self.say(&script.bye, -1);
@@ -190,8 +188,47 @@ impl Stage<'_> {
         }
     }
 
+    /// The same as RFC 3261 has it: a dialog ends with a BYE on its way (section 15.1.1), an INVITE that was answered
+    /// provisionally with a CANCEL (section 9.1), one that was refused has an ACK (section 17.1.1.3). Nothing else is open.
+    fn leave(&mut self, invite: bool) {
+        let script = self.script;
+        let routed = self.call.extra.as_ref().is_some_and(|e| e.has_routes && !e.next_url.is_empty());
+        let (ack, bye) = if routed { (&script.routed_ack, &script.routed_bye) } else { (&script.ack2, &script.bye) };
+        if std::mem::take(&mut self.call.confirmed) != 0 {
+            if std::mem::take(&mut self.call.ack_pending) {
+                self.say(ack, -1);
+            }
+            return self.say(bye, -1);
+        }
+        if !invite || !self.parse_last() {
+            return;
+        }
+        // It must be an answer to the INVITE that was sent last.
+        let index = &self.world.index;
+        let (number, method) = super::incoming::cseq(&self.call.last, index);
+        let Start::Status { code, .. } = index.start() else { return };
+        if method != b"INVITE" || !self.is_sent_last(number) {
+            return;
+        }
+        match code {
+            0..200 => self.say(&script.cancel, -1),
+            200..300 => {
+                self.say(&script.ack2, -1);
+                self.say(&script.bye, -1);
+            }
+            _ => self.say(&script.ack, OF_REFUSAL),
+        }
+    }
+
+    /// Whether what was sent last has this number in its CSeq.
+    fn is_sent_last(&self, number: u32) -> bool {
+        let mut index = Index::new();
+        let read = index.parse(&self.call.sent, &self.world.limits);
+        read.is_ok() && super::incoming::cseq(&self.call.sent, &index).0 == number
+    }
+
     /// A message beside the scenario.
-    fn say(&mut self, line: &Line, step: i32) {
+    pub(super) fn say(&mut self, line: &Line, step: i32) {
         let range = self.write(line, step);
         self.world.books.sent(range.len());
         self.post(range);

@@ -6,9 +6,9 @@ use super::stage::{Stage, Whither};
 use super::world::Halt;
 use crate::expression::{Expression, Matcher, Options, Span};
 use crate::measure::{Failure, Outcome};
-use crate::scenario::{Scenario, Slot, Template};
 use crate::scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
 use crate::scenario::step::{Expected, Kind, Step};
+use crate::scenario::{Scenario, Slot, Template};
 use std::collections::HashMap;
 
 /// The expressions of a scenario, compiled, by their text.
@@ -414,10 +414,12 @@ impl Stage<'_> {
     fn set_destination(&mut self, host: &[u8], port: &[u8], protocol: &[u8]) -> Done {
         let host = String::from_utf8_lossy(host);
         let host = host.trim_matches(['[', ']']);
-        let port = String::from_utf8_lossy(port).trim().parse().unwrap_or(0u16);
+        let Ok(port) = String::from_utf8_lossy(port).trim().parse::<u16>() else {
+            self.halt(format_args!("Invalid port for setdest: {}", String::from_utf8_lossy(port)));
+            return Done::Well;
+        };
         if !protocol.eq_ignore_ascii_case(self.call.target.transport.text().as_bytes()) {
-            self.world
-                .warn(format_args!("Can not switch protocols during setdest: {}", String::from_utf8_lossy(protocol)));
+            self.halt(format_args!("Can not switch protocols during setdest: {}", String::from_utf8_lossy(protocol)));
             return Done::Well;
         }
         use std::net::ToSocketAddrs;
@@ -428,8 +430,8 @@ impl Stage<'_> {
             Some(address) if !self.redirect(address) => Done::Over,
             Some(_) => Done::Well,
             None => {
-                self.world.warn(format_args!("Unknown host '{host}' for setdest"));
-                Done::Failed(Failure::NameResolution)
+                self.halt(format_args!("Unknown host '{host}' for setdest"));
+                Done::Well
             }
         }
     }

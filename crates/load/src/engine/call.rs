@@ -257,6 +257,10 @@ pub(super) struct Call {
     /// The method of the last request that came.
     pub(super) asked: Method,
     pub(super) established: bool,
+    /// The CSeq of the INVITE of ours whose 2xx was taken, until our BYE; 0: there is none.
+    pub(super) confirmed: u32,
+    /// That INVITE had a 2xx of another dialog too.
+    pub(super) forked: bool,
     pub(super) ack_pending: bool,
     pub(super) timewait: bool,
     /// A message waits in `last` to be looked at anew.
@@ -312,6 +316,8 @@ impl Call {
             cseq: 0,
             asked: Method::Other,
             established: false,
+            confirmed: 0,
+            forked: false,
             ack_pending: false,
             timewait: false,
             queued: false,

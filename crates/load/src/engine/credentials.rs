@@ -107,8 +107,7 @@ impl Stage<'_> {
         let request = Request { method, uri: &uri, body, count: extra.nonce_count, cnonce };
         let credentials = Credentials { username: &username, password: &password, aka: secret.as_ref() };
         let proxy = authentication::is_proxy(extra.challenge_code);
-        let written =
-            authentication::write_answer(&extra.challenge, proxy, &credentials, &request, &mut answer);
+        let written = authentication::write_answer(&extra.challenge, proxy, &credentials, &request, &mut answer);
         match written {
             Ok(()) => super::render::insert(out, at, &answer),
             Err(error) => self.halt(format_args!("[authentication]: {error}")),

@@ -102,14 +102,19 @@ impl Stage<'_> {
                 return Go::Waits;
             }
             First::Status { code, .. } => {
+                let (number, text) = cseq(bytes, &self.world.index);
+                let heard = Heard { code, method: Method::of(text), method_text: text, bytes };
                 if let Some(to) = self.world.index.first(Name::To)
                     && let Some(tag) = tag(&bytes[to.value as usize..to.value_end as usize])
                     && self.call.tag() != Some(tag)
                 {
+                    if known && self.is_of_another_dialog(&heard, number) {
+                        self.leave_dialog(&heard, tag);
+                        return Go::Waits;
+                    }
                     self.call.set_tag(tag);
                 }
-                let (_, text) = cseq(bytes, &self.world.index);
-                Heard { code, method: Method::of(text), method_text: text, bytes }
+                heard
             }
             First::Request { method, method_len, .. } => {
                 let at = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(0);
@@ -359,6 +364,9 @@ impl Stage<'_> {
         if heard.code == 200 {
             self.call.ack_pending = true;
         }
+        if heard.method == Method::Invite && (200..300).contains(&heard.code) {
+            self.call.confirmed = cseq(heard.bytes, &self.world.index).0;
+        }
         if receive.record_routes && !self.call.extra.as_ref().is_some_and(|e| e.has_routes) {
             self.keep_routes(heard);
         }
@@ -419,6 +427,53 @@ impl Stage<'_> {
         keep(&mut self.call.last, bytes);
         self.call.has_last = true;
         self.world.parsed = Some((self.slot, self.call.generation));
+    }
+
+    /// An answer with another tag than that of the dialog: to the INVITE that made it, or to the BYE that ended another.
+    fn is_of_another_dialog(&self, heard: &Heard<'_>, number: u32) -> bool {
+        match heard.method {
+            Method::Invite => self.call.confirmed != 0 && number == self.call.confirmed && heard.code < 300,
+            Method::Bye => self.call.forked,
+            _ => false,
+        }
+    }
+
+    /// An INVITE that forked has a dialog with each who answers: all but the first are acknowledged and ended (RFC 3261
+    /// section 13.2.2.4), as often as their 2xx comes.
+    #[cold]
+    fn leave_dialog(&mut self, heard: &Heard<'_>, tag: &[u8]) {
+        self.count_received(heard);
+        if heard.method != Method::Invite || heard.code < 200 {
+            return;
+        }
+        self.call.forked = true;
+        // The call itself stays in its own dialog.
+        let mut kept = [(); 4].map(|()| self.world.desk.buffer());
+        let [last, routes, next_url, own] = &mut kept;
+        own.extend_from_slice(self.call.tag().unwrap_or_default());
+        std::mem::swap(last, &mut self.call.last);
+        let extra = self.call.extra.get_or_insert_default();
+        std::mem::swap(routes, &mut extra.routes);
+        std::mem::swap(next_url, &mut extra.next_url);
+        let had_routes = extra.has_routes;
+        self.keep_routes(heard);
+        self.keep_last(heard.bytes);
+        self.call.set_tag(tag);
+        let place = FORKED - (hash(tag) % 1_000) as i32;
+        let script = self.script;
+        self.say(&script.routed_ack, place);
+        self.say(&script.routed_bye, place);
+        let [last, routes, next_url, own] = &mut kept;
+        self.call.set_tag(own);
+        std::mem::swap(last, &mut self.call.last);
+        let extra = self.call.extra.get_or_insert_default();
+        std::mem::swap(routes, &mut extra.routes);
+        std::mem::swap(next_url, &mut extra.next_url);
+        extra.has_routes = had_routes;
+        self.world.parsed = None;
+        for buffer in kept {
+            self.world.desk.give(buffer);
+        }
     }
 
     /// `rrs`: the route set and the remote target (RFC 3261 section 12.1). Kept once.
@@ -502,6 +557,9 @@ impl Stage<'_> {
         }
     }
 }
+
+/// The places of messages for other dialogs of an INVITE, in no scenario: downwards from here.
+const FORKED: i32 = -10;
 
 /// Where a message belongs.
 enum Found {

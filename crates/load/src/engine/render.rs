@@ -340,10 +340,7 @@ const LENGTH: usize = 5;
 
 /// Whether a line goes when this keyword, at its start, has nothing to say.
 const fn vanishes(piece: &Piece) -> bool {
-    matches!(
-        piece,
-        Piece::Routes | Piece::LastHeader(_) | Piece::Field(_) | Piece::Variable(_)
-    )
+    matches!(piece, Piece::Routes | Piece::LastHeader(_) | Piece::Field(_) | Piece::Variable(_))
 }
 
 /// Puts bytes between others.

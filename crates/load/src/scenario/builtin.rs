@@ -349,10 +349,8 @@ pub(super) fn default_messages() -> DefaultMessages {
         ack: constant(&request("ACK", "[last_Via]", "[last_cseq_number] ACK", ACK_TAIL)),
         ack2: constant(&request("ACK", OWN_VIA, "[last_cseq_number] ACK", ACK_TAIL)),
         bye: constant(&request("BYE", OWN_VIA, "[last_cseq_number+1] BYE", TAIL)),
-        routed_bye: constant(
-            &request("BYE", &format!("{OWN_VIA}\n[routes]"), "[last_cseq_number+1] BYE", TAIL)
-                .replace("[last_Request_URI]", "[next_url]"),
-        ),
+        routed_ack: constant(&routed("ACK", "[last_cseq_number] ACK")),
+        routed_bye: constant(&routed("BYE", "[last_cseq_number+1] BYE")),
         cancel: constant(&request("CANCEL", "[last_Via]", "[last_cseq_number] CANCEL", TAIL)),
         ok: constant(
             "SIP/2.0 200 OK\n[last_Via:]\n[last_From:]\n[last_To:]\n[last_Call-ID:]\n[last_CSeq:]\n\
@@ -371,6 +369,11 @@ fn request(method: &str, via: &str, cseq: &str, tail: &str) -> String {
     format!(
         "{method} [last_Request_URI] SIP/2.0\n{via}\n[last_From]\n[last_To]\nCall-ID: [call_id]\nCSeq: {cseq}\n{tail}"
     )
+}
+
+/// A request on the way of a dialog.
+fn routed(method: &str, cseq: &str) -> String {
+    request(method, &format!("{OWN_VIA}\n[routes]"), cseq, TAIL).replace("[last_Request_URI]", "[next_url]")
 }
 
 /// A text that is known to be right.

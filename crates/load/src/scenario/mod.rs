@@ -134,6 +134,8 @@ pub struct DefaultMessages {
     /// The ACK that goes before a BYE.
     pub ack2: Template,
     pub bye: Template,
+    /// The ACK to a 2xx in a dialog whose target and routes are known.
+    pub routed_ack: Template,
     /// The BYE of a dialog whose target and routes a step kept (`rrs`); that of the document where it has one.
     pub routed_bye: Template,
     pub cancel: Template,

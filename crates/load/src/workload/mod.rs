@@ -93,6 +93,8 @@ pub struct Words {
     pub password: String,
     /// Where users are reached that register: host and port.
     pub contact: String,
+    /// The transport as a parameter of a URI names it (RFC 3261 section 19.1.1).
+    pub transport: &'static str,
     /// Seconds that a registration asks for.
     pub expires: u32,
     /// Challenges are answered.
@@ -121,7 +123,7 @@ impl Words {
         let mut steps = String::new();
         match workload {
             Workload::Call => {
-                steps.push_str(GOODBYE);
+                self.text(&mut steps, GOODBYE, "", "");
                 self.part(&mut steps, CALL, "c", "");
             }
             Workload::Register | Workload::RegisterThenReceive => self.part(&mut steps, REGISTER, "r", ""),
@@ -133,6 +135,7 @@ impl Words {
             Workload::RegisterThenCall => {
                 // What stands before the slashes is no part of the name by which a call is known: so its REGISTER has a
                 // Call-ID of its own.
+                self.text(&mut steps, GOODBYE, "", "");
                 self.part(&mut steps, REGISTER, "r", "r///");
                 self.part(&mut steps, CALL, "c", "");
             }
@@ -152,6 +155,7 @@ impl Words {
 
     /// A place is drawn for each call; each part ends at the end of the document.
     fn mixed(&self, steps: &mut String) {
+        self.text(steps, GOODBYE, "", "");
         let shares = [("m", self.mix.messages), ("o", self.mix.options), ("r", self.mix.registrations)];
         let mut left = 100.0;
         for (place, share) in shares {
@@ -177,6 +181,11 @@ impl Words {
 
     /// One part with its words filled in; `name` tells its labels from those of other parts.
     fn part(&self, steps: &mut String, part: &str, name: &str, dialog: &str) {
+        self.text(steps, part, name, dialog);
+        let _ = writeln!(steps, "  <label id=\"{name}done\"/>");
+    }
+
+    fn text(&self, steps: &mut String, part: &str, name: &str, dialog: &str) {
         let mut wanted = true;
         for line in part.lines() {
             match line.trim() {
@@ -190,7 +199,6 @@ impl Words {
                 _ => (),
             }
         }
-        let _ = writeln!(steps, "  <label id=\"{name}done\"/>");
     }
 
     fn fill(&self, steps: &mut String, line: &str, name: &str, dialog: &str) {
@@ -210,6 +218,7 @@ impl Words {
                 "user" => steps.push_str(&self.user),
                 "password" => steps.push_str(&self.password),
                 "contact" => steps.push_str(&self.contact),
+                "transport" => steps.push_str(self.transport),
                 "tag" => steps.push_str(&self.tag),
                 "agent" => steps.push_str(&self.agent),
                 "expires" => {
@@ -254,6 +263,7 @@ mod tests {
             user: "user[call_number]".into(),
             password: "secret".into(),
             contact: "[local_ip]:[local_port]".into(),
+            transport: "udp",
             expires: 3_600,
             credentials,
             tag: "[pid]".into(),
