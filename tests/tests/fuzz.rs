@@ -5,54 +5,21 @@
 //! (default: a fixed one; `random` draws one). No panic, no hang, memory bounded by the input: an input that breaks
 //! one of these is written to a file, and its seed printed.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::alloc::System;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Counts what a thread holds, and the most that it held.
-struct Counting;
-
-thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static MOST: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(bytes: isize) {
-    // A thread that ends frees what no counter counts any more.
-    let _ = HELD.try_with(|held| {
-        held.set(held.get() + bytes);
-        let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
-    });
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as isize - layout.size() as isize);
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
+use strowger_allocations::{Counting, most_held};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 /// An input takes no longer than this, on a machine however busy.
 const SLOW: Duration = Duration::from_secs(5);
 /// Bytes held at once for an input: so many, and so many for each of its bytes.
-const HELD_ALWAYS: isize = 1 << 20;
-const HELD_EACH: isize = 1 << 10;
+const HELD_ALWAYS: usize = 1 << 20;
+const HELD_EACH: usize = 1 << 10;
 /// The longest input.
 const LONGEST: usize = 20_000;
 
@@ -217,14 +184,13 @@ fn run(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
     let mut next = seeds.iter().cloned();
     while start.elapsed().as_secs_f64() < seconds || inputs < seeds.len() as u64 {
         let data = next.next().unwrap_or_else(|| mutate(&mut random, seeds, &words));
-        let (held, before) = (HELD.with(Cell::get), Instant::now());
-        MOST.with(|most| most.set(held));
-        let result = catch_unwind(AssertUnwindSafe(|| function(&data)));
-        let (time, most) = (before.elapsed(), MOST.with(Cell::get) - held);
+        let before = Instant::now();
+        let (result, most) = most_held(|| catch_unwind(AssertUnwindSafe(|| function(&data))));
+        let time = before.elapsed();
         let fault = match result {
             Err(_) => Some("panics".to_owned()),
             Ok(()) if time > SLOW => Some(format!("takes {time:?}")),
-            Ok(()) if most > HELD_ALWAYS + HELD_EACH * data.len() as isize => Some(format!("holds {most} bytes")),
+            Ok(()) if most > HELD_ALWAYS + HELD_EACH * data.len() => Some(format!("holds {most} bytes")),
             Ok(()) => None,
         };
         if let Some(fault) = fault {

@@ -7,44 +7,19 @@
 //! it holds none: the difference in PSS is what they took. Needs the Debian package sip-tester. Exit code 1 when a figure
 //! is worse than its limit.
 
-use std::alloc::{GlobalAlloc, Layout};
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mimalloc::MiMalloc;
+use strowger_allocations::{Counting, of_process};
 use strowger_server::Server;
 use strowger_server::config::{Config, ListenAddress, Transport};
 
 /// The allocator of the program, counted.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: everything is passed on unchanged to an allocator that keeps the contract.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is that of this function.
-        unsafe { MiMalloc.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { MiMalloc.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { MiMalloc.realloc(at, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting<MiMalloc> = Counting(MiMalloc);
 
 /// Bytes of a call just ended: at most, and aimed at.
 const CALL: (f64, f64) = (2_500.0, 1_800.0);
@@ -123,7 +98,7 @@ fn whole_server(rate: u64, folder: &Path) -> Result<bool, String> {
     std::thread::sleep(Duration::from_secs(34));
     let count = || {
         let counts = server.counts();
-        (ALLOCATIONS.load(Ordering::Relaxed), counts.requests + counts.responses, counts.requests)
+        (of_process(), counts.requests + counts.responses, counts.requests)
     };
     let first = count();
     std::thread::sleep(Duration::from_secs(6));

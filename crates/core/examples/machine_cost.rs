@@ -2,13 +2,13 @@
 //!
 //! `cargo run --release -p strowger-core --example machine_cost`
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::System;
 use std::hint::black_box;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Face, Identity};
 use strowger_core::registrar::{Current, Outcome, Registrar, Settings as RegistrarSettings};
@@ -16,41 +16,17 @@ use strowger_core::user_agent::{Event, Invite, Settings, UserAgent};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::{Index, Limits, Message};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes on to the system's allocator as it came; the count beside it touches no memory of the caller.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from `alloc` above with this layout.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: `at` came from `alloc` above with this layout.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 /// Runs `work` so often, once more before to warm up, and prints its share of CPU time and allocations.
 fn measure(what: &str, times: u64, mut work: impl FnMut(u64)) {
     work(times);
-    let allocations = ALLOCATIONS.load(Relaxed);
+    let allocations = of_thread();
     let start = cpu_time();
     work(times);
     let nanoseconds = (cpu_time() - start).as_nanos() as u64 / times;
-    let allocations = (ALLOCATIONS.load(Relaxed) - allocations) as f64 / times as f64;
+    let allocations = (of_thread() - allocations) as f64 / times as f64;
     println!("{what:<44} {nanoseconds:>7} ns {allocations:>6.2} allocations");
 }
 

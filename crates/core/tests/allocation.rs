@@ -1,9 +1,9 @@
 //! No allocation per message once warm: counted.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::alloc::System;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Candidate, Face, Identity, Proxy, Request, Settings};
 use strowger_core::timer::TimerSettings;
@@ -11,36 +11,8 @@ use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport, call};
 use strowger_message::{Index, Limits, Message, Method, build};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that is ending has no counter any more; it is not the one that is measured.
-    let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-}
-
-// SAFETY: every call goes on to the system's allocator with the same arguments.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 /// A message with a number written over its two placeholders.
 struct Template {
@@ -125,11 +97,11 @@ fn warm_transactions_allocate_nothing() {
     for number in 0..45_000 {
         call(number, number);
     }
-    let before = ALLOCATIONS.get();
+    let before = of_thread();
     for number in 45_000..65_000 {
         call(number, number);
     }
-    let allocations = ALLOCATIONS.get() - before;
+    let allocations = of_thread() - before;
     let counts = table.counts();
     assert_eq!(allocations, 0, "{counts:?}");
     assert!(counts.servers > 60_000 && counts.timers_waiting > 100_000, "{counts:?}");
@@ -249,11 +221,11 @@ fn a_warm_proxy_allocates_nothing() {
     for number in 0..22_000 {
         call(number);
     }
-    let before = ALLOCATIONS.get();
+    let before = of_thread();
     for number in 22_000..32_000 {
         call(number);
     }
-    let allocations = ALLOCATIONS.get() - before;
+    let allocations = of_thread() - before;
     assert_eq!(allocations, 0, "in 10,000 calls");
     assert!(relay.proxy.exchanges() > 30_000 && relay.tx.counts().servers > 30_000);
 }

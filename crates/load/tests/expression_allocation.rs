@@ -1,32 +1,12 @@
 //! A search with known states allocates nothing.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::alloc::System;
 
+use strowger_allocations::{Counting, of_thread};
 use strowger_load::expression::{Expression, Matcher, Options};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: hands everything to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 #[test]
 fn a_warm_search_allocates_nothing() {
@@ -43,9 +23,9 @@ fn a_warm_search_allocates_nothing() {
             .sum::<usize>()
     };
     let matched = round();
-    let before = ALLOCATIONS.get();
+    let before = of_thread();
     for _ in 0..1_000 {
         assert_eq!(round(), matched);
     }
-    assert_eq!((matched, ALLOCATIONS.get() - before), (5, 0));
+    assert_eq!((matched, of_thread() - before), (5, 0));
 }

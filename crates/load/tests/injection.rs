@@ -1,34 +1,14 @@
 //! Injection files of a million lines, and their fields without allocation.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::alloc::System;
 use std::fmt::Write as _;
 use std::time::Instant;
 
+use strowger_allocations::{Counting, of_thread};
 use strowger_load::injection::{Injection, InjectionOptions};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: hands everything to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 #[test]
 fn a_million_lines_load_at_once_and_render_without_allocation() {
@@ -49,7 +29,7 @@ fn a_million_lines_load_at_once_and_render_without_allocation() {
     assert!(took.as_secs() < 10, "{took:?}");
 
     let mut out = Vec::with_capacity(1_000);
-    let before = ALLOCATIONS.get();
+    let before = of_thread();
     let start = Instant::now();
     for _ in 0..100_000 {
         let line = file.pick(0, 0).unwrap().unwrap();
@@ -59,11 +39,11 @@ fn a_million_lines_load_at_once_and_render_without_allocation() {
         }
     }
     // Before anything is printed: the captured output of a test allocates.
-    let (time, allocations) = (start.elapsed() / 100_000, ALLOCATIONS.get() - before);
+    let (time, allocations) = (start.elapsed() / 100_000, of_thread() - before);
     println!("a line and its three fields: {time:?}");
     assert_eq!(allocations, 0);
     assert_eq!(out, b"user0099999[authentication username=user0099999 password=x]h4");
-    let before = ALLOCATIONS.get();
+    let before = of_thread();
     let (there, absent) = (file.look_up(b"user0765432").unwrap(), file.look_up(b"user1000000").unwrap());
-    assert_eq!((there, absent, ALLOCATIONS.get() - before), (Some(765_432), None, 0));
+    assert_eq!((there, absent, of_thread() - before), (Some(765_432), None, 0));
 }

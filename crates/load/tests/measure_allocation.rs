@@ -1,39 +1,13 @@
 //! Recording allocates nothing once warm, and a second costs a page that is used again.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::alloc::System;
 use std::time::SystemTime;
+use strowger_allocations::{Counting, of_thread};
 use strowger_load::measure::{Books, Clock, Collector, Counter, Failure, Outcome, SendFailure};
 use strowger_message::Method;
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; the counter is a plain cell of this thread.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: as the caller's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller's.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: as the caller's.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 /// A second of calls, some of which take long and some of which fail.
 fn second(books: &mut Books, second: u64) {
@@ -82,9 +56,9 @@ fn recording_allocates_nothing_once_warm() {
     let mut books = collector.books(0);
     let mut allocations = Vec::new();
     for number in 0..12 {
-        let before = ALLOCATIONS.get();
+        let before = of_thread();
         second(&mut books, number);
-        allocations.push(ALLOCATIONS.get() - before);
+        allocations.push(of_thread() - before);
         collector.poll(number * 1_000_000 + 950_000, |_| {});
     }
     assert!(allocations[0] > 0, "the count counts: the first second's histograms grow");

@@ -1,38 +1,11 @@
 //! Once warm, reading a message, its essentials and an edit of it allocate nothing.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::alloc::System;
+use strowger_allocations::{Counting, of_thread};
 use strowger_message::{Edit, Essentials, Index, Limits, Message, Name, frame, scan};
 
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|c| c.set(c.get() + 1));
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.with(|c| c.set(c.get() + 1));
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations() -> usize {
-    COUNT.with(Cell::get)
-}
+static ALLOCATOR: Counting<System> = Counting(System);
 
 #[test]
 fn a_warm_relay_allocates_nothing() {
@@ -62,12 +35,12 @@ fn a_warm_relay_allocates_nothing() {
         out.len()
     };
     let first = relay();
-    let before = allocations();
+    let before = of_thread();
     for _ in 0..1000 {
         assert_eq!(relay(), first);
     }
-    assert_eq!(allocations() - before, 0, "allocations in a thousand messages");
+    assert_eq!(of_thread() - before, 0, "allocations in a thousand messages");
     // The counter counts.
     drop(std::hint::black_box(vec![1u8]));
-    assert!(allocations() > before);
+    assert!(of_thread() > before);
 }

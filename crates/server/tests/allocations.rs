@@ -1,47 +1,14 @@
 //! A relayed message costs no allocation once warm: a whole server, counted over all of its threads.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::alloc::System;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use strowger_allocations::{Counting, of_process, set_aside};
 use strowger_server::Server;
 use strowger_server::config::{Config, Source};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    /// Threads of the test are not the server's.
-    static COUNTED: Cell<bool> = const { Cell::new(true) };
-}
-
-fn count() {
-    if COUNTED.try_with(Cell::get).unwrap_or(false) {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-    }
-}
-
-// SAFETY: every call goes on to the system's allocator with the same arguments.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 /// A call is forgotten after 64 * T1.
 const CONFIG: &str = r#"
@@ -97,9 +64,9 @@ impl Pair {
     }
 
     fn answer(&self, request: &str) {
-        let head = request.lines().filter(|line| {
-            ["Via:", "From:", "To:", "Call-ID:", "CSeq:"].iter().any(|name| line.starts_with(name))
-        });
+        let head = request
+            .lines()
+            .filter(|line| ["Via:", "From:", "To:", "Call-ID:", "CSeq:"].iter().any(|name| line.starts_with(name)));
         let mut text = String::from("SIP/2.0 200 OK\r\n");
         for line in head {
             text += line;
@@ -132,7 +99,7 @@ fn a_relayed_message_costs_no_allocation() {
     let source = Source { file: "test", text: &text, folder: folder.path(), ..Source::default() };
     let config = Config::read(source).unwrap_or_else(|report| panic!("{report}")).0;
     let server = Server::start(config).expect("it starts");
-    COUNTED.set(false);
+    set_aside();
     let mut pair = Pair::new(address);
     let (mut number, began) = (0, Instant::now());
     // Tables are at their full size when the first calls have been forgotten.
@@ -141,7 +108,7 @@ fn a_relayed_message_costs_no_allocation() {
         pair.call(number);
         std::thread::sleep(Duration::from_micros(200));
     }
-    let count = || (ALLOCATIONS.load(Relaxed), server.counts());
+    let count = || (of_process(), server.counts());
     let (before, first) = count();
     for _ in 0..1_000 {
         number += 1;

@@ -1,10 +1,10 @@
 //! What a shard does for each message touches no allocator: look-ups in the location table and in the subscriber cache.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::alloc::System;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
+use strowger_allocations::{Counting, of_thread};
 use strowger_store::binding::{Binding, Received};
 use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
 use strowger_store::read_through::{ReadThrough, ReadThroughSettings};
@@ -13,31 +13,13 @@ use strowger_store::sqlite_subscribers::{SqliteAdmin, SqliteSubscribers};
 use strowger_store::subscriber::{Answer, Ha1s, LookupError, Question, SubscriberAdmin, Subscribers};
 use strowger_store::ticket::Ticket;
 
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed to the system's allocator as it came; the counter is a plain cell that allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|c| c.set(c.get() + 1));
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 fn allocations(f: impl FnOnce()) -> u64 {
-    let before = COUNT.with(Cell::get);
+    let before = of_thread();
     f();
-    COUNT.with(Cell::get) - before
+    of_thread() - before
 }
 
 #[test]

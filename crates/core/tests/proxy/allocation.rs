@@ -1,45 +1,13 @@
 //! Once warm, relaying allocates nothing: dialogs between two networks, devices behind NAT, a second proxy in front.
 
 use crate::rig::*;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::alloc::System;
+use strowger_allocations::Counting;
+pub(crate) use strowger_allocations::of_thread as count;
 use strowger_core::Transport;
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Allocations of this thread so far.
-pub(crate) fn count() -> u64 {
-    ALLOCATIONS.get()
-}
-
-fn note() {
-    // A thread that is ending has no counter any more; it is not the one that is measured.
-    let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-}
-
-// SAFETY: every call goes on to the system's allocator with the same arguments.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note();
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 const OUTER: &str = "10.50.0.1:40001";
 const INSIDE: &str = "192.168.0.9:40002";
