@@ -28,7 +28,9 @@ const RECEIVE: Columns = &[
     ("Timeout", |c| c.timeouts),
     ("Unexp", |c| c.unexpected),
 ];
-const PAUSE: Columns = &[("Sessions", |c| c.passed.max(c.received)), ("Unexp", |c| c.unexpected)];
+const PAUSE: Columns = &[("Sessions", |c| c.passed), ("Unexp", |c| c.unexpected)];
+/// Whatever has no message has the columns of a pause, and no sessions that pause.
+const OTHER: Columns = &[("Sessions", |_| 0), ("Unexp", |c| c.unexpected)];
 const LOST: Columns = &[("Lost", |c| c.lost)];
 
 /// Name and columns of a step.
@@ -52,10 +54,8 @@ fn columns(step: &Step) -> (String, Columns) {
             };
             (name, RECEIVE)
         }
-        // Whatever has no message has the columns of a pause.
-        Kind::Pause(_) | Kind::TimeWait(_) | Kind::Nop | Kind::SendCommand { .. } | Kind::ReceiveCommand { .. } => {
-            ("Pause".into(), PAUSE)
-        }
+        Kind::Pause(_) | Kind::TimeWait(_) => ("Pause".into(), PAUSE),
+        Kind::Nop | Kind::SendCommand { .. } | Kind::ReceiveCommand { .. } => ("Pause".into(), OTHER),
     }
 }
 
@@ -67,7 +67,7 @@ impl Counts {
             Self { file: BufWriter::new(file), delimiter: delimiter.to_owned(), start: Stamp::now(), loses };
         let d = &counts.delimiter;
         write!(counts.file, "CurrentTime{d}ElapsedTime{d}")?;
-        for (index, step) in scenario.steps.iter().enumerate() {
+        for (index, step) in scenario.steps.iter().enumerate().filter(|(_, step)| !step.hidden) {
             let (name, columns) = columns(step);
             let lost = counts.loses && matches!(step.kind, Kind::Send(_) | Kind::Receive(_));
             for (tail, _) in columns.iter().chain(if lost { LOST } else { &[] }) {
@@ -85,7 +85,7 @@ impl Counts {
         let elapsed = now.micros().saturating_sub(self.start.micros()) as f64 / 1_000.0;
         let d = &self.delimiter;
         write!(self.file, "{}{d}{}{d}", now.long(), length(elapsed))?;
-        for (step, counts) in scenario.steps.iter().zip(&ledger.steps) {
+        for (step, counts) in scenario.steps.iter().zip(&ledger.steps).filter(|(step, _)| !step.hidden) {
             let (_, columns) = columns(step);
             let lost = self.loses && matches!(step.kind, Kind::Send(_) | Kind::Receive(_));
             for (_, value) in columns.iter().chain(if lost { LOST } else { &[] }) {

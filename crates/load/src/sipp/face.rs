@@ -73,7 +73,7 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
     for (name, _) in &options.sets {
         if !scenario.variables.global.iter().any(|known| known == name) {
             let text = format!(
-                "Can not set the global variable {name}, because it does not exist: it has to be named in <Global variables=\"{name}\"/>."
+                "-set {name}: there is no such global variable; the scenario has to name it in <Global variables=\"{name}\"/>"
             );
             return Err(Failure(code::FAILED, text));
         }

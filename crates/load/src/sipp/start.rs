@@ -69,7 +69,7 @@ impl Session {
         let now = clock::micros();
         let mut collector =
             Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), options.threads);
-        let files = Files::open(&options, &scenario, &base).map_err(|text| Failure(code::FAILED, text))?;
+        let files = Files::open(&options, &scenario, &base)?;
         let Files { statistics, counts, error_codes, errors, switches, screens, tracer } = files;
         let (events_out, events) = channel();
         // Made here, one for each shard.
@@ -189,25 +189,27 @@ struct Files {
 
 impl Files {
     /// Opens what SIPp opens at once: only the files of errors, logs and response times wait for something to write.
-    fn open(options: &Options, scenario: &Scenario, base: &str) -> Result<Self, String> {
+    fn open(options: &Options, scenario: &Scenario, base: &str) -> Result<Self, Failure> {
+        let failed = |text| Failure(code::FAILED, text);
+        let fatal = |text| Failure(code::FATAL, text);
         let traces = &options.traces;
         let log = |given: &Option<PathBuf>, name: &str, append: bool, growth: Growth| {
             LogFile::new(given.as_deref(), base, name, append, growth)
         };
         let mut screens = log(&traces.screen_file, "screen", traces.append.screen, Growth::default());
         if traces.screen {
-            screens.open()?;
+            screens.open().map_err(failed)?;
         }
         let errors = log(&traces.error_file, "errors", traces.append.errors, traces.growth);
         let errors = Arc::new(Errors::new(errors, traces.errors));
         let (switches, codes) = (Arc::<Switches>::default(), Codes::default());
         let d = &options.delimiter;
-        let tracer = Tracer::new(traces, base, d, switches.clone(), errors.clone(), codes.clone())?;
+        let tracer = Tracer::new(traces, base, d, switches.clone(), errors.clone(), codes.clone()).map_err(failed)?;
         let statistics = match traces.statistics {
             true => {
-                let file = trace::create(traces.statistics_file.as_deref(), base, ".csv")?;
+                let file = trace::create(traces.statistics_file.as_deref(), base, ".csv").map_err(fatal)?;
                 let mut file = Statistics::new(file, d, scenario, options.periodic_rtd)
-                    .map_err(|error| format!("the statistics: {error}"))?;
+                    .map_err(|error| fatal(format!("the statistics: {error}")))?;
                 let _ = file.write(&Ledger::new(scenario), options.rate);
                 Some(file)
             }
@@ -215,15 +217,15 @@ impl Files {
         };
         let counts = match traces.counts {
             true => {
-                let file = trace::create(None, base, "counts.csv")?;
+                let file = trace::create(None, base, "counts.csv").map_err(fatal)?;
                 let mut file = Counts::new(file, d, scenario, options.lost > 0.0)
-                    .map_err(|error| format!("the counts: {error}"))?;
+                    .map_err(|error| fatal(format!("the counts: {error}")))?;
                 let _ = file.write(scenario, &Ledger::new(scenario));
                 Some(file)
             }
             false => None,
         };
-        let error_codes = if traces.error_codes { Some(ErrorCodes::new(base, d, codes)?) } else { None };
+        let error_codes = if traces.error_codes { Some(ErrorCodes::new(base, d, codes).map_err(fatal)?) } else { None };
         Ok(Self { statistics, counts, error_codes, errors, switches, screens, tracer })
     }
 }

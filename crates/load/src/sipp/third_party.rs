@@ -11,13 +11,13 @@ use crate::scenario::{Scenario, ThirdParty, ThirdPartyRole};
 pub(super) fn check(options: &Options) -> Result<(), String> {
     let named = options.master.is_some() || options.slave.is_some();
     if options.master.is_some() && options.slave.is_some() {
-        return Err("-slave and -master options are not compatible".into());
+        return Err("-master and -slave cannot stand together: a controller is one or the other".into());
     }
     if named && options.third_party.is_some() {
-        return Err("-3PCC option is not compatible with -master and -slave options".into());
+        return Err("-3pcc cannot stand with -master or -slave: controllers are one other, or have names".into());
     }
     if named != options.slave_file.is_some() {
-        return Err("-slave_cfg option must be used with -slave or -master option".into());
+        return Err("-slave_cfg FILE goes with -master NAME or -slave NAME, each needs the other".into());
     }
     Ok(())
 }
@@ -55,6 +55,16 @@ pub(super) fn plan(options: &Options, scenario: &Scenario) -> Result<Option<Plan
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => return Err("-master and -slave cannot stand together".into()),
     };
+    match (scenario.third_party, leads) {
+        (None, _) => return Err("-master or -slave is given, and the scenario has neither `sendCmd` nor `recvCmd`".into()),
+        (Some(ThirdPartyRole::B), true) => {
+            return Err("the scenario is that of a slave (its first command is `recvCmd`), but -slave is not set".into());
+        }
+        (Some(ThirdPartyRole::A | ThirdPartyRole::PassiveA), false) => {
+            return Err("the scenario is that of a master (its first command is `sendCmd`), but -master is not set".into());
+        }
+        _ => (),
+    }
     let mut plan = Plan::extended(&file(options)?, name, leads).map_err(|error| error.to_string())?;
     if let Plan::Extended { peers, .. } = &mut plan {
         // Only those with whom the scenario talks.

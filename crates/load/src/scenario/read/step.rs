@@ -310,15 +310,14 @@ impl Reader<'_> {
     fn peer(&mut self, element: &Element, attribute: &str) -> Result<Option<PeerIndex>, Fault> {
         let Some(value) = self.attribute(element, attribute) else {
             if self.environment.third_party == ThirdParty::Extended {
-                return Err(super::attribute::missing(element, attribute).cause(Cause::ThirdParty));
+                return Err(super::attribute::missing(element, attribute));
             }
             return Ok(None);
         };
         let name = value.text();
         if attribute == "dest" && !self.environment.peers.contains(&name) {
             return Err(Fault::new(value.at, format!("the peer `{name}` is not known"))
-                .hint("name it in the file of -slave_cfg")
-                .cause(Cause::ThirdParty));
+                .hint("name it in the file of -slave_cfg"));
         }
         let index = self.peers.iter().position(|known| *known == name).unwrap_or_else(|| {
             self.peers.push(name);
