@@ -14,8 +14,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use strowger_tests::binary;
-use strowger_tests::duel::case::Case;
 use strowger_tests::duel::bench::leave;
+use strowger_tests::duel::case::Case;
 use strowger_tests::duel::{Played, Ports, play};
 use strowger_tests::program::{self, SIPP};
 
@@ -23,7 +23,6 @@ use strowger_tests::program::{self, SIPP};
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("next-url-comma", "SIPp puts a Contact with a display name whole into the Request-URI, which no server can read"),
     ("tcp-keep-alive", "CRLFCRLF over a stream is answered (RFC 5626 section 4.4.1)"),
-    ("tcp-per-call-port", "a connection for one call is made when its first message is sent: its port is not in it"),
     ("unexpected-ping", "after the answer to a PING SIPp never wakes the call again"),
 ];
 

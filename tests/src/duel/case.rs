@@ -137,6 +137,12 @@ impl Case {
         let at = self.arguments.iter().position(|a| a == "-t");
         at.and_then(|at| self.arguments.get(at + 1)).is_some_and(|t| t.starts_with('t'))
     }
+
+    /// Whether calls have sockets of their own, by the second letter.
+    pub fn is_apart(&self) -> bool {
+        let at = self.arguments.iter().position(|a| a == "-t");
+        at.and_then(|at| self.arguments.get(at + 1)).is_some_and(|t| t.ends_with('n'))
+    }
 }
 
 /// Words between blanks; a pair of single quotes keeps blanks, and makes a word of nothing.

@@ -114,8 +114,14 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Play
     let exit = process.ended().and_then(|status| status.code());
     process.kill();
     peer.listen(Duration::from_millis(30));
+    // Sockets of calls have any port: it is replaced too.
+    let any: Vec<u16> = peer.ports().iter().copied().filter(|port| case.is_apart() && *port != ports.own).collect();
     let (record, missed) = peer.record();
-    let messages = record.iter().map(|(_, bytes)| normal(bytes, pid, &case.times)).collect();
+    let message = |bytes: &Vec<u8>| {
+        let text = normal(bytes, pid, &case.times);
+        any.iter().fold(text, |text, port| replaced(&text, &port.to_string(), "PORT"))
+    };
+    let messages = record.iter().map(|(_, bytes)| message(bytes)).collect();
     Played { messages, missed, exit }
 }
 
@@ -145,22 +151,22 @@ fn normal(bytes: &[u8], pid: u32, times: &[String]) -> String {
             }
             lines.push(shape);
         } else {
-            lines.push(without_pid(&line, &pid.to_string()));
+            lines.push(replaced(&line, &pid.to_string(), "PID"));
         }
     }
     lines.concat()
 }
 
 /// Replaces the number where no other digit is beside it.
-fn without_pid(line: &str, pid: &str) -> String {
+fn replaced(line: &str, number: &str, word: &str) -> String {
     let mut text = String::new();
     let mut rest = line;
-    while let Some(at) = rest.find(pid) {
-        let end = at + pid.len();
+    while let Some(at) = rest.find(number) {
+        let end = at + number.len();
         let digit = |b: Option<&u8>| b.is_some_and(u8::is_ascii_digit);
         let alone = !digit(rest.as_bytes()[..at].last()) && !digit(rest.as_bytes().get(end));
         text += &rest[..at];
-        text += if alone { "PID" } else { pid };
+        text += if alone { word } else { number };
         rest = &rest[end..];
     }
     text + rest

@@ -17,6 +17,7 @@
 //! addresses of peer and program, `{via}`, `{from}`, `{to}`, `{call-id}`, `{cseq}`, `{branch}` and `{Header}` come from the
 //! message taken last; `\r`, `\n`, `\t` and `\\` are what they are in C.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -42,6 +43,8 @@ pub struct Peer {
     rest: Vec<u8>,
     /// All that came.
     record: Vec<(Duration, Vec<u8>)>,
+    /// The ports that it came from.
+    ports: BTreeSet<u16>,
     /// How many of them `await` has gone past.
     taken: usize,
     requests: Vec<Vec<u8>>,
@@ -98,6 +101,7 @@ impl Peer {
             remote,
             rest: Vec::new(),
             record: Vec::new(),
+            ports: BTreeSet::new(),
             taken: 0,
             requests: Vec::new(),
             last: None,
@@ -158,6 +162,11 @@ impl Peer {
         }
     }
 
+    /// The ports that something came from.
+    pub fn ports(&self) -> &BTreeSet<u16> {
+        &self.ports
+    }
+
     /// All that came, with the time since the start, and the words for which `await` waited in vain.
     pub fn record(self) -> (Vec<(Duration, Vec<u8>)>, Vec<String>) {
         (self.record, self.missed)
@@ -168,7 +177,10 @@ impl Peer {
         let mut buffer = [0; 65_536];
         match &mut self.link {
             Link::Datagrams(socket) => {
-                if let Ok(n) = socket.recv(&mut buffer) {
+                if let Ok((n, from)) = socket.recv_from(&mut buffer) {
+                    // A call may have a socket of its own.
+                    self.remote = from;
+                    self.ports.insert(from.port());
                     self.record.push((self.began.elapsed(), buffer[..n].to_vec()));
                 }
                 return;
@@ -177,6 +189,7 @@ impl Peer {
                 Ok((stream, from)) => {
                     stream.set_nonblocking(false).expect("a socket can be told");
                     self.remote = from;
+                    self.ports.insert(from.port());
                     self.link = Link::Stream(stream);
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
@@ -191,6 +204,10 @@ impl Peer {
                 }
             }
             Link::Closed => std::thread::sleep(Duration::from_millis(5)),
+        }
+        // The answer to a keep-alive (RFC 5626 section 4.4.1) is a message of its own.
+        while self.rest.starts_with(b"\r\n") {
+            self.record.push((self.began.elapsed(), self.rest.drain(..2).collect()));
         }
         while let Some(n) = whole(&self.rest) {
             let message = self.rest.drain(..n).collect();
