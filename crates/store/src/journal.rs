@@ -21,57 +21,19 @@
 //! engine over a network (MariaDB, PostgreSQL) sends one multi-row statement a group, Redis one pipeline. The rest, order,
 //! linger, bounds, roll-back and tickets, is here once for all of them.
 
-use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod engine;
+mod writer;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::agents::Agents;
-use crate::binding::{Binding, BindingId, BindingView, Record};
+pub use self::engine::{BindingEngine, Durability, Write, WriteError};
+use self::writer::Writer;
 use crate::location::LocationTable;
-use crate::queue::{Change, Pending, Queue};
-use crate::ticket::{SinkId, Sinks, Ticket};
-
-/// What a 200 to REGISTER promises.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// Committed before the answer: survives `kill -9` of the process. After a power cut the last moments may be missing,
-    /// the file is whole.
-    #[default]
-    Crash,
-    /// Synced to disk (`fsync` or `fdatasync` returned) before the answer: survives a power cut.
-    PowerLoss,
-    /// Memory only: no rows are written, a restart forgets.
-    None,
-}
-
-/// Why a change was not kept. The caller answers 500, or 503 for [`WriteError::Locked`] and [`WriteError::NoRoom`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WriteError {
-    /// Disk full, or the file's own limit reached.
-    #[error("no room on disk for the binding")]
-    NoRoom,
-    /// Another process held the database longer than the busy timeout.
-    #[error("the database is locked by another process")]
-    Locked,
-    /// The disk failed.
-    #[error("the disk failed")]
-    Io,
-    /// The database file is damaged.
-    #[error("the database is damaged")]
-    Corrupt,
-    /// It was decided on an earlier change of the same address-of-record, and that one failed.
-    #[error("an earlier change of the same address-of-record failed")]
-    Superseded,
-    /// The writer has stopped.
-    #[error("the writer has stopped")]
-    Stopped,
-    /// Anything else that the database says; the log has its words.
-    #[error("the database refused the change")]
-    Other,
-}
+use crate::queue::Queue;
+use crate::ticket::{SinkId, Sinks};
 
 /// Receives tickets: once a group for each receiver, on the writer's thread. It must not block; pushing to the shard's ring
 /// and waking it is what it is for.
@@ -84,45 +46,6 @@ impl<F: Fn(&[(u64, Result<(), WriteError>)]) + Send + Sync> WriteSink for F {
     fn written(&self, results: &[(u64, Result<(), WriteError>)]) {
         self(results);
     }
-}
-
-/// One row to write.
-#[derive(Clone, Copy, Debug)]
-pub enum Write<'a> {
-    /// Insert the row of this id, or replace it whole.
-    Put(BindingView<'a>),
-    /// Delete the row of this id; fine when there is none.
-    Delete(BindingId),
-    /// Delete the row of this id if it expired at or before `now_ms`.
-    Purge {
-        /// The row.
-        id: BindingId,
-        /// Milliseconds since 1970.
-        now_ms: u64,
-    },
-}
-
-/// A database that keeps bindings. Called on the writer's thread alone; may block, should give up after its own deadline.
-pub trait BindingEngine: Send + 'static {
-    /// Hands over every binding that has not expired at `now_ms` and forgets the others. Returns the highest id that was
-    /// ever used as far as the rows show (0 for none).
-    ///
-    /// # Errors
-    /// What the database said; the server should not start on it.
-    fn load(&mut self, now_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, WriteError>;
-
-    /// Writes all rows or none, in their order, as durable as it was opened for. Logs in words what went wrong.
-    ///
-    /// A ticket waits at most for the linger and two of these calls, its own and the one before, so their deadline bounds
-    /// the time to the 200.
-    ///
-    /// # Errors
-    /// Nothing of the group is kept then. An engine that lost its connection in the middle of a commit finds out what became
-    /// of it before it returns.
-    fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), WriteError>;
-
-    /// Called after the tickets of a group went out: the place for work that may take longer (checkpoints).
-    fn settle(&mut self) {}
 }
 
 /// Limits of the queue and the writer.
@@ -192,15 +115,7 @@ impl Journal {
         table.ids_from(highest + 1);
         let queue = Arc::new(Queue::new(settings));
         let sinks = Arc::<Sinks<dyn WriteSink>>::default();
-        let writer = Writer {
-            engine,
-            table: Arc::clone(table),
-            queue: Arc::clone(&queue),
-            sinks: Arc::clone(&sinks),
-            doomed: HashMap::new(),
-            unpurged: Vec::new(),
-            results: Vec::new(),
-        };
+        let writer = Writer::new(engine, Arc::clone(table), Arc::clone(&queue), Arc::clone(&sinks));
         let thread =
             std::thread::Builder::new().name("binding-writer".into()).spawn(move || writer.run()).map_err(|error| {
                 tracing::error!("the thread that writes bindings cannot be started: {error}");
@@ -256,159 +171,12 @@ impl Drop for Journal {
     }
 }
 
-struct Writer<E> {
-    engine: E,
-    table: Arc<LocationTable>,
-    queue: Arc<Queue>,
-    sinks: Arc<Sinks<dyn WriteSink>>,
-    /// Changes of these addresses-of-record up to that number were decided on what is no longer so.
-    doomed: HashMap<Box<[u8]>, u64>,
-    /// Expired rows that a failed group could not delete, with the time at which they had expired.
-    unpurged: Vec<(BindingId, u64)>,
-    results: Vec<(Ticket, Result<(), WriteError>)>,
-}
-
-impl<E: BindingEngine> Writer<E> {
-    fn run(mut self) {
-        // Should this thread panic, changes are refused instead of waiting for ever.
-        let _stop = StopOnDrop { queue: Arc::clone(&self.queue), sinks: Arc::clone(&self.sinks) };
-        let mut group = Vec::new();
-        while self.queue.take(&mut group).is_some() {
-            self.write(&mut group);
-            self.engine.settle();
-        }
-    }
-
-    fn write(&mut self, group: &mut [Pending]) {
-        let doomed = |d: &HashMap<Box<[u8]>, u64>, p: &Pending| match &p.change {
-            Change::Update { aor, .. } => d.get(aor).is_some_and(|fence| p.seq <= *fence),
-            Change::Purge { .. } => false,
-        };
-        let late: Vec<bool> =
-            if self.doomed.is_empty() { Vec::new() } else { group.iter().map(|p| doomed(&self.doomed, p)).collect() };
-        let is_late = |n: usize| late.get(n).copied().unwrap_or(false);
-
-        let outcome = self.commit(group, &is_late);
-        if outcome.is_err() {
-            self.roll_back(group, &is_late);
-        }
-        self.answer(group, &is_late, outcome);
-        if let Some(last) = group.last() {
-            self.doomed.retain(|_, fence| *fence > last.seq);
-        }
-    }
-
-    fn commit(&mut self, group: &[Pending], is_late: &dyn Fn(usize) -> bool) -> Result<(), WriteError> {
-        let agents = self.table.agents();
-        let timely = group.iter().enumerate().filter(|(n, _)| !is_late(*n));
-        let mut writes = timely.flat_map(|(_, pending)| rows(&pending.change, agents)).peekable();
-        if writes.peek().is_none() {
-            return Ok(());
-        }
-        let old = self.unpurged.iter().map(|(id, now_ms)| Write::Purge { id: *id, now_ms: *now_ms });
-        let start = Instant::now();
-        let engine = &mut self.engine;
-        // A panic in an engine fails its group like any other failure: the tickets come back, memory goes back.
-        let outcome = catch_unwind(AssertUnwindSafe(|| engine.commit(&mut old.chain(writes))));
-        let outcome = outcome.unwrap_or_else(|_| {
-            tracing::error!("writing bindings panicked; the group is given up");
-            Err(WriteError::Other)
-        });
-        self.count(start.elapsed(), outcome);
-        outcome
-    }
-
-    fn count(&mut self, took: Duration, outcome: Result<(), WriteError>) {
-        let f = &self.queue.figures;
-        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        f.commit_us.fetch_add(us, Ordering::Relaxed);
-        f.commit_max_us.fetch_max(us, Ordering::Relaxed);
-        if outcome.is_ok() {
-            self.unpurged.clear();
-            f.groups.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Memory goes back to before the first change that failed, one address-of-record after the other.
-    fn roll_back(&mut self, group: &mut [Pending], is_late: &dyn Fn(usize) -> bool) {
-        for (n, pending) in group.iter_mut().enumerate() {
-            match &mut pending.change {
-                Change::Update { aor, puts, deletes, before, .. } => {
-                    let fenced = self.doomed.get(aor).is_some_and(|fence| pending.seq <= *fence);
-                    if is_late(n) || fenced || (puts.is_empty() && deletes.is_empty()) {
-                        continue;
-                    }
-                    let queue = &self.queue;
-                    let fence = self.table.restore(aor, std::mem::take(before), || queue.last());
-                    self.doomed.insert(aor.clone(), fence);
-                }
-                Change::Purge { ids, now_ms } => self.unpurged.extend(ids.iter().map(|id| (*id, *now_ms))),
-            }
-        }
-    }
-
-    fn answer(&mut self, group: &[Pending], is_late: &dyn Fn(usize) -> bool, outcome: Result<(), WriteError>) {
-        let (mut kept, mut failed) = (0, 0);
-        for (n, pending) in group.iter().enumerate() {
-            let Change::Update { ticket, aor, puts, deletes, .. } = &pending.change else { continue };
-            let question = puts.is_empty() && deletes.is_empty();
-            let result = if is_late(n) {
-                Err(WriteError::Superseded)
-            } else if question {
-                // A question fails only with a change that its answer may name.
-                outcome.or_else(|error| if self.doomed.contains_key(aor) { Err(error) } else { Ok(()) })
-            } else {
-                outcome
-            };
-            match result {
-                Ok(()) => kept += 1,
-                Err(_) => failed += 1,
-            }
-            self.results.extend(ticket.map(|ticket| (ticket, result)));
-        }
-        self.queue.figures.kept.fetch_add(kept, Ordering::Relaxed);
-        self.queue.figures.failed.fetch_add(failed, Ordering::Relaxed);
-        self.queue.figures.unpurged.store(self.unpurged.len() as u64, Ordering::Relaxed);
-        self.sinks.hand_out(&mut self.results, |sink, results| sink.written(results));
-    }
-}
-
-/// The rows of a change, in the order in which they must be written.
-fn rows<'a>(change: &'a Change, agents: &'a Agents) -> impl Iterator<Item = Write<'a>> {
-    let (puts, deletes, purges, now_ms): (&[Record], &[BindingId], &[BindingId], u64) = match change {
-        Change::Update { puts, deletes, .. } => (puts, deletes, &[], 0),
-        Change::Purge { ids, now_ms } => (&[], &[], ids, *now_ms),
-    };
-    deletes
-        .iter()
-        .map(|id| Write::Delete(*id))
-        .chain(puts.iter().map(move |r| Write::Put(BindingView::new(r, agents))))
-        .chain(purges.iter().map(move |id| Write::Purge { id: *id, now_ms }))
-}
-
-struct StopOnDrop {
-    queue: Arc<Queue>,
-    sinks: Arc<Sinks<dyn WriteSink>>,
-}
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.queue.stop();
-        let left = std::mem::take(&mut self.queue.lock().pending);
-        let tickets = left.iter().filter_map(|pending| match &pending.change {
-            Change::Update { ticket, .. } => *ticket,
-            Change::Purge { .. } => None,
-        });
-        let mut results = tickets.map(|ticket| (ticket, Err(WriteError::Stopped))).collect();
-        self.sinks.hand_out(&mut results, |sink, results| sink.written(results));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::binding::{Binding, BindingId};
     use crate::location::{LocationSettings, Standing, Step, UpdateError};
-    use crate::ticket::Refused;
+    use crate::ticket::{Refused, Ticket};
     use std::collections::BTreeMap;
     use std::sync::atomic::AtomicBool;
     use std::sync::{Mutex, mpsc};

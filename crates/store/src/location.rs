@@ -8,17 +8,21 @@
 //!
 //! The closures given to these functions run under a partition's lock: they must be short and must not call the table.
 
+mod decision;
+
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use foldhash::quality::RandomState;
 
+use self::decision::Plan;
+pub use self::decision::{Current, Standing, Step, UpdateError};
 use crate::agents::Agents;
 use crate::binding::{Binding, BindingId, BindingView, Record, Unfit};
 use crate::partition::Partition;
 use crate::queue::{Change, Queue};
-use crate::ticket::{Refused, Ticket};
+use crate::ticket::Ticket;
 
 /// Limits of the table.
 #[derive(Clone, Debug)]
@@ -39,56 +43,6 @@ impl Default for LocationSettings {
     }
 }
 
-/// One step of a decision about an address-of-record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
-    /// A contact that was not there. Its `aor` is set by the table.
-    Add(Binding<'a>),
-    /// New values for a contact that is there; every field is replaced.
-    Replace(BindingId, Binding<'a>),
-    /// A contact that goes.
-    Remove(BindingId),
-    /// All contacts go (RFC 3261 section 10.2.2, `Contact: *`). Steps before it are undone by it, steps after it count.
-    RemoveAll,
-}
-
-/// How far a change is when [`LocationTable::update`] returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Final: nothing is written to disk in this durability. No ticket will come.
-    Done,
-    /// The ticket comes when the change is kept or has failed; the 200 waits for it.
-    Pending,
-}
-
-/// Why nothing was changed.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UpdateError<E> {
-    /// What the decision itself said.
-    #[error("refused by the registrar")]
-    Decision(E),
-    /// More contacts than the address-of-record may have.
-    #[error("the address-of-record would have {contacts} contacts; {limit} are allowed")]
-    TooManyContacts {
-        /// Contacts that it would have.
-        contacts: usize,
-        /// Most that it may have.
-        limit: usize,
-    },
-    /// The whole table is at its limit.
-    #[error("the location table is full")]
-    TableFull,
-    /// A contact that cannot be kept.
-    #[error(transparent)]
-    Unfit(#[from] Unfit),
-    /// A step names a contact that this address-of-record does not have.
-    #[error("no such binding")]
-    NoSuchBinding(BindingId),
-    /// The writer did not take it.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-}
-
 /// Figures of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocationGauges {
@@ -102,31 +56,6 @@ pub struct LocationGauges {
     pub user_agents: usize,
     /// Bindings that expired since start.
     pub expired: u64,
-}
-
-/// What an address-of-record has at the time of a decision.
-pub struct Current<'a> {
-    partition: &'a Partition,
-    live: &'a [u32],
-    agents: &'a Agents,
-}
-
-impl<'a> Current<'a> {
-    /// The bindings that have not expired, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = BindingView<'a>> + use<'a> {
-        let (partition, agents) = (self.partition, self.agents);
-        self.live.iter().map(move |slot| BindingView::new(partition.at(*slot), agents))
-    }
-
-    /// How many they are.
-    pub fn len(&self) -> usize {
-        self.live.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.live.is_empty()
-    }
 }
 
 /// A place in [`LocationTable::walk`].
@@ -216,7 +145,10 @@ impl LocationTable {
         let live: Vec<u32> = all.iter().copied().filter(|slot| is_live(partition, *slot)).collect();
 
         let steps = decide(&Current { partition, live: &live, agents: &self.agents }).map_err(UpdateError::Decision)?;
-        let plan = self.plan(partition, aor, &live, &steps)?;
+        let plan = Plan::of(&steps, partition, &live, |id, binding| {
+            let id = id.unwrap_or_else(|| BindingId(self.next_id.fetch_add(1, Ordering::Relaxed)));
+            Record::pack(id, &Binding { aor, ..*binding }, &self.agents, self.settings.binding_bytes)
+        })?;
         let alive = plan.puts.iter().filter(|r| r.expires_at() > now_ms).count() + plan.untouched;
         if alive > most.max(live.len()) {
             return Err(UpdateError::TooManyContacts { contacts: alive, limit: most });
@@ -257,39 +189,6 @@ impl LocationTable {
             after(BindingView::new(partition.at(slot), &self.agents));
         }
         Ok(standing)
-    }
-
-    /// Packs what the steps add and marks what they take away, without changing anything.
-    fn plan<E>(
-        &self,
-        partition: &Partition,
-        aor: &[u8],
-        live: &[u32],
-        steps: &[Step<'_>],
-    ) -> Result<Plan, UpdateError<E>> {
-        let mut plan = Plan { puts: Vec::with_capacity(steps.len()), gone: Vec::new(), untouched: live.len() };
-        let pack = |id, binding: &Binding<'_>| {
-            Record::pack(id, &Binding { aor, ..*binding }, &self.agents, self.settings.binding_bytes)
-        };
-        for step in steps {
-            match step {
-                Step::Add(binding) => {
-                    let id = BindingId(self.next_id.fetch_add(1, Ordering::Relaxed));
-                    plan.puts.push(pack(id, binding)?);
-                }
-                Step::Replace(id, binding) => {
-                    plan.take(partition, live, *id)?;
-                    plan.puts.push(pack(*id, binding)?);
-                }
-                Step::Remove(id) => plan.take(partition, live, *id)?,
-                Step::RemoveAll => {
-                    plan.puts.clear();
-                    plan.gone = live.to_vec();
-                    plan.untouched = 0;
-                }
-            }
-        }
-        Ok(plan)
     }
 
     /// Removes what expired at or before `now_ms`, at most `most` bindings, and shows each one. Returns how many they were;
@@ -442,27 +341,6 @@ impl LocationTable {
         // hashbrown looks at the lowest and the seven highest bits; these lie between.
         let at = (hash >> 32) as usize & (self.partitions.len() - 1);
         self.partitions[at].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct Plan {
-    puts: Vec<Record>,
-    gone: Vec<u32>,
-    /// Live bindings that stay as they are.
-    untouched: usize,
-}
-
-impl Plan {
-    fn take<E>(&mut self, partition: &Partition, live: &[u32], id: BindingId) -> Result<(), UpdateError<E>> {
-        let slot = live.iter().copied().find(|slot| partition.at(*slot).id() == id);
-        match slot {
-            Some(slot) if !self.gone.contains(&slot) => {
-                self.gone.push(slot);
-                self.untouched -= 1;
-                Ok(())
-            }
-            _ => Err(UpdateError::NoSuchBinding(id)),
-        }
     }
 }
 

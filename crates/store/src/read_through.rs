@@ -7,9 +7,10 @@
 //! *Bounded.* Found and absent answers have bounds of their own, so that a flood of made-up names cannot push out those
 //! of real users.
 
+mod reader;
+
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
+use self::reader::Reader;
 use crate::generations::{Entry, Key, Part, Parts, parts};
 use crate::subscriber::{Answer, LookupError, LookupSink, Question, SubscriberEngine, Subscribers};
 use crate::ticket::{Refused, SinkId, Sinks, Ticket};
@@ -265,7 +267,7 @@ impl ReadThrough {
     /// The thread could not be started.
     pub fn start(engine: impl SubscriberEngine, settings: ReadThroughSettings) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::new(settings));
-        let reader = Reader { engine, shared: Arc::clone(&shared), seen: None, polled: None };
+        let reader = Reader::new(engine, Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("subscriber-read".into()).spawn(move || reader.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -343,77 +345,6 @@ impl Drop for ReadThrough {
         {
             tracing::error!("the thread that reads subscribers had ended by a panic");
         }
-    }
-}
-
-struct Reader<E> {
-    engine: E,
-    shared: Arc<Shared>,
-    /// Version of the engine that the cache stands for.
-    seen: Option<u64>,
-    polled: Option<Instant>,
-}
-
-impl<E: SubscriberEngine> Reader<E> {
-    fn run(mut self) {
-        // Should this thread panic, requests are refused instead of waiting for ever.
-        let _stop = StopOnDrop(Arc::clone(&self.shared));
-        let mut keys = Vec::new();
-        let mut answers = Vec::new();
-        let mut results = Vec::new();
-        while self.shared.take(&mut keys) {
-            let now = Instant::now();
-            self.shared.overdue(now);
-            // The version is read before the rows: a change between the two makes them void, not the other way round.
-            self.poll(now);
-            if keys.is_empty() {
-                continue;
-            }
-            let version = self.shared.version.load(Ordering::Acquire);
-            answers.clear();
-            let questions: Vec<Question<'_>> = keys.iter().map(Key::question).collect();
-            let engine = &mut self.engine;
-            // A panic in an engine fails its questions like any other failure.
-            let asked = catch_unwind(AssertUnwindSafe(|| engine.answer(&questions, &mut answers)));
-            let asked = asked.unwrap_or_else(|_| {
-                tracing::error!("reading subscribers panicked; the questions are given up");
-                Err(LookupError::Database)
-            });
-            let complete = answers.len() == keys.len();
-            if let Err(error) = asked.and(if complete { Ok(()) } else { Err(LookupError::Database) }) {
-                answers.clear();
-                for key in keys.drain(..) {
-                    results.extend(self.shared.land(&key).into_iter().map(|ticket| (ticket, Err(error))));
-                }
-            }
-            for (key, answer) in keys.drain(..).zip(answers.drain(..)) {
-                // Known before the flight ends: whoever comes then finds it.
-                self.shared.keep(Entry { key: key.clone(), answer: answer.clone(), read_at: now, version });
-                results.extend(self.shared.land(&key).into_iter().map(|ticket| (ticket, Ok(answer.clone()))));
-            }
-            self.shared.give(&mut results);
-        }
-    }
-
-    fn poll(&mut self, now: Instant) {
-        if self.polled.is_some_and(|polled| now.saturating_duration_since(polled) < self.shared.settings.poll) {
-            return;
-        }
-        self.polled = Some(now);
-        // A version that cannot be read is one that nothing in the cache has.
-        let version = self.engine.version().ok();
-        if version.is_none() || version != self.seen {
-            self.seen = version;
-            self.shared.version.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-}
-
-struct StopOnDrop(Arc<Shared>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.stop();
     }
 }
 

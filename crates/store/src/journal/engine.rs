@@ -1,0 +1,81 @@
+//! What a database that keeps bindings must do, and what it promises.
+
+use crate::binding::{Binding, BindingId, BindingView};
+
+/// What a 200 to REGISTER promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Committed before the answer: survives `kill -9` of the process. After a power cut the last moments may be missing,
+    /// the file is whole.
+    #[default]
+    Crash,
+    /// Synced to disk (`fsync` or `fdatasync` returned) before the answer: survives a power cut.
+    PowerLoss,
+    /// Memory only: no rows are written, a restart forgets.
+    None,
+}
+
+/// Why a change was not kept. The caller answers 500, or 503 for [`WriteError::Locked`] and [`WriteError::NoRoom`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// Disk full, or the file's own limit reached.
+    #[error("no room on disk for the binding")]
+    NoRoom,
+    /// Another process held the database longer than the busy timeout.
+    #[error("the database is locked by another process")]
+    Locked,
+    /// The disk failed.
+    #[error("the disk failed")]
+    Io,
+    /// The database file is damaged.
+    #[error("the database is damaged")]
+    Corrupt,
+    /// It was decided on an earlier change of the same address-of-record, and that one failed.
+    #[error("an earlier change of the same address-of-record failed")]
+    Superseded,
+    /// The writer has stopped.
+    #[error("the writer has stopped")]
+    Stopped,
+    /// Anything else that the database says; the log has its words.
+    #[error("the database refused the change")]
+    Other,
+}
+
+/// One row to write.
+#[derive(Clone, Copy, Debug)]
+pub enum Write<'a> {
+    /// Insert the row of this id, or replace it whole.
+    Put(BindingView<'a>),
+    /// Delete the row of this id; fine when there is none.
+    Delete(BindingId),
+    /// Delete the row of this id if it expired at or before `now_ms`.
+    Purge {
+        /// The row.
+        id: BindingId,
+        /// Milliseconds since 1970.
+        now_ms: u64,
+    },
+}
+
+/// A database that keeps bindings. Called on the writer's thread alone; may block, should give up after its own deadline.
+pub trait BindingEngine: Send + 'static {
+    /// Hands over every binding that has not expired at `now_ms` and forgets the others. Returns the highest id that was
+    /// ever used as far as the rows show (0 for none).
+    ///
+    /// # Errors
+    /// What the database said; the server should not start on it.
+    fn load(&mut self, now_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, WriteError>;
+
+    /// Writes all rows or none, in their order, as durable as it was opened for. Logs in words what went wrong.
+    ///
+    /// A ticket waits at most for the linger and two of these calls, its own and the one before, so their deadline bounds
+    /// the time to the 200.
+    ///
+    /// # Errors
+    /// Nothing of the group is kept then. An engine that lost its connection in the middle of a commit finds out what became
+    /// of it before it returns.
+    fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), WriteError>;
+
+    /// Called after the tickets of a group went out: the place for work that may take longer (checkpoints).
+    fn settle(&mut self) {}
+}

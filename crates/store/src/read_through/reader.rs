@@ -1,0 +1,87 @@
+//! The thread that asks the engine what the cache does not know, and whether what it knows is still so.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::Shared;
+use crate::generations::{Entry, Key};
+use crate::subscriber::{LookupError, Question, SubscriberEngine};
+
+/// What the thread of a [`ReadThrough`](super::ReadThrough) has.
+pub(super) struct Reader<E> {
+    engine: E,
+    shared: Arc<Shared>,
+    /// Version of the engine that the cache stands for.
+    seen: Option<u64>,
+    polled: Option<Instant>,
+}
+
+impl<E: SubscriberEngine> Reader<E> {
+    pub(super) fn new(engine: E, shared: Arc<Shared>) -> Self {
+        Self { engine, shared, seen: None, polled: None }
+    }
+
+    /// Answers questions until the cache is dropped.
+    pub(super) fn run(mut self) {
+        // Should this thread panic, requests are refused instead of waiting for ever.
+        let _stop = StopOnDrop(Arc::clone(&self.shared));
+        let mut keys = Vec::new();
+        let mut answers = Vec::new();
+        let mut results = Vec::new();
+        while self.shared.take(&mut keys) {
+            let now = Instant::now();
+            self.shared.overdue(now);
+            // The version is read before the rows: a change between the two makes them void, not the other way round.
+            self.poll(now);
+            if keys.is_empty() {
+                continue;
+            }
+            let version = self.shared.version.load(Ordering::Acquire);
+            answers.clear();
+            let questions: Vec<Question<'_>> = keys.iter().map(Key::question).collect();
+            let engine = &mut self.engine;
+            // A panic in an engine fails its questions like any other failure.
+            let asked = catch_unwind(AssertUnwindSafe(|| engine.answer(&questions, &mut answers)));
+            let asked = asked.unwrap_or_else(|_| {
+                tracing::error!("reading subscribers panicked; the questions are given up");
+                Err(LookupError::Database)
+            });
+            let complete = answers.len() == keys.len();
+            if let Err(error) = asked.and(if complete { Ok(()) } else { Err(LookupError::Database) }) {
+                answers.clear();
+                for key in keys.drain(..) {
+                    results.extend(self.shared.land(&key).into_iter().map(|ticket| (ticket, Err(error))));
+                }
+            }
+            for (key, answer) in keys.drain(..).zip(answers.drain(..)) {
+                // Known before the flight ends: whoever comes then finds it.
+                self.shared.keep(Entry { key: key.clone(), answer: answer.clone(), read_at: now, version });
+                results.extend(self.shared.land(&key).into_iter().map(|ticket| (ticket, Ok(answer.clone()))));
+            }
+            self.shared.give(&mut results);
+        }
+    }
+
+    fn poll(&mut self, now: Instant) {
+        if self.polled.is_some_and(|polled| now.saturating_duration_since(polled) < self.shared.settings.poll) {
+            return;
+        }
+        self.polled = Some(now);
+        // A version that cannot be read is one that nothing in the cache has.
+        let version = self.engine.version().ok();
+        if version.is_none() || version != self.seen {
+            self.seen = version;
+            self.shared.version.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+struct StopOnDrop(Arc<Shared>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
