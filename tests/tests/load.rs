@@ -145,6 +145,9 @@ fn each_transport_and_family() {
             assert_eq!(ran.json["run"]["transport"], transport.to_uppercase());
             let there = uas.report();
             assert_eq!(there.count("counters", "incoming.completed"), 20, "{target}: {}", there.said);
+            // The session lasts as long at the one side as at the other (RFC 6076 section 4.5).
+            let (here, there) = (ran.delay("sdt.originating", "p50"), there.delay("sdt.terminating", "p50"));
+            assert!(here >= 9_000.0 && (here - there).abs() < 20_000.0, "{target}: {here} {there}");
         }
     }
 }
@@ -164,7 +167,8 @@ fn users_register_with_their_passwords_and_call() {
     let (target, users) = (server.address(Transport::Udp).to_string(), users.display().to_string());
     let domain = ["--domain", "example.org"];
 
-    let words = [&[target.as_str(), "-w", "register", "--users", &users, "-r", "100", "-m", "20"], &domain[..]].concat();
+    let words =
+        [&[target.as_str(), "-w", "register", "--users", &users, "-r", "100", "-m", "20"], &domain[..]].concat();
     let ran = load(&words);
     assert_eq!((ran.calls("successful"), ran.count("counters", "challenges")), (20, 20), "{}", ran.said);
     assert_eq!(ran.count("counters", "registration.successful"), 20, "{}", ran.said);
@@ -276,7 +280,8 @@ fn requirements_stand_first_and_have_an_exit_code() {
     assert_eq!(bad.status.code(), busy(&text).or(Some(3)), "{text}");
     assert!(text.starts_with("✗ srd.p50<1us "), "{text}");
     // Every measure can be required: each family once.
-    let every = ["calls.failed.connect==0", "responses.invite.200==50", "responses.5xx<1", "sent.bye=50", "duration<1min"];
+    let every =
+        ["calls.failed.connect==0", "responses.invite.200==50", "responses.5xx<1", "sent.bye=50", "duration<1min"];
     let every = every.iter().chain(&["rate.bytes.sent>1kB", "concurrency.max>=1", "lag.p99.9<1min", "srd.stddev<1s"]);
     let every: Vec<&str> = every.flat_map(|text| ["--require", text]).collect();
     let good = output(&[&schedule[..], &every].concat());

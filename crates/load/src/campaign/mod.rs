@@ -10,19 +10,21 @@ pub mod users;
 
 mod advice;
 mod live;
+mod probe;
 mod rehearsal;
 mod side;
 
 pub use advice::Facts as AdviceFacts;
 pub use live::Live;
 pub use plan::{Connections, Plan, Trust, User, Work};
+pub use probe::probe;
 pub use rehearsal::{Line, rehearse};
 pub use side::timers;
 pub use target::Target;
 
 use crate::engine::ledger::Ledger;
 use crate::engine::traffic::{Event, Order};
-use crate::measure::{Books, Clock, Collector, Counter, Heading, Journal, Level, Log, Page, Run, grouped};
+use crate::measure::{Books, Clock, Collector, Counter, Delay, Heading, Journal, Level, Log, Page, Run, grouped};
 use crate::scenario::Role;
 use crate::workload::Workload;
 use side::{Bound, Facts, Part, Side};
@@ -299,6 +301,11 @@ impl Campaign {
         self.cut(true);
     }
 
+    /// How long ago the schedule began.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// How it goes.
     pub fn live(&self) -> Live {
         Live::of(self)
@@ -330,10 +337,14 @@ impl Campaign {
         for (level, text) in notes(&network) {
             self.note(level, text);
         }
+        let answering = self.aside.take().map(|aside| aside.finish(|_| {}));
+        // Of what went on at the answering side one thing is the generator's: while it stood still, nobody was answered.
+        for (us, times) in answering.iter().flat_map(|page| page.delays(Delay::Stall).buckets()) {
+            (0..times).for_each(|_| self.own.stalled(us));
+        }
         let now = clock::micros();
         self.own.close(now);
         let run = self.journal.finish(now, self.reason);
-        let answering = self.aside.map(|aside| aside.finish(|_| {}));
         let facts = AdviceFacts {
             plan: &self.plan,
             destination: self.destination,

@@ -38,7 +38,7 @@ pub struct Probing<'a> {
 
 impl Probing<'_> {
     /// Sends the requests and waits for their answers; silence is no finding, for not everybody answers OPTIONS. Behind TLS and
-    /// WebSocket it only looks whether somebody takes connections: their handshakes are the calls' business.
+    /// WebSocket it only looks whether somebody takes connections; [`probe`](super::probe) sends requests there.
     pub fn run(&self) -> Vec<Finding> {
         let start = Instant::now();
         let mut probes = Vec::new();
@@ -257,16 +257,24 @@ impl Road for Stream {
 
 /// The number of the probe that a final response answers, and the answer.
 fn answer(text: &str, at: u64) -> Option<(usize, Answer)> {
+    let number = value(text, "Call-ID").or_else(|| value(text, "i"))?.rsplit('-').next()?.parse().ok()?;
+    Some((number, final_answer(text, at)?))
+}
+
+/// What a final response says.
+pub(super) fn final_answer(text: &str, at: u64) -> Option<Answer> {
     let code: u16 = text.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()?;
-    let value = |name: &str| {
-        text.lines().find_map(|line| {
-            let (found, value) = line.split_once(':')?;
-            found.trim().eq_ignore_ascii_case(name).then(|| value.trim())
-        })
-    };
-    let number = value("Call-ID").or_else(|| value("i"))?.rsplit('-').next()?.parse().ok()?;
-    let retry_after = value("Retry-After").and_then(|v| v.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
-    (code >= 200).then_some((number, Answer { code, retry_after, at }))
+    let retry_after = value(text, "Retry-After");
+    let retry_after = retry_after.and_then(|v| v.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
+    (code >= 200).then_some(Answer { code, retry_after, at })
+}
+
+/// The value of a header field.
+fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        found.trim().eq_ignore_ascii_case(name).then(|| value.trim())
+    })
 }
 
 #[cfg(test)]

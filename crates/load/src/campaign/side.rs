@@ -395,6 +395,11 @@ impl Side {
         Self::spawn(bound, run, books, None, true)
     }
 
+    /// The same, and somebody looks on.
+    pub(super) fn prepare_watched(bound: Bound, run: Run, books: Books, watch: Box<dyn Watch>) -> Result<Self, String> {
+        Self::spawn(bound, run, books, Some(watch), true)
+    }
+
     fn spawn(
         bound: Bound,
         mut run: Run,

@@ -128,9 +128,7 @@ fn top(out: &mut String, report: &Report<'_>) {
         out.push_str("</ul></div>\n");
     }
     if report.valid() {
-        out.push_str(
-            "<div class=\"banner good\"><strong>VALID</strong>The generator did what it was asked to; the figures are the server's.</div>\n",
-        );
+        let _ = writeln!(out, "<div class=\"banner good\"><strong>VALID</strong>{}</div>", report.praise());
     } else {
         out.push_str(
             "<div class=\"banner bad\"><strong>INVALID</strong>The generator, and not the server, was the limit.<ul>",

@@ -22,7 +22,7 @@ mod table;
 pub use date::rfc3339;
 pub use prometheus::{CONTENT_TYPE, exposition};
 
-use crate::measure::{Evidence, Health, Judgement, Requirement, Run, Thresholds};
+use crate::measure::{Counter, Evidence, Health, Judgement, Requirement, Run, Thresholds};
 
 /// A run with what is made of it: whether the generators were healthy, and whether it shows what was required.
 #[derive(Clone, Debug)]
@@ -91,6 +91,16 @@ impl<'a> Report<'a> {
     /// One self-contained page.
     pub fn html(&self) -> String {
         html::html(self)
+    }
+
+    /// What VALID says: nothing is the server's where nothing was asked of it.
+    fn praise(&self) -> &'static str {
+        let totals = &self.run.totals;
+        if totals.counter(Counter::CallsOutgoing) + totals.counter(Counter::CallsIncoming) > 0 {
+            "The generator did what it was asked to; the figures are the server's."
+        } else {
+            "The generator did what it was asked to, but no call was begun: there are no figures."
+        }
     }
 
     /// The sentences of every generator's verdict; with its name where there are several.

@@ -107,7 +107,7 @@ impl Out {
 
     fn verdict(&mut self, report: &Report<'_>) {
         if report.valid() {
-            self.entry(Ink::Good, "VALID", "The generator did what it was asked to; the figures are the server's.");
+            self.entry(Ink::Good, "VALID", report.praise());
         } else {
             self.entry(Ink::Bad, "INVALID", "The generator, and not the server, was the limit.");
             for reason in report.reasons() {

@@ -261,8 +261,14 @@ fn preflight(plan: &Plan, quiet: bool) -> Result<Vec<String>, Refusal> {
         rate,
         patience: Duration::from_millis(500),
     };
+    let mut found = probing.run();
+    let beyond = matches!(plan.transport, Transport::Tls | Transport::Ws | Transport::Wss);
+    if beyond && found.is_empty() {
+        let more = campaign::probe(plan, probing.probes, probing.rate, probing.patience);
+        found = more.map_err(|text| Refusal(code::FAILED, text))?;
+    }
     let mut notes = Vec::new();
-    for finding in probing.run() {
+    for finding in found {
         match finding {
             Finding::Closed(text) | Finding::Local(text) => return Err(Refusal(code::FAILED, text)),
             Finding::Obstacle(obstacle) => {
@@ -414,7 +420,9 @@ fn drive(
         if stage == Stage::Over {
             break;
         }
-        screen.show(&campaign.live());
+        if screen.is_due(campaign.elapsed()) {
+            screen.show(&campaign.live());
+        }
         let now = interrupted.times();
         if now > pressed {
             pressed = now;

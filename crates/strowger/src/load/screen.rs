@@ -33,6 +33,15 @@ impl Screen {
         Self { term, lines: 0, drawn: None, told: 0, quiet, indent }
     }
 
+    /// There is something to show of a run that goes on for so long: its figures need be made only then.
+    pub(crate) fn is_due(&self, elapsed: Duration) -> bool {
+        !self.quiet
+            && match &self.term {
+                Some(_) => self.drawn.is_none_or(|at| at.elapsed() >= DRAW),
+                None => elapsed.as_secs() > self.told,
+            }
+    }
+
     pub(crate) fn show(&mut self, live: &Live) {
         if self.quiet {
             return;
