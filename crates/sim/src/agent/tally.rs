@@ -1,0 +1,65 @@
+//! The numbers of an agent, or of all of a world.
+
+use super::Agent;
+use super::caller::{Kind, Outcome};
+
+/// The numbers of a world that went well or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub calls: u64,
+    pub success: u64,
+    pub failed: u64,
+    pub timeouts: u64,
+    pub transport_errors: u64,
+    pub cancelled: u64,
+    /// Dialogs whose callee saw the ACK.
+    pub acknowledged: u64,
+    /// Dialogs whose callee waited in vain.
+    pub unacknowledged: u64,
+    pub messages: u64,
+    /// Requests to somebody, of every kind, that nobody answered.
+    pub unanswered: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.success += other.success;
+        self.failed += other.failed;
+        self.timeouts += other.timeouts;
+        self.transport_errors += other.transport_errors;
+        self.cancelled += other.cancelled;
+        self.acknowledged += other.acknowledged;
+        self.unacknowledged += other.unacknowledged;
+        self.messages += other.messages;
+        self.unanswered += other.unanswered;
+    }
+}
+
+impl Agent {
+    pub fn tally(&self) -> Tally {
+        let mut tally = self.tally;
+        for sent in &self.sent {
+            let nobody = sent.to.contains("void");
+            tally.unanswered += u64::from(sent.outcome == Some(Outcome::Timeout) && !nobody);
+            match (sent.kind, sent.outcome) {
+                (Kind::Call, Some(outcome)) => {
+                    tally.calls += 1;
+                    tally.cancelled += u64::from(sent.cancelled);
+                    match outcome {
+                        Outcome::Success => tally.success += 1,
+                        Outcome::Failed(_) => tally.failed += 1,
+                        Outcome::Timeout => tally.timeouts += 1,
+                        Outcome::TransportError => tally.transport_errors += 1,
+                    }
+                }
+                (Kind::Message, Some(Outcome::Success)) => tally.messages += 1,
+                _ => (),
+            }
+        }
+        for leg in self.legs.iter().filter(|l| l.rung.is_some()) {
+            if leg.acknowledged { tally.acknowledged += 1 } else { tally.unacknowledged += 1 }
+        }
+        tally
+    }
+}
