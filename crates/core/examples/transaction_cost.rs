@@ -1,49 +1,19 @@
 //! What the transactions of a relayed call cost, parsing not counted:
 //! `cargo run --release -p strowger-core --example transaction_cost [calls a second of simulated time]`.
 
+#[path = "../tests/template/mod.rs"]
+mod template;
+
 use std::time::Duration;
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Incoming, Outgoing, Transactions};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
-use strowger_message::{Index, Limits, Message};
+use template::Template;
 
 /// CPU time of this thread so far: other programs do not count.
 fn cpu() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     Duration::from_nanos(text.split(' ').next().and_then(|n| n.parse().ok()).expect("a number"))
-}
-
-/// A message, and where the number of its call stands in it.
-struct Template {
-    bytes: Vec<u8>,
-    at: Vec<usize>,
-    index: Index,
-}
-
-impl Template {
-    fn new(start: &str, cseq: &str, padding: usize) -> Self {
-        let text = format!(
-            "{start}\r\nVia: SIP/2.0/UDP 127.0.0.1:5070;branch=z9hG4bK########\r\nMax-Forwards: 70\r\n\
-             From: <sip:a@x>;tag=f\r\nTo: <sip:b@x>;tag=t\r\nCall-ID: ########@x\r\nCSeq: {cseq}\r\n\
-             X: {}\r\nContent-Length: 0\r\n\r\n",
-            "x".repeat(padding)
-        );
-        let at = text.match_indices("########").map(|(at, _)| at).collect();
-        let mut index = Index::new();
-        let bytes = text.into_bytes();
-        index.parse(&bytes, &Limits::default()).expect("well-formed");
-        Self { bytes, at, index }
-    }
-
-    /// The message of this call; its index stays true, for the number always takes eight places.
-    fn numbered(&mut self, number: u64) -> Message<'_> {
-        for &at in &self.at {
-            for digit in 0..8 {
-                self.bytes[at + digit] = b'a' + (number >> (4 * digit) & 15) as u8;
-            }
-        }
-        Message::new(&self.bytes, &self.index)
-    }
 }
 
 fn main() {
@@ -71,12 +41,12 @@ fn main() {
             let Incoming::New(server) = table.request(now, &request, &arrival, number as u32, &mut out) else {
                 panic!()
             };
-            let at = requests[which].at[0];
+            let branch = requests[which].branch();
             let bytes = requests[which].numbered(2 * number + 1).bytes();
             let start = out.start();
             out.bytes.extend_from_slice(bytes);
             let range = start..out.bytes.len();
-            table.send(now, range, &bytes[at - 7..at + 8], method, arrival.reply(), number as u32, 9, &mut out);
+            table.send(now, range, &bytes[branch], method, arrival.reply(), number as u32, 9, &mut out);
             for (n, status) in [[180, 200], [100, 200]][which].into_iter().enumerate() {
                 let response = responses[which][n].numbered(2 * number + 1);
                 let outgoing = table.response(now, &response, &mut out);

@@ -1,5 +1,7 @@
 //! No allocation per message once warm: counted.
 
+mod template;
+
 use std::alloc::System;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,37 +12,10 @@ use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport, call};
 use strowger_message::{Index, Limits, Message, Method, build};
+use template::Template;
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
-
-/// A message with a number written over its two placeholders.
-struct Template {
-    bytes: Vec<u8>,
-    at: Vec<usize>,
-}
-
-impl Template {
-    fn new(start: &str, cseq: &str, padding: usize) -> Self {
-        let text = format!(
-            "{start}\r\nVia: SIP/2.0/UDP 127.0.0.1:5070;branch=z9hG4bK########\r\nMax-Forwards: 70\r\n\
-             From: <sip:a@x>;tag=f\r\nTo: <sip:b@x>;tag=t\r\nCall-ID: ########@x\r\nCSeq: {cseq}\r\n\
-             X: {}\r\nContent-Length: 0\r\n\r\n",
-            "x".repeat(padding)
-        );
-        let at = text.match_indices("########").map(|(at, _)| at).collect();
-        Self { bytes: text.into_bytes(), at }
-    }
-
-    fn numbered(&mut self, number: u64) -> &[u8] {
-        for &at in &self.at {
-            for digit in 0..8 {
-                self.bytes[at + digit] = b'a' + (number >> (4 * digit) & 15) as u8;
-            }
-        }
-        &self.bytes
-    }
-}
 
 /// One relayed call's worth: INVITE and BYE through a server and a client transaction each, 1,000 calls a second of
 /// simulated time.
@@ -64,21 +39,20 @@ fn warm_transactions_allocate_nothing() {
     let mut call = |number: u64, mono: u64| {
         let now = Now { mono, wall: 0 };
         for (which, method) in [b"INVITE".as_slice(), b"BYE"].into_iter().enumerate() {
-            let bytes = requests[which].numbered(2 * number);
+            let bytes = requests[which].numbered(2 * number).bytes();
             index.parse(bytes, &limits).expect("well-formed");
             let message = Message::new(bytes, &index);
             let Incoming::New(server) = table.request(now, &message, &arrival, number as u32, &mut out) else {
                 panic!()
             };
-            let at = requests[which].at[0];
-            let bytes = requests[which].numbered(2 * number + 1);
+            let branch = requests[which].branch();
+            let bytes = requests[which].numbered(2 * number + 1).bytes();
             let start = out.start();
             out.bytes.extend_from_slice(bytes);
-            let branch = &bytes[at - 7..at + 8];
             let range = start..start + bytes.len();
-            table.send(now, range, branch, method, arrival.reply(), number as u32, 9, &mut out);
+            table.send(now, range, &bytes[branch], method, arrival.reply(), number as u32, 9, &mut out);
             for (n, status) in [[180, 200], [100, 200]][which].into_iter().enumerate() {
-                let bytes = responses[which][n].numbered(2 * number + 1);
+                let bytes = responses[which][n].numbered(2 * number + 1).bytes();
                 index.parse(bytes, &limits).expect("well-formed");
                 let outgoing = table.response(now, &Message::new(bytes, &index), &mut out);
                 assert!(matches!(outgoing, Outgoing::Deliver { owner: 9, .. }));
@@ -211,11 +185,11 @@ fn a_warm_proxy_allocates_nothing() {
     let mut call = |number: u64| {
         relay.now = Now { mono: 1_000 + 2 * number, wall: 1_700_000_000_000 + 2 * number };
         // The ACK of a 2xx and the BYE are transactions of their own.
-        relay.request(requests[0].numbered(3 * number));
+        relay.request(requests[0].numbered(3 * number).bytes());
         relay.answer(180);
         relay.answer(200);
-        relay.request(requests[1].numbered(3 * number + 1));
-        relay.request(requests[2].numbered(3 * number + 2));
+        relay.request(requests[1].numbered(3 * number + 1).bytes());
+        relay.request(requests[2].numbered(3 * number + 2).bytes());
         relay.answer(200);
     };
     for number in 0..22_000 {

@@ -288,8 +288,7 @@ impl UserAgent {
         message: Option<&Message<'_>>,
         out: &mut Outbox,
     ) {
-        let (offered, before) =
-            self.requests.get(request).map_or_else(|| (false, Exchange::default()), |r| (r.offered, r.before));
+        let (offered, before) = self.offer_of(request);
         let Some(call) = self.calls.get_mut(id) else { return };
         let key = CallKey(id);
         match (status, message) {
@@ -324,14 +323,12 @@ impl UserAgent {
             }
             _ => {
                 call.inviting = None;
-                if let Some(dialog) = call.dialog() {
-                    dialog.exchange.withdraw(before);
-                }
-                self.unchanged(now, id, status, out);
+                self.unchanged(now, id, status, before, out);
             }
         }
     }
 
+    /// An UPDATE's response (RFC 3311 section 5.3).
     pub(super) fn update_replied(
         &mut self,
         now: Now,
@@ -341,8 +338,7 @@ impl UserAgent {
         message: Option<&Message<'_>>,
         out: &mut Outbox,
     ) {
-        let (offered, before) =
-            self.requests.get(request).map_or_else(|| (false, Exchange::default()), |r| (r.offered, r.before));
+        let (offered, before) = self.offer_of(request);
         let Some(call) = self.calls.get_mut(id) else { return };
         match (status, message) {
             (100..200, _) => (),
@@ -359,16 +355,21 @@ impl UserAgent {
             }
             _ => {
                 call.updating = None;
-                if let Some(dialog) = call.dialog() {
-                    dialog.exchange.withdraw(before);
-                }
-                self.unchanged(now, id, status, out);
+                self.unchanged(now, id, status, before, out);
             }
         }
     }
 
-    /// A change was refused: all stays, unless the refusal says that there is no dialog.
-    fn unchanged(&mut self, now: Now, id: Id, status: u16, out: &mut Outbox) {
+    /// Whether our request brought an offer, and what to go back to if that is refused.
+    fn offer_of(&self, request: Id) -> (bool, Exchange) {
+        self.requests.get(request).map_or_else(|| (false, Exchange::default()), |r| (r.offered, r.before))
+    }
+
+    /// A change was refused: all stays as `before`, unless the refusal says that there is no dialog.
+    fn unchanged(&mut self, now: Now, id: Id, status: u16, before: Exchange, out: &mut Outbox) {
+        if let Some(dialog) = self.calls.get_mut(id).and_then(|call| call.dialog()) {
+            dialog.exchange.withdraw(before);
+        }
         if matches!(status, 408 | 481) {
             return self.fault(now, id, status, out);
         }
