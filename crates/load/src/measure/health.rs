@@ -287,8 +287,10 @@ impl Health {
         let busy = busy.map(|sample| sample.interval).sum::<u64>() as f64 / 1e6;
         if busy > seconds * thresholds.saturated_seconds / 100.0 {
             warnings.push(format!(
-                "All cores of the generator's machine were busy in {busy:.0} of {seconds:.0} seconds. If the server runs on it \
-                 too, they took the cores from each other."
+                "All cores of the generator's machine were busy for {} of {}. If the server runs on it too, they took the cores \
+                 from each other.",
+                Unit::Seconds.show(busy),
+                Unit::Seconds.show(seconds)
             ));
         }
         if let Some((name, most)) = remote_failures(totals) {

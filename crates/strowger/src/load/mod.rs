@@ -23,6 +23,7 @@ use strowger_load::campaign::{
 };
 use strowger_load::engine::pace::Part;
 use strowger_load::measure::{Level, ReceiveBuffer, Requirement, Run, Unit, catalogue};
+use strowger_load::workload::Workload;
 
 use self::arguments::{
     Apart, Certificates, LoadArguments, LoadCommand, Output, ReportArguments, Reports, UasArguments,
@@ -120,7 +121,7 @@ fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
         plan.work = Work::Document(path);
     }
     plan.ring = arguments.ring.map_or(0, |ring| ring.as_millis() as u32);
-    plan.trust = trust(&arguments.certificates);
+    plan.trust = trust(&arguments.certificates, plan.transport, true)?;
     plan.profile = match arguments.duration {
         Some(duration) => vec![Part::Ramp { from: 0.0, to: 0.0, micros: duration.as_micros() as u64 }],
         None => vec![Part::Hold { rate: 0.0 }],
@@ -132,11 +133,27 @@ fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
     drive(plan, &arguments.output, &requirements, Vec::new(), &Interrupted::listen().map_err(deaf)?)
 }
 
-fn trust(certificates: &Certificates) -> Trust {
-    Trust {
-        authorities: certificates.tls_ca.clone(),
-        identity: certificates.tls_cert.clone().zip(certificates.tls_key.clone()),
+/// The files for TLS, looked at before anything is opened. `answers`: a side that others connect to is ours.
+fn trust(certificates: &Certificates, transport: Transport, answers: bool) -> Result<Trust, Refusal> {
+    let Certificates { tls_ca, tls_cert, tls_key } = certificates;
+    for (path, inside, what) in [
+        (tls_ca, "-----BEGIN CERTIFICATE-----", "certificate"),
+        (tls_cert, "-----BEGIN CERTIFICATE-----", "certificate"),
+        (tls_key, "PRIVATE KEY-----", "private key"),
+    ] {
+        let Some(path) = path else { continue };
+        let text = std::fs::read(path).map_err(|e| usage(format!("{} cannot be read: {e}", path.display())))?;
+        if !String::from_utf8_lossy(&text).contains(inside) {
+            return Err(usage(format!("there is no {what} in {}; a PEM file is wanted", path.display())));
+        }
     }
+    if answers && transport.is_secure() && tls_cert.is_none() {
+        return Err(usage(format!(
+            "the answering side needs a certificate for {}: give --tls-cert FILE and --tls-key FILE",
+            transport.text()
+        )));
+    }
+    Ok(Trust { authorities: tls_ca.clone(), identity: tls_cert.clone().zip(tls_key.clone()) })
 }
 
 /// From the command line to a plan.
@@ -175,7 +192,8 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
         Apart::Number(number) => plan.shards = usize::from(number),
     }
     plan.max_sockets = traffic.max_sockets.map(|most| most as usize);
-    plan.trust = trust(&traffic.certificates);
+    let answers = arguments.pair || plan.work == Work::Ready(Workload::RegisterThenReceive);
+    plan.trust = trust(&traffic.certificates, plan.transport, answers)?;
     plan.keys.clone_from(&traffic.key);
     plan.injections.clone_from(&traffic.inf);
     plan.log.clone_from(&arguments.output.log);
