@@ -269,10 +269,16 @@ impl Session {
         self.screens.flush();
     }
 
+    /// Calls a second that are wanted; with users, how many they are, as SIPp shows it.
+    fn target_rate(&self) -> f64 {
+        self.options.users.map_or(self.rate, f64::from)
+    }
+
     /// The lines of a period.
     fn write_files(&mut self) {
         let trouble = |what: &str, error: std::io::Error| eprintln!("The {what} cannot be written: {error}");
-        if let Some(Err(error)) = self.statistics.as_mut().map(|file| file.write(&self.ledger, self.rate)) {
+        let rate = self.target_rate();
+        if let Some(Err(error)) = self.statistics.as_mut().map(|file| file.write(&self.ledger, rate)) {
             trouble("statistics", error);
             self.statistics = None;
         }

@@ -5,7 +5,7 @@ use super::error_codes::{Codes, ErrorCodes};
 use super::errors::Errors;
 use super::face::{Failure, code, injections, name_of};
 use super::log_file::{Growth, LogFile};
-use super::options::{Options, Sockets};
+use super::options::{Options, Sockets, Source};
 use super::session::Session;
 use super::statistics::Statistics;
 use super::terminal::Terminal;
@@ -204,7 +204,9 @@ impl Files {
         let errors = Arc::new(Errors::new(errors, traces.errors));
         let (switches, codes) = (Arc::<Switches>::default(), Codes::default());
         let d = &options.delimiter;
-        let tracer = Tracer::new(traces, base, d, switches.clone(), errors.clone(), codes.clone()).map_err(failed)?;
+        let document = matches!(options.scenario, Source::File(_));
+        let tracer =
+            Tracer::new(traces, document, base, d, switches.clone(), errors.clone(), codes.clone()).map_err(failed)?;
         let statistics = match traces.statistics {
             true => {
                 let file = trace::create(traces.statistics_file.as_deref(), base, ".csv").map_err(fatal)?;

@@ -6,6 +6,7 @@ use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termi
 use std::io::{IsTerminal, Write, stdin, stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The terminal of the process.
 pub(super) struct Terminal {
@@ -77,7 +78,8 @@ impl Terminal {
     pub(super) fn stop(&self) {
         self.give_back();
         let _ = kill_process(getpid(), Signal::STOP);
-        // Here the process goes on.
+        // The stop comes while this sleeps, and so does what follows.
+        std::thread::sleep(Duration::from_millis(20));
         self.set();
     }
 

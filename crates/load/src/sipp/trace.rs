@@ -132,12 +132,13 @@ impl Rtt {
 }
 
 impl Tracer {
-    /// Opens what SIPp opens at once.
+    /// Opens what SIPp opens at once; that of the action `log` where the scenario is a `document` of its user.
     ///
     /// # Errors
     /// What cannot be opened, in a sentence.
     pub(super) fn new(
         traces: &Traces,
+        document: bool,
         base: &str,
         delimiter: &str,
         switches: Arc<Switches>,
@@ -155,6 +156,10 @@ impl Tracer {
         }
         if traces.short_messages {
             short.open()?;
+        }
+        let mut logs = log(&traces.log_file, "logs", traces.append.logs);
+        if traces.logs && document {
+            logs.open()?;
         }
         let debug = match traces.call_debug {
             true => {
@@ -179,7 +184,7 @@ impl Tracer {
             switches,
             messages,
             short,
-            logs: log(&traces.log_file, "logs", traces.append.logs),
+            logs,
             errors,
             codes,
             debug,

@@ -8,7 +8,14 @@ impl View<'_> {
     /// Of the first timer and of the calls.
     pub(super) fn repartition(&self) -> String {
         let mut text = head("Repartition Screen");
-        self.timer(0, &mut text);
+        let timed = !self.scenario.timers.is_empty();
+        if !timed && self.ledger.call_length.bounds.is_empty() {
+            text.push_str(NONE);
+            return text;
+        }
+        if timed {
+            self.timer(0, &mut text);
+        }
         let _ = writeln!(text, "  {:<75}", "Average Call Length Repartition");
         table(&self.ledger.call_length, &mut text);
         text
@@ -26,7 +33,7 @@ impl View<'_> {
     }
 
     fn timer(&self, timer: usize, text: &mut String) {
-        let name = self.scenario.timers.get(timer).map_or("1", String::as_str);
+        let name = self.scenario.timers.get(timer).map_or("", String::as_str);
         let _ = writeln!(text, "  {:<75}", format!("Average Response Time Repartition {name}"));
         match self.ledger.timers.get(timer) {
             Some(lengths) => table(lengths, text),

@@ -1,0 +1,429 @@
+//! What `strowger sipp` writes and says beside its messages, next to SIPp: files, their heads, screens, exit codes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use strowger_tests::binary;
+use strowger_tests::duel::Ports;
+use strowger_tests::process::Process;
+use strowger_tests::program::{self, SIPP};
+
+const TRACES: &[&str] = &[
+    "-trace_err",
+    "-trace_msg",
+    "-trace_shortmsg",
+    "-trace_stat",
+    "-trace_rtt",
+    "-rtt_freq",
+    "1",
+    "-trace_counts",
+    "-trace_logs",
+    "-trace_error_codes",
+    "-trace_calldebug",
+    "-trace_screen",
+];
+
+/// A scenario with something for every column: named timers, counters, lost messages, pauses, actions.
+const CALLER: &str = r#"<?xml version="1.0" encoding="ISO-8859-1" ?>
+<scenario name="columns">
+<send retrans="500" start_rtd="invite" rtd="first"><![CDATA[
+INVITE sip:[service]@[remote_ip]:[remote_port] SIP/2.0
+Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+From: sipp <sip:sipp@[local_ip]:[local_port]>;tag=[call_number]
+To: sut <sip:[service]@[remote_ip]:[remote_port]>
+Call-ID: [call_id]
+CSeq: 1 INVITE
+Contact: sip:sipp@[local_ip]:[local_port]
+Content-Length: 0
+
+]]></send>
+<recv response="100" optional="true"/>
+<recv response="180" optional="true" rtd="ringing"/>
+<recv response="200" rtd="invite" crlf="true"><action><log message="answered"/></action></recv>
+<nop display="in between"><action><assign assign_to="1" value="20"/></action></nop>
+<nop/>
+<pause distribution="uniform" min="10" max="20"/>
+<pause variable="1"/>
+<send counter="acks"><![CDATA[
+ACK sip:[service]@[remote_ip]:[remote_port] SIP/2.0
+Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+From: sipp <sip:sipp@[local_ip]:[local_port]>;tag=[call_number]
+To: sut <sip:[service]@[remote_ip]:[remote_port]>[peer_tag_param]
+Call-ID: [call_id]
+CSeq: 1 ACK
+Content-Length: 0
+
+]]></send>
+<pause milliseconds="30"/>
+<pause/>
+<send retrans="500" rtd="bye" lost="0"><![CDATA[
+BYE sip:[service]@[remote_ip]:[remote_port] SIP/2.0
+Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+From: sipp <sip:sipp@[local_ip]:[local_port]>;tag=[call_number]
+To: sut <sip:[service]@[remote_ip]:[remote_port]>[peer_tag_param]
+Call-ID: [call_id]
+CSeq: 2 BYE
+Content-Length: 0
+
+]]></send>
+<recv response="200" hide="true"/>
+<timewait milliseconds="10"/>
+<ResponseTimeRepartition value="1000, 2000"/>
+<CallLengthRepartition value="1000, 2000"/>
+</scenario>
+"#;
+
+const BUSY: &str = r#"<?xml version="1.0" encoding="ISO-8859-1" ?>
+<scenario name="busy">
+<recv request="INVITE"/>
+<send><![CDATA[
+SIP/2.0 486 Busy Here
+[last_Via:]
+[last_From:]
+[last_To:];tag=1
+[last_Call-ID:]
+[last_CSeq:]
+Content-Length: 0
+
+]]></send>
+<recv request="ACK"/>
+</scenario>
+"#;
+
+fn programs() -> [(&'static str, Vec<String>); 2] {
+    let sipp = SIPP.path().expect("it is there").to_string_lossy().into_owned();
+    [("SIPp", vec![sipp]), ("strowger", vec![binary::strowger().to_string_lossy().into_owned(), "sipp".into()])]
+}
+
+fn command(program: &[String], arguments: &[&str], folder: &Path) -> Command {
+    let mut command = Command::new(&program[0]);
+    command.args(&program[1..]).args(arguments).current_dir(folder).env("TERM", "dumb");
+    command
+}
+
+/// Files of a folder, the process number taken out of their names and texts.
+fn files(folder: &Path, pid: u32) -> BTreeMap<String, String> {
+    let pid = pid.to_string();
+    let files = folder.read_dir().expect("it is there").map(|entry| entry.expect("a file"));
+    let files = files.filter(|entry| !entry.file_name().to_string_lossy().ends_with(".xml"));
+    files
+        .map(|entry| {
+            let text = String::from_utf8_lossy(&std::fs::read(entry.path()).expect("it can be read")).into_owned();
+            (entry.file_name().to_string_lossy().replace(&pid, "PID"), text.replace(&pid, "PID"))
+        })
+        .collect()
+}
+
+/// Numbers are `0`, so that two moments are equal, and two ports.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for c in line.chars() {
+        match c {
+            '0'..='9' if shape.ends_with('0') => (),
+            '0'..='9' => shape.push('0'),
+            c => shape.push(c),
+        }
+    }
+    shape
+}
+
+/// What one side wrote in a call between it and a peer of its own kind, and what it printed.
+fn played(program: &[String], caller: &[&str], callee: &[&str]) -> [(BTreeMap<String, String>, String); 2] {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [from, to] = ["caller", "callee"].map(|name| folder.path().join(name));
+    let (own, peer) = (Ports::free(), Ports::free());
+    for folder in [&from, &to] {
+        std::fs::create_dir(folder).expect("the folder can be written");
+        std::fs::write(folder.join("columns.xml"), CALLER).expect("the folder can be written");
+        std::fs::write(folder.join("busy.xml"), BUSY).expect("the folder can be written");
+    }
+    let start = |name: &str, folder_of: &Path, ports: Ports, arguments: &[&str], target: Option<String>| {
+        let mut command = command(program, arguments, folder_of);
+        let [port, control, media] = [ports.own, ports.control, ports.media].map(|port| port.to_string());
+        command.args(["-nostdin", "-i", "127.0.0.1", "-p", &port, "-cp", &control, "-mp", &media]).args(target);
+        Process::start(name, folder.path(), &mut command)
+    };
+    let mut answering = start("callee", &to, peer, callee, None);
+    std::thread::sleep(Duration::from_millis(300));
+    let mut calling = start("caller", &from, own, caller, Some(format!("127.0.0.1:{}", peer.own)));
+    calling.end(Duration::from_secs(10));
+    answering.end(Duration::from_secs(10));
+    [(files(&from, calling.id()), calling.log()), (files(&to, answering.id()), answering.log())]
+}
+
+/// What differs between what both wrote: names, heads of tables, forms of lines.
+fn differences(what: &str, theirs: &BTreeMap<String, String>, ours: &BTreeMap<String, String>) -> Vec<String> {
+    let mut all = Vec::new();
+    let names = |files: &BTreeMap<String, String>| files.keys().cloned().collect::<Vec<_>>();
+    if names(theirs) != names(ours) {
+        all.push(format!("{what}: files {:?} and {:?}", names(theirs), names(ours)));
+    }
+    for (name, text) in theirs {
+        let Some(own) = ours.get(name) else { continue };
+        let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+        // A name with a head is compared as it is, a line that tells a moment in its form.
+        let head = name.ends_with("_.csv") || name.ends_with("counts.csv") || name.ends_with("errors.log");
+        let form = |text: &str| if head { first(text) } else { shape(&first(text)) };
+        if form(text) != form(own) {
+            all.push(format!("{what}: {name}\n  {}\n  {}", form(text), form(own)));
+        }
+        if name.ends_with("counts.csv") && last_counts(text) != last_counts(own) {
+            all.push(format!("{what}: {name}\n  {}\n  {}", last_counts(text), last_counts(own)));
+        }
+        if name.ends_with("screen.log") && screens(text) != screens(own) {
+            all.push(format!("{what}: {name}\n{}\n--- and\n{}", screens(text), screens(own)));
+        }
+        if name.ends_with("error_codes.csv") && codes(text) != codes(own) {
+            all.push(format!("{what}: {name}\n  {}\n  {}", codes(text), codes(own)));
+        }
+    }
+    all
+}
+
+/// The last row without its times.
+fn last_counts(text: &str) -> String {
+    text.lines().next_back().unwrap_or_default().splitn(3, ';').nth(2).unwrap_or_default().to_owned()
+}
+
+/// All codes of all rows.
+fn codes(text: &str) -> String {
+    text.lines().filter_map(|line| line.splitn(3, ';').nth(2)).collect()
+}
+
+/// Screens without what the clock and the engine have to do with.
+fn screens(text: &str) -> String {
+    let mut lines = Vec::new();
+    for line in text.lines().map(str::trim_end) {
+        let moment = ["Start Time", "Last Reset Time", "Current Time", "Elapsed Time", "Call Rate", "Call Length "]
+            .iter()
+            .any(|name| line.trim_start().starts_with(name));
+        let engine = ["scheduler resolution", "Woken up", "open sockets", "RTP rate", "Peak was"];
+        if engine.iter().any(|name| line.contains(name)) || line.starts_with("Last Error: ") {
+            continue;
+        }
+        let timed = line.contains(" cps") || line.trim_start().starts_with("Response Time") || line.contains("(UDP)");
+        let row = line.contains("s  ") && line.ends_with("UDP");
+        // In which row a time was counted is a matter of the machine.
+        let line = line.split_once(" ms : ").map_or(line, |(bounds, _)| bounds);
+        lines.push(if moment || timed || row { shape(line).replace("  ", " ") } else { periodic(line) });
+    }
+    // How often blanks were shortened depends on how many digits there were.
+    lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
+}
+
+/// A row of totals without the value of its period, which depends on when that began.
+fn periodic(line: &str) -> String {
+    let columns: Vec<&str> = line.split('|').collect();
+    match columns[..] {
+        [name, _, whole] if !name.starts_with('-') => format!("{name}|{whole}"),
+        _ => line.to_owned(),
+    }
+}
+
+#[test]
+fn files_are_those_of_sipp() {
+    if !program::have(&[SIPP]) {
+        return;
+    }
+    let with = |arguments: &[&'static str]| [arguments, TRACES].concat();
+    type Run = (&'static str, Vec<&'static str>, Vec<&'static str>);
+    let runs: Vec<Run> = vec![
+        (
+            "every column",
+            with(&["-sf", "columns.xml", "-m", "2", "-d", "40"]),
+            with(&["-sn", "uas", "-m", "2", "-timeout", "8"]),
+        ),
+        (
+            "a refusal",
+            with(&["-sn", "uac", "-m", "3", "-d", "40", "-stat_delimiter", ";"]),
+            with(&["-sf", "busy.xml", "-m", "3", "-timeout", "8"]),
+        ),
+        (
+            "names of files",
+            vec![
+                "-sn",
+                "uac",
+                "-m",
+                "1",
+                "-trace_msg",
+                "-message_file",
+                "m",
+                "-trace_shortmsg",
+                "-shortmessage_file",
+                "s",
+                "-trace_screen",
+                "-screen_file",
+                "sc",
+                "-trace_calldebug",
+                "-calldebug_file",
+                "cd",
+                "-trace_stat",
+                "-stf",
+                "st",
+                "-stat_delimiter",
+                ",",
+                "-trace_logs",
+                "-log_file",
+                "l",
+                "-trace_err",
+                "-error_file",
+                "e",
+            ],
+            with(&["-sn", "uas", "-m", "1", "-timeout", "8"]),
+        ),
+        // Nothing happens: what is there was opened at once.
+        ("nothing", with(&["-sn", "uas", "-timeout", "1"]), with(&["-sn", "uas", "-timeout", "1"])),
+    ];
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = runs
+            .iter()
+            .map(|(what, caller, callee)| {
+                scope.spawn(move || {
+                    let [theirs, ours] = programs().map(|(_, program)| played(&program, caller, callee));
+                    let mut all = Vec::new();
+                    for (side, (theirs, ours)) in ["caller", "callee"].iter().zip(theirs.iter().zip(&ours)) {
+                        let what = format!("{what}, {side}");
+                        all.extend(differences(&what, &theirs.0, &ours.0));
+                        if screens(&printed(&theirs.1)) != screens(&printed(&ours.1)) {
+                            all.push(format!("{what}: printed\n{}\n--- and\n{}", theirs.1, ours.1));
+                        }
+                    }
+                    all
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("a run ends")).collect()
+    });
+    assert!(wrong.is_empty(), "{} differences\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The screens that were printed at the end, without what stands before and behind.
+fn printed(log: &str) -> String {
+    let begin = log.find("------------------------------ Scenario Screen").unwrap_or(0);
+    let last = "------------------------------ Test Terminated --------------------------------";
+    let end = log.rfind(last).map_or(log.len(), |at| at + last.len());
+    log[begin..end].to_owned()
+}
+
+#[test]
+fn logs_turn_and_end_where_those_of_sipp_do() {
+    if !program::have(&[SIPP]) {
+        return;
+    }
+    let callee = ["-sn", "uas", "-m", "6", "-timeout", "8"];
+    let cases: [&[&str]; 3] = [
+        &["-ringbuffer_files", "2", "-ringbuffer_size", "2000"],
+        &["-ringbuffer_size", "2000"],
+        &["-max_log_size", "2000"],
+    ];
+    // Of each kind of file the sizes: of those that are full, and of the one that is written now.
+    let sizes = |files: &BTreeMap<String, String>| {
+        let mut kinds: BTreeMap<String, (Vec<usize>, usize)> = BTreeMap::new();
+        for (name, text) in files {
+            let name = name.trim_end_matches(".log");
+            let kind = kinds.entry(name.split('_').take(3).collect::<Vec<_>>().join("_")).or_default();
+            if name.split('_').count() > 3 { kind.0.push(text.len()) } else { kind.1 = text.len() }
+        }
+        kinds
+    };
+    // The longest record.
+    const RECORD: usize = 700;
+    std::thread::scope(|scope| {
+        for limits in cases {
+            scope.spawn(move || {
+                let caller = [&["-sn", "uac", "-m", "6", "-r", "50", "-trace_msg", "-trace_shortmsg"], limits].concat();
+                let bound: usize = limits.last().expect("it has one").parse().expect("it is a number");
+                let [theirs, ours] = programs().map(|(name, program)| {
+                    let [(files, _), _] = played(&program, &caller, &callee);
+                    let sizes = sizes(&files);
+                    for (kind, (full, current)) in &sizes {
+                        let is_full = |size: &usize| (bound - 100..bound + RECORD).contains(size);
+                        assert!(full.iter().all(is_full), "{name} {limits:?} {kind}: {full:?}");
+                        let ended = limits[0] == "-max_log_size";
+                        assert!(
+                            if ended { is_full(current) } else { *current < bound + 100 },
+                            "{name} {limits:?} {kind}: {current}"
+                        );
+                    }
+                    sizes.into_iter().map(|(kind, (full, _))| (kind, full.len())).collect::<Vec<_>>()
+                });
+                assert_eq!(theirs, ours, "{limits:?}");
+            });
+        }
+    });
+}
+
+/// Command lines that are refused, or end soon, and how.
+#[test]
+fn exit_codes_are_those_of_sipp() {
+    if !program::have(&[SIPP]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("it can be written");
+    write(
+        "global.xml",
+        &CALLER.replace("<send retrans", "<Global variables=\"g\"/><Reference variables=\"g\"/><send retrans"),
+    );
+    write("peers", "m;127.0.0.1:1\ns;127.0.0.1:2\n");
+    let commands =
+        "<sendCmd dest=\"s\"><![CDATA[\nCall-ID: [call_id]\nFrom: m\n\n]]></sendCmd>\n<recvCmd src=\"s\"/>\n";
+    write("master.xml", &CALLER.replace("<send retrans", &format!("{commands}<send retrans")));
+    let used = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let port = used.local_addr().expect("it is bound").port().to_string();
+    let none = "127.0.0.1:9";
+    let lines: Vec<(u8, Vec<&str>)> = vec![
+        (99, vec!["-h"]),
+        (99, vec!["-v"]),
+        (99, vec!["-sd", "uac"]),
+        (1, vec!["-sd", "nonesuch"]),
+        (1, vec!["-nonesuch"]),
+        (1, vec!["-sn", "nonesuch", none]),
+        (1, vec!["-sf", "nonesuch.xml", none]),
+        (1, vec!["-m", "many", none]),
+        (255, vec!["-sn", "uac"]),
+        (255, vec!["-sn", "uac", "nonesuch.invalid"]),
+        (255, vec!["-sn", "uas", "-i", "192.0.2.1"]),
+        (254, vec!["-sn", "uas", "-i", "127.0.0.1", "-p", &port]),
+        (254, vec!["-sn", "uas", "-i", "127.0.0.1", "-ci", "127.0.0.1", "-cp", &port]),
+        (1, vec!["-sn", "uac", "-inf", "nonesuch.csv", none]),
+        (97, vec!["-sn", "uas", "-i", "127.0.0.1", "-timeout", "1"]),
+        (255, vec!["-sn", "uas", "-i", "127.0.0.1", "-timeout", "1", "-timeout_error"]),
+        (0, vec!["-sn", "uac", "-m", "0", none]),
+        (1, vec!["-sn", "uac", "-set", "nonesuch", "1", none]),
+        (1, vec!["-sf", "global.xml", "-set", "g", "1", "-set", "nonesuch", "1", none]),
+        (0, vec!["-sf", "global.xml", "-set", "g", "1", "-m", "0", none]),
+        (255, vec!["-sn", "3pcc-C-A", none]),
+        (255, vec!["-sn", "uac", "-3pcc", "127.0.0.1:1", none]),
+        (1, vec!["-sn", "uac", "-master", "m", none]),
+        (1, vec!["-sn", "uac", "-slave", "m", none]),
+        (1, vec!["-sn", "uac", "-slave_cfg", "peers", none]),
+        (1, vec!["-sn", "uac", "-slave_cfg", "nonesuch", "-master", "m", none]),
+        (1, vec!["-sn", "uac", "-slave_cfg", "peers", "-master", "m", "-slave", "s", none]),
+        (1, vec!["-sn", "uac", "-slave_cfg", "peers", "-master", "m", "-3pcc", "127.0.0.1:1", none]),
+        (255, vec!["-sn", "uac", "-slave_cfg", "peers", "-master", "m", none]),
+        (255, vec!["-sf", "master.xml", "-slave_cfg", "peers", "-slave", "s", none]),
+        (1, vec!["-sf", "master.xml", none]),
+        (1, vec!["-sn", "uac", "-trace_msg", "-message_file", "no/file", none]),
+        (1, vec!["-sn", "uac", "-trace_shortmsg", "-shortmessage_file", "no/file", none]),
+        (1, vec!["-sn", "uac", "-trace_screen", "-screen_file", "no/file", none]),
+        (1, vec!["-sn", "uac", "-trace_calldebug", "-calldebug_file", "no/file", none]),
+        (255, vec!["-sn", "uac", "-trace_stat", "-stf", "no/file", none]),
+        (1, vec!["-sn", "uac", "-max_log_size", "5", "-ringbuffer_size", "5", none]),
+    ];
+    // One after the other: some of them take the port 5060.
+    let mut wrong = Vec::new();
+    for (code, line) in &lines {
+        for (name, program) in programs() {
+            let mut command = command(&program, line, folder.path());
+            let output = command.arg("-nostdin").stdin(Stdio::null()).output().expect("it runs");
+            if output.status.code() != Some(i32::from(*code)) {
+                let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                wrong.push(format!("{name} {line:?}: {:?}, not {code}: {text}", output.status));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

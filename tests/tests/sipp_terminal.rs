@@ -1,0 +1,263 @@
+//! `strowger sipp` on a terminal: keys without Enter, each screen, commands, and a terminal that is as it was afterwards.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use strowger_tests::binary;
+use strowger_tests::duel::Ports;
+
+/// A program on a terminal of its own.
+struct Terminal {
+    child: Child,
+    keyboard: File,
+    /// The program's side, kept open so that its settings can be asked for after its end.
+    line: OwnedFd,
+    seen: Arc<Mutex<Vec<u8>>>,
+    before: Settings,
+}
+
+/// What matters of the settings: whether lines are collected, whether keys are echoed.
+type Settings = (bool, bool);
+
+impl Terminal {
+    fn start(command: &mut Command) -> Self {
+        let (mut own, mut line) = (-1, -1);
+        let size = libc::winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: both numbers are written to, the size is read, nothing else is asked for.
+        let opened = unsafe { libc::openpty(&mut own, &mut line, std::ptr::null_mut(), std::ptr::null(), &size) };
+        assert_eq!(opened, 0, "this machine has terminals");
+        // SAFETY: openpty made both, and nobody else has them.
+        let (own, line) = unsafe { (OwnedFd::from_raw_fd(own), OwnedFd::from_raw_fd(line)) };
+        let again = || line.try_clone().expect("a descriptor is left");
+        command.stdin(again()).stdout(again()).stderr(again()).env("TERM", "xterm");
+        // SAFETY: between fork and exec only two system calls are made.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
+                Ok(())
+            });
+        }
+        let before = settings(&line);
+        let child = command.spawn().expect("strowger starts");
+        let keyboard = File::from(own);
+        let mut screen = keyboard.try_clone().expect("a descriptor is left");
+        let seen = Arc::<Mutex<Vec<u8>>>::default();
+        let into = seen.clone();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4_096];
+            while let Ok(n @ 1..) = screen.read(&mut bytes) {
+                into.lock().expect("nobody panics with it").extend_from_slice(&bytes[..n]);
+            }
+        });
+        Self { child, keyboard, line, seen, before }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).expect("the terminal is there");
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.seen.lock().expect("nobody panics with it")).into_owned()
+    }
+
+    /// The picture that was drawn last, whole.
+    fn picture(&self) -> String {
+        let text = self.text();
+        let end = text.rfind("\x1b[J").unwrap_or(0);
+        let begin = text[..end].rfind("\x1b[H").unwrap_or(0);
+        text[begin..end].replace("\x1b[H", "").replace("\x1b[K", "")
+    }
+
+    /// Waits until the picture says something.
+    fn shows(&self, what: &str) {
+        let end = Instant::now() + Duration::from_secs(5);
+        while !self.picture().contains(what) {
+            assert!(Instant::now() < end, "{what:?} is not shown:\n{}", self.picture());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the child was started here and not yet waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// Waits until the settings are these.
+    fn is_set(&self, wanted: Settings) {
+        let end = Instant::now() + Duration::from_secs(5);
+        while settings(&self.line) != wanted {
+            assert!(Instant::now() < end, "the terminal is not set to {wanted:?}:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for the end; then the terminal is as it was.
+    fn ends(&mut self) -> ExitStatus {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be asked") {
+                assert_eq!(settings(&self.line), self.before, "the terminal is not as it was");
+                let text = self.text();
+                let (shown, left) = (text.rfind("\x1b[?1049h"), text.rfind("\x1b[?1049l"));
+                assert!(left > shown, "the other screen was not left");
+                return status;
+            }
+            assert!(Instant::now() < end, "it does not end:\n{}", self.picture());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn settings(line: &OwnedFd) -> Settings {
+    // SAFETY: a terminal's settings are plain numbers, and it fills them in.
+    let mut termios: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open.
+    assert_eq!(unsafe { libc::tcgetattr(line.as_raw_fd(), &mut termios) }, 0);
+    (termios.c_lflag & libc::ICANON != 0, termios.c_lflag & libc::ECHO != 0)
+}
+
+/// Calls to somebody who never answers.
+fn caller(folder: &std::path::Path, silent: &UdpSocket, arguments: &[&str]) -> Terminal {
+    let ports = Ports::free();
+    let target = silent.local_addr().expect("it is bound").to_string();
+    let mut command = Command::new(binary::strowger());
+    command
+        .args(["sipp", "-sn", "uac", &target, "-i", "127.0.0.1", "-nr"])
+        .args(["-p", &ports.own.to_string(), "-cp", &ports.control.to_string(), "-mp", &ports.media.to_string()])
+        .args(arguments)
+        .current_dir(folder);
+    Terminal::start(&mut command)
+}
+
+fn silent() -> UdpSocket {
+    UdpSocket::bind("127.0.0.1:0").expect("a port is free")
+}
+
+const RAW: Settings = (false, false);
+
+#[test]
+fn each_key_does_what_it_does_in_sipp() {
+    let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
+    let mut t = caller(folder.path(), &silent, &["-r", "2", "-l", "3", "-trace_screen"]);
+    t.shows("Scenario Screen");
+    assert_eq!(settings(&t.line), RAW);
+    for (key, what) in [
+        ("2", "Statistics Screen"),
+        ("3", "- Repartition Screen"),
+        ("4", "=> No action found on any messages"),
+        ("5", "TDM"),
+        ("6", "Repartition 2 Screen"),
+        ("7", "Repartition 3 Screen"),
+        ("8", "Repartition 4 Screen"),
+        ("9", "Repartition 5 Screen"),
+        ("1", "Scenario Screen"),
+        ("+", "  3.0(0 ms)/1.000s"),
+        ("*", "  13.0(0 ms)/1.000s"),
+        ("-", "  12.0(0 ms)/1.000s"),
+        ("/", "  2.0(0 ms)/1.000s"),
+        ("p", "- Traffic Paused - Press [p] again to resume -"),
+        ("p", "- [+|-|*|/]: Adjust rate -"),
+        ("cset rat", "Command: set rat"),
+        ("e 7\n", "  7.0(0 ms)/1.000s"),
+        (":set rate-scale 2\n+", "  9.0(0 ms)/1.000s"),
+        ("cset limit 5\n", "(limit 5)"),
+        ("cjump\n", "Last Error: Unrecognized command: \"jump\""),
+        ("cset users 5\n", "Last Error: Calls come by rate here"),
+        ("creset stats\n", "INVITE ---------->         0"),
+        ("cset limit 0\n", "(limit 0)"),
+        ("q", "- Waiting for active calls to end. Press [q] again to force exit. -"),
+    ] {
+        t.press(key);
+        t.shows(what);
+    }
+    t.press("s");
+    let end = Instant::now() + Duration::from_secs(5);
+    let screens = || {
+        let mut files = folder.path().read_dir().expect("it is there").map(|e| e.expect("a file").path());
+        let file = files.find(|path| path.to_string_lossy().ends_with("_screen.log")).expect("it was opened at once");
+        std::fs::read_to_string(file).expect("it is text")
+    };
+    while !screens().contains("Average Call Length Repartition") {
+        assert!(Instant::now() < end, "the screens were not written:\n{}", screens());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    t.press("q");
+    let status = t.ends();
+    assert!(status.code().is_some(), "{status}");
+    // On the screen that was there before stands how it ended.
+    let text = t.text();
+    let after = &text[text.rfind("\x1b[?1049l").unwrap_or(0)..];
+    assert!(after.contains("- Test Terminated -") && after.contains("Statistics Screen"), "{after}");
+}
+
+#[test]
+fn users_come_and_go() {
+    let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
+    let mut t = caller(folder.path(), &silent, &["-users", "2"]);
+    t.shows("  2 calls (limit 2)");
+    for (key, what) in [("+", "  3 calls (limit 3)"), ("cset users 6\n", "  6 calls (limit 6)")] {
+        t.press(key);
+        t.shows(what);
+    }
+    t.press("Q");
+    t.ends();
+}
+
+#[test]
+fn every_end_gives_the_terminal_back() {
+    std::thread::scope(|scope| {
+        for (signal, code) in [
+            (libc::SIGINT, 0),
+            (libc::SIGTERM, 0),
+            (libc::SIGHUP, 128 + libc::SIGHUP),
+            (libc::SIGQUIT, 128 + libc::SIGQUIT),
+        ] {
+            scope.spawn(move || {
+                let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
+                let mut t = caller(folder.path(), &silent, &["-m", "1"]);
+                t.is_set(RAW);
+                t.shows("Scenario Screen");
+                t.signal(signal);
+                assert_eq!(t.ends().code(), Some(code), "signal {signal}");
+            });
+        }
+        scope.spawn(|| {
+            // An error that ends the run.
+            let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
+            let mut t = caller(folder.path(), &silent, &["-timeout", "1", "-timeout_error"]);
+            t.is_set(RAW);
+            assert_eq!(t.ends().code(), Some(255));
+            assert!(t.text().contains("uac timed out after '1."), "{}", t.text());
+        });
+    });
+}
+
+#[test]
+fn a_stopped_run_lends_the_terminal() {
+    let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
+    let mut t = caller(folder.path(), &silent, &["-r", "1"]);
+    t.is_set(RAW);
+    t.shows("Scenario Screen");
+    t.signal(libc::SIGTSTP);
+    t.is_set(t.before);
+    t.signal(libc::SIGCONT);
+    t.is_set(RAW);
+    t.press("2");
+    t.shows("Statistics Screen");
+    t.press("Q");
+    t.ends();
+}
