@@ -1,6 +1,8 @@
 //! What the benches share.
 
-pub mod process;
+pub mod command_line;
+pub mod memory;
+pub mod processor_time;
 
 /// The middle one, or between the two in the middle.
 ///

@@ -41,6 +41,25 @@ pub struct Counts {
     pub unexpected: u64,
 }
 
+impl Counts {
+    /// Those in the last line of a file of statistics (`-stf`); none where there is no such file or line yet.
+    pub fn of(file: &Path) -> Self {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let mut lines = text.lines();
+        let names: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
+        let Some(last) = lines.next_back() else { return Self::default() };
+        let values: HashMap<&str, &str> = names.into_iter().zip(last.split(';')).collect();
+        let number = |name: &str| values.get(name).and_then(|value| value.trim().parse().ok()).unwrap_or(0);
+        Self {
+            created: number("TotalCallCreated"),
+            successful: number("SuccessfulCall(C)"),
+            failed: number("FailedCall(C)"),
+            retransmissions: number("Retransmissions(C)"),
+            unexpected: number("FailedUnexpectedMessage(C)"),
+        }
+    }
+}
+
 impl Sipp {
     /// Starts one on 127.0.0.1.
     ///
@@ -150,19 +169,7 @@ impl Sipp {
 
     /// Its figures as of at most a second ago.
     pub fn counts(&self) -> Counts {
-        let text = std::fs::read_to_string(&self.stat).unwrap_or_default();
-        let mut lines = text.lines();
-        let names: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
-        let Some(last) = lines.next_back() else { return Counts::default() };
-        let values: HashMap<&str, &str> = names.into_iter().zip(last.split(';')).collect();
-        let number = |name: &str| values.get(name).and_then(|value| value.trim().parse().ok()).unwrap_or(0);
-        Counts {
-            created: number("TotalCallCreated"),
-            successful: number("SuccessfulCall(C)"),
-            failed: number("FailedCall(C)"),
-            retransmissions: number("Retransmissions(C)"),
-            unexpected: number("FailedUnexpectedMessage(C)"),
-        }
+        Counts::of(&self.stat)
     }
 
     /// Datagrams that the kernel threw away because nobody read the sockets of this port in time.

@@ -11,23 +11,19 @@
 //! cores. Exit code 1 when something demanded was not reached.
 
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use strowger_benches::median;
-use strowger_benches::process::{Folder, Running, figures, free_port, program};
-
-const USAGE: &str = "\
-bench_load [--only cost|best|paced|held] [--rounds N] [--json] [--server PROGRAM]
-
-  --only     measure one thing; several are possible [default: all]
-  --rounds   of each generator, the median counts [default: 3]
-  --json     one JSON object at the end in place of the lines
-  --server   the strowger to measure [default: STROWGER_BIN, or that beside this program]";
+use strowger_benches::command_line::{Options, run};
+use strowger_benches::{median, processor_time};
+use strowger_tests::port;
+use strowger_tests::process::Process;
+use strowger_tests::program::SIPP;
+use strowger_tests::sipp::Counts;
 
 /// Calls a second and seconds of `cost`.
 const COST: (u64, u64) = (2_000, 10);
@@ -40,58 +36,42 @@ const PACED: (u64, u64) = (10_000, 60);
 /// Calls held, calls begun a second.
 const HELD: (u64, u64) = (50_000, 2_500);
 
+/// The generator beside SIPp.
+#[derive(clap::Parser)]
 struct Arguments {
-    only: Vec<String>,
-    rounds: usize,
-    json: bool,
-    server: PathBuf,
+    /// Measures one thing; several are possible [default: all]
+    #[arg(long, value_enum)]
+    only: Vec<Part>,
+    #[command(flatten)]
+    options: Options,
 }
 
-impl Arguments {
-    fn read() -> Result<Self, String> {
-        let beside = || Some(std::env::current_exe().ok()?.parent()?.join("strowger"));
-        let server = std::env::var_os("STROWGER_BIN").map(PathBuf::from).or_else(beside);
-        let mut this =
-            Self { only: Vec::new(), rounds: 3, json: false, server: server.unwrap_or_else(|| "strowger".into()) };
-        let mut words = std::env::args().skip(1);
-        while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
-            match word.as_str() {
-                "--json" => this.json = true,
-                "--only" => {
-                    let name = value()?;
-                    if !["cost", "best", "paced", "held"].contains(&name.as_str()) {
-                        return Err(format!("there is nothing called {name:?}\n\n{USAGE}"));
-                    }
-                    this.only.push(name);
-                }
-                "--rounds" => {
-                    let text = value()?;
-                    let rounds = text.parse().ok().filter(|&n| n > 0);
-                    this.rounds = rounds.ok_or_else(|| format!("{text:?} is not a number above 0"))?;
-                }
-                "--server" => this.server = value()?.into(),
-                "--help" | "-h" => return Err(USAGE.into()),
-                _ => return Err(format!("{word:?} is not known\n\n{USAGE}")),
-            }
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Cost,
+    Best,
+    Paced,
+    Held,
+}
+
+impl Part {
+    const ALL: [Self; 4] = [Self::Cost, Self::Best, Self::Paced, Self::Held];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cost => "cost",
+            Self::Best => "best",
+            Self::Paced => "paced",
+            Self::Held => "held",
         }
-        if !this.server.is_file() {
-            let server = this.server.display();
-            return Err(format!("{server} is not there: cargo build --release --package strowger"));
-        }
-        if program("sipp").is_none() {
-            return Err("missing Debian package: apt-get install sip-tester".into());
-        }
-        Ok(this)
     }
 
-    fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == name)
-    }
-
-    fn say(&self, line: &str) {
-        if !self.json {
-            println!("{line}");
+    fn measure(self, options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
+        match self {
+            Self::Cost => cost(options, lines),
+            Self::Best => best(options, lines),
+            Self::Paced => paced(options, lines),
+            Self::Held => held(options, lines),
         }
     }
 }
@@ -114,12 +94,12 @@ impl Generator {
     }
 
     /// Its command line, which is SIPp's, on one core.
-    fn command(self, arguments: &Arguments, core: u32) -> Command {
+    fn command(self, options: &Options, core: u32) -> Command {
         let mut command = Command::new("taskset");
         command.args(["-c", &core.to_string()]);
         match self {
-            Self::Sipp => command.arg(program("sipp").unwrap_or_else(|| "sipp".into())),
-            Self::Strowger => command.arg(&arguments.server).arg("sipp"),
+            Self::Sipp => command.arg(SIPP.path().unwrap_or_else(|| SIPP.name.into())),
+            Self::Strowger => command.arg(&options.server).arg("sipp"),
         };
         command.args(["-i", "127.0.0.1", "-nostdin"]);
         command
@@ -145,55 +125,47 @@ impl Calls {
     }
 }
 
-fn calls(generator: Generator, arguments: &Arguments, rate: u64, seconds: u64) -> Result<Calls, String> {
-    let folder = Folder::new("bench_load")?;
+fn calls(generator: Generator, options: &Options, rate: u64, seconds: u64) -> Result<Calls, String> {
+    let folder = folder()?;
     let count = rate * seconds;
-    let [caller, called] = [free_port(), free_port()];
-    let mut command = generator.command(arguments, 1);
+    let [caller, called] = [port::free(), port::free()];
+    let mut command = generator.command(options, 1);
     command.args(["-sn", "uas", "-p", &called.to_string()]).args(["-trace_stat", "-fd", "1", "-stf"]);
     let uas_file = folder.path().join("uas.csv");
-    command.arg(&uas_file).current_dir(folder.path());
-    let uas = Running::start(&mut command, &folder.path().join("uas.log"))?;
+    let mut uas = Process::start("uas", folder.path(), command.arg(&uas_file).current_dir(folder.path()));
     std::thread::sleep(Duration::from_millis(500));
     let begun = Instant::now();
-    let (gone, uac_file) = call(generator, arguments, folder.path(), caller, called, rate, count)?;
+    let calling = call(generator, options, folder.path(), caller, called, rate, count);
     let wall = begun.elapsed();
     // Its statistics are written each second.
     std::thread::sleep(Duration::from_millis(1_300));
-    let answered = uas.end().ok_or("the answering side cannot be waited for")?;
-    let [uac, uas] = [figures(&uac_file), figures(&uas_file)];
-    let figure = |of: &std::collections::BTreeMap<String, u64>, name: &str| of.get(name).copied().unwrap_or(0);
+    let answered = processor_time::until_ended(&mut uas);
+    let [uac, uas] = [Counts::of(&folder.path().join("uac.csv")), Counts::of(&uas_file)];
     let each = |time: Duration| time.as_micros() as f64 / count as f64;
     Ok(Calls {
-        successful: figure(&uac, "SuccessfulCall(C)"),
-        failed: figure(&uac, "FailedCall(C)"),
-        sent_again: figure(&uac, "Retransmissions(C)") + figure(&uas, "Retransmissions(C)"),
-        caller: each(gone.cpu),
-        called: each(answered.cpu),
+        successful: uac.successful,
+        failed: uac.failed,
+        sent_again: uac.retransmissions + uas.retransmissions,
+        caller: each(calling),
+        called: each(answered),
         wall,
     })
 }
 
-fn call(
-    generator: Generator,
-    arguments: &Arguments,
-    folder: &Path,
-    from: u16,
-    to: u16,
-    rate: u64,
-    count: u64,
-) -> Result<(strowger_benches::process::Gone, PathBuf), String> {
-    let mut command = generator.command(arguments, 0);
-    let file = folder.join("uac.csv");
+/// Calls, with the figures in `uac.csv`; returns the processor time of the calling side.
+fn call(generator: Generator, options: &Options, folder: &Path, from: u16, to: u16, rate: u64, count: u64) -> Duration {
+    let mut command = generator.command(options, 0);
     command
         .args(["-sn", "uac", "-p", &from.to_string(), &format!("127.0.0.1:{to}"), "-d", "0"])
         .args(["-r", &rate.to_string(), "-m", &count.to_string(), "-l", "1000000"])
-        .args(["-trace_stat", "-fd", "1", "-stf"])
-        .arg(&file)
+        .args(["-trace_stat", "-fd", "1", "-stf", "uac.csv"])
         .current_dir(folder);
-    let mut uac = Running::start(&mut command, &folder.join("uac.log"))?;
-    let gone = uac.finish(Duration::from_secs(4 * count / rate + 60))?;
-    Ok((gone, file))
+    let mut uac = Process::start("uac", folder, &mut command);
+    processor_time::until_end(&mut uac, Duration::from_secs(4 * count / rate + 60))
+}
+
+fn folder() -> Result<tempfile::TempDir, String> {
+    tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))
 }
 
 /// How many calls arrive in the millisecond in which one arrives: mean and 99 in 100.
@@ -203,9 +175,9 @@ struct Bunching {
 }
 
 /// Answers as the built-in `uas` does, and notes when each INVITE came.
-fn bunching(generator: Generator, arguments: &Arguments) -> Result<Bunching, String> {
-    let folder = Folder::new("bench_load")?;
-    let port = free_port();
+fn bunching(generator: Generator, options: &Options) -> Result<Bunching, String> {
+    let folder = folder()?;
+    let port = port::free();
     let socket = UdpSocket::bind(("127.0.0.1", port)).map_err(|error| error.to_string())?;
     socket.set_read_timeout(Some(Duration::from_millis(100))).map_err(|error| error.to_string())?;
     let over = Arc::new(AtomicBool::new(false));
@@ -214,10 +186,9 @@ fn bunching(generator: Generator, arguments: &Arguments) -> Result<Bunching, Str
         std::thread::spawn(move || record(&socket, &over))
     };
     let (rate, seconds) = (COST.0, 5);
-    let result = call(generator, arguments, folder.path(), free_port(), port, rate, rate * seconds);
+    call(generator, options, folder.path(), port::free(), port, rate, rate * seconds);
     over.store(true, Ordering::Relaxed);
     let arrivals = recorder.join().map_err(|_| "the recorder has died")?;
-    result?;
     let mut each_millisecond = std::collections::BTreeMap::<u128, u64>::new();
     for at in &arrivals {
         *each_millisecond.entry(at.as_millis()).or_default() += 1;
@@ -289,14 +260,14 @@ impl Line {
     }
 }
 
-fn cost(arguments: &Arguments, lines: &mut Vec<Line>) -> Result<Value, String> {
+fn cost(options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
     let (rate, seconds) = COST;
-    arguments.say(&format!("cost: uac to uas, {rate} calls/s for {seconds} s, {} rounds", arguments.rounds));
+    options.say(&format!("cost: uac to uas, {rate} calls/s for {seconds} s, {} rounds", options.rounds));
     let (mut caller, mut called) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-    for round in 1..=arguments.rounds {
+    for round in 1..=options.rounds {
         for (n, generator) in Generator::BOTH.into_iter().enumerate() {
-            let calls = calls(generator, arguments, rate, seconds)?;
-            arguments.say(&format!(
+            let calls = calls(generator, options, rate, seconds)?;
+            options.say(&format!(
                 "  {round}  {:<9} UAC {:>6.1} µs/call  UAS {:>6.1} µs/call  failed {}  sent again {}",
                 generator.name(),
                 calls.caller,
@@ -308,10 +279,10 @@ fn cost(arguments: &Arguments, lines: &mut Vec<Line>) -> Result<Value, String> {
             called[n].push(calls.called);
         }
     }
-    let bunched = [bunching(Generator::Sipp, arguments)?, bunching(Generator::Strowger, arguments)?];
+    let bunched = [bunching(Generator::Sipp, options)?, bunching(Generator::Strowger, options)?];
     for (generator, bunched) in Generator::BOTH.into_iter().zip(&bunched) {
         let (mean, p99) = (bunched.mean, bunched.p99);
-        arguments.say(&format!("  {:<9} {mean:.1} calls in a millisecond, p99 {p99}", generator.name()));
+        options.say(&format!("  {:<9} {mean:.1} calls in a millisecond, p99 {p99}", generator.name()));
     }
     let [sipp_caller, own_caller] = caller.map(median);
     let [sipp_called, own_called] = called.map(median);
@@ -326,15 +297,15 @@ fn cost(arguments: &Arguments, lines: &mut Vec<Line>) -> Result<Value, String> {
 }
 
 /// The highest rate without loss, and the cost of both sides there. A rate is given up after two tries.
-fn highest(generator: Generator, arguments: &Arguments, rates: &[u64]) -> Result<(u64, f64), String> {
+fn highest(generator: Generator, options: &Options, rates: &[u64]) -> Result<(u64, f64), String> {
     let mut best = None;
     'rates: for &rate in rates {
         for _ in 0..2 {
-            let calls = calls(generator, arguments, rate, BEST_SECONDS)?;
+            let calls = calls(generator, options, rate, BEST_SECONDS)?;
             // Without loss, and no later than it should.
             let kept_up = calls.wall < Duration::from_secs(BEST_SECONDS + 1);
             let fine = calls.lost_none(rate * BEST_SECONDS) && kept_up;
-            arguments.say(&format!(
+            options.say(&format!(
                 "  {:<9} {rate:>6}/s  {:>5.1} µs/call  failed {}  sent again {}  {:.1} s{}",
                 generator.name(),
                 calls.caller + calls.called,
@@ -353,10 +324,10 @@ fn highest(generator: Generator, arguments: &Arguments, rates: &[u64]) -> Result
     best.ok_or_else(|| format!("{} loses calls at {}/s", generator.name(), rates[0]))
 }
 
-fn best(arguments: &Arguments, lines: &mut Vec<Line>) -> Result<Value, String> {
-    arguments.say("best: the highest rate without loss, one core a side");
-    let (sipp_rate, sipp_cost) = highest(Generator::Sipp, arguments, &SIPP_RATES)?;
-    let (own_rate, own_cost) = highest(Generator::Strowger, arguments, &OWN_RATES)?;
+fn best(options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
+    options.say("best: the highest rate without loss, one core a side");
+    let (sipp_rate, sipp_cost) = highest(Generator::Sipp, options, &SIPP_RATES)?;
+    let (own_rate, own_cost) = highest(Generator::Strowger, options, &OWN_RATES)?;
     lines.push(Line::least("calls/s without loss, one core a side", own_rate as f64, 35_000.0));
     lines.push(Line::most("UAC and UAS at their best rate, of SIPp's", own_cost / sipp_cost, 0.35));
     Ok(json!({"rate": {"sipp": sipp_rate, "strowger": own_rate}, "us": {"sipp": sipp_cost, "strowger": own_cost}}))
@@ -364,22 +335,22 @@ fn best(arguments: &Arguments, lines: &mut Vec<Line>) -> Result<Value, String> {
 
 /// `strowger load` against `strowger load uas`; while it runs, `look` sees both.
 fn load(
-    arguments: &Arguments,
+    options: &Options,
     words: &[String],
     seconds: u64,
-    mut look: impl FnMut(Duration, &Running, &Running),
+    mut look: impl FnMut(Duration, &Process, &Process),
 ) -> Result<Value, String> {
-    let folder = Folder::new("bench_load")?;
-    let port = free_port();
+    let folder = folder()?;
+    let port = port::free();
     let mut command = Command::new("taskset");
-    command.args(["-c", "1"]).arg(&arguments.server).args(["load", "uas", "--quiet", "--port", &port.to_string()]);
-    let uas = Running::start(&mut command, &folder.path().join("uas.log"))?;
+    command.args(["-c", "1"]).arg(&options.server).args(["load", "uas", "--quiet", "--port", &port.to_string()]);
+    let uas = Process::start("uas", folder.path(), &mut command);
     std::thread::sleep(Duration::from_millis(500));
     let report = folder.path().join("report.json");
     let mut command = Command::new("taskset");
-    command.args(["-c", "0"]).arg(&arguments.server).args(["load", &format!("127.0.0.1:{port}"), "--quiet"]);
+    command.args(["-c", "0"]).arg(&options.server).args(["load", &format!("127.0.0.1:{port}"), "--quiet"]);
     command.arg("--json").arg(&report).args(words);
-    let mut uac = Running::start(&mut command, &folder.path().join("uac.log"))?;
+    let mut uac = Process::start("uac", folder.path(), &mut command);
     let begun = Instant::now();
     while uac.ended().is_none() {
         if begun.elapsed() > Duration::from_secs(seconds + 60) {
@@ -388,40 +359,37 @@ fn load(
         look(begun.elapsed(), &uac, &uas);
         std::thread::sleep(Duration::from_millis(100));
     }
-    let text = std::fs::read_to_string(&report).map_err(|error| {
-        let said = std::fs::read_to_string(folder.path().join("uac.log")).unwrap_or_default();
-        format!("no report ({error}):\n{said}")
-    })?;
+    let text = std::fs::read_to_string(&report).map_err(|error| format!("no report ({error}):\n{}", uac.log()))?;
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
 
-fn paced(arguments: &Arguments, lines: &mut Vec<Line>) -> Result<Value, String> {
+fn paced(options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
     let (rate, seconds) = PACED;
-    arguments.say(&format!("paced: {rate} calls/s for {seconds} s"));
+    options.say(&format!("paced: {rate} calls/s for {seconds} s"));
     let words =
         ["-r", &rate.to_string(), "-d", &format!("{seconds}s"), "--hold", "0s", "--no-preflight"].map(String::from);
-    let report = load(arguments, &words, seconds, |_, _, _| ())?;
+    let report = load(options, &words, seconds, |_, _, _| ())?;
     let number = |path: &str| report.pointer(path).and_then(Value::as_f64);
     let wanted = (rate * seconds) as f64;
     let successful = number("/calls/successful").ok_or("the report does not say how many calls succeeded")?;
     let achieved = number("/rates/rate.achieved/value").ok_or("the report does not say the rate")?;
     let lag = number("/delays/lag/p99").ok_or("the report does not say how late calls began")?;
     let error = (achieved - rate as f64).abs() / rate as f64;
-    arguments.say(&format!("  {successful} of {wanted} successful, {achieved:.1} calls/s, lag p99 {lag} µs"));
+    options.say(&format!("  {successful} of {wanted} successful, {achieved:.1} calls/s, lag p99 {lag} µs"));
     lines.push(Line::least("successful calls in a minute", successful, wanted));
     lines.push(Line::most("error of the rate, per cent", error * 100.0, 0.5));
     lines.push(Line::most("lag p99, ms", lag / 1_000.0, 2.0));
     Ok(json!({"rate": rate, "successful": successful, "achieved": achieved, "lag_p99_us": lag}))
 }
 
-fn held(arguments: &Arguments, lines: &mut Vec<Line>) -> Result<Value, String> {
+fn held(options: &Options, lines: &mut Vec<Line>) -> Result<Value, String> {
     let (most, rate) = HELD;
-    arguments.say(&format!("held: {most} calls at once"));
+    options.say(&format!("held: {most} calls at once"));
     let ramp = most / rate;
     let hold = ramp + 10;
     let words = ["-r", &rate.to_string(), "-m", &most.to_string(), "--hold", &format!("{hold}s"), "--no-preflight"];
     let (mut empty, mut full) = (None, None);
-    let report = load(arguments, &words.map(String::from), ramp + hold, |at, uac, uas| {
+    let report = load(options, &words.map(String::from), ramp + hold, |at, uac, uas| {
         let seen = (uac.pss(), uas.pss());
         if at < Duration::from_millis(150) {
             empty = Some(seen);
@@ -436,7 +404,7 @@ fn held(arguments: &Arguments, lines: &mut Vec<Line>) -> Result<Value, String> {
     let successful = number("/calls/successful").ok_or("the report does not say how many calls succeeded")?;
     let each = |full: u64, empty: u64| full.saturating_sub(empty) as f64 / most as f64;
     let (caller, called) = (each(uac_full, uac_empty), each(uas_full, uas_empty));
-    arguments.say(&format!("  {open} open, {successful} successful; UAC {caller:.0} bytes a call, UAS {called:.0}"));
+    options.say(&format!("  {open} open, {successful} successful; UAC {caller:.0} bytes a call, UAS {called:.0}"));
     lines.push(Line::least("calls held at once", open, most as f64));
     lines.push(Line::most("bytes a held call, UAC", caller, 2_048.0));
     lines.push(Line::most("bytes a held call, UAS", called, 2_048.0));
@@ -444,21 +412,21 @@ fn held(arguments: &Arguments, lines: &mut Vec<Line>) -> Result<Value, String> {
 }
 
 fn measure(arguments: &Arguments) -> Result<bool, String> {
+    let options = &arguments.options;
+    options.have(&[SIPP])?;
     let mut lines = Vec::new();
     let mut all = serde_json::Map::new();
-    type Part = fn(&Arguments, &mut Vec<Line>) -> Result<Value, String>;
-    let parts: [(&str, Part); 4] = [("cost", cost), ("best", best), ("paced", paced), ("held", held)];
-    for (name, part) in parts {
-        if arguments.wants(name) {
-            all.insert(name.into(), part(arguments, &mut lines)?);
+    for part in Part::ALL {
+        if arguments.only.is_empty() || arguments.only.contains(&part) {
+            all.insert(part.name().into(), part.measure(options, &mut lines)?);
         }
     }
     for line in &lines {
         let (mark, way) = (if line.is_met() { "✓" } else { "✗" }, if line.upward { "at least" } else { "at most" });
-        arguments.say(&format!("{mark} {:<44} {:>10.3}  {way} {}", line.what, line.seen, line.demanded));
+        options.say(&format!("{mark} {:<44} {:>10.3}  {way} {}", line.what, line.seen, line.demanded));
     }
     let met = lines.iter().all(Line::is_met);
-    if arguments.json {
+    if options.json {
         all.insert("met".into(), met.into());
         println!("{}", Value::Object(all));
     }
@@ -466,19 +434,5 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::read() {
-        Ok(arguments) => arguments,
-        Err(message) => {
-            eprintln!("{message}");
-            return ExitCode::from(2);
-        }
-    };
-    match measure(&arguments) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
+    run(measure)
 }

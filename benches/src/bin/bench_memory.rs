@@ -7,15 +7,19 @@
 //! it holds none: the difference in PSS is what they took. Needs the Debian package sip-tester. Exit code 1 when a figure
 //! is worse than its limit.
 
-use std::net::{TcpListener, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use mimalloc::MiMalloc;
 use strowger_allocations::{Counting, of_process};
+use strowger_benches::command_line::{beside, run};
+use strowger_benches::memory::pss;
 use strowger_server::Server;
 use strowger_server::config::{Config, ListenAddress, Transport};
+use strowger_tests::port;
+use strowger_tests::program::SIPP;
+use strowger_tests::sipp::{Scenario, Sipp};
 
 /// The allocator of the program, counted.
 #[global_allocator]
@@ -30,49 +34,10 @@ const ALLOCATIONS_EACH: f64 = 0.01;
 /// After this a call is forgotten (64 * T1 of RFC 3261, and a step of cleaning up).
 const HELD: f64 = 32.0;
 
-fn pss() -> u64 {
-    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").expect("Linux tells its memory");
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).expect("smaps_rollup has a Pss line");
-    line.split_whitespace().next().and_then(|kb| kb.parse::<u64>().ok()).expect("Pss is in kB") * 1024
-}
-
-/// SIPp, ended with this program.
-struct Sipp(Child);
-
-impl Drop for Sipp {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn sipp(folder: &Path, name: &str, scenario: &str, port: u16, words: &[String]) -> Result<Sipp, String> {
-    let file = folder.join(format!("{name}.xml"));
-    std::fs::write(&file, scenario).map_err(|error| format!("{}: {error}", file.display()))?;
-    let child = Command::new("sipp")
-        .arg("-sf")
-        .arg(file)
-        .args(["-i", "127.0.0.1", "-p", &port.to_string(), "-nostdin", "-key", "way", "udp"])
-        .args(words)
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    child.map(Sipp).map_err(|error| format!("sipp: {error} (apt-get install sip-tester)"))
-}
-
-fn free_port(start: u16) -> u16 {
-    (start..)
-        .find(|port| UdpSocket::bind(("127.0.0.1", *port)).is_ok() && TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .unwrap_or(start)
-}
-
 /// Runs a program that lies beside this one; it prints its own figures.
-fn beside(name: &str) -> Result<bool, String> {
-    let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let file = own.with_file_name(name);
+fn part(name: &str) -> Result<bool, String> {
     println!("-- {name}");
+    let file = beside(name);
     let status = Command::new(&file).status();
     status
         .map(|status| status.success())
@@ -81,7 +46,7 @@ fn beside(name: &str) -> Result<bool, String> {
 
 fn whole_server(rate: u64, folder: &Path) -> Result<bool, String> {
     println!("-- a whole server, {rate} calls a second for 40 s, then 40 s of silence");
-    let [port, caller, called] = [21_060, 22_060, 23_060].map(free_port);
+    let [port, caller, called] = [port::free(), port::free(), port::free()];
     let example = folder.join("relay.toml");
     std::fs::write(&example, include_str!("../../../examples/relay.toml")).map_err(|error| error.to_string())?;
     let listen = [ListenAddress { transport: Transport::Udp, address: ([127, 0, 0, 1], port).into() }];
@@ -89,12 +54,11 @@ fn whole_server(rate: u64, folder: &Path) -> Result<bool, String> {
     let server = Server::start(config).map_err(|error| format!("{error:#}"))?;
     let before = pss();
 
-    let _called = sipp(folder, "uas", include_str!("../../../tests/scenarios/uas.xml"), called, &[])?;
-    std::thread::sleep(Duration::from_millis(500));
+    let _called = Sipp::answer(folder, Scenario::Ours("uas"), called, "u1");
     let words =
-        ["-rsa", &format!("127.0.0.1:{port}"), &format!("127.0.0.1:{called}"), "-r", &rate.to_string(), "-l", "200000"]
-            .map(String::from);
-    let load = sipp(folder, "uac", include_str!("../../../tests/scenarios/uac.xml"), caller, &words)?;
+        ["-rsa", &format!("127.0.0.1:{port}"), &format!("127.0.0.1:{called}"), "-r", &rate.to_string(), "-l", "200000"];
+    let words = [&words[..], &["-key", "way", "udp"]].concat();
+    let load = Sipp::start("uac", folder, Scenario::Ours("uac"), caller, "u1", &words);
     std::thread::sleep(Duration::from_secs(34));
     let count = || {
         let counts = server.counts();
@@ -130,31 +94,24 @@ fn whole_server(rate: u64, folder: &Path) -> Result<bool, String> {
     Ok(allocations <= ALLOCATIONS_EACH && each <= CALL.0 && after <= before + REST)
 }
 
-fn run() -> Result<bool, String> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let rate = match &words[..] {
-        [] => 1_000,
-        [flag, rate] if flag == "--rate" => rate.parse().map_err(|_| format!("{rate:?} is not a number"))?,
-        _ => return Err("bench_memory [--rate CALLS_A_SECOND]".into()),
-    };
-    let folder: PathBuf = std::env::temp_dir().join(format!("bench_memory-{}", std::process::id()));
-    std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let whole = whole_server(rate, &folder);
-    let _ = std::fs::remove_dir_all(&folder);
-    let parts = [beside("memory_contacts")?, beside("memory_calls")?];
-    Ok(whole? && parts.iter().all(|good| *good))
+/// Memory of a contact, of a call just ended, and allocations of a relayed message.
+#[derive(clap::Parser)]
+struct Arguments {
+    /// Calls a second through the whole server
+    #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
+    rate: u64,
+}
+
+fn measure(arguments: &Arguments) -> Result<bool, String> {
+    if SIPP.path().is_none() {
+        return Err(format!("missing Debian package: apt-get install {}", SIPP.package));
+    }
+    let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
+    let whole = whole_server(arguments.rate, folder.path())?;
+    let parts = [part("memory_contacts")?, part("memory_calls")?];
+    Ok(whole && parts.iter().all(|good| *good))
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
-            eprintln!("a figure is worse than its limit");
-            ExitCode::FAILURE
-        }
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
+    run(measure)
 }

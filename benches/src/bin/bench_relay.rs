@@ -9,30 +9,25 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
+use strowger_benches::command_line::{Options, run};
 use strowger_benches::median;
-use strowger_benches::process::{Folder, Running, figures, free_port, program};
+use strowger_tests::port;
+use strowger_tests::process::Process;
+use strowger_tests::program::{KAMAILIO, SIPP};
+use strowger_tests::sipp::{self, Sipp};
 
-const USAGE: &str = "\
-bench_relay [--scenario relay|record-route|register] [--rate CALLS_A_SECOND] [--seconds S] [--rounds N] [--json]
-            [--server PROGRAM]
-
-  --scenario   relay: stateful relay; record-route: the server stays in the path; register: REGISTER of a new user each,
-               without authentication and in memory only [default: relay]
-  --rate       calls (or registrations) a second [default: 1000]
-  --seconds    of load in each round [default: 10]
-  --rounds     of each server [default: 3]
-  --json       one JSON object at the end in place of the table
-  --server     the strowger to measure [default: STROWGER_BIN, or that beside this program]";
-
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Scenario {
+    /// Stateful relay
     Relay,
+    /// The server stays in the path
     RecordRoute,
+    /// REGISTER of a new user each, without authentication and in memory only
     Register,
 }
 
@@ -70,49 +65,23 @@ impl Scenario {
     }
 }
 
+/// CPU per call of Strowger beside Kamailio and the floor of the machine.
+#[derive(clap::Parser)]
 struct Arguments {
+    /// What the servers do
+    #[arg(long, value_enum, default_value_t = Scenario::Relay)]
     scenario: Scenario,
+    /// Calls (or registrations) a second
+    #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
     rate: u64,
+    /// Seconds of load in each round
+    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    rounds: usize,
-    json: bool,
-    server: PathBuf,
-}
-
-impl Arguments {
-    fn read() -> Result<Self, String> {
-        let beside = || {
-            let own = std::env::current_exe().ok()?;
-            Some(own.parent()?.join("strowger"))
-        };
-        let server = std::env::var_os("STROWGER_BIN").map(PathBuf::from).or_else(beside);
-        let server = server.unwrap_or_else(|| "strowger".into());
-        let mut this = Self { scenario: Scenario::Relay, rate: 1_000, seconds: 10, rounds: 3, json: false, server };
-        let mut words = std::env::args().skip(1);
-        while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
-            let number = |text: String| match text.parse::<u64>() {
-                Ok(number) if number > 0 => Ok(number),
-                _ => Err(format!("{text:?} is not a number above 0")),
-            };
-            match word.as_str() {
-                "--json" => this.json = true,
-                "--rate" => this.rate = number(value()?)?,
-                "--seconds" => this.seconds = number(value()?)?,
-                "--rounds" => this.rounds = number(value()?)? as usize,
-                "--server" => this.server = value()?.into(),
-                "--scenario" => {
-                    let name = value()?;
-                    let all = [Scenario::Relay, Scenario::RecordRoute, Scenario::Register];
-                    let found = all.into_iter().find(|scenario| scenario.name() == name);
-                    this.scenario = found.ok_or_else(|| format!("there is no scenario {name:?}"))?;
-                }
-                "--help" | "-h" => return Err(USAGE.into()),
-                _ => return Err(format!("{word:?} is not known\n\n{USAGE}")),
-            }
-        }
-        Ok(this)
-    }
+    #[command(flatten)]
+    options: Options,
+    /// Is the floor: its port, and those of both ends.
+    #[arg(long, num_args = 3, hide = true)]
+    floor: Option<Vec<u16>>,
 }
 
 /// What is measured.
@@ -132,8 +101,7 @@ impl Rival {
         }
     }
 
-    fn start(self, arguments: &Arguments, folder: &Path, port: u16, ends: [u16; 2]) -> Result<Running, String> {
-        let log = folder.join(format!("{}.log", self.name()));
+    fn start(self, arguments: &Arguments, folder: &Path, port: u16, ends: [u16; 2]) -> Result<Process, String> {
         let write = |name: &str, text: String| {
             let file = folder.join(name);
             std::fs::write(&file, text).map(|()| file).map_err(|error| error.to_string())
@@ -141,7 +109,7 @@ impl Rival {
         let mut command = match self {
             Self::Strowger => {
                 let config = arguments.scenario.example().replace("127.0.0.1:5060", &format!("127.0.0.1:{port}"));
-                let mut command = Command::new(&arguments.server);
+                let mut command = Command::new(&arguments.options.server);
                 command.args(["serve", "--config"]).arg(write("strowger.toml", config)?);
                 command
             }
@@ -155,7 +123,7 @@ impl Rival {
                     "{head}listen=udp:127.0.0.1:{port}\n{modules}modparam(\"usrloc\", \"db_mode\", 0)\n{}",
                     arguments.scenario.kamailio()
                 );
-                let mut command = Command::new(program("kamailio").ok_or("kamailio is missing")?);
+                let mut command = Command::new(KAMAILIO.path().ok_or("kamailio is missing")?);
                 command
                     .args(["-DD", "-m", "2048", "-M", "64", "-Y"])
                     .arg(folder)
@@ -169,11 +137,10 @@ impl Rival {
                 command
             }
         };
-        let mut running = Running::start(command.current_dir(folder), &log)?;
+        let mut running = Process::start(self.name(), folder, command.current_dir(folder));
         std::thread::sleep(Duration::from_millis(1_500));
         if let Some(status) = running.ended() {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            return Err(format!("{} ended ({status}):\n{said}", self.name()));
+            return Err(format!("{} ended ({status}):\n{}", self.name(), running.log()));
         }
         Ok(running)
     }
@@ -189,52 +156,29 @@ struct Round {
     grown: f64,
 }
 
-fn sipp(folder: &Path, name: &str, scenario: &str, port: u16, words: &[String]) -> Result<Running, String> {
-    let file = folder.join(format!("{name}.xml"));
-    std::fs::write(&file, scenario).map_err(|error| error.to_string())?;
-    let mut command = Command::new(program("sipp").ok_or("sipp is missing")?);
-    command.arg("-sf").arg(&file).args(["-i", "127.0.0.1", "-p", &port.to_string(), "-nostdin", "-key", "way", "udp"]);
-    command
-        .args(["-trace_stat", "-fd", "1", "-stf"])
-        .arg(folder.join(format!("{name}.csv")))
-        .args(words)
-        .current_dir(folder);
-    Running::start(&mut command, &folder.join(format!("{name}.log")))
-}
-
-const REGISTER: &str = include_str!("../../../tests/scenarios/register.xml");
-const UAC: &str = include_str!("../../../tests/scenarios/uac.xml");
-const UAS: &str = include_str!("../../../tests/scenarios/uas.xml");
-
 fn round(rival: Rival, arguments: &Arguments) -> Result<Round, String> {
-    let folder = Folder::new("bench_relay")?;
-    let [port, caller, called] = [free_port(), free_port(), free_port()];
+    let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
+    let [port, caller, called] = [port::free(), port::free(), port::free()];
     let server = rival.start(arguments, folder.path(), port, [caller, called])?;
     let calls = arguments.rate * arguments.seconds;
-    let load = ["-r".into(), arguments.rate.to_string(), "-m".into(), calls.to_string(), "-l".into(), "200000".into()];
-    let (target, scenario, _called) = if arguments.scenario == Scenario::Register {
-        (vec![format!("127.0.0.1:{port}")], REGISTER, None)
+    let (rate, count) = (arguments.rate.to_string(), calls.to_string());
+    let (proxy, target) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{called}"));
+    let mut words = vec!["-r", &rate, "-m", &count, "-l", "200000", "-key", "way", "udp"];
+    let (scenario, _called) = if arguments.scenario == Scenario::Register {
+        words.push(&proxy);
+        ("register", None)
     } else {
-        let uas = sipp(folder.path(), "uas", UAS, called, &[])?;
-        (vec!["-rsa".into(), format!("127.0.0.1:{port}"), format!("127.0.0.1:{called}")], UAC, Some(uas))
+        words.extend(["-rsa", &proxy, &target]);
+        ("uac", Some(Sipp::answer(folder.path(), sipp::Scenario::Ours("uas"), called, "u1")))
     };
     std::thread::sleep(Duration::from_millis(500));
     let (before, memory) = (server.cpu(), server.pss());
-    let words: Vec<String> = target.into_iter().chain(load).collect();
-    let mut uac = sipp(folder.path(), "uac", scenario, caller, &words)?;
-    let end = Instant::now() + Duration::from_secs(arguments.seconds * 4 + 60);
-    while uac.ended().is_none() {
-        if Instant::now() > end {
-            return Err(format!("{}: the calls do not end", rival.name()));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut uac = Sipp::start("uac", folder.path(), sipp::Scenario::Ours(scenario), caller, "u1", &words);
+    let seen = uac.end(Duration::from_secs(arguments.seconds * 4 + 60));
     let cost = (server.cpu() - before).as_micros() as f64 / calls as f64;
     let grown = server.pss().saturating_sub(memory) as f64 / calls as f64;
-    let figures = figures(&folder.path().join("uac.csv"));
-    let figure = |name: &str| figures.get(name).copied().unwrap_or(0);
-    let failed = calls.saturating_sub(figure("SuccessfulCall(C)"));
-    Ok(Round { rival, cost, failed, retransmitted: figure("Retransmissions(C)"), grown })
+    let failed = calls.saturating_sub(seen.successful);
+    Ok(Round { rival, cost, failed, retransmitted: seen.retransmissions, grown })
 }
 
 /// Passes on what comes from one end to the other, unread, until it is ended. Datagrams come and go in batches where the
@@ -288,49 +232,40 @@ fn floor(port: u16, ends: [u16; 2]) -> std::io::Result<()> {
 }
 
 fn measure(arguments: &Arguments) -> Result<bool, String> {
-    let missing: Vec<&str> = [("sipp", "sip-tester"), ("kamailio", "kamailio")]
-        .into_iter()
-        .filter_map(|(name, package)| program(name).is_none().then_some(package))
-        .collect();
-    if !missing.is_empty() {
-        return Err(format!("missing Debian packages: apt-get install {}", missing.join(" ")));
+    if let Some(&[port, caller, called]) = arguments.floor.as_deref() {
+        return floor(port, [caller, called]).map(|()| true).map_err(|error| format!("floor: {error}"));
     }
-    if !arguments.server.is_file() {
-        return Err(format!("{} is not there: cargo build --release --package strowger", arguments.server.display()));
-    }
+    let options = &arguments.options;
+    options.have(&[SIPP, KAMAILIO])?;
     let mut rivals = vec![Rival::Strowger, Rival::Kamailio];
     if arguments.scenario != Scenario::Register {
         rivals.push(Rival::Floor);
     }
     let calls = arguments.rate * arguments.seconds;
-    if !arguments.json {
-        let what = if arguments.scenario == Scenario::Register { "registrations" } else { "calls" };
-        println!(
-            "{}: {} {what} a second for {} s, {} rounds",
-            arguments.scenario.name(),
-            arguments.rate,
-            arguments.seconds,
-            arguments.rounds
-        );
-        println!(
-            "{:>5}  {:<9} {:>10} {:>7} {:>10} {:>13}",
-            "round", "", "CPU/call", "failed", "sent again", "memory/call"
-        );
-    }
+    let what = if arguments.scenario == Scenario::Register { "registrations" } else { "calls" };
+    options.say(&format!(
+        "{}: {} {what} a second for {} s, {} rounds",
+        arguments.scenario.name(),
+        arguments.rate,
+        arguments.seconds,
+        options.rounds
+    ));
+    options.say(&format!(
+        "{:>5}  {:<9} {:>10} {:>7} {:>10} {:>13}",
+        "round", "", "CPU/call", "failed", "sent again", "memory/call"
+    ));
     let mut rounds = Vec::new();
-    for number in 1..=arguments.rounds {
+    for number in 1..=options.rounds {
         for rival in &rivals {
             let round = round(*rival, arguments)?;
-            if !arguments.json {
-                println!(
-                    "{number:>5}  {:<9} {:>7.1} µs {:>7} {:>10} {:>11.0} B",
-                    rival.name(),
-                    round.cost,
-                    round.failed,
-                    round.retransmitted,
-                    round.grown
-                );
-            }
+            options.say(&format!(
+                "{number:>5}  {:<9} {:>7.1} µs {:>7} {:>10} {:>11.0} B",
+                rival.name(),
+                round.cost,
+                round.failed,
+                round.retransmitted,
+                round.grown
+            ));
             rounds.push(round);
         }
     }
@@ -340,7 +275,7 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
     let own = medians[&Rival::Strowger];
     let ratio = |rival: Rival| medians.get(&rival).map(|other| own / other);
     let worst = of(Rival::Strowger).map(|round| round.failed).max().unwrap_or(0);
-    if arguments.json {
+    if options.json {
         let named: BTreeMap<&str, f64> = medians.iter().map(|(rival, median)| (rival.name(), *median)).collect();
         let rounds: Vec<_> = rounds
             .iter()
@@ -366,38 +301,12 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
         }
         println!();
     }
-    Ok(worst * 200 <= calls)
+    if worst * 200 > calls {
+        return Err("strowger lost more than one call in two hundred".into());
+    }
+    Ok(true)
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.first().is_some_and(|first| first == "--floor") {
-        let ports: Vec<u16> = words.iter().skip(1).filter_map(|port| port.parse().ok()).collect();
-        let [port, caller, called] = ports[..] else { return ExitCode::from(2) };
-        return match floor(port, [caller, called]) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("floor: {error}");
-                ExitCode::FAILURE
-            }
-        };
-    }
-    let arguments = match Arguments::read() {
-        Ok(arguments) => arguments,
-        Err(message) => {
-            eprintln!("{message}");
-            return ExitCode::from(2);
-        }
-    };
-    match measure(&arguments) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
-            eprintln!("strowger lost more than one call in two hundred");
-            ExitCode::FAILURE
-        }
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
+    run(measure)
 }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use strowger_benches::memory::pss;
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Candidate, Face, Identity, Proxy, Request, Settings};
 use strowger_core::timer::TimerSettings;
@@ -28,12 +29,6 @@ const MOST: u64 = 2_500;
 const AIM: u64 = 1_800;
 /// What may stay for good, spread over all calls: the buffers of a shard.
 const REST: u64 = 8 << 20;
-
-fn pss() -> u64 {
-    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").expect("Linux tells its memory");
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).expect("smaps_rollup has a Pss line");
-    line.split_whitespace().next().and_then(|kb| kb.parse::<u64>().ok()).expect("Pss is in kB") * 1024
-}
 
 /// The proxy and what a shard has around it.
 struct Shard {

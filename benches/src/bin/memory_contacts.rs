@@ -10,6 +10,8 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use strowger_benches::memory::pss;
+use strowger_benches::processor_time;
 use strowger_store::binding::{Binding, Flow, Received};
 use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
 use strowger_store::ticket::Ticket;
@@ -20,18 +22,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const MOST: f64 = 450.0;
 const AIM: f64 = 350.0;
 const NOW: u64 = 1_700_000_000_000;
-
-fn pss() -> u64 {
-    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").expect("Linux tells its memory");
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).expect("smaps_rollup has a Pss line");
-    line.split_whitespace().next().and_then(|kb| kb.parse::<u64>().ok()).expect("Pss is in kB") * 1024
-}
-
-/// CPU time of this thread: other work on the machine does not count.
-fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells its times");
-    Duration::from_nanos(stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first is a number"))
-}
 
 fn register(table: &LocationTable, ticket: Ticket, n: u64, call_id: &str) {
     let aor = format!("sip:user{n:010}@example.com");
@@ -72,21 +62,21 @@ fn main() -> ExitCode {
     let table = LocationTable::new(LocationSettings::default());
     let ticket = Ticket::NOBODY;
     let before = pss();
-    let start = cpu();
+    let start = processor_time::of_thread();
     for n in 0..contacts {
         register(&table, ticket, n, &format!("{n:020}@abcdefghijklmno"));
     }
-    let added = cpu() - start;
+    let added = processor_time::of_thread() - start;
     let each = |now: u64| (now.saturating_sub(before)) as f64 / contacts as f64;
     let first = each(pss());
 
-    let start = cpu();
+    let start = processor_time::of_thread();
     let mut found = 0;
     for n in 0..contacts {
         let aor = format!("sip:user{:010}@example.com", n * 7919 % contacts);
         table.lookup(&aor.as_bytes()[..aor.len().min(30)], NOW, &mut |b| found += u64::from(b.flags()));
     }
-    let looked = cpu() - start;
+    let looked = processor_time::of_thread() - start;
     assert_eq!(found, contacts);
 
     for n in 0..contacts {
@@ -94,11 +84,11 @@ fn main() -> ExitCode {
     }
     let refreshed = each(pss());
 
-    let start = cpu();
+    let start = processor_time::of_thread();
     let expired = table.expire(NOW + 4_300_000, usize::MAX, &mut |b| {
         black_box(b.id());
     });
-    let cleaned = cpu() - start;
+    let cleaned = processor_time::of_thread() - start;
     assert_eq!(expired as u64, contacts);
 
     let ns = |d: Duration| d.as_nanos() as u64 / contacts.max(1);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use strowger_benches::processor_time;
 use strowger_store::binding::{Binding, Received};
 use strowger_store::journal::{Durability, Journal, JournalSettings, WriteError};
 use strowger_store::location::{Current, LocationSettings, LocationTable, Step, UpdateError};
@@ -20,14 +21,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn now_ms() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis())
         .expect("and before the year 500,000,000")
-}
-
-/// CPU of this process, user and system.
-fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux tells its times");
-    let (_, fields) = stat.rsplit_once(')').expect("the name is in brackets");
-    let ticks: u64 = fields.split_whitespace().skip(11).take(2).map(|n| n.parse::<u64>().unwrap_or(0)).sum();
-    Duration::from_millis(ticks * 10)
 }
 
 fn register(table: &LocationTable, ticket: Ticket, n: u64) -> Result<(), Refused> {
@@ -108,7 +101,7 @@ fn ms(sorted: &[u32], part: f64) -> f64 {
 
 fn paced(path: PathBuf, durability: Durability, rate: u64, seconds: u64) {
     let run = start(&path, durability);
-    let (begin, used) = (Instant::now(), cpu());
+    let (begin, used) = (Instant::now(), processor_time::of_process());
     let total = rate * seconds;
     for n in 0..total {
         let due = Duration::from_nanos(1_000_000_000 * n / rate);
@@ -118,7 +111,7 @@ fn paced(path: PathBuf, durability: Durability, rate: u64, seconds: u64) {
         run.send(n).expect("the queue has room");
     }
     run.wait_for(total);
-    let (took, used) = (begin.elapsed(), cpu() - used);
+    let (took, used) = (begin.elapsed(), processor_time::of_process() - used);
     let mut all = std::mem::take(&mut *run.latencies.lock().expect("nobody panics with it"));
     all.sort_unstable();
     let gauges = run.journal.gauges();
