@@ -74,9 +74,9 @@ impl Stage<'_> {
                 }
                 Done::Over => return Whither::Over,
             }
-            if self.world.halt == Some(Halt::Error) {
-                self.finish(Outcome::Stopped);
-                return Whither::Over;
+            // The call stays as it is: it has ended neither well nor ill.
+            if matches!(self.world.halt, Some(Halt::Error | Halt::Now)) {
+                return Whither::Waits;
             }
         }
         Whither::On
@@ -151,7 +151,8 @@ impl Stage<'_> {
                 let number = match self.call.value(*from, &self.world.shared) {
                     Value::Number(number) => Some(*number),
                     Value::Bool(value) => Some(f64::from(u8::from(*value))),
-                    value => whole_number(value.text()),
+                    Value::Text(text) => whole_number(text),
+                    Value::Unset | Value::Spare(_) => None,
                 };
                 match number {
                     Some(number) => self.set(*to, Value::Number(number)),
@@ -253,7 +254,7 @@ impl Stage<'_> {
             Action::PauseRestore(number) => self.call.paused_until = self.number(*number).max(0.0) as u64,
             Action::VerifyAuthentication { to, username, password } => {
                 self.with_texts([username, password], |stage, [username, password]| {
-                    let right = Self::verify_authentication(message.unwrap_or(b""), username, password);
+                    let right = stage.verify_authentication(message.unwrap_or(b""), username, password);
                     stage.set(*to, Value::Bool(right));
                 });
             }
@@ -276,9 +277,7 @@ impl Stage<'_> {
                 });
                 return done;
             }
-            // The failure to make a new one was said.
-            Action::CloseConnection if !self.close_connection() => return Done::Over,
-            Action::CloseConnection => (),
+            Action::CloseConnection => self.close_connection(),
             Action::Trim(slot) => {
                 self.change_text(*slot, |text, changed| changed.extend_from_slice(text.trim_ascii()));
             }
@@ -293,10 +292,7 @@ impl Stage<'_> {
             }
             Action::Stop(Stop::Gracefully) => self.world.halt = Some(Halt::Gracefully),
             Action::Stop(Stop::Now) => {
-                // The program ends here: the call is neither well nor ill.
                 self.world.halt = Some(Halt::Now);
-                self.finish(Outcome::Stopped);
-                return Done::Over;
             }
             Action::PlayPcap { .. }
             | Action::PlayDtmf(_)
@@ -496,6 +492,9 @@ fn difference(left: &[u8], right: &[u8]) -> i32 {
 
 /// The number that a whole text is, as C's `strtod` reads it: white space before it, hexadecimal with `0x`.
 fn whole_number(text: &[u8]) -> Option<f64> {
+    if text.is_empty() {
+        return Some(0.0);
+    }
     let text = std::str::from_utf8(text).ok()?.trim_ascii_start();
     let (sign, digits) = match text.strip_prefix(['-', '+']) {
         Some(digits) => (if text.starts_with('-') { -1.0 } else { 1.0 }, digits),
@@ -560,7 +559,7 @@ mod tests {
         url_encode(b"a b/\xff%", &mut there);
         url_decode(&there, &mut back);
         assert_eq!((&there[..], &back[..]), (&b"a%20b%2f%ff%25"[..], &b"a b/\xff%"[..]));
-        let numbers = [&b" 12.5"[..], b"12.5 ", b"7a", b"", b"-0x1F", b"1e3"].map(whole_number);
-        assert_eq!(numbers, [Some(12.5), None, None, None, Some(-31.0), Some(1_000.0)]);
+        let numbers = [&b" 12.5"[..], b"12.5 ", b"7a", b"", b" ", b"-0x1F", b"1e3"].map(whole_number);
+        assert_eq!(numbers, [Some(12.5), None, None, Some(0.0), None, Some(-31.0), Some(1_000.0)]);
     }
 }

@@ -77,6 +77,7 @@ impl Value {
             Self::Unset | Self::Spare(_) => (),
             Self::Text(text) => out.extend_from_slice(text),
             // As C's %lf. Zero stands for nothing, as in conditions.
+            Self::Number(value) if value.is_nan() => out.extend_from_slice(b"nan"),
             Self::Number(value) => {
                 if *value != 0.0 {
                     let _ = write!(out, "{value:.6}");
@@ -198,13 +199,6 @@ impl std::ops::IndexMut<usize> for Calls {
     }
 }
 
-/// Keeps a message of a call. Tens of thousands of them are kept at once: no room is taken beyond what it needs.
-pub(super) fn keep(buffer: &mut Vec<u8>, bytes: &[u8]) {
-    buffer.clear();
-    buffer.reserve_exact(bytes.len());
-    buffer.extend_from_slice(bytes);
-}
-
 /// A running call. Its buffers stay when it ends, for the next in its place.
 #[derive(Debug)]
 pub(super) struct Call {
@@ -220,6 +214,8 @@ pub(super) struct Call {
     /// The lane that it uses, and the port of its own side.
     pub(super) socket: Option<Flow>,
     pub(super) local_port: u16,
+    /// The scenario has closed it, and nothing was said since.
+    pub(super) unplugged: bool,
     pub(super) book: CallBook,
     /// The measures have been told that it ended; it only stays for repetitions.
     pub(super) counted: bool,
@@ -245,6 +241,9 @@ pub(super) struct Call {
     pub(super) received_step: u32,
     /// Of the message received last, until something is sent.
     pub(super) received_hash: u64,
+    /// Of the message taken last, and the burst that it came in.
+    pub(super) burst_hash: u64,
+    pub(super) burst: u64,
     /// The message whose repetition makes us repeat, and the steps that received and answered it.
     pub(super) answered_hash: u64,
     pub(super) answered_step: u32,
@@ -295,6 +294,7 @@ impl Call {
             target,
             socket: None,
             local_port: 0,
+            unplugged: false,
             book,
             counted: false,
             started: 0,
@@ -309,6 +309,8 @@ impl Call {
             has_sent: false,
             received_step: u32::MAX,
             received_hash: 0,
+            burst_hash: 0,
+            burst: 0,
             answered_hash: 0,
             answered_step: 0,
             answer_step: 0,

@@ -79,7 +79,8 @@ impl Stage<'_> {
         self.world.ledger.steps[index].received += 1;
         match self.act(step, Some(command::trimmed(word))) {
             Whither::Over => Go::Over,
-            Whither::On | Whither::Waits => {
+            Whither::Waits => Go::Waits,
+            Whither::On => {
                 self.next(step);
                 self.drive()
             }

@@ -134,7 +134,12 @@ impl Stage<'_> {
     }
 
     /// `verifyauth`.
-    pub(super) fn verify_authentication(message: &[u8], username: &[u8], password: &[u8]) -> bool {
+    pub(super) fn verify_authentication(&mut self, message: &[u8], username: &[u8], password: &[u8]) -> bool {
+        let header = authentication::authorization(message);
+        if !authentication::is_digest(header) {
+            let header = String::from_utf8_lossy(header);
+            self.world.warn(format_args!("verifyAuthHeader: authentication must be digest is {header}"));
+        }
         authentication::verify(message, username, password)
     }
 }

@@ -50,6 +50,10 @@ impl Stage<'_> {
             }
         };
         if let Some(line) = line {
+            if !file.has_field(line, field.column) {
+                let (column, name) = (field.column, file.name());
+                self.world.warn(format_args!("Field {column} not found in the file {name}"));
+            }
             let written = file.write_field(line, field.column, out);
             self.or_halt(written);
         }

@@ -1,9 +1,9 @@
 //! A message of a call has come: is it one that was expected, one that came before, or neither?
 
-use super::call::{Kind as CallKind, Past, keep};
+use super::call::{Kind as CallKind, Past};
 use super::stage::{Go, Stage, Whither};
 use super::watch::Passage;
-use crate::measure::{Counter, Outcome};
+use crate::measure::Counter;
 use crate::scenario::step::{Expected, Kind, Optional, Receive, Start, Step};
 use strowger_message::index::Start as First;
 use strowger_message::{Index, Method, Name};
@@ -85,10 +85,12 @@ impl Stage<'_> {
             if known && self.is_past(own, bytes.len()) {
                 return Go::Waits;
             }
-            if self.call.answered_hash == own && own != 0 {
+            // What lies twice before a side that was kept from reading: SIPp reads all of it before it answers the first.
+            let twice = self.call.burst == self.world.burst && self.call.burst_hash == own;
+            if self.call.answered_hash == own && own != 0 && !twice {
                 return self.answer_again(bytes);
             }
-            if self.call.received_hash == own && own != 0 {
+            if (self.call.received_hash == own || twice) && own != 0 {
                 if let Some(counts) = self.world.ledger.steps.get_mut(self.call.received_step as usize) {
                     counts.received_again += 1;
                 }
@@ -180,7 +182,14 @@ impl Stage<'_> {
 
     fn loose_hash(&self, bytes: &[u8]) -> u64 {
         let (number, method) = cseq(bytes, &self.world.index);
-        hash(branch(bytes)) ^ u64::from(number).rotate_left(17) ^ hash(method) | 1
+        let transaction = hash(branch(bytes)) ^ u64::from(number).rotate_left(17) ^ hash(method);
+        if !bytes.starts_with(b"SIP/2.0") {
+            return transaction | 1;
+        }
+        // All answers to a request have that in common: they are told apart by their first line and their body.
+        let line = &bytes[..memchr::memchr(b'\r', bytes).unwrap_or(bytes.len())];
+        let body = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(&b""[..], |at| &bytes[at..]);
+        transaction ^ hash(line).rotate_left(31) ^ hash(body).rotate_left(7) | 1
     }
 
     /// The peer repeats what we have answered: the answer once more.
@@ -283,9 +292,6 @@ impl Stage<'_> {
             {
                 // The ACK was lost: once more, else the peer repeats its answer.
                 self.world.books.received_again(heard.bytes.len());
-                self.world.ledger.steps[index].received_again += 1;
-                self.world.ledger.steps[index + 1].sent_again += 1;
-                self.world.ledger.retransmissions += 1;
                 self.send_step_again(index as u32 + 1);
                 return Found::Done;
             }
@@ -342,7 +348,8 @@ impl Stage<'_> {
         }
         if !step.actions.is_empty() {
             match self.act(step, Some(heard.bytes)) {
-                Whither::On | Whither::Waits => (),
+                Whither::On => (),
+                Whither::Waits => return Go::Waits,
                 Whither::Over => return Go::Over,
             }
         }
@@ -368,11 +375,13 @@ impl Stage<'_> {
             self.call.confirmed = cseq(heard.bytes, &self.world.index).0;
         }
         if receive.record_routes && !self.call.extra.as_ref().is_some_and(|e| e.has_routes) {
+            if self.world.index.first(Name::Contact).is_none() {
+                self.world.warn(format_args!("Cannot record route set if there is no Contact"));
+            }
             self.keep_routes(heard);
         }
         if receive.authenticate && !self.keep_challenge(heard) {
-            self.finish(Outcome::Stopped);
-            return Go::Over;
+            return Go::Waits;
         }
         if !receive.advance {
             return Go::Waits;
@@ -380,6 +389,7 @@ impl Stage<'_> {
         self.keep_last(heard.bytes);
         self.call.received_step = index as u32;
         self.call.received_hash = own;
+        (self.call.burst, self.call.burst_hash) = (self.world.burst, own);
         if own != 0 && self.world.run.retransmission.rfc3261 {
             self.call.past.rotate_right(1);
             self.call.past[0] = Past { hash: own, request: heard.code == 0, answer: u32::MAX };
@@ -424,7 +434,7 @@ impl Stage<'_> {
 
     /// The message that `[last_…]` means from now on.
     pub(super) fn keep_last(&mut self, bytes: &[u8]) {
-        keep(&mut self.call.last, bytes);
+        self.world.shelf.keep(&mut self.call.last, bytes);
         self.call.has_last = true;
         self.world.parsed = Some((self.slot, self.call.generation));
     }

@@ -85,6 +85,7 @@ pub struct Ledger {
     pub retransmissions: u64,
     pub auto_answered: u64,
     pub warnings: u64,
+    pub fatal_errors: u64,
     /// Generic counters.
     pub counters: Vec<u64>,
     /// Calls begun by the schedule and by messages.
@@ -140,6 +141,7 @@ impl Ledger {
             (&mut self.retransmissions, earlier.retransmissions),
             (&mut self.auto_answered, earlier.auto_answered),
             (&mut self.warnings, earlier.warnings),
+            (&mut self.fatal_errors, earlier.fatal_errors),
             (&mut self.outgoing, earlier.outgoing),
             (&mut self.incoming, earlier.incoming),
             (&mut self.successful, earlier.successful),
@@ -188,6 +190,7 @@ impl Ledger {
         self.retransmissions += other.retransmissions;
         self.auto_answered += other.auto_answered;
         self.warnings += other.warnings;
+        self.fatal_errors += other.fatal_errors;
         self.outgoing += other.outgoing;
         self.incoming += other.incoming;
         self.open += other.open;

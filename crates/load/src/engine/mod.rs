@@ -24,6 +24,7 @@ mod desk;
 mod incoming;
 pub(crate) mod moment;
 mod render;
+mod shelf;
 mod stage;
 mod world;
 

@@ -4,7 +4,6 @@ use super::credentials::Wanted;
 use super::moment::{Local, Rfc1123};
 use super::script::{Line as Text, Part, write_constant};
 use super::stage::Stage;
-use super::world::Halt;
 use crate::scenario::template::LastHeader;
 use crate::scenario::{Piece, Template};
 use std::io::{Read, Write};
@@ -102,10 +101,9 @@ impl Stage<'_> {
         }
     }
 
-    /// The run cannot go on: SIPp ends here, and nothing more is sent.
+    /// The run cannot go on: see [`World::fatal`](super::world::World::fatal).
     pub(super) fn halt(&mut self, why: std::fmt::Arguments<'_>) {
-        self.world.warn(why);
-        self.world.halt = Some(Halt::Error);
+        self.world.fatal(why);
     }
 
     fn piece<'a>(&mut self, piece: &'a Piece, step: i32, start: usize, out: &mut Vec<u8>, marks: &mut Marks<'a>) {

@@ -55,7 +55,13 @@ pub struct Reconnect {
 
 impl Default for Sockets {
     fn default() -> Self {
-        Self { each: Each::Run, from: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), most: usize::MAX, linger: 50, reconnect: None }
+        Self {
+            each: Each::Run,
+            from: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+            most: usize::MAX,
+            linger: 50,
+            reconnect: None,
+        }
     }
 }
 
@@ -161,15 +167,15 @@ impl Ways {
         self.uses.get_mut(lanes::place(flow)).filter(|u| u.lane.is_some_and(|lane| lane.flow == flow))
     }
 
-    /// A call is done with its lane. `now`: ms.
-    pub(super) fn give_back(&mut self, flow: Flow, now: u64) {
+    /// A call is done with its lane. `now`: ms; none: it ends at once.
+    pub(super) fn give_back(&mut self, flow: Flow, now: Option<u64>) {
         let Some(used) = self.known(flow) else { return };
         used.calls = used.calls.saturating_sub(1);
         if used.calls == 0 && used.key.is_none() {
             *used = Use::default();
-            match self.linger {
-                0 => self.lanes.close(flow),
-                linger => self.lingering.push_back((now + linger, flow)),
+            match now.filter(|_| self.linger > 0) {
+                Some(now) => self.lingering.push_back((now + self.linger, flow)),
+                None => self.lanes.close(flow),
             }
         }
     }
@@ -275,9 +281,16 @@ impl Stage<'_> {
         self.world.ways.is_none() || self.open_socket()
     }
 
+    /// The same before each message: the scenario may have closed it.
+    #[inline]
+    pub(super) fn retake_socket(&mut self) -> bool {
+        !self.call.unplugged || self.open_socket()
+    }
+
     #[cold]
     fn open_socket(&mut self) -> bool {
         let Some(mut ways) = self.world.ways.take() else { return true };
+        self.call.unplugged = false;
         let opened = self.find_socket(&mut ways);
         if let Ok(Some((_, true))) = opened
             && !std::mem::replace(&mut ways.told, true)
@@ -340,28 +353,36 @@ impl Stage<'_> {
         }
     }
 
-    /// The messages of this call go elsewhere from now on. A connection of its own is made anew.
+    /// The messages of this call go elsewhere from now on. A connection of its own is made anew; SIPp does not lead the one of
+    /// all calls elsewhere, and ends there.
     pub(super) fn redirect(&mut self, address: SocketAddr) -> bool {
+        let sockets = &self.world.run.sockets;
+        if sockets.each == Each::Run && sockets.reconnect.is_some() {
+            self.halt(format_args!("Changing destinations for TCP or SCTP requires multisocket mode."));
+            return true;
+        }
         let moves = self.call.target.address != address;
         self.call.target.address = address;
         if self.call.socket.is_none() {
             self.call.target.flow = None;
             return true;
         }
-        !moves || !self.call.target.transport.is_reliable() || self.reopen_socket()
+        if !moves || !self.call.target.transport.is_reliable() {
+            return true;
+        }
+        self.close_connection();
+        self.open_socket()
     }
 
     /// `closecon`: the connection of this call ends, and what is said next goes over a new one.
-    pub(super) fn close_connection(&mut self) -> bool {
-        self.call.socket.is_none() || !self.call.target.transport.is_reliable() || self.reopen_socket()
-    }
-
-    fn reopen_socket(&mut self) -> bool {
-        if let (Some(flow), Some(ways)) = (self.call.socket.take(), &mut self.world.ways) {
-            ways.give_back(flow, self.world.ms);
+    pub(super) fn close_connection(&mut self) {
+        if self.call.target.transport.is_reliable()
+            && let (Some(flow), Some(ways)) = (self.call.socket.take(), &mut self.world.ways)
+        {
+            ways.give_back(flow, None);
+            self.call.target.flow = None;
+            self.call.unplugged = true;
         }
-        self.call.target.flow = None;
-        self.open_socket()
     }
 
     /// The connection of this call is no more.

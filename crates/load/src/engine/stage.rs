@@ -1,6 +1,6 @@
 //! A call moves through its scenario, step by step, until it has to wait.
 
-use super::call::{Call, Kind as CallKind, keep};
+use super::call::{Call, Kind as CallKind};
 use super::script::{Line, Script};
 use super::watch::Passage;
 use super::world::{Halt, World};
@@ -59,7 +59,7 @@ impl Stage<'_> {
         let script = self.script;
         for _ in 0..STEPS {
             let Some(step) = script.scenario.init.get(self.call.step as usize) else { break };
-            if self.act(step, None) == Whither::Over {
+            if self.act(step, None) != Whither::On {
                 break;
             }
             self.call.step = self.follow(step);
@@ -189,16 +189,18 @@ impl Stage<'_> {
 
     fn pause(&mut self, step: &Step, pause: &Pause) -> Whither {
         let length = self.length(pause);
+        self.world.ledger.steps[self.call.step as usize].passed += 1;
         self.keep_books(step);
         let actions = self.act(step, None);
         if actions != Whither::On {
             return actions;
         }
-        self.world.ledger.steps[self.call.step as usize].passed += 1;
         if length == 0 {
             return Whither::On;
         }
-        self.world.ledger.steps[self.call.step as usize].pausing += 1;
+        if let Some(counts) = self.world.ledger.steps.get_mut(self.call.step as usize) {
+            counts.pausing += 1;
+        }
         self.call.paused_until = self.world.ms + length;
         Whither::Waits
     }
@@ -385,6 +387,9 @@ impl Stage<'_> {
         if self.call.retransmit_at != 0 {
             return Whither::Waits;
         }
+        if !self.retake_socket() {
+            return Whither::Over;
+        }
         let script = self.script;
         let index = self.call.step;
         self.keep_books(step);
@@ -396,11 +401,10 @@ impl Stage<'_> {
         let range = self.write(&script.texts[index as usize], index as i32);
         if self.world.halt == Some(Halt::Error) {
             self.out.bytes.truncate(range.start);
-            self.finish(Outcome::Stopped);
-            return Whither::Over;
+            return Whither::Waits;
         }
         let bytes = range.len();
-        keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
+        self.world.shelf.keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
         self.call.has_sent = true;
         if self.is_lost(step) {
             self.world.ledger.steps[index as usize].lost += 1;
@@ -451,13 +455,16 @@ impl Stage<'_> {
             self.call.retransmit_delay = delay;
             self.call.retransmissions = 0;
         }
-        self.world.ledger.steps[index as usize].sent += 1;
-        if step.actions.is_empty() {
-            return Whither::On;
+        let mut whither = Whither::On;
+        if !step.actions.is_empty() {
+            let sent = std::mem::take(&mut self.call.sent);
+            whither = self.act(step, Some(&sent));
+            self.call.sent = sent;
         }
-        let sent = std::mem::take(&mut self.call.sent);
-        let whither = self.act(step, Some(&sent));
-        self.call.sent = sent;
+        // Not if an action has ended the run, as in SIPp.
+        if whither != Whither::Waits {
+            self.world.ledger.steps[index as usize].sent += 1;
+        }
         whither
     }
 
@@ -501,6 +508,12 @@ impl Stage<'_> {
             return;
         }
         self.world.open = self.world.open.saturating_sub(1);
+        // Who ends in a pause leaves it.
+        if std::mem::take(&mut self.call.paused_until) != 0 {
+            if let Some(Kind::Pause(_) | Kind::TimeWait(_)) = self.step().map(|step| &step.kind) {
+                self.leave_pause();
+            }
+        }
         if self.call.kind == CallKind::Passing {
             return;
         }

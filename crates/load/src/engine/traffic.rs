@@ -159,6 +159,7 @@ impl Traffic {
             watch: None,
             now,
             ms,
+            burst: 1,
             wall: 0,
             index: Index::new(),
             parsed: None,
@@ -166,8 +167,10 @@ impl Traffic {
             dynamic_id: run.dynamic_id.first,
             open: 0,
             halt: None,
+            frozen: false,
             scratch: Vec::new(),
             desk: super::desk::Desk::new(&run),
+            shelf: super::shelf::Shelf::default(),
             link: None,
             ways: None,
             media: None,
@@ -282,7 +285,10 @@ impl Traffic {
     }
 
     fn may_begin(&self) -> bool {
-        !self.quitting && !self.paused && !self.waiting && self.world.run.load.calls.is_none_or(|most| self.begun < most)
+        !self.quitting
+            && !self.paused
+            && !self.waiting
+            && self.world.run.load.calls.is_none_or(|most| self.begun < most)
     }
 
     /// A place for a call of this name.
@@ -489,6 +495,7 @@ impl Traffic {
         }
         if let Some(halt) = self.world.halt.take() {
             self.quitting = true;
+            self.world.frozen |= halt != Halt::Gracefully;
             let _ = self.events.send(Event::Halt(halt));
         }
     }
@@ -507,7 +514,7 @@ impl Traffic {
         call.generation = call.generation.wrapping_add(1).max(1);
         call.alarm = u64::MAX;
         match (call.socket.take(), &mut self.world.ways) {
-            (Some(flow), Some(ways)) => ways.give_back(flow, self.world.ms),
+            (Some(flow), Some(ways)) => ways.give_back(flow, Some(self.world.ms)),
             _ => {
                 if let Some(flow) = call.target.flow {
                     self.riders.alight(flow);
@@ -527,6 +534,9 @@ impl Traffic {
 
     /// Wakes the calls whose alarms have gone off.
     fn alarms(&mut self, out: &mut Outbox) {
+        if self.world.frozen {
+            return;
+        }
         let until = if self.heard >= FLOOD { self.world.ms.saturating_sub(PATIENCE) } else { self.world.ms };
         while let Some(alarm) = self.wheel.ring(until) {
             let call = &mut self.calls[alarm.slot as usize];
@@ -621,6 +631,8 @@ impl Traffic {
                     self.drive(slot, out, |stage| {
                         // Even with -nd.
                         stage.goodbye();
+                        let id = String::from_utf8_lossy(stage.call.id()).into_owned();
+                        stage.world.warn(format_args!("Aborted call with Call-ID '{id}'"));
                         stage.finish(Outcome::Stopped);
                         Go::Over
                     });
@@ -712,6 +724,10 @@ impl Traffic {
         }
         let request = bytes.first() != Some(&b'S') || !bytes.starts_with(b"SIP/2.0");
         if self.out_of_call.is_some() && request {
+            self.world.books.count(Counter::AutoAnswered, 1);
+            self.world.ledger.auto_answered += 1;
+            let method = String::from_utf8_lossy(bytes.split(|&b| b == b' ').next().unwrap_or_default()).into_owned();
+            self.world.warn(format_args!("Received out-of-call {method} message, using the out-of-call scenario"));
             return self.accept(hash, Kind::OutOfCall, name, arrival, bytes, out);
         }
         let method = bytes.iter().position(|&b| b == b' ').map_or(Method::Other, |end| Method::of(&bytes[..end]));
@@ -746,6 +762,7 @@ impl Service for Traffic {
 
     fn begin(&mut self, now: Now) {
         let micros = clock::micros();
+        self.world.burst += u64::from(self.heard < FLOOD);
         self.heard = 0;
         self.world.now = micros;
         self.world.ms = (micros / 1_000).max(now.mono);
@@ -764,6 +781,9 @@ impl Service for Traffic {
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.uninitialised {
             self.initialise(out);
+        }
+        if self.world.frozen {
+            return;
         }
         self.heard += 1;
         let parsed = self.world.index.parse(bytes, &self.world.limits);

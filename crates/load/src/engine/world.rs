@@ -4,6 +4,7 @@ use super::call::Shared;
 use super::desk::Desk;
 use super::ledger::Ledger;
 use super::run::Run;
+use super::shelf::Shelf;
 use super::watch::Watch;
 use crate::measure::{Books, Counter};
 use std::fmt::Arguments;
@@ -21,6 +22,8 @@ pub(super) struct World {
     /// Microseconds and milliseconds of the engine's clock, as of this round.
     pub(super) now: u64,
     pub(super) ms: u64,
+    /// Counts what was read without a pause: all that lay there when the shard came to read it.
+    pub(super) burst: u64,
     /// The wall clock, ms since 1970.
     pub(super) wall: u64,
     /// Offsets in the message that `parsed` names.
@@ -30,10 +33,13 @@ pub(super) struct World {
     pub(super) limits: Limits,
     pub(super) scratch: Vec<u8>,
     pub(super) desk: Desk,
+    pub(super) shelf: Shelf,
     pub(super) dynamic_id: u64,
     pub(super) open: u64,
     /// What an action asked of the whole run.
     pub(super) halt: Option<Halt>,
+    /// The run has ended at once: nothing more is done.
+    pub(super) frozen: bool,
     /// The way to the other controllers of third party call control.
     pub(super) link: Option<crate::command::Link>,
     /// The sockets of calls, where calls have their own.
@@ -64,6 +70,20 @@ impl World {
             let books = &mut self.books;
             media.count(|counter, by| books.count(counter, by));
         }
+    }
+
+    /// The run cannot go on. SIPp ends here: nothing more is sent.
+    #[cold]
+    pub(super) fn fatal(&mut self, why: Arguments<'_>) {
+        // The first is the last.
+        if self.halt == Some(Halt::Error) {
+            return;
+        }
+        self.ledger.fatal_errors += 1;
+        if let Some(watch) = &mut self.watch {
+            watch.warning(why);
+        }
+        self.halt = Some(Halt::Error);
     }
 
     /// Says something to whoever reads the errors.
