@@ -515,6 +515,30 @@ fn a_generator_that_is_held_up_is_not_believed() {
 }
 
 #[test]
+fn datagrams_that_its_own_kernel_dropped_make_a_run_invalid() {
+    let _alone = alone();
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
+    let target = socket.local_addr().expect("it is bound").to_string();
+    let words = ["-w", "message", "-r", "10", "--duration", "1s", "--timeout", "500ms", "--no-preflight"];
+    // Whoever allows stalls and lags still hears of what was lost.
+    let bounds = ["--max-stall", "1min", "--max-lag", "1min"];
+    let mut generator = Running::start(&[&[target.as_str()][..], &words, &bounds].concat());
+    let (_, from) = socket.recv_from(&mut [0; 65_536]).expect("a request comes");
+    generator.signal(libc::SIGSTOP);
+    let junk = format!("SIP/2.0 200 OK\r\nCall-ID: nobody\r\nX-Long: {}\r\n\r\n", "x".repeat(900));
+    for _ in 0..40_000 {
+        let _ = socket.send_to(junk.as_bytes(), from);
+    }
+    generator.signal(libc::SIGCONT);
+    let ran = generator.end(Duration::from_secs(60));
+    let (dropped, heard) = (ran.count("counters", "socket_drops"), ran.count("counters", "out_of_call"));
+    assert_eq!((ran.code, dropped + heard), (4, 40_000), "each is in the books: {}", ran.said);
+    assert!(dropped > 0 && ran.said.contains("its kernel dropped"), "{}", ran.said);
+    assert_eq!(ran.json["generators"][0]["reasons"][0]["threshold"], "socket_drops", "{}", ran.json["verdict"]);
+}
+
+#[test]
 fn the_first_handshake_is_no_lag_and_bounds_are_settings() {
     let _alone = alone();
     let folder = folder();
