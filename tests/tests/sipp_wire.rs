@@ -1,5 +1,6 @@
 //! What `strowger sipp` sends, byte by byte, against what SIPp 3.6.1 sends: the same document, the same arguments, the same
-//! ports, the same peer. Only the process id and named times are replaced.
+//! ports, the same peer. Only the process id and named times are replaced. What both counted (`-trace_stat`, `-trace_counts`)
+//! must be equal too.
 //!
 //! Both play at once, each on a network of its own where that is allowed, else one after the other.
 //!
@@ -147,6 +148,13 @@ fn difference(theirs: &Played, ours: &Played) -> String {
     }
     if of(theirs) != of(ours) {
         let _ = writeln!(text, "SIPp:     {:#?}\nstrowger: {:#?}", of(theirs), of(ours));
+    }
+    let missing = |here: &[String], there: &[String]| -> Vec<String> {
+        here.iter().filter(|line| !there.contains(line)).cloned().collect()
+    };
+    if theirs.books != ours.books {
+        let (a, b) = (missing(&theirs.books, &ours.books), missing(&ours.books, &theirs.books));
+        let _ = writeln!(text, "SIPp counted {a:?}, strowger {b:?}");
     }
     let pairs = theirs.messages.iter().zip(&ours.messages).enumerate();
     if let Some((n, (a, b))) = pairs.into_iter().find(|(_, (a, b))| a != b) {

@@ -163,9 +163,10 @@ fn write_value(
 pub fn verify(message: &[u8], username: &[u8], password: &[u8]) -> bool {
     let method = message.split(|&byte| byte == b' ').next().unwrap_or_default();
     let body = memchr::memmem::find(message, b"\r\n\r\n").map_or(&b""[..], |end| &message[end + 4..]);
-    let Some(header) = header_values(message, b"Authorization").next().filter(|header| is_digest(header)) else {
+    let header = authorization(message);
+    if !is_digest(header) {
         return false;
-    };
+    }
     let wanted = |name: &[u8]| parameter(header, name).unwrap_or_default();
     let Some(algorithm) = algorithm(parameter(header, b"algorithm").unwrap_or(b"MD5")) else { return false };
     let ha1 = Ha1::new(algorithm.hash, username, wanted(b"realm"), password);
@@ -176,6 +177,11 @@ pub fn verify(message: &[u8], username: &[u8], password: &[u8]) -> bool {
     bool::from(answer.hex().as_bytes().ct_eq(wanted(b"response")))
 }
 
+/// The value of a request's first `Authorization`; nothing without.
+pub(crate) fn authorization(message: &[u8]) -> &[u8] {
+    header_values(message, b"Authorization").next().unwrap_or_default()
+}
+
 /// SIPp takes every name that begins with MD5 for MD5; the session variant is known here.
 fn algorithm(name: &[u8]) -> Option<Algorithm> {
     Algorithm::parse(name).or_else(|| {
@@ -184,7 +190,8 @@ fn algorithm(name: &[u8]) -> Option<Algorithm> {
     })
 }
 
-fn is_digest(value: &[u8]) -> bool {
+/// Whether credentials or a challenge are of this scheme.
+pub(crate) fn is_digest(value: &[u8]) -> bool {
     value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"Digest"))
 }
 

@@ -245,6 +245,23 @@ impl Injection {
         Ok(())
     }
 
+    /// Whether a line has so many fields, from 0; a line that is not there lacks none.
+    pub fn has_field(&self, line: u32, column: u32) -> bool {
+        let separators = |text: &[u8]| memchr::memchr_iter(b';', text).take(column as usize).count() == column as usize;
+        if let Some(printf) = self.printf {
+            return line >= printf.lines || separators(self.original(line % self.originals()));
+        }
+        if line >= self.lines() {
+            return true;
+        }
+        if self.changed.load(Ordering::Acquire) {
+            let changes = self.read();
+            separators(self.line(&changes, line))
+        } else {
+            separators(self.original(line))
+        }
+    }
+
     /// Builds the index for [`Self::look_up`] over a field, from 0. A later index takes the place of an earlier.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! One case played against two programs: what each of them sent.
 
 pub mod bench;
+pub mod books;
 pub mod case;
 pub mod peer;
 
@@ -61,6 +62,8 @@ pub struct Played {
     pub missed: Vec<String>,
     /// Its exit code; nothing when it had to be ended.
     pub exit: Option<i32>,
+    /// What it counted, see [`books::of`].
+    pub books: Vec<String>,
 }
 
 /// Plays a case against a program: the first words of its command line are `program`. Files go to the folder.
@@ -87,6 +90,7 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Play
     command.args(case.arguments.iter().map(expand));
     let ip = case.address.to_string();
     let [own, control, media] = [ports.own, ports.control, ports.media].map(|p| p.to_string());
+    command.args(["-trace_stat", "-stf", books::STATISTICS, "-trace_counts"]);
     command.args(["-nostdin", "-i", &ip, "-p", &own, "-cp", &control, "-mp", &media]);
     if !case.answers {
         command.arg(address(ports.peer).to_string());
@@ -122,7 +126,7 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Play
         any.iter().fold(text, |text, port| replaced(&text, &port.to_string(), "PORT"))
     };
     let messages = record.iter().map(|(_, bytes)| message(bytes)).collect();
-    Played { messages, missed, exit }
+    Played { messages, missed, exit, books: books::of(folder) }
 }
 
 fn is_bound(port: u16) -> bool {

@@ -509,10 +509,10 @@ impl Stage<'_> {
         }
         self.world.open = self.world.open.saturating_sub(1);
         // Who ends in a pause leaves it.
-        if std::mem::take(&mut self.call.paused_until) != 0 {
-            if let Some(Kind::Pause(_) | Kind::TimeWait(_)) = self.step().map(|step| &step.kind) {
-                self.leave_pause();
-            }
+        if std::mem::take(&mut self.call.paused_until) != 0
+            && let Some(Kind::Pause(_) | Kind::TimeWait(_)) = self.step().map(|step| &step.kind)
+        {
+            self.leave_pause();
         }
         if self.call.kind == CallKind::Passing {
             return;

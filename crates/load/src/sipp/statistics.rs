@@ -71,7 +71,9 @@ impl Statistics {
         columns.extend(both("CallLength"));
         columns.extend(both("CallLengthStDev"));
         for counter in &statistics.counters {
-            columns.extend(both(counter));
+            // One that is only a number has a name of its own.
+            let plain = counter.bytes().all(|b| b.is_ascii_digit());
+            columns.extend(both(&if plain { format!("GenericCounter{counter}") } else { counter.clone() }));
         }
         for timer in &statistics.timers {
             repartition(&format!("ResponseTimeRepartition{timer}"), &scenario.response_time_repartition, &mut columns);
@@ -116,7 +118,8 @@ impl Statistics {
         both(&mut columns, ledger.retransmissions, before.retransmissions);
         both(&mut columns, ledger.auto_answered, before.auto_answered);
         both(&mut columns, ledger.warnings, before.warnings);
-        for _ in ["FatalErrors", "WatchdogMajor", "WatchdogMinor"] {
+        both(&mut columns, ledger.fatal_errors, before.fatal_errors);
+        for _ in ["WatchdogMajor", "WatchdogMinor"] {
             both(&mut columns, 0, 0);
         }
         for (new, old) in ledger.timers.iter().zip(&before.timers) {
