@@ -2,12 +2,14 @@
 //!
 //! `cargo run --release -p strowger-core --example machine_cost`
 
+mod processor_time;
+
 use std::alloc::System;
 use std::hint::black_box;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
+use processor_time::processor_time;
 use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Face, Identity};
@@ -23,19 +25,11 @@ static ALLOCATOR: Counting<System> = Counting(System);
 fn measure(what: &str, times: u64, mut work: impl FnMut(u64)) {
     work(times);
     let allocations = of_thread();
-    let start = cpu_time();
+    let start = processor_time();
     work(times);
-    let nanoseconds = (cpu_time() - start).as_nanos() as u64 / times;
+    let nanoseconds = (processor_time() - start).as_nanos() as u64 / times;
     let allocations = (of_thread() - allocations) as f64 / times as f64;
     println!("{what:<44} {nanoseconds:>7} ns {allocations:>6.2} allocations");
-}
-
-/// CPU time of this thread, so that a busy machine does not count; without Linux, the time of the wall.
-fn cpu_time() -> Duration {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let of_kernel = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let spent = of_kernel.and_then(|s| s.split(' ').next()?.parse().ok());
-    spent.map_or_else(|| START.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
 }
 
 fn register() {

@@ -1,20 +1,16 @@
 //! What the transactions of a relayed call cost, parsing not counted:
 //! `cargo run --release -p strowger-core --example transaction_cost [calls a second of simulated time]`.
 
+mod processor_time;
 #[path = "../tests/template/mod.rs"]
 mod template;
 
+use processor_time::processor_time;
 use std::time::Duration;
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Incoming, Outgoing, Transactions};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use template::Template;
-
-/// CPU time of this thread so far: other programs do not count.
-fn cpu() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
-    Duration::from_nanos(text.split(' ').next().and_then(|n| n.parse().ok()).expect("a number"))
-}
 
 fn main() {
     let rate = std::env::args().nth(1).map_or(2_500, |n| n.parse().expect("calls a second"));
@@ -33,7 +29,7 @@ fn main() {
     let mut clock = Duration::ZERO;
     for number in 0..warm + measured {
         if number == warm {
-            clock = cpu();
+            clock = processor_time();
         }
         let now = Now { mono: number * 1_000 / rate, wall: 0 };
         for (which, method) in [b"INVITE".as_slice(), b"BYE"].into_iter().enumerate() {
@@ -62,7 +58,7 @@ fn main() {
         let _ = table.deadline();
         events.clear();
     }
-    let whole = cpu() - clock;
+    let whole = processor_time() - clock;
     let counts = table.counts();
     println!(
         "{} calls/s: {} ns a call (4 transactions, 12 messages), timers included; {} transactions held, {} bytes a call",
