@@ -37,6 +37,7 @@ fn sockets_and_connections_of_calls() {
         ("addresses_of_a_file", addresses_of_a_file),
         ("the_only_connection_is_lost", the_only_connection_is_lost),
         ("connections_of_calls_are_lost_one_by_one", connections_of_calls_are_lost_one_by_one),
+        ("what_lies_there_twice_is_taken_once", what_lies_there_twice_is_taken_once),
     ]);
 }
 
@@ -626,4 +627,51 @@ fn connections_of_calls_are_lost_one_by_one() {
     let ran = run(&format!("tcp://{closed}"), &["--connections", "per-call", "-r", "50", "-m", "10"]);
     assert_eq!((ran.calls("failed"), ran.failures("connect")), (10, 10), "{}", ran.said);
     assert_eq!(TcpStream::connect(closed).map_err(|e| e.kind()).err(), Some(ErrorKind::ConnectionRefused));
+}
+
+/// A caller repeats its INVITE because the answering side was kept from reading: both lie there when it comes to read.
+fn what_lies_there_twice_is_taken_once() {
+    if !program::have(&[SIPP]) {
+        return;
+    }
+    let answers = [false, true].map(|ours| {
+        let port = port::free();
+        let mut uas = Sipp::start(ours, &["-sn", "uas", "-p", &port.to_string()]);
+        std::thread::sleep(Duration::from_millis(800));
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+        socket.connect(("127.0.0.1", port)).expect("it is there");
+        socket.set_read_timeout(Some(Duration::from_millis(400))).expect("it can be set");
+        let own = socket.local_addr().expect("it is bound");
+        let message = |method: &str, number: u32| {
+            format!(
+                "{method} sip:service@127.0.0.1:{port} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK-{method}\r\n\
+                 From: <sip:a@{own}>;tag=1\r\nTo: <sip:service@127.0.0.1:{port}>\r\nCall-ID: twice@127.0.0.1\r\n\
+                 CSeq: {number} {method}\r\nContact: <sip:a@{own}>\r\nMax-Forwards: 70\r\nContent-Length: 0\r\n\r\n"
+            )
+        };
+        let send = |text: String| drop(socket.send(text.as_bytes()).expect("it is there"));
+        let hear = |wanted: usize| -> Vec<String> {
+            let mut buffer = [0; 4_096];
+            (0..wanted)
+                .map_while(|_| {
+                    socket.recv(&mut buffer).ok().map(|n| String::from_utf8_lossy(&buffer[8..n.min(11)]).into())
+                })
+                .collect()
+        };
+        uas.process.signal(libc::SIGSTOP);
+        send(message("INVITE", 1));
+        send(message("INVITE", 1));
+        std::thread::sleep(Duration::from_millis(50));
+        uas.process.signal(libc::SIGCONT);
+        let mut codes = hear(9);
+        // SIPp says 180 once more; nobody gives the call up.
+        codes.dedup();
+        send(message("ACK", 1));
+        std::thread::sleep(Duration::from_millis(50));
+        send(message("BYE", 2));
+        codes.extend(hear(9));
+        assert!(uas.process.ended().is_none(), "{}", uas.process.tail());
+        codes
+    });
+    assert_eq!(answers, [["180", "200", "200"]; 2]);
 }

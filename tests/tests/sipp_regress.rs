@@ -157,8 +157,9 @@ fn built_in_scenarios_understand_each_other() {
     let text = |wrong: &[(String, String)]| -> String {
         wrong.iter().map(|(name, text)| format!("\n=== {name}\n{text}\n")).collect()
     };
-    // SIPp was seen to wait for ever once in hundreds of runs: a run that it has a part in gets a second chance, and what was
-    // wrong with the first is said.
+    // On a busy machine SIPp repeats an INVITE at once when it was kept from running, and by its rules an answering side that has
+    // sent two answers gives such a call up; then the caller repeats its BYE for half a minute. So a run that SIPp has a part in
+    // gets a second chance, and what was wrong with the first is said.
     println!("{}", text(&wrong));
     let shared = |(_, (caller, callee)): &&(Pair, (Who, Who))| *caller == Theirs || *callee == Theirs;
     let went_wrong = |run: &&(Pair, (Who, Who))| wrong.iter().any(|(wrong, _)| *wrong == name(run));

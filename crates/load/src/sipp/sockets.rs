@@ -56,7 +56,9 @@ pub(super) fn addresses(options: &Options, injections: &[Injection], local: IpAd
         file.write_field(line, field, &mut text).map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&text);
         let text = text.trim().trim_matches(['[', ']']);
-        let ip = text.parse().map_err(|_| format!("Unknown host '{text}': it is field {field} of line {line} of {}", file.name()))?;
+        let ip = text
+            .parse()
+            .map_err(|_| format!("Unknown host '{text}': it is field {field} of line {line} of {}", file.name()))?;
         if !all.contains(&ip) {
             all.push(ip);
         }
