@@ -170,7 +170,8 @@ impl Stage<'_> {
         }
         if self.call.established || !invite {
             if self.call.has_last {
-                self.say(&script.bye, -1);
+                // As SIPp 3.7: on the way of the dialog (RFC 3261 section 12.2.1.1).
+                self.say(if self.is_routed() { &script.routed_bye } else { &script.bye }, -1);
             }
             return;
         }
@@ -192,7 +193,7 @@ impl Stage<'_> {
     /// provisionally with a CANCEL (section 9.1), one that was refused has an ACK (section 17.1.1.3). Nothing else is open.
     fn leave(&mut self, invite: bool) {
         let script = self.script;
-        let routed = self.call.extra.as_ref().is_some_and(|e| e.has_routes && !e.next_url.is_empty());
+        let routed = self.is_routed();
         let (ack, bye) = if routed { (&script.routed_ack, &script.routed_bye) } else { (&script.ack2, &script.bye) };
         if std::mem::take(&mut self.call.confirmed) != 0 {
             if std::mem::take(&mut self.call.ack_pending) {
@@ -218,6 +219,11 @@ impl Stage<'_> {
             }
             _ => self.say(&script.ack, OF_REFUSAL),
         }
+    }
+
+    /// Whether the dialog's target and routes are known.
+    fn is_routed(&self) -> bool {
+        self.call.extra.as_ref().is_some_and(|e| e.has_routes && !e.next_url.is_empty())
     }
 
     /// Whether what was sent last has this number in its CSeq.
