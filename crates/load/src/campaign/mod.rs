@@ -81,9 +81,6 @@ pub struct Ended {
     pub broken: bool,
 }
 
-/// How long the schedule waits for the connections that are made before it.
-const CONNECTING: Duration = Duration::from_secs(5);
-
 /// Many generators are many threads.
 const MOST: usize = 256;
 
@@ -413,7 +410,7 @@ fn warm_up(callers: &[Side], plan: &Plan) {
         return;
     }
     callers.iter().for_each(|side| side.order(Order::Connect));
-    let until = Instant::now() + CONNECTING;
+    let until = Instant::now() + callers.iter().map(Side::connect_timeout).max().unwrap_or_default();
     let came_to_something = |side: &Side| {
         let counters = side.counters();
         counters.connected + counters.connects_failed + counters.handshakes_failed > 0

@@ -457,6 +457,11 @@ impl Side {
         self.node.handle().total()
     }
 
+    /// How long a connection is tried.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.node.handle().settings().connect_timeout
+    }
+
     /// Datagrams that the kernel dropped before they were read.
     pub(super) fn drops(&self) -> u64 {
         let handle = self.node.handle();

@@ -289,13 +289,35 @@ impl Out {
             entries.push(format!("{} socket drops", count(totals.counter(Counter::SocketDrops))));
             entries.push(format!("{} send failures", count(totals.counter(Counter::SendFailuresLocal))));
             entries.push(format!("{} stalls", count(totals.counter(Counter::Stalls))));
+            let lost = [Counter::MediaFailures, Counter::MediaMissed, Counter::MediaRefused];
+            let lost: u64 = lost.iter().map(|counter| totals.counter(*counter)).sum();
+            if lost + totals.counter(Counter::MediaSent) > 0 {
+                entries.push(format!("{} media losses", count(lost)));
+            }
             for thread in health.threads.iter().take(4).filter(|thread| thread.mean >= 1.0) {
                 entries.push(format!("{} {:.0} % of a core (at most {:.0} %)", thread.name, thread.mean, thread.most));
             }
+            entries.extend(cores(&health.cores));
             if health.resident > 0 {
                 entries.push(format!("{} of memory", Unit::Bytes.show(health.resident as f64)));
             }
             self.list("Generator", &entries);
+        }
+    }
+}
+
+/// How busy the cores of the machine were, whoever used them.
+fn cores(shares: &[f64]) -> Option<String> {
+    let all = shares.len() as f64;
+    match shares {
+        [] => None,
+        [_, ..] if shares.len() <= 8 => {
+            let shares: Vec<String> = shares.iter().map(|share| format!("{share:.0}")).collect();
+            Some(format!("the machine's cores {} %", shares.join(" / ")))
+        }
+        _ => {
+            let most = shares.iter().copied().fold(0.0, f64::max);
+            Some(format!("{all} cores {:.0} % on average, at most {most:.0} %", shares.iter().sum::<f64>() / all))
         }
     }
 }
@@ -307,4 +329,17 @@ fn count(count: u64) -> String {
 /// `INVITE 100 × 60,000`, one entry for each method and code.
 fn codes(codes: &Codes) -> Vec<String> {
     codes.iter().map(|(method, code, times)| format!("{} {code} × {}", method_name(method), count(times))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_cores_are_named_and_many_summed_up() {
+        assert_eq!(cores(&[]), None);
+        assert_eq!(cores(&[3.2, 97.6]).unwrap(), "the machine's cores 3 / 98 %");
+        let many: Vec<f64> = (0..64).map(f64::from).collect();
+        assert_eq!(cores(&many).unwrap(), "64 cores 32 % on average, at most 63 %");
+    }
 }
