@@ -76,7 +76,7 @@ fn regression_cases() {
         .flat_map(|case| case.1.iter().map(|cast| (*case, *cast)))
         .collect();
     let name = |run: &(Case, (Who, Who))| format!("{} (calls: {:?}, answers: {:?})", run.0.0, run.1.0, run.1.1);
-    let wrong = bench::play_all(&runs, 20, name, |((name, _, play), (caller, callee))| {
+    let wrong = bench::play_all(&runs, 12, name, |((name, _, play), (caller, callee))| {
         let own = folder.join(name);
         // A case lacks what another one has.
         let other = match *name {
@@ -153,7 +153,7 @@ fn built_in_scenarios_understand_each_other() {
             assert_eq!((last[15], last[17]), (&*number.to_string(), "0"), "{file}\n{text}");
         }
     };
-    let wrong = bench::play_all(&runs, 20, name, play);
+    let wrong = bench::play_all(&runs, 12, name, play);
     let text = |wrong: &[(String, String)]| -> String {
         wrong.iter().map(|(name, text)| format!("\n=== {name}\n{text}\n")).collect()
     };
