@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::certificate::Certificate;
 use crate::process::Process;
 use crate::{binary, port};
 
@@ -201,6 +202,16 @@ impl Answers {
         self.signal(libc::SIGINT);
         self.running.end(Duration::from_secs(10))
     }
+}
+
+/// Certificates in this folder, and the options that name them: the authority, then our own.
+///
+/// # Panics
+/// The folder cannot be written.
+pub fn certificates(folder: &Path) -> [String; 6] {
+    let Certificate { authority, chain, key } = Certificate::in_folder(folder, &["example.org"]);
+    let [authority, chain, key] = [authority, chain, key].map(|path| path.display().to_string());
+    ["--tls-ca".into(), authority, "--tls-cert".into(), chain, "--tls-key".into(), key]
 }
 
 /// A peer by hand that answers each request by this function: what follows `SIP/2.0 `, or nothing.

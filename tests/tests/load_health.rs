@@ -1,0 +1,106 @@
+//! Was it the generator or the server? What stands still, is lost or comes late at either is told apart, and in the books.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use strowger_tests::alone;
+use strowger_tests::generator::{Ran, Running, answers, certificates, load};
+use strowger_tests::server::Setup;
+use strowger_tests::wire::Transport;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder can be made")
+}
+
+#[test]
+fn a_generator_that_is_held_up_is_not_believed() {
+    let _alone = alone();
+    let folder = folder();
+    let files = certificates(folder.path());
+    let cert: Vec<&str> = files[2..].iter().map(String::as_str).collect();
+    for transport in ["udp", "tls"] {
+        let secure = if transport == "tls" { &cert[..] } else { &[] };
+        let uas = answers(&[&["--transport", transport][..], secure].concat());
+        let target = format!("{transport}://{}", uas.address);
+        let mut generator = Running::start(&[&target, "-r", "200", "--duration", "2s", "--hold", "0"]);
+        generator.wait_for("1 s  ");
+        generator.signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_millis(700));
+        generator.signal(libc::SIGCONT);
+        let ran = generator.end(Duration::from_secs(60));
+        assert_eq!(ran.code, 4, "{}", ran.said);
+        for part in ["INVALID", "The generator stood still", "The generator started calls late"] {
+            assert!(ran.said.contains(part), "{part}: {}", ran.said);
+        }
+        assert_eq!((&ran.json["verdict"]["valid"], ran.calls("outgoing")), (&false.into(), 400), "{}", ran.said);
+        let late = ran.delay("lag", "max");
+        assert!(late >= 500_000.0, "the schedule waited for nobody: {late}\n{}", ran.said);
+    }
+}
+
+#[test]
+fn datagrams_that_its_own_kernel_dropped_make_a_run_invalid() {
+    let _alone = alone();
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
+    let target = socket.local_addr().expect("it is bound").to_string();
+    let words = ["-w", "message", "-r", "10", "--duration", "1s", "--timeout", "500ms", "--no-preflight"];
+    // Whoever allows stalls and lags still hears of what was lost.
+    let bounds = ["--max-stall", "1min", "--max-lag", "1min"];
+    let mut generator = Running::start(&[&[target.as_str()][..], &words, &bounds].concat());
+    let (_, from) = socket.recv_from(&mut [0; 65_536]).expect("a request comes");
+    generator.signal(libc::SIGSTOP);
+    let junk = format!("SIP/2.0 200 OK\r\nCall-ID: nobody\r\nX-Long: {}\r\n\r\n", "x".repeat(900));
+    for _ in 0..40_000 {
+        let _ = socket.send_to(junk.as_bytes(), from);
+    }
+    generator.signal(libc::SIGCONT);
+    let ran = generator.end(Duration::from_secs(60));
+    let (dropped, heard) = (ran.count("counters", "socket_drops"), ran.count("counters", "out_of_call"));
+    assert_eq!((ran.code, dropped + heard), (4, 40_000), "each is in the books: {}", ran.said);
+    assert!(dropped > 0 && ran.said.contains("its kernel dropped"), "{}", ran.said);
+    assert_eq!(ran.json["generators"][0]["reasons"][0]["threshold"], "socket_drops", "{}", ran.json["verdict"]);
+}
+
+#[test]
+fn the_first_handshake_is_no_lag_and_bounds_are_settings() {
+    let _alone = alone();
+    let folder = folder();
+    let files = certificates(folder.path());
+    let cert: Vec<&str> = files[2..].iter().map(String::as_str).collect();
+    let uas = answers(&[&["--transport", "tls"][..], &cert].concat());
+    let target = format!("tls://{}", uas.address);
+    let words = [&target, "-r", "100", "-m", "10", "--hold", "0"];
+    // Of ten calls the slowest is the 99th percentile; only a busy machine makes one late, and not each time.
+    let valid = |ran: &Ran| ran.json["verdict"]["valid"] == true;
+    let mut runs = (0..5).map(|_| load(&words));
+    assert!(runs.any(|ran| valid(&ran)), "five short runs, and each was invalid");
+    let strict = load(&[&words[..], &["--max-lag", "0"]].concat());
+    assert_eq!(strict.code, 4, "{}", strict.said);
+    assert_eq!(strict.json["verdict"]["thresholds"]["lag_p99"], 0.0);
+    let wide = load(&[&words[..], &["--max-lag", "10s", "--max-stall", "10s"]].concat());
+    assert_eq!((wide.code, valid(&wide)), (0, true), "{}", wide.said);
+}
+
+#[test]
+fn a_stalled_server_loses_no_call_from_the_books() {
+    let _alone = alone();
+    let mut server = Setup::on(&[Transport::Udp]).relay().with("ban.enabled = false").start();
+    let target = server.address(Transport::Udp).to_string();
+    let mut generator = Running::start(&[&target, "--pair", "-r", "1000", "--duration", "4s", "--hold", "0"]);
+    generator.wait_for("  1 s  ");
+    server.process().signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_secs(2));
+    server.process().signal(libc::SIGCONT);
+    let ran = generator.end(Duration::from_secs(90));
+    // The schedule went on through the stall, and every call has an end.
+    assert_eq!((ran.calls("intended"), ran.calls("outgoing")), (4_000, 4_000), "{}", ran.said);
+    let ended = ran.calls("successful") + ran.calls("failed") + ran.calls("stopped");
+    assert_eq!(ended, 4_000, "{}", ran.said);
+    assert!(ran.calls("successful") >= 3_900, "retransmissions carry the calls over the stall: {}", ran.said);
+    // Those of two of four seconds waited, the first of them for the whole stall.
+    assert!(ran.delay("srd.intended", "max") >= 1_800_000.0, "{}", ran.said);
+    assert!(ran.delay("srd.intended", "p90") >= 500_000.0, "{}", ran.said);
+    assert!(ran.delay("srd.intended", "mean") >= ran.delay("srd", "mean"), "{}", ran.said);
+    assert!(ran.count("counters", "retransmissions") >= 1_000, "{}", ran.said);
+}
