@@ -52,6 +52,14 @@ fn tag(value: &[u8]) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
+/// Whether the To of a message of ours has a tag.
+pub(super) fn has_tag(bytes: &[u8], world: &mut super::world::World) -> bool {
+    world.parsed = None;
+    let read = world.index.parse(bytes, &world.limits);
+    let to = world.index.first(Name::To).map(|to| &bytes[to.value as usize..to.value_end as usize]);
+    read.is_err() || to.is_some_and(|to| tag(to).is_some())
+}
+
 /// Of a whole message, to tell repetitions.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     use std::hash::BuildHasher;
@@ -176,6 +184,9 @@ impl Stage<'_> {
             world.books.request_received(&mut self.call.book, world.now, heard.method, bytes);
         } else {
             let retry = world.index.first(Name::RetryAfter).is_some();
+            if heard.method == Method::Invite && self.call.book.has_two() {
+                self.call.book.answers(hash(branch(heard.bytes)));
+            }
             world.books.response_received(&mut self.call.book, world.now, heard.method, heard.code, retry, bytes);
         }
     }

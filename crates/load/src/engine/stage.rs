@@ -4,7 +4,7 @@ use super::call::{Call, Kind as CallKind};
 use super::script::{Line, Script};
 use super::watch::Passage;
 use super::world::{Halt, World};
-use crate::measure::{Failure, Outcome};
+use crate::measure::{Attempt, Failure, Outcome};
 use crate::scenario::step::{Kind, Pause, Send, Start, Step};
 use strowger_core::Outbox;
 use strowger_message::Method;
@@ -424,6 +424,15 @@ impl Stage<'_> {
         }
         let (world, book) = (&mut *self.world, &mut self.call.book);
         match &send.start {
+            Start::Request(method) if method.known == Method::Invite => {
+                let mut attempt = book.attempt(Method::Invite);
+                // Outside of every dialog there is no tag yet (RFC 3261 section 8.1.1.2): a session beside the first.
+                if attempt == Attempt::InDialog && !super::incoming::has_tag(&self.call.sent, world) {
+                    attempt = Attempt::Initial;
+                }
+                let mark = super::incoming::hash(super::incoming::branch(&self.call.sent));
+                world.books.invite_sent(book, world.now, attempt, mark, bytes);
+            }
             Start::Request(method) => world.books.request_sent(book, world.now, method.known, bytes),
             Start::Response(code) => world.books.response_sent(book, world.now, self.call.asked, *code, bytes),
         }

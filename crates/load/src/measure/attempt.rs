@@ -7,8 +7,12 @@ use strowger_message::Method;
 impl Books {
     /// A response to an INVITE of ours (RFC 6076 sections 4.3, 4.6 to 4.9).
     pub(super) fn invite_answered(&mut self, call: &mut CallBook, now: u64, code: u16) {
-        if call.modifying {
-            call.modifying = code < 200;
+        if call.modifying == State::Open {
+            call.modifying = match code {
+                ..200 => State::Open,
+                401 | 402 | 407 => State::Challenged,
+                _ => State::Idle,
+            };
             return;
         }
         if !call.session.is_open() {

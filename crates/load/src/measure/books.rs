@@ -202,6 +202,10 @@ impl Books {
         for method in [Method::Register, Method::Invite, Method::Bye, Method::Other] {
             self.conclude(call, now, method, outcome);
         }
+        if call.has_two() {
+            call.turn();
+            self.conclude(call, now, Method::Invite, outcome);
+        }
     }
 
     /// No final response came in time to the open request of this method (Timer B or F, RFC 3261 section 17.1): for
@@ -218,6 +222,16 @@ impl Books {
     pub fn request_sent(&mut self, call: &mut CallBook, now: u64, method: Method, bytes: usize) {
         let attempt = call.attempt(method);
         self.request_sent_as(call, now, method, attempt, bytes);
+    }
+
+    /// As [`Books::request_sent_as`], of an INVITE with a mark of its own (of its branch, say). If another is open, both are
+    /// measured; of three, the first is given up.
+    pub fn invite_sent(&mut self, call: &mut CallBook, now: u64, attempt: Attempt, invite: u64, bytes: usize) {
+        if attempt == Attempt::Initial && call.session.is_open() {
+            call.turn();
+        }
+        self.request_sent_as(call, now, Method::Invite, attempt, bytes);
+        call.invite = invite;
     }
 
     /// As [`Books::request_sent`], where the engine knows better what it is.
@@ -238,12 +252,15 @@ impl Books {
                 Attempt::Initial => {
                     self.page.count(Counter::SessionAttempts, 1);
                     call.session = begun;
-                    (call.indicated, call.answered_first, call.modifying) = (0, false, false);
+                    (call.indicated, call.answered_first, call.modifying) = (0, false, State::Idle);
                 }
                 Attempt::Again => call.session.state = State::Open,
                 Attempt::InDialog => {
-                    self.page.count(Counter::SessionModified, 1);
-                    call.modifying = true;
+                    // After a challenge it is the same again.
+                    if call.modifying != State::Challenged {
+                        self.page.count(Counter::SessionModified, 1);
+                    }
+                    call.modifying = State::Open;
                 }
             },
             Method::Register => match attempt {

@@ -61,6 +61,16 @@ impl Open {
     }
 }
 
+/// What is remembered of an INVITE while another of the same call is looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Beside {
+    session: Open,
+    indicated: u64,
+    answered_first: bool,
+    modifying: State,
+    invite: u64,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Side {
     #[default]
@@ -97,7 +107,11 @@ pub struct CallBook {
     /// Whose INVITE the session came from whose BYE waits for its answer.
     pub(super) leaving: Side,
     pub(super) answered_first: bool,
-    pub(super) modifying: bool,
+    /// A re-INVITE of ours.
+    pub(super) modifying: State,
+    /// Which INVITE `session` to `modifying` are about, and what is remembered of another that was open when it was sent.
+    pub(super) invite: u64,
+    pub(super) beside: Beside,
     pub(super) registered: bool,
     /// An INVITE came in and has no final response yet.
     pub(super) asked: bool,
@@ -126,7 +140,9 @@ impl CallBook {
             talking: Side::Nobody,
             leaving: Side::Nobody,
             answered_first: false,
-            modifying: false,
+            modifying: State::Idle,
+            invite: 0,
+            beside: Beside::default(),
             registered: false,
             asked: false,
         }
@@ -138,6 +154,29 @@ impl CallBook {
     #[inline]
     pub fn due(&mut self, due: u64) {
         self.due = due;
+    }
+
+    /// Looks at the other INVITE of the call.
+    pub(super) fn turn(&mut self) {
+        use std::mem::swap;
+        swap(&mut self.session, &mut self.beside.session);
+        swap(&mut self.indicated, &mut self.beside.indicated);
+        swap(&mut self.answered_first, &mut self.beside.answered_first);
+        swap(&mut self.modifying, &mut self.beside.modifying);
+        swap(&mut self.invite, &mut self.beside.invite);
+    }
+
+    /// Two INVITEs of this call may be open: [`CallBook::answers`] is to be asked which one an answer is for.
+    #[inline]
+    pub fn has_two(&self) -> bool {
+        self.beside.invite != 0
+    }
+
+    /// The next response to an INVITE is for this one, by what was told to [`Books::invite_sent`](super::Books::invite_sent).
+    pub fn answers(&mut self, invite: u64) {
+        if self.invite != invite && self.beside.invite == invite {
+            self.turn();
+        }
     }
 
     /// What a request of this method, sent now, is, as far as the books can tell: after a challenge it is the same
