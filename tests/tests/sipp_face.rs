@@ -97,6 +97,18 @@ fn programs() -> [(&'static str, Vec<String>); 2] {
     [("SIPp", vec![sipp]), ("strowger", vec![binary::strowger().to_string_lossy().into_owned(), "sipp".into()])]
 }
 
+/// The same with both, side by side.
+fn both<T: Send>(play: impl Fn(&str, &[String]) -> T + Sync) -> [T; 2] {
+    std::thread::scope(|scope| {
+        programs()
+            .map(|(name, program)| {
+                let play = &play;
+                scope.spawn(move || play(name, &program))
+            })
+            .map(|thread| thread.join().expect("a run ends"))
+    })
+}
+
 fn command(program: &[String], arguments: &[&str], folder: &Path) -> Command {
     let mut command = Command::new(&program[0]);
     command.args(&program[1..]).args(arguments).current_dir(folder).env("TERM", "dumb");
@@ -281,7 +293,7 @@ fn files_are_those_of_sipp() {
             .iter()
             .map(|(what, caller, callee)| {
                 scope.spawn(move || {
-                    let [theirs, ours] = programs().map(|(_, program)| played(&program, caller, callee));
+                    let [theirs, ours] = both(|_, program| played(program, caller, callee));
                     let mut all = Vec::new();
                     for (side, (theirs, ours)) in ["caller", "callee"].iter().zip(theirs.iter().zip(&ours)) {
                         let what = format!("{what}, {side}");
@@ -335,8 +347,8 @@ fn logs_turn_and_end_where_those_of_sipp_do() {
             scope.spawn(move || {
                 let caller = [&["-sn", "uac", "-m", "6", "-r", "50", "-trace_msg", "-trace_shortmsg"], limits].concat();
                 let bound: usize = limits.last().expect("it has one").parse().expect("it is a number");
-                let [theirs, ours] = programs().map(|(name, program)| {
-                    let [(files, _), _] = played(&program, &caller, &callee);
+                let [theirs, ours] = both(|name, program| {
+                    let [(files, _), _] = played(program, &caller, &callee);
                     let sizes = sizes(&files);
                     for (kind, (full, current)) in &sizes {
                         let is_full = |size: &usize| (bound - 100..bound + RECORD).contains(size);
@@ -367,6 +379,9 @@ fn exit_codes_are_those_of_sipp() {
         "global.xml",
         &CALLER.replace("<send retrans", "<Global variables=\"g\"/><Reference variables=\"g\"/><send retrans"),
     );
+    write("stream.wav", &" ".repeat(800));
+    let stream = "<nop><action><exec rtp_stream=\"stream.wav,1\"/></action></nop>\n<pause milliseconds";
+    write("stream.xml", &CALLER.replacen("<pause milliseconds", stream, 1));
     write("peers", "m;127.0.0.1:1\ns;127.0.0.1:2\n");
     let commands =
         "<sendCmd dest=\"s\"><![CDATA[\nCall-ID: [call_id]\nFrom: m\n\n]]></sendCmd>\n<recvCmd src=\"s\"/>\n";
@@ -392,6 +407,9 @@ fn exit_codes_are_those_of_sipp() {
         (97, vec!["-sn", "uas", "-i", "127.0.0.1", "-timeout", "1"]),
         (255, vec!["-sn", "uas", "-i", "127.0.0.1", "-timeout", "1", "-timeout_error"]),
         (0, vec!["-sn", "uac", "-m", "0", none]),
+        (255, vec!["-sn", "uac", "-t", "t1", "-i", "127.0.0.1", "-timeout", "3", none]),
+        (1, vec!["-sf", "stream.xml", "-rtp_payload", "5", "-m", "0", none]),
+        (0, vec!["-sf", "stream.xml", "-rtp_payload", "0", "-m", "0", none]),
         (1, vec!["-sn", "uac", "-set", "nonesuch", "1", none]),
         (1, vec!["-sf", "global.xml", "-set", "g", "1", "-set", "nonesuch", "1", none]),
         (0, vec!["-sf", "global.xml", "-set", "g", "1", "-m", "0", none]),

@@ -249,12 +249,18 @@ fn every_end_gives_the_terminal_back() {
 #[test]
 fn a_stopped_run_lends_the_terminal() {
     let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
-    let mut t = caller(folder.path(), &silent, &["-r", "1"]);
+    let target = silent.local_addr().expect("it is bound").to_string();
+    let ports = Ports::free();
+    // A shell with jobs: it has the terminal while the run is stopped, and lets it go on after a while.
+    let mut shell = Command::new("sh");
+    shell.args(["-m", "-c", "\"$@\"; sleep 0.5; fg >/dev/null", "sh"]).arg(binary::strowger());
+    shell.args(["sipp", "-sn", "uac", &target, "-i", "127.0.0.1", "-nr", "-r", "1"]);
+    shell.args(["-p", &ports.own.to_string(), "-cp", &ports.control.to_string(), "-mp", &ports.media.to_string()]);
+    let mut t = Terminal::start(shell.current_dir(folder.path()));
     t.is_set(RAW);
     t.shows("Scenario Screen");
-    t.signal(libc::SIGTSTP);
+    t.press("\x1a");
     t.is_set(t.before);
-    t.signal(libc::SIGCONT);
     t.is_set(RAW);
     t.press("2");
     t.shows("Statistics Screen");

@@ -144,12 +144,15 @@ impl Traffic {
         let ms = now / 1_000;
         let scenario = &main.scenario;
         let mut shared = Shared::default();
-        shared.global.resize(scenario.variables.global.len(), Value::Unset);
+        // A scenario beside the main one has the main one's globals first, then its own.
+        let globals = match &out_of_call {
+            Some(aside) if aside.scenario.variables.global.starts_with(&scenario.variables.global) => &aside.scenario,
+            _ => scenario,
+        };
+        shared.global.resize(globals.variables.global.len(), Value::Unset);
         for (name, value) in &run.globals {
-            if let Some(slot) = scenario.variables.find(name)
-                && let Some(place) = shared.global.get_mut(usize::from(slot.index))
-            {
-                place.set_text(value.as_bytes());
+            if let Some(place) = globals.variables.global.iter().position(|known| known == name) {
+                shared.global[place].set_text(value.as_bytes());
             }
         }
         let world = World {

@@ -186,6 +186,8 @@ pub struct Environment {
     pub third_party: ThirdParty,
     /// Names of the other controllers in the file of `-slave_cfg`.
     pub peers: Vec<String>,
+    /// `-rtp_payload`: the payload type of streams that name none; 8 (G.711 A-law) if not given.
+    pub payload_type: Option<u8>,
     pub limits: Limits,
 }
 

@@ -13,6 +13,9 @@ pub(super) struct CallDebug {
     calls: HashMap<Box<[u8]>, Vec<u8>>,
 }
 
+/// Calls of which something is kept; what belongs to no call is among them.
+const MOST: usize = 1 << 18;
+
 impl CallDebug {
     pub(super) fn new(file: LogFile) -> Self {
         Self { file, calls: HashMap::new() }
@@ -20,6 +23,9 @@ impl CallDebug {
 
     /// A message of a call.
     pub(super) fn message(&mut self, passage: Passage, transport: Transport, call_id: &[u8], bytes: &[u8]) {
+        if self.calls.len() >= MOST && !self.calls.contains_key(call_id) {
+            return;
+        }
         let now = Stamp::now().long();
         let id = String::from_utf8_lossy(call_id);
         let call = self.calls.entry(call_id.into()).or_insert_with(|| format!("{now} Starting call {id}\n").into());

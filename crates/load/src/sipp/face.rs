@@ -1,5 +1,6 @@
 //! From the command line to the exit code.
 
+use super::help::HELP;
 use super::options::{Options, Source};
 use super::session::Session;
 use super::trace::Stamp;
@@ -69,19 +70,21 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
         Stamp::write_rfc3339();
     }
     third_party::check(&options).map_err(|text| Failure(code::FAILED, text))?;
-    let scenario = Arc::new(load(&options, &options.scenario)?);
-    for (name, _) in &options.sets {
-        if !scenario.variables.global.iter().any(|known| known == name) {
-            let text = format!(
-                "-set {name}: there is no such global variable; the scenario has to name it in <Global variables=\"{name}\"/>"
-            );
-            return Err(Failure(code::FAILED, text));
-        }
-    }
+    let scenario = Arc::new(load(&options, &options.scenario, &[])?);
+    // Both have the same global variables: those of the main scenario come first.
+    let globals = &scenario.variables.global;
     let out_of_call = match &options.out_of_call {
-        Some(source) => Some(Arc::new(load(&options, source)?)),
+        Some(source) => Some(Arc::new(load(&options, source, globals)?)),
         None => None,
     };
+    let all = out_of_call.as_ref().map_or(globals, |aside| &aside.variables.global);
+    if let Some((name, _)) = options.sets.iter().find(|(name, _)| !all.contains(name)) {
+        let text = format!(
+            "-set {name}: there is no such global variable; the scenario has to name it in \
+             <Global variables=\"{name}\"/>"
+        );
+        return Err(Failure(code::FAILED, text));
+    }
     if options.background {
         let pid = background::start(words).map_err(|e| Failure(code::FATAL, format!("Forking error: {e}")))?;
         println!("Background mode - PID=[{pid}]");
@@ -91,31 +94,21 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
     Session::start(options, scenario, out_of_call)?.wait()
 }
 
-const HELP: &str = "\
-Usage: sipp remote_host[:remote_port] [options]
-
-  sipp -sn uas                              answer calls on port 5060
-  sipp -sn uac 127.0.0.1                    make calls, 10 a second
-  sipp -sn uac 127.0.0.1 -r 100 -m 1000     100 a second, 1,000 in all
-  sipp -sf mine.xml -inf users.csv host     a scenario of your own, with data
-
-Options are SIPp's: -sf -sn -sd -r -rp -m -l -d -s -p -i -t -key -set -inf -au -ap -rsa -timeout -timeout_error
--recv_timeout -aa -nd -default_behaviors -bg -nostdin -trace_msg -trace_err -trace_stat -trace_rtt -trace_logs ...
-";
-
 fn unknown(name: &str) -> String {
     format!("Unknown built-in scenario '{name}'; there are {}", builtin::NAMES.join(", "))
 }
 
 /// Reads a scenario, and says what is wrong with it.
-fn load(options: &Options, source: &Source) -> Result<Scenario, Failure> {
+fn load(options: &Options, source: &Source, globals: &[String]) -> Result<Scenario, Failure> {
     let base = |path: &Path| path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
     let (third_party, peers) = third_party::form(options).map_err(|text| Failure(code::FAILED, text))?;
     let environment = Environment {
         keys: options.keys.clone(),
         injections: options.injections.iter().map(|p| base(p)).collect(),
+        globals: globals.to_vec(),
         third_party,
         peers,
+        payload_type: options.payload_type,
         ..Environment::default()
     };
     let loaded = match source {

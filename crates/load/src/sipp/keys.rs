@@ -1,6 +1,7 @@
 //! Keys: from the terminal, by UDP, by signals. All mean the same.
 
 use super::terminal::Terminal;
+use rustix::process::{getppid, getsid};
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -112,10 +113,12 @@ pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, termin
     // 128 and the number is what a shell makes of a process that a signal has ended. `nohup` has it ignored.
     let others = [(SignalKind::hangup(), 1), (SignalKind::quit(), 3)];
     meanings.extend(others.iter().filter(|(_, n)| !ignored(*n)).map(|(kind, n)| (*kind, Key::End(128 + n))));
+    // They are heard from here on, not when a task has its first turn.
+    let _context = runtime.enter();
     for (kind, key) in meanings {
+        let Ok(mut stream) = signal(kind) else { continue };
         let to = to.clone();
         runtime.spawn(async move {
-            let Ok(mut stream) = signal(kind) else { return };
             while stream.recv().await.is_some() {
                 if to.send(key.clone()).is_err() {
                     return;
@@ -124,12 +127,14 @@ pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, termin
         });
     }
     const STOP: u8 = 20;
-    if ignored(STOP) {
+    // Without a shell of this session nobody could let it go on again (POSIX: orphaned process groups are not stopped).
+    let shell = getppid().is_some_and(|parent| getsid(Some(parent)).ok() == getsid(None).ok());
+    if ignored(STOP) || !shell {
         return;
     }
+    let Ok(mut stream) = signal(SignalKind::from_raw(i32::from(STOP))) else { return };
     let (to, terminal) = (to.clone(), terminal.clone());
     runtime.spawn(async move {
-        let Ok(mut stream) = signal(SignalKind::from_raw(i32::from(STOP))) else { return };
         while stream.recv().await.is_some() {
             terminal.stop();
             if to.send(Key::Draw).is_err() {

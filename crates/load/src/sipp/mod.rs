@@ -4,6 +4,7 @@ pub mod options;
 pub mod time;
 
 mod background;
+mod behaviours;
 mod binding;
 mod call_debug;
 mod console;
@@ -11,6 +12,7 @@ mod counts;
 mod error_codes;
 mod errors;
 mod face;
+mod help;
 mod host;
 mod keys;
 mod log_file;
@@ -24,6 +26,7 @@ mod statistics;
 mod terminal;
 mod third_party;
 mod trace;
+mod traces;
 
 pub use face::{code, run};
 pub use options::Options;

@@ -1,7 +1,8 @@
 //! SIPp's command line.
 
-use super::log_file::Growth;
+use super::behaviours::Behaviours;
 use super::time::milliseconds;
+use super::traces::Traces;
 use crate::engine::run::DynamicId;
 use std::path::PathBuf;
 use strowger_core::Transport;
@@ -36,6 +37,8 @@ pub struct Options {
     /// The first port that is tried for media where `media_port` is not given, and the last.
     pub min_rtp_port: Option<u16>,
     pub max_rtp_port: Option<u16>,
+    /// `-rtp_payload`.
+    pub payload_type: Option<u8>,
     /// `-rtp_echo`.
     pub echo: bool,
     pub service: String,
@@ -128,86 +131,6 @@ pub enum Sockets {
     PerAddress,
 }
 
-/// `-default_behaviors`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Behaviours {
-    pub goodbye: bool,
-    pub abort_unexpected: bool,
-    pub answer_ping: bool,
-    pub cseq: bool,
-}
-
-impl Behaviours {
-    const ALL: Self = Self { goodbye: true, abort_unexpected: true, answer_ping: true, cseq: true };
-    const NONE: Self = Self { goodbye: false, abort_unexpected: false, answer_ping: false, cseq: false };
-
-    fn of(text: &str) -> Result<Self, String> {
-        let mut all = Self::ALL;
-        for (i, word) in text.split(',').enumerate() {
-            let (name, on) = match word.strip_prefix('-') {
-                Some(name) => (name, false),
-                None => (word.strip_prefix('+').unwrap_or(word), true),
-            };
-            // A list that begins with a name has only what it names.
-            if i == 0 && on && !matches!(name, "all" | "none") && !word.starts_with('+') {
-                all = Self::NONE;
-            }
-            match name {
-                "all" => all = if on { Self::ALL } else { Self::NONE },
-                "none" => all = Self::NONE,
-                "bye" => all.goodbye = on,
-                "abortunexp" => all.abort_unexpected = on,
-                "pingreply" => all.answer_ping = on,
-                "cseq" => all.cseq = on,
-                _ => {
-                    return Err(format!(
-                        "unknown default behavior '{name}'; there are all, none, bye, abortunexp, pingreply, cseq"
-                    ));
-                }
-            }
-        }
-        Ok(all)
-    }
-}
-
-/// What is written while calls run, and where.
-#[derive(Clone, Debug, Default)]
-pub struct Traces {
-    pub messages: bool,
-    pub message_file: Option<PathBuf>,
-    pub short_messages: bool,
-    pub short_message_file: Option<PathBuf>,
-    pub errors: bool,
-    pub error_file: Option<PathBuf>,
-    pub error_codes: bool,
-    pub logs: bool,
-    pub log_file: Option<PathBuf>,
-    pub statistics: bool,
-    pub statistics_file: Option<PathBuf>,
-    pub rtt: bool,
-    pub counts: bool,
-    pub screen: bool,
-    pub screen_file: Option<PathBuf>,
-    pub call_debug: bool,
-    pub call_debug_file: Option<PathBuf>,
-    /// `-rtt_freq`: how many response times are written at once.
-    pub rtt_frequency: usize,
-    /// `-ringbuffer_size`, `-ringbuffer_files`, `-max_log_size`.
-    pub growth: Growth,
-    pub append: Append,
-}
-
-/// Files that are continued, not overwritten (`-message_overwrite false` …).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Append {
-    pub messages: bool,
-    pub short_messages: bool,
-    pub errors: bool,
-    pub logs: bool,
-    pub screen: bool,
-    pub call_debug: bool,
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -230,6 +153,7 @@ impl Default for Options {
             media_port: None,
             min_rtp_port: None,
             max_rtp_port: None,
+            payload_type: None,
             echo: false,
             service: "service".into(),
             keys: Vec::new(),
@@ -327,7 +251,6 @@ const IGNORED: &[(&str, usize)] = &[
     ("pathmaxret", 1),
     ("pmtu", 1),
     ("gracefulclose", 1),
-    ("rtp_payload", 1),
     ("tls_crl", 1),
     ("tls_version", 1),
     ("cid_type", 1),
@@ -357,9 +280,11 @@ impl Options {
         }
         let growth = options.traces.growth;
         if growth.most > 0 && (growth.kept > 0 || growth.turn > 0) {
-            return Err("-max_log_size cannot stand with -ringbuffer_files and -ringbuffer_size: a file either ends there \
+            return Err(
+                "-max_log_size cannot stand with -ringbuffer_files and -ringbuffer_size: a file either ends there \
                         or is begun anew"
-                .into());
+                    .into(),
+            );
         }
         Ok(options)
     }
@@ -394,6 +319,11 @@ impl Options {
             "min_rtp_port" => self.min_rtp_port = Some(port(value()?)?),
             "max_rtp_port" => self.max_rtp_port = Some(port(value()?)?),
             "rtp_echo" => self.echo = true,
+            "rtp_payload" => {
+                let number = whole(value()?)?;
+                let known = u8::try_from(number).ok().filter(|number| *number < 128);
+                self.payload_type = Some(known.ok_or_else(|| format!("'-{name}' wants 0 to 127, not '{number}'"))?);
+            }
             "t" => {
                 let mode = value()?;
                 let mut letters = mode.chars();
@@ -602,7 +532,15 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said() {
-        for line in ["-bogus", "-m", "-m x", "-t x1", "-max_log_size 1 -ringbuffer_size 2", "-p 70000", "-default_behaviors what"] {
+        for line in [
+            "-bogus",
+            "-m",
+            "-m x",
+            "-t x1",
+            "-max_log_size 1 -ringbuffer_size 2",
+            "-p 70000",
+            "-default_behaviors what",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
         assert!(parse("-watchdog_reset 5 -skip_rlimit").is_ok());
@@ -610,20 +548,13 @@ mod tests {
 
     #[test]
     fn sockets_of_calls() {
-        let o = parse("-t ui -ip_field 2 -max_socket 70 -max_reconnect -1 -reconnect_close false -reconnect_sleep 5").unwrap();
+        let o = parse("-t ui -ip_field 2 -max_socket 70 -max_reconnect -1 -reconnect_close false -reconnect_sleep 5")
+            .unwrap();
         assert_eq!((o.sockets, o.ip_field, o.max_sockets), (Sockets::PerAddress, Some(2), 70));
         assert_eq!((o.max_reconnect, o.reconnect_close, o.reconnect_sleep), (-1, false, 5));
         assert_eq!(parse("-t ln").unwrap().sockets, Sockets::PerCall);
         for line in ["-t ti", "-max_socket 0", "-max_reconnect often", "-reconnect_close perhaps"] {
             assert!(parse(line).is_err(), "{line}");
         }
-    }
-
-    #[test]
-    fn behaviours() {
-        let of = |text| Behaviours::of(text).unwrap();
-        assert_eq!(of("all,-bye"), Behaviours { goodbye: false, ..Behaviours::ALL });
-        assert_eq!(of("none"), Behaviours::NONE);
-        assert_eq!(of("bye"), Behaviours { goodbye: true, ..Behaviours::NONE });
     }
 }

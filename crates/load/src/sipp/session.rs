@@ -7,7 +7,7 @@ use super::face::{Failure, code, name_of};
 use super::keys::Key;
 use super::log_file::LogFile;
 use super::media;
-use super::options::Options;
+use super::options::{Options, Sockets};
 use super::screen::{Arrival, State, View};
 use super::statistics::Statistics;
 use super::terminal::Taken;
@@ -166,6 +166,12 @@ impl Session {
                     return Err(Failure(code::FATAL, "the engine has ended".into()));
                 }
             }
+            if self.is_unreachable() {
+                self.report();
+                self.close();
+                self.say_goodbye();
+                return Err(self.unreachable());
+            }
             self.collector.poll(clock::micros(), |_| {});
             self.read_keys();
             let elapsed = self.started.elapsed();
@@ -204,12 +210,30 @@ impl Session {
         // What the shards said last has nothing of the end.
         self.ledger = counts;
         self.say_goodbye();
+        if self.is_unreachable() {
+            return Err(self.unreachable());
+        }
         Ok(match (self.ledger.failed, self.ledger.successful) {
             _ if self.exit.is_some() => self.exit.unwrap_or(code::FATAL),
             (0, 0) if self.timed_out => code::INTERNAL,
             (0, _) => code::SUCCESS,
             _ => code::FAILED,
         })
+    }
+
+    /// The one connection of the run could never be made.
+    fn is_unreachable(&self) -> bool {
+        let one = self.options.transport.is_reliable() && self.options.sockets == Sockets::One;
+        if !one || self.scenario.role == Role::Server || self.options.max_reconnect != 0 {
+            return false;
+        }
+        let total = self.node.handle().total();
+        total.connects_failed > 0 && total.connected == 0
+    }
+
+    fn unreachable(&self) -> Failure {
+        let (remote, transport) = (&self.remote, self.run.transport.via());
+        Failure(code::FATAL, format!("{remote} cannot be reached: nobody takes the {transport} connection"))
     }
 
     /// The last lines of all files.

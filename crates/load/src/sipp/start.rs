@@ -123,8 +123,9 @@ impl Session {
         };
         keys::control(control, options.control_port, keys_in.clone())
             .map_err(|e| Failure(code::bind(&e), format!("Unable to bind remote control socket: {e}")))?;
-        let terminal = Terminal::take(options.keyboard);
-        keys::signals(node.handle().services(), &keys_in, &terminal.0);
+        let terminal = Terminal::new(options.keyboard);
+        keys::signals(node.handle().services(), &keys_in, &terminal);
+        let terminal = terminal.take();
         if options.keyboard {
             keys::terminal(keys_in);
         }

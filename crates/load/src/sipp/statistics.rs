@@ -21,7 +21,7 @@ pub(super) struct Statistics {
     start: Stamp,
     reset: Stamp,
     before: Ledger,
-    /// `-periodic_rtd`: tables of response times are those of the period.
+    /// `-periodic_rtd`: the tables are those of the period.
     periodic: bool,
 }
 
@@ -140,7 +140,7 @@ impl Statistics {
         for (i, lengths) in ledger.timers.iter().enumerate() {
             table(lengths, before.timers.get(i).filter(|_| self.periodic));
         }
-        table(&ledger.call_length, None);
+        table(&ledger.call_length, Some(&before.call_length).filter(|_| self.periodic));
         self.line(&columns)?;
         self.before = ledger.clone();
         self.reset = now;

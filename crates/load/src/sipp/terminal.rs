@@ -27,16 +27,20 @@ impl Drop for Taken {
 }
 
 impl Terminal {
-    /// Takes it, as far as standard input and output are one. `keys`: they are asked for.
-    pub(super) fn take(keys: bool) -> Taken {
+    /// That of the process, as far as standard input and output are one. `keys`: they are asked for.
+    pub(super) fn new(keys: bool) -> Arc<Self> {
         // Whoever runs in the background may not touch it, and would be stopped.
         let foreground = || termios::tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
         let before =
             if keys && stdin().is_terminal() && foreground() { termios::tcgetattr(stdin()).ok() } else { None };
         let shows = stdout().is_terminal() && std::env::var_os("TERM").is_some_and(|name| name != "dumb");
-        let terminal = Self { before, shows, taken: AtomicBool::new(false) };
-        terminal.set();
-        Taken(Arc::new(terminal))
+        Arc::new(Self { before, shows, taken: AtomicBool::new(false) })
+    }
+
+    /// Has it from now on. Whatever may end the process has to be heard before.
+    pub(super) fn take(self: Arc<Self>) -> Taken {
+        self.set();
+        Taken(self)
     }
 
     /// Whether screens are shown on it.

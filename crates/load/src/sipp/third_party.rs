@@ -56,12 +56,18 @@ pub(super) fn plan(options: &Options, scenario: &Scenario) -> Result<Option<Plan
         (Some(_), Some(_)) => return Err("-master and -slave cannot stand together".into()),
     };
     match (scenario.third_party, leads) {
-        (None, _) => return Err("-master or -slave is given, and the scenario has neither `sendCmd` nor `recvCmd`".into()),
+        (None, _) => {
+            return Err("-master or -slave is given, and the scenario has neither `sendCmd` nor `recvCmd`".into());
+        }
         (Some(ThirdPartyRole::B), true) => {
-            return Err("the scenario is that of a slave (its first command is `recvCmd`), but -slave is not set".into());
+            return Err(
+                "the scenario is that of a slave (its first command is `recvCmd`), but -slave is not set".into()
+            );
         }
         (Some(ThirdPartyRole::A | ThirdPartyRole::PassiveA), false) => {
-            return Err("the scenario is that of a master (its first command is `sendCmd`), but -master is not set".into());
+            return Err(
+                "the scenario is that of a master (its first command is `sendCmd`), but -master is not set".into()
+            );
         }
         _ => (),
     }

@@ -4,7 +4,7 @@ use super::call_debug::CallDebug;
 use super::error_codes::Codes;
 use super::errors::Errors;
 use super::log_file::LogFile;
-use super::options::Traces;
+use super::traces::Traces;
 use crate::engine::watch::{Passage, Watch};
 use std::fmt::Arguments;
 use std::fs::File;

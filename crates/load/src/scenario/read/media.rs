@@ -39,6 +39,11 @@ impl Reader<'_> {
         }
     }
 
+    /// Of a stream that names none.
+    fn payload_type(&self) -> i32 {
+        self.environment.payload_type.map_or(DEFAULT_PAYLOAD_TYPE, i32::from)
+    }
+
     /// `file[,loops[,payload type[,codec/clock]]]`, `pause`, `resume`, and the patterns of SIPp 3.7.
     pub(super) fn stream(&mut self, value: &Attribute) -> Result<RtpStream, Fault> {
         let text = value.text();
@@ -54,7 +59,7 @@ impl Reader<'_> {
             return self.pattern_stream(value, word, video, parts);
         }
         let loops = parts.next().map_or(1, leading);
-        let payload_type = parts.next().map_or(DEFAULT_PAYLOAD_TYPE, leading);
+        let payload_type = parts.next().map_or(self.payload_type(), leading);
         let codec = parts.next().unwrap_or_default();
         let format = self.stream_format(value, payload_type, codec)?;
         let path = self.find(name);
@@ -86,7 +91,7 @@ impl Reader<'_> {
             return Err(Fault::new(value.at, format!("there is no pattern {id}")).hint("1 to 6"));
         };
         let loops = parts.next().map_or(1, leading);
-        let payload_type = parts.next().map_or(if video { 99 } else { DEFAULT_PAYLOAD_TYPE }, leading);
+        let payload_type = parts.next().map_or(if video { 99 } else { self.payload_type() }, leading);
         let format = self.stream_format(value, payload_type, parts.next().unwrap_or_default())?;
         Ok(RtpStream::Pattern { video, id, loops, format })
     }

@@ -167,7 +167,9 @@ mod tests {
 
     #[test]
     fn heads_have_their_width() {
-        for name in ["Scenario Screen", "Statistics Screen", "Variables Screen", "Repartition 2 Screen", "TDM Map Screen"] {
+        for name in
+            ["Scenario Screen", "Statistics Screen", "Variables Screen", "Repartition 2 Screen", "TDM Map Screen"]
+        {
             assert_eq!(head(name).trim_end().len(), 79, "{name}");
         }
         assert_eq!(
