@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use strowger_tests::binary;
 use strowger_tests::certificate::Certificate;
 use strowger_tests::generator::{Ran, Running, answers, load, refused};
+use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::process::Process;
 use strowger_tests::program::{self, SIPP};
 use strowger_tests::server::Setup;
@@ -31,6 +32,7 @@ fn sockets_and_connections_of_calls() {
         ("users_are_called_over_their_connections", users_are_called_over_their_connections),
         ("descriptors_come_back", descriptors_come_back),
         ("at_the_bound_calls_share", at_the_bound_calls_share),
+        ("no_port_is_free", no_port_is_free),
         ("what_cannot_be_is_refused", what_cannot_be_is_refused),
         ("sipp_is_called_by_socket_and_connection", sipp_is_called_by_socket_and_connection),
         ("sipp_calls_by_socket_and_connection", sipp_calls_by_socket_and_connection),
@@ -445,6 +447,29 @@ fn at_the_bound_calls_share() {
     assert_eq!(ports.len(), 5);
     is_apart(&peer, 40);
     assert!(ran.said.contains("35 calls found as many sockets open as may be"), "{}", ran.said);
+}
+
+/// A network with thirty ports. What fails for want of them is the generator's doing.
+fn no_port_is_free() {
+    if !namespace::possible() {
+        return;
+    }
+    let network = Namespace::new("ports");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut few = network.command();
+    few.args(["sysctl", "-q", "-w", "net.ipv4.ip_local_port_range=40000 40030"]);
+    assert!(few.status().expect("it starts").success());
+    let mut uas = network.command();
+    uas.arg(binary::strowger()).args(["load", "uas", "--source", "127.0.0.1", "--transport", "tcp"]);
+    let mut uas = Process::start("uas", folder.path(), &mut uas);
+    uas.wait_for("Answering on", 1, Duration::from_secs(20));
+    let mut load = network.command();
+    load.arg(binary::strowger()).args(["load", "tcp://127.0.0.1", "--no-preflight", "--connections", "per-call"]);
+    let output = load.args(["-r", "100", "-m", "60", "--hold", "1s"]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("no port was free") && said.contains("TIME_WAIT"), "{said}");
+    assert!(said.contains("× the connection could not be made"), "{said}");
 }
 
 fn what_cannot_be_is_refused() {

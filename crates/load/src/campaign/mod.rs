@@ -280,7 +280,7 @@ impl Campaign {
             self.drops = drops;
         }
         let unsent =
-            sides().map(|side| side.counters()).map(|c| c.datagrams_refused + c.datagrams_dropped).sum::<u64>();
+            sides().map(Side::counters).map(|c| c.datagrams_refused + c.datagrams_dropped + c.lanes_refused).sum::<u64>();
         if unsent > self.unsent {
             self.own.count(Counter::SendFailuresLocal, unsent - self.unsent);
             self.unsent = unsent;
@@ -331,7 +331,7 @@ impl Campaign {
         }
         drop(std::mem::take(&mut self.callers));
         drop(self.answerer.take());
-        for (level, text) in notes(&network) {
+        for (level, text) in notes(&network, self.plan.transport.is_reliable()) {
             self.note(level, text);
         }
         let answering = self.aside.take().map(|aside| aside.finish(|_| {}));
@@ -354,7 +354,7 @@ impl Campaign {
 }
 
 /// What should be known of sockets and connections.
-fn notes(network: &Snapshot) -> Vec<(Level, String)> {
+fn notes(network: &Snapshot, reliable: bool) -> Vec<(Level, String)> {
     let mut notes = Vec::new();
     let number = |n: u64| grouped(n as f64);
     if network.lanes_full > 0 {
@@ -370,9 +370,14 @@ fn notes(network: &Snapshot) -> Vec<(Level, String)> {
         notes.push((
             Level::Warning,
             format!(
-                "{} calls got no socket: no port was free. A connection that we end keeps its port for a minute (TIME_WAIT): \
-                 several --source addresses have more, net.ipv4.tcp_tw_reuse=1 takes them again sooner",
-                number(network.lanes_refused)
+                "{} calls got no socket, because no port was free: several --source addresses have more{}",
+                number(network.lanes_refused),
+                if reliable {
+                    ". A connection that we end keeps its port for a minute (TIME_WAIT); net.ipv4.tcp_tw_reuse=1 makes \
+                     that a second"
+                } else {
+                    ""
+                }
             ),
         ));
     }
