@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use strowger_tests::certificate::Certificate;
-use strowger_tests::generator::{Ran, Running, answers, answers_at, certificates, load, output, peer, refused};
+use strowger_tests::generator::{
+    Ran, Running, answers, answers_at, certificates, command, load, output, peer, refused,
+};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
 use strowger_tests::{alone, port, together};
@@ -56,6 +58,7 @@ fn cases_that_bear_company() {
         ("prometheus_reads_the_run", prometheus_reads_the_run),
         ("a_profile_has_the_calls_of_its_area", a_profile_has_the_calls_of_its_area),
         ("a_limit_does_not_lower_the_wish", a_limit_does_not_lower_the_wish),
+        ("who_looks_away_loses_nothing", who_looks_away_loses_nothing),
         ("several_sources_take_turns", several_sources_take_turns),
         ("long_series_are_put_together", long_series_are_put_together),
     ]);
@@ -565,6 +568,23 @@ fn a_limit_does_not_lower_the_wish() {
     assert!(rate("rate.achieved") <= 105.0, "five at once, twenty each a second: {}", ran.said);
     assert!(ran.delay("wait.limit", "max") >= 300_000.0 && ran.said.contains("held back by the limit"), "{}", ran.said);
     assert!(ran.delay("srd.intended", "max") >= 300_000.0, "the wait is in what callers see: {}", ran.said);
+}
+
+fn who_looks_away_loses_nothing() {
+    let uas = answers(&[]);
+    let folder = folder();
+    let report = folder.path().join("report.json");
+    let address = uas.address.to_string();
+    let words = [address.as_str(), "-r", "50", "--duration", "1500ms", "--hold", "0", "--json"];
+    let mut command = command(&[&words[..], &[report.to_str().expect("the path is ASCII")]].concat());
+    // As `2>&1 | head -0` does: both outputs are closed while it runs.
+    let piped = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = piped.spawn().expect("the program starts");
+    drop((child.stdout.take(), child.stderr.take()));
+    let status = child.wait().expect("it ends");
+    let json: Value = serde_json::from_slice(&std::fs::read(&report).expect("the report is there")).expect("JSON");
+    assert_eq!(json["counters"]["calls.outgoing"], 75);
+    assert!([Some(0), Some(4)].contains(&status.code()), "{status:?}");
 }
 
 fn several_sources_take_turns() {

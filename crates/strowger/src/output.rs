@@ -46,7 +46,12 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 /// Prints an error for people on standard error, in colour on a terminal.
 pub(crate) fn complain(message: &str) {
     let word = console::style("error:").for_stderr().red().bold();
-    eprintln!("{word} {message}");
+    say(&format!("{word} {message}"));
+}
+
+/// A line on standard error. Whoever closed it (`2>&1 | head`) has seen enough; what is under way goes on.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Prints a report on standard error, in colour on a terminal.
@@ -60,6 +65,6 @@ pub(crate) fn report(report: &Report) {
         } else {
             line.replacen(": error:", &format!(": {error}"), 1).replacen(": warning:", &format!(": {warning}"), 1)
         };
-        eprintln!("{line}");
+        say(&line);
     }
 }

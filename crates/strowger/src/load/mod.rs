@@ -292,7 +292,7 @@ fn preflight(plan: &Plan, quiet: bool) -> Result<Vec<String>, Refusal> {
             Finding::Obstacle(obstacle) => {
                 let text = format!("Pre-flight: {obstacle}");
                 if !quiet {
-                    eprintln!("{} {text}", console::style("warning:").for_stderr().yellow().bold());
+                    output::say(&format!("{} {text}", console::style("warning:").for_stderr().yellow().bold()));
                 }
                 notes.push(text);
             }
@@ -311,9 +311,9 @@ fn dry_run(plan: &Plan) -> Result<ExitCode, Refusal> {
     }
     output::print(&out).map_err(|error| Refusal(code::FAILED, error.to_string()))?;
     for warning in &warnings {
-        eprintln!("{} {warning}", console::style("warning:").for_stderr().yellow().bold());
+        output::say(&format!("{} {warning}", console::style("warning:").for_stderr().yellow().bold()));
     }
-    eprintln!("Nothing was sent to the target.");
+    output::say("Nothing was sent to the target.");
     Ok(ExitCode::SUCCESS)
 }
 

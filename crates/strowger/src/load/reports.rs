@@ -36,21 +36,21 @@ pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, ad
     let mut failed = false;
     if words.quiet {
         for judgement in report.judgements().iter().filter(|judgement| !judgement.met) {
-            eprintln!("✗ {}   {}", judgement.requirement, judgement.shown);
+            output::say(&format!("✗ {}   {}", judgement.requirement, judgement.shown));
         }
         let reasons = report.health().iter().flat_map(|health| health.verdict.reasons());
-        reasons.for_each(|reason| eprintln!("INVALID: {}", reason.sentence));
+        reasons.for_each(|reason| output::say(&format!("INVALID: {}", reason.sentence)));
     } else if taken {
-        eprint!("{}", report.table(console::colors_enabled_stderr()));
+        output::say(report.table(console::colors_enabled_stderr()).trim_end());
     } else {
         failed |= put(&report.table(console::colors_enabled()));
     }
     if !advice.is_empty() {
         if !words.quiet {
-            eprintln!();
+            output::say("");
         }
         for sentence in advice {
-            eprintln!("{} {sentence}", console::style("hint:").for_stderr().yellow().bold());
+            output::say(&format!("{} {sentence}", console::style("hint:").for_stderr().yellow().bold()));
         }
     }
     for (path, text) in [

@@ -7,6 +7,8 @@ use console::{Term, style};
 use strowger_load::campaign::{Live, Stage};
 use strowger_load::measure::{Unit, grouped};
 
+use crate::output;
+
 /// Where the figures of a run are shown while it goes on.
 pub(crate) struct Screen {
     term: Option<Term>,
@@ -26,7 +28,8 @@ const DRAW: Duration = Duration::from_millis(200);
 impl Screen {
     pub(crate) fn new(quiet: bool, indent: &'static str) -> Self {
         let term = Term::stderr();
-        let term = (!quiet && term.is_term()).then_some(term);
+        let dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
+        let term = (!quiet && !dumb && term.is_term()).then_some(term);
         if let Some(term) = &term {
             let _ = term.hide_cursor();
         }
@@ -64,7 +67,7 @@ impl Screen {
                 let second = live.elapsed.as_secs();
                 if second > self.told {
                     self.told = second;
-                    eprintln!("{}{}", self.indent, line(live, second));
+                    output::say(&format!("{}{}", self.indent, line(live, second)));
                 }
             }
         }
@@ -79,7 +82,7 @@ impl Screen {
     pub(crate) fn say(&mut self, text: &str) {
         self.clear();
         if !self.quiet {
-            eprintln!("{}{text}", self.indent);
+            output::say(&format!("{}{text}", self.indent));
         }
     }
 
