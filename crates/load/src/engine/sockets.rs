@@ -313,7 +313,7 @@ impl Stage<'_> {
     }
 
     /// A lane, and whether it is shared for want of another; none where the call has the socket of the run.
-    fn find_socket(&mut self, ways: &mut Ways) -> io::Result<Option<(Lane, bool)>> {
+    fn find_socket(&self, ways: &mut Ways) -> io::Result<Option<(Lane, bool)>> {
         let target = self.call.target;
         let line = self.call.extra.as_ref().and_then(|e| e.lines.first()).copied().unwrap_or(0);
         let mut from = SocketAddr::new(ways.plan.from, 0);

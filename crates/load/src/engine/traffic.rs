@@ -1,5 +1,8 @@
 //! The calls of one shard: begun by the schedule or by what comes, found by Call-ID, woken by alarms.
 
+mod ending;
+mod service;
+
 use super::call::{Call, Calls, Kind, Shared, Value};
 use super::dead::DeadCalls;
 use super::incoming;
@@ -7,22 +10,22 @@ use super::ledger::{Ledger, StepCounts};
 use super::pace::Pace;
 use super::run::Run;
 use super::script::Script;
-use super::sockets::{Each, Riders, Users, Ways};
+use super::sockets::{Riders, Ways};
 use super::stage::{Go, Stage};
-use super::watch::{Passage, Watch};
-use super::wheel::{Alarm, Fate, Wheel};
+use super::watch::Watch;
+use super::wheel::{Alarm, Wheel};
 use super::world::{Halt, Random, World};
 use crate::command::{self, Heard};
-use crate::measure::{Books, CallBook, Counter, Failure, Outcome, SendFailure};
+use crate::measure::{Books, CallBook, Counter};
 use crate::scenario::{Role, ThirdPartyRole};
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
-use strowger_core::{Arrival, Flow, Now, Outbox, Target};
-use strowger_message::{Index, Limits, Method, Name};
+use strowger_core::{Arrival, Outbox, Target};
+use strowger_message::{Index, Limits, Method};
+use strowger_net::clock;
 use strowger_net::lanes::{self, Lanes};
-use strowger_net::{Service, clock};
 
 /// What the traffic of a shard tells whoever started it.
 #[derive(Debug)]
@@ -617,99 +620,6 @@ impl Traffic {
         }
     }
 
-    fn finish_if_over(&mut self, out: &mut Outbox) {
-        if self.parting {
-            return self.part();
-        }
-        if self.finished || self.table.len() > self.strangers || (self.waiting && !self.quitting) {
-            return;
-        }
-        let all = self.world.run.load.calls.is_some_and(|most| self.begun >= most);
-        let unscheduled = self.makes_calls() && self.world.run.load.users.is_none() && self.pace.is_over();
-        if self.quitting || all || unscheduled {
-            self.finished = true;
-            // Calls beside the scenario are not waited for.
-            for slot in 0..self.calls.len() as u32 {
-                if self.calls[slot as usize].live {
-                    self.drive(slot, out, |stage| {
-                        // Even with -nd.
-                        stage.goodbye();
-                        let id = String::from_utf8_lossy(stage.call.id()).into_owned();
-                        stage.world.warn(format_args!("Aborted call with Call-ID '{id}'"));
-                        stage.finish(Outcome::Stopped);
-                        Go::Over
-                    });
-                }
-            }
-            self.world.ledger.open = 0;
-            self.parting = true;
-            self.part();
-        }
-    }
-
-    /// Tells that it is over, once the connections of calls are.
-    fn part(&mut self) {
-        // Who registered is still to be reached.
-        let over = match &mut self.world.ways {
-            Some(ways) if self.out_of_call.is_none() => ways.end(),
-            _ => true,
-        };
-        if over {
-            self.parting = false;
-            let _ = self.events.send(Event::Finished(Box::new(self.world.ledger.clone())));
-        }
-    }
-
-    /// SIPp has one connection for all calls, and rules for its end.
-    fn reconnects(&self) -> bool {
-        let sockets = &self.world.run.sockets;
-        self.makes_calls() && sockets.each == Each::Run && sockets.reconnect.is_some()
-    }
-
-    /// The connection that all calls share has ended.
-    #[cold]
-    fn lose_connection(&mut self, out: &mut Outbox) {
-        let Some(reconnect) = self.world.run.sockets.reconnect else { return };
-        let works = |call: &Call| call.live && !call.counted;
-        if self.finished || !(0..self.calls.len()).any(|slot| works(&self.calls[slot])) {
-            // Nobody misses it.
-            return;
-        }
-        if reconnect.most.is_some_and(|most| self.reconnected >= most) {
-            self.world.warn(format_args!("Error on TCP connection, remote peer probably closed the socket"));
-            let _ = self.events.send(Event::Halt(Halt::Error));
-            return;
-        }
-        self.reconnected += 1;
-        if reconnect.close {
-            self.world.warn(format_args!("Closing calls, because of TCP reset or close!"));
-            for slot in 0..self.calls.len() as u32 {
-                if works(&self.calls[slot as usize]) {
-                    self.drive(slot, out, |stage| stage.lose_connection());
-                }
-            }
-        }
-        self.reconnect_at = self.world.ms + u64::from(reconnect.sleep).max(1);
-    }
-
-    /// The time to make another has come.
-    #[cold]
-    fn reconnect(&mut self, out: &mut Outbox) {
-        self.reconnect_at = 0;
-        self.world.warn(format_args!("Socket required a reconnection."));
-        self.connect(out);
-    }
-
-    /// Makes the connection that all calls share.
-    fn connect(&self, out: &mut Outbox) {
-        let run = &*self.world.run;
-        if let Some(address) = run.sending_address.or(run.target) {
-            let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
-            let nothing = out.start();
-            out.send(target, nothing..nothing, 0);
-        }
-    }
-
     /// A message of no call that is open.
     #[cold]
     fn stray(&mut self, hash: u64, name: &[u8], arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
@@ -749,252 +659,6 @@ impl Traffic {
         let message = String::from_utf8_lossy(bytes).into_owned();
         self.world.warn(format_args!("Discarding message which can't be mapped to a known SIPp call:\n{message}"));
     }
-}
-
-impl Drop for Traffic {
-    /// The last page says how long it covers.
-    fn drop(&mut self) {
-        self.world.count_media();
-        self.world.books.last(clock::micros());
-    }
-}
-
-impl Service for Traffic {
-    type Answer = Order;
-    type Record = ();
-
-    fn begin(&mut self, now: Now) {
-        let micros = clock::micros();
-        self.world.burst += u64::from(self.heard < FLOOD);
-        self.heard = 0;
-        self.world.now = micros;
-        self.world.ms = (micros / 1_000).max(now.mono);
-        self.world.wall = now.wall;
-        self.world.books.tick(micros);
-        self.intend();
-        if self.expected != 0 && self.world.ms > self.expected + 10 && !self.waiting {
-            self.world.books.stalled((self.world.ms - self.expected) * 1_000);
-        }
-        self.limited = self.world.open >= self.limit;
-        if self.limited && !self.world.run.load.keep_limited {
-            while self.pace.due(micros).is_some() {}
-        }
-    }
-
-    fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        if self.uninitialised {
-            self.initialise(out);
-        }
-        if self.world.frozen {
-            return;
-        }
-        self.heard += 1;
-        let parsed = self.world.index.parse(bytes, &self.world.limits);
-        self.world.parsed = None;
-        if parsed.is_err() && memchr::memmem::find(bytes, b"SIP/2.0").is_none() {
-            let text = String::from_utf8_lossy(bytes).into_owned();
-            return self.world.warn(format_args!("non SIP message discarded: \"{text}\" ({})", bytes.len()));
-        }
-        let Some(line) = self.world.index.first(Name::CallId) else {
-            return self.world.warn(format_args!("SIP message without Call-ID discarded"));
-        };
-        let whole = &bytes[line.value as usize..line.value_end as usize];
-        let name = known(whole, self.world.run.behaviour.keep_slashes);
-        if let Some(watch) = &mut self.world.watch {
-            watch.message(Passage::Received, arrival.transport, name, bytes);
-        }
-        let hash = incoming::hash(name);
-        let calls = &self.calls;
-        let keep = self.world.run.behaviour.keep_slashes;
-        if let Some(&slot) = self.table.find(hash, |&s| {
-            let call = &calls[s as usize];
-            call.hash == hash && known(call.id(), keep) == name
-        }) {
-            return self.drive(slot, out, |stage| stage.receive(bytes));
-        }
-        if self.makes_calls() || self.begins_by_word() || self.dead.knows(hash) {
-            return self.stray(hash, name, arrival, bytes, out);
-        }
-        if !self.may_begin() {
-            self.world.books.out_of_call(bytes.len());
-            self.world.ledger.out_of_call += 1;
-            if let Some(watch) = &mut self.world.watch {
-                watch.message(Passage::Discarded, arrival.transport, name, bytes);
-            }
-            return;
-        }
-        self.accept(hash, Kind::Main, name, arrival, bytes, out);
-    }
-
-    fn poll(&mut self, _: Now, _: &mut Outbox) {}
-
-    fn end(&mut self, _: Now, out: &mut Outbox) {
-        if self.uninitialised {
-            self.initialise(out);
-        }
-        if self.reconnect_at == 0 {
-            self.alarms(out);
-            self.begin_due(out);
-        } else if self.reconnect_at <= self.world.ms {
-            self.reconnect(out);
-        }
-        if let Some(ways) = &mut self.world.ways {
-            ways.close_due(self.world.ms);
-        }
-        self.finish_if_over(out);
-        self.dead.tidy(self.world.ms);
-        if self.world.ms >= self.tick {
-            self.tick = self.world.ms + 1_000;
-            self.world.ledger.open = self.world.open;
-            self.world.count_media();
-        }
-        self.world.ledger.peak = self.world.ledger.peak.max(self.world.open);
-        if let Some(watch) = &mut self.world.watch {
-            watch.flush();
-        }
-        self.expected = 0;
-    }
-
-    fn deadline(&mut self) -> Option<u64> {
-        let mut at = self.tick;
-        if self.reconnect_at != 0 {
-            // Everything waits for that.
-            self.expected = 0;
-            return Some(at.min(self.reconnect_at));
-        }
-        if let Some(linger) = self.world.ways.as_ref().and_then(|ways| ways.deadline()) {
-            at = at.min(linger);
-        }
-        if self.parting {
-            at = at.min(self.world.ms + PARTING);
-        }
-        let calls = &mut self.calls;
-        let fate = |alarm: Alarm| {
-            let call = &mut calls[alarm.slot as usize];
-            if !call.live || call.generation != alarm.generation || call.alarm != alarm.due {
-                return Fate::Forgotten;
-            }
-            let due = call.due();
-            if due <= alarm.due {
-                return Fate::Expected;
-            }
-            call.alarm = due;
-            if due == u64::MAX { Fate::Forgotten } else { Fate::Later(due) }
-        };
-        if let Some(alarm) = self.wheel.expected(fate) {
-            at = at.min(alarm);
-        }
-        if self.makes_calls() && self.may_begin() && self.world.open < self.limit {
-            if self.world.run.load.users.is_some() {
-                if !self.idle_users.is_empty() {
-                    at = 0;
-                }
-            } else if let Some(next) = self.pace.next() {
-                let step = self.world.run.load.step.clamp(1, 1_000);
-                at = at.min(next.div_ceil(1_000).next_multiple_of(step));
-            }
-        }
-        self.expected = at;
-        Some(at)
-    }
-
-    fn answered(&mut self, _: Now, order: Order, out: &mut Outbox) {
-        match order {
-            Order::Rate(rate) => {
-                self.pace.set_rate(rate, self.world.now);
-                self.wanted.set_rate(rate, self.world.now);
-            }
-            Order::Limit(limit) => self.limit = limit,
-            Order::Users(users) => self.set_users(users),
-            // Where calls connect for themselves, none is made for all.
-            Order::Connect if self.world.ways.is_some() => (),
-            Order::Connect => self.connect(out),
-            Order::Begin => {
-                let run = &self.world.run;
-                let profile = run.load.profile.clone();
-                self.pace = Pace::profile(profile, clock::micros(), run.load.arrivals, run.seed);
-                self.wanted = self.pace.clone();
-                self.waiting = false;
-            }
-            Order::Pause(paused) => self.paused = paused,
-            Order::Heard(heard) => self.hear(heard, out),
-            Order::Quit => self.quitting = true,
-            Order::End { goodbye } => {
-                self.quitting = true;
-                for slot in 0..self.calls.len() as u32 {
-                    if self.calls[slot as usize].live {
-                        self.drive(slot, out, |stage| {
-                            if goodbye && !stage.call.counted {
-                                stage.goodbye();
-                            }
-                            // Who only stays for repetitions has come to the end of the scenario.
-                            stage.finish(match stage.call.failed {
-                                _ if !stage.call.timewait => Outcome::Stopped,
-                                Some(failure) => Outcome::Failed(failure),
-                                None => Outcome::Successful,
-                            });
-                            Go::Over
-                        });
-                    }
-                }
-            }
-            Order::Report(to) => {
-                self.world.ledger.open = self.world.open;
-                let _ = to.try_send(self.world.ledger.clone());
-            }
-        }
-    }
-
-    fn failed(&mut self, _: Now, token: u64, out: &mut Outbox) {
-        let (slot, generation) = (token as u32, (token >> 32) as u32);
-        let Some(call) = self.calls.get(slot as usize) else {
-            return self.world.books.send_failed(SendFailure::Local);
-        };
-        // A connection that is not made is the other side's doing.
-        let whose = if call.target.transport.is_reliable() { SendFailure::Remote } else { SendFailure::Local };
-        self.world.books.send_failed(whose);
-        if !call.live || call.generation != generation || call.counted {
-            return;
-        }
-        let failure =
-            if call.target.transport.is_reliable() { Failure::TcpConnect } else { Failure::CannotSendMessage };
-        self.drive(slot, out, |stage| {
-            stage.finish(Outcome::Failed(failure));
-            Go::Over
-        });
-    }
-
-    fn closed(&mut self, _: Now, flow: Flow, out: &mut Outbox) {
-        let users = match &mut self.world.ways {
-            Some(ways) if lanes::is_lane(flow) => ways.lose(flow),
-            _ => self.riders.end(flow),
-        };
-        let has = |call: &Call| call.live && call.target.flow == Some(flow);
-        if !lanes::is_lane(flow) && self.reconnects() {
-            return self.lose_connection(out);
-        }
-        let slots = match users {
-            Users::Nobody => return,
-            Users::One(slot) if has(&self.calls[slot as usize]) => slot..slot + 1,
-            Users::One(_) | Users::Several => 0..self.calls.len() as u32,
-        };
-        for slot in slots {
-            let call = &self.calls[slot as usize];
-            if has(call) && !call.counted {
-                self.drive(slot, out, |stage| stage.lose_connection());
-            }
-        }
-    }
-
-    fn lanes(&mut self) -> Option<&mut Lanes> {
-        self.world.ways.as_mut().map(|ways| &mut ways.lanes)
-    }
-
-    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
-        Vec::new()
-    }
-
-    fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
 }
 
 /// The part of a Call-ID by which a call is known: what stands behind `///`, if that is in it.

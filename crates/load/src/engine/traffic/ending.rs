@@ -1,0 +1,104 @@
+//! How the traffic of a shard comes to its end, and what follows when its only connection does.
+
+use super::{Event, Traffic};
+use crate::engine::call::Call;
+use crate::engine::sockets::Each;
+use crate::engine::stage::Go;
+use crate::engine::world::Halt;
+use crate::measure::Outcome;
+use strowger_core::{Outbox, Target};
+
+impl Traffic {
+    pub(super) fn finish_if_over(&mut self, out: &mut Outbox) {
+        if self.parting {
+            return self.part();
+        }
+        if self.finished || self.table.len() > self.strangers || (self.waiting && !self.quitting) {
+            return;
+        }
+        let all = self.world.run.load.calls.is_some_and(|most| self.begun >= most);
+        let unscheduled = self.makes_calls() && self.world.run.load.users.is_none() && self.pace.is_over();
+        if self.quitting || all || unscheduled {
+            self.finished = true;
+            // Calls beside the scenario are not waited for.
+            for slot in 0..self.calls.len() as u32 {
+                if self.calls[slot as usize].live {
+                    self.drive(slot, out, |stage| {
+                        // Even with -nd.
+                        stage.goodbye();
+                        let id = String::from_utf8_lossy(stage.call.id()).into_owned();
+                        stage.world.warn(format_args!("Aborted call with Call-ID '{id}'"));
+                        stage.finish(Outcome::Stopped);
+                        Go::Over
+                    });
+                }
+            }
+            self.world.ledger.open = 0;
+            self.parting = true;
+            self.part();
+        }
+    }
+
+    /// Tells that it is over, once the connections of calls are.
+    fn part(&mut self) {
+        // Who registered is still to be reached.
+        let over = match &mut self.world.ways {
+            Some(ways) if self.out_of_call.is_none() => ways.end(),
+            _ => true,
+        };
+        if over {
+            self.parting = false;
+            let _ = self.events.send(Event::Finished(Box::new(self.world.ledger.clone())));
+        }
+    }
+
+    /// SIPp has one connection for all calls, and rules for its end.
+    pub(super) fn reconnects(&self) -> bool {
+        let sockets = &self.world.run.sockets;
+        self.makes_calls() && sockets.each == Each::Run && sockets.reconnect.is_some()
+    }
+
+    /// The connection that all calls share has ended.
+    #[cold]
+    pub(super) fn lose_connection(&mut self, out: &mut Outbox) {
+        let Some(reconnect) = self.world.run.sockets.reconnect else { return };
+        let works = |call: &Call| call.live && !call.counted;
+        if self.finished || !(0..self.calls.len()).any(|slot| works(&self.calls[slot])) {
+            // Nobody misses it.
+            return;
+        }
+        if reconnect.most.is_some_and(|most| self.reconnected >= most) {
+            self.world.warn(format_args!("Error on TCP connection, remote peer probably closed the socket"));
+            let _ = self.events.send(Event::Halt(Halt::Error));
+            return;
+        }
+        self.reconnected += 1;
+        if reconnect.close {
+            self.world.warn(format_args!("Closing calls, because of TCP reset or close!"));
+            for slot in 0..self.calls.len() as u32 {
+                if works(&self.calls[slot as usize]) {
+                    self.drive(slot, out, |stage| stage.lose_connection());
+                }
+            }
+        }
+        self.reconnect_at = self.world.ms + u64::from(reconnect.sleep).max(1);
+    }
+
+    /// The time to make another has come.
+    #[cold]
+    pub(super) fn reconnect(&mut self, out: &mut Outbox) {
+        self.reconnect_at = 0;
+        self.world.warn(format_args!("Socket required a reconnection."));
+        self.connect(out);
+    }
+
+    /// Makes the connection that all calls share.
+    pub(super) fn connect(&self, out: &mut Outbox) {
+        let run = &*self.world.run;
+        if let Some(address) = run.sending_address.or(run.target) {
+            let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
+            let nothing = out.start();
+            out.send(target, nothing..nothing, 0);
+        }
+    }
+}
