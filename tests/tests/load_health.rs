@@ -104,3 +104,32 @@ fn a_stalled_server_loses_no_call_from_the_books() {
     assert!(ran.delay("srd.intended", "mean") >= ran.delay("srd", "mean"), "{}", ran.said);
     assert!(ran.count("counters", "retransmissions") >= 1_000, "{}", ran.said);
 }
+
+#[test]
+fn what_this_machine_cannot_send_is_counted_once() {
+    let _alone = alone();
+    let folder = folder();
+    let document = folder.path().join("big.xml");
+    let text = r#"<?xml version="1.0"?><scenario name="big"><send><![CDATA[
+        OPTIONS sip:a@[remote_ip]:[remote_port] SIP/2.0
+        Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+        From: <sip:me@[local_ip]>;tag=[call_number]
+        To: <sip:a@[remote_ip]>
+        Call-ID: [call_id]
+        CSeq: 1 OPTIONS
+        X-Long: LONG
+        Content-Length: 0
+
+        ]]></send><recv response="200"/></scenario>"#;
+    // No datagram is longer than 65,507 bytes.
+    std::fs::write(&document, text.replace("LONG", &"x".repeat(66_000))).expect("the folder can be written");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let target = socket.local_addr().expect("it is bound").to_string();
+    let words = [&target, "--sf", &document.display().to_string(), "-r", "100", "-m", "5", "--max-lag", "1min"];
+    let ran = load(&words);
+    assert_eq!((ran.code, ran.calls("failed"), ran.failures("cannot_send")), (4, 5, 5), "{}", ran.said);
+    assert_eq!(ran.count("counters", "send_failures"), 5, "{}", ran.said);
+    assert!(ran.said.contains("could not send 5 messages"), "{}", ran.said);
+    let allowed = load(&[&words[..], &["--max-send-failures", "5"]].concat());
+    assert_eq!(allowed.code, 1, "valid, but the calls failed: {}", allowed.said);
+}
