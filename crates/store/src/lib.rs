@@ -37,6 +37,7 @@
 
 pub mod agents;
 pub mod binding;
+mod claim;
 mod generations;
 pub mod journal;
 pub mod location;

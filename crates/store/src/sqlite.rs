@@ -86,6 +86,26 @@ pub enum OpenError {
         /// The busy timeout.
         waited: Duration,
     },
+    /// Another server keeps its bindings there.
+    #[error(
+        "{path}: another server keeps its registrations in this database; end it first, or name a database of its own in \
+         store.database"
+    )]
+    Claimed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The rights of the file or of its folder do not let this user write.
+    #[error(
+        "{path}: this user may not write the database ({detail}); the file and its folder must belong to the user that runs \
+         the server"
+    )]
+    Rights {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's words.
+        detail: String,
+    },
     /// Disk full.
     #[error("{path}: no room on disk")]
     NoRoom {
@@ -115,6 +135,10 @@ pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut c = Connection::open_with_flags(path, flags).map_err(fail)?;
     c.busy_timeout(settings.busy_timeout).map_err(fail)?;
+    // SQLite opens a file that it may not write for reading alone, and would say so at the first write.
+    if c.is_readonly("main").map_err(fail)? {
+        return Err(OpenError::Rights { path: path.clone(), detail: "it can only be read".into() });
+    }
     // Reading a first page finds a file that is none before anything is changed.
     c.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0)).map_err(fail)?;
     // Counts for a new file alone.
@@ -150,6 +174,9 @@ pub(crate) fn explain(path: &Path, waited: Duration, error: &rusqlite::Error) ->
         WriteError::Corrupt => OpenError::Corrupt { path, detail: error.to_string() },
         WriteError::Locked => OpenError::Locked { path, waited },
         WriteError::NoRoom => OpenError::NoRoom { path },
+        WriteError::Io if matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly)) => {
+            OpenError::Rights { path, detail: error.to_string() }
+        }
         _ => OpenError::Io { path, detail: error.to_string() },
     }
 }
@@ -189,6 +216,13 @@ mod tests {
         assert!(said("newer").contains("schema version 99 is newer than this program knows (1)"));
 
         assert!(said("no/such/folder").contains("No such file"), "{}", said("no/such/folder"));
+
+        // The rights of the file bind any user but root, as whom tests may run; SQLite's codes for them are these.
+        for code in [rusqlite::ffi::SQLITE_CANTOPEN, rusqlite::ffi::SQLITE_READONLY] {
+            let error = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+            let said = explain(&path("rights"), Duration::ZERO, &error).to_string();
+            assert!(said.contains("must belong to the user that runs the server"), "{said}");
+        }
 
         drop(open(&SqliteSettings::new(path("fine"))).unwrap());
         let mode = std::fs::metadata(path("fine")).unwrap().permissions().mode();

@@ -19,6 +19,7 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ToSql, TransactionBehavior};
 
 use crate::binding::{Binding, BindingId, BindingView, Flow, Received};
+use crate::claim::Claim;
 use crate::journal::{BindingEngine, Durability, Journal, JournalSettings, Write, WriteError};
 use crate::location::LocationTable;
 use crate::sqlite::{OpenError, SqliteSettings, classify, explain, open};
@@ -60,6 +61,8 @@ pub struct SqliteBindings {
     /// Pages of the log that were written back already although it did not start again.
     written_back: u32,
     checkpointer: Checkpointer,
+    /// Last: whoever waits for it finds this engine's connections closed.
+    _claim: Claim,
 }
 
 /// The thread that writes the log back.
@@ -158,12 +161,13 @@ const LOAD: &str = "SELECT id, aor, uri, call_id, cseq, q, expires_at, updated_a
     received_address, path, instance, reg_id, user_agent, flow, listener, node, flags FROM binding";
 
 impl SqliteBindings {
-    /// Opens the file.
+    /// Opens the file, and keeps other servers off it until it is dropped.
     ///
     /// # Errors
     /// [`OpenError`], to be shown as it is.
     pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
         let mut connection = open(settings)?;
+        let claim = Claim::take(&settings.path, settings.busy_timeout)?;
         let log_pages = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&log_pages);
         // In place of SQLite's own hook, which would run the checkpoint inside the commit, before the tickets go out.
@@ -175,7 +179,7 @@ impl SqliteBindings {
             .map_err(|error| explain(&settings.path, settings.busy_timeout, &error))?;
         let checkpointer = Checkpointer::new(settings)?;
         let (settings, trouble) = (settings.clone(), Trouble::default());
-        Ok(Self { connection, settings, trouble, log_pages, written_back: 0, checkpointer })
+        Ok(Self { connection, settings, trouble, log_pages, written_back: 0, checkpointer, _claim: claim })
     }
 
     /// Deletes every binding of the file: what a server does at start that keeps them in memory only, so that a later start
@@ -447,6 +451,29 @@ mod tests {
         other.execute_batch("COMMIT").unwrap();
         add(&table, sink, 2, full());
         assert_eq!(wait(&results), (2, Ok(())));
+        assert!(table.is_registered(full().aor, 0));
+    }
+
+    #[test]
+    fn a_second_server_is_kept_off_the_bindings_of_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let busy_timeout = Duration::from_millis(20);
+        let settings = SqliteSettings { busy_timeout, ..SqliteSettings::new(dir.path().join("s.db")) };
+        let (table, journal, sink, results) = start(&settings);
+        add(&table, sink, 1, full());
+        assert_eq!(wait(&results), (1, Ok(())));
+        // One that keeps its own in memory would delete these.
+        for durability in [Durability::Crash, Durability::None] {
+            let settings = SqliteSettings { durability, ..settings.clone() };
+            let other = Arc::new(LocationTable::new(LocationSettings::default()));
+            match keep(&settings, &other, JournalSettings::default(), 0) {
+                Err(OpenError::Claimed { .. }) => {}
+                Err(error) => panic!("{error}"),
+                Ok(_) => panic!("two servers number the rows of one file"),
+            }
+        }
+        journal.close();
+        let (table, ..) = start(&settings);
         assert!(table.is_registered(full().aor, 0));
     }
 
