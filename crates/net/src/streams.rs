@@ -4,24 +4,26 @@
 //! scratch buffer of the shard, and what a message lacks is kept only while it is lacking. The main future writes;
 //! a connection's task only reads (see [`crate::reading`]).
 
+mod dial;
+mod lane;
+mod writing;
+
+use self::dial::Dial;
 use crate::connection::{Connection, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::handle::Common;
-use crate::lanes::Opening;
-use crate::{clock, ws};
+use crate::ws;
 use rustls::HandshakeKind;
-use socket2::SockRef;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, ErrorKind, IoSlice, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use strowger_core::{Flow, ListenerId, Now, Target, Transport};
 use tokio::io::Interest;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 
 /// Connections taken from one listener before others get their turn.
 const ACCEPTS: usize = 64;
@@ -84,19 +86,6 @@ struct Piece {
     /// Its place in the round.
     order: u32,
     range: Range<usize>,
-}
-
-/// A connection to be made.
-pub(crate) struct Dial {
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
-    from: Option<IpAddr>,
-    /// 0: any.
-    port: u16,
-    to: SocketAddr,
-    /// Of a lane: it is under way already.
-    begun: Option<std::net::TcpStream>,
-    patience: Duration,
 }
 
 /// What became of a message.
@@ -275,70 +264,6 @@ impl Streams {
         Post::Done
     }
 
-    /// Takes over a lane that the service has opened.
-    pub(crate) fn take_over(&mut self, opening: Opening, now: Now) -> u32 {
-        let Opening { flow, wish, stream } = opening;
-        // Lanes have a bound of their own.
-        self.common.directory.admit(None, usize::MAX, usize::MAX);
-        let mut connection = Connection::dialling(wish.transport, wish.listener, wish.to, now);
-        connection.lane = Some(flow);
-        let slot = self.add(connection);
-        let generation = self.slots[slot as usize].generation;
-        let patience = self.common.settings.connect_timeout;
-        self.dials.push(Dial { slot, generation, from: None, port: 0, to: wish.to, begun: Some(stream), patience });
-        slot
-    }
-
-    /// Takes a message for the lane in this slot, if it is still there.
-    pub(crate) fn post_lane(&mut self, slot: u32, flow: Flow, range: Range<usize>, token: u64) {
-        match self.connection(slot) {
-            Some(connection) if connection.lane == Some(flow) && !connection.leaving => {
-                self.push(slot, range, self.index, token);
-            }
-            _ => self.lose(self.index, token),
-        }
-    }
-
-    /// Ends a lane that the service is done with.
-    pub(crate) fn leave(&mut self, slot: u32, flow: Flow) {
-        let now = clock::now().mono;
-        let Some(connection) = self.connection(slot).filter(|c| c.lane == Some(flow)) else { return };
-        connection.leaving = true;
-        if connection.phase == Phase::Open {
-            return self.depart(slot);
-        }
-        // What was said is still to be heard.
-        connection.since = now;
-        if connection.layer().before.is_empty() {
-            return self.close(slot, &"nothing was said over it");
-        }
-        self.watch(slot);
-    }
-
-    /// Says that nothing will follow, in the words of each layer, once nothing waits; the peer has its time to say the same
-    /// (RFC 6455 section 7.1.1, RFC 8446 section 6.1).
-    fn depart(&mut self, slot: u32) {
-        let now = clock::now().mono;
-        let Some(connection) = self.connection(slot) else { return };
-        if !connection.waiting.is_empty() {
-            return;
-        }
-        connection.since = now;
-        if matches!(connection.transport, Transport::Ws | Transport::Wss) {
-            // The server ends the connection below (section 7.1.1).
-            self.transmit_frame(slot, ws::CLOSE, &ws::NORMAL.to_be_bytes());
-        } else {
-            if let Some(tls) = connection.layer.as_mut().and_then(|l| l.tls.as_mut()) {
-                tls.send_close_notify();
-            }
-            self.flush_tls(slot);
-            if let Some(stream) = self.connection(slot).and_then(|c| c.stream.as_ref()) {
-                let _ = SockRef::from(stream).shutdown(Shutdown::Write);
-            }
-        }
-        self.watch(slot);
-    }
-
     fn lose(&mut self, origin: usize, token: u64) {
         self.counters.streams_lost.add(1);
         if token != 0 {
@@ -456,192 +381,6 @@ impl Streams {
         self.watch(slot);
     }
 
-    /// Writes what the round sends, all of one connection at once.
-    pub(crate) fn write_round(&mut self, bytes: &[u8]) {
-        if self.round.is_empty() {
-            return;
-        }
-        let mut round = std::mem::take(&mut self.round);
-        // Unlike a stable sort this one takes no memory.
-        round.sort_unstable_by_key(|piece| (piece.slot, piece.order));
-        for pieces in round.chunk_by(|a, b| a.slot == b.slot) {
-            self.write(pieces, bytes);
-        }
-        round.clear();
-        self.round = round;
-    }
-
-    fn write(&mut self, pieces: &[Piece], bytes: &[u8]) {
-        let slot = pieces[0].slot;
-        let bound = self.common.settings.write_queue;
-        let Some(connection) = self.connection(slot) else { return };
-        if connection.phase == Phase::Open && connection.layer.is_none() {
-            return self.write_plain(pieces, bytes);
-        }
-        let masked = !connection.accepted;
-        let open = connection.phase == Phase::Open;
-        let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
-        let mut clear = std::mem::take(&mut self.clear);
-        clear.clear();
-        for piece in pieces {
-            let message = &bytes[piece.range.clone()];
-            if websocket {
-                self.frames += 1;
-                ws::write(kind(message), message, masked.then(|| ws::key(self.frames)), &mut clear);
-            } else {
-                clear.extend_from_slice(message);
-            }
-        }
-        self.counters.stream_messages_out.add(pieces.len() as u64);
-        if open {
-            self.transmit(slot, &clear);
-        } else if let Some(connection) = self.connection(slot) {
-            let before = &mut connection.layer().before;
-            before.extend_from_slice(&clear);
-            let too_much = before.len() > bound;
-            self.counters.stream_bytes_waiting.add(clear.len() as u64);
-            if too_much {
-                self.close(slot, &"too much waits for it to be made");
-            }
-        }
-        self.clear = clear;
-    }
-
-    /// Without a copy, unless the socket is full.
-    fn write_plain(&mut self, pieces: &[Piece], bytes: &[u8]) {
-        let slot = pieces[0].slot;
-        self.counters.stream_messages_out.add(pieces.len() as u64);
-        for pieces in pieces.chunks(PARTS) {
-            let Some(connection) = self.connection(slot) else { return };
-            let mut sent = 0;
-            if let (true, Some(stream)) = (connection.waiting.is_empty(), &connection.stream) {
-                let mut parts = [IoSlice::new(&[]); PARTS];
-                for (part, piece) in parts.iter_mut().zip(pieces) {
-                    *part = IoSlice::new(&bytes[piece.range.clone()]);
-                }
-                match stream.try_write_vectored(&parts[..pieces.len()]) {
-                    Ok(n) => sent = n,
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => (),
-                    Err(error) => return self.close(slot, &error),
-                }
-            }
-            self.counters.stream_bytes_out.add(sent as u64);
-            for piece in pieces {
-                let message = &bytes[piece.range.clone()];
-                let skip = sent.min(message.len());
-                sent -= skip;
-                if skip < message.len() {
-                    self.keep(slot, &message[skip..]);
-                }
-            }
-        }
-    }
-
-    /// Sends clear bytes, encrypted if need be.
-    pub(crate) fn transmit(&mut self, slot: u32, clear: &[u8]) {
-        let Some(connection) = self.connection(slot) else { return };
-        match connection.layer.as_mut().and_then(|l| l.tls.as_mut()) {
-            None => self.send(slot, clear),
-            Some(tls) => match tls.writer().write_all(clear) {
-                Ok(()) => self.flush_tls(slot),
-                Err(error) => self.close(slot, &error),
-            },
-        }
-    }
-
-    /// Sends a WebSocket frame of our own.
-    pub(crate) fn transmit_frame(&mut self, slot: u32, code: u8, payload: &[u8]) {
-        let Some(masked) = self.connection(slot).map(|c| !c.accepted) else { return };
-        let mut frame = Vec::with_capacity(payload.len() + 8);
-        self.frames += 1;
-        ws::write(code, payload, masked.then(|| ws::key(self.frames)), &mut frame);
-        self.transmit(slot, &frame);
-    }
-
-    /// Sends what the TLS session wants sent.
-    pub(crate) fn flush_tls(&mut self, slot: u32) {
-        let mut wire = std::mem::take(&mut self.wire);
-        wire.clear();
-        if let Some(tls) = self.connection(slot).and_then(|c| c.layer.as_mut()).and_then(|l| l.tls.as_mut()) {
-            while tls.wants_write() && tls.write_tls(&mut wire).is_ok() {}
-        }
-        if !wire.is_empty() {
-            self.send(slot, &wire);
-        }
-        self.wire = wire;
-    }
-
-    /// Sends bytes as they are.
-    fn send(&mut self, slot: u32, bytes: &[u8]) {
-        let Some(connection) = self.connection(slot) else { return };
-        let mut sent = 0;
-        if let (true, Some(stream)) = (connection.waiting.is_empty(), &connection.stream) {
-            while sent < bytes.len() {
-                match stream.try_write(&bytes[sent..]) {
-                    Ok(n) => sent += n,
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                    Err(error) => return self.close(slot, &error),
-                }
-            }
-        }
-        self.counters.stream_bytes_out.add(sent as u64);
-        if sent < bytes.len() {
-            self.keep(slot, &bytes[sent..]);
-        }
-    }
-
-    /// Keeps bytes until the socket takes them.
-    fn keep(&mut self, slot: u32, bytes: &[u8]) {
-        let bound = self.common.settings.write_queue;
-        let Some(connection) = self.connection(slot) else { return };
-        let first = connection.waiting.is_empty();
-        connection.waiting.extend_from_slice(bytes);
-        let waiting = connection.waiting.len();
-        self.counters.stream_bytes_waiting.add(bytes.len() as u64);
-        if first {
-            self.blocked.push(slot);
-        }
-        if waiting > bound {
-            self.counters.slow_closed.add(1);
-            self.close(slot, &"the peer does not read");
-        }
-    }
-
-    /// Writes what waits as far as the sockets take it; where they do not, `cx` is woken when they do.
-    pub(crate) fn resume(&mut self, cx: &mut Context<'_>) {
-        let mut i = 0;
-        'next: while i < self.blocked.len() {
-            let slot = self.blocked[i];
-            let counters = self.counters.clone();
-            while let Some(connection) = self.connection(slot).filter(|c| !c.waiting.is_empty()) {
-                let Some(stream) = &connection.stream else { break };
-                match stream.try_write(&connection.waiting) {
-                    Ok(n) => {
-                        counters.stream_bytes_out.add(n as u64);
-                        counters.stream_bytes_waiting.less(n as u64);
-                        connection.waiting.drain(..n);
-                    }
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                        if stream.poll_write_ready(cx).is_pending() {
-                            i += 1;
-                            continue 'next;
-                        }
-                    }
-                    Err(error) => self.close(slot, &error),
-                }
-            }
-            let mut leaving = false;
-            if let Some(connection) = self.connection(slot) {
-                connection.waiting = Vec::new();
-                leaving = connection.leaving;
-            }
-            self.blocked.swap_remove(i);
-            if leaving {
-                self.depart(slot);
-            }
-        }
-    }
-
     /// Ends a connection and says why.
     pub(crate) fn close(&mut self, slot: u32, reason: &dyn std::fmt::Display) {
         let flow = self.flow(slot);
@@ -736,37 +475,6 @@ impl Streams {
     }
 }
 
-impl Dial {
-    /// Makes the connection.
-    pub(crate) async fn run(&mut self) -> io::Result<TcpStream> {
-        let begun = self.begun.take();
-        let connect = async {
-            if let Some(stream) = begun {
-                let stream = TcpStream::from_std(stream)?;
-                stream.writable().await?;
-                return match stream.take_error()? {
-                    Some(error) => Err(error),
-                    None => Ok(stream),
-                };
-            }
-            let socket = if self.to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-            let any = |to: &SocketAddr| match to {
-                SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-            };
-            if self.port != 0 {
-                // The one before may not be forgotten yet.
-                socket.set_reuseaddr(true)?;
-            }
-            if self.from.is_some() || self.port != 0 {
-                socket.bind(SocketAddr::new(self.from.unwrap_or_else(|| any(&self.to)), self.port))?;
-            }
-            socket.connect(self.to).await
-        };
-        tokio::time::timeout(self.patience, connect).await.map_err(|_| io::Error::from(ErrorKind::TimedOut))?
-    }
-}
-
 /// A listener's socket. `shared`: as in [`crate::udp::bind`].
 pub(crate) fn listen(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
@@ -801,11 +509,6 @@ fn gauge(counters: &Counters, transport: Transport) -> &Count {
         Transport::Ws => &counters.ws_connections,
         Transport::Wss => &counters.wss_connections,
     }
-}
-
-/// SIP messages are text unless their bytes are not (RFC 7118 section 4.2).
-fn kind(message: &[u8]) -> u8 {
-    if std::str::from_utf8(message).is_ok() { ws::TEXT } else { ws::BINARY }
 }
 
 /// Forgets that the stream was readable.

@@ -1,0 +1,77 @@
+//! Connections that the service opened for itself: taken over from its lanes, and ended with a word in each layer.
+
+use super::Streams;
+use super::dial::Dial;
+use crate::connection::{Connection, Phase};
+use crate::lanes::Opening;
+use crate::{clock, ws};
+use socket2::SockRef;
+use std::net::Shutdown;
+use std::ops::Range;
+use strowger_core::{Flow, Now, Transport};
+
+impl Streams {
+    /// Takes over a lane that the service has opened.
+    pub(crate) fn take_over(&mut self, opening: Opening, now: Now) -> u32 {
+        let Opening { flow, wish, stream } = opening;
+        // Lanes have a bound of their own.
+        self.common.directory.admit(None, usize::MAX, usize::MAX);
+        let mut connection = Connection::dialling(wish.transport, wish.listener, wish.to, now);
+        connection.lane = Some(flow);
+        let slot = self.add(connection);
+        let generation = self.slots[slot as usize].generation;
+        let patience = self.common.settings.connect_timeout;
+        self.dials.push(Dial { slot, generation, from: None, port: 0, to: wish.to, begun: Some(stream), patience });
+        slot
+    }
+
+    /// Takes a message for the lane in this slot, if it is still there.
+    pub(crate) fn post_lane(&mut self, slot: u32, flow: Flow, range: Range<usize>, token: u64) {
+        match self.connection(slot) {
+            Some(connection) if connection.lane == Some(flow) && !connection.leaving => {
+                self.push(slot, range, self.index, token);
+            }
+            _ => self.lose(self.index, token),
+        }
+    }
+
+    /// Ends a lane that the service is done with.
+    pub(crate) fn leave(&mut self, slot: u32, flow: Flow) {
+        let now = clock::now().mono;
+        let Some(connection) = self.connection(slot).filter(|c| c.lane == Some(flow)) else { return };
+        connection.leaving = true;
+        if connection.phase == Phase::Open {
+            return self.depart(slot);
+        }
+        // What was said is still to be heard.
+        connection.since = now;
+        if connection.layer().before.is_empty() {
+            return self.close(slot, &"nothing was said over it");
+        }
+        self.watch(slot);
+    }
+
+    /// Says that nothing will follow, in the words of each layer, once nothing waits; the peer has its time to say the same
+    /// (RFC 6455 section 7.1.1, RFC 8446 section 6.1).
+    pub(super) fn depart(&mut self, slot: u32) {
+        let now = clock::now().mono;
+        let Some(connection) = self.connection(slot) else { return };
+        if !connection.waiting.is_empty() {
+            return;
+        }
+        connection.since = now;
+        if matches!(connection.transport, Transport::Ws | Transport::Wss) {
+            // The server ends the connection below (section 7.1.1).
+            self.transmit_frame(slot, ws::CLOSE, &ws::NORMAL.to_be_bytes());
+        } else {
+            if let Some(tls) = connection.layer.as_mut().and_then(|l| l.tls.as_mut()) {
+                tls.send_close_notify();
+            }
+            self.flush_tls(slot);
+            if let Some(stream) = self.connection(slot).and_then(|c| c.stream.as_ref()) {
+                let _ = SockRef::from(stream).shutdown(Shutdown::Write);
+            }
+        }
+        self.watch(slot);
+    }
+}

@@ -1,0 +1,201 @@
+//! What goes out over connections: at once as far as the sockets take it, the rest when they do.
+
+use super::{PARTS, Piece, Streams};
+use crate::connection::Phase;
+use crate::ws;
+use std::io::{ErrorKind, IoSlice, Write};
+use std::task::Context;
+use strowger_core::Transport;
+
+impl Streams {
+    /// Writes what the round sends, all of one connection at once.
+    pub(crate) fn write_round(&mut self, bytes: &[u8]) {
+        if self.round.is_empty() {
+            return;
+        }
+        let mut round = std::mem::take(&mut self.round);
+        // Unlike a stable sort this one takes no memory.
+        round.sort_unstable_by_key(|piece| (piece.slot, piece.order));
+        for pieces in round.chunk_by(|a, b| a.slot == b.slot) {
+            self.write(pieces, bytes);
+        }
+        round.clear();
+        self.round = round;
+    }
+
+    fn write(&mut self, pieces: &[Piece], bytes: &[u8]) {
+        let slot = pieces[0].slot;
+        let bound = self.common.settings.write_queue;
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.phase == Phase::Open && connection.layer.is_none() {
+            return self.write_plain(pieces, bytes);
+        }
+        let masked = !connection.accepted;
+        let open = connection.phase == Phase::Open;
+        let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
+        let mut clear = std::mem::take(&mut self.clear);
+        clear.clear();
+        for piece in pieces {
+            let message = &bytes[piece.range.clone()];
+            if websocket {
+                self.frames += 1;
+                ws::write(kind(message), message, masked.then(|| ws::key(self.frames)), &mut clear);
+            } else {
+                clear.extend_from_slice(message);
+            }
+        }
+        self.counters.stream_messages_out.add(pieces.len() as u64);
+        if open {
+            self.transmit(slot, &clear);
+        } else if let Some(connection) = self.connection(slot) {
+            let before = &mut connection.layer().before;
+            before.extend_from_slice(&clear);
+            let too_much = before.len() > bound;
+            self.counters.stream_bytes_waiting.add(clear.len() as u64);
+            if too_much {
+                self.close(slot, &"too much waits for it to be made");
+            }
+        }
+        self.clear = clear;
+    }
+
+    /// Without a copy, unless the socket is full.
+    fn write_plain(&mut self, pieces: &[Piece], bytes: &[u8]) {
+        let slot = pieces[0].slot;
+        self.counters.stream_messages_out.add(pieces.len() as u64);
+        for pieces in pieces.chunks(PARTS) {
+            let Some(connection) = self.connection(slot) else { return };
+            let mut sent = 0;
+            if let (true, Some(stream)) = (connection.waiting.is_empty(), &connection.stream) {
+                let mut parts = [IoSlice::new(&[]); PARTS];
+                for (part, piece) in parts.iter_mut().zip(pieces) {
+                    *part = IoSlice::new(&bytes[piece.range.clone()]);
+                }
+                match stream.try_write_vectored(&parts[..pieces.len()]) {
+                    Ok(n) => sent = n,
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => (),
+                    Err(error) => return self.close(slot, &error),
+                }
+            }
+            self.counters.stream_bytes_out.add(sent as u64);
+            for piece in pieces {
+                let message = &bytes[piece.range.clone()];
+                let skip = sent.min(message.len());
+                sent -= skip;
+                if skip < message.len() {
+                    self.keep(slot, &message[skip..]);
+                }
+            }
+        }
+    }
+
+    /// Sends clear bytes, encrypted if need be.
+    pub(crate) fn transmit(&mut self, slot: u32, clear: &[u8]) {
+        let Some(connection) = self.connection(slot) else { return };
+        match connection.layer.as_mut().and_then(|l| l.tls.as_mut()) {
+            None => self.send(slot, clear),
+            Some(tls) => match tls.writer().write_all(clear) {
+                Ok(()) => self.flush_tls(slot),
+                Err(error) => self.close(slot, &error),
+            },
+        }
+    }
+
+    /// Sends a WebSocket frame of our own.
+    pub(crate) fn transmit_frame(&mut self, slot: u32, code: u8, payload: &[u8]) {
+        let Some(masked) = self.connection(slot).map(|c| !c.accepted) else { return };
+        let mut frame = Vec::with_capacity(payload.len() + 8);
+        self.frames += 1;
+        ws::write(code, payload, masked.then(|| ws::key(self.frames)), &mut frame);
+        self.transmit(slot, &frame);
+    }
+
+    /// Sends what the TLS session wants sent.
+    pub(crate) fn flush_tls(&mut self, slot: u32) {
+        let mut wire = std::mem::take(&mut self.wire);
+        wire.clear();
+        if let Some(tls) = self.connection(slot).and_then(|c| c.layer.as_mut()).and_then(|l| l.tls.as_mut()) {
+            while tls.wants_write() && tls.write_tls(&mut wire).is_ok() {}
+        }
+        if !wire.is_empty() {
+            self.send(slot, &wire);
+        }
+        self.wire = wire;
+    }
+
+    /// Sends bytes as they are.
+    fn send(&mut self, slot: u32, bytes: &[u8]) {
+        let Some(connection) = self.connection(slot) else { return };
+        let mut sent = 0;
+        if let (true, Some(stream)) = (connection.waiting.is_empty(), &connection.stream) {
+            while sent < bytes.len() {
+                match stream.try_write(&bytes[sent..]) {
+                    Ok(n) => sent += n,
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => return self.close(slot, &error),
+                }
+            }
+        }
+        self.counters.stream_bytes_out.add(sent as u64);
+        if sent < bytes.len() {
+            self.keep(slot, &bytes[sent..]);
+        }
+    }
+
+    /// Keeps bytes until the socket takes them.
+    fn keep(&mut self, slot: u32, bytes: &[u8]) {
+        let bound = self.common.settings.write_queue;
+        let Some(connection) = self.connection(slot) else { return };
+        let first = connection.waiting.is_empty();
+        connection.waiting.extend_from_slice(bytes);
+        let waiting = connection.waiting.len();
+        self.counters.stream_bytes_waiting.add(bytes.len() as u64);
+        if first {
+            self.blocked.push(slot);
+        }
+        if waiting > bound {
+            self.counters.slow_closed.add(1);
+            self.close(slot, &"the peer does not read");
+        }
+    }
+
+    /// Writes what waits as far as the sockets take it; where they do not, `cx` is woken when they do.
+    pub(crate) fn resume(&mut self, cx: &mut Context<'_>) {
+        let mut i = 0;
+        'next: while i < self.blocked.len() {
+            let slot = self.blocked[i];
+            let counters = self.counters.clone();
+            while let Some(connection) = self.connection(slot).filter(|c| !c.waiting.is_empty()) {
+                let Some(stream) = &connection.stream else { break };
+                match stream.try_write(&connection.waiting) {
+                    Ok(n) => {
+                        counters.stream_bytes_out.add(n as u64);
+                        counters.stream_bytes_waiting.less(n as u64);
+                        connection.waiting.drain(..n);
+                    }
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                        if stream.poll_write_ready(cx).is_pending() {
+                            i += 1;
+                            continue 'next;
+                        }
+                    }
+                    Err(error) => self.close(slot, &error),
+                }
+            }
+            let mut leaving = false;
+            if let Some(connection) = self.connection(slot) {
+                connection.waiting = Vec::new();
+                leaving = connection.leaving;
+            }
+            self.blocked.swap_remove(i);
+            if leaving {
+                self.depart(slot);
+            }
+        }
+    }
+}
+
+/// SIP messages are text unless their bytes are not (RFC 7118 section 4.2).
+fn kind(message: &[u8]) -> u8 {
+    if std::str::from_utf8(message).is_ok() { ws::TEXT } else { ws::BINARY }
+}
