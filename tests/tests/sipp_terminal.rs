@@ -77,7 +77,7 @@ impl Terminal {
 
     /// Waits until the picture says something.
     fn shows(&self, what: &str) {
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Instant::now() + Duration::from_secs(15);
         while !self.picture().contains(what) {
             assert!(Instant::now() < end, "{what:?} is not shown:\n{}", self.picture());
             std::thread::sleep(Duration::from_millis(5));
@@ -91,7 +91,7 @@ impl Terminal {
 
     /// Waits until the settings are these.
     fn is_set(&self, wanted: Settings) {
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Instant::now() + Duration::from_secs(15);
         while settings(&self.line) != wanted {
             assert!(Instant::now() < end, "the terminal is not set to {wanted:?}:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(5));
@@ -185,7 +185,7 @@ fn each_key_does_what_it_does_in_sipp() {
         t.shows(what);
     }
     t.press("s");
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(15);
     let screens = || {
         let mut files = folder.path().read_dir().expect("it is there").map(|e| e.expect("a file").path());
         let file = files.find(|path| path.to_string_lossy().ends_with("_screen.log")).expect("it was opened at once");
