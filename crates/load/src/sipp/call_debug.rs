@@ -31,13 +31,13 @@ impl CallDebug {
         let call = self.calls.entry(call_id.into()).or_insert_with(|| format!("{now} Starting call {id}\n").into());
         let (via, n) = (transport.via(), bytes.len());
         let _ = match passage {
-            Passage::Sent => write!(call, "{now} Sending {via} message for call {id}:\n"),
-            Passage::Received => write!(call, "{now} Processing {n} byte incoming message for call-ID {id}:\n"),
-            Passage::Unexpected => write!(call, "{now} Unexpected {via} message received:\n\n"),
-            Passage::LostSending(step) => write!(call, "{now} Message {step} is lost on purpose instead of sent:\n"),
-            Passage::LostReceiving(step) => write!(call, "{now} Received message {step} is lost on purpose:\n"),
-            Passage::CommandSent => write!(call, "{now} Sending control message for call {id}:\n"),
-            Passage::CommandReceived => write!(call, "{now} Processing control message for call {id}:\n"),
+            Passage::Sent => writeln!(call, "{now} Sending {via} message for call {id}:"),
+            Passage::Received => writeln!(call, "{now} Processing {n} byte incoming message for call-ID {id}:"),
+            Passage::Unexpected => writeln!(call, "{now} Unexpected {via} message received:\n"),
+            Passage::LostSending(step) => writeln!(call, "{now} Message {step} is lost on purpose instead of sent:"),
+            Passage::LostReceiving(step) => writeln!(call, "{now} Received message {step} is lost on purpose:"),
+            Passage::CommandSent => writeln!(call, "{now} Sending control message for call {id}:"),
+            Passage::CommandReceived => writeln!(call, "{now} Processing control message for call {id}:"),
             Passage::Discarded => return,
         };
         call.extend_from_slice(bytes);

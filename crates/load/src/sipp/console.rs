@@ -152,7 +152,7 @@ impl Session {
         }
     }
 
-    fn trace(&mut self, what: &str, value: &str) -> Result<(), String> {
+    fn trace(&self, what: &str, value: &str) -> Result<(), String> {
         let on = truth(value)?;
         if self.options.threads > 1 {
             return Err("Traces are written where one shard has all calls: without -threads.".into());

@@ -195,6 +195,7 @@ impl Session {
                 self.quitting = true;
                 if self.options.timeout_error {
                     self.report();
+                    self.ledger.fatal_errors += 1;
                     self.close();
                     self.say_goodbye();
                     let seconds = elapsed.as_secs_f64();

@@ -59,7 +59,7 @@ impl Reader<'_> {
             return self.pattern_stream(value, word, video, parts);
         }
         let loops = parts.next().map_or(1, leading);
-        let payload_type = parts.next().map_or(self.payload_type(), leading);
+        let payload_type = parts.next().map_or_else(|| self.payload_type(), leading);
         let codec = parts.next().unwrap_or_default();
         let format = self.stream_format(value, payload_type, codec)?;
         let path = self.find(name);
@@ -91,7 +91,8 @@ impl Reader<'_> {
             return Err(Fault::new(value.at, format!("there is no pattern {id}")).hint("1 to 6"));
         };
         let loops = parts.next().map_or(1, leading);
-        let payload_type = parts.next().map_or(if video { 99 } else { self.payload_type() }, leading);
+        let usual = if video { 99 } else { self.payload_type() };
+        let payload_type = parts.next().map_or(usual, leading);
         let format = self.stream_format(value, payload_type, parts.next().unwrap_or_default())?;
         Ok(RtpStream::Pattern { video, id, loops, format })
     }
