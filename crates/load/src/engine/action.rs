@@ -195,13 +195,15 @@ impl Stage<'_> {
                     Comparison::GreaterThanOrEqual => left >= right,
                     Comparison::LessThanOrEqual => left <= right,
                 };
-                if let Some(to) = to {
-                    self.set(*to, Value::Bool(holds));
-                }
                 let failure = match check {
                     Check::Must if !holds => Failure::TestDoesntMatch,
                     Check::MustNot if holds => Failure::TestShouldntMatch,
-                    _ => return Done::Well,
+                    _ => {
+                        if let Some(to) = to {
+                            self.set(*to, Value::Bool(holds));
+                        }
+                        return Done::Well;
+                    }
                 };
                 let with = match with {
                     Number::Variable(slot) => self.name(*slot),
@@ -213,13 +215,15 @@ impl Stage<'_> {
             }
             Action::CompareStrings { to, left: of, right: with, check } => {
                 let difference = difference(self.operand(*of), self.right(with));
-                if let Some(to) = to {
-                    self.set(*to, Value::Number(f64::from(difference)));
-                }
                 let failure = match check {
                     Check::Must if difference != 0 => Failure::CompareDoesntMatch,
                     Check::MustNot if difference == 0 => Failure::CompareShouldntMatch,
-                    _ => return Done::Well,
+                    _ => {
+                        if let Some(to) = to {
+                            self.set(*to, Value::Number(f64::from(difference)));
+                        }
+                        return Done::Well;
+                    }
                 };
                 let name = match with {
                     Text::Variable(slot) => self.name(*slot),
@@ -365,7 +369,8 @@ impl Stage<'_> {
         let matched = expression.captures(text, &mut self.world.matcher, &mut spans);
         if matched {
             for (slot, span) in wanted.assign_to.iter().zip(spans) {
-                let Some(span) = span else { break };
+                // What took no part stays what it was.
+                let Some(span) = span else { continue };
                 self.call.value_mut(*slot, &mut self.world.shared).set_text(span.of(text));
             }
         }

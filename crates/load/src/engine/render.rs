@@ -44,7 +44,7 @@ impl Stage<'_> {
         if let Some(constant) = template.constant() {
             return out.extend_from_slice(constant);
         }
-        let step = self.call.step as i32;
+        let step = IN_ACTION;
         let start = out.len();
         let mut marks = Marks::default();
         let mut vanished = false;
@@ -136,11 +136,15 @@ impl Stage<'_> {
             Piece::Branch(n) => {
                 let number = self.call.number;
                 // The ACK of a refusal is of the transaction that was refused (RFC 3261 section 17.1.1.3).
-                let step = if step == OF_REFUSAL { i64::from(self.call.step) - 1 } else { i64::from(step) };
+                let before = matches!(step, IN_ACTION | OF_REFUSAL);
+                let step = if before { i64::from(self.call.step) - 1 } else { i64::from(step) };
                 let _ = write!(out, "z9hG4bK-{}-{}-{}", self.world.run.pid, number, step + i64::from(*n));
             }
-            Piece::MessageIndex(n) => number(out, i64::from(step) + i64::from(*n)),
-            Piece::LastRequestUri => self.last_request_uri(step < 0, out),
+            Piece::MessageIndex(n) => {
+                let step = if step == OF_REFUSAL { IN_ACTION } else { step };
+                number(out, i64::from(step) + i64::from(*n));
+            }
+            Piece::LastRequestUri => self.last_request_uri(step < 0 && step != IN_ACTION, out),
             Piece::LastCSeqNumber(n) => {
                 let last = self.last_cseq();
                 number(out, i64::from(last) + i64::from(*n));
@@ -330,8 +334,11 @@ impl Stage<'_> {
     }
 }
 
+/// The place of texts of actions, as SIPp writes it; their branches are those of the step before.
+const IN_ACTION: i32 = -2;
+
 /// The place of the ACK to a refusal that the scenario does not foresee: in none, but of the transaction before.
-pub(super) const OF_REFUSAL: i32 = -2;
+pub(super) const OF_REFUSAL: i32 = -3;
 
 /// Places kept for a length.
 const LENGTH: usize = 5;
