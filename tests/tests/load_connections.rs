@@ -30,6 +30,7 @@ fn sockets_and_connections_of_calls() {
         ("each_user_has_a_socket", each_user_has_a_socket),
         ("users_are_shared_out_among_generators", users_are_shared_out_among_generators),
         ("users_are_called_over_their_connections", users_are_called_over_their_connections),
+        ("through_a_server", through_a_server),
         ("descriptors_come_back", descriptors_come_back),
         ("at_the_bound_calls_share", at_the_bound_calls_share),
         ("no_port_is_free", no_port_is_free),
@@ -394,6 +395,16 @@ fn users_are_called_over_their_connections() {
     assert_eq!(ran.count("counters", "registration.successful"), 3, "each user once: {}", ran.said);
     assert_eq!(ran.count("counters", "incoming.completed"), 40, "{}", ran.said);
     assert_eq!(connections.counts()[0], 3, "they were called over the connections by which they registered");
+}
+
+/// A proxy in the way: later requests of a call come back over its connection too.
+fn through_a_server() {
+    let server = Setup::on(&[Transport::Udp, Transport::Tcp]).relay().start();
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let target = format!("{}://{}", transport.name(), server.address(transport));
+        let ran = run(&target, &["--pair", "--connections", "per-call", "-r", "100", "-m", "30", "--hold", "50ms"]);
+        ran.all_successful(30);
+    }
 }
 
 /// Descriptors that a process has open.
