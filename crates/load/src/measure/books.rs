@@ -70,6 +70,16 @@ impl Books {
         }
     }
 
+    /// What was before does not count: the books are open from now on, as if they were new. For a shard that waited.
+    pub fn reopen(&mut self, now: u64) {
+        self.page.clear();
+        self.page.second = self.clock.second(now);
+        self.page.begun = self.clock.wall(now);
+        self.turn = self.clock.begin(self.page.second + 1);
+        (self.begun, self.now) = (now, now);
+        (self.page.open, self.page.peak) = (self.open, self.open);
+    }
+
     #[cold]
     fn turn(&mut self, now: u64) {
         let second = self.clock.second(now);

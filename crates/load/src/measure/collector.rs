@@ -168,6 +168,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_shard_waited_before_it_began_is_no_time_of_the_run() {
+        let mut collector = Collector::new(Clock::new(0, UNIX_EPOCH), vec![], 1);
+        let mut books = collector.books(S / 2);
+        books.reopen(4 * S + S / 4);
+        books.tick(5 * S);
+        books.close(6 * S);
+        let mut seconds = Vec::new();
+        let totals = collector.finish(|page| seconds.push((page.second, page.covered)));
+        assert_eq!(seconds, [(4, 3 * S / 4), (5, S)]);
+        assert_eq!((totals.begun, totals.covered), (4 * S + S / 4, 7 * S / 4));
+    }
+
+    #[test]
     fn when_all_sleep_the_time_is_covered_all_the_same() {
         let mut collector = Collector::new(Clock::new(0, UNIX_EPOCH), vec![], 2);
         let mut both = [collector.books(S / 2), collector.books(S / 2)];

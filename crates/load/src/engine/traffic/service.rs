@@ -33,7 +33,9 @@ impl Service for Traffic {
         self.world.now = micros;
         self.world.ms = (micros / 1_000).max(now.mono);
         self.world.wall = now.wall;
-        self.world.books.tick(micros);
+        if !self.waiting {
+            self.world.books.tick(micros);
+        }
         self.intend();
         if self.expected != 0 && self.world.ms > self.expected + 10 && !self.waiting {
             self.world.books.stalled((self.world.ms - self.expected) * 1_000);
@@ -174,8 +176,9 @@ impl Service for Traffic {
             Order::Connect => self.connect(out),
             Order::Begin => {
                 let run = &self.world.run;
-                let profile = run.load.profile.clone();
-                self.pace = Pace::profile(profile, clock::micros(), run.load.arrivals, run.seed);
+                let (profile, now) = (run.load.profile.clone(), clock::micros());
+                self.pace = Pace::profile(profile, now, run.load.arrivals, run.seed);
+                self.world.books.reopen(now);
                 self.wanted = self.pace.clone();
                 self.waiting = false;
             }
