@@ -279,8 +279,10 @@ impl Campaign {
             self.own.count(Counter::SocketDrops, drops - self.drops);
             self.drops = drops;
         }
-        let unsent =
-            sides().map(Side::counters).map(|c| c.datagrams_refused + c.datagrams_dropped + c.lanes_refused).sum::<u64>();
+        let unsent = sides()
+            .map(Side::counters)
+            .map(|c| c.datagrams_refused + c.datagrams_dropped + c.lanes_refused)
+            .sum::<u64>();
         if unsent > self.unsent {
             self.own.count(Counter::SendFailuresLocal, unsent - self.unsent);
             self.unsent = unsent;

@@ -65,8 +65,7 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     };
     let answers = Plan { work: Work::Ready(crate::workload::Workload::Call), target: None, ..local.clone() };
     let bound = side::bind(&answers, loopback, 0, true)?;
-    let nobody =
-        Facts {
+    let nobody = Facts {
         destination: None,
         target: None,
         direct: false,
