@@ -14,12 +14,15 @@ pub(crate) const NEEDS_PING: u32 = 1;
 #[derive(Debug, Default)]
 pub(crate) struct Pings {
     at: Option<u64>,
-    cursor: Cursor,
+    /// Where the round under way stands.
+    cursor: Option<Cursor>,
+    /// When it began; the next one begins an interval later.
+    began: u64,
     /// Walks through the whole table so far: pings of one round bear its number.
     round: u32,
 }
 
-/// One step a second.
+/// The steps of a round.
 const STEP: u64 = 1_000;
 
 impl Pings {
@@ -47,7 +50,7 @@ impl Shard {
         }
     }
 
-    /// Pings its share of the table: all of it in one interval.
+    /// Pings its share of the table: all of it in one interval, and nobody twice in it.
     pub(crate) fn ping(&mut self, now: Now, out: &mut Outbox) {
         let Some(interval) = self.shared.config.nat.ping_interval else { return };
         if self.pings.at.is_none_or(|at| at > now.mono) {
@@ -60,17 +63,36 @@ impl Shard {
             shared.pings_awake.store(false, Relaxed);
             return;
         }
-        self.pings.at = Some(now.mono + STEP);
-        let steps = (interval.as_millis() as u64 / STEP).max(1) as usize;
-        let mut due: Vec<(Target, Vec<u8>)> = Vec::new();
-        let next = shared.location.walk(self.pings.cursor, bindings.div_ceil(steps), &mut |binding| {
-            if binding.flags() & NEEDS_PING != 0 && binding.expires_at() > now.wall {
-                due.extend(target_of(&binding, &shared.identity).map(|t| (t, binding.uri().to_vec())));
-            }
+        let interval = interval.as_millis() as u64;
+        let mut cursor = self.pings.cursor.take().unwrap_or_else(|| {
+            self.pings.began = now.mono;
+            Cursor::default()
         });
-        self.pings.cursor = next.unwrap_or_default();
-        if next.is_none() {
-            self.pings.round = self.pings.round.wrapping_add(1);
+        let mut left = bindings.div_ceil((interval / STEP).max(1) as usize);
+        let mut due: Vec<(Target, Vec<u8>)> = Vec::new();
+        // A walk ends with its partition of the table.
+        loop {
+            let mut seen = 0;
+            let next = shared.location.walk(cursor, left, &mut |binding| {
+                seen += 1;
+                if binding.flags() & NEEDS_PING != 0 && binding.expires_at() > now.wall {
+                    due.extend(target_of(&binding, &shared.identity).map(|t| (t, binding.uri().to_vec())));
+                }
+            });
+            left -= seen.min(left);
+            match next {
+                None => {
+                    self.pings.round = self.pings.round.wrapping_add(1);
+                    self.pings.at = Some((self.pings.began + interval).max(now.mono + 1));
+                    break;
+                }
+                Some(next) if left == 0 => {
+                    self.pings.cursor = Some(next);
+                    self.pings.at = Some(now.mono + STEP);
+                    break;
+                }
+                Some(next) => cursor = next,
+            }
         }
         for (target, uri) in due {
             self.counters().pings.one();
