@@ -12,7 +12,7 @@ use std::ops::Range;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::proxy::{Candidate, NextHop, Routing};
 use strowger_core::transaction::ServerId;
-use strowger_core::{ListenerId, Now, Target};
+use strowger_core::{ListenerId, Now, Target, Transport};
 use strowger_message::{Method, Name, Uri};
 use strowger_net::Mailbox;
 use strowger_store::subscriber::{Answer as Known, Question};
@@ -242,7 +242,11 @@ impl Shard {
         }
         let mut targets: SmallVec<[Targets; 2]> = SmallVec::new();
         for contact in &contacts.entries {
-            let known = contact.target.map(|t| Targets::from_slice(&[t]));
+            let known = contact.target.map(|t| {
+                let mut way = Targets::from_slice(&[t]);
+                way.extend(self.where_it_listens(&contacts, contact, t));
+                way
+            });
             let way = match known {
                 Some(way) => Some(way),
                 None => self.contact_way(asked, &contacts, contact),
@@ -354,6 +358,20 @@ impl Shard {
             NextHop::Known(target) => Some(target),
             _ => None,
         }
+    }
+
+    /// Where a phone takes connections itself that registered over one of its own: its Contact says the port (RFC 3261 section
+    /// 18.1.1). That is the way to it when its connection is gone, after a restart for one. Only on the very machine that the
+    /// connection came from: what else stands in a Contact, of a phone behind NAT, leads nowhere.
+    fn where_it_listens(&self, contacts: &Contacts, contact: &Contact, flow: Target) -> Option<Target> {
+        if !matches!(flow.transport, Transport::Tcp | Transport::Tls) {
+            return None;
+        }
+        let own = self.contact_target(contacts, contact)?;
+        let there = own.transport == flow.transport
+            && own.address.ip() == flow.address.ip()
+            && own.address.port() != flow.address.port();
+        there.then_some(own)
     }
 
     /// The addresses that the request's Route or Request-URI names. None: answered, or waiting for a name.

@@ -276,6 +276,48 @@ fn a_phone_by_tcp_is_reached_by_its_connection() {
     assert_eq!(alice.answer().status(), 200);
 }
 
+/// A phone that registered over a connection of its own and listens where its Contact says (RFC 3261 section 18.1.1).
+#[test]
+fn a_phone_by_tcp_is_reached_where_it_listens_when_its_connection_is_gone() {
+    use std::io::{Read, Write};
+    let mut site = Site::start("registrar.authenticate = false", &[]);
+    let (caller, bob) = (site.stranger(), site.phone("bob"));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let contact = format!("<sip:bob@{};transport=tcp>", listener.local_addr().unwrap());
+    let mut stream = std::net::TcpStream::connect(site.udp).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    let text = bob.text(&bob.register_call("Expires: 600\n")).replace("SIP/2.0/UDP", "SIP/2.0/TCP");
+    stream.write_all(text.replace(&format!("<sip:phone@{}>", bob.address), &contact).as_bytes()).unwrap();
+    let mut buffer = [0; 4096];
+    let len = stream.read(&mut buffer).unwrap();
+    assert!(buffer[..len].starts_with(b"SIP/2.0 200 "), "{}", String::from_utf8_lossy(&buffer[..len]));
+
+    let connections = |site: &Site| site.server().handle().total().tcp_connections;
+    drop(stream);
+    for restart in [false, true] {
+        // Its connection was closed, or was one of the server's earlier life.
+        if restart {
+            site.restart();
+        }
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while connections(&site) > 0 {
+            assert!(std::time::Instant::now() < end, "the closed connection is still there");
+            std::thread::yield_now();
+        }
+        let call = caller.call("MESSAGE", "sip:bob@example.org");
+        caller.send(&caller.text(&call));
+        let arrived = std::sync::mpsc::channel();
+        let accepting = listener.try_clone().unwrap();
+        std::thread::spawn(move || arrived.0.send(accepting.accept().unwrap().0));
+        let mut way = arrived.1.recv_timeout(std::time::Duration::from_secs(5)).expect("the server connects");
+        let len = way.read(&mut buffer).unwrap();
+        let message = Got(String::from_utf8_lossy(&buffer[..len]).into_owned());
+        assert_eq!((message.method(), format!("<{}>", message.uri())), ("MESSAGE", contact.clone()));
+        way.write_all(bob.response(&message, 200, "").as_bytes()).unwrap();
+        assert_eq!(caller.answer().status(), 200);
+    }
+}
+
 #[test]
 fn a_large_request_stays_on_the_way_that_a_phone_registered_by() {
     let site = Site::start("", &["bob"]);
