@@ -399,6 +399,10 @@ impl Stage<'_> {
             self.call.cseq = self.call.cseq.wrapping_add(1);
         }
         let range = self.write(&script.texts[index as usize], index as i32);
+        if self.world.broken {
+            self.world.warn(format_args!("Returning EPIPE on invalid socket"));
+            self.halt(format_args!("Broken pipe on TCP connection, remote peer probably closed the socket"));
+        }
         if self.world.halt == Some(Halt::Error) {
             self.out.bytes.truncate(range.start);
             return Whither::Waits;

@@ -173,6 +173,7 @@ impl Traffic {
             dynamic_id: run.dynamic_id.first,
             open: 0,
             halt: None,
+            broken: false,
             frozen: false,
             scratch: Vec::new(),
             desk: super::desk::Desk::new(&run),

@@ -38,6 +38,8 @@ pub(super) struct World {
     pub(super) open: u64,
     /// What an action asked of the whole run.
     pub(super) halt: Option<Halt>,
+    /// The only connection has ended, and none is made again.
+    pub(super) broken: bool,
     /// The run has ended at once: nothing more is done.
     pub(super) frozen: bool,
     /// The way to the other controllers of third party call control.

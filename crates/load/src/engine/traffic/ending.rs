@@ -4,7 +4,6 @@ use super::{Event, Traffic};
 use crate::engine::call::Call;
 use crate::engine::sockets::Each;
 use crate::engine::stage::Go;
-use crate::engine::world::Halt;
 use crate::measure::Outcome;
 use strowger_core::{Outbox, Target};
 
@@ -62,26 +61,31 @@ impl Traffic {
     #[cold]
     pub(super) fn lose_connection(&mut self, out: &mut Outbox) {
         let Some(reconnect) = self.world.run.sockets.reconnect else { return };
+        if reconnect.most.is_some_and(|most| self.reconnected >= most) {
+            // What is said next ends the run.
+            self.world.broken = true;
+            return self.lose_calls(out);
+        }
         let works = |call: &Call| call.live && !call.counted;
         if self.finished || !(0..self.calls.len()).any(|slot| works(&self.calls[slot])) {
             // Nobody misses it.
             return;
         }
-        if reconnect.most.is_some_and(|most| self.reconnected >= most) {
-            self.world.warn(format_args!("Error on TCP connection, remote peer probably closed the socket"));
-            let _ = self.events.send(Event::Halt(Halt::Error));
-            return;
-        }
         self.reconnected += 1;
         if reconnect.close {
             self.world.warn(format_args!("Closing calls, because of TCP reset or close!"));
-            for slot in 0..self.calls.len() as u32 {
-                if works(&self.calls[slot as usize]) {
-                    self.drive(slot, out, |stage| stage.lose_connection());
-                }
-            }
+            self.lose_calls(out);
         }
         self.reconnect_at = self.world.ms + u64::from(reconnect.sleep).max(1);
+    }
+
+    fn lose_calls(&mut self, out: &mut Outbox) {
+        for slot in 0..self.calls.len() as u32 {
+            let call = &self.calls[slot as usize];
+            if call.live && !call.counted {
+                self.drive(slot, out, |stage| stage.lose_connection());
+            }
+        }
     }
 
     /// The time to make another has come.
