@@ -640,8 +640,12 @@ fn the_only_connection_is_lost() {
     // Three messages come, then the peer ends the connection while the calls pause.
     let peer = Peer::tcp(3);
     let (code, errors) = sipp_over_tcp(&peer, 500, &["-t", "t1"]);
+    assert_eq!(code, 1, "{errors}");
+    // Between the calls: the next has none, and none is made again.
+    let peer = Peer::tcp(2);
+    let (code, errors) = sipp_over_tcp(&peer, 1, &["-t", "t1", "-r", "2"]);
     assert_eq!(code, 255, "{errors}");
-    assert!(errors.contains("Error on TCP connection, remote peer probably closed the socket"), "{errors}");
+    assert!(errors.contains("Broken pipe on TCP connection, remote peer probably closed the socket"), "{errors}");
     let peer = Peer::tcp(3);
     let (code, errors) = sipp_over_tcp(&peer, 500, &["-t", "t1", "-max_reconnect", "2", "-reconnect_sleep", "50"]);
     assert_eq!(code, 1, "{errors}");

@@ -86,6 +86,8 @@ impl Traffic {
                 self.drive(slot, out, |stage| stage.lose_connection());
             }
         }
+        // A round follows at once: that may have been the end.
+        self.tick = self.world.ms;
     }
 
     /// The time to make another has come.
