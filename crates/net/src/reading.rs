@@ -105,7 +105,15 @@ impl Streams {
         match result {
             Ok(false) => (),
             Ok(true) => self.close(slot, &"the peer closed it"),
-            Err(error) => self.close(slot, &error),
+            Err(error) => {
+                // Before TLS 1.3's server says what it thinks of a certificate, the client has ended its handshake (RFC 8446
+                // appendix E.1).
+                let open = self.connection(slot).filter(|c| c.phase == Phase::Open).map(|c| c.remote);
+                if let (Some(remote), Some(refusals)) = (open, &self.common.settings.refusals) {
+                    refusals.tell(remote, &error);
+                }
+                self.close(slot, &error);
+            }
         }
     }
 
@@ -317,7 +325,7 @@ fn decrypt(tls: &mut Tls, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, Str
     let mut rest = bytes;
     while !rest.is_empty() {
         tls.read_tls(&mut rest).map_err(|e| e.to_string())?;
-        let state = tls.process_new_packets().map_err(|e| e.to_string())?;
+        let state = tls.process_new_packets().map_err(|e| crate::tls::reason(&e))?;
         let n = state.plaintext_bytes_to_read();
         if n > 0 {
             let start = plain.len();

@@ -120,6 +120,8 @@ pub struct Settings {
     pub write_queue: usize,
     /// How servers are verified to which we connect by TLS.
     pub tls: crate::tls::Client,
+    /// Who hears why handshakes fail, beside the log. Default: nobody.
+    pub refusals: Option<crate::tls::Refusals>,
 }
 
 impl Default for Settings {
@@ -153,6 +155,7 @@ impl Default for Settings {
             tls_sessions: 1_024,
             write_queue: 1 << 20,
             tls: crate::tls::Client::default(),
+            refusals: None,
         }
     }
 }

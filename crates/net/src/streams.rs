@@ -415,6 +415,9 @@ impl Streams {
         } else if matches!(connection.phase, Phase::Tls | Phase::Ws) {
             self.counters.handshakes_failed.add(1);
             tracing::info!(remote = %connection.remote, transport = connection.transport.text(), %reason, "handshake failed");
+            if let Some(refusals) = &self.common.settings.refusals {
+                refusals.tell(connection.remote, &reason.to_string());
+            }
         }
         if connection.phase != Phase::Open && connection.lane.is_some() && !connection.leaving {
             self.unmade.push(flow);

@@ -1,14 +1,19 @@
-//! Certificates and how peers are verified.
+//! Certificates, how peers are verified, and what is said where they are not.
 
 use crate::tickets::Tickets;
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime, pem};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, PeerIncompatible, RootCertStore,
+    ServerConfig, SignatureScheme, SupportedProtocolVersion,
+};
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +26,9 @@ pub struct Server {
     pub key: PathBuf,
     /// PEM file of authorities; if given, clients must show a certificate of theirs.
     pub client_authorities: Option<PathBuf>,
+    /// PEM file of revocation lists (RFC 5280 section 5), for certificates of clients: see [`Client::revoked`].
+    pub revoked: Option<PathBuf>,
+    pub versions: Versions,
 }
 
 /// Whom we trust when we connect.
@@ -32,9 +40,63 @@ pub struct Client {
     pub unverified: bool,
     /// PEM files of our own certificate and key, if peers ask for one.
     pub identity: Option<(PathBuf, PathBuf)>,
+    /// PEM file of revocation lists (RFC 5280 section 5). If given, every certificate between the peer and an authority
+    /// needs a list of its issuer that is not out of date and does not name it. Makes sense with `authorities` only.
+    pub revoked: Option<PathBuf>,
+    pub versions: Versions,
+}
+
+/// The versions of TLS that are spoken. Those before 1.2 are deprecated (RFC 8996) and not to be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// 1.2 and 1.3, whichever is the highest that the peer speaks too.
+    #[default]
+    All,
+    Only12,
+    Only13,
+}
+
+/// Hears of each handshake of TLS or WebSocket that fails, and of each connection that TLS ends by an error: the peer's
+/// address, and why.
+#[derive(Clone)]
+pub struct Refusals(Arc<dyn Fn(SocketAddr, &str) + Send + Sync>);
+
+impl Refusals {
+    /// `hear` is called on the threads of shards: it must not wait.
+    pub fn new(hear: impl Fn(SocketAddr, &str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hear))
+    }
+
+    pub(crate) fn tell(&self, peer: SocketAddr, why: &str) {
+        (self.0)(peer, why);
+    }
+}
+
+impl std::fmt::Debug for Refusals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Refusals")
+    }
+}
+
+/// The newest first.
+static ALL_VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+
+impl Versions {
+    fn supported(self) -> &'static [&'static SupportedProtocolVersion] {
+        match self {
+            Self::All => ALL_VERSIONS,
+            Self::Only12 => ALL_VERSIONS.split_at(1).1,
+            Self::Only13 => ALL_VERSIONS.split_at(1).0,
+        }
+    }
 }
 
 impl Server {
+    /// Who shows this certificate and demands none.
+    pub const fn new(certificate: PathBuf, key: PathBuf) -> Self {
+        Self { certificate, key, client_authorities: None, revoked: None, versions: Versions::All }
+    }
+
     /// Reads the files.
     ///
     /// # Errors
@@ -42,13 +104,19 @@ impl Server {
     pub fn load(&self) -> io::Result<Arc<ServerConfig>> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(self.versions.supported())
             .map_err(io::Error::other)?;
         let builder = match &self.client_authorities {
+            None if self.revoked.is_some() => return Err(unfounded(self.revoked.as_deref())),
             None => builder.with_no_client_auth(),
             Some(path) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities(path)?), provider);
-                builder.with_client_cert_verifier(verifier.build().map_err(|e| bad(path, e))?)
+                let verifier = match &self.revoked {
+                    None => verifier,
+                    Some(path) => verifier.with_crls(revocations(path)?).enforce_revocation_expiration(),
+                };
+                builder
+                    .with_client_cert_verifier(verifier.build().map_err(|e| bad(at_fault(&e, path, &self.revoked), e))?)
             }
         };
         let mut config = builder
@@ -68,16 +136,26 @@ impl Client {
     pub fn load_keeping(&self, sessions: usize) -> io::Result<Arc<ClientConfig>> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(self.versions.supported())
             .map_err(io::Error::other)?;
-        let builder = if self.unverified {
+        let builder = if self.revoked.is_some() && (self.unverified || self.authorities.is_none()) {
+            return Err(unfounded(self.revoked.as_deref()));
+        } else if self.unverified {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
         } else {
             let roots = match &self.authorities {
                 Some(path) => authorities(path)?,
                 None => RootCertStore::empty(),
             };
-            builder.with_root_certificates(roots)
+            match &self.revoked {
+                None => builder.with_root_certificates(roots),
+                Some(path) => {
+                    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                        .with_crls(revocations(path)?)
+                        .enforce_revocation_expiration();
+                    builder.with_webpki_verifier(verifier.build().map_err(|e| bad(path, e))?)
+                }
+            }
         };
         let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
@@ -112,6 +190,64 @@ fn authorities(path: &Path) -> io::Result<RootCertStore> {
         store.add(certificate).map_err(|e| bad(path, e))?;
     }
     Ok(store)
+}
+
+/// Revocation lists that can be read, one at least.
+fn revocations(path: &Path) -> io::Result<Vec<CertificateRevocationListDer<'static>>> {
+    const NONE: &str = "no certificate revocation list in it (-----BEGIN X509 CRL-----)";
+    let all: Result<Vec<_>, _> = CertificateRevocationListDer::pem_file_iter(path)
+        .map_err(|error| match error {
+            pem::Error::Io(error) => io::Error::new(error.kind(), format!("{}: {error}", path.display())),
+            error => bad(path, error),
+        })?
+        .collect();
+    match all {
+        Ok(all) if all.is_empty() => Err(bad(path, NONE)),
+        all => all.map_err(|e| bad(path, e)),
+    }
+}
+
+/// Which of the two files a verifier complains of.
+fn at_fault<'a>(error: &VerifierBuilderError, authorities: &'a Path, revoked: &'a Option<PathBuf>) -> &'a Path {
+    match (error, revoked) {
+        (VerifierBuilderError::InvalidCrl(_), Some(revoked)) => revoked,
+        _ => authorities,
+    }
+}
+
+/// A revocation list without an authority that could have signed it.
+fn unfounded(list: Option<&Path>) -> io::Error {
+    let why = "a revocation list needs the authorities whose certificates are to be checked";
+    bad(list.unwrap_or(Path::new("")), why)
+}
+
+/// What a failed handshake means, in words for who has to mend it.
+pub(crate) fn reason(error: &rustls::Error) -> String {
+    use rustls::Error::{AlertReceived, InvalidCertificate, NoCertificatesPresented};
+    let text = match error {
+        InvalidCertificate(CertificateError::Revoked) => "the peer's certificate is revoked",
+        InvalidCertificate(CertificateError::UnknownRevocationStatus) => {
+            "whether the peer's certificate is revoked is not known: there is no revocation list of its issuer"
+        }
+        InvalidCertificate(
+            CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. },
+        ) => "whether the peer's certificate is revoked is not known: the revocation list of its issuer is out of date",
+        NoCertificatesPresented => "the peer shows no certificate",
+        AlertReceived(AlertDescription::CertificateRevoked) => "the peer says that our certificate is revoked",
+        AlertReceived(AlertDescription::CertificateRequired) => "the peer demands a certificate, and we showed none",
+        AlertReceived(AlertDescription::ProtocolVersion) => {
+            "the peer speaks no version of TLS that is allowed here (its alert: protocol_version)"
+        }
+        rustls::Error::PeerIncompatible(
+            PeerIncompatible::ServerDoesNotSupportTls12Or13
+            | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+            | PeerIncompatible::SupportedVersionsExtensionRequired
+            | PeerIncompatible::Tls12NotOffered
+            | PeerIncompatible::Tls12NotOfferedOrEnabled,
+        ) => "the peer speaks no version of TLS that is allowed here",
+        other => return other.to_string(),
+    };
+    text.into()
 }
 
 /// Trusts every server, yet checks that it holds the key of what it shows.
@@ -150,5 +286,185 @@ impl ServerCertVerifier for Anybody {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
+        KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+    };
+    use rustls::{ClientConnection, Connection, ServerConnection};
+
+    /// An authority, a certificate of "localhost" with its number, and lists.
+    struct World {
+        folder: tempfile::TempDir,
+        issuer: Issuer<'static, KeyPair>,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let key = KeyPair::generate().unwrap();
+            let mut authority = CertificateParams::new(Vec::new()).unwrap();
+            authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let pem = authority.self_signed(&key).unwrap().pem();
+            let world = Self { folder: tempfile::tempdir().unwrap(), issuer: Issuer::new(authority, key) };
+            world.write("authority", &pem);
+            let key = KeyPair::generate().unwrap();
+            let mut own = CertificateParams::new(["localhost".to_owned()]).unwrap();
+            own.serial_number = Some(SerialNumber::from(7));
+            world.write("certificate", &own.signed_by(&key, &world.issuer).unwrap().pem());
+            world.write("key", &key.serialize_pem());
+            world.write("others", &world.list(8, 2040));
+            world.write("ours", &world.list(7, 2040));
+            world.write("old", &world.list(8, 2024));
+            let mut stranger = CertificateParams::default();
+            stranger.distinguished_name.push(DnType::CommonName, "stranger");
+            world.write("stranger", &world.list_of(&Issuer::new(stranger, key), 8, 2040));
+            world
+        }
+
+        fn list(&self, number: u64, until: i32) -> String {
+            self.list_of(&self.issuer, number, until)
+        }
+
+        fn list_of(&self, issuer: &Issuer<'_, KeyPair>, number: u64, until: i32) -> String {
+            let revoked = RevokedCertParams {
+                serial_number: SerialNumber::from(number),
+                revocation_time: date_time_ymd(2023, 2, 1),
+                reason_code: None,
+                invalidity_date: None,
+            };
+            let list = CertificateRevocationListParams {
+                this_update: date_time_ymd(2023, 3, 1),
+                next_update: date_time_ymd(until, 1, 1),
+                crl_number: SerialNumber::from(1),
+                issuing_distribution_point: None,
+                revoked_certs: vec![revoked],
+                key_identifier_method: KeyIdMethod::Sha256,
+            };
+            list.signed_by(issuer).unwrap().pem().unwrap()
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            std::fs::write(self.at(name), text).unwrap();
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.folder.path().join(name)
+        }
+
+        fn server(&self) -> Server {
+            Server::new(self.at("certificate"), self.at("key"))
+        }
+
+        fn client(&self) -> Client {
+            let identity = Some((self.at("certificate"), self.at("key")));
+            Client { authorities: Some(self.at("authority")), identity, ..Client::default() }
+        }
+    }
+
+    /// What each side says of a handshake, client first; nothing where all is well.
+    fn shake(client: &Client, server: &Server) -> [Option<String>; 2] {
+        let client = ClientConnection::new(client.load_keeping(1).unwrap(), "localhost".try_into().unwrap()).unwrap();
+        let server = ServerConnection::new(server.load().unwrap()).unwrap();
+        let mut sides = [Connection::Client(client), Connection::Server(server)];
+        let mut said = [None, None];
+        for _ in 0..6 {
+            for from in [0, 1] {
+                let mut wire = Vec::new();
+                while sides[from].wants_write() && sides[from].write_tls(&mut wire).is_ok() {}
+                let mut rest = wire.as_slice();
+                while !rest.is_empty() && said[1 - from].is_none() {
+                    sides[1 - from].read_tls(&mut rest).unwrap();
+                    said[1 - from] = sides[1 - from].process_new_packets().err().map(|e| reason(&e));
+                }
+            }
+        }
+        assert!(said.iter().any(Option::is_some) || sides.iter().all(|side| !side.is_handshaking()));
+        said
+    }
+
+    #[test]
+    fn sides_without_a_common_version_say_so() {
+        let world = World::new();
+        let of = |client, server| {
+            let client = Client { versions: client, ..world.client() };
+            shake(&client, &Server { versions: server, ..world.server() })
+        };
+        use Versions::{All, Only12, Only13};
+        for (client, server) in
+            [(All, All), (All, Only12), (All, Only13), (Only12, All), (Only13, All), (Only13, Only13)]
+        {
+            assert_eq!(of(client, server), [None, None], "{client:?} {server:?}");
+        }
+        for (client, server) in [(Only12, Only13), (Only13, Only12)] {
+            for said in of(client, server) {
+                assert!(
+                    said.as_ref().is_some_and(|s| s.contains("no version of TLS")),
+                    "{client:?} {server:?} {said:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_revoked_certificate_is_refused_on_either_side() {
+        let world = World::new();
+        for versions in [Versions::Only12, Versions::Only13] {
+            for (list, word) in [
+                ("others", None),
+                ("ours", Some("certificate is revoked")),
+                ("old", Some("out of date")),
+                ("stranger", Some("no revocation list of its issuer")),
+            ] {
+                let client = Client { versions, revoked: Some(world.at(list)), ..world.client() };
+                let [said, heard] = shake(&client, &world.server());
+                assert_eq!(said.is_some(), word.is_some(), "{list} {said:?} {heard:?}");
+                assert!(said.unwrap_or_default().contains(word.unwrap_or_default()), "{list}");
+                let server = Server {
+                    versions,
+                    client_authorities: Some(world.at("authority")),
+                    revoked: Some(world.at(list)),
+                    ..world.server()
+                };
+                let [heard, said] = shake(&world.client(), &server);
+                assert_eq!(said.is_some(), word.is_some(), "{list} {said:?} {heard:?}");
+                assert!(said.unwrap_or_default().contains(word.unwrap_or_default()), "{list}");
+                if list == "ours" {
+                    assert_eq!(heard.as_deref(), Some("the peer says that our certificate is revoked"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_used_is_named() {
+        let world = World::new();
+        world.write("empty", "");
+        world.write("broken", "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n");
+        for (list, word) in [
+            ("nowhere", "No such file"),
+            ("empty", "no certificate revocation list in it"),
+            ("certificate", "no certificate revocation list in it"),
+            ("broken", "could not be parsed"),
+        ] {
+            let revoked = Some(world.at(list));
+            let client = Client { revoked: revoked.clone(), ..world.client() };
+            let client_authorities = Some(world.at("authority"));
+            let server = Server { client_authorities, revoked, ..world.server() };
+            for error in [client.load_keeping(1).unwrap_err(), server.load().unwrap_err()] {
+                let text = error.to_string();
+                assert!(text.starts_with(&*world.at(list).to_string_lossy()) && text.contains(word), "{text}");
+            }
+        }
+        // Nobody is asked for a certificate that the list could be about.
+        let revoked = Some(world.at("ours"));
+        let anybody = Client { unverified: true, revoked: revoked.clone(), ..Client::default() };
+        assert!(anybody.load_keeping(1).unwrap_err().to_string().contains("needs the authorities"));
+        let server = Server { revoked, ..world.server() };
+        assert!(server.load().unwrap_err().to_string().contains("needs the authorities"));
     }
 }

@@ -72,6 +72,7 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
             authorities: plan.trust.authorities.clone(),
             unverified: plan.trust.authorities.is_none(),
             identity: plan.trust.identity.clone(),
+            ..strowger_net::tls::Client::default()
         },
         ..Settings::default()
     };
@@ -89,7 +90,7 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
                 transport.text()
             )
         })?;
-        listener.tls = Some(strowger_net::tls::Server { certificate, key, client_authorities: None });
+        listener.tls = Some(strowger_net::tls::Server::new(certificate, key));
     }
     let net = Net::bind(settings, vec![listener]).map_err(|error| refused(&error, ip, port))?;
     let port = net.addresses().first().map_or(port, SocketAddr::port);

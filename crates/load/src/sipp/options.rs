@@ -6,6 +6,7 @@ use super::traces::Traces;
 use crate::engine::run::DynamicId;
 use std::path::PathBuf;
 use strowger_core::Transport;
+use strowger_net::tls::Versions;
 
 /// What stands on the command line, read.
 #[derive(Clone, Debug)]
@@ -109,6 +110,10 @@ pub struct Options {
     pub tls_certificate: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
     pub tls_ca: Option<PathBuf>,
+    /// `-tls_crl`
+    pub tls_revoked: Option<PathBuf>,
+    /// `-tls_version`
+    pub tls_versions: Versions,
     /// `-h`, `-v`.
     pub help: bool,
     pub version: bool,
@@ -214,6 +219,8 @@ impl Default for Options {
             tls_certificate: None,
             tls_key: None,
             tls_ca: None,
+            tls_revoked: None,
+            tls_versions: Versions::All,
             help: false,
             version: false,
             ignored: Vec::new(),
@@ -251,8 +258,6 @@ const IGNORED: &[(&str, usize)] = &[
     ("pathmaxret", 1),
     ("pmtu", 1),
     ("gracefulclose", 1),
-    ("tls_crl", 1),
-    ("tls_version", 1),
     ("cid_type", 1),
     ("trace_timeout", 0),
     ("rxsf", 1),
@@ -285,6 +290,13 @@ impl Options {
                         or is begun anew"
                     .into(),
             );
+        }
+        if let (true, Some(list), None) = (options.transport.is_secure(), &options.tls_revoked, &options.tls_ca) {
+            return Err(format!(
+                "-tls_crl {} needs -tls_ca FILE: with revocation lists every peer has to show a certificate of an \
+                 authority, and without -tls_ca there is none that is trusted; SIPp refuses each peer then",
+                list.display()
+            ));
         }
         Ok(options)
     }
@@ -466,6 +478,8 @@ impl Options {
             "tls_cert" => self.tls_certificate = Some(value()?.into()),
             "tls_key" => self.tls_key = Some(value()?.into()),
             "tls_ca" => self.tls_ca = Some(value()?.into()),
+            "tls_crl" => self.tls_revoked = Some(value()?.into()),
+            "tls_version" => self.tls_versions = versions(&value()?)?,
             _ => {
                 let Some((_, values)) = IGNORED.iter().find(|(known, _)| *known == name) else {
                     return Err(format!("Invalid argument: '-{name}'.\nUse 'sipp -h' for details."));
@@ -477,6 +491,19 @@ impl Options {
             }
         }
         Ok(())
+    }
+}
+
+/// A version of TLS; 0 is SIPp's word for all.
+fn versions(text: &str) -> Result<Versions, String> {
+    match text.trim() {
+        "1.2" => Ok(Versions::Only12),
+        "1.3" => Ok(Versions::Only13),
+        "0" | "0.0" => Ok(Versions::All),
+        old @ ("1" | "1.0" | "1.1") => Err(format!(
+            "'-tls_version {old}': TLS before 1.2 is deprecated (RFC 8996) and not spoken here; there are 1.2 and 1.3"
+        )),
+        other => Err(format!("'-tls_version' wants 1.2 or 1.3, not '{other}'")),
     }
 }
 
@@ -556,5 +583,22 @@ mod tests {
         for line in ["-t ti", "-max_socket 0", "-max_reconnect often", "-reconnect_close perhaps"] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn versions_and_revocation_lists_of_tls() {
+        for (text, versions) in [("1.2", Versions::Only12), ("1.3", Versions::Only13), ("0.0", Versions::All)] {
+            assert_eq!(parse(&format!("-tls_version {text}")).unwrap().tls_versions, versions);
+        }
+        assert_eq!(parse("-t l1").unwrap().tls_versions, Versions::All);
+        for (text, word) in [("1.0", "RFC 8996"), ("1.1", "RFC 8996"), ("1.4", "wants 1.2 or 1.3"), ("x", "not 'x'")] {
+            let error = parse(&format!("-tls_version {text}")).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+        let o = parse("-t ln -tls_crl lists.pem -tls_ca ca.pem").unwrap();
+        assert!(o.tls_revoked.is_some_and(|file| file.ends_with("lists.pem")) && o.ignored.is_empty());
+        assert!(parse("-tls_crl lists.pem -t l1").unwrap_err().contains("needs -tls_ca"));
+        // As SIPp, which does not look at it then.
+        assert!(parse("-tls_crl lists.pem -t t1").is_ok());
     }
 }

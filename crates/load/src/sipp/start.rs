@@ -22,8 +22,9 @@ use crate::scenario::{Role, Scenario};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
+use strowger_net::tls::Refusals;
 use strowger_net::{Lanes, clock};
 
 impl Session {
@@ -51,7 +52,16 @@ impl Session {
         };
         let injections = injections(&options)?;
         let addresses = sockets::addresses(&options, &injections, local).map_err(fatal)?;
-        let (net, local_port) = binding::bind(&options, &addresses, scenario.role == Role::Client)?;
+        let spoken = Arc::<OnceLock<Arc<Errors>>>::default();
+        let refusals = {
+            let spoken = spoken.clone();
+            Refusals::new(move |peer, why| {
+                if let Some(errors) = spoken.get() {
+                    errors.say(format_args!("The TLS connection with {peer} failed: {why}"));
+                }
+            })
+        };
+        let (net, local_port) = binding::bind(&options, &addresses, scenario.role == Role::Client, refusals)?;
         let played: Vec<&Scenario> =
             [Some(&scenario), out_of_call.as_ref()].into_iter().flatten().map(|s| &**s).collect();
         let plane = media::plane(&options, &played, local).map_err(fatal)?;
@@ -71,6 +81,8 @@ impl Session {
             Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), options.threads);
         let files = Files::open(&options, &scenario, &base)?;
         let Files { statistics, counts, error_codes, errors, switches, screens, tracer } = files;
+        // Nobody connects before the shards run.
+        let _ = spoken.set(errors.clone());
         let (events_out, events) = channel();
         // Made here, one for each shard.
         type Parts = (Books, std::sync::mpsc::Sender<Event>, Option<Box<dyn Watch>>, Option<Legs>);

@@ -236,7 +236,7 @@ pub(crate) fn identity() -> (tempfile::TempDir, tls::Server) {
     let (certificate, key) = (folder.path().join("certificate.pem"), folder.path().join("key.pem"));
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    (folder, tls::Server { certificate, key, client_authorities: None })
+    (folder, tls::Server::new(certificate, key))
 }
 
 pub(crate) fn secure(transport: strowger_core::Transport, identity: &tls::Server) -> Listener {
@@ -300,7 +300,8 @@ fn a_client_without_certificate_is_refused_where_one_is_demanded() {
     let far = start(settings(1), vec![secure(Tls, &demanding)]);
     let target = far.handle().addresses()[0];
     for (own, answer) in [(None, "FAILED"), (Some((identity.certificate.clone(), identity.key.clone())), "AT")] {
-        let client = tls::Client { authorities: Some(identity.certificate.clone()), identity: own, unverified: false };
+        let authorities = Some(identity.certificate.clone());
+        let client = tls::Client { authorities, identity: own, ..tls::Client::default() };
         let near = start(Settings { tls: client, ..settings(1) }, vec![listener(Udp, V4)]);
         let text = message(&format!("TO tls {target}"), "1", 0);
         near.handle().name(target, "localhost");

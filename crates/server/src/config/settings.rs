@@ -201,6 +201,7 @@ impl Config {
                 authorities: self.tls.outbound_authorities(),
                 unverified: !self.tls.outbound_verify,
                 identity: self.tls.certificate.clone().zip(self.tls.key.clone()),
+                ..strowger_net::tls::Client::default()
             },
             ..NetSettings::default()
         }
@@ -220,9 +221,8 @@ fn net_listener(listener: &Listener) -> NetListener {
         advertised: listener.advertise.as_ref().map(ToString::to_string),
         network: listener.network.clone(),
         tls: listener.identity.clone().map(|identity| strowger_net::tls::Server {
-            certificate: identity.certificate,
-            key: identity.key,
             client_authorities: identity.client_ca,
+            ..strowger_net::tls::Server::new(identity.certificate, identity.key)
         }),
         ..NetListener::new(listener.transport, listener.address)
     }
