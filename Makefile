@@ -82,7 +82,7 @@ fuzz:
 
 test-sipp-wire: packages
 	$(CARGO) build --package strowger
-	STROWGER_BIN=$(TESTED) $(CARGO) test --package strowger-tests --test sipp_wire -- --nocapture
+	STROWGER_BIN=$(TESTED) $(CARGO) test --package strowger-tests --test alone -- --nocapture sipp_wire::
 
 soak: packages build
 	STROWGER_BIN=$(STROWGER) STROWGER_SOAK_SECONDS=$(SOAK_SECONDS) \

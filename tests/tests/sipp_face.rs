@@ -236,6 +236,7 @@ fn periodic(line: &str) -> String {
 
 #[test]
 fn files_are_those_of_sipp() {
+    let _turn = strowger_tests::beside();
     if !program::have(&[SIPP]) {
         return;
     }
@@ -321,6 +322,7 @@ fn printed(log: &str) -> String {
 
 #[test]
 fn logs_turn_and_end_where_those_of_sipp_do() {
+    let _turn = strowger_tests::beside();
     if !program::have(&[SIPP]) {
         return;
     }
@@ -370,6 +372,7 @@ fn logs_turn_and_end_where_those_of_sipp_do() {
 /// Command lines that are refused, or end soon, and how.
 #[test]
 fn exit_codes_are_those_of_sipp() {
+    let _turn = strowger_tests::beside();
     if !program::have(&[SIPP]) {
         return;
     }

@@ -64,6 +64,7 @@ const NOT_PLAYED: &[(&str, &str)] = &[(
 
 #[test]
 fn regression_cases() {
+    let _turn = strowger_tests::alone();
     if !program::have(&[SIPP]) {
         return;
     }
@@ -108,6 +109,7 @@ const PAIRS: &[Pair] = &[
 
 #[test]
 fn built_in_scenarios_understand_each_other() {
+    let _turn = strowger_tests::alone();
     if !program::have(&[SIPP]) {
         return;
     }

@@ -95,6 +95,7 @@ fn differences(theirs: &Statistics, ours: &Statistics) -> Vec<String> {
 
 #[test]
 fn statistics_are_those_of_sipp() {
+    let _turn = strowger_tests::alone();
     if !program::have(&[SIPP]) {
         return;
     }

@@ -151,6 +151,7 @@ const RAW: Settings = (false, false);
 
 #[test]
 fn each_key_does_what_it_does_in_sipp() {
+    let _turn = strowger_tests::beside();
     let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
     let mut t = caller(folder.path(), &silent, &["-r", "2", "-l", "3", "-trace_screen"]);
     t.shows("Scenario Screen");
@@ -206,6 +207,7 @@ fn each_key_does_what_it_does_in_sipp() {
 
 #[test]
 fn users_come_and_go() {
+    let _turn = strowger_tests::beside();
     let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
     let mut t = caller(folder.path(), &silent, &["-users", "2"]);
     t.shows("  2 calls (limit 2)");
@@ -219,6 +221,7 @@ fn users_come_and_go() {
 
 #[test]
 fn every_end_gives_the_terminal_back() {
+    let _turn = strowger_tests::beside();
     std::thread::scope(|scope| {
         for (signal, code) in [
             (libc::SIGINT, 0),
@@ -248,6 +251,7 @@ fn every_end_gives_the_terminal_back() {
 
 #[test]
 fn a_stopped_run_lends_the_terminal() {
+    let _turn = strowger_tests::beside();
     let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
     let target = silent.local_addr().expect("it is bound").to_string();
     let ports = Ports::free();

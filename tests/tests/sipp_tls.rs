@@ -169,7 +169,7 @@ fn what_cannot_be_used_is_said_before_the_first_call() {
         ("-sn uas -tls_version 2", 1, "wants 1.2 or 1.3, not '2'"),
         ("-sn uas -tls_crl ours.pem", 1, "-tls_crl ours.pem needs -tls_ca FILE"),
         ("-sn uas -tls_ca authority.pem -tls_crl empty.pem", 255, "empty.pem: no certificate revocation list in it"),
-        ("-sn uac 127.0.0.1:9 -tls_ca authority.pem -tls_crl none.pem", 255, "none.pem: No such file"),
+        ("-sn uac 127.0.0.1:9 -tls_ca authority.pem -tls_crl none.pem", 255, "none.pem: I/O error: No such file"),
     ] {
         let (exit, text) = world.refused(&format!("{words} {own}"));
         assert_eq!(exit, Some(code), "{words}: {text}");

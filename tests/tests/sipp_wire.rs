@@ -33,6 +33,7 @@ const AT_ONCE: usize = 20;
 
 #[test]
 fn every_message_is_that_of_sipp() {
+    let _turn = strowger_tests::alone();
     if !program::have(&[SIPP]) {
         return;
     }

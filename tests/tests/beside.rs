@@ -1,0 +1,9 @@
+//! Tests with the world that measure no time: they run at once with one another.
+
+mod config;
+mod digest;
+mod examples;
+mod flood;
+mod fuzz;
+mod library_examples;
+mod torture;
