@@ -1,13 +1,12 @@
 //! Calls between two engines in one process: nothing is lost, nothing is allocated once warm, a stall shows as delay.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::alloc::System;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
+use strowger_allocations::{Counting, of_process, set_aside};
 use strowger_core::Transport;
 use strowger_load::engine::ledger::Ledger;
 use strowger_load::engine::pace::Part;
@@ -19,43 +18,8 @@ use strowger_load::measure::{Clock, Collector, Counter, Delay, Page};
 use strowger_load::scenario::{Environment, Scenario};
 use strowger_net::{Listener, Net, Node, Settings, Shards, clock};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    /// This thread is a shard.
-    static SHARD: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    if SHARD.with(Cell::get) {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-    }
-}
-
-// SAFETY: every call goes on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 /// One test at a time: they measure time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -167,7 +131,6 @@ fn start_watched(document: &str, target: Option<SocketAddr>, load: Load, watch: 
     let parts = Mutex::new(Some((collector.books(now), to, watch)));
     let node = net
         .spawn(move |_, _| {
-            SHARD.with(|shard| shard.set(true));
             let (books, to, watch) = parts.lock().unwrap().take().expect("one shard");
             Traffic::new(run.clone(), script.clone(), None, books, to).watched(watch)
         })
@@ -201,9 +164,10 @@ fn allocations_of(caller: &str, callee: &str) -> (u64, Page) {
     let profile = vec![Part::Burst { calls: 1_000 }, Part::Hold { rate: 2_000.0 }];
     let caller = start(caller, Some(callee.address), Load { profile, ..rate(0.0, 8_000) });
     std::thread::sleep(Duration::from_millis(2_200));
-    let before = ALLOCATIONS.load(Relaxed);
+    set_aside();
+    let before = of_process();
     std::thread::sleep(Duration::from_millis(1_500));
-    let during = ALLOCATIONS.load(Relaxed) - before;
+    let during = of_process() - before;
     let (ledger, page) = caller.wait();
     assert_eq!((ledger.outgoing, ledger.successful, ledger.failed), (8_000, 8_000, 0));
     assert_eq!(page.counter(Counter::CallsIntended), 8_000);

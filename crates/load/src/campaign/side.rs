@@ -266,6 +266,7 @@ impl Facts {
         };
         let ip = own.ip().to_string();
         let pid = std::process::id();
+        let seed = plan.seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Run {
             target: self.target,
             target_host: plan.target.as_ref().map_or_else(String::new, |t| t.host.clone()),
@@ -311,7 +312,8 @@ impl Facts {
                 // Timers A, B, E and F (RFC 3261 section 17.1): after 500 ms, doubled, to 32 s.
                 Retransmission { most_invite: 6, most_non_invite: 10, rfc3261: true, ..retransmission }
             },
-            seed: plan.seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            seed,
+            rand: (seed >> 32) as u32,
             ..Run::new(scenario)
         })
     }
