@@ -5,8 +5,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime, pem};
-use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, PeerIncompatible, RootCertStore,
@@ -59,7 +59,9 @@ pub enum Versions {
 /// Hears of each handshake of TLS or WebSocket that fails, and of each connection that TLS ends by an error: the peer's
 /// address, and why.
 #[derive(Clone)]
-pub struct Refusals(Arc<dyn Fn(SocketAddr, &str) + Send + Sync>);
+pub struct Refusals(Arc<Hear>);
+
+type Hear = dyn Fn(SocketAddr, &str) + Send + Sync;
 
 impl Refusals {
     /// `hear` is called on the threads of shards: it must not wait.
@@ -106,17 +108,17 @@ impl Server {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(self.versions.supported())
             .map_err(io::Error::other)?;
-        let builder = match &self.client_authorities {
-            None if self.revoked.is_some() => return Err(unfounded(self.revoked.as_deref())),
-            None => builder.with_no_client_auth(),
-            Some(path) => {
+        let builder = match (&self.client_authorities, &self.revoked) {
+            (None, Some(list)) => return Err(unfounded(list)),
+            (None, None) => builder.with_no_client_auth(),
+            (Some(path), list) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities(path)?), provider);
-                let verifier = match &self.revoked {
+                let verifier = match list {
                     None => verifier,
-                    Some(path) => verifier.with_crls(revocations(path)?).enforce_revocation_expiration(),
+                    Some(list) => verifier.with_crls(revocations(list)?).enforce_revocation_expiration(),
                 };
-                builder
-                    .with_client_cert_verifier(verifier.build().map_err(|e| bad(at_fault(&e, path, &self.revoked), e))?)
+                let at_fault = list.as_ref().unwrap_or(path);
+                builder.with_client_cert_verifier(verifier.build().map_err(|e| bad(at_fault, e))?)
             }
         };
         let mut config = builder
@@ -138,9 +140,10 @@ impl Client {
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(self.versions.supported())
             .map_err(io::Error::other)?;
-        let builder = if self.revoked.is_some() && (self.unverified || self.authorities.is_none()) {
-            return Err(unfounded(self.revoked.as_deref()));
-        } else if self.unverified {
+        if let Some(list) = self.revoked.as_ref().filter(|_| self.unverified || self.authorities.is_none()) {
+            return Err(unfounded(list));
+        }
+        let builder = if self.unverified {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
         } else {
             let roots = match &self.authorities {
@@ -173,9 +176,14 @@ fn bad(path: &Path, why: impl std::fmt::Display) -> io::Error {
 }
 
 fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(|e| bad(path, e))?.collect();
+    sections(path, "no certificate in it")
+}
+
+/// What a PEM file has of one kind, which is something.
+fn sections<T: PemObject>(path: &Path, none: &str) -> io::Result<Vec<T>> {
+    let all: Result<Vec<T>, _> = T::pem_file_iter(path).map_err(|e| bad(path, e))?.collect();
     match all {
-        Ok(all) if all.is_empty() => Err(bad(path, "no certificate in it")),
+        Ok(all) if all.is_empty() => Err(bad(path, none)),
         all => all.map_err(|e| bad(path, e)),
     }
 }
@@ -192,33 +200,13 @@ fn authorities(path: &Path) -> io::Result<RootCertStore> {
     Ok(store)
 }
 
-/// Revocation lists that can be read, one at least.
 fn revocations(path: &Path) -> io::Result<Vec<CertificateRevocationListDer<'static>>> {
-    const NONE: &str = "no certificate revocation list in it (-----BEGIN X509 CRL-----)";
-    let all: Result<Vec<_>, _> = CertificateRevocationListDer::pem_file_iter(path)
-        .map_err(|error| match error {
-            pem::Error::Io(error) => io::Error::new(error.kind(), format!("{}: {error}", path.display())),
-            error => bad(path, error),
-        })?
-        .collect();
-    match all {
-        Ok(all) if all.is_empty() => Err(bad(path, NONE)),
-        all => all.map_err(|e| bad(path, e)),
-    }
-}
-
-/// Which of the two files a verifier complains of.
-fn at_fault<'a>(error: &VerifierBuilderError, authorities: &'a Path, revoked: &'a Option<PathBuf>) -> &'a Path {
-    match (error, revoked) {
-        (VerifierBuilderError::InvalidCrl(_), Some(revoked)) => revoked,
-        _ => authorities,
-    }
+    sections(path, "no certificate revocation list in it (BEGIN X509 CRL)")
 }
 
 /// A revocation list without an authority that could have signed it.
-fn unfounded(list: Option<&Path>) -> io::Error {
-    let why = "a revocation list needs the authorities whose certificates are to be checked";
-    bad(list.unwrap_or(Path::new("")), why)
+fn unfounded(list: &Path) -> io::Error {
+    bad(list, "a revocation list needs the authorities whose certificates are to be checked")
 }
 
 /// What a failed handshake means, in words for who has to mend it.

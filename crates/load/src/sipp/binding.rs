@@ -1,11 +1,11 @@
-//! The main socket: on which port it is opened, with which certificate.
+//! The main socket: on which port it is opened.
 
 use super::face::{Failure, code};
 use super::options::{Options, Sockets};
+use super::tls;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
 use strowger_core::Transport;
-use strowger_net::tls::{self, Refusals};
+use strowger_net::tls::Refusals;
 use strowger_net::{Listener, Net, Settings, Shards};
 
 /// The sockets: on the port that is asked for, else the first free from 5060 on. Who calls over streams listens
@@ -20,10 +20,7 @@ pub(super) fn bind(
     let dials = calls && options.transport.is_reliable();
     if options.transport.is_secure() {
         // Before any port is tried: the files are as good or bad on each.
-        let own = if dials { None } else { tls_server(options) };
-        let read = own.map_or(Ok(()), |own| own.load().map(|_| ()));
-        read.and_then(|()| tls_client(options).load_keeping(1).map(|_| ()))
-            .map_err(|error| Failure(code::FATAL, format!("TLS cannot be used: {error}")))?;
+        tls::check(options, dials).map_err(|error| Failure(code::FATAL, format!("TLS cannot be used: {error}")))?;
     }
     let settings = |port: u16| Settings {
         shards: Shards::Fixed(options.threads),
@@ -38,14 +35,14 @@ pub(super) fn bind(
         dial_port: if dials && options.sockets == Sockets::One { port } else { 0 },
         // A generator may have a connection for each call.
         connections_per_source: usize::MAX,
-        tls: tls_client(options),
+        tls: tls::client(options),
         refusals: Some(refusals.clone()),
         ..Settings::default()
     };
     let try_port = |port: u16| -> std::io::Result<(Net, u16)> {
         if !dials {
             let mut listener = Listener::new(options.transport, SocketAddr::new(ip, port));
-            listener.tls = tls_server(options);
+            listener.tls = tls::server(options);
             // Who answers listens on each of several addresses (-t ui).
             let others = if calls { &[] } else { addresses.get(1..).unwrap_or_default() };
             let others = others.iter().map(|ip| Listener::new(options.transport, SocketAddr::new(*ip, port)));
@@ -74,31 +71,4 @@ pub(super) fn bind(
         }
     }
     try_port(0).map_err(|e| refused(e, 0))
-}
-
-/// Our certificate, for those who connect to us. With `-tls_crl` they have to show one of `-tls_ca` that is not revoked.
-fn tls_server(options: &Options) -> Option<tls::Server> {
-    if !options.transport.is_secure() {
-        return None;
-    }
-    let or = |given: &Option<PathBuf>, name: &str| given.clone().unwrap_or_else(|| name.into());
-    let revoked = options.tls_revoked.clone();
-    Some(tls::Server {
-        client_authorities: options.tls_ca.clone().filter(|_| revoked.is_some()),
-        revoked,
-        versions: options.tls_versions,
-        ..tls::Server::new(or(&options.tls_certificate, "cacert.pem"), or(&options.tls_key, "cakey.pem"))
-    })
-}
-
-/// Whom we trust: with `-tls_ca` those whom it vouches for, else everybody, as SIPp does. Who asks us is shown `-tls_cert`.
-fn tls_client(options: &Options) -> tls::Client {
-    let secure = options.transport.is_secure();
-    tls::Client {
-        authorities: options.tls_ca.clone(),
-        unverified: options.tls_ca.is_none(),
-        identity: options.tls_certificate.clone().zip(options.tls_key.clone()).filter(|_| secure),
-        revoked: options.tls_revoked.clone().filter(|_| secure),
-        versions: options.tls_versions,
-    }
 }

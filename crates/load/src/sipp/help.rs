@@ -37,7 +37,7 @@ Sockets
   -max_socket N  -ip_field N  -max_reconnect N  -reconnect_close BOOL  -reconnect_sleep TIME (ms)
   -tls_cert FILE  -tls_key FILE  -tls_ca FILE
   -tls_version 1.2|1.3                      only this one; both without it
-  -tls_crl FILE                             revocation lists, with -tls_ca: whoever answers demands a certificate, too
+  -tls_crl FILE                             revocation lists of the authorities of -tls_ca
   -ci ADDRESS  -cp PORT                     remote control by UDP: keys, and commands behind c
   -3pcc HOST:PORT  -master NAME  -slave NAME  -slave_cfg FILE
 

@@ -25,6 +25,7 @@ mod start;
 mod statistics;
 mod terminal;
 mod third_party;
+mod tls;
 mod trace;
 mod traces;
 

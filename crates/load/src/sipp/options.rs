@@ -2,6 +2,7 @@
 
 use super::behaviours::Behaviours;
 use super::time::milliseconds;
+use super::tls;
 use super::traces::Traces;
 use crate::engine::run::DynamicId;
 use std::path::PathBuf;
@@ -291,13 +292,7 @@ impl Options {
                     .into(),
             );
         }
-        if let (true, Some(list), None) = (options.transport.is_secure(), &options.tls_revoked, &options.tls_ca) {
-            return Err(format!(
-                "-tls_crl {} needs -tls_ca FILE: with revocation lists every peer has to show a certificate of an \
-                 authority, and without -tls_ca there is none that is trusted; SIPp refuses each peer then",
-                list.display()
-            ));
-        }
+        tls::settle(&options)?;
         Ok(options)
     }
 
@@ -479,7 +474,7 @@ impl Options {
             "tls_key" => self.tls_key = Some(value()?.into()),
             "tls_ca" => self.tls_ca = Some(value()?.into()),
             "tls_crl" => self.tls_revoked = Some(value()?.into()),
-            "tls_version" => self.tls_versions = versions(&value()?)?,
+            "tls_version" => self.tls_versions = tls::versions(&value()?)?,
             _ => {
                 let Some((_, values)) = IGNORED.iter().find(|(known, _)| *known == name) else {
                     return Err(format!("Invalid argument: '-{name}'.\nUse 'sipp -h' for details."));
@@ -491,19 +486,6 @@ impl Options {
             }
         }
         Ok(())
-    }
-}
-
-/// A version of TLS; 0 is SIPp's word for all.
-fn versions(text: &str) -> Result<Versions, String> {
-    match text.trim() {
-        "1.2" => Ok(Versions::Only12),
-        "1.3" => Ok(Versions::Only13),
-        "0" | "0.0" => Ok(Versions::All),
-        old @ ("1" | "1.0" | "1.1") => Err(format!(
-            "'-tls_version {old}': TLS before 1.2 is deprecated (RFC 8996) and not spoken here; there are 1.2 and 1.3"
-        )),
-        other => Err(format!("'-tls_version' wants 1.2 or 1.3, not '{other}'")),
     }
 }
 
@@ -583,22 +565,5 @@ mod tests {
         for line in ["-t ti", "-max_socket 0", "-max_reconnect often", "-reconnect_close perhaps"] {
             assert!(parse(line).is_err(), "{line}");
         }
-    }
-
-    #[test]
-    fn versions_and_revocation_lists_of_tls() {
-        for (text, versions) in [("1.2", Versions::Only12), ("1.3", Versions::Only13), ("0.0", Versions::All)] {
-            assert_eq!(parse(&format!("-tls_version {text}")).unwrap().tls_versions, versions);
-        }
-        assert_eq!(parse("-t l1").unwrap().tls_versions, Versions::All);
-        for (text, word) in [("1.0", "RFC 8996"), ("1.1", "RFC 8996"), ("1.4", "wants 1.2 or 1.3"), ("x", "not 'x'")] {
-            let error = parse(&format!("-tls_version {text}")).unwrap_err();
-            assert!(error.contains(word), "{error}");
-        }
-        let o = parse("-t ln -tls_crl lists.pem -tls_ca ca.pem").unwrap();
-        assert!(o.tls_revoked.is_some_and(|file| file.ends_with("lists.pem")) && o.ignored.is_empty());
-        assert!(parse("-tls_crl lists.pem -t l1").unwrap_err().contains("needs -tls_ca"));
-        // As SIPp, which does not look at it then.
-        assert!(parse("-tls_crl lists.pem -t t1").is_ok());
     }
 }

@@ -1,0 +1,105 @@
+//! `-tls_cert`, `-tls_key`, `-tls_ca`, `-tls_crl`, `-tls_version`: who we are over TLS, and whom we trust.
+
+use super::options::Options;
+use std::io;
+use std::path::PathBuf;
+use strowger_net::tls::{Client, Server, Versions};
+
+/// Our certificate, for those who connect to us. With `-tls_crl` they have to show one of `-tls_ca` that is not revoked.
+pub(super) fn server(options: &Options) -> Option<Server> {
+    if !options.transport.is_secure() {
+        return None;
+    }
+    let or = |given: &Option<PathBuf>, name: &str| given.clone().unwrap_or_else(|| name.into());
+    let revoked = options.tls_revoked.clone();
+    Some(Server {
+        client_authorities: options.tls_ca.clone().filter(|_| revoked.is_some()),
+        revoked,
+        versions: options.tls_versions,
+        ..Server::new(or(&options.tls_certificate, "cacert.pem"), or(&options.tls_key, "cakey.pem"))
+    })
+}
+
+/// Whom we trust: with `-tls_ca` those whom it vouches for, else everybody, as SIPp does. Who asks us is shown `-tls_cert`.
+pub(super) fn client(options: &Options) -> Client {
+    let secure = options.transport.is_secure();
+    Client {
+        authorities: options.tls_ca.clone(),
+        unverified: options.tls_ca.is_none(),
+        identity: options.tls_certificate.clone().zip(options.tls_key.clone()).filter(|_| secure),
+        revoked: options.tls_revoked.clone().filter(|_| secure),
+        versions: options.tls_versions,
+    }
+}
+
+/// Reads the files, to see whether they can be used.
+pub(super) fn check(options: &Options, dials: bool) -> io::Result<()> {
+    if let Some(own) = server(options).filter(|_| !dials) {
+        own.load()?;
+    }
+    client(options).load_keeping(1).map(|_| ())
+}
+
+/// A version of TLS; 0 is SIPp's word for all.
+pub(super) fn versions(text: &str) -> Result<Versions, String> {
+    match text.trim() {
+        "1.2" => Ok(Versions::Only12),
+        "1.3" => Ok(Versions::Only13),
+        "0" | "0.0" => Ok(Versions::All),
+        old @ ("1" | "1.0" | "1.1") => Err(format!(
+            "'-tls_version {old}': TLS before 1.2 is deprecated (RFC 8996) and not spoken here; there are 1.2 and 1.3"
+        )),
+        other => Err(format!("'-tls_version' wants 1.2 or 1.3, not '{other}'")),
+    }
+}
+
+/// Whether the options go together.
+pub(super) fn settle(options: &Options) -> Result<(), String> {
+    match (options.transport.is_secure(), &options.tls_revoked, &options.tls_ca) {
+        (true, Some(list), None) => Err(format!(
+            "-tls_crl {} needs -tls_ca FILE: with revocation lists every peer has to show a certificate of an \
+             authority, and without -tls_ca there is none that is trusted; SIPp refuses each peer then",
+            list.display()
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn versions_and_revocation_lists_of_tls() {
+        for (text, versions) in [("1.2", Versions::Only12), ("1.3", Versions::Only13), ("0.0", Versions::All)] {
+            assert_eq!(parse(&format!("-tls_version {text}")).unwrap().tls_versions, versions);
+        }
+        assert_eq!(parse("-t l1").unwrap().tls_versions, Versions::All);
+        for (text, word) in [("1.0", "RFC 8996"), ("1.1", "RFC 8996"), ("1.4", "wants 1.2 or 1.3"), ("x", "not 'x'")] {
+            let error = parse(&format!("-tls_version {text}")).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+        let o = parse("-t ln -tls_crl lists.pem -tls_ca ca.pem").unwrap();
+        assert!(o.tls_revoked.is_some_and(|file| file.ends_with("lists.pem")) && o.ignored.is_empty());
+        assert!(parse("-tls_crl lists.pem -t l1").unwrap_err().contains("needs -tls_ca"));
+        // As SIPp, which does not look at it then.
+        assert!(parse("-tls_crl lists.pem -t t1").is_ok());
+    }
+
+    #[test]
+    fn what_is_shown_and_demanded() {
+        let o = parse("-t l1 -tls_ca ca -tls_cert c -tls_key k").unwrap();
+        assert!(server(&o).is_some_and(|s| s.client_authorities.is_none() && s.revoked.is_none()));
+        let o = parse("-t l1 -tls_ca ca -tls_cert c -tls_key k -tls_crl l -tls_version 1.3").unwrap();
+        let (own, trust) = (server(&o).unwrap(), client(&o));
+        assert_eq!((own.client_authorities, &own.revoked), (Some("ca".into()), &trust.revoked));
+        assert_eq!((trust.identity, trust.unverified), (Some(("c".into(), "k".into())), false));
+        assert_eq!((own.versions, trust.versions), (Versions::Only13, Versions::Only13));
+        let o = parse("-t t1 -tls_ca ca -tls_cert c -tls_key k -tls_crl l").unwrap();
+        assert!(server(&o).is_none() && client(&o).identity.is_none() && client(&o).revoked.is_none());
+    }
+}
