@@ -175,7 +175,7 @@ fn each_key_does_what_it_does_in_sipp() {
         ("cset rat", "Command: set rat"),
         ("e 7\n", "  7.0(0 ms)/1.000s"),
         (":set rate-scale 2\n+", "  9.0(0 ms)/1.000s"),
-        ("cset limit 5\n", "(limit 5)"),
+        ("cset limit 5\n", "  5 calls (limit 5)"),
         ("cjump\n", "Last Error: Unrecognized command: \"jump\""),
         ("cset users 5\n", "Last Error: Calls come by rate here"),
         ("creset stats\n", "INVITE ---------->         0"),
