@@ -57,7 +57,7 @@ pub(crate) struct ServeArguments {
     /// configuration.
     #[arg(long, value_name = "TRANSPORT:ADDRESS:PORT", value_parser = listen)]
     pub listen: Vec<ListenAddress>,
-    /// Read and check everything, print what would be done, and end.
+    /// Read and check the configuration and what it names, print what would be done, and end; ports are not taken.
     #[arg(long)]
     pub check: bool,
 }

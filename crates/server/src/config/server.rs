@@ -24,7 +24,7 @@ section! {
         pub udp_linger: Duration = Duration::ZERO, Rule::time(Duration::ZERO, Duration::from_millis(20));
         /// How long calls being set up may go on after SIGTERM before the process ends.
         pub drain_timeout: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
-        /// Number of this server among those that share a database; part of the name of a flow.
+        /// Number of this server among those that work together; part of the name of a flow.
         pub node: u16 = 0, Rule::number(0, 65_535);
         /// What the headers Server and User-Agent say (RFC 3261 sections 20.35 and 20.41); "" for neither.
         pub software: String = "Strowger".into(), ANY;
