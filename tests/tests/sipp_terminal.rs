@@ -36,9 +36,13 @@ impl Terminal {
         let (own, line) = unsafe { (OwnedFd::from_raw_fd(own), OwnedFd::from_raw_fd(line)) };
         let again = || line.try_clone().expect("a descriptor is left");
         command.stdin(again()).stdout(again()).stderr(again()).env("TERM", "xterm");
-        // SAFETY: between fork and exec only two system calls are made.
+        // SAFETY: between fork and exec only system calls are made.
         unsafe {
             command.pre_exec(|| {
+                // The tests themselves may have been started with signals ignored, by nohup or in the background.
+                for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
                 libc::setsid();
                 libc::ioctl(0, libc::TIOCSCTTY, 0);
                 Ok(())
