@@ -214,6 +214,17 @@ pub fn certificates(folder: &Path) -> [String; 6] {
     ["--tls-ca".into(), authority, "--tls-cert".into(), chain, "--tls-key".into(), key]
 }
 
+/// The answer to a request, `line` being what follows `SIP/2.0 `, by a peer at this address.
+pub fn reply(line: &str, request: &str, own: SocketAddr) -> String {
+    let kept: String = request
+        .lines()
+        .filter(|l| ["Via:", "From:", "Call-ID:", "CSeq:"].iter().any(|n| l.starts_with(n)))
+        .map(|l| format!("{l}\r\n"))
+        .collect();
+    let to = request.lines().find(|l| l.starts_with("To:")).unwrap_or_default();
+    format!("SIP/2.0 {line}\r\n{kept}{to};tag=peer\r\nContact: <sip:{own}>\r\nContent-Length: 0\r\n\r\n")
+}
+
 /// A peer by hand that answers each request by this function: what follows `SIP/2.0 `, or nothing.
 ///
 /// # Panics
@@ -232,15 +243,7 @@ pub fn peer(answer: impl Fn(usize, &str) -> Option<&'static str> + Send + 'stati
             }
             let Some(line) = answer(number, &text) else { continue };
             number += 1;
-            let kept: String = text
-                .lines()
-                .filter(|l| ["Via:", "From:", "Call-ID:", "CSeq:"].iter().any(|n| l.starts_with(n)))
-                .map(|l| format!("{l}\r\n"))
-                .collect();
-            let to = text.lines().find(|l| l.starts_with("To:")).unwrap_or_default();
-            let reply = format!(
-                "SIP/2.0 {line}\r\n{kept}{to};tag=peer\r\nContact: <sip:{address}>\r\nContent-Length: 0\r\n\r\n"
-            );
+            let reply = reply(line, &text, address);
             let _ = socket.send_to(reply.as_bytes(), from);
         }
     });

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use strowger_tests::binary;
 use strowger_tests::certificate::Certificate;
-use strowger_tests::generator::{Ran, Running, answers, load, refused};
+use strowger_tests::generator::{Ran, Running, answers, load, refused, reply};
 use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::process::Process;
 use strowger_tests::program::{self, SIPP};
@@ -70,17 +70,9 @@ impl Seen {
     }
 }
 
-fn reply(text: &str, own: SocketAddr) -> Option<String> {
-    if text.starts_with("ACK") {
-        return None;
-    }
-    let kept: String = text
-        .lines()
-        .filter(|l| ["Via:", "From:", "Call-ID:", "CSeq:"].iter().any(|n| l.starts_with(n)))
-        .map(|l| format!("{l}\r\n"))
-        .collect();
-    let to = text.lines().find(|l| l.starts_with("To:")).unwrap_or_default();
-    Some(format!("SIP/2.0 200 OK\r\n{kept}{to};tag=peer\r\nContact: <sip:{own}>\r\nContent-Length: 0\r\n\r\n"))
+/// What a peer answers: nothing to an ACK.
+fn accepted(text: &str, own: SocketAddr) -> Option<String> {
+    (!text.starts_with("ACK")).then(|| reply("200 OK", text, own))
 }
 
 /// A peer by hand that says 200 to everything and remembers what it saw.
@@ -110,7 +102,7 @@ impl Peer {
             let mut buffer = [0; 65_536];
             while let Ok((length, from)) = socket.recv_from(&mut buffer) {
                 let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
-                if let Some(reply) = reply(&text, address) {
+                if let Some(reply) = accepted(&text, address) {
                     let _ = socket.send_to(reply.as_bytes(), from);
                 }
                 kept.lock().expect("nobody panics with it").push(Seen { from, text });
@@ -194,7 +186,7 @@ fn serve(
                 break;
             }
             let message: String = text.drain(..end).collect();
-            if let Some(reply) = reply(&message, own) {
+            if let Some(reply) = accepted(&message, own) {
                 let _ = stream.write_all(reply.as_bytes());
             }
             kept.lock().expect("nobody panics with it").push(Seen { from, text: message });

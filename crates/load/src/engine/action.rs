@@ -209,7 +209,7 @@ impl Stage<'_> {
                     Number::Variable(slot) => self.name(*slot),
                     Number::Value(_) => String::new(),
                 };
-                let (of, sign, check) = (self.name(*of), sign(*comparison), attribute(*check));
+                let (of, sign, check) = (self.name(*of), comparison.sign(), attribute(*check));
                 self.world.warn(format_args!("test \"{of}:{left:.6} {sign} {with}:{right:.6}\" with {check} failed"));
                 return Done::Failed(failure);
             }
@@ -468,17 +468,6 @@ fn header<'a>(message: &'a [u8], search: &HeaderSearch) -> &'a [u8] {
         }
     }
     b""
-}
-
-const fn sign(comparison: Comparison) -> &'static str {
-    match comparison {
-        Comparison::Equal => "==",
-        Comparison::NotEqual => "!=",
-        Comparison::GreaterThan => ">",
-        Comparison::LessThan => "<",
-        Comparison::GreaterThanOrEqual => ">=",
-        Comparison::LessThanOrEqual => "<=",
-    }
 }
 
 const fn attribute(check: Check) -> &'static str {

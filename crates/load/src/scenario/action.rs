@@ -231,6 +231,20 @@ pub enum Comparison {
     LessThanOrEqual,
 }
 
+impl Comparison {
+    /// As it is written between two values.
+    pub const fn sign(self) -> &'static str {
+        match self {
+            Self::Equal => "==",
+            Self::NotEqual => "!=",
+            Self::GreaterThan => ">",
+            Self::LessThan => "<",
+            Self::GreaterThanOrEqual => ">=",
+            Self::LessThanOrEqual => "<=",
+        }
+    }
+}
+
 /// `int_cmd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {

@@ -1,7 +1,7 @@
 //! Screen 4: what each step does beside its message.
 
 use super::{View, head};
-use crate::scenario::action::{Check, Comparison, Match, Number, Operator, RtpStream, Source, Stop, Text};
+use crate::scenario::action::{Check, Match, Number, Operator, RtpStream, Source, Stop, Text};
 use crate::scenario::step::Kind;
 use crate::scenario::{Action, Piece, Slot, Template, Variables};
 use std::fmt::Write;
@@ -57,14 +57,7 @@ impl Words<'_> {
                 format!("{name} {} by {}", n(to), self.number(value))
             }
             Action::Test { to, left, comparison, right, check } => {
-                let sign = match comparison {
-                    Comparison::Equal => "==",
-                    Comparison::NotEqual => "!=",
-                    Comparison::GreaterThan => ">",
-                    Comparison::LessThan => "<",
-                    Comparison::GreaterThanOrEqual => ">=",
-                    Comparison::LessThanOrEqual => "<=",
-                };
+                let sign = comparison.sign();
                 let to = to.as_ref().map_or_else(String::new, |to| format!("{} = ", n(to)));
                 format!("test {to}{} {sign} {} - {}", n(left), self.number(right), checks(*check))
             }
