@@ -42,7 +42,7 @@ fn register() {
         uri: b"sip:alice@192.0.2.1:5060;transport=udp",
         call_id: b"843817637684230@998sdasdh09",
         cseq: 1826,
-        expires_at: now.wall + 1_000_000,
+        expires_at: now.mono + 1_000_000,
         q: Some(500),
         instance: b"",
         reg_id: 0,

@@ -13,6 +13,7 @@ use strowger_core::digest::Authenticator;
 use strowger_core::proxy::{Face, Identity};
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Net, Node};
+use strowger_store::clock::Moment;
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
 use strowger_store::read_through::ReadThrough;
@@ -184,7 +185,7 @@ async fn keep_up(shared: Arc<Shared>, give_back: fn()) {
         }
         if n.is_multiple_of(4) {
             let now = strowger_net::clock::now();
-            shared.location.expire(now.wall, 20_000, &mut |binding| {
+            shared.location.expire(now.mono, 20_000, &mut |binding| {
                 tracing::debug!(aor = %binding.aor().escape_ascii(), "binding expired");
             });
             if n.is_multiple_of(20) {
@@ -209,8 +210,11 @@ type Store = (Option<Journal>, Option<Arc<dyn Subscribers>>);
 
 fn open_store(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<Store> {
     let Some(settings) = config.sqlite_settings() else { return Ok((None, None)) };
-    let now = strowger_net::clock::now();
-    let (journal, loaded) = sqlite_bindings::keep(&settings, location, config.journal_settings(), now.wall)?;
+    let clock = Arc::new(|| {
+        let now = strowger_net::clock::now();
+        Moment { mono: now.mono, wall: now.wall }
+    });
+    let (journal, loaded) = sqlite_bindings::keep(&settings, location, config.journal_settings(), clock)?;
     tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
     let subscribers = ReadThrough::start(SqliteSubscribers::open(&settings)?, config.read_through_settings())?;
     Ok((journal, Some(Arc::new(subscribers))))

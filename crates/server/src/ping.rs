@@ -75,7 +75,7 @@ impl Shard {
             let mut seen = 0;
             let next = shared.location.walk(cursor, left, &mut |binding| {
                 seen += 1;
-                if binding.flags() & NEEDS_PING != 0 && binding.expires_at() > now.wall {
+                if binding.flags() & NEEDS_PING != 0 && binding.expires_at() > now.mono {
                     due.extend(target_of(&binding, &shared.identity).map(|t| (t, binding.uri().to_vec())));
                 }
             });

@@ -62,7 +62,7 @@ impl Shard {
             let decider = &mut *registrar;
             shared.location.update(
                 aor,
-                asked.now.wall,
+                asked.now.mono,
                 most,
                 ticket,
                 |current| {

@@ -329,7 +329,12 @@ impl Shard {
         let aor = contacts.text.len();
         let Contacts { text, entries } = contacts;
         let key: SmallVec<[u8; 128]> = SmallVec::from_slice(&text[..aor]);
-        self.shared.location.lookup(&key, now.wall, &mut |binding| {
+        let secure = uri.is_sips();
+        self.shared.location.lookup(&key, now.mono, &mut |binding| {
+            let target = if binding.path().is_empty() { target_of(&binding, &self.shared.identity) } else { None };
+            if secure && !is_secure(binding.uri(), target) {
+                return;
+            }
             let mut put = |part: &[u8]| {
                 let from = text.len();
                 text.extend_from_slice(part);

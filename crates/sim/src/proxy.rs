@@ -155,7 +155,7 @@ impl ProxyHost {
         if let (true, None, Some(user)) = (local, routing.route, uri.user) {
             let bindings = self.bindings.get(user).ok_or(404u16)?;
             let mut candidates = Vec::new();
-            let live: Vec<&Binding> = bindings.iter().filter(|b| b.expires_at > now.wall).collect();
+            let live: Vec<&Binding> = bindings.iter().filter(|b| b.expires_at > now.mono).collect();
             for binding in live {
                 let uri = strowger_message::Uri::parse(&binding.uri).map_err(|_| 500u16)?;
                 candidates.push((binding.uri.clone(), binding.q, self.resolve(self.proxy.next_hop(&uri, prefer))));

@@ -83,9 +83,10 @@ pub struct Binding<'a> {
     pub cseq: u32,
     /// Preference in thousandths, 0 to 1,000; `None` when the contact had no `q`.
     pub q: Option<u16>,
-    /// End of the binding, milliseconds since 1970 UTC (48 bits are kept).
+    /// End of the binding, milliseconds on the clock of the table, on disk since 1970 UTC (48 bits are kept); see
+    /// [`clock`](crate::clock).
     pub expires_at: u64,
-    /// Last REGISTER for it, milliseconds since 1970 UTC (48 bits are kept).
+    /// Last REGISTER for it, milliseconds since 1970 UTC by the clock of that moment (48 bits are kept); for people.
     pub updated_at: u64,
     /// Source of the REGISTER.
     pub received: Option<Received>,
@@ -374,12 +375,12 @@ impl<'a> BindingView<'a> {
         Some(self.record.u16(at::Q)).filter(|q| *q != NO_Q)
     }
 
-    /// End, milliseconds since 1970.
+    /// End, milliseconds on the clock of the table.
     pub fn expires_at(&self) -> u64 {
         self.record.expires_at()
     }
 
-    /// Last REGISTER, milliseconds since 1970.
+    /// Last REGISTER, milliseconds since 1970 UTC by the clock of that moment.
     pub fn updated_at(&self) -> u64 {
         self.record.u48(at::UPDATED)
     }

@@ -31,6 +31,8 @@ use std::time::Duration;
 
 pub use self::engine::{BindingEngine, Durability, Write, WriteError};
 use self::writer::Writer;
+use crate::binding::Binding;
+use crate::clock::Clock;
 use crate::location::LocationTable;
 use crate::queue::Queue;
 use crate::ticket::{SinkId, Sinks};
@@ -57,11 +59,13 @@ pub struct JournalSettings {
     pub group: usize,
     /// Most changes queued, one with more than 4 KiB of bindings counting for several; more are refused ([`Refused::Full`](crate::ticket::Refused::Full)).
     pub queue: usize,
+    /// Longest life of a binding that is loaded: no longer than the registrar grants, whatever the system's clock was put to.
+    pub longest: Duration,
 }
 
 impl Default for JournalSettings {
     fn default() -> Self {
-        Self { linger: Duration::from_millis(2), group: 4096, queue: 20_000 }
+        Self { linger: Duration::from_millis(2), group: 4096, queue: 20_000, longest: Duration::MAX }
     }
 }
 
@@ -97,7 +101,7 @@ pub struct Journal {
 
 impl Journal {
     /// Loads the bindings that `engine` has into `table`, then starts the writer and makes `table` use it from now on.
-    /// Returns it with the number of bindings loaded.
+    /// `clock` tells what time the table is asked by, and what time stands on disk. Returns it with the number of bindings loaded.
     ///
     /// # Errors
     /// What the engine said to the load, or that the thread could not be started ([`WriteError::Other`]).
@@ -105,17 +109,22 @@ impl Journal {
         mut engine: impl BindingEngine,
         table: &Arc<LocationTable>,
         settings: JournalSettings,
-        now_ms: u64,
+        clock: Clock,
     ) -> Result<(Self, usize), WriteError> {
         let mut loaded = 0;
-        let highest = engine.load(now_ms, &mut |id, binding| match table.load(id, binding) {
-            Ok(()) => loaded += 1,
-            Err(unfit) => tracing::warn!(id = id.0, "a binding on disk is left out: {unfit}"),
+        let now = clock();
+        let longest = settings.longest;
+        let highest = engine.load(now.wall, &mut |id, row| {
+            let binding = Binding { expires_at: now.to_mono(row.expires_at, longest), ..*row };
+            match table.load(id, &binding) {
+                Ok(()) => loaded += 1,
+                Err(unfit) => tracing::warn!(id = id.0, "a binding on disk is left out: {unfit}"),
+            }
         })?;
         table.ids_from(highest + 1);
         let queue = Arc::new(Queue::new(settings));
         let sinks = Arc::<Sinks<dyn WriteSink>>::default();
-        let writer = Writer::new(engine, Arc::clone(table), Arc::clone(&queue), Arc::clone(&sinks));
+        let writer = Writer::new(engine, Arc::clone(table), Arc::clone(&queue), Arc::clone(&sinks), clock);
         let thread =
             std::thread::Builder::new().name("binding-writer".into()).spawn(move || writer.run()).map_err(|error| {
                 tracing::error!("the thread that writes bindings cannot be started: {error}");
@@ -174,7 +183,8 @@ impl Drop for Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::binding::{Binding, BindingId};
+    use crate::binding::BindingId;
+    use crate::clock::Moment;
     use crate::location::{LocationSettings, Standing, Step, UpdateError};
     use crate::ticket::{Refused, Ticket};
     use std::collections::BTreeMap;
@@ -212,16 +222,11 @@ mod tests {
             let mut new = rows.clone();
             for write in writes {
                 match write {
-                    Write::Put(b) => {
-                        new.insert(b.id().0, (b.aor().to_vec(), b.uri().to_vec(), b.expires_at()));
+                    Write::Put(id, b) => {
+                        new.insert(id.0, (b.aor.to_vec(), b.uri.to_vec(), b.expires_at));
                     }
                     Write::Delete(id) => {
                         new.remove(&id.0);
-                    }
-                    Write::Purge { id, now_ms } => {
-                        if new.get(&id.0).is_some_and(|row| row.2 <= now_ms) {
-                            new.remove(&id.0);
-                        }
                     }
                 }
             }
@@ -246,7 +251,7 @@ mod tests {
     fn bed(settings: JournalSettings) -> Bed {
         let fake = Fake::default();
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
-        let (journal, loaded) = Journal::start(fake.clone(), &table, settings, 0).unwrap();
+        let (journal, loaded) = Journal::start(fake.clone(), &table, settings, at(0)).unwrap();
         assert_eq!(loaded, 0);
         let (tx, results) = mpsc::channel();
         let calls = Arc::new(AtomicU64::new(0));
@@ -297,6 +302,11 @@ mod tests {
         }
     }
 
+    /// Both clocks show the same, and stand.
+    fn at(now_ms: u64) -> Clock {
+        Arc::new(move || Moment { mono: now_ms, wall: now_ms })
+    }
+
     fn quick() -> JournalSettings {
         JournalSettings { linger: Duration::ZERO, ..JournalSettings::default() }
     }
@@ -317,7 +327,7 @@ mod tests {
 
     #[test]
     fn changes_of_a_moment_share_a_commit_and_a_call() {
-        let bed = bed(JournalSettings { linger: Duration::from_secs(20), group: 500, queue: 1000 });
+        let bed = bed(JournalSettings { linger: Duration::from_secs(20), group: 500, queue: 1000, ..quick() });
         for n in 0..500 {
             bed.add(n, format!("a{n}").as_bytes(), b"u").unwrap();
         }
@@ -330,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_large_group_does_not_wait_for_its_linger() {
-        let bed = bed(JournalSettings { linger: Duration::from_secs(3600), group: 10, queue: 100 });
+        let bed = bed(JournalSettings { linger: Duration::from_secs(3600), group: 10, queue: 100, ..quick() });
         for n in 0..10 {
             bed.add(n, b"a", b"u").unwrap();
         }
@@ -341,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_refuses_and_changes_nothing() {
-        let bed = bed(JournalSettings { linger: Duration::ZERO, group: 4, queue: 3 });
+        let bed = bed(JournalSettings { group: 4, queue: 3, ..quick() });
         let gate = bed.fake.gate.lock().unwrap();
         bed.add(0, b"a", b"first").unwrap();
         bed.until_commit(1);
@@ -361,7 +371,7 @@ mod tests {
 
     #[test]
     fn large_bindings_fill_the_queue_sooner() {
-        let bed = bed(JournalSettings { linger: Duration::ZERO, group: 4, queue: 8 });
+        let bed = bed(JournalSettings { group: 4, queue: 8, ..quick() });
         let gate = bed.fake.gate.lock().unwrap();
         bed.add(0, b"first", b"u").unwrap();
         bed.until_commit(1);
@@ -456,7 +466,7 @@ mod tests {
         let Bed { fake, journal, .. } = bed;
         journal.close();
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
-        let (_journal, loaded) = Journal::start(fake, &table, quick(), 10).unwrap();
+        let (_journal, loaded) = Journal::start(fake, &table, quick(), at(10)).unwrap();
         assert_eq!(loaded, 1);
         assert!(table.is_registered(b"a", 10) && !table.is_registered(b"b", 10));
         let mut id = 0;
@@ -486,7 +496,7 @@ mod tests {
     /// what is on disk.
     #[test]
     fn memory_is_the_disk_whatever_fails() {
-        let bed = bed(JournalSettings { linger: Duration::from_micros(50), group: 16, queue: 64 });
+        let bed = bed(JournalSettings { linger: Duration::from_micros(50), group: 16, queue: 64, ..quick() });
         let done = AtomicBool::new(false);
         let sent = AtomicU64::new(0);
         std::thread::scope(|s| {

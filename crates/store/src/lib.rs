@@ -5,7 +5,7 @@
 //! is kept.
 //!
 //! * [`location`]: the table that every call reads.
-//! * [`journal`]: from that table to a database, in groups, with tickets.
+//! * [`journal`]: from that table to a database, in groups, with tickets; [`clock`]: by which time bindings end.
 //! * [`subscriber`]: users and their HA1s; [`read_through`], the cache before any database of them.
 //! * [`sqlite`], [`sqlite_bindings`], [`sqlite_subscribers`]: both in one SQLite file. Other engines implement
 //!   [`journal::BindingEngine`] and [`subscriber::SubscriberEngine`].
@@ -16,7 +16,7 @@
 //! use strowger_store::ticket::Ticket;
 //!
 //! let table = LocationTable::new(LocationSettings::default());
-//! let now = 1_700_000_000_000;
+//! let now = 5_000;
 //! let phone = Binding { uri: b"sip:alice@192.0.2.1", expires_at: now + 60_000, ..Binding::EMPTY };
 //! let mut listed = 0;
 //! let standing = table.update::<()>(
@@ -38,6 +38,7 @@
 pub mod agents;
 pub mod binding;
 mod claim;
+pub mod clock;
 mod generations;
 pub mod journal;
 pub mod location;

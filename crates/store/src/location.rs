@@ -6,6 +6,9 @@
 //! cannot overwrite each other. How a change gets to disk, and what happens when it does not, is told in
 //! [`journal`](crate::journal).
 //!
+//! Time is the caller's: `now_ms` and [`Binding::expires_at`] are milliseconds on one clock that never goes back
+//! ([`clock`](crate::clock)).
+//!
 //! The closures given to these functions run under a partition's lock: they must be short and must not call the table.
 
 mod decision;
@@ -225,7 +228,7 @@ impl LocationTable {
             if let Some(queue) = self.queue.get() {
                 let ids = due.iter().map(|slot| partition.at(*slot).id()).collect();
                 // A full queue is not the time for clean-up: they stay, unseen by look-ups, until the next round.
-                if queue.submit(Change::Purge { ids, now_ms }).is_err() {
+                if queue.submit(Change::Purge { ids }).is_err() {
                     break;
                 }
             }

@@ -19,8 +19,8 @@ pub(crate) enum Change {
         /// All bindings of the address-of-record as they were before.
         before: Vec<Record>,
     },
-    /// Bindings that expired at `now_ms`.
-    Purge { ids: Vec<BindingId>, now_ms: u64 },
+    /// Bindings that expired.
+    Purge { ids: Vec<BindingId> },
 }
 
 impl Change {

@@ -18,8 +18,9 @@ use rusqlite::hooks::Wal;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ToSql, TransactionBehavior};
 
-use crate::binding::{Binding, BindingId, BindingView, Flow, Received};
+use crate::binding::{Binding, BindingId, Flow, Received};
 use crate::claim::Claim;
+use crate::clock::Clock;
 use crate::journal::{BindingEngine, Durability, Journal, JournalSettings, Write, WriteError};
 use crate::location::LocationTable;
 use crate::sqlite::{OpenError, SqliteSettings, classify, explain, open};
@@ -34,7 +35,7 @@ pub fn keep(
     settings: &SqliteSettings,
     table: &Arc<LocationTable>,
     journal: JournalSettings,
-    now_ms: u64,
+    clock: Clock,
 ) -> Result<(Option<Journal>, usize), OpenError> {
     let mut engine = SqliteBindings::open(settings)?;
     if settings.durability == Durability::None {
@@ -42,7 +43,7 @@ pub fn keep(
         return Ok((None, 0));
     }
     let path = settings.path.clone();
-    match Journal::start(engine, table, journal, now_ms) {
+    match Journal::start(engine, table, journal, clock) {
         Ok((journal, loaded)) => Ok((Some(journal), loaded)),
         Err(WriteError::Corrupt) => Err(OpenError::Corrupt { path, detail: "found while loading bindings".into() }),
         Err(WriteError::Locked) => Err(OpenError::Locked { path, waited: settings.busy_timeout }),
@@ -156,7 +157,6 @@ const PUT: &str = "INSERT OR REPLACE INTO binding (id, aor, uri, call_id, cseq, 
     received_transport, received_address, path, instance, reg_id, user_agent, flow, listener, node, flags) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
 const DELETE: &str = "DELETE FROM binding WHERE id = ?1";
-const PURGE: &str = "DELETE FROM binding WHERE id = ?1 AND expires_at <= ?2";
 const LOAD: &str = "SELECT id, aor, uri, call_id, cseq, q, expires_at, updated_at, received_transport, \
     received_address, path, instance, reg_id, user_agent, flow, listener, node, flags FROM binding";
 
@@ -198,15 +198,11 @@ impl SqliteBindings {
         {
             let mut put = tx.prepare_cached(PUT)?;
             let mut delete = tx.prepare_cached(DELETE)?;
-            let mut purge = tx.prepare_cached(PURGE)?;
             for write in writes {
                 match write {
-                    Write::Put(view) => put_row(&mut put, &view)?,
+                    Write::Put(id, binding) => put_row(&mut put, id, &binding)?,
                     Write::Delete(id) => {
                         delete.execute([key(id)])?;
-                    }
-                    Write::Purge { id, now_ms } => {
-                        purge.execute([key(id), number(now_ms)])?;
                     }
                 }
             }
@@ -241,10 +237,9 @@ fn key(id: BindingId) -> i64 {
     number(id.0)
 }
 
-fn put_row(put: &mut rusqlite::CachedStatement<'_>, view: &BindingView<'_>) -> rusqlite::Result<()> {
-    let b = view.binding();
+fn put_row(put: &mut rusqlite::CachedStatement<'_>, id: BindingId, b: &Binding<'_>) -> rusqlite::Result<()> {
     put.execute(rusqlite::params![
-        key(view.id()),
+        key(id),
         Text(b.aor),
         Text(b.uri),
         Text(b.call_id),
@@ -299,11 +294,11 @@ fn read_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(BindingId, Bind
 }
 
 impl BindingEngine for SqliteBindings {
-    fn load(&mut self, now_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, WriteError> {
+    fn load(&mut self, wall_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, WriteError> {
         let path = &self.settings.path;
         let mut load = || -> rusqlite::Result<u64> {
             let highest: Option<i64> = self.connection.query_row("SELECT max(id) FROM binding", [], |r| r.get(0))?;
-            self.connection.execute("DELETE FROM binding WHERE expires_at <= ?1", [number(now_ms)])?;
+            self.connection.execute("DELETE FROM binding WHERE expires_at <= ?1", [number(wall_ms)])?;
             let mut select = self.connection.prepare(LOAD)?;
             let mut rows = select.query([])?;
             while let Some(row) = rows.next()? {
@@ -354,6 +349,7 @@ impl BindingEngine for SqliteBindings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Moment;
     use crate::location::{Current, LocationSettings, Standing, Step};
     use crate::sqlite::PAGE;
     use crate::ticket::{SinkId, Ticket};
@@ -363,7 +359,7 @@ mod tests {
     fn start(settings: &SqliteSettings) -> (Arc<LocationTable>, Journal, SinkId, Results) {
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
         let engine = SqliteBindings::open(settings).unwrap();
-        let (journal, _) = Journal::start(engine, &table, JournalSettings::default(), 0).unwrap();
+        let (journal, _) = Journal::start(engine, &table, JournalSettings::default(), still()).unwrap();
         let (tx, rx) = mpsc::channel();
         let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), WriteError>)]| {
             for result in results {
@@ -371,6 +367,10 @@ mod tests {
             }
         }));
         (table, journal, sink, rx)
+    }
+
+    fn still() -> Clock {
+        Arc::new(|| Moment { mono: 0, wall: 0 })
     }
 
     fn add(table: &LocationTable, sink: SinkId, value: u64, binding: Binding<'_>) {
@@ -466,7 +466,7 @@ mod tests {
         for durability in [Durability::Crash, Durability::None] {
             let settings = SqliteSettings { durability, ..settings.clone() };
             let other = Arc::new(LocationTable::new(LocationSettings::default()));
-            match keep(&settings, &other, JournalSettings::default(), 0) {
+            match keep(&settings, &other, JournalSettings::default(), still()) {
                 Err(OpenError::Claimed { .. }) => {}
                 Err(error) => panic!("{error}"),
                 Ok(_) => panic!("two servers number the rows of one file"),
@@ -531,19 +531,19 @@ mod tests {
         journal.close();
 
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
-        let (again, loaded) = keep(&settings, &table, JournalSettings::default(), 0).unwrap();
+        let (again, loaded) = keep(&settings, &table, JournalSettings::default(), still()).unwrap();
         assert_eq!((loaded, again.is_some()), (1, true));
         drop(again);
 
         let none = SqliteSettings { durability: Durability::None, ..settings.clone() };
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
-        let (journal, loaded) = keep(&none, &table, JournalSettings::default(), 0).unwrap();
+        let (journal, loaded) = keep(&none, &table, JournalSettings::default(), still()).unwrap();
         assert!(journal.is_none() && loaded == 0);
         let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(full())]);
         assert_eq!(table.update(b"a", 0, 1, Ticket::NOBODY, steps, &mut |_| {}), Ok(Standing::Done));
 
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
-        let (_journal, loaded) = keep(&settings, &table, JournalSettings::default(), 0).unwrap();
+        let (_journal, loaded) = keep(&settings, &table, JournalSettings::default(), still()).unwrap();
         assert_eq!((loaded, table.gauges().bindings), (0, 0));
     }
 }

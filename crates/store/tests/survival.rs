@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use strowger_store::binding::Binding;
+use strowger_store::clock::{Clock, Moment};
 use strowger_store::journal::{Durability, Journal, JournalSettings, WriteError};
 use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
 use strowger_store::sqlite::{SqliteBindings, SqliteSettings};
@@ -26,7 +27,8 @@ fn now_ms() -> u64 {
 fn start(path: &Path, durability: Durability) -> (Arc<LocationTable>, Journal, usize) {
     let table = Arc::new(LocationTable::new(LocationSettings::default()));
     let engine = SqliteBindings::open(&SqliteSettings { durability, ..SqliteSettings::new(path) }).unwrap();
-    let (journal, loaded) = Journal::start(engine, &table, JournalSettings::default(), now_ms()).unwrap();
+    let clock: Clock = Arc::new(|| Moment { mono: now_ms(), wall: now_ms() });
+    let (journal, loaded) = Journal::start(engine, &table, JournalSettings::default(), clock).unwrap();
     (table, journal, loaded)
 }
 

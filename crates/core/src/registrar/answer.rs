@@ -63,7 +63,7 @@ fn line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 
 /// One Contact line. Seconds are rounded up, so that a fresh binding shows what was granted.
 fn contact(now: Now, binding: &Current<'_>, out: &mut Vec<u8>) {
-    let seconds = binding.expires_at.saturating_sub(now.wall).div_ceil(1000);
+    let seconds = binding.expires_at.saturating_sub(now.mono).div_ceil(1000);
     out.extend_from_slice(b"Contact: <");
     out.extend_from_slice(binding.uri);
     out.extend_from_slice(b">;expires=");

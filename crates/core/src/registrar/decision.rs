@@ -16,7 +16,7 @@ pub struct Current<'a> {
     /// Of the REGISTER that made or last refreshed it.
     pub call_id: &'a [u8],
     pub cseq: u32,
-    /// Milliseconds since 1970 UTC; one whose time has passed counts as gone.
+    /// Milliseconds of [`Now::mono`], which no step of the system's clock moves; one whose time has passed counts as gone.
     pub expires_at: u64,
     /// Thousandths.
     pub q: Option<u16>,
@@ -39,7 +39,7 @@ pub struct Upsert {
     pub reg_id: u32,
     /// Thousandths.
     pub q: Option<u16>,
-    /// Milliseconds since 1970 UTC.
+    /// Milliseconds of [`Now::mono`].
     pub expires_at: u64,
 }
 
@@ -157,7 +157,7 @@ impl Registrar {
     fn plan(&mut self, now: Now, message: &Message<'_>, current: &[Current<'_>]) -> Result<Outcome, Refusal> {
         self.upserts.clear();
         self.fates.clear();
-        self.fates.extend(current.iter().map(|c| if c.expires_at > now.wall { Fate::Keep } else { Fate::Gone }));
+        self.fates.extend(current.iter().map(|c| if c.expires_at > now.mono { Fate::Keep } else { Fate::Gone }));
         self.extensions(message)?;
         if !message.has(Name::Contact) {
             return Ok(Outcome::Fetch);
@@ -171,7 +171,7 @@ impl Registrar {
             self.contacts(now, expires, &order, message, current)?;
             let live = self.fates.iter().filter(|f| matches!(f, Fate::Keep | Fate::Replace)).count();
             let fresh =
-                self.upserts.iter().filter(|u| u.replaces.is_none_or(|i| current[i].expires_at <= now.wall)).count();
+                self.upserts.iter().filter(|u| u.replaces.is_none_or(|i| current[i].expires_at <= now.mono)).count();
             if fresh > 0 && live + fresh > self.settings.max_contacts {
                 return Err(Refusal::TooManyContacts);
             }
@@ -303,7 +303,7 @@ impl Registrar {
                     instance: if contact.instance.is_empty() { 0..0 } else { message.range_of(contact.instance) },
                     reg_id: contact.reg_id,
                     q: contact.q,
-                    expires_at: now.wall + u64::from(granted) * 1000,
+                    expires_at: now.mono + u64::from(granted) * 1000,
                 });
             }
         }

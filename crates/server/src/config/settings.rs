@@ -143,6 +143,7 @@ impl Config {
             linger: self.registrar.linger,
             group: self.registrar.commit_rows,
             queue: self.registrar.commit_queue,
+            longest: self.registrar.max_expires,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a database that keeps bindings must do, and what it promises.
 
-use crate::binding::{Binding, BindingId, BindingView};
+use crate::binding::{Binding, BindingId};
 
 /// What a 200 to REGISTER promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,26 +45,19 @@ pub enum WriteError {
 #[derive(Clone, Copy, Debug)]
 pub enum Write<'a> {
     /// Insert the row of this id, or replace it whole.
-    Put(BindingView<'a>),
+    Put(BindingId, Binding<'a>),
     /// Delete the row of this id; fine when there is none.
     Delete(BindingId),
-    /// Delete the row of this id if it expired at or before `now_ms`.
-    Purge {
-        /// The row.
-        id: BindingId,
-        /// Milliseconds since 1970.
-        now_ms: u64,
-    },
 }
 
-/// A database that keeps bindings. Called on the writer's thread alone; may block, should give up after its own deadline.
+/// A database that keeps bindings; their times are milliseconds since 1970 UTC in all of this. Called on the writer's thread alone; may block, should give up after its own deadline.
 pub trait BindingEngine: Send + 'static {
-    /// Hands over every binding that has not expired at `now_ms` and forgets the others. Returns the highest id that was
+    /// Hands over every binding that has not expired at `wall_ms` and forgets the others. Returns the highest id that was
     /// ever used as far as the rows show (0 for none).
     ///
     /// # Errors
     /// What the database said; the server should not start on it.
-    fn load(&mut self, now_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, WriteError>;
+    fn load(&mut self, wall_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, WriteError>;
 
     /// Writes all rows or none, in their order, as durable as it was opened for. Logs in words what went wrong.
     ///

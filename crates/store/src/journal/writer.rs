@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::{BindingEngine, Write, WriteError, WriteSink};
 use crate::agents::Agents;
-use crate::binding::{BindingId, BindingView, Record};
+use crate::binding::{Binding, BindingId, BindingView, Record};
+use crate::clock::{Clock, Moment};
 use crate::location::LocationTable;
 use crate::queue::{Change, Pending, Queue};
 use crate::ticket::{Sinks, Ticket};
@@ -21,8 +22,9 @@ pub(super) struct Writer<E> {
     sinks: Arc<Sinks<dyn WriteSink>>,
     /// Changes of these addresses-of-record up to that number were decided on what is no longer so.
     doomed: HashMap<Box<[u8]>, u64>,
-    /// Expired rows that a failed group could not delete, with the time at which they had expired.
-    unpurged: Vec<(BindingId, u64)>,
+    /// Expired rows that a failed group could not delete.
+    unpurged: Vec<BindingId>,
+    clock: Clock,
     results: Vec<(Ticket, Result<(), WriteError>)>,
 }
 
@@ -32,8 +34,9 @@ impl<E: BindingEngine> Writer<E> {
         table: Arc<LocationTable>,
         queue: Arc<Queue>,
         sinks: Arc<Sinks<dyn WriteSink>>,
+        clock: Clock,
     ) -> Self {
-        Self { engine, table, queue, sinks, doomed: HashMap::new(), unpurged: Vec::new(), results: Vec::new() }
+        Self { engine, table, queue, sinks, doomed: HashMap::new(), unpurged: Vec::new(), clock, results: Vec::new() }
     }
 
     /// Writes group after group until the queue has stopped and is empty.
@@ -69,11 +72,13 @@ impl<E: BindingEngine> Writer<E> {
     fn commit(&mut self, group: &[Pending], is_late: &dyn Fn(usize) -> bool) -> Result<(), WriteError> {
         let agents = self.table.agents();
         let timely = group.iter().enumerate().filter(|(n, _)| !is_late(*n));
-        let mut writes = timely.flat_map(|(_, pending)| rows(&pending.change, agents)).peekable();
+        let now = (self.clock)();
+        let mut writes = timely.flat_map(|(_, pending)| rows(&pending.change, agents, now)).peekable();
         if writes.peek().is_none() {
             return Ok(());
         }
-        let old = self.unpurged.iter().map(|(id, now_ms)| Write::Purge { id: *id, now_ms: *now_ms });
+        // Before all others: a row that is written again later must stay.
+        let old = self.unpurged.iter().map(|id| Write::Delete(*id));
         let start = Instant::now();
         let engine = &mut self.engine;
         // A panic in an engine fails its group like any other failure: the tickets come back, memory goes back.
@@ -110,7 +115,7 @@ impl<E: BindingEngine> Writer<E> {
                     let fence = self.table.restore(aor, std::mem::take(before), || queue.last());
                     self.doomed.insert(aor.clone(), fence);
                 }
-                Change::Purge { ids, now_ms } => self.unpurged.extend(ids.iter().map(|id| (*id, *now_ms))),
+                Change::Purge { ids } => self.unpurged.append(ids),
             }
         }
     }
@@ -142,16 +147,16 @@ impl<E: BindingEngine> Writer<E> {
 }
 
 /// The rows of a change, in the order in which they must be written.
-fn rows<'a>(change: &'a Change, agents: &'a Agents) -> impl Iterator<Item = Write<'a>> {
-    let (puts, deletes, purges, now_ms): (&[Record], &[BindingId], &[BindingId], u64) = match change {
-        Change::Update { puts, deletes, .. } => (puts, deletes, &[], 0),
-        Change::Purge { ids, now_ms } => (&[], &[], ids, *now_ms),
+fn rows<'a>(change: &'a Change, agents: &'a Agents, now: Moment) -> impl Iterator<Item = Write<'a>> {
+    let (puts, deletes): (&[Record], &[BindingId]) = match change {
+        Change::Update { puts, deletes, .. } => (puts, deletes),
+        Change::Purge { ids } => (&[], ids),
     };
-    deletes
-        .iter()
-        .map(|id| Write::Delete(*id))
-        .chain(puts.iter().map(move |r| Write::Put(BindingView::new(r, agents))))
-        .chain(purges.iter().map(move |id| Write::Purge { id: *id, now_ms }))
+    let put = move |record: &'a Record| {
+        let binding = BindingView::new(record, agents).binding();
+        Write::Put(record.id(), Binding { expires_at: now.to_wall(binding.expires_at), ..binding })
+    };
+    deletes.iter().map(|id| Write::Delete(*id)).chain(puts.iter().map(put))
 }
 
 struct StopOnDrop {
