@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 /// It does not build; what the compiler said is on standard error.
 pub fn strowger() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    crate::process::waits_for_children();
     BINARY.get_or_init(|| {
         if let Some(path) = std::env::var_os("STROWGER_BIN") {
             return path.into();

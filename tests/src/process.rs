@@ -4,7 +4,20 @@ use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Once;
 use std::time::{Duration, Instant};
+
+/// Whoever started the tests may have had SIGCHLD ignored, which is inherited: then the kernel keeps nothing of a child that
+/// ended, and nobody can learn how (wait(2), ECHILD). From here on children are waited for, whoever started the tests.
+pub fn waits_for_children() {
+    static ONCE: Once = Once::new();
+    // SAFETY: only an ignored signal becomes one that does nothing by default; there is no handler that could be lost.
+    ONCE.call_once(|| unsafe {
+        if libc::signal(libc::SIGCHLD, libc::SIG_DFL) == libc::SIG_ERR {
+            panic!("SIGCHLD can be set");
+        }
+    });
+}
 
 /// A running program. When it is dropped it is ended, together with what it started.
 #[derive(Debug)]
@@ -21,6 +34,7 @@ impl Process {
     /// # Panics
     /// It cannot be started.
     pub fn start(name: &str, folder: &Path, command: &mut Command) -> Self {
+        waits_for_children();
         let log = folder.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log).expect("the folder of the test can be written");
         let again = file.try_clone().expect("a descriptor is left");
@@ -154,4 +168,28 @@ fn cpu(id: u32) -> Duration {
     // SAFETY: sysconf has no preconditions.
     let each = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
     Duration::from_micros(ticks * 1_000_000 / each)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_waited_for_whoever_starts_the_tests() {
+        const INNER: &str = "STROWGER_TESTS_INNER";
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        if std::env::var_os(INNER).is_some() {
+            let mut child = Process::start("child", folder.path(), Command::new("sh").args(["-c", "exit 7"]));
+            assert_eq!(child.end(Duration::from_secs(5)).code(), Some(7));
+            return;
+        }
+        waits_for_children();
+        let own = std::env::current_exe().expect("a running test has a file");
+        let name = "process::tests::children_are_waited_for_whoever_starts_the_tests";
+        let mut ignoring = Command::new("sh");
+        ignoring.args(["-c", "trap '' CHLD; exec \"$@\"", "sh"]).arg(own).args(["--exact", name]).env(INNER, "1");
+        let output = ignoring.output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
 }

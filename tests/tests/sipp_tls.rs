@@ -21,7 +21,8 @@ struct World(tempfile::TempDir);
 
 impl World {
     fn new() -> Self {
-        let world = Self(tempfile::tempdir().expect("a temporary folder"));
+        // Nobody promises that the path of a temporary folder is without blanks.
+        let world = Self(tempfile::Builder::new().prefix("tls of sipp ").tempdir().expect("a temporary folder"));
         let key = KeyPair::generate().expect("keys can be made");
         let mut authority = CertificateParams::new(Vec::new()).expect("no names are good names");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -61,7 +62,7 @@ impl World {
         std::fs::write(self.folder().join(name), text).expect("the folder can be written");
     }
 
-    /// `strowger sipp` in the folder.
+    /// `strowger sipp` in the folder, with words that have no blanks.
     fn sipp(&self, words: &str) -> Command {
         let mut command = Command::new(binary::strowger());
         command.arg("sipp").args(words.split_whitespace()).current_dir(self.folder()).env("TERM", "dumb");
@@ -80,7 +81,9 @@ impl World {
         let files: [PathBuf; 2] = ["caller", "callee"].map(|side| self.folder().join(format!("{name}-{side}-errors")));
         let own = "-i 127.0.0.1 -t l1 -nostdin -trace_err -tls_cert certificate.pem -tls_key key.pem";
         let line = |ports: &Ports, file: &Path, more: &str| {
-            self.sipp(&format!("{more} {own} -cp {} -mp {} -error_file {}", ports.control, ports.media, file.display()))
+            let mut command = self.sipp(&format!("{more} {own} -cp {} -mp {}", ports.control, ports.media));
+            command.arg("-error_file").arg(file);
+            command
         };
         let mut answers = line(&there, &files[1], &format!("-sn uas -p {} {callee}", there.own));
         let mut answers = Process::start(&format!("{name}-callee"), self.folder(), &mut answers);
