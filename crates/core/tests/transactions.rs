@@ -331,6 +331,53 @@ fn what_cannot_be_sent_is_told() {
 }
 
 #[test]
+fn what_reached_nobody_is_told_if_it_is_quoted_and_unanswered() {
+    let there = arrival(Transport::Udp).remote;
+    for (start, cseq) in [(INVITE, "1 INVITE"), (BYE, "2 BYE")] {
+        let mut world = World::new();
+        let text = message(start, "z9hG4bK1", cseq);
+        let quoted = &text.as_bytes()[..text.find("Max-Forwards").unwrap()];
+        let id = world.send(&text, "z9hG4bK1", Transport::Udp);
+        let mut hear = |to, quoted: &[u8]| {
+            let World { now, table, out, events } = &mut world;
+            table.unreachable(*now, to, quoted, out, events)
+        };
+        // Another address, another branch or method, too little of it, a response.
+        assert!(!hear("127.0.0.1:5071".parse().unwrap(), quoted) && !hear("127.0.0.2:5070".parse().unwrap(), quoted));
+        for other in [
+            message(start, "z9hG4bK2", cseq).into_bytes(),
+            message("OPTIONS sip:b@x SIP/2.0", "z9hG4bK1", cseq).into_bytes(),
+            message("SIP/2.0 200 OK", "z9hG4bK1", cseq).into_bytes(),
+            quoted[..quoted.len() - 1].to_vec(),
+            Vec::new(),
+        ] {
+            assert!(!hear(there, &other), "{}", String::from_utf8_lossy(&other));
+        }
+        assert!(hear(there, quoted) && !hear(there, quoted));
+        assert_eq!(world.events, [Event::ClientTransportError { id, owner: 42 }, Event::ClientEnded { id, owner: 42 }]);
+        world.sent();
+        world.assert_empty();
+    }
+}
+
+#[test]
+fn what_was_answered_or_goes_by_a_connection_did_reach_somebody() {
+    for (transport, answer) in
+        [(Transport::Udp, "SIP/2.0 100 Trying"), (Transport::Udp, "SIP/2.0 404 Not Found"), (Transport::Tcp, "")]
+    {
+        let mut world = World::new();
+        let text = message(INVITE, "z9hG4bK1", "1 INVITE");
+        world.send(&text, "z9hG4bK1", transport);
+        if !answer.is_empty() {
+            world.response(&message(answer, "z9hG4bK1", "1 INVITE"));
+        }
+        let World { now, table, out, events } = &mut world;
+        assert!(!table.unreachable(*now, arrival(transport).remote, text.as_bytes(), out, events));
+        assert_eq!((world.events.len(), world.table.counts().clients), (0, 1));
+    }
+}
+
+#[test]
 fn the_bound_refuses_new_requests_only() {
     let mut world = World::new();
     world.table.set_limit(1);

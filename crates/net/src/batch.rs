@@ -247,7 +247,7 @@ impl Sender {
 }
 
 /// The address that the kernel wrote.
-fn address(name: &sockaddr_storage) -> Option<SocketAddr> {
+pub(crate) fn address(name: &sockaddr_storage) -> Option<SocketAddr> {
     match name.ss_family as c_int {
         libc::AF_INET => {
             // SAFETY: the family says that it is a `sockaddr_in`, which is smaller and less aligned than the storage.

@@ -6,6 +6,7 @@ use crate::handle::Seat;
 use crate::ring::{Consumer, Producer};
 use crate::spare::Spare;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use strowger_core::{Arrival, Now, Target};
 
 /// A slot of a ring.
@@ -37,6 +38,10 @@ pub(crate) enum Content<S: Service> {
     Failed {
         token: u64,
     },
+    /// A datagram to this address, which began with `bytes`, reached nobody. Any shard may have sent it.
+    Unreachable {
+        to: SocketAddr,
+    },
     /// An answer for a call of this bucket.
     Answer {
         bucket: u8,
@@ -64,7 +69,7 @@ pub(crate) enum Content<S: Service> {
 impl<S: Service> Content<S> {
     /// What a peer would send again; everything else must arrive.
     const fn may_be_lost(&self) -> bool {
-        matches!(self, Self::Message { .. } | Self::Send { .. })
+        matches!(self, Self::Message { .. } | Self::Send { .. } | Self::Unreachable { .. })
     }
 }
 

@@ -6,6 +6,7 @@ use crate::counters::Counters;
 use crate::cross::{Content, Roads};
 use crate::handle::{Letter, Shared};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -95,6 +96,18 @@ impl<S: Service> Desk<S> {
         let bucket = call::bucket(call::hash(self.shared.settings.secret, &bytes[range]));
         let way = self.buckets.of_ours(bucket);
         self.pass(now, way, bucket, arrival, bytes);
+    }
+
+    /// A datagram to this address reached nobody. The kernel tells it to any socket of those that share an address, and what is
+    /// quoted need not name the call: all shards hear of it.
+    #[cold]
+    pub(crate) fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8]) {
+        let counters = &self.shared.seats[self.index].counters;
+        counters.unreachable.add(1);
+        for peer in self.roads.peers() {
+            self.roads.put(peer, Content::Unreachable { to }, quoted, counters);
+        }
+        self.service.unreachable(now, to, quoted, &mut self.out);
     }
 
     fn pass(&mut self, now: Now, way: Way, bucket: u8, arrival: &Arrival, bytes: &[u8]) {
@@ -216,6 +229,7 @@ impl<S: Service> Desk<S> {
                 let range = start..self.out.bytes.len();
                 self.strangers.push(Stranger { target, range, origin, token });
             }
+            Content::Unreachable { to } => self.service.unreachable(now, to, bytes, &mut self.out),
             Content::Failed { token } => self.service.failed(now, token, &mut self.out),
             Content::Records { bucket, records } => {
                 self.buckets.come(bucket, from as u8);

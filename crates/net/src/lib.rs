@@ -34,6 +34,7 @@ mod steer;
 mod streams;
 mod tickets;
 mod udp;
+mod unreachable;
 mod ws;
 
 pub use counters::Snapshot;

@@ -1,6 +1,7 @@
 //! What a shard drives: the server, a load generator, or anything else that speaks in messages.
 
 use crate::Lanes;
+use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox};
 
 /// The machines of one shard. The shard calls it; it never blocks, and what it wants sent it puts into the
@@ -38,6 +39,12 @@ pub trait Service {
 
     /// A message with this token (see [`Outbox::send`]) could not be sent.
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox);
+
+    /// A datagram to this address reached nobody, as a host or router on its way says (ICMP; RFC 3261 section 18.4); `quoted` is how
+    /// it began. Told to all shards where [`Settings::unreachable`](crate::Settings) is on. A hint and no more: who knows the
+    /// addresses can forge it, and who does not know what was sent cannot quote it.
+    #[inline]
+    fn unreachable(&mut self, _now: Now, _to: SocketAddr, _quoted: &[u8], _out: &mut Outbox) {}
 
     /// A connection accepted or made by this shard has ended, or a lane of it could not be made.
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);

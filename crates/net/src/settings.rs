@@ -94,6 +94,8 @@ pub struct Settings {
     pub coalesce: bool,
     /// Datagrams kept for a UDP socket that takes no more. Default 4,096.
     pub datagrams_waiting: usize,
+    /// Hear of datagrams that reached nobody ([`Service::unreachable`](crate::Service::unreachable)). Default off.
+    pub unreachable: bool,
     /// Messages between two shards, rounded up to a power of two. Default 4,096.
     pub ring: usize,
     /// Largest message and its parts.
@@ -142,6 +144,7 @@ impl Default for Settings {
             segment: false,
             coalesce: false,
             datagrams_waiting: 4_096,
+            unreachable: false,
             ring: 4_096,
             limits: Limits::default(),
             connections: 500_000,

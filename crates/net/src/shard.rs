@@ -29,6 +29,10 @@ pub(crate) struct Shard<S: Service> {
     failed: Vec<u64>,
     /// Sockets of lanes that have something.
     ready: Vec<Ready>,
+    /// For what is quoted of datagrams that reached nobody; empty until one has.
+    quoted: Vec<u8>,
+    /// Tasks that listen for such datagrams were started.
+    listening: bool,
     alarm: Alarm,
     /// Datagrams came in this poll; until when one more counts as fast; the sockets are read after a wait, not
     /// because they said that they are ready.
@@ -59,6 +63,8 @@ impl<S: Service + 'static> Shard<S> {
                 streams,
                 failed: Vec::with_capacity(64),
                 ready: Vec::new(),
+                quoted: Vec::new(),
+                listening: false,
                 heard: false,
                 last_heard: 0,
                 lingered: false,
@@ -86,6 +92,7 @@ impl<S: Service + 'static> Shard<S> {
             self.desk.service.begin(now);
             self.desk.roads.look();
             let mut more = self.read_udp(now, cx);
+            more |= self.read_unreachable(now);
             more |= self.read_lanes(now, cx);
             let empty = !more;
             more |= self.streams.accept(cx, now);
@@ -131,10 +138,23 @@ impl<S: Service + 'static> Shard<S> {
 
     /// Starts the tasks that connections need.
     fn beget(&mut self) {
-        if self.streams.dials.is_empty() && self.streams.born.is_empty() {
+        if self.streams.dials.is_empty() && self.streams.born.is_empty() && self.listening {
             return;
         }
         let Some(me) = self.me.upgrade() else { return };
+        if !std::mem::replace(&mut self.listening, true) {
+            for udp in &self.udp {
+                let me = self.me.clone();
+                let wake = move || {
+                    if let Some(shard) = me.upgrade() {
+                        shard.borrow().wake();
+                    }
+                };
+                if let Some(listen) = udp.listen(wake) {
+                    tokio::task::spawn_local(listen);
+                }
+            }
+        }
         for mut dial in self.streams.dials.drain(..) {
             let me = me.clone();
             tokio::task::spawn_local(async move {
@@ -207,6 +227,18 @@ impl<S: Service + 'static> Shard<S> {
             }
             counters.datagrams_in.add(n as u64 + runs);
             counters.datagram_bytes_in.add(bytes);
+        }
+        more
+    }
+
+    /// What each socket has heard of datagrams that reached nobody; whether there is more.
+    #[inline]
+    fn read_unreachable(&mut self, now: Now) -> bool {
+        let mut more = false;
+        for udp in self.udp.iter().filter(|udp| udp.has_news()) {
+            let (desk, most) = (&mut self.desk, self.receiver.batch());
+            udp.unreachable(most, &mut self.quoted, |told| desk.unreachable(now, told.to, told.quoted));
+            more |= udp.has_news();
         }
         more
     }

@@ -4,12 +4,15 @@ use crate::Settings;
 use crate::batch::{Receiver, Sender};
 use crate::bursts::{self, Bursts};
 use crate::counters::Counters;
+use crate::unreachable::{self, Unreachable};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use strowger_core::ListenerId;
 use tokio::io::Interest;
@@ -90,7 +93,9 @@ pub(crate) fn backlog(socket: &UdpSocket) -> io::Result<(u32, u32, u32)> {
 pub(crate) struct Udp {
     /// Watched for reading only: the kernel reports a UDP socket as writable each time a peer has taken one of our
     /// datagrams, and each such report would wake the shard for nothing.
-    pub(crate) socket: AsyncFd<UdpSocket>,
+    pub(crate) socket: Rc<AsyncFd<UdpSocket>>,
+    /// Where the socket hears of datagrams that reached nobody: whether there is such news.
+    news: Option<Rc<Cell<bool>>>,
     /// Watched for writing, only while something waits.
     writable: Option<AsyncFd<UdpSocket>>,
     pub(crate) listener: ListenerId,
@@ -113,8 +118,16 @@ impl Udp {
     /// Inside the runtime of its shard.
     pub(crate) fn new(socket: UdpSocket, listener: ListenerId, settings: &Settings) -> io::Result<Self> {
         let v6 = socket.local_addr()?.is_ipv6();
+        let mut news = None;
+        if settings.unreachable {
+            match unreachable::hear(socket.as_fd(), v6) {
+                Ok(()) => news = Some(Rc::default()),
+                Err(error) => tracing::info!(%error, "the kernel does not tell which datagrams reached nobody"),
+            }
+        }
         Ok(Self {
-            socket: watch(socket, Interest::READABLE)?,
+            socket: Rc::new(watch(socket, Interest::READABLE)?),
+            news,
             writable: None,
             listener,
             v6,
@@ -123,6 +136,43 @@ impl Udp {
             waiting: VecDeque::new(),
             waiting_bound: settings.datagrams_waiting,
         })
+    }
+
+    /// Waits for the socket to signal errors, each time marks that there is news and calls `wake`; until the runtime ends. None
+    /// where the socket hears of nothing.
+    pub(crate) fn listen<W: Fn()>(&self, wake: W) -> Option<impl Future<Output = ()> + use<W>> {
+        let (socket, news) = (self.socket.clone(), self.news.clone()?);
+        Some(async move {
+            while let Ok(mut error) = socket.ready(Interest::ERROR).await {
+                error.clear_ready();
+                news.set(true);
+                wake();
+            }
+        })
+    }
+
+    /// Whether [`Udp::unreachable`] may have something.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.news.as_ref().is_some_and(|news| news.get())
+    }
+
+    /// Tells of up to `most` datagrams that reached nobody, the oldest first.
+    #[cold]
+    pub(crate) fn unreachable(&self, most: usize, room: &mut Vec<u8>, mut tell: impl FnMut(Unreachable<'_>)) {
+        for _ in 0..most {
+            match unreachable::next(self.socket.get_ref().as_fd(), room) {
+                Ok(Some(told)) => tell(told),
+                Ok(None) => (),
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                Err(_) => {
+                    if let Some(news) = &self.news {
+                        news.set(false);
+                    }
+                    return;
+                }
+            }
+        }
     }
 
     /// One batch into `receiver`: how many came, and whether there may be more. `blind`: whether or not the socket is
@@ -135,7 +185,8 @@ impl Udp {
         counters: &Counters,
     ) -> (usize, bool) {
         let fails = |error: &io::Error| {
-            if error.kind() != ErrorKind::Interrupted {
+            let told = self.news.is_some() && unreachable::is_told(error);
+            if error.kind() != ErrorKind::Interrupted && !told {
                 counters.receive_errors.add(1);
             }
         };
@@ -189,6 +240,7 @@ impl Udp {
     /// for is kept.
     pub(crate) fn flush(&mut self, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) {
         let n = self.sender.queued().len();
+        let hears = self.news.is_some();
         let mut at = if self.waiting.is_empty() { 0 } else { self.keep(0, bytes, failed, counters) };
         let mut again = false;
         if at == 0 && n > 1 && self.bursts.is_some() {
@@ -206,8 +258,8 @@ impl Udp {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => at = self.keep(at, bytes, failed, counters),
-                // What an earlier datagram met on its way is told to the next, which may be innocent: once more.
-                Err(e) if !again && e.kind() == ErrorKind::ConnectionRefused => again = true,
+                // The datagram may be innocent: once more.
+                Err(e) if !again && is_of_another(&e, hears) => again = true,
                 Err(e) => {
                     let bad = &self.sender.queued()[at];
                     tracing::debug!(target = %bad.target, error = %e, "datagram refused");
@@ -224,6 +276,7 @@ impl Udp {
     /// Sends the batch as runs of datagrams; how many of what is queued are done with. Less than all: this kernel or
     /// way takes no runs, and the rest has to go one by one.
     fn burst(&mut self, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) -> usize {
+        let hears = self.news.is_some();
         let Some(bursts) = &mut self.bursts else { return 0 };
         bursts.plan(self.sender.queued_mut());
         let (mut at, mut run, mut again) = (0, 0, false);
@@ -241,7 +294,7 @@ impl Udp {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return self.keep(at, bytes, failed, counters),
-                Err(e) if !again && e.kind() == ErrorKind::ConnectionRefused => again = true,
+                Err(e) if !again && is_of_another(&e, hears) => again = true,
                 Err(e) if bursts.count(run) > 1 => {
                     // The device has no checksums, a datagram is larger than a packet, or the like.
                     tracing::info!(error = %e, "runs of datagrams are refused: they go one by one from now on");
@@ -281,6 +334,7 @@ impl Udp {
 
     /// Sends what waits as far as the socket takes it, else sees to it that `cx` is woken when it does.
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>, failed: &mut Vec<u64>, counters: &Counters) {
+        let (hears, mut again) = (self.news.is_some(), false);
         while let Some(first) = self.waiting.front() {
             match self.socket.get_ref().send_to(&first.bytes, first.target) {
                 Ok(n) => {
@@ -295,12 +349,17 @@ impl Udp {
                     // Without a way to hear of room, the timer of the next message has to do.
                     Err(error) => return tracing::warn!(%error, "a full socket cannot be watched"),
                 },
+                Err(e) if !again && is_of_another(&e, hears) => {
+                    again = true;
+                    continue;
+                }
                 Err(e) => {
                     tracing::debug!(target = %first.target, error = %e, "datagram refused");
                     fail(first.token, failed);
                     counters.datagrams_refused.add(1);
                 }
             }
+            again = false;
             self.waiting.pop_front();
             counters.datagrams_waiting.less(1);
         }
@@ -316,7 +375,12 @@ impl Udp {
         Ok(match watch.poll_write_ready(cx)? {
             Poll::Pending => Poll::Pending,
             Poll::Ready(mut ready) => {
+                let error = ready.ready().is_write_closed();
                 ready.clear_ready();
+                if error {
+                    // The watch takes an error of the socket for its end and would call it ready for ever.
+                    self.writable = None;
+                }
                 Poll::Ready(())
             }
         })
@@ -332,6 +396,12 @@ fn watch(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocket>
     // which `AsyncFd` does after it has ended the watch.
     let watched = unsafe { AsyncFd::register_with_interest(socket, interest) };
     watched.map_err(Into::into)
+}
+
+/// Whether a failed call is about an earlier datagram, to somebody else perhaps: what became of that is told to the next call,
+/// once. `hears`: the socket hears of datagrams that reached nobody.
+fn is_of_another(error: &io::Error, hears: bool) -> bool {
+    error.kind() == ErrorKind::ConnectionRefused || hears && unreachable::is_told(error)
 }
 
 fn fail(token: u64, failed: &mut Vec<u64>) {

@@ -506,6 +506,12 @@ impl Service for Shard {
         self.run_events(now, out);
     }
 
+    fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
+        if self.transactions.unreachable(now, to, quoted, out, &mut self.events) {
+            self.run_events(now, out);
+        }
+    }
+
     fn closed(&mut self, _now: Now, _flow: Flow, _out: &mut Outbox) {}
 
     fn export(&mut self, now: Now, bucket: u8) -> Vec<Moved> {

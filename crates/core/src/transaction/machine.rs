@@ -31,6 +31,14 @@ impl Machine {
         )
     }
 
+    /// A request was sent and nothing has come back.
+    pub(super) const fn hears_nothing(self) -> bool {
+        matches!(
+            self,
+            Self::ClientInvite(client_invite::State::Calling) | Self::ClientNonInvite(client_non_invite::State::Trying)
+        )
+    }
+
     pub(super) fn retransmit(self, reliable: bool) -> Step<Self> {
         match self {
             Self::ClientInvite(s) => {

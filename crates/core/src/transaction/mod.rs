@@ -17,6 +17,7 @@ mod lengths;
 mod machine;
 mod outcome;
 mod places;
+mod quoted;
 mod record;
 mod route;
 pub mod server_invite;

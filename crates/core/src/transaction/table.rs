@@ -5,6 +5,7 @@ use super::lengths::Lengths;
 use super::machine::{Cancel, Machine};
 use super::outcome::{ClientId, Counts, Event, Incoming, Outgoing, ServerId};
 use super::places::Places;
+use super::quoted;
 use super::record::Role;
 use super::route::Route;
 use super::step::{Action, Class, End, Retransmission, Step};
@@ -12,7 +13,8 @@ use super::{client_invite, client_non_invite, hop, server_invite, server_non_inv
 use crate::kept::{Kept, KeptStore};
 use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, TimerSettings, Timers};
-use crate::{Arrival, Now, Outbox, Target, call};
+use crate::{Arrival, Now, Outbox, Target, Transport, call};
+use std::net::SocketAddr;
 use std::ops::Range;
 use strowger_message::{Index, Limits, Message, Method, Name};
 
@@ -333,6 +335,30 @@ impl Transactions {
             let action = self.drive(now, id, |m, reliable| m.transport_error(reliable), Given::Nothing, out);
             self.tell(id, action, events);
         }
+    }
+
+    /// A datagram to this address reached nobody, an ICMP error says; `quoted` is how it began. If it is the request of a client
+    /// transaction, as its branch says, which goes there by UDP and has heard nothing yet, that could not be sent (RFC 3261
+    /// sections 18.4 and 17.1.4). Returns whether it is. Without the branch nothing is believed: addresses are no secret, and anybody
+    /// can forge such an error.
+    pub fn unreachable(
+        &mut self,
+        now: Now,
+        to: SocketAddr,
+        quoted: &[u8],
+        out: &mut Outbox,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let found = quoted::request(quoted).and_then(|(branch, method)| self.find(&self.keys.client(branch, method)));
+        let Some((id, entry)) = found.and_then(|id| Some((id, self.entries.get(id)?))) else { return false };
+        let target = Target::from(entry.route);
+        let its =
+            target.transport == Transport::Udp && (target.address.ip(), target.address.port()) == (to.ip(), to.port());
+        if !its || !entry.machine.hears_nothing() {
+            return false;
+        }
+        self.failed(now, id.to_u64(), out, events);
+        true
     }
 
     /// Runs the timers that are due. `events` are appended in the order in which things happened.

@@ -282,8 +282,7 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     assert!(stream.write_all(&[b'x'; 10]).is_ok());
     // A closed port: what was said has failed, and then the lane ends.
     drop(peer);
-    boss.open("refused", Tcp, to);
-    assert_eq!(boss.ask("SAY refused"), "FAILED 7");
+    assert_eq!(boss.ask(&format!("BEGIN refused tcp {to}")), "FAILED 7");
     assert_eq!(boss.hear(), "CLOSED refused");
     counted(&node, |t| t.lanes, 0);
     // The bound, and an address that is not ours.

@@ -9,3 +9,4 @@ mod relay;
 mod shed;
 mod streams;
 mod udp;
+mod unreachable;

@@ -7,4 +7,5 @@ mod pings;
 mod registrations;
 mod relaying;
 mod site;
+mod unreachable;
 mod waiting;

@@ -1,0 +1,188 @@
+//! What hosts and routers say of datagrams that did not reach anybody: ICMP errors (RFC 3261 section 18.4).
+//!
+//! The kernel keeps them in a queue of their own beside the socket. That queue is read only when the socket has signalled an
+//! error: a shard that hears of none makes no system call for them.
+
+use crate::batch;
+use libc::{c_int, iovec, msghdr, sock_extended_err, sockaddr_storage};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Bytes of the datagram that are of use: hosts quote 576 bytes with all headers (RFC 1812 section 4.3.2.3), or 1,280 by
+/// IPv6 (RFC 4443 section 3.1).
+const QUOTED: usize = 1_280;
+
+/// Words of eight bytes for the control message: its header, the error, the address of who reports it.
+const CONTROL: usize = 32;
+
+/// A datagram that reached nobody.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unreachable<'a> {
+    pub(crate) to: SocketAddr,
+    /// How it began, as far as the report tells: it may be a few bytes, or none.
+    pub(crate) quoted: &'a [u8],
+}
+
+/// Has the kernel keep the errors of this socket. From then on each of them is also told once to whoever next sends or receives
+/// by it, whatever the address.
+///
+/// # Errors
+/// The kernel does not know the option.
+pub(crate) fn hear(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+    let (level, option) = if v6 { (libc::SOL_IPV6, libc::IPV6_RECVERR) } else { (libc::SOL_IP, libc::IP_RECVERR) };
+    let on: c_int = 1;
+    // SAFETY: the kernel reads as many bytes from our own variable as it has.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(&on).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes one error out of the queue. `None`: it is of a kind that says nothing of the destination.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if there is none; those of the system call.
+pub(crate) fn next<'a>(socket: BorrowedFd<'_>, room: &'a mut Vec<u8>) -> io::Result<Option<Unreachable<'a>>> {
+    room.resize(QUOTED, 0);
+    let mut control = [0u64; CONTROL];
+    let mut part = iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+    // SAFETY: all bytes zero is a value of both C structures: integers and null pointers.
+    let (mut name, mut header): (sockaddr_storage, msghdr) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    header.msg_name = (&raw mut name).cast();
+    header.msg_namelen = size_of::<sockaddr_storage>() as u32;
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the header points at a name, a part and control bytes of ours, with their sizes; nobody else touches them during
+    // the call.
+    let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
+    if n < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has filled the control bytes as far as the header says, and they still are where it points.
+    let error = unsafe { extended(&header) };
+    let quoted = room.get(..n as usize).unwrap_or_default();
+    Ok(error.filter(says_unreachable).and_then(|_| batch::address(&name)).map(|to| Unreachable { to, quoted }))
+}
+
+/// Whether the kernel has made this of an ICMP error, or may have.
+#[cold]
+pub(crate) fn is_told(error: &io::Error) -> bool {
+    use libc::{
+        EACCES, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH, EMSGSIZE, ENETUNREACH, ENONET, ENOPROTOOPT, EOPNOTSUPP, EPROTO,
+    };
+    matches!(
+        error.raw_os_error(),
+        Some(
+            EACCES
+                | ECONNREFUSED
+                | EHOSTDOWN
+                | EHOSTUNREACH
+                | EMSGSIZE
+                | ENETUNREACH
+                | ENONET
+                | ENOPROTOOPT
+                | EOPNOTSUPP
+                | EPROTO
+        )
+    )
+}
+
+/// Which errors are told to the sender: host, network, port or protocol unreachable and parameter problem; not source quench and
+/// time exceeded (section 18.4), nor that a datagram is too long for the way, which the kernel acts upon.
+fn says_unreachable(error: &sock_extended_err) -> bool {
+    const TOO_LONG: u8 = 4;
+    match (error.ee_origin, error.ee_type) {
+        // Destination unreachable, parameter problem (RFC 792).
+        (libc::SO_EE_ORIGIN_ICMP, 3) => error.ee_code != TOO_LONG,
+        (libc::SO_EE_ORIGIN_ICMP, 12) => true,
+        // The same (RFC 4443 sections 3.1 and 3.4).
+        (libc::SO_EE_ORIGIN_ICMP6, 1 | 4) => true,
+        _ => false,
+    }
+}
+
+/// The error among the control messages.
+///
+/// # Safety
+/// The header is one that `recvmsg` has filled.
+unsafe fn extended(header: &msghdr) -> Option<sock_extended_err> {
+    // SAFETY: the macros walk the control bytes as far as the header says that they are filled; a message of this kind holds the
+    // structure, which is read from wherever it stands.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            let kind = ((*message).cmsg_level, (*message).cmsg_type);
+            let whole = libc::CMSG_LEN(size_of::<sock_extended_err>() as u32) as usize;
+            if matches!(kind, (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR))
+                && (*message).cmsg_len as usize >= whole
+            {
+                return Some(libc::CMSG_DATA(message).cast::<sock_extended_err>().read_unaligned());
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_closed_port_is_told_with_what_was_sent_to_it() {
+        for ip in ["127.0.0.1:0", "[::1]:0"] {
+            let (socket, closed) = (UdpSocket::bind(ip).unwrap(), UdpSocket::bind(ip).unwrap());
+            hear(socket.as_fd(), closed.local_addr().unwrap().is_ipv6()).unwrap();
+            let to = closed.local_addr().unwrap();
+            drop(closed);
+            let mut room = Vec::new();
+            let mut next = || match next(socket.as_fd(), &mut room) {
+                Ok(told) => told.map(|u| (u.to, u.quoted.to_vec())),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    None
+                }
+            };
+            assert_eq!(next(), None);
+            let long: Vec<u8> = (0..=255u8).cycle().take(2_000).collect();
+            for bytes in [&b"OPTIONS sip:a SIP/2.0\r\n"[..], b"", &long] {
+                socket.send_to(bytes, to).unwrap();
+                let (told, quoted) = next().expect("the kernel tells at once on loopback");
+                assert_eq!(told, to);
+                assert!(bytes.starts_with(&quoted) && quoted.len() >= bytes.len().min(500), "{}", quoted.len());
+            }
+            assert_eq!(next(), None);
+        }
+    }
+
+    #[test]
+    fn only_what_concerns_the_destination_is_told() {
+        // SAFETY: a structure of integers.
+        let mut error: sock_extended_err = unsafe { std::mem::zeroed() };
+        let mut says = |origin, kind, code| {
+            (error.ee_origin, error.ee_type, error.ee_code) = (origin, kind, code);
+            says_unreachable(&error)
+        };
+        let (v4, v6) = (libc::SO_EE_ORIGIN_ICMP, libc::SO_EE_ORIGIN_ICMP6);
+        for (origin, kind, code) in
+            [(v4, 3, 0), (v4, 3, 1), (v4, 3, 2), (v4, 3, 3), (v4, 12, 0), (v6, 1, 4), (v6, 4, 0)]
+        {
+            assert!(says(origin, kind, code), "{origin} {kind} {code}");
+        }
+        // Too long, source quench, time exceeded; the same by IPv6; what our own kernel says.
+        for (origin, kind, code) in [(v4, 3, 4), (v4, 4, 0), (v4, 11, 0), (v6, 2, 0), (v6, 3, 0), (1, 0, 0)] {
+            assert!(!says(origin, kind, code), "{origin} {kind} {code}");
+        }
+    }
+}

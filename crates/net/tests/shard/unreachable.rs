@@ -1,0 +1,145 @@
+//! Datagrams that reach nobody.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
+use strowger_net::{Listener, Net, Node, Service, Settings, Shards};
+
+/// Sends what comes as "ADDRESS TEXT" there, and "INDEX ADDRESS TEXT" of what reached nobody to the boss, who said "BOSS" to each
+/// shard.
+struct Thrower {
+    index: usize,
+    boss: SocketAddr,
+}
+
+impl Thrower {
+    fn send(address: SocketAddr, bytes: &[u8], out: &mut Outbox) {
+        let start = out.start();
+        out.bytes.extend_from_slice(bytes);
+        let target = Target { transport: Transport::Udp, listener: ListenerId(0), address, flow: None };
+        out.send(target, start..out.bytes.len(), 7);
+    }
+}
+
+impl Service for Thrower {
+    type Answer = ();
+    type Record = ();
+
+    fn receive(&mut self, _: Now, _: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        for line in std::str::from_utf8(bytes).unwrap().lines() {
+            let (address, text) = line.split_once(' ').unwrap();
+            Self::send(address.parse().unwrap(), text.as_bytes(), out);
+        }
+    }
+
+    fn unreachable(&mut self, _: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
+        let told = format!("{} {to} {}", self.index, String::from_utf8_lossy(quoted));
+        Self::send(self.boss, told.as_bytes(), out);
+    }
+
+    fn failed(&mut self, _: Now, token: u64, out: &mut Outbox) {
+        Self::send(self.boss, format!("FAILED {token}").as_bytes(), out);
+    }
+
+    fn poll(&mut self, _: Now, _: &mut Outbox) {}
+    fn deadline(&mut self) -> Option<u64> {
+        None
+    }
+    fn answered(&mut self, _: Now, _: (), _: &mut Outbox) {}
+    fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
+    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
+        Vec::new()
+    }
+    fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
+}
+
+fn start(settings: Settings, ip: &str) -> (Node<Thrower>, UdpSocket) {
+    let boss = UdpSocket::bind((ip, 0)).unwrap();
+    boss.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let address = boss.local_addr().unwrap();
+    let listener = Listener::new(Transport::Udp, SocketAddr::new(ip.parse().unwrap(), 0));
+    let make = move |index, _| Thrower { index, boss: address };
+    let node = Net::bind(settings, vec![listener]).unwrap().spawn(make).unwrap();
+    boss.connect(node.handle().addresses()[0]).unwrap();
+    (node, boss)
+}
+
+fn settings(shards: usize) -> Settings {
+    Settings { shards: Shards::Fixed(shards), unreachable: true, ..Settings::default() }
+}
+
+fn hear(boss: &UdpSocket) -> String {
+    let mut buffer = [0; 4_000];
+    let n = boss.recv(&mut buffer).expect("a word within five seconds");
+    String::from_utf8_lossy(&buffer[..n]).into_owned()
+}
+
+/// An address at which nobody listens.
+fn closed(ip: &str) -> SocketAddr {
+    UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn the_service_hears_what_reached_nobody_and_a_sleeping_shard_wakes_for_it() {
+    for ip in ["127.0.0.1", "::1"] {
+        let (node, boss) = start(settings(1), ip);
+        for i in 0..20 {
+            let to = closed(ip);
+            let begun = Instant::now();
+            boss.send(format!("{to} word {i}").as_bytes()).unwrap();
+            assert_eq!(hear(&boss), format!("0 {to} word {i}"));
+            assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let total = node.handle().total();
+        assert_eq!((total.unreachable, total.receive_errors, total.datagrams_refused), (20, 0, 0));
+        // It sleeps again.
+        let rounds = total.rounds;
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(node.handle().total().rounds, rounds);
+    }
+}
+
+#[test]
+fn others_of_the_same_round_are_not_disturbed() {
+    for segment in [false, true] {
+        let (node, boss) = start(Settings { segment, ..settings(1) }, "127.0.0.1");
+        let alive = UdpSocket::bind("127.0.0.1:0").unwrap();
+        alive.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let (alive_at, closed) = (alive.local_addr().unwrap(), closed("127.0.0.1"));
+        let text: String = (0..30).map(|i| format!("{closed} gone {i:02}\n{alive_at} here {i:02}\n")).collect();
+        for _ in 0..5 {
+            boss.send(text.as_bytes()).unwrap();
+            let mut gone: Vec<String> = (0..30).map(|_| hear(&boss)).collect();
+            gone.sort();
+            let all = |word: &str| (0..30).map(|i| format!("{word} {i:02}")).collect::<Vec<_>>();
+            assert_eq!(gone, all(&format!("0 {closed} gone")));
+            let mut here: Vec<String> = (0..30).map(|_| hear(&alive)).collect();
+            here.sort();
+            assert_eq!(here, all("here"));
+        }
+        assert_eq!(node.handle().total().datagrams_refused, 0);
+    }
+}
+
+#[test]
+fn every_shard_hears_of_it_once() {
+    let (node, boss) = start(settings(3), "127.0.0.1");
+    for i in 0..10 {
+        let to = closed("127.0.0.1");
+        boss.send(format!("{to} word {i}").as_bytes()).unwrap();
+        let mut told = [hear(&boss), hear(&boss), hear(&boss)];
+        told.sort();
+        assert_eq!(told, [0, 1, 2].map(|shard| format!("{shard} {to} word {i}")));
+    }
+    assert_eq!(node.handle().total().unreachable, 10);
+}
+
+#[test]
+fn who_does_not_ask_hears_nothing() {
+    let (node, boss) = start(Settings { unreachable: false, ..settings(1) }, "127.0.0.1");
+    boss.send(format!("{} word", closed("127.0.0.1")).as_bytes()).unwrap();
+    boss.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(boss.recv(&mut [0; 100]).is_err());
+    assert_eq!(node.handle().total().unreachable, 0);
+}

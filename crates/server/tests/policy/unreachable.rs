@@ -1,0 +1,50 @@
+//! Phones that are switched off: their hosts say so (ICMP), and nobody waits for timer B (RFC 3261 sections 16.9 and 18.4).
+
+use crate::site::*;
+use std::time::Instant;
+
+/// Registers this phone with this preference, and switches it off.
+fn register_and_leave(phone: Phone, q: &str) {
+    register_with(&phone, q);
+}
+
+fn register_with(phone: &Phone, q: &str) {
+    let call = phone.register_call("Expires: 600\n");
+    let call = phone.authorized(&call, &phone.ask(&call), "bob", "bob");
+    let contact = format!("Contact: <sip:phone@{}>", phone.address);
+    phone.send(&phone.text(&call).replace(&contact, &format!("{contact};q={q}")));
+    assert_eq!(phone.answer().status(), 200);
+}
+
+#[test]
+fn a_caller_hears_at_once_that_nobody_is_there() {
+    for shards in [1, 3] {
+        let site = Site::start(&format!("server.shards = {shards}"), &["alice", "bob"]);
+        let alice = site.phone("alice");
+        register_and_leave(site.phone("bob"), "1.0");
+        for method in ["INVITE", "MESSAGE", "INVITE", "MESSAGE"] {
+            let call = alice.call(method, "sip:bob@example.org");
+            let begun = Instant::now();
+            // What a proxy makes of the 503 that it would have got (section 16.7 step 6).
+            let got = alice.ask_as(&call, "alice");
+            assert_eq!(got.status(), 500, "{}", got.0);
+            assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
+        }
+    }
+}
+
+#[test]
+fn the_next_phone_rings_at_once() {
+    let site = Site::start("", &["alice", "bob"]);
+    let (alice, second) = (site.phone("alice"), site.phone("bob"));
+    register_with(&second, "0.3");
+    register_and_leave(site.phone("bob"), "0.9");
+    let call = alice.call("INVITE", "sip:bob@example.org");
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    alice.send(&alice.text(&call));
+    // Within five seconds; a phone that says nothing is given 20.
+    let invite = second.next();
+    assert_eq!(invite.method(), "INVITE", "{}", invite.0);
+    second.respond(&invite, 200, "");
+    assert_eq!(alice.answer().status(), 200);
+}
