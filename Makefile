@@ -19,6 +19,8 @@ FUZZ_SEEDS ?= ../crates/message/tests/torture ../benches/messages \
 RATE ?= 1000
 SECONDS ?= 10
 ROUNDS ?= 3
+# Names of tests, where not all are wanted.
+TESTS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build packages lint test test-sipp-corpus test-sipp-wire soak simulate fuzz bench-parser bench-relay bench-memory bench-load
@@ -57,7 +59,7 @@ lint:
 # (Cargo.toml says how far it is optimised). Tests that measure take turns (tests/src/turn.rs).
 test: packages
 	$(CARGO) build --workspace --all-targets
-	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --workspace --no-fail-fast
+	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --workspace --no-fail-fast -- $(TESTS)
 	@echo 'make test: everything passed'
 
 # SIPp reads each document of the corpus in its folder, then our own oddities, then mutants; it takes three minutes.
