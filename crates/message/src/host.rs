@@ -31,10 +31,13 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Writes the host, a name in lower case: the form in which hosts are keys.
+    /// Writes the host, a name in lower case and without a dot at its end: the form in which hosts are keys.
     pub fn write_lower(&self, out: &mut Vec<u8>) {
         let from = out.len();
-        self.write(out);
+        match self {
+            Self::Name(name) => out.extend_from_slice(without_dot(name)),
+            address => address.write(out),
+        }
         out[from..].make_ascii_lowercase();
     }
 
@@ -62,11 +65,17 @@ impl From<IpAddr> for Host<'_> {
     }
 }
 
+/// The name without the dot that says that it is whole (RFC 1034 section 3.1).
+fn without_dot(name: &[u8]) -> &[u8] {
+    name.strip_suffix(b".").unwrap_or(name)
+}
+
+/// Names compare in any case, with or without a dot at the end.
 impl PartialEq for Host<'_> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Name(a), Self::Name(b)) => a.eq_ignore_ascii_case(b),
+            (Self::Name(a), Self::Name(b)) => without_dot(a).eq_ignore_ascii_case(without_dot(b)),
             (Self::V4(a), Self::V4(b)) => a == b,
             (Self::V6(a), Self::V6(b)) => a == b,
             _ => false,
@@ -190,6 +199,17 @@ mod tests {
         assert_eq!(Host::parse(b"[::ffff:192.0.2.1]").unwrap(), Host::V6("::ffff:192.0.2.1".parse().unwrap()));
         assert_eq!(Host::parse(b"4f2a.example").unwrap(), Host::Name(b"4f2a.example"));
         assert_eq!(Host::parse(b"host.example.").unwrap(), Host::Name(b"host.example."));
+    }
+
+    #[test]
+    fn a_dot_at_the_end_makes_no_other_name() {
+        let (with, without) = (Host::parse(b"Example.org.").unwrap(), Host::parse(b"example.org").unwrap());
+        assert_eq!(with, without);
+        let (mut key, mut as_it_came) = (Vec::new(), Vec::new());
+        with.write_lower(&mut key);
+        with.write(&mut as_it_came);
+        assert_eq!((&key[..], &as_it_came[..]), (&b"example.org"[..], &b"Example.org."[..]));
+        assert_ne!(Host::Name(b"example.org.."), without);
     }
 
     #[test]

@@ -1,11 +1,24 @@
 //! Answers of the server's own.
 
 use crate::asked::Asked;
+use crate::authentication::shown;
 use crate::shard::Shard;
 
 impl Shard {
     /// Answers a request: through its transaction, or without one. `lines` writes further header lines.
     pub(crate) fn reply(&mut self, asked: &mut Asked<'_, '_>, status: u16, lines: impl FnOnce(&mut Vec<u8>)) {
+        if status >= 300 {
+            let request = asked.request;
+            tracing::debug!(
+                status,
+                method = %shown(request.message.method_text()),
+                uri = %shown(request.message.request_uri()),
+                from = %shown(request.essentials.from.addr.uri_text),
+                call_id = %shown(request.call_id),
+                source = %request.arrival.remote,
+                "request not granted"
+            );
+        }
         let Some(server) = asked.server else {
             return self.reply_stateless(asked.request, status, lines, asked.out);
         };

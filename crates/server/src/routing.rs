@@ -10,9 +10,11 @@ use crate::shard::Shard;
 use smallvec::SmallVec;
 use std::ops::Range;
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::proxy::{Candidate, NextHop, Routing};
+use strowger_core::proxy::{Candidate, NextHop, Request, Routing};
+use strowger_core::registrar::PathRule;
 use strowger_core::transaction::ServerId;
 use strowger_core::{ListenerId, Now, Target, Transport};
+use strowger_message::header::Token;
 use strowger_message::{Method, Name, Uri};
 use strowger_net::Mailbox;
 use strowger_store::subscriber::{Answer as Known, Question};
@@ -33,9 +35,6 @@ struct Contact {
     listener: ListenerId,
     q: u16,
 }
-
-/// Methods that this server answers itself (RFC 3261 section 20.5).
-const ALLOW: &[u8] = b"Allow: OPTIONS, REGISTER\r\n";
 
 type Targets = SmallVec<[Target; 2]>;
 
@@ -136,31 +135,44 @@ impl Shard {
     /// A request for this server itself.
     fn serve(&mut self, asked: &mut Asked<'_, '_>) {
         let request = asked.request;
-        if let Some(required) = request.message.header(Name::Require) {
-            let lines = |text: &mut Vec<u8>| {
-                text.extend_from_slice(b"Unsupported: ");
-                text.extend_from_slice(required);
-                text.extend_from_slice(b"\r\n");
-            };
+        let with_path = self.registrar.settings().path != PathRule::Ignore;
+        let known = |tag: &Token<'_>| with_path && tag.is(b"path");
+        let unsupported: Vec<&[u8]> =
+            request.message.require().flatten().filter(|tag| !known(tag)).map(|tag| tag.text).collect();
+        if !unsupported.is_empty() {
             self.counters().refused.one();
-            return self.reply(asked, 420, lines);
+            return self.reply(asked, 420, |text| {
+                text.extend_from_slice(b"Unsupported: ");
+                text.extend_from_slice(&unsupported.join(&b", "[..]));
+                text.extend_from_slice(b"\r\n");
+            });
         }
+        // Methods that this server answers itself (RFC 3261 section 20.5): without a domain it registers nobody.
+        let allow: &[u8] = match self.shared.config.domains.is_empty() {
+            true => b"Allow: OPTIONS\r\n",
+            false => b"Allow: OPTIONS, REGISTER\r\n",
+        };
         match request.method {
             // What the server can do (section 11.2).
             Method::Options => {
                 let lines = |text: &mut Vec<u8>| {
-                    text.extend_from_slice(ALLOW);
-                    text.extend_from_slice(b"Accept: application/sdp\r\nAccept-Encoding: identity\r\nAccept-Language: en\r\nSupported: path\r\n");
+                    text.extend_from_slice(allow);
+                    text.extend_from_slice(
+                        b"Accept: application/sdp\r\nAccept-Encoding: identity\r\nAccept-Language: en\r\n",
+                    );
+                    if with_path {
+                        text.extend_from_slice(b"Supported: path\r\n");
+                    }
                 };
                 self.reply(asked, 200, lines);
             }
             Method::Other => {
                 self.counters().refused.one();
-                self.reply(asked, 501, |text| text.extend_from_slice(ALLOW));
+                self.reply(asked, 501, |text| text.extend_from_slice(allow));
             }
             _ => {
                 self.counters().refused.one();
-                self.reply(asked, 405, |text| text.extend_from_slice(ALLOW));
+                self.reply(asked, 405, |text| text.extend_from_slice(allow));
             }
         }
     }
@@ -173,7 +185,7 @@ impl Shard {
             return true;
         }
         let from = request.essentials.from.uri;
-        let from_local = self.is_local(&from);
+        let from_local = self.is_from_local(request);
         let to_local = routing.route.is_none() && self.is_local(&routing.uri);
         let relay_for = self.shared.config.proxy.relay_for;
         // Whoever says to be one of ours must show it, wherever it goes.
@@ -321,7 +333,7 @@ impl Shard {
         self.reply(asked, status, |_| ());
     }
 
-    /// The user's contacts, highest q first.
+    /// The user's contacts, highest q first. Of a sips URI, those alone that are reached by TLS.
     fn collect(&self, now: Now, uri: &Uri<'_>, contacts: &mut Contacts) {
         contacts.text.clear();
         contacts.entries.clear();
@@ -344,7 +356,7 @@ impl Shard {
             entries.push(Contact {
                 uri,
                 path,
-                target: if binding.path().is_empty() { target_of(&binding, &self.shared.identity) } else { None },
+                target,
                 listener: ListenerId(binding.listener()),
                 q: binding.q().unwrap_or(1000),
             });
@@ -433,16 +445,29 @@ impl Shard {
     pub(crate) fn is_local(&self, uri: &Uri<'_>) -> bool {
         let Uri::Sip(uri) = uri else { return false };
         let identity = &self.shared.identity;
-        identity.is_local_domain(uri.host)
-            && uri.port.is_none_or(|port| {
-                identity.faces().iter().any(|f| f.bound.port() == port || f.transport.default_port() == port)
-            })
+        identity.is_local_domain(uri.host) && uri.port.is_none_or(|port| identity.is_own_port(port))
+    }
+
+    /// A From that names a user of ours. Whatever port stands in it: who reads it looks at the name before it. An address with
+    /// a port that is none of ours is somebody else only if the request comes from that address.
+    fn is_from_local(&self, request: &Request<'_>) -> bool {
+        let from = request.essentials.from.uri;
+        let Uri::Sip(uri) = &from else { return false };
+        let other_program = uri.host.ip().is_some_and(|ip| ip == request.arrival.remote.ip().to_canonical());
+        self.is_local(&from) || (self.shared.identity.is_local_domain(uri.host) && !other_program)
     }
 
     /// A URI without a user that names this server itself.
     fn names_server(&self, uri: &Uri<'_>) -> bool {
         let Uri::Sip(sip) = uri else { return false };
         sip.user.is_none() && (self.proxy.is_own(sip) || self.is_local(uri))
+    }
+
+    /// A REGISTER for this server by its address: what its users are called stands in To.
+    pub(crate) fn names_registrar(&self, request: &Request<'_>) -> bool {
+        self.names_server(&request.uri)
+            && !self.shared.config.domains.is_empty()
+            && self.proxy.route(request).route.is_none()
     }
 
     /// A user at an address of ours that is no domain of ours: it would come back to us again and again.
@@ -456,6 +481,12 @@ impl Shard {
     fn is_emergency(&self, uri: &Uri<'_>) -> bool {
         matches!(uri, Uri::Urn(urn) if urn.service().is_some()) && self.shared.config.proxy.emergency_target.is_some()
     }
+}
+
+/// What a sips Request-URI may become: another one, or a connection that keeps its promise (RFC 3261 section 26.2.2, RFC 5630
+/// section 5.3).
+fn is_secure(contact: &[u8], target: Option<Target>) -> bool {
+    target.map_or_else(|| Uri::parse(contact).is_ok_and(|uri| uri.is_sips()), |target| target.transport.is_secure())
 }
 
 /// The first URI of the contact's Path, or its own.

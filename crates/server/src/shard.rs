@@ -159,7 +159,7 @@ impl Shard {
         }
         let mut asked = Asked { now, request, server: None, found: &mut Found::default(), out };
         // Registrations are answered without a transaction: equal requests get equal answers.
-        if request.method == Method::Register && self.is_for_registrar(request) {
+        if request.method == Method::Register && (self.is_for_registrar(request) || self.names_registrar(request)) {
             if self.handle.is_draining() {
                 return self.reply_overloaded(&mut asked);
             }

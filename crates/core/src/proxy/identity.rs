@@ -92,6 +92,14 @@ impl Identity {
         }
     }
 
+    /// A port of one of our listeners: the bound one, the one that it is known by, or the one that its transport has by default.
+    pub fn is_own_port(&self, port: u16) -> bool {
+        let known_by = |face: &Face| split_port(&face.sent_by).1;
+        self.faces
+            .iter()
+            .any(|f| f.bound.port() == port || f.transport.default_port() == port || known_by(f) == Some(port))
+    }
+
     /// A domain that we are responsible for.
     pub fn is_local_domain(&self, host: Host<'_>) -> bool {
         match host.ip() {

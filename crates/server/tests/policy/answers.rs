@@ -30,9 +30,9 @@ fn options_and_what_is_not_for_a_proxy() {
         assert!(got.one("Allow").contains("OPTIONS"));
     }
     let mut call = phone.call("OPTIONS", "sip:example.org");
-    call.lines = "Require: nothing-we-know\n".into();
+    call.lines = "Require: path, nothing-we-know\nRequire: nor-this\n".into();
     let got = phone.ask(&call);
-    assert_eq!((got.status(), got.one("Unsupported")), (420, "nothing-we-know"));
+    assert_eq!((got.status(), got.one("Unsupported")), (420, "nothing-we-know, nor-this"));
 }
 
 #[test]

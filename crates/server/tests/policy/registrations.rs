@@ -54,6 +54,22 @@ fn contacts_come_and_go() {
     assert_eq!(site.server().bindings(), 0);
 }
 
+/// A phone that was told the server's address writes it into the Request-URI: To says whose registration it is.
+#[test]
+fn the_registrar_is_known_by_its_address_too() {
+    let site = Site::start("", &["bob"]);
+    let bob = site.phone("bob");
+    let by_address = |lines: &str| Call { uri: format!("sip:{}", site.udp), ..bob.register_call(lines) };
+    assert_eq!(bob.ask_as(&by_address("Expires: 600\n"), "bob").status(), 200);
+    let elsewhere = Call { to: format!("<sip:bob@{}>", site.udp.ip()), ..by_address("") };
+    assert_eq!(bob.ask(&elsewhere).status(), 404);
+    // A relay without a domain of its own registers nobody, and does not say that it does.
+    let relay = Site::start("domains = []", &[]);
+    let phone = relay.stranger();
+    let got = phone.ask(&Call { uri: format!("sip:{}", relay.udp), ..phone.call("REGISTER", "sip:x") });
+    assert_eq!((got.status(), got.one("Allow")), (405, "OPTIONS"));
+}
+
 #[test]
 fn too_brief() {
     let site = Site::start("", &["bob"]);

@@ -90,6 +90,41 @@ fn everyone_without_passwords() {
     comes_through(&alice, &foreign, &alice.text(&alice.call("MESSAGE", &foreign_uri(&foreign))));
 }
 
+/// What a phone shows of a caller is the name before the port: to be one of ours with another port takes a password too.
+#[test]
+fn a_port_or_a_dot_in_from_hides_no_local_user() {
+    let (site, alice, bob, stranger, _) = world("domains = [\"example.org\", \"{ip}\"]");
+    for from in ["sip:alice@example.org:9", "sips:alice@EXAMPLE.org:5061", "sip:alice@example.org.", "sip:alice@{ip}:9"]
+    {
+        let from = from.replace("{ip}", &site.udp.ip().to_string());
+        let call = Call { from: format!("<{from}>;tag=1"), ..stranger.call("MESSAGE", "sip:bob@example.org") };
+        assert_eq!(stranger.ask(&call).status(), 407, "{from}");
+    }
+    // Who knows the password may write the port.
+    let call = Call { from: "<sip:alice@example.org:9>;tag=1".into(), ..alice.call("MESSAGE", "sip:bob@example.org") };
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    comes_through(&alice, &bob, &alice.text(&call));
+}
+
+/// A sips URI promises TLS up to the phone (RFC 3261 section 26.2.2): one that registered by UDP is not there for it.
+#[test]
+fn a_sips_uri_leads_to_no_phone_without_tls() {
+    let (_site, _, bob, stranger, _) = world("");
+    assert_eq!(stranger.ask(&stranger.call("INVITE", "sips:bob@example.org")).status(), 480);
+    bob.hears_nothing();
+}
+
+#[test]
+fn a_domain_may_bear_a_dot_at_its_end_and_a_port_that_we_are_known_by() {
+    let lines = "[[listener]]\ntransport = \"tcp\"\nport = 0\nadvertise = \"sip.example.org:7070\"";
+    let (_site, _, bob, stranger, _) = world(lines);
+    for to in ["sip:bob@example.org.", "sip:bob@example.org:7070"] {
+        comes_through(&stranger, &bob, &stranger.text(&stranger.call("MESSAGE", to)));
+    }
+    // Any other port is another server's.
+    assert_eq!(stranger.ask(&stranger.call("MESSAGE", "sip:bob@example.org:7071")).status(), 407);
+}
+
 #[test]
 fn a_route_elsewhere_is_relaying_too() {
     let (_site, alice, _bob, stranger, foreign) = world("");
