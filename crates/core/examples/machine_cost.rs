@@ -46,6 +46,7 @@ fn register() {
         q: Some(500),
         instance: b"",
         reg_id: 0,
+        unreachable: false,
     }];
     let mut registrar = Registrar::new(RegistrarSettings::default());
     let mut index = Index::new();

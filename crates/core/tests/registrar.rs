@@ -14,6 +14,7 @@ struct Kept {
     q: Option<u16>,
     instance: String,
     reg_id: u32,
+    unreachable: bool,
     path: String,
 }
 
@@ -55,6 +56,7 @@ impl Office {
                 q: k.q,
                 instance: k.instance.as_bytes(),
                 reg_id: k.reg_id,
+                unreachable: k.unreachable,
             })
             .collect();
         let outcome = match self.registrar.decide(self.now, &message, &current) {
@@ -86,6 +88,7 @@ impl Office {
                 q: upsert.q,
                 instance: part(upsert.instance.clone()),
                 reg_id: upsert.reg_id,
+                unreachable: false,
                 path: String::from_utf8(self.registrar.path().to_vec()).unwrap(),
             };
             match upsert.replaces {
@@ -255,6 +258,26 @@ fn contacts_are_bounded() {
     office.serve("c", 4, "Contact: <sip:c@h>, <sip:a@h>;expires=0").unwrap();
     assert_eq!(office.uris(), ["sip:b@h", "sip:c@h"]);
     office.serve("c", 5, "Contact: <sip:c@h>").unwrap();
+}
+
+#[test]
+fn who_cannot_be_reached_gives_way() {
+    let mut office = Office::new(Settings { max_contacts: 3, ..Settings::default() });
+    office.serve("c", 1, "Contact: <sip:a@h>, <sip:b@h>, <sip:c@h>").unwrap();
+    office.kept[0].unreachable = true;
+    office.kept[1].unreachable = true;
+    // As long as there is room they stay: a phone may connect again and refresh.
+    office.serve("c", 2, "Contact: <sip:c@h>;expires=0").unwrap();
+    office.serve("c", 3, "Contact: <sip:d@h>").unwrap();
+    assert_eq!(office.uris(), ["sip:a@h", "sip:b@h", "sip:d@h"]);
+    let ok = office.serve("c", 4, "Contact: <sip:e@h>, <sip:a@h>").unwrap();
+    assert!(!ok.contains("sip:b@h"), "{ok}");
+    assert_eq!(office.uris(), ["sip:a@h", "sip:d@h", "sip:e@h"], "the one that refreshes is there again");
+    office.kept[1].unreachable = true;
+    assert_eq!(office.serve("c", 5, "Contact: <sip:f@h>, <sip:g@h>"), Err(Refusal::TooManyContacts));
+    assert_eq!(office.uris(), ["sip:a@h", "sip:d@h", "sip:e@h"], "a refusal sends nobody away");
+    office.serve("c", 6, "Contact: <sip:f@h>").unwrap();
+    assert_eq!(office.uris(), ["sip:a@h", "sip:e@h", "sip:f@h"]);
 }
 
 /// What is left of a binding is counted by the clock that nobody sets; Date says what the other one shows.

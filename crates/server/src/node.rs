@@ -3,6 +3,7 @@
 use crate::ban::Bans;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
+use crate::flows::Flows;
 use crate::shard::{Answer, Shard};
 use crate::shared::Shared;
 use anyhow::Context;
@@ -66,6 +67,7 @@ impl Server {
             identity,
             limits: config.message_limits(),
             location,
+            flows: Flows::new(process, most),
             subscribers,
             authenticator: Authenticator::new(
                 config.digest_settings(),

@@ -1,10 +1,10 @@
 //! Keeping the flows of phones open that sit behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
 
 use crate::config::PingMethod;
+use crate::reach::{is_gone, target_of};
 use crate::shard::Shard;
 use std::sync::atomic::Ordering::Relaxed;
-use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
-use strowger_store::binding::BindingView;
+use strowger_core::{Now, Outbox, Target};
 use strowger_store::location::Cursor;
 
 /// A binding whose flow must be kept open by us.
@@ -76,7 +76,8 @@ impl Shard {
             let next = shared.location.walk(cursor, left, &mut |binding| {
                 seen += 1;
                 if binding.flags() & NEEDS_PING != 0 && binding.expires_at() > now.mono {
-                    due.extend(target_of(&binding, &shared.identity).map(|t| (t, binding.uri().to_vec())));
+                    let target = target_of(&binding, &shared.identity).filter(|t| !is_gone(&shared.flows, t));
+                    due.extend(target.map(|t| (t, binding.uri().to_vec())));
                 }
             });
             left -= seen.min(left);
@@ -132,22 +133,4 @@ impl Shard {
         text.extend_from_slice((self.pings.round % 1_000_000 + 1).to_string().as_bytes());
         text.extend_from_slice(b" OPTIONS\r\nContent-Length: 0\r\n\r\n");
     }
-}
-
-/// Where a binding is reached: over its flow, at the address that its REGISTER came from. None: its Contact says it.
-pub(crate) fn target_of(binding: &BindingView<'_>, identity: &strowger_core::proxy::Identity) -> Option<Target> {
-    let received = binding.received()?;
-    let transport = *Transport::ALL.get(received.transport as usize)?;
-    let listener = ListenerId(binding.listener());
-    // Listeners may have changed since the binding was made.
-    let fits = identity.faces().get(listener.0 as usize).is_some_and(|f| f.transport == transport);
-    let listener = if fits { listener } else { identity.listener_for(transport, &received.address, ListenerId(0))? };
-    let flow = binding.flow().map(|f| Flow {
-        node: f.node,
-        process: f.process,
-        shard: f.shard,
-        slot: f.slot,
-        generation: f.generation,
-    });
-    Some(Target { transport, listener, address: received.address, flow })
 }

@@ -4,6 +4,7 @@ use crate::asked::Asked;
 use crate::authentication::shown;
 use crate::parked::{Parked, Registration};
 use crate::ping::NEEDS_PING;
+use crate::reach::is_unreachable;
 use crate::shard::Shard;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::proxy::{Request, alias};
@@ -11,7 +12,7 @@ use strowger_core::registrar::{Current, Refusal, Registrar};
 use strowger_core::slots::Id;
 use strowger_core::{Now, Outbox};
 use strowger_message::{Name, Uri};
-use strowger_store::binding::{Binding, BindingId, Flow, Received};
+use strowger_store::binding::{Binding, BindingId, BindingView, Flow, Received};
 use strowger_store::journal::WriteError;
 use strowger_store::location::{self, Standing, Step, UpdateError};
 use strowger_store::ticket::{SinkId, Ticket};
@@ -24,6 +25,10 @@ impl Shard {
 
     pub(crate) fn register(&mut self, asked: &mut Asked<'_, '_>) {
         let request = asked.request;
+        // Before anything is waited for: meanwhile the connection may end.
+        if let (Some(flow), None) = (request.arrival.flow, &asked.found.subscriber) {
+            self.shared.flows.opened(flow);
+        }
         let party = request.essentials.to.uri;
         if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_local(&party) {
             self.counters().not_found.one();
@@ -60,13 +65,15 @@ impl Shard {
             let repair = shared.config.nat.contact_repair;
             // Moved into the closure, so that the steps may borrow from it.
             let decider = &mut *registrar;
+            let is_unreachable =
+                |binding: &BindingView<'_>| is_unreachable(binding, &shared.identity, &shared.flows, &self.proxy);
             shared.location.update(
                 aor,
                 asked.now.mono,
                 most,
                 ticket,
                 |current| {
-                    let steps = decide(asked.now, request, decider, current, lines, pings, node, repair);
+                    let steps = decide(asked.now, request, decider, current, lines, pings, node, repair, &is_unreachable);
                     if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
                         return Err(Refused::Replayed);
                     }
@@ -186,8 +193,11 @@ fn decide<'c>(
     pings: &mut bool,
     node: u16,
     repair: bool,
+    is_unreachable: &dyn Fn(&BindingView<'_>) -> bool,
 ) -> Result<Vec<Step<'c>>, Refusal> {
     let ids: Vec<BindingId> = current.iter().map(|b| b.id()).collect();
+    let most = registrar.settings().max_contacts;
+    let is_full = !current.is_empty() && current.len() + request.message.contacts().count() > most;
     let bindings: Vec<Current<'_>> = current
         .iter()
         .map(|b| Current {
@@ -198,6 +208,8 @@ fn decide<'c>(
             q: b.q(),
             instance: b.instance(),
             reg_id: b.reg_id(),
+            // Only then does it matter.
+            unreachable: is_full && is_unreachable(&b),
         })
         .collect();
     registrar.decide(now, &request.message, &bindings)?;

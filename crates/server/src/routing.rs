@@ -4,7 +4,7 @@ use crate::asked::Asked;
 use crate::authentication::shown;
 use crate::config::{Fork, RelayFor};
 use crate::parked::HostKey;
-use crate::ping::target_of;
+use crate::reach::{is_gone, listens_at, target_of};
 use crate::registration::write_aor;
 use crate::shard::Shard;
 use smallvec::SmallVec;
@@ -13,7 +13,7 @@ use strowger_core::digest::ChallengeHeader;
 use strowger_core::proxy::{Candidate, NextHop, Request, Routing};
 use strowger_core::registrar::PathRule;
 use strowger_core::transaction::ServerId;
-use strowger_core::{ListenerId, Now, Target, Transport};
+use strowger_core::{ListenerId, Now, Target};
 use strowger_message::header::Token;
 use strowger_message::{Method, Name, Uri};
 use strowger_net::Mailbox;
@@ -254,11 +254,7 @@ impl Shard {
         }
         let mut targets: SmallVec<[Targets; 2]> = SmallVec::new();
         for contact in &contacts.entries {
-            let known = contact.target.map(|t| {
-                let mut way = Targets::from_slice(&[t]);
-                way.extend(self.where_it_listens(&contacts, contact, t));
-                way
-            });
+            let known = contact.target.map(|t| self.ways_to(&contacts, contact, t));
             let way = match known {
                 Some(way) => Some(way),
                 None => self.contact_way(asked, &contacts, contact),
@@ -377,18 +373,15 @@ impl Shard {
         }
     }
 
-    /// Where a phone takes connections itself that registered over one of its own: its Contact says the port (RFC 3261 section
-    /// 18.1.1). That is the way to it when its connection is gone, after a restart for one. Only on the very machine that the
-    /// connection came from: what else stands in a Contact, of a phone behind NAT, leads nowhere.
-    fn where_it_listens(&self, contacts: &Contacts, contact: &Contact, flow: Target) -> Option<Target> {
-        if !matches!(flow.transport, Transport::Tcp | Transport::Tls) {
-            return None;
+    /// The ways to a phone that registered from there: its connection, while that is open, and where it takes others. None of
+    /// them: it is not there (section 21.4.18).
+    fn ways_to(&self, contacts: &Contacts, contact: &Contact, from: Target) -> Targets {
+        let own = contact_uri(contacts, contact).and_then(|uri| listens_at(&self.proxy, &uri, contact.listener, &from));
+        if is_gone(&self.shared.flows, &from) {
+            return own.into_iter().collect();
         }
-        let own = self.contact_target(contacts, contact)?;
-        let there = own.transport == flow.transport
-            && own.address.ip() == flow.address.ip()
-            && own.address.port() != flow.address.port();
-        there.then_some(own)
+        let other = own.filter(|own| own.address != from.address);
+        std::iter::once(from).chain(other).collect()
     }
 
     /// The addresses that the request's Route or Request-URI names. None: answered, or waiting for a name.

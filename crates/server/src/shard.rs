@@ -512,7 +512,9 @@ impl Service for Shard {
         }
     }
 
-    fn closed(&mut self, _now: Now, _flow: Flow, _out: &mut Outbox) {}
+    fn closed(&mut self, _now: Now, flow: Flow, _out: &mut Outbox) {
+        self.shared.flows.closed(flow);
+    }
 
     fn export(&mut self, now: Now, bucket: u8) -> Vec<Moved> {
         let moves = |b: u8| b == bucket;

@@ -3,6 +3,7 @@
 use crate::ban::Bans;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
+use crate::flows::Flows;
 use std::sync::Arc;
 use strowger_core::digest::Authenticator;
 use strowger_core::proxy::Identity;
@@ -17,6 +18,7 @@ pub struct Shared {
     pub identity: Arc<Identity>,
     pub limits: Limits,
     pub location: Arc<LocationTable>,
+    pub flows: Flows,
     /// None: nobody is known, every user of a local domain is admitted or refused alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
     pub authenticator: Authenticator,

@@ -197,6 +197,7 @@ impl ProxyHost {
                 q: b.q,
                 instance: b"",
                 reg_id: 0,
+                unreachable: false,
             })
             .collect();
         let decided = self.registrar.decide(now, message, &current);

@@ -27,6 +27,12 @@ pub(super) fn upstream(status: u16) -> u16 {
     if status == 503 { 500 } else { status }
 }
 
+/// The phones of a user of ours cannot be reached: nothing is wrong with this server, the user is not available now (section
+/// 21.4.18).
+pub(super) fn of_user(status: u16) -> u16 {
+    if status == 503 { 480 } else { upstream(status) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -107,10 +107,9 @@ impl Proxy {
         out: &mut Outbox,
     ) {
         let id = Id::from_u64(owner);
-        if owner == NOBODY || self.exchanges.get(id).is_none() {
-            return;
-        }
-        let local = tx.lost_request(client).and_then(|sent| self.local_response(sent, best::upstream(status)));
+        let Some(exchange) = self.exchanges.get(id).filter(|_| owner != NOBODY) else { return };
+        let said = if exchange.registered { best::of_user(status) } else { best::upstream(status) };
+        let local = tx.lost_request(client).and_then(|sent| self.local_response(sent, said));
         let Some(exchange) = self.exchanges.get_mut(id) else { return };
         let Some(branch) = exchange.branch_mut(client) else { return };
         if branch.status >= 200 {

@@ -28,6 +28,7 @@ impl Registrar {
                 q: upsert.q,
                 instance: &bytes[upsert.instance.clone()],
                 reg_id: upsert.reg_id,
+                unreachable: false,
             };
             contact(now, &made, out);
         }

@@ -24,6 +24,8 @@ pub struct Current<'a> {
     pub instance: &'a [u8],
     /// 0: none.
     pub reg_id: u32,
+    /// Its connection is gone, and nothing else leads to it: it gives way to contacts that can be reached.
+    pub unreachable: bool,
 }
 
 /// A binding to make, or to put in the place of another.
@@ -172,8 +174,8 @@ impl Registrar {
             let live = self.fates.iter().filter(|f| matches!(f, Fate::Keep | Fate::Replace)).count();
             let fresh =
                 self.upserts.iter().filter(|u| u.replaces.is_none_or(|i| current[i].expires_at <= now.mono)).count();
-            if fresh > 0 && live + fresh > self.settings.max_contacts {
-                return Err(Refusal::TooManyContacts);
+            if fresh > 0 {
+                self.make_room((live + fresh).saturating_sub(self.settings.max_contacts), current)?;
             }
         }
         let changed = !self.upserts.is_empty() || self.fates.contains(&Fate::Remove);
@@ -250,6 +252,18 @@ impl Registrar {
             }
         }
         Ok(())
+    }
+
+    /// So many contacts too many: those that nobody can reach go, the first of `current` first. A browser that is loaded again
+    /// has a new contact each time, and never says that the old one ended.
+    fn make_room(&mut self, mut more: usize, current: &[Current<'_>]) -> Result<(), Refusal> {
+        for (binding, fate) in current.iter().zip(&mut self.fates) {
+            if more > 0 && *fate == Fate::Keep && binding.unreachable {
+                *fate = Fate::Remove;
+                more -= 1;
+            }
+        }
+        if more > 0 { Err(Refusal::TooManyContacts) } else { Ok(()) }
     }
 
     /// Each contact in turn (step 7 of section 10.3).

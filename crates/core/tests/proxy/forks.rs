@@ -219,3 +219,24 @@ fn another_request_forks_too() {
     assert!(rig.answer(&sent[1], 200, "").is_empty());
     rig.end();
 }
+
+/// A phone that cannot be reached is worth less than any answer; if there is no other, the user is not available (section
+/// 21.4.18).
+#[test]
+fn a_user_whose_phones_cannot_be_reached_is_not_available() {
+    let mut rig = Rig::new();
+    let sent = three(&mut rig);
+    for lost in &sent[..2] {
+        assert!(to_alice(&rig.fail(lost)).is_empty());
+    }
+    assert_eq!(to_alice(&rig.fail(&sent[2])), [480]);
+    rig.end();
+    for status in [404, 408, 486] {
+        let mut rig = Rig::new();
+        let sent = three(&mut rig);
+        rig.fail(&sent[0]);
+        rig.answer(&sent[1], status, "");
+        assert_eq!(to_alice(&rig.fail(&sent[2])), [status]);
+        rig.end();
+    }
+}

@@ -3,6 +3,7 @@
 mod answers;
 mod bans;
 mod calls;
+mod gone;
 mod pings;
 mod registrations;
 mod relaying;
