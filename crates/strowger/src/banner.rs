@@ -85,6 +85,8 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
         line("domain", domain);
         if config.registrar.authenticate {
             line("user", &format!("NAME and password of: strowger user add NAME@{domain}"));
+        } else if config.auth.calls {
+            line("user", "any name, no password; but who calls needs one, unless auth.calls = false");
         } else {
             line("user", "any name, no password");
         }
@@ -126,6 +128,15 @@ mod tests {
         assert!(text.contains("known as sip.example.org"), "{text}");
         assert!(text.contains("server     sip.example.org:5070 by udp\n"), "{text}");
         assert!(!text.contains("warning"), "{text}");
+    }
+
+    #[test]
+    fn who_may_register_without_a_password_hears_that_calls_need_one() {
+        let mut config = Config::default();
+        config.registrar.authenticate = false;
+        assert!(banner(&config, &bound(&config)).contains("who calls needs one, unless auth.calls = false"));
+        config.auth.calls = false;
+        assert!(banner(&config, &bound(&config)).contains("any name, no password\n"));
     }
 
     #[test]

@@ -40,7 +40,8 @@ pub(crate) enum Command {
 /// Run the server.
 ///
 /// Without a configuration it listens on 127.0.0.1:5060 by UDP and TCP, where only this machine reaches it. SIGTERM
-/// lets calls that are being set up finish first; a second one ends it at once.
+/// lets calls that are being set up finish first; a second one ends it at once. SIGUSR2 asks for one thread less that
+/// carries messages, SIGUSR1 for one more, up to server.shards or, if that is "auto", to the cores.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -138,7 +139,7 @@ pub(crate) enum UserCommand {
     Add(UserWithPassword),
     /// Change the password of a user.
     Passwd(UserWithPassword),
-    /// Remove a user with its passwords.
+    /// Remove a user with its passwords; where it is registered it can be called until that registration ends.
     Remove(UserName),
     /// List the users.
     List(UserList),
@@ -206,7 +207,6 @@ pub(crate) struct CheckArguments {
 Examples:
   strowger parse invite.sip
   strowger parse --json - < invite.sip
-  tcpdump ... | strowger parse -
 
 Exit codes: 0 the message is a SIP message, 1 it is refused (reason and offset are printed), 2 the command line cannot be used.")]
 pub(crate) struct ParseArguments {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -246,6 +246,8 @@ fn toml_text(text: &str) -> String {
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> std::io::Result<()> {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        // One that was there before (--force) keeps the rights that it had.
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()
     };
@@ -288,6 +290,16 @@ mod tests {
             assert_eq!(config.listeners[1].advertise, answers.advertise);
             assert_eq!(config.auth.secret.expect("it was set").reveal(), answers.secret.as_bytes());
         }
+    }
+
+    #[test]
+    fn a_file_with_a_secret_is_its_owners_alone_even_when_it_was_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("strowger.toml");
+        std::fs::write(&path, "old").expect("it can be written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+        write(&path, "new").expect("it can be written");
+        assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io::Read;
 use anyhow::Context;
 use serde::Serialize;
 use strowger_message::index::Start;
-use strowger_message::{Error, Essentials, Index, Limits, Message, Name, NameAddr, Uri};
+use strowger_message::{Error, Essentials, Index, Limits, Line, Message, Name, NameAddr, Uri, view};
 
 use crate::cli::ParseArguments;
 use crate::output::{self, Outcome};
@@ -197,7 +197,8 @@ fn look(bytes: &[u8]) -> Result<Seen, Error> {
         Start::Status { code, .. } => SeenStart::Response { status: code, reason: shown(message.reason()) },
     };
     let via = &essentials.via;
-    let mut faults = list_faults(&message);
+    // The server needs few of them to route the message: what the views of the others refuse is noted, not refused.
+    let malformed = |line: &Line| view::of_line(&message, line, |_, _| ()).err().map(|fault| fault.to_string());
     let headers = index
         .lines()
         .iter()
@@ -209,10 +210,7 @@ fn look(bytes: &[u8]) -> Result<Seen, Error> {
             },
             value: shown(message.value(line)),
             folded: line.folded,
-            malformed: faults
-                .extract_if(.., |fault| (line.start as usize..line.end as usize).contains(&fault.offset))
-                .map(|fault| fault.to_string())
-                .next(),
+            malformed: malformed(line),
         })
         .collect();
     Ok(Seen {
@@ -235,26 +233,6 @@ fn look(bytes: &[u8]) -> Result<Seen, Error> {
         bytes_behind: bytes.len() - index.end(),
         bare_line_ends: index.bare_line_ends(),
     })
-}
-
-/// What the typed views of the header fields that are lists refuse. The server needs none of them to route the message, so
-/// they are noted, not refused.
-fn list_faults(message: &Message<'_>) -> Vec<Error> {
-    let mut faults = Vec::new();
-    faults.extend(message.vias().filter_map(Result::err));
-    if !message.contact_star() {
-        faults.extend(message.contacts().filter_map(Result::err));
-    }
-    for addresses in [message.routes(), message.record_routes(), message.paths(), message.service_routes()] {
-        faults.extend(addresses.filter_map(Result::err));
-    }
-    for tokens in
-        [message.supported(), message.require(), message.proxy_require(), message.unsupported(), message.allow()]
-    {
-        faults.extend(tokens.filter_map(Result::err));
-    }
-    faults.extend([message.expires().err(), message.min_expires().err()].into_iter().flatten());
-    faults
 }
 
 fn address(address: &NameAddr<'_>, tag: Option<&[u8]>) -> SeenAddress {
@@ -381,6 +359,16 @@ mod tests {
         let table = seen.table();
         assert!(table.contains("INVITE sip:bob@example.com;lr"), "{table}");
         assert!(!table.contains('\u{1b}'), "nothing reaches the terminal as a command");
+    }
+
+    #[test]
+    fn every_header_that_has_a_view_is_judged_by_it() {
+        let lines = "Date: tomorrow\r\nRAck: x\r\nSession-Expires: soon\r\nEvent: \r\nSupported:\r\nX-Own: @@\r\nContent-Length";
+        let text = INVITE.replace("Content-Length", lines);
+        let seen = look(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+        let wrong = seen.headers.iter().filter(|line| line.malformed.is_some()).map(|line| &line.name[..]);
+        assert_eq!(wrong.collect::<Vec<_>>(), ["Contact", "Date", "RAck", "Session-Expires", "Event"]);
+        assert!(seen.table().contains("Date: tomorrow\n         ^ a header field"), "{}", seen.table());
     }
 
     #[test]

@@ -56,7 +56,12 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
                 _ = fewer.recv() => shards.saturating_sub(1).max(1),
             };
             match server.handle().set_shards(wanted) {
-                Ok(()) => tracing::info!(from = shards, to = wanted, "number of shards changes"),
+                Ok(()) => match server.handle().shards() {
+                    to if to == shards => {
+                        tracing::warn!(shards, wanted, "server.shards admits no other number of shards")
+                    }
+                    to => tracing::info!(from = shards, to, "number of shards changes"),
+                },
                 Err(error) => tracing::warn!(%error, wanted, "the number of shards stays as it is"),
             }
         }

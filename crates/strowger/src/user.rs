@@ -89,9 +89,17 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
     let realm = &users.config.realm;
     let ha1 = ha1s(name, realm, &password, &users.config.auth.algorithms);
     let now = milliseconds(SystemTime::now());
-    match change {
-        Change::Add => users.admin.add(name, domain, realm, &ha1, now)?,
-        Change::Password => users.admin.set_password(name, domain, realm, &ha1, now)?,
+    let changed = match change {
+        Change::Add => users.admin.add(name, domain, realm, &ha1, now),
+        Change::Password => users.admin.set_password(name, domain, realm, &ha1, now),
+    };
+    match changed {
+        // A configuration has one realm for all of its domains, so its own cure would lead nowhere.
+        Err(AdminError::RealmTaken { username, realm }) => bail!(
+            "the realm {realm:?} has a user {username:?} of another domain already, and a phone proves no more than name and \
+             realm: take another name, or serve this domain by a server with a realm of its own"
+        ),
+        changed => changed?,
     }
     let done = if change == Change::Add { "added" } else { "changed the password of" };
     output::print(&format!("{done} {} in the realm {realm:?}\n", arguments.user.address))?;

@@ -26,7 +26,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_expiry(config, reader);
     check_timers(config, reader);
     check_limits(config, reader);
-    check_auth(config, reader);
+    check_auth(config, source, reader);
     check_database(config, reader);
     check_relay(config, reader);
 }
@@ -84,8 +84,13 @@ fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
         }
         if listener.address.ip().is_unspecified() && listener.advertise.is_none() {
             let span = place(reader, &["address"]);
-            let message = format!("{shown} listens on all addresses, and none is advertised");
-            let cure = "name the address that peers reach in a [[listener]] table: advertise = \"sip.example.org\"";
+            let mut message = format!("{shown} listens on all addresses, and none is advertised");
+            let mut cure =
+                "name the address that peers reach in a [[listener]] table: advertise = \"sip.example.org\"".to_owned();
+            if config.domains.is_empty() && !reader.has("domains") {
+                message.push_str("; nor is there a domain, so no user can register");
+                cure.push_str(", and whose users live here: domains = [\"example.org\"]");
+            }
             reader.push(Fault::warning(span, message, cure));
         }
         if !listener.transport.is_secure() {
@@ -229,6 +234,15 @@ fn check_outbound(config: &Config, reader: &mut Reader) {
         let span = reader.first_of(&["tls.certificate", "tls.key"]);
         reader.push(Fault::error(span, "[tls] has only one of certificate and key", "name both files, or neither"));
     }
+    if let (Some(certificate), Some(key)) = (&config.tls.certificate, &config.tls.key) {
+        // Shown to servers that ask for it, also where no listener shows it.
+        let (certificate, key) = (certificate.clone(), key.clone());
+        let same = |other: &Identity| other.certificate == certificate && other.key == key;
+        if !config.listeners.iter().any(|listener| listener.identity.as_ref().is_some_and(same)) {
+            let (span, key_span) = (reader.value_of("tls.certificate"), reader.value_of("tls.key"));
+            check_certificate(&Identity { certificate, key, client_ca: None }, span, key_span, reader);
+        }
+    }
     if !config.tls.outbound_verify {
         let span = reader.value_of("tls.outbound_verify");
         let message = "certificates of other servers are not checked: anyone on the way can read and change calls";
@@ -313,7 +327,7 @@ fn check_limits(config: &Config, reader: &mut Reader) {
     }
 }
 
-fn check_auth(config: &Config, reader: &mut Reader) {
+fn check_auth(config: &Config, source: Source<'_>, reader: &mut Reader) {
     let auth = &config.auth;
     let lists = [
         (
@@ -336,6 +350,9 @@ fn check_auth(config: &Config, reader: &mut Reader) {
                 "name each once, the preferred first",
             ));
         }
+    }
+    if reader.has("auth.secret") && auth.secret.is_some() {
+        warn_if_others_read(Path::new(source.file), &reader.value_of("auth.secret"), reader);
     }
     if let Some(path) = &auth.secret_file {
         let span = reader.value_of("auth.secret_file");
@@ -412,6 +429,7 @@ mod tests {
             ("[[listener]]\ntransport = \"wss\"", 2, "has no certificate"),
             ("[[listener]]\ntransport = \"tls\"\nkey = \"a\"", 3, "only one of certificate and key"),
             ("store.database = \"/\"", 1, "is a folder"),
+            ("\ntls.certificate = \"no.pem\"\ntls.key = \"no.key\"", 2, "cannot read no.pem"),
         ] {
             let report = match Config::read(Source { file: "test.toml", text, ..Source::default() }) {
                 Ok((config, _)) => panic!("{text} gave {config:?}"),
@@ -420,6 +438,33 @@ mod tests {
             let fault = report.faults().iter().find(|fault| fault.message.contains(part));
             let fault = fault.unwrap_or_else(|| panic!("{text}\n{report}"));
             assert_eq!(report.position(fault).map(|(line, _)| line), Some(line), "{text}\n{report}");
+        }
+    }
+
+    /// `strowger serve --listen udp:0.0.0.0:5060` would register nobody.
+    #[test]
+    fn who_listens_everywhere_hears_that_there_is_no_domain() {
+        let message = |text: &str| {
+            let (_, report) = Config::read(Source { text, ..Source::default() }).expect("it can be used");
+            report.faults().iter().map(|fault| format!("{} = {}", fault.message, fault.cure)).collect::<String>()
+        };
+        let without = message("listen = [\"udp:0.0.0.0:5060\"]");
+        assert!(without.contains("no user can register") && without.contains("domains = ["), "{without}");
+        for with in ["domains = []", "domains = [\"example.org\"]"] {
+            let with = message(&format!("listen = [\"udp:0.0.0.0:5060\"]\n{with}"));
+            assert!(with.contains("none is advertised") && !with.contains("register"), "{with}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_everyone_can_read_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("strowger.toml");
+        fs::write(&path, "[auth]\nsecret = \"correct horse battery\"\n").expect("it can be written");
+        for (mode, warnings) in [(0o644, 1), (0o600, 0)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+            let (_, report) = Config::load(Some(&path), &[]).expect("it can be used");
+            assert_eq!(report.warnings(), warnings, "{report}");
         }
     }
 
