@@ -10,6 +10,7 @@ pub mod generator;
 pub mod kamailio;
 pub mod mutation;
 pub mod namespace;
+pub mod peer;
 pub mod port;
 pub mod process;
 pub mod program;

@@ -9,6 +9,7 @@ mod load_connections;
 mod load_golden;
 mod load_health;
 mod shards;
+mod sipp_connections;
 mod sipp_face;
 mod sipp_regress;
 mod sipp_statistics;
