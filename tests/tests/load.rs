@@ -1,12 +1,11 @@
-//! `strowger load` as its user runs it: what it makes, what it says when something is wrong, and how it ends.
+//! `strowger load` as its user runs it: what it makes, and what it says of it.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, TcpStream, UdpSocket};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
-use strowger_tests::certificate::Certificate;
 use strowger_tests::generator::{
     Ran, Running, answers, answers_at, certificates, command, load, output, peer, refused,
 };
@@ -23,7 +22,7 @@ fn folder() -> tempfile::TempDir {
 
 /// The report is what its schema says.
 #[track_caller]
-fn as_published(report: &Value) {
+pub(crate) fn as_published(report: &Value) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/load-report.schema.json");
     let schema = std::fs::read_to_string(path).expect("the schema is published");
     let schema = serde_json::from_str(&schema).expect("it is JSON");
@@ -41,19 +40,9 @@ fn cases_that_bear_company() {
         ("each_transport_and_family", each_transport_and_family),
         ("users_register_with_their_passwords_and_call", users_register_with_their_passwords_and_call),
         ("users_register_and_receive", users_register_and_receive),
-        ("ctrl_c_takes_back_calls_through_a_proxy", ctrl_c_takes_back_calls_through_a_proxy),
-        ("ctrl_c_before_the_first_call", ctrl_c_before_the_first_call),
-        ("ctrl_c_twice_ends_at_once", ctrl_c_twice_ends_at_once),
-        ("ctrl_c_ends_the_calls", ctrl_c_ends_the_calls_and_the_reports_are_written),
         ("requirements_stand_first", requirements_stand_first_and_have_an_exit_code),
         ("refused_command_lines", a_command_line_that_cannot_be_used_is_explained),
         ("a_document_and_its_data", a_document_and_its_data),
-        ("a_closed_port", a_closed_port),
-        ("a_frozen_receiver", a_frozen_receiver),
-        ("an_overloaded_receiver", an_overloaded_receiver),
-        ("a_rate_limiter", a_rate_limiter_is_met_before_the_calls),
-        ("a_handshake_that_fails", a_handshake_that_fails),
-        ("a_full_disk", a_full_disk),
         ("a_dry_run_sends_nothing", a_dry_run_sends_nothing),
         ("prometheus_reads_the_run", prometheus_reads_the_run),
         ("a_profile_has_the_calls_of_its_area", a_profile_has_the_calls_of_its_area),
@@ -206,60 +195,6 @@ fn users_register_and_receive() {
     assert_eq!(ran.json["run"]["ended"], "time is up", "{}", ran.said);
 }
 
-fn ctrl_c_takes_back_calls_through_a_proxy() {
-    let server = Setup::on(&[Transport::Udp]).relay().start();
-    let uas = answers(&[]);
-    let (callee, proxy) = (format!("sip:bob@{}", uas.address), server.address(Transport::Udp).to_string());
-    let words = [&callee, "--proxy", &proxy, "-r", "50", "--duration", "1h", "--hold", "1h", "--no-preflight"];
-    let mut generator = Running::start(&words);
-    generator.wait_for("  2 s  ");
-    generator.signal(libc::SIGTERM);
-    generator.end(Duration::from_secs(10));
-    let there = uas.report();
-    let answered = there.count("counters", "incoming.answered");
-    assert!(answered >= 50, "{}", there.said);
-    // By Record-Route the proxy stays in the way, and the BYE takes that way.
-    assert_eq!(there.count("counters", "incoming.completed"), answered, "{}", there.said);
-    assert_eq!(there.calls("failed"), 0, "{}", there.said);
-}
-
-fn ctrl_c_before_the_first_call() {
-    // Nobody answers: the pre-flight of eight addresses takes seconds, the registration of the callee half a minute.
-    let sources: Vec<String> = (1..9).map(|host| format!("127.0.1.{host}")).collect();
-    let sources = sources.join(",");
-    for words in [&["--source", &sources][..], &["--no-preflight", "--pair", "--callee", "bob:builder"]] {
-        let (asked, was_asked) = std::sync::mpsc::channel();
-        let target = peer(move |_, _| {
-            let _ = asked.send(());
-            None
-        });
-        let mut generator = Running::start(&[&[target.to_string().as_str()][..], words].concat());
-        was_asked.recv_timeout(Duration::from_secs(20)).expect("something is sent");
-        let begun = Instant::now();
-        generator.signal(libc::SIGINT);
-        let ran = generator.end(Duration::from_secs(10));
-        assert!(begun.elapsed() < Duration::from_secs(1), "{words:?}: {:?}", begun.elapsed());
-        assert_eq!((ran.code, &ran.json), (130, &Value::Null), "{}", ran.said);
-        assert!(ran.said.contains("interrupted before the first call"), "{}", ran.said);
-    }
-}
-
-fn ctrl_c_twice_ends_at_once() {
-    let uas = answers(&[]);
-    let address = uas.address.to_string();
-    let mut generator = Running::start(&[&address, "-r", "50", "--duration", "1h", "--hold", "1h"]);
-    generator.wait_for("  1 s  ");
-    let begun = Instant::now();
-    // Two of one kind that come together may be one.
-    generator.signal(libc::SIGINT);
-    generator.signal(libc::SIGTERM);
-    let ran = generator.end(Duration::from_secs(10));
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-    assert_eq!(ran.code, 130, "{}", ran.said);
-    let (begun, stopped) = (ran.calls("outgoing"), ran.calls("stopped"));
-    assert!(begun >= 25 && stopped == begun, "{begun} begun, {stopped} stopped: {}", ran.said);
-}
-
 fn requirements_stand_first_and_have_an_exit_code() {
     let uas = answers(&[]);
     let address = uas.address.to_string();
@@ -369,148 +304,6 @@ fn a_document_and_its_data() {
     let waits = path("waits.xml", "<?xml version=\"1.0\"?><scenario><recv request=\"INVITE\"/></scenario>");
     let (code, said) = refused(&[&address, "--scenario", &waits]);
     assert!(code == 2 && said.contains("load uas --scenario"), "{code}: {said}");
-}
-
-fn a_closed_port() {
-    let address = port::free_address().to_string();
-    // The pre-flight meets it, before a call is made.
-    for target in [address.clone(), format!("tcp://{address}"), format!("tls://{address}")] {
-        let (code, said) = refused(&[&target, "-m", "10"]);
-        assert_eq!(code, 1, "{said}");
-        assert!(said.contains("nothing listens on") && said.contains("is the server running"), "{target}: {said}");
-    }
-    // The calls meet it.
-    let ran = load(&[&address, "--no-preflight", "-r", "100", "-m", "20", "--timeout", "1s"]);
-    ran.ended_with(1);
-    assert_eq!((ran.calls("outgoing"), ran.calls("failed")), (20, 20), "{}", ran.said);
-    assert!(ran.said.contains("Nothing came back from"), "{}", ran.said);
-    let tcp = format!("tcp://{address}");
-    let ran = load(&[&tcp, "--no-preflight", "-r", "100", "-m", "20", "--timeout", "1s"]);
-    ran.ended_with(1);
-    assert_eq!((ran.calls("failed"), ran.failures("connect")), (20, 20), "{}", ran.said);
-    assert!(ran.said.contains("No connection to"), "{}", ran.said);
-    let own = ran.count("counters", "send_failures");
-    assert_eq!(own, 0, "the target refused, not the generator:\n{}", ran.said);
-}
-
-fn a_frozen_receiver() {
-    let uas = answers(&[]);
-    uas.signal(libc::SIGSTOP);
-    let ran = load(&[&uas.address.to_string(), "-r", "100", "-m", "50", "--timeout", "1500ms"]);
-    uas.signal(libc::SIGCONT);
-    ran.ended_with(1);
-    assert_eq!((ran.calls("outgoing"), ran.calls("failed")), (50, 50), "{}", ran.said);
-    assert_eq!(ran.failures("receive_timeout"), 50, "{}", ran.said);
-    // Timer A: 500 ms and 1.5 s after the INVITE; the second falls together with the end of patience.
-    assert!((50..=100).contains(&ran.count("counters", "retransmissions")), "{}", ran.said);
-    assert_eq!(ran.json["ratios"]["isa"]["value"], 100.0, "{}", ran.said);
-    assert!(ran.said.contains("Nothing came back from"), "{}", ran.said);
-}
-
-fn an_overloaded_receiver() {
-    // OPTIONS is answered; of the calls only the first ten.
-    let address = peer(|number, text| match text.split(' ').next() {
-        Some("INVITE") if number > 20 => Some("503 Service Unavailable\r\nRetry-After: 5"),
-        _ => Some("200 OK"),
-    });
-    let ran = load(&[&address.to_string(), "-r", "100", "-m", "100", "--hold", "0"]);
-    ran.ended_with(1);
-    assert_eq!(ran.calls("outgoing"), 100, "{}", ran.said);
-    let refused = ran.count("counters", "session.ineffective");
-    assert!(refused >= 80, "{}", ran.said);
-    assert_eq!((ran.failures("unexpected"), ran.calls("failed")), (refused, refused), "{}", ran.said);
-    assert!(ran.said.contains("refused for overload, or by a rate limiter"), "{}", ran.said);
-}
-
-fn a_rate_limiter_is_met_before_the_calls() {
-    let address = peer(|number, text| match text.starts_with("OPTIONS") && number >= 6 {
-        true => Some("503 Service Unavailable\r\nRetry-After: 7"),
-        false => Some("200 OK"),
-    });
-    let ran = load(&[&address.to_string(), "-r", "200", "-m", "10", "--hold", "0"]);
-    assert!(ran.said.contains("seems to limit the rate: after 6 requests"), "{}", ran.said);
-    assert!(ran.json["verdict"]["warnings"].to_string().contains("Retry-After: 7"), "{}", ran.json["verdict"]);
-}
-
-fn a_handshake_that_fails() {
-    let folder = folder();
-    let [server, other] = ["server", "other"].map(|name| {
-        let path = folder.path().join(name);
-        std::fs::create_dir(&path).expect("the folder can be written");
-        Certificate::in_folder(&path, &["example.org"])
-    });
-    let text = |path: &Path| path.display().to_string();
-    let uas = answers(&["--transport", "tls", "--tls-cert", &text(&server.chain), "--tls-key", &text(&server.key)]);
-    let target = format!("tls://{}", uas.address);
-    let trust = |authority: &Path| {
-        load(&[&target, "-r", "50", "-m", "10", "--timeout", "2s", "--hold", "0", "--tls-ca", &text(authority)])
-    };
-    let good = trust(&server.authority);
-    good.all_successful(10);
-    let bad = trust(&other.authority);
-    bad.ended_with(1);
-    assert_eq!(bad.calls("failed"), 10, "{}", bad.said);
-    assert!(bad.said.contains("TLS handshake with") && bad.said.contains("must be of an authority"), "{}", bad.said);
-
-    // A port that speaks no TLS at all, and ends the connection.
-    let plain = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let target = format!("tls://{}", plain.local_addr().expect("it is bound"));
-    std::thread::spawn(move || {
-        for mut stream in plain.incoming().flatten() {
-            let _ = stream.read(&mut [0; 64]);
-            let _ = stream.write_all(b"SIP/2.0 400 Bad Request\r\n\r\n");
-        }
-    });
-    let ran = load(&[&target, "-r", "50", "-m", "5", "--timeout", "2s"]);
-    ran.ended_with(1);
-    assert_eq!(ran.calls("failed"), 5, "{}", ran.said);
-    assert!(ran.said.contains("does it speak TLS on this port?"), "{}", ran.said);
-}
-
-fn a_full_disk() {
-    let uas = answers(&[]);
-    let address = uas.address.to_string();
-    let calls = [address.as_str(), "-r", "50", "-m", "10", "--hold", "0"];
-    for option in ["--json", "--csv", "--html"] {
-        let output = output(&[&calls[..], &[option, "/dev/full"]].concat());
-        let (table, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert_eq!(output.status.code(), Some(if table.contains("INVALID") { 4 } else { 1 }), "{said}");
-        assert!(said.contains("/dev/full cannot be written: No space left on device"), "{said}");
-        assert!(table.contains("10 successful"), "the figures are shown all the same: {table}");
-    }
-    let ran = load(&[&calls[..], &["--log", "/dev/full"]].concat());
-    ran.ended_with(0);
-    assert_eq!(ran.calls("successful"), 10, "a log that is lost stops no run: {}", ran.said);
-    assert!(ran.said.contains("raw log cannot be written"), "{}", ran.said);
-}
-
-fn ctrl_c_ends_the_calls_and_the_reports_are_written() {
-    let uas = answers(&[]);
-    let address = uas.address.to_string();
-    let words = [address.as_str(), "-r", "50", "--duration", "1h", "--hold", "1h", "--html", "report.html"];
-    let mut generator = Running::start(&[&words[..], &["--log", "run.log"]].concat());
-    generator.wait_for("  2 s  ");
-    generator.signal(libc::SIGINT);
-    let begun = Instant::now();
-    let ran = generator.end(Duration::from_secs(10));
-    assert!(begun.elapsed() < Duration::from_secs(5), "nobody waits for an hour");
-    assert!(ran.code == 0 || ran.code == 4, "{} {}", ran.code, ran.said);
-    assert_eq!(ran.json["run"]["ended"], "interrupted");
-    let begun = ran.calls("outgoing");
-    assert!(begun >= 50 && ran.calls("stopped") == begun, "{}", ran.said);
-    assert!(std::fs::metadata(generator.folder().join("report.html")).is_ok_and(|m| m.len() > 10_000));
-    // Each call ended with a BYE at the other side.
-    let there = uas.report();
-    let byes = there.json["requests"].as_array().expect("requests").iter().find(|row| row["method"] == "BYE");
-    assert_eq!(byes.map(|row| &row["received"]), Some(&begun.into()), "{}", there.json);
-
-    // The raw log alone gives the same report; twice, the double.
-    let log = generator.folder().join("run.log").display().to_string();
-    let again = load(&["report", &log]);
-    assert_eq!(again.json["counters"], ran.json["counters"], "{}", again.said);
-    let both = load(&["report", &log, &log]);
-    assert_eq!(both.calls("outgoing"), begun * 2, "{}", both.said);
-    as_published(&both.json);
 }
 
 fn a_dry_run_sends_nothing() {

@@ -22,6 +22,7 @@ pub use rehearsal::{Line, rehearse};
 pub use side::timers;
 pub use target::Target;
 
+use crate::engine::Halt;
 use crate::engine::ledger::Ledger;
 use crate::engine::traffic::{Event, Order};
 use crate::measure::{Books, Clock, Collector, Counter, Delay, Heading, Journal, Level, Log, Page, Run, grouped};
@@ -59,6 +60,8 @@ pub struct Campaign {
     started: Instant,
     /// Since when no call is begun.
     ending: Option<Instant>,
+    /// Since when those that are open are ended.
+    leaving: Option<Instant>,
     reason: &'static str,
     /// A thread has ended that should not have.
     broken: bool,
@@ -172,6 +175,7 @@ impl Campaign {
             unsent: 0,
             started: Instant::now(),
             ending: None,
+            leaving: None,
             reason: "all calls were made",
             broken: false,
             stage: Stage::Running,
@@ -216,13 +220,15 @@ impl Campaign {
     }
 
     fn take_events(&mut self) {
+        let mut stands = false;
         for side in self.callers.iter_mut().chain(&mut self.answerer) {
             loop {
                 match side.events.try_recv() {
                     Ok(Event::Finished(ledger)) => side.ledger = Some(*ledger),
-                    Ok(Event::Halt(_)) => {
+                    Ok(Event::Halt(halt)) => {
                         self.reason = "the scenario asked for the end";
                         self.ending.get_or_insert_with(Instant::now);
+                        stands |= halt != Halt::Gracefully;
                     }
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => {
@@ -233,6 +239,10 @@ impl Campaign {
                     }
                 }
             }
+        }
+        if stands {
+            // Its calls hear nothing any more: there is nothing to wait for.
+            self.leave();
         }
         let receives = self.plan.workload() == Some(Workload::RegisterThenReceive);
         let over = match &self.answerer {
@@ -256,14 +266,31 @@ impl Campaign {
         }
         if let Some(since) = self.ending {
             self.stage = Stage::Ending;
-            if since.elapsed() > self.plan.drain() {
-                self.reason = "calls that did not end were cut off";
-                self.cut(true);
+            match self.leaving {
+                None if since.elapsed() > self.plan.drain() => {
+                    self.reason = "calls that did not end were cut off";
+                    self.leave();
+                }
+                Some(since) if since.elapsed() > self.plan.grace => self.cut(false),
+                _ => (),
             }
         }
     }
 
-    /// Calls that are open end, with a word to the peer.
+    /// Calls that are open are ended with CANCEL or BYE, and their answers waited for. Who only answers hangs up at once.
+    fn leave(&mut self) {
+        if self.leaving.is_some() {
+            return;
+        }
+        self.leaving = Some(Instant::now());
+        match self.callers.is_empty() {
+            true => self.cut(true),
+            // The side that answers here is to hear the BYE, too.
+            false => self.callers.iter().for_each(|side| side.order(Order::Leave)),
+        }
+    }
+
+    /// Calls that are open end at once, with a word to the peer or without.
     fn cut(&self, goodbye: bool) {
         for side in self.callers.iter().chain(&self.answerer) {
             side.order(Order::End { goodbye });
@@ -293,11 +320,12 @@ impl Campaign {
         }
     }
 
-    /// No call is begun any more, and those that are open are ended with CANCEL or BYE.
+    /// No call is begun any more, and those that are open are ended with CANCEL or BYE. What is not answered is repeated, and
+    /// waited for as long as [`Plan::grace`] says.
     pub fn interrupt(&mut self) {
         self.reason = "interrupted";
         self.ending.get_or_insert_with(Instant::now);
-        self.cut(true);
+        self.leave();
     }
 
     /// How long ago the schedule began.

@@ -74,6 +74,8 @@ pub struct Plan {
     /// An answer that does not come in this time ends its call. `None`: 32 s (64 times T1, RFC 3261 section 17.1) for ready
     /// workloads, no end for documents.
     pub patience: Option<Duration>,
+    /// How long the answers to CANCEL and BYE are waited for where calls are ended before their time; 0: not at all.
+    pub grace: Duration,
     /// Seconds that a registration asks for.
     pub expires: u32,
     pub mix: Mix,
@@ -128,6 +130,7 @@ impl Plan {
             limit: 1_000_000,
             hold: Distribution::Fixed(1_000.0),
             patience: None,
+            grace: Duration::from_secs(5),
             expires: 3_600,
             mix: Mix::default(),
             ring: 0,

@@ -222,12 +222,12 @@ impl Stage<'_> {
     }
 
     /// Whether the dialog's target and routes are known.
-    fn is_routed(&self) -> bool {
+    pub(super) fn is_routed(&self) -> bool {
         self.call.extra.as_ref().is_some_and(|e| e.has_routes && !e.next_url.is_empty())
     }
 
     /// Whether what was sent last has this number in its CSeq.
-    fn is_sent_last(&self, number: u32) -> bool {
+    pub(super) fn is_sent_last(&self, number: u32) -> bool {
         let mut index = Index::new();
         let read = index.parse(&self.call.sent, &self.world.limits);
         read.is_ok() && super::incoming::cseq(&self.call.sent, &index).0 == number

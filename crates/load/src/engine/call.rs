@@ -1,5 +1,6 @@
 //! One call: what is remembered of it while it runs.
 
+use super::leaving::Leaving;
 use super::script::Script;
 use crate::measure::CallBook;
 use crate::scenario::{Scope, Slot};
@@ -262,6 +263,8 @@ pub(super) struct Call {
     pub(super) forked: bool,
     pub(super) ack_pending: bool,
     pub(super) timewait: bool,
+    /// The run ends before it.
+    pub(super) leaving: Leaving,
     /// A message waits in `last` to be looked at anew.
     pub(super) queued: bool,
     pub(super) has_last: bool,
@@ -322,6 +325,7 @@ impl Call {
             forked: false,
             ack_pending: false,
             timewait: false,
+            leaving: Leaving::No,
             queued: false,
             has_last: false,
             timers_done: 0,

@@ -1,6 +1,7 @@
 //! A message of a call has come: is it one that was expected, one that came before, or neither?
 
 use super::call::{Kind as CallKind, Past};
+use super::leaving::Leaving;
 use super::stage::{Go, Stage, Whither};
 use super::watch::Passage;
 use crate::measure::Counter;
@@ -135,6 +136,9 @@ impl Stage<'_> {
                 Heard { code: 0, method, method_text: text, bytes }
             }
         };
+        if self.call.leaving != Leaving::No {
+            return self.hear_leaving(&heard);
+        }
         // An answer without To belongs to nothing that was asked.
         if heard.code != 0 && self.world.index.first(Name::To).is_none() {
             return self.unexpected(&heard);
@@ -498,7 +502,7 @@ impl Stage<'_> {
     }
 
     /// `rrs`: the route set and the remote target (RFC 3261 section 12.1). Kept once.
-    fn keep_routes(&mut self, heard: &Heard<'_>) {
+    pub(super) fn keep_routes(&mut self, heard: &Heard<'_>) {
         let index = &self.world.index;
         let value = |line: &strowger_message::Line| &heard.bytes[line.value as usize..line.value_end as usize];
         let contact = index.first(Name::Contact).map_or(&b""[..], value);
@@ -546,7 +550,7 @@ impl Stage<'_> {
     }
 
     /// `auth`: false if there is nothing to answer, which ends the run, as with SIPp.
-    fn keep_challenge(&mut self, heard: &Heard<'_>) -> bool {
+    pub(super) fn keep_challenge(&mut self, heard: &Heard<'_>) -> bool {
         if !matches!(heard.code, 401 | 407) {
             self.halt(format_args!("auth=\"true\" on a message that is neither 401 nor 407"));
             return false;

@@ -22,6 +22,7 @@ mod data;
 mod dead;
 mod desk;
 mod incoming;
+mod leaving;
 pub(crate) mod moment;
 mod render;
 mod shelf;

@@ -36,7 +36,7 @@ impl Stage<'_> {
                 Part::Piece(piece) => vanished |= self.piece_vanishes(piece, step, start, out, &mut marks),
             }
         }
-        self.finish_text(marks, start, out);
+        self.finish_text(marks, step, start, out);
     }
 
     /// Appends a text that is not made ready for the run.
@@ -60,7 +60,7 @@ impl Stage<'_> {
                 vanished |= self.piece_vanishes(piece, step, start, out, &mut marks);
             }
         }
-        self.finish_text(marks, start, out);
+        self.finish_text(marks, step, start, out);
     }
 
     /// Any text, in a buffer that should be given back to the desk.
@@ -85,7 +85,7 @@ impl Stage<'_> {
     }
 
     /// Puts in what could only be known at the end.
-    fn finish_text(&mut self, marks: Marks<'_>, start: usize, out: &mut Vec<u8>) {
+    fn finish_text(&mut self, marks: Marks<'_>, step: i32, start: usize, out: &mut Vec<u8>) {
         if let Some((at, n)) = marks.length {
             // The line of credentials is still empty, which is no end of the header.
             let from = marks.authentication.as_ref().map_or(start, |(at, _)| *at);
@@ -97,6 +97,11 @@ impl Stage<'_> {
             insert(out, at + LENGTH, more);
         }
         if let Some((at, wanted)) = marks.authentication {
+            if step == BESIDE && self.call.extra.as_ref().is_none_or(|extra| extra.challenge_code == 0) {
+                // Nobody has asked: its line goes.
+                out.drain(at..(at + 2).min(out.len()));
+                return;
+            }
             self.authenticate(wanted, start, at, out);
         }
     }
@@ -333,6 +338,9 @@ impl Stage<'_> {
         true
     }
 }
+
+/// The place of what stands in no scenario.
+const BESIDE: i32 = -1;
 
 /// The place of texts of actions, as SIPp writes it; their branches are those of the step before.
 const IN_ACTION: i32 = -2;

@@ -1,6 +1,7 @@
 //! A call moves through its scenario, step by step, until it has to wait.
 
 use super::call::{Call, Kind as CallKind};
+use super::leaving::Leaving;
 use super::script::{Line, Script};
 use super::watch::Passage;
 use super::world::{Halt, World};
@@ -207,6 +208,9 @@ impl Stage<'_> {
 
     /// An alarm of the call has gone off.
     pub(super) fn wake(&mut self) -> Go {
+        if self.call.leaving != Leaving::No {
+            return self.wake_leaving();
+        }
         let ms = self.world.ms;
         if self.call.retransmit_at != 0 && self.call.retransmit_at <= ms {
             match self.retransmit() {
@@ -520,6 +524,8 @@ impl Stage<'_> {
         if std::mem::replace(&mut self.call.counted, true) {
             return;
         }
+        // How the end of the run finds a call says nothing of the call.
+        let outcome = if self.call.leaving == Leaving::No { outcome } else { Outcome::Stopped };
         self.world.open = self.world.open.saturating_sub(1);
         // Who ends in a pause leaves it.
         if std::mem::take(&mut self.call.paused_until) != 0

@@ -53,6 +53,9 @@ pub enum Order {
     Pause(bool),
     /// No calls are begun any more.
     Quit,
+    /// No calls are begun any more, and those that are open end: with a CANCEL or a BYE, which is repeated until it is
+    /// answered. How long that may take is for whoever asks to say, by [`Order::End`].
+    Leave,
     /// Every open call ends now, with a word to the peer or without.
     End { goodbye: bool },
     /// Another controller says something, or has gone (third party call control).
@@ -98,6 +101,8 @@ pub struct Traffic {
     /// The schedule has not begun.
     waiting: bool,
     quitting: bool,
+    /// Open calls from this place on are still to take their leave.
+    leave_from: Option<u32>,
     finished: bool,
     /// And only the connections of calls are still to end.
     parting: bool,
@@ -212,6 +217,7 @@ impl Traffic {
             paused: false,
             waiting: false,
             quitting: false,
+            leave_from: None,
             finished: false,
             parting: false,
             uninitialised: !main.scenario.init.is_empty(),

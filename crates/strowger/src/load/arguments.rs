@@ -34,7 +34,8 @@ Examples:
 
 `strowger load measures` lists what --require takes.
 
-Ctrl-C ends the open calls and writes the reports, a second one ends at once.
+Ctrl-C begins no more calls, ends the open ones with CANCEL or BYE, waits for the answers (--grace; meanwhile what is not
+answered is sent again), and writes the reports. A second Ctrl-C waits for nothing and writes the reports, a third not even that.
 
 Exit codes, of several the first in this order:
   2    the command line, or a file that it names, cannot be used; nothing was sent
@@ -59,6 +60,9 @@ pub(crate) struct LoadArguments {
     /// Both ends run here: calls go through the target to an answering side in this process.
     #[arg(long, help_heading = "Traffic")]
     pub pair: bool,
+    /// How long Ctrl-C waits for the answers to CANCEL and BYE.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = period::duration, help_heading = "Run")]
+    pub grace: Duration,
     /// Print the messages of the first call, as they would be sent, and end. The target gets nothing.
     #[arg(long, help_heading = "Run")]
     pub dry_run: bool,

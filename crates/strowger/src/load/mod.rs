@@ -171,6 +171,7 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
         plan.work = Work::Document(path.clone());
     }
     plan.pair = arguments.pair;
+    plan.grace = arguments.grace;
     plan.domain.clone_from(&traffic.domain);
     plan.callee.clone_from(&traffic.callee);
     plan.expires = traffic.expires;
@@ -447,7 +448,7 @@ fn drive(
             if pressed > 1 {
                 break;
             }
-            screen.say("Interrupted: open calls are ended, then the reports are written. Once more ends at once.");
+            screen.say("Interrupted: open calls are ended, then the reports are written. Ctrl-C once more ends at once.");
             campaign.interrupt();
         }
     }

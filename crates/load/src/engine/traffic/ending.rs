@@ -1,7 +1,8 @@
 //! How the traffic of a shard comes to its end, and what follows when its only connection does.
 
-use super::{Event, Traffic};
-use crate::engine::call::Call;
+use super::{BEGUN, Event, Traffic};
+use crate::engine::call::{Call, Kind};
+use crate::engine::leaving::Leaving;
 use crate::engine::sockets::Each;
 use crate::engine::stage::Go;
 use crate::measure::Outcome;
@@ -36,6 +37,37 @@ impl Traffic {
             self.parting = true;
             self.part();
         }
+    }
+
+    /// Every open call ends now.
+    pub(super) fn end_calls(&mut self, goodbye: bool, out: &mut Outbox) {
+        self.quitting = true;
+        self.leave_from = None;
+        for slot in 0..self.calls.len() as u32 {
+            if self.calls[slot as usize].live {
+                self.drive(slot, out, |stage| {
+                    if goodbye && !stage.call.counted && stage.call.leaving == Leaving::No {
+                        stage.goodbye();
+                    }
+                    stage.cut_off()
+                });
+            }
+        }
+    }
+
+    /// A few calls at a time, so that fifty thousand do not say it at once.
+    pub(super) fn take_leave(&mut self, out: &mut Outbox) {
+        let Some(mut slot) = self.leave_from else { return };
+        let mut left = BEGUN;
+        while left > 0 && (slot as usize) < self.calls.len() {
+            let call = &self.calls[slot as usize];
+            if call.live && call.kind == Kind::Main && call.leaving == Leaving::No {
+                left -= 1;
+                self.drive(slot, out, |stage| stage.take_leave());
+            }
+            slot += 1;
+        }
+        self.leave_from = Some(slot).filter(|&slot| (slot as usize) < self.calls.len());
     }
 
     /// Tells that it is over, once the connections of calls are.

@@ -106,6 +106,7 @@ impl Service for Traffic {
         if let Some(ways) = &mut self.world.ways {
             ways.close_due(self.world.ms);
         }
+        self.take_leave(out);
         self.finish_if_over(out);
         self.dead.tidy(self.world.ms);
         if self.world.ms >= self.tick {
@@ -132,6 +133,9 @@ impl Service for Traffic {
         }
         if self.parting {
             at = at.min(self.world.ms + PARTING);
+        }
+        if self.leave_from.is_some() {
+            at = at.min(self.world.ms + 1);
         }
         let calls = &mut self.calls;
         let fate = |alarm: Alarm| {
@@ -185,25 +189,13 @@ impl Service for Traffic {
             Order::Pause(paused) => self.paused = paused,
             Order::Heard(heard) => self.hear(heard, out),
             Order::Quit => self.quitting = true,
-            Order::End { goodbye } => {
+            // Who was stopped hears no answers.
+            Order::Leave if self.world.frozen => self.end_calls(true, out),
+            Order::Leave => {
                 self.quitting = true;
-                for slot in 0..self.calls.len() as u32 {
-                    if self.calls[slot as usize].live {
-                        self.drive(slot, out, |stage| {
-                            if goodbye && !stage.call.counted {
-                                stage.goodbye();
-                            }
-                            // Who only stays for repetitions has come to the end of the scenario.
-                            stage.finish(match stage.call.failed {
-                                _ if !stage.call.timewait => Outcome::Stopped,
-                                Some(failure) => Outcome::Failed(failure),
-                                None => Outcome::Successful,
-                            });
-                            Go::Over
-                        });
-                    }
-                }
+                self.leave_from = Some(0);
             }
+            Order::End { goodbye } => self.end_calls(goodbye, out),
             Order::Report(to) => {
                 self.world.ledger.open = self.world.open;
                 let _ = to.try_send(self.world.ledger.clone());

@@ -1,0 +1,215 @@
+//! Calls that are open when the run ends before them: what is open with the peer is ended, and the call stays until that is
+//! answered.
+
+use super::incoming::{Heard, cseq};
+use super::render::OF_REFUSAL;
+use super::script::Line;
+use super::stage::{Go, Stage};
+use crate::measure::Outcome;
+use crate::scenario::step::Kind;
+use strowger_message::Method;
+use strowger_message::index::Start;
+
+/// How far a call is in its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Leaving {
+    #[default]
+    No,
+    /// Its INVITE has had no answer: until one comes nothing may be taken back (RFC 3261 section 9.1).
+    Asked,
+    /// A CANCEL was sent; the INVITE has its final answer still to come.
+    Cancelled,
+    /// So many times a BYE was sent: again after a challenge.
+    Ended(u8),
+}
+
+/// T1 (RFC 3261 section 17.1.1.1), milliseconds.
+const T1: u32 = 500;
+
+/// Challenges to a BYE that are answered: of a proxy, of the peer, and one for a nonce that has grown old.
+const CHALLENGES: u8 = 3;
+
+impl Stage<'_> {
+    /// The run ends: the peer is told, and its answer waited for.
+    pub(super) fn take_leave(&mut self) -> Go {
+        let sent = |method: &[u8]| self.call.has_sent && self.call.sent.starts_with(method);
+        let (invite, bye) = (sent(b"INVITE "), sent(b"BYE "));
+        if self.call.timewait || self.call.counted {
+            return self.cut_off();
+        }
+        let dialog = self.call.confirmed != 0;
+        if bye && !dialog && matches!(self.step().map(|step| &step.kind), Some(Kind::Receive(_))) {
+            // It has said so itself, and has but to hear the answer.
+            return Go::Waits;
+        }
+        if !dialog && !invite {
+            return self.cut_off();
+        }
+        if std::mem::take(&mut self.call.paused_until) != 0
+            && matches!(self.step().map(|step| &step.kind), Some(Kind::Pause(_)))
+        {
+            self.leave_pause();
+        }
+        (self.call.receive_until, self.call.send_until, self.call.queued) = (0, 0, false);
+        if dialog {
+            if std::mem::take(&mut self.call.ack_pending) {
+                self.say_ack();
+            }
+            return self.end_dialog(1);
+        }
+        match self.answer_to_invite() {
+            None => self.call.leaving = Leaving::Asked,
+            Some(100..=199) => self.cancel(),
+            Some(200..=299) => {
+                self.say_ack();
+                return self.end_dialog(1);
+            }
+            Some(_) => {
+                self.say(&self.script.ack, OF_REFUSAL);
+                return self.cut_off();
+            }
+        }
+        Go::Waits
+    }
+
+    /// The end of the run for this call.
+    pub(super) fn cut_off(&mut self) -> Go {
+        // Who only stays for repetitions has come to the end of the scenario.
+        self.finish(match self.call.failed {
+            _ if !self.call.timewait => Outcome::Stopped,
+            Some(failure) => Outcome::Failed(failure),
+            None => Outcome::Successful,
+        });
+        Go::Over
+    }
+
+    /// The code of the last answer to the INVITE that was sent last.
+    fn answer_to_invite(&mut self) -> Option<u16> {
+        if !self.parse_last() {
+            return None;
+        }
+        let Start::Status { code, .. } = self.world.index.start() else { return None };
+        let (number, method) = cseq(&self.call.last, &self.world.index);
+        (method == b"INVITE" && self.is_sent_last(number)).then_some(code)
+    }
+
+    fn say_ack(&mut self) {
+        let script = self.script;
+        self.say(if self.is_routed() { &script.routed_ack } else { &script.ack2 }, -1);
+    }
+
+    fn cancel(&mut self) {
+        let script = self.script;
+        self.ask(&script.cancel, Method::Cancel);
+        self.call.leaving = Leaving::Cancelled;
+    }
+
+    fn end_dialog(&mut self, times: u8) -> Go {
+        let script = self.script;
+        self.ask(if self.is_routed() { &script.routed_bye } else { &script.bye }, Method::Bye);
+        // One that is asked again has a number of its own.
+        self.call.cseq = self.call.cseq.wrapping_add(1);
+        self.call.leaving = Leaving::Ended(times);
+        Go::Waits
+    }
+
+    /// Sends a request that is repeated until it is answered (timer E, RFC 3261 section 17.1.2.2).
+    fn ask(&mut self, line: &Line, method: Method) {
+        let range = self.write(line, -1);
+        let world = &mut *self.world;
+        world.shelf.keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
+        world.books.request_sent(&mut self.call.book, world.now, method, range.len());
+        // Of no step.
+        self.call.sent_step = u32::MAX;
+        self.call.retransmit_at = 0;
+        if world.run.retransmission.enabled && !self.call.target.transport.is_reliable() {
+            self.call.retransmit_delay = T1;
+            self.call.retransmit_at = world.ms + u64::from(T1);
+        }
+        self.post(range);
+    }
+
+    /// A message for a call that is leaving.
+    pub(super) fn hear_leaving(&mut self, heard: &Heard<'_>) -> Go {
+        let script = self.script;
+        let ended = matches!(self.call.leaving, Leaving::Ended(_));
+        if ended && heard.method == Method::Invite && (200..300).contains(&heard.code) {
+            // The ACK was lost.
+            self.world.books.received_again(heard.bytes.len());
+            self.keep_last(heard.bytes);
+            self.say_ack();
+            return Go::Waits;
+        }
+        self.count_received(heard);
+        match (heard.method, heard.code) {
+            (Method::Bye, 0) => {
+                self.keep_last(heard.bytes);
+                self.say(&script.ok, -1);
+                self.cut_off()
+            }
+            (Method::Bye, 100..=199) => {
+                if self.call.retransmit_at != 0 {
+                    self.call.retransmit_at = self.world.ms + u64::from(self.world.run.retransmission.t2);
+                }
+                Go::Waits
+            }
+            (Method::Bye, 401 | 407) => match self.call.leaving {
+                Leaving::Ended(times) if times <= CHALLENGES && self.bye_has_credentials() => {
+                    if !self.keep_challenge(heard) {
+                        return self.cut_off();
+                    }
+                    self.keep_last(heard.bytes);
+                    self.end_dialog(times + 1)
+                }
+                _ => self.cut_off(),
+            },
+            (Method::Bye, _) => self.cut_off(),
+            (Method::Cancel, 200..) => {
+                // The INVITE is still to be answered (RFC 3261 section 9.1). If it was, what is repeated is a BYE.
+                if self.call.leaving == Leaving::Cancelled {
+                    self.call.retransmit_at = 0;
+                }
+                Go::Waits
+            }
+            (Method::Invite, 100..=199) if self.call.leaving == Leaving::Asked => {
+                self.keep_last(heard.bytes);
+                self.cancel();
+                Go::Waits
+            }
+            (Method::Invite, 200..=299) => {
+                // It crossed the CANCEL.
+                self.call.confirmed = cseq(heard.bytes, &self.world.index).0;
+                self.keep_routes(heard);
+                self.keep_last(heard.bytes);
+                self.say_ack();
+                self.end_dialog(1)
+            }
+            (Method::Invite, 300..) => {
+                self.keep_last(heard.bytes);
+                self.say(&script.ack, OF_REFUSAL);
+                if ended { Go::Waits } else { self.cut_off() }
+            }
+            _ => Go::Waits,
+        }
+    }
+
+    fn bye_has_credentials(&self) -> bool {
+        if self.is_routed() { self.script.routed_bye.has_authentication } else { self.script.bye.has_authentication }
+    }
+
+    /// An alarm of a call that is leaving: what it sent last goes out again, until whoever ended the run has waited long
+    /// enough.
+    pub(super) fn wake_leaving(&mut self) -> Go {
+        let ms = self.world.ms;
+        if self.call.retransmit_at != 0 && self.call.retransmit_at <= ms {
+            let delay = self.call.retransmit_delay.saturating_mul(2);
+            // Timer A of an INVITE has no bound (RFC 3261 section 17.1.1.2).
+            let bound = if self.call.leaving == Leaving::Asked { delay } else { self.world.run.retransmission.t2 };
+            self.call.retransmit_delay = delay.min(bound);
+            self.call.retransmit_at = ms + u64::from(self.call.retransmit_delay);
+            self.world.ledger.retransmissions += 1;
+            self.send_again();
+        }
+        Go::Waits
+    }
+}

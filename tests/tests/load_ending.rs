@@ -1,0 +1,300 @@
+//! `strowger load` and Ctrl-C: what is open is ended with the peer, and the reports are written.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use strowger_tests::generator::{Running, answers, load, peer, reply};
+use strowger_tests::server::Setup;
+use strowger_tests::wire::Transport;
+use strowger_tests::{alone, binary, together};
+
+use crate::load::as_published;
+
+#[test]
+fn ctrl_c_ends_a_run() {
+    let _alone = alone();
+    together(&[
+        ("ctrl_c_takes_back_calls_through_a_proxy", ctrl_c_takes_back_calls_through_a_proxy),
+        ("ctrl_c_before_the_first_call", ctrl_c_before_the_first_call),
+        ("ctrl_c_twice_ends_at_once", ctrl_c_twice_ends_at_once),
+        ("ctrl_c_ends_the_calls", ctrl_c_ends_the_calls_and_the_reports_are_written),
+        ("ctrl_c_waits_until_every_end_is_answered", ctrl_c_waits_until_every_end_is_answered),
+        ("ctrl_c_waits_no_longer_than_it_may", ctrl_c_waits_no_longer_than_it_may),
+        ("ctrl_c_ends_calls_with_their_passwords", ctrl_c_ends_calls_with_their_passwords),
+        ("ctrl_c_ends_the_calls_of_documents", ctrl_c_ends_the_calls_of_documents),
+    ]);
+}
+
+fn ctrl_c_takes_back_calls_through_a_proxy() {
+    let server = Setup::on(&[Transport::Udp]).relay().start();
+    let uas = answers(&[]);
+    let (callee, proxy) = (format!("sip:bob@{}", uas.address), server.address(Transport::Udp).to_string());
+    let words = [&callee, "--proxy", &proxy, "-r", "50", "--duration", "1h", "--hold", "1h", "--no-preflight"];
+    let mut generator = Running::start(&words);
+    generator.wait_for("  2 s  ");
+    generator.signal(libc::SIGTERM);
+    generator.end(Duration::from_secs(10));
+    let there = uas.report();
+    let answered = there.count("counters", "incoming.answered");
+    assert!(answered >= 50, "{}", there.said);
+    // By Record-Route the proxy stays in the way, and the BYE takes that way.
+    assert_eq!(there.count("counters", "incoming.completed"), answered, "{}", there.said);
+    assert_eq!(there.calls("failed"), 0, "{}", there.said);
+}
+
+fn ctrl_c_before_the_first_call() {
+    // Nobody answers: the pre-flight of eight addresses takes seconds, the registration of the callee half a minute.
+    let sources: Vec<String> = (1..9).map(|host| format!("127.0.1.{host}")).collect();
+    let sources = sources.join(",");
+    for words in [&["--source", &sources][..], &["--no-preflight", "--pair", "--callee", "bob:builder"]] {
+        let (asked, was_asked) = std::sync::mpsc::channel();
+        let target = peer(move |_, _| {
+            let _ = asked.send(());
+            None
+        });
+        let mut generator = Running::start(&[&[target.to_string().as_str()][..], words].concat());
+        was_asked.recv_timeout(Duration::from_secs(20)).expect("something is sent");
+        let begun = Instant::now();
+        generator.signal(libc::SIGINT);
+        let ran = generator.end(Duration::from_secs(10));
+        assert!(begun.elapsed() < Duration::from_secs(1), "{words:?}: {:?}", begun.elapsed());
+        assert_eq!((ran.code, &ran.json), (130, &Value::Null), "{}", ran.said);
+        assert!(ran.said.contains("interrupted before the first call"), "{}", ran.said);
+    }
+}
+
+fn ctrl_c_twice_ends_at_once() {
+    // Whom a BYE never reaches.
+    let target = peer(|_, request| request.starts_with("INVITE").then_some("200 OK")).to_string();
+    let words = [&target, "-r", "50", "--duration", "1h", "--hold", "1h", "--no-preflight", "--grace", "1h"];
+    let mut generator = Running::start(&words);
+    generator.wait_for("  1 s  ");
+    let begun = Instant::now();
+    generator.signal(libc::SIGINT);
+    generator.wait_for("Interrupted: ");
+    std::thread::sleep(Duration::from_millis(300));
+    generator.signal(libc::SIGINT);
+    let ran = generator.end(Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(ran.code, 130, "{}", ran.said);
+    let (begun, stopped) = (ran.calls("outgoing"), ran.calls("stopped"));
+    assert!(begun >= 25 && stopped == begun, "{begun} begun, {stopped} stopped: {}", ran.said);
+    assert_eq!(ran.json["run"]["ended"], "interrupted", "{}", ran.said);
+}
+
+fn ctrl_c_ends_the_calls_and_the_reports_are_written() {
+    let uas = answers(&[]);
+    let address = uas.address.to_string();
+    let words = [address.as_str(), "-r", "50", "--duration", "1h", "--hold", "1h", "--html", "report.html"];
+    let mut generator = Running::start(&[&words[..], &["--log", "run.log"]].concat());
+    generator.wait_for("  2 s  ");
+    generator.signal(libc::SIGINT);
+    let begun = Instant::now();
+    let ran = generator.end(Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(5), "nobody waits for an hour");
+    assert!(ran.code == 0 || ran.code == 4, "{} {}", ran.code, ran.said);
+    assert_eq!(ran.json["run"]["ended"], "interrupted");
+    let begun = ran.calls("outgoing");
+    assert!(begun >= 50 && ran.calls("stopped") == begun, "{}", ran.said);
+    // Their answers were waited for.
+    assert_eq!(
+        (ran.count("counters", "session.completed"), ran.count("counters", "dead_call")),
+        (begun, 0),
+        "{}",
+        ran.said
+    );
+    assert!(std::fs::metadata(generator.folder().join("report.html")).is_ok_and(|m| m.len() > 10_000));
+    // Each call ended with a BYE at the other side.
+    let there = uas.report();
+    let byes = there.json["requests"].as_array().expect("requests").iter().find(|row| row["method"] == "BYE");
+    assert_eq!(byes.map(|row| &row["received"]), Some(&begun.into()), "{}", there.json);
+
+    // The raw log alone gives the same report; twice, the double.
+    let log = generator.folder().join("run.log").display().to_string();
+    let again = load(&["report", &log]);
+    assert_eq!(again.json["counters"], ran.json["counters"], "{}", again.said);
+    let both = load(&["report", &log, &log]);
+    assert_eq!(both.calls("outgoing"), begun * 2, "{}", both.said);
+    as_published(&both.json);
+}
+
+/// What somebody does with a call, by the order in which calls come.
+const ANSWERED: usize = 0;
+const RINGING: usize = 1;
+const SILENT: usize = 2;
+const CROSSING: usize = 3;
+
+/// What came for one call: first lines and bodies as they were.
+type Heard = Arc<Mutex<BTreeMap<usize, Vec<String>>>>;
+
+/// Loses the first BYE, the first CANCEL, and every INVITE of the silent until `goes`; answers the INVITE of the crossing
+/// as its CANCEL comes.
+fn forgetful(goes: Arc<AtomicBool>) -> (SocketAddr, Heard) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let own = socket.local_addr().expect("it is bound");
+    let heard = Heard::default();
+    let kept = heard.clone();
+    std::thread::spawn(move || {
+        let (mut calls, mut buffer) = (Vec::<(String, String)>::new(), [0; 65_536]);
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            let id = text.lines().find(|line| line.starts_with("Call-ID:")).unwrap_or_default().to_owned();
+            let known = calls.iter().position(|(known, _)| *known == id);
+            let kind = known.unwrap_or_else(|| {
+                calls.push((id, text.clone()));
+                calls.len() - 1
+            });
+            let invite = calls[kind].1.clone();
+            let method = text.split(' ').next().unwrap_or_default().to_owned();
+            let again = {
+                let mut heard = kept.lock().expect("nobody panics with it");
+                let all = heard.entry(kind).or_default();
+                all.push(text.clone());
+                all.iter().filter(|text| text.starts_with(&method)).count() > 1
+            };
+            let say = |line: &str, request: &str| drop(socket.send_to(reply(line, request, own).as_bytes(), from));
+            match (method.as_str(), kind) {
+                ("INVITE", ANSWERED) => say("200 OK", &text),
+                ("INVITE", SILENT) if !goes.load(SeqCst) => (),
+                ("INVITE", _) => say("180 Ringing", &text),
+                ("CANCEL", CROSSING) => {
+                    say("200 OK", &invite);
+                    say("200 OK", &text);
+                }
+                ("CANCEL", _) if again => {
+                    say("200 OK", &text);
+                    say("487 Request Terminated", &invite);
+                }
+                ("BYE", _) if again => say("200 OK", &text),
+                _ => (),
+            }
+        }
+    });
+    (own, heard)
+}
+
+fn ctrl_c_waits_until_every_end_is_answered() {
+    let goes = Arc::<AtomicBool>::default();
+    let (target, heard) = forgetful(goes.clone());
+    let words = [&target.to_string(), "-r", "20", "-m", "4", "--hold", "1h", "--no-preflight", "--grace", "30s"];
+    let mut generator = Running::start(&words);
+    generator.wait_for("  1 s  ");
+    let begun = Instant::now();
+    goes.store(true, SeqCst);
+    generator.signal(libc::SIGINT);
+    let ran = generator.end(Duration::from_secs(20));
+    // What was lost is sent again after T1 (500 ms); the INVITE that nobody heard at most 2 s after the one before it.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}: {}", begun.elapsed(), ran.said);
+    assert!(ran.code == 0 || ran.code == 4, "{} {}", ran.code, ran.said);
+    assert_eq!((ran.calls("outgoing"), ran.calls("stopped"), ran.calls("failed")), (4, 4, 0), "{}", ran.said);
+    assert_eq!(ran.count("counters", "session.completed"), 2, "{}", ran.said);
+    let heard = heard.lock().expect("nobody panics with it");
+    let methods = |kind: usize| {
+        let all = heard[&kind].iter().map(|text| text.split(' ').next().unwrap_or_default());
+        all.filter(|method| *method != "INVITE").collect::<Vec<_>>()
+    };
+    let all = format!("{heard:#?}");
+    assert_eq!(methods(ANSWERED), ["ACK", "BYE", "BYE"], "{all}");
+    assert_eq!(methods(RINGING), ["CANCEL", "CANCEL", "ACK"], "{all}");
+    assert_eq!(methods(SILENT), ["CANCEL", "CANCEL", "ACK"], "{all}");
+    assert_eq!(methods(CROSSING), ["CANCEL", "ACK", "BYE", "BYE"], "{all}");
+    let of = |kind: usize, method: &str| {
+        heard[&kind].iter().rfind(|text| text.starts_with(method)).cloned().unwrap_or_default()
+    };
+    let header = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.unwrap_or_default().to_owned()
+    };
+    let branch = |text: &str| {
+        let via = header(text, "Via");
+        via.split("branch=").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or_default().to_owned()
+    };
+    // CANCEL and the ACK of the refusal are of the transaction of the INVITE (RFC 3261 sections 9.1 and 17.1.1.3).
+    for kind in [RINGING, SILENT] {
+        let of_all = ["INVITE", "CANCEL", "ACK"].map(|method| branch(&of(kind, method)));
+        assert!(of_all.iter().all(|one| *one == of_all[0] && !one.is_empty()), "{of_all:?} {all}");
+    }
+    // A dialog is ended within it, with a request of its own.
+    for kind in [ANSWERED, CROSSING] {
+        let (bye, invite) = (of(kind, "BYE"), of(kind, "INVITE"));
+        assert!(bye.starts_with(&format!("BYE sip:{target} SIP/2.0")), "{bye}");
+        assert!(header(&bye, "To").ends_with(";tag=peer") && branch(&bye) != branch(&invite), "{bye}");
+        assert_eq!([header(&invite, "CSeq"), header(&bye, "CSeq")], ["1 INVITE", "2 BYE"]);
+    }
+}
+
+fn ctrl_c_waits_no_longer_than_it_may() {
+    let (asked, byes) = std::sync::mpsc::channel();
+    let target = peer(move |_, request| {
+        if request.starts_with("BYE") {
+            let _ = asked.send(());
+        }
+        request.starts_with("INVITE").then_some("200 OK")
+    });
+    let words = [&target.to_string(), "-r", "20", "-m", "1", "--hold", "1h", "--no-preflight", "--grace", "1s"];
+    let mut generator = Running::start(&words);
+    generator.wait_for("  1 s  ");
+    let begun = Instant::now();
+    generator.signal(libc::SIGTERM);
+    let ran = generator.end(Duration::from_secs(10));
+    let took = begun.elapsed();
+    assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&took), "{took:?}: {}", ran.said);
+    assert!(ran.code == 0 || ran.code == 4, "{} {}", ran.code, ran.said);
+    assert_eq!((ran.calls("stopped"), ran.count("counters", "session.cut")), (1, 1), "{}", ran.said);
+    // At once, and after T1.
+    assert_eq!(byes.try_iter().count(), 2, "{}", ran.said);
+}
+
+/// A proxy that wants a password for each request has one for the BYE too.
+fn ctrl_c_ends_calls_with_their_passwords() {
+    let server = Setup::on(&[Transport::Udp])
+        .with("domains = [\"example.org\"]\nrealm = \"example.org\"\nproxy.relay_for = \"authenticated\"\nban.enabled = false")
+        .start();
+    for user in ["anna", "bob"] {
+        server.add_user(&format!("{user}@example.org"), "builder");
+    }
+    let target = server.address(Transport::Udp).to_string();
+    let words =
+        [target.as_str(), "--domain", "example.org", "--auth", "anna:builder", "--pair", "--callee", "bob:builder"];
+    let mut generator = Running::start(&[&words[..], &["-r", "50", "--duration", "1h", "--hold", "1h"]].concat());
+    generator.wait_for("  2 s  ");
+    let begun = Instant::now();
+    generator.signal(libc::SIGINT);
+    let ran = generator.end(Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}: {}", begun.elapsed(), ran.said);
+    let answered = ran.count("counters", "session.answered");
+    assert!(answered >= 50, "{}", ran.said);
+    assert_eq!(ran.count("counters", "session.completed"), answered, "{}", ran.said);
+    assert_eq!((ran.calls("stopped"), ran.calls("failed")), (ran.calls("outgoing"), 0), "{}", ran.said);
+}
+
+/// Documents, whose BYE is that of SIPp; over a connection of their own.
+fn ctrl_c_ends_the_calls_of_documents() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let document = folder.path().join("uac.xml");
+    let built_in = Command::new(binary::strowger()).args(["sipp", "-sd", "uac"]).output().expect("it starts");
+    std::fs::write(&document, built_in.stdout).expect("the folder can be written");
+    let document = document.display().to_string();
+    for (transport, connections) in [("udp", "one"), ("udp", "per-call"), ("tcp", "one"), ("tcp", "per-call")] {
+        let uas = answers(&["--transport", transport]);
+        let target = format!("{transport}://{}", uas.address);
+        let words =
+            [target.as_str(), "--scenario", &document, "--connections", connections, "-r", "50", "--hold", "1h"];
+        let mut generator = Running::start(&[&words[..], &["--duration", "1h"]].concat());
+        generator.wait_for("  1 s  ");
+        let begun = Instant::now();
+        generator.signal(libc::SIGINT);
+        let ran = generator.end(Duration::from_secs(10));
+        let what = format!("{transport} {connections}: {}", ran.said);
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?} {what}", begun.elapsed());
+        let made = ran.calls("outgoing");
+        assert!(made >= 25 && ran.calls("stopped") == made && ran.calls("failed") == 0, "{what}");
+        assert_eq!(ran.count("counters", "session.completed"), made, "{what}");
+        assert_eq!(uas.report().count("counters", "incoming.completed"), made, "{what}");
+    }
+}

@@ -1,0 +1,135 @@
+//! `strowger load` and what goes wrong on the way: what it counts, what it says, and how it ends.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+
+use strowger_tests::certificate::Certificate;
+use strowger_tests::generator::{answers, load, output, peer, refused};
+use strowger_tests::{alone, port, together};
+
+#[test]
+fn what_goes_wrong_is_counted_and_said() {
+    let _alone = alone();
+    together(&[
+        ("a_closed_port", a_closed_port),
+        ("a_frozen_receiver", a_frozen_receiver),
+        ("an_overloaded_receiver", an_overloaded_receiver),
+        ("a_rate_limiter", a_rate_limiter_is_met_before_the_calls),
+        ("a_handshake_that_fails", a_handshake_that_fails),
+        ("a_full_disk", a_full_disk),
+    ]);
+}
+
+fn a_closed_port() {
+    let address = port::free_address().to_string();
+    // The pre-flight meets it, before a call is made.
+    for target in [address.clone(), format!("tcp://{address}"), format!("tls://{address}")] {
+        let (code, said) = refused(&[&target, "-m", "10"]);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("nothing listens on") && said.contains("is the server running"), "{target}: {said}");
+    }
+    // The calls meet it.
+    let ran = load(&[&address, "--no-preflight", "-r", "100", "-m", "20", "--timeout", "1s"]);
+    ran.ended_with(1);
+    assert_eq!((ran.calls("outgoing"), ran.calls("failed")), (20, 20), "{}", ran.said);
+    assert!(ran.said.contains("Nothing came back from"), "{}", ran.said);
+    let tcp = format!("tcp://{address}");
+    let ran = load(&[&tcp, "--no-preflight", "-r", "100", "-m", "20", "--timeout", "1s"]);
+    ran.ended_with(1);
+    assert_eq!((ran.calls("failed"), ran.failures("connect")), (20, 20), "{}", ran.said);
+    assert!(ran.said.contains("No connection to"), "{}", ran.said);
+    let own = ran.count("counters", "send_failures");
+    assert_eq!(own, 0, "the target refused, not the generator:\n{}", ran.said);
+}
+
+fn a_frozen_receiver() {
+    let uas = answers(&[]);
+    uas.signal(libc::SIGSTOP);
+    let ran = load(&[&uas.address.to_string(), "-r", "100", "-m", "50", "--timeout", "1500ms"]);
+    uas.signal(libc::SIGCONT);
+    ran.ended_with(1);
+    assert_eq!((ran.calls("outgoing"), ran.calls("failed")), (50, 50), "{}", ran.said);
+    assert_eq!(ran.failures("receive_timeout"), 50, "{}", ran.said);
+    // Timer A: 500 ms and 1.5 s after the INVITE; the second falls together with the end of patience.
+    assert!((50..=100).contains(&ran.count("counters", "retransmissions")), "{}", ran.said);
+    assert_eq!(ran.json["ratios"]["isa"]["value"], 100.0, "{}", ran.said);
+    assert!(ran.said.contains("Nothing came back from"), "{}", ran.said);
+}
+
+fn an_overloaded_receiver() {
+    // OPTIONS is answered; of the calls only the first ten.
+    let address = peer(|number, text| match text.split(' ').next() {
+        Some("INVITE") if number > 20 => Some("503 Service Unavailable\r\nRetry-After: 5"),
+        _ => Some("200 OK"),
+    });
+    let ran = load(&[&address.to_string(), "-r", "100", "-m", "100", "--hold", "0"]);
+    ran.ended_with(1);
+    assert_eq!(ran.calls("outgoing"), 100, "{}", ran.said);
+    let refused = ran.count("counters", "session.ineffective");
+    assert!(refused >= 80, "{}", ran.said);
+    assert_eq!((ran.failures("unexpected"), ran.calls("failed")), (refused, refused), "{}", ran.said);
+    assert!(ran.said.contains("refused for overload, or by a rate limiter"), "{}", ran.said);
+}
+
+fn a_rate_limiter_is_met_before_the_calls() {
+    let address = peer(|number, text| match text.starts_with("OPTIONS") && number >= 6 {
+        true => Some("503 Service Unavailable\r\nRetry-After: 7"),
+        false => Some("200 OK"),
+    });
+    let ran = load(&[&address.to_string(), "-r", "200", "-m", "10", "--hold", "0"]);
+    assert!(ran.said.contains("seems to limit the rate: after 6 requests"), "{}", ran.said);
+    assert!(ran.json["verdict"]["warnings"].to_string().contains("Retry-After: 7"), "{}", ran.json["verdict"]);
+}
+
+fn a_handshake_that_fails() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let [server, other] = ["server", "other"].map(|name| {
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).expect("the folder can be written");
+        Certificate::in_folder(&path, &["example.org"])
+    });
+    let text = |path: &Path| path.display().to_string();
+    let uas = answers(&["--transport", "tls", "--tls-cert", &text(&server.chain), "--tls-key", &text(&server.key)]);
+    let target = format!("tls://{}", uas.address);
+    let trust = |authority: &Path| {
+        load(&[&target, "-r", "50", "-m", "10", "--timeout", "2s", "--hold", "0", "--tls-ca", &text(authority)])
+    };
+    let good = trust(&server.authority);
+    good.all_successful(10);
+    let bad = trust(&other.authority);
+    bad.ended_with(1);
+    assert_eq!(bad.calls("failed"), 10, "{}", bad.said);
+    assert!(bad.said.contains("TLS handshake with") && bad.said.contains("must be of an authority"), "{}", bad.said);
+
+    // A port that speaks no TLS at all, and ends the connection.
+    let plain = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let target = format!("tls://{}", plain.local_addr().expect("it is bound"));
+    std::thread::spawn(move || {
+        for mut stream in plain.incoming().flatten() {
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(b"SIP/2.0 400 Bad Request\r\n\r\n");
+        }
+    });
+    let ran = load(&[&target, "-r", "50", "-m", "5", "--timeout", "2s"]);
+    ran.ended_with(1);
+    assert_eq!(ran.calls("failed"), 5, "{}", ran.said);
+    assert!(ran.said.contains("does it speak TLS on this port?"), "{}", ran.said);
+}
+
+fn a_full_disk() {
+    let uas = answers(&[]);
+    let address = uas.address.to_string();
+    let calls = [address.as_str(), "-r", "50", "-m", "10", "--hold", "0"];
+    for option in ["--json", "--csv", "--html"] {
+        let output = output(&[&calls[..], &[option, "/dev/full"]].concat());
+        let (table, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(if table.contains("INVALID") { 4 } else { 1 }), "{said}");
+        assert!(said.contains("/dev/full cannot be written: No space left on device"), "{said}");
+        assert!(table.contains("10 successful"), "the figures are shown all the same: {table}");
+    }
+    let ran = load(&[&calls[..], &["--log", "/dev/full"]].concat());
+    ran.ended_with(0);
+    assert_eq!(ran.calls("successful"), 10, "a log that is lost stops no run: {}", ran.said);
+    assert!(ran.said.contains("raw log cannot be written"), "{}", ran.said);
+}
