@@ -154,7 +154,7 @@ impl Layer {
     /// Begins a handshake as client. The server must prove `name`, or its address if that is not known.
     pub(crate) fn start_tls(
         &mut self,
-        config: &Arc<ClientConfig>,
+        config: Arc<ClientConfig>,
         name: Option<&str>,
         address: IpAddr,
     ) -> Result<(), String> {
@@ -162,7 +162,7 @@ impl Layer {
             Some(name) => ServerName::try_from(name.to_owned()).map_err(|e| e.to_string())?,
             None => ServerName::from(address),
         };
-        let mut session = ClientConnection::new(config.clone(), name).map_err(|e| e.to_string())?;
+        let mut session = ClientConnection::new(config, name).map_err(|e| e.to_string())?;
         session.set_buffer_limit(None);
         self.tls = Some(Box::new(rustls::Connection::Client(session)));
         Ok(())

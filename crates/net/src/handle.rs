@@ -6,8 +6,9 @@ use crate::crew::{Backlog, Crew};
 use crate::cross::Parcel;
 use crate::directory::Directory;
 use crate::ring::{Consumer, Producer};
+use crate::tickets::Clients;
 use crate::{Listener, Service, Settings};
-use rustls::{ClientConfig, ServerConfig};
+use rustls::ServerConfig;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
@@ -36,7 +37,7 @@ pub(crate) struct Common {
     pub(crate) addresses: Vec<SocketAddr>,
     /// By listener; none where it does not encrypt.
     pub(crate) tls_servers: Vec<Option<Arc<ServerConfig>>>,
-    pub(crate) tls_client: Arc<ClientConfig>,
+    pub(crate) tls_client: Clients,
     pub(crate) directory: Directory,
 }
 

@@ -4,8 +4,9 @@ use crate::crew::{self, Crew, Socket};
 use crate::directory::Directory;
 use crate::handle::{Common, Seat, Shared};
 use crate::settings::Shards;
+use crate::tickets::Clients;
 use crate::{Handle, Listener, Service, Settings};
-use rustls::{ClientConfig, ServerConfig};
+use rustls::ServerConfig;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -19,13 +20,13 @@ pub struct Net {
     addresses: Vec<SocketAddr>,
     sockets: Vec<Socket>,
     tls_servers: Vec<Option<Arc<ServerConfig>>>,
-    tls_client: Arc<ClientConfig>,
+    tls_client: Clients,
 }
 
 impl Net {
     /// Binds every listener. The error names the listener that could not be bound.
     pub fn bind(settings: Settings, listeners: Vec<Listener>) -> io::Result<Self> {
-        let tls_client = settings.tls.load_keeping(settings.tls_sessions)?;
+        let tls_client = Clients::new(settings.tls.load_keeping(settings.tls_sessions)?, settings.tls_sessions);
         let (addresses, sockets, tls_servers) = Default::default();
         let mut net = Self { settings, listeners, addresses, sockets, tls_servers, tls_client };
         for listener in &net.listeners {

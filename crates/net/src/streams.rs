@@ -312,7 +312,8 @@ impl Streams {
             Transport::Tls | Transport::Wss => {
                 connection.phase = Phase::Tls;
                 let address = connection.remote.ip();
-                connection.layer().start_tls(&common.tls_client, name.as_deref(), address)
+                let config = common.tls_client.of(connection.remote.port());
+                connection.layer().start_tls(config, name.as_deref(), address)
             }
             _ => Ok(()),
         };

@@ -1,77 +1,136 @@
 //! The sessions that TLS servers let us resume (RFC 8446 section 2.2): who makes a connection for each call to one server
 //! needs more of them than who makes one.
 
-use rustls::NamedGroup;
-use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, NamedGroup};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Servers remembered at most; beyond, all are forgotten and learned anew.
+/// Servers remembered at most, and ports; beyond, all are forgotten and learned anew.
 const SERVERS: usize = 1_024;
 
-/// Tickets by server, each used once (appendix C.4), the newest first.
-pub(crate) struct Tickets {
-    /// Everything but the tickets of TLS 1.3.
-    rest: ClientSessionMemoryCache,
-    by_server: Mutex<HashMap<ServerName<'static>, VecDeque<Tls13ClientSessionValue>>>,
+/// How we connect to each port. Two servers of one name at different ports seldom know each other's sessions.
+pub(crate) struct Clients {
+    base: Arc<ClientConfig>,
+    sessions: Arc<Sessions>,
+    by_port: Mutex<HashMap<u16, Arc<ClientConfig>>>,
+}
+
+impl Clients {
+    /// `most`: sessions kept of one server.
+    pub(crate) fn new(base: Arc<ClientConfig>, most: usize) -> Self {
+        Self { base, sessions: Sessions::new(most), by_port: Mutex::default() }
+    }
+
+    /// For a server at this port.
+    pub(crate) fn of(&self, port: u16) -> Arc<ClientConfig> {
+        let mut all = lock(&self.by_port);
+        if all.len() >= SERVERS && !all.contains_key(&port) {
+            all.clear();
+        }
+        let make = || {
+            let store = Tickets { port, sessions: self.sessions.clone() };
+            let mut config = ClientConfig::clone(&self.base);
+            config.resumption = Resumption::store(Arc::new(store));
+            Arc::new(config)
+        };
+        all.entry(port).or_insert_with(make).clone()
+    }
+}
+
+/// The sessions of all servers.
+struct Sessions {
+    by_server: Mutex<HashMap<(ServerName<'static>, u16), Known>>,
     /// Of one server.
     most: usize,
 }
 
+impl Sessions {
+    fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { by_server: Mutex::default(), most: most.max(1) })
+    }
+}
+
+/// What is known of one server.
+#[derive(Default)]
+struct Known {
+    /// The group in which it exchanges keys.
+    group: Option<NamedGroup>,
+    tls12: Option<Tls12ClientSessionValue>,
+    /// Of TLS 1.3, each used once (RFC 8446 appendix C.4), the newest last.
+    tickets: VecDeque<Tls13ClientSessionValue>,
+}
+
+/// The sessions of the servers at one port.
+pub(crate) struct Tickets {
+    port: u16,
+    sessions: Arc<Sessions>,
+}
+
 impl Tickets {
-    /// `most`: tickets kept of one server.
+    /// For who makes all connections to one port. `most`: sessions kept of one server.
     pub(crate) fn new(most: usize) -> Self {
-        Self { rest: ClientSessionMemoryCache::new(SERVERS), by_server: Mutex::default(), most: most.max(1) }
+        Self { port: 0, sessions: Sessions::new(most) }
     }
 
-    fn tickets(&self) -> MutexGuard<'_, HashMap<ServerName<'static>, VecDeque<Tls13ClientSessionValue>>> {
-        self.by_server.lock().unwrap_or_else(|e| e.into_inner())
+    fn note<T>(&self, server: ServerName<'static>, note: impl FnOnce(&mut Known) -> T) -> T {
+        let (mut all, server) = (lock(&self.sessions.by_server), (server, self.port));
+        if all.len() >= SERVERS && !all.contains_key(&server) {
+            all.clear();
+        }
+        note(all.entry(server).or_default())
+    }
+
+    fn look<T>(&self, server: &ServerName<'_>, look: impl FnOnce(&mut Known) -> Option<T>) -> Option<T> {
+        lock(&self.sessions.by_server).get_mut(&(server.to_owned(), self.port)).and_then(look)
     }
 }
 
 impl fmt::Debug for Tickets {
     // What lets somebody resume a session is nobody's to read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tickets").field("servers", &self.tickets().len()).field("most", &self.most).finish()
+        f.debug_struct("Tickets").field("port", &self.port).field("most", &self.sessions.most).finish_non_exhaustive()
     }
 }
 
 impl ClientSessionStore for Tickets {
     fn set_kx_hint(&self, server: ServerName<'static>, group: NamedGroup) {
-        self.rest.set_kx_hint(server, group);
+        self.note(server, |known| known.group = Some(group));
     }
 
     fn kx_hint(&self, server: &ServerName<'_>) -> Option<NamedGroup> {
-        self.rest.kx_hint(server)
+        self.look(server, |known| known.group)
     }
 
     fn set_tls12_session(&self, server: ServerName<'static>, session: Tls12ClientSessionValue) {
-        self.rest.set_tls12_session(server, session);
+        self.note(server, |known| known.tls12 = Some(session));
     }
 
     fn tls12_session(&self, server: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        self.rest.tls12_session(server)
+        self.look(server, |known| known.tls12.clone())
     }
 
     fn remove_tls12_session(&self, server: &ServerName<'static>) {
-        self.rest.remove_tls12_session(server);
+        self.look(server, |known| known.tls12.take());
     }
 
     fn insert_tls13_ticket(&self, server: ServerName<'static>, ticket: Tls13ClientSessionValue) {
-        let mut all = self.tickets();
-        if all.len() >= SERVERS && !all.contains_key(&server) {
-            all.clear();
-        }
-        let tickets = all.entry(server).or_default();
-        if tickets.len() >= self.most {
-            tickets.pop_front();
-        }
-        tickets.push_back(ticket);
+        let most = self.sessions.most;
+        self.note(server, |known| {
+            if known.tickets.len() >= most {
+                known.tickets.pop_front();
+            }
+            known.tickets.push_back(ticket);
+        });
     }
 
     fn take_tls13_ticket(&self, server: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.tickets().get_mut(server)?.pop_back()
+        self.look(server, |known| known.tickets.pop_back())
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(|e| e.into_inner())
 }
