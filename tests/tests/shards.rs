@@ -141,7 +141,7 @@ fn no_call_is_lost_while_the_number_of_shards_changes() {
         return;
     }
     let _alone = alone();
-    let mut server = Setup::on(&[Udp]).relay().with("server.shards = \"auto\"\nserver.kernel_steering = false").start();
+    let mut server = Setup::on(&[Udp]).relay().with("server.shards = 4\nserver.kernel_steering = false").start();
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let (calls, rate) = (16_000, 1_000);
     let answer_port = port::free();
@@ -157,9 +157,9 @@ fn no_call_is_lost_while_the_number_of_shards_changes() {
         calls,
         rate,
     );
-    // 1 -> 2 -> 3 -> 4 -> 3 -> 2 -> 1, and the same again.
+    // 4 -> 3 -> 2 -> 1 -> 2 -> 3 -> 4, and the same again.
     for _ in 0..2 {
-        for signal in [libc::SIGUSR1, libc::SIGUSR2] {
+        for signal in [libc::SIGUSR2, libc::SIGUSR1] {
             for _ in 0..3 {
                 std::thread::sleep(Duration::from_millis(1_000));
                 server.process().signal(signal);
@@ -179,6 +179,12 @@ fn no_call_is_lost_while_the_number_of_shards_changes() {
     assert_eq!((called.failed, answered.failed), (0, 0), "{story}");
     assert_eq!(answered.successful, u64::from(calls), "{story}");
     let log = server.log();
-    assert!(log.matches("number of shards changes").count() >= 12, "{log}");
+    let changes: Vec<(&str, &str)> = log
+        .lines()
+        .filter(|line| line.contains("number of shards changes"))
+        .filter_map(|line| line.split_once("from=")?.1.split_once(" to="))
+        .collect();
+    let there_and_back = [("4", "3"), ("3", "2"), ("2", "1"), ("1", "2"), ("2", "3"), ("3", "4")];
+    assert_eq!(changes, [there_and_back, there_and_back].concat(), "{log}");
     server.assert_answers(Udp);
 }
