@@ -137,7 +137,14 @@ impl Server {
     pub fn drain(self, most: Duration) {
         let end = Instant::now() + most;
         self.node.handle().drain(most);
-        while Instant::now() < end && self.counts().busy() {
+        let mut busy: Option<Instant> = None;
+        while Instant::now() < end {
+            match self.counts().busy() {
+                true => busy = Some(Instant::now()),
+                // A call that was answered just now has its ACK still to come, and so has a failure.
+                false if busy.is_some_and(|last| last.elapsed() < self.shared.config.timers.t1) => (),
+                false => break,
+            }
             std::thread::sleep(Duration::from_millis(50));
         }
         self.stop();

@@ -429,14 +429,20 @@ impl Shard {
         }
     }
 
+    /// What the end of the process waits for is always true: an old value would end it in the middle of a call.
+    fn show_busy(&self) {
+        let counters = self.counters();
+        counters.unanswered.set(self.proxy.unanswered() as u64);
+        counters.waiting.set(self.parked.len() as u64);
+    }
+
     fn read_gauges(&self) {
+        self.show_busy();
         let counts = self.transactions.counts();
         let counters = self.counters();
         counters.server_transactions.set(counts.servers);
         counters.client_transactions.set(counts.clients);
         counters.kept_bytes.set(counts.kept_bytes);
-        counters.unanswered.set(self.proxy.unanswered() as u64);
-        counters.waiting.set(self.parked.len() as u64);
         counters.retransmissions.set(counts.requests_resent + counts.responses_resent);
         counters.timeouts.set(counts.timeouts);
     }
@@ -448,6 +454,7 @@ impl Service for Shard {
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.take_in(now, arrival, bytes, out);
+        self.show_busy();
     }
 
     /// By UDP the request comes again, and most often is a repetition itself: an answer to it would end a call that its
@@ -499,11 +506,13 @@ impl Service for Shard {
                 self.go_on(now, ticket, |found| found.names.push((name, targets)), out);
             }
         }
+        self.show_busy();
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
         self.transactions.failed(now, token, out, &mut self.events);
         self.run_events(now, out);
+        self.show_busy();
     }
 
     fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
@@ -551,6 +560,7 @@ impl Service for Shard {
             }
             Moved::Waiting { bytes, arrival } => self.take_in(now, &arrival, &bytes, out),
         }
+        self.show_busy();
     }
 }
 

@@ -68,6 +68,12 @@ impl Site {
         self.server.as_ref().expect("it runs")
     }
 
+    /// Lets it end what is under way, beside the test.
+    pub(crate) fn drain(&mut self) -> std::thread::JoinHandle<()> {
+        let server = self.server.take().expect("it runs");
+        std::thread::spawn(move || server.drain(Duration::from_secs(20)))
+    }
+
     /// Stops it and starts it again, on the same port and database.
     pub(crate) fn restart(&mut self) {
         self.server.take().expect("it runs").stop();
