@@ -42,5 +42,5 @@ pub use crew::Backlog;
 pub use handle::{Handle, Mailbox};
 pub use lanes::{Lane, Lanes};
 pub use node::{Net, Node};
-pub use service::Service;
+pub use service::{Ending, Service};
 pub use settings::{Listener, Settings, Shards};

@@ -56,7 +56,7 @@ impl Streams {
                 Poll::Pending => return Progress::Waiting { read },
                 Poll::Ready(Ok(())) => (),
                 Poll::Ready(Err(error)) => {
-                    self.close(slot, &error);
+                    self.give_up(slot, &error);
                     return Progress::Over;
                 }
             }
@@ -69,11 +69,11 @@ impl Streams {
             });
             match result {
                 Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    self.close(slot, &error);
+                    self.give_up(slot, &error);
                     return Progress::Over;
                 }
                 _ if end => {
-                    self.close(slot, &"the peer closed it");
+                    self.finish(slot);
                     return Progress::Over;
                 }
                 _ => (),
@@ -104,7 +104,7 @@ impl Streams {
         self.plain = plain;
         match result {
             Ok(false) => (),
-            Ok(true) => self.close(slot, &"the peer closed it"),
+            Ok(true) => self.finish(slot),
             Err(error) => {
                 // Before TLS 1.3's server says what it thinks of a certificate, the client has ended its handshake (RFC 8446
                 // appendix E.1).
@@ -112,7 +112,7 @@ impl Streams {
                 if let (Some(remote), Some(refusals)) = (open, &self.common.settings.refusals) {
                     refusals.tell(remote, &error);
                 }
-                self.close(slot, &error);
+                self.give_up(slot, &error);
             }
         }
     }
@@ -236,7 +236,7 @@ impl Streams {
             ws::CLOSE if connection.leaving => (),
             ws::CLOSE => {
                 self.transmit_frame(slot, ws::CLOSE, &payload[..payload.len().min(2)]);
-                self.close(slot, &"the peer closed it");
+                self.finish(slot);
             }
             // The usual: one message in one frame.
             ws::TEXT | ws::BINARY if found.last => self.whole(slot, payload, now, desk),

@@ -4,6 +4,19 @@ use crate::Lanes;
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox};
 
+/// How a connection came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// The peer said that nothing will follow: by TCP (FIN), or in the words of TLS or WebSocket.
+    Finished,
+    /// It broke: by TCP (RST, no route, no acknowledgement), or because of an error of TLS.
+    Broken,
+    /// We ended it: it was asked for, a time was over, a limit was reached, or what came made no sense.
+    Ours,
+    /// It was a lane and never made.
+    Unmade,
+}
+
 /// The machines of one shard. The shard calls it; it never blocks, and what it wants sent it puts into the
 /// [`Outbox`], which the shard empties at the end of the round.
 pub trait Service {
@@ -48,6 +61,12 @@ pub trait Service {
 
     /// A connection accepted or made by this shard has ended, or a lane of it could not be made.
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);
+
+    /// The same, for whom it matters how: called instead of [`Service::closed`].
+    #[inline]
+    fn ended(&mut self, now: Now, flow: Flow, _ending: Ending, out: &mut Outbox) {
+        self.closed(now, flow, out);
+    }
 
     /// The sockets and connections that the service opened for itself; none for who opens none.
     #[inline]

@@ -9,7 +9,7 @@ use crate::readiness::Ready;
 use crate::reading::Progress;
 use crate::streams::{Post, Streams};
 use crate::udp::Udp;
-use crate::{Service, clock};
+use crate::{Ending, Service, clock};
 use std::cell::RefCell;
 use std::future::Future;
 use std::ops::Range;
@@ -301,8 +301,8 @@ impl<S: Service + 'static> Shard<S> {
             self.desk.out.clear();
             self.streams.resume(cx);
             let desk = &mut self.desk;
-            for flow in self.streams.ended.drain(..) {
-                desk.service.closed(now, flow, &mut desk.out);
+            for (flow, ending) in self.streams.ended.drain(..) {
+                desk.service.ended(now, flow, ending, &mut desk.out);
             }
             for (origin, token) in self.streams.lost.drain(..) {
                 if origin == desk.index {
@@ -320,7 +320,7 @@ impl<S: Service + 'static> Shard<S> {
             }
             // Who waited for it has heard of it by then.
             for flow in self.streams.unmade.drain(..) {
-                self.desk.service.closed(now, flow, &mut self.desk.out);
+                self.desk.service.ended(now, flow, Ending::Unmade, &mut self.desk.out);
             }
         }
     }

@@ -12,7 +12,7 @@ use self::dial::Dial;
 use crate::connection::{Connection, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::handle::Common;
-use crate::ws;
+use crate::{Ending, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -59,8 +59,8 @@ pub(crate) struct Streams {
     frames: u64,
     /// Messages that will not be sent: the shard that wanted it and its token.
     pub(crate) lost: Vec<(usize, u64)>,
-    /// Connections that ended.
-    pub(crate) ended: Vec<Flow>,
+    /// Connections that ended, and how.
+    pub(crate) ended: Vec<(Flow, Ending)>,
     /// Lanes that could not be made, and how many have given their descriptors back.
     pub(crate) unmade: Vec<Flow>,
     pub(crate) lanes_gone: usize,
@@ -382,8 +382,23 @@ impl Streams {
         self.watch(slot);
     }
 
-    /// Ends a connection and says why.
+    /// Ends a connection of our own accord and says why.
     pub(crate) fn close(&mut self, slot: u32, reason: &dyn std::fmt::Display) {
+        self.end(slot, Ending::Ours, reason);
+    }
+
+    /// Ends a connection that the peer has ended.
+    pub(crate) fn finish(&mut self, slot: u32) {
+        self.end(slot, Ending::Finished, &"the peer closed it");
+    }
+
+    /// Ends a connection that has failed.
+    #[cold]
+    pub(crate) fn give_up(&mut self, slot: u32, error: &dyn std::fmt::Display) {
+        self.end(slot, Ending::Broken, error);
+    }
+
+    fn end(&mut self, slot: u32, ending: Ending, reason: &dyn std::fmt::Display) {
         let flow = self.flow(slot);
         let Some(mut connection) = self.slots[slot as usize].connection.take() else { return };
         tracing::debug!(
@@ -411,7 +426,7 @@ impl Streams {
         self.lanes_gone += usize::from(connection.lane.is_some());
         if connection.phase == Phase::Open {
             if !connection.leaving {
-                self.ended.push(flow);
+                self.ended.push((flow, ending));
             }
         } else if matches!(connection.phase, Phase::Tls | Phase::Ws) {
             self.counters.handshakes_failed.add(1);

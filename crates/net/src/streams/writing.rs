@@ -74,7 +74,7 @@ impl Streams {
                 match stream.try_write_vectored(&parts[..pieces.len()]) {
                     Ok(n) => sent = n,
                     Err(e) if e.kind() == ErrorKind::WouldBlock => (),
-                    Err(error) => return self.close(slot, &error),
+                    Err(error) => return self.give_up(slot, &error),
                 }
             }
             self.counters.stream_bytes_out.add(sent as u64);
@@ -96,7 +96,7 @@ impl Streams {
             None => self.send(slot, clear),
             Some(tls) => match tls.writer().write_all(clear) {
                 Ok(()) => self.flush_tls(slot),
-                Err(error) => self.close(slot, &error),
+                Err(error) => self.give_up(slot, &error),
             },
         }
     }
@@ -132,7 +132,7 @@ impl Streams {
                 match stream.try_write(&bytes[sent..]) {
                     Ok(n) => sent += n,
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                    Err(error) => return self.close(slot, &error),
+                    Err(error) => return self.give_up(slot, &error),
                 }
             }
         }
@@ -179,7 +179,7 @@ impl Streams {
                             continue 'next;
                         }
                     }
-                    Err(error) => self.close(slot, &error),
+                    Err(error) => self.give_up(slot, &error),
                 }
             }
             let mut leaving = false;

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use strowger_core::Transport::{self, Tcp, Tls, Udp, Ws, Wss};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target};
 use strowger_net::lanes::{self, Lanes, Wish};
-use strowger_net::{Listener, Net, Node, Service, Settings, Snapshot, tls};
+use strowger_net::{Ending, Listener, Net, Node, Service, Settings, Snapshot, tls};
 
 /// "OPEN NAME tcp 127.0.0.1:5060" opens a lane and says its port, "SAY NAME TEXT" says something over it, "CLOSE NAME" ends it,
-/// "END NAME" does both at once; what comes over a lane goes to who opened it, and so does the news of its end.
+/// "END NAME" does both at once, "SLEEP MILLISECONDS" keeps the shard from working; what comes over a lane goes to who opened it, and so does the news of its end.
 struct Opener {
     lanes: Lanes,
     open: HashMap<String, (Flow, SocketAddr, Transport)>,
@@ -74,6 +74,7 @@ impl Service for Opener {
                 }
             }
             "SAY" => self.say(word[1], out),
+            "SLEEP" => std::thread::sleep(Duration::from_millis(word[1].parse().unwrap())),
             "CLOSE" => self.lanes.close(self.open[word[1]].0),
             "END" => {
                 self.say(word[1], out);
@@ -87,10 +88,14 @@ impl Service for Opener {
         self.tell(&format!("FAILED {token}"), out);
     }
 
-    fn closed(&mut self, _: Now, flow: Flow, out: &mut Outbox) {
+    fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {
+        unreachable!("it hears how");
+    }
+
+    fn ended(&mut self, _: Now, flow: Flow, ending: Ending, out: &mut Outbox) {
         let name = self.open.iter().find(|o| o.1.0 == flow).map_or_else(|| "?".into(), |o| o.0.clone());
         self.lanes.close(flow);
-        self.tell(&format!("CLOSED {name}"), out);
+        self.tell(&format!("CLOSED {name} {ending:?}"), out);
     }
 
     fn lanes(&mut self) -> Option<&mut Lanes> {
@@ -143,6 +148,11 @@ impl Boss {
         let said = self.ask(&format!("OPEN {name} {} {to}", transport.text()));
         said.strip_prefix("OPENED ").unwrap_or_else(|| panic!("{said}")).parse().unwrap()
     }
+}
+
+/// The length of what "SAY NAME" says. Who leaves some of it unread ends a connection by RST.
+fn said(name: &str) -> usize {
+    message(&format!("SAID {name}"), name, 30).len()
 }
 
 fn until(what: &str, reached: impl Fn() -> bool) {
@@ -265,9 +275,9 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     boss.open("ended", Tcp, to);
     let (mut stream, _) = peer.accept().unwrap();
     boss.order("SAY ended");
-    stream.read_exact(&mut [0; 40]).unwrap();
+    stream.read_exact(&mut vec![0; said("ended")]).unwrap();
     drop(stream);
-    assert_eq!(boss.hear(), "CLOSED ended");
+    assert_eq!(boss.hear(), "CLOSED ended Finished");
     counted(&node, |t| t.lanes, 0);
     assert_eq!(boss.ask("SAY ended"), "FAILED 7");
     // Who keeps its side open has it closed for it after a while; until then it may still speak.
@@ -283,7 +293,7 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     // A closed port: what was said has failed, and then the lane ends.
     drop(peer);
     assert_eq!(boss.ask(&format!("BEGIN refused tcp {to}")), "FAILED 7");
-    assert_eq!(boss.hear(), "CLOSED refused");
+    assert_eq!(boss.hear(), "CLOSED refused Unmade");
     counted(&node, |t| t.lanes, 0);
     // The bound, and an address that is not ours.
     let udp: SocketAddr = "127.0.0.1:9".parse().unwrap();
@@ -296,4 +306,48 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     boss.open("d", Udp, udp);
     let total = node.handle().total();
     assert_eq!((total.lanes_full, total.lanes_refused), (1, 0));
+}
+
+#[test]
+fn how_a_connection_ended_is_told() {
+    let settings = Settings { idle_timeout: Duration::from_secs(1), ..settings(1) };
+    let (_folder, identity) = identity();
+    let trusting = tls::Client { authorities: Some(identity.certificate.clone()), ..tls::Client::default() };
+    let (node, boss) = start(Settings { tls: trusting, ..settings.clone() }, 20);
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let accepted = |name: &str| {
+        boss.open(name, Tcp, peer.local_addr().unwrap());
+        let stream = peer.accept().unwrap().0;
+        // It is open once something has come over it.
+        boss.order(&format!("SAY {name}"));
+        (&stream).read_exact(&mut vec![0; said(name)]).unwrap();
+        stream
+    };
+    drop(accepted("fin"));
+    assert_eq!(boss.hear(), "CLOSED fin Finished");
+    // Half of it is enough (RFC 9293 section 3.6).
+    let half = accepted("half");
+    half.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(boss.hear(), "CLOSED half Finished");
+    let reset = accepted("reset");
+    socket2::SockRef::from(&reset).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(reset);
+    assert_eq!(boss.hear(), "CLOSED reset Broken");
+    let _idle = accepted("idle");
+    assert_eq!(boss.hear(), "CLOSED idle Ours");
+    let mut noise = accepted("noise");
+    noise.write_all(b"OPTIONS sip:a SIP/2.0\r\nContent-Length: some\r\n\r\n").unwrap();
+    assert_eq!(boss.hear(), "CLOSED noise Ours");
+    // The other side's time is over first, and it says so in the words of TLS and WebSocket.
+    let far = relay(
+        Settings { idle_timeout: Duration::from_millis(50), ..settings.clone() },
+        vec![secure(Tls, &identity), listener(Ws, "127.0.0.1:0")],
+    );
+    for (transport, to) in [Tls, Ws].into_iter().zip(far.handle().addresses()) {
+        node.handle().name(*to, "localhost");
+        boss.open("far", transport, *to);
+        assert!(boss.ask("SAY far").starts_with("CAME SAID far"));
+        assert_eq!(boss.hear(), "CLOSED far Finished");
+    }
+    counted(&node, |t| t.lanes, 0);
 }
