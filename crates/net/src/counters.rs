@@ -132,7 +132,7 @@ counters! {
     lanes_full: counter;
     /// Such sockets and connections that could not be opened for another reason: no port was free, say.
     lanes_refused: counter;
-    /// Datagrams that the kernel dropped before such a socket; counted when it is closed.
+    /// Datagrams that the kernel dropped before such a socket; counted when it is closed, or its shard ends.
     lane_drops: counter;
     /// Connections closed after too long a silence.
     idle_closed: counter;

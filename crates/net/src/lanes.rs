@@ -310,9 +310,7 @@ impl Lanes {
     }
 
     fn drop_datagrams(&mut self, slot: u32, lane: &Datagrams) {
-        if let Ok((_, dropped, _)) = udp::backlog(&lane.socket) {
-            self.counters.lane_drops.add(u64::from(dropped));
-        }
+        lane.count_drops(&self.counters);
         self.free.push(slot);
         self.gone(1);
     }
@@ -379,7 +377,26 @@ impl Lanes {
     }
 }
 
+/// With its shard: what the kernel dropped before the lanes that are still open counts too.
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        for place in &self.places {
+            if let Some(Kind::Datagrams(lane)) = &place.lane {
+                lane.count_drops(&self.counters);
+                self.counters.datagrams_waiting.less(lane.waiting.len() as u64);
+            }
+        }
+        self.counters.lanes.less(self.held as u64);
+    }
+}
+
 impl Datagrams {
+    fn count_drops(&self, counters: &Counters) {
+        if let Ok((_, dropped, _)) = udp::backlog(&self.socket) {
+            counters.lane_drops.add(u64::from(dropped));
+        }
+    }
+
     /// False: the socket has no room.
     fn transmit(
         &self,

@@ -351,3 +351,22 @@ fn how_a_connection_ended_is_told() {
     }
     counted(&node, |t| t.lanes, 0);
 }
+
+#[test]
+fn what_was_dropped_before_lanes_that_never_closed_is_counted_in_the_end() {
+    let (node, boss) = start(settings(1), 20);
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let [a, b] = ["a", "b"].map(|name| boss.open(name, Udp, peer.local_addr().unwrap()));
+    boss.order("SLEEP 500");
+    // More than the kernel's usual buffer holds.
+    for _ in 0..2_000 {
+        peer.send_to(&[b'x'; 1_000], a).unwrap();
+        peer.send_to(&[b'x'; 1_000], b).unwrap();
+    }
+    let handle = node.handle().clone();
+    assert_eq!((handle.total().lanes, handle.total().lane_drops), (2, 0));
+    drop(node);
+    let total = handle.total();
+    assert_eq!(total.lanes, 0);
+    assert!((1..4_000).contains(&total.lane_drops), "{total:?}");
+}
