@@ -10,6 +10,7 @@ mod load_ending;
 mod load_golden;
 mod load_health;
 mod load_trouble;
+mod load_use;
 mod shards;
 mod sipp_connections;
 mod sipp_face;

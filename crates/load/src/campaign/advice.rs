@@ -28,6 +28,14 @@ impl Facts<'_> {
             return out;
         }
         let calls = totals.counter(Counter::CallsOutgoing);
+        let cut = run.generators.iter().filter_map(|g| g.ending.as_ref()).any(|ending| ending.reason == super::CUT);
+        if cut {
+            out.push(format!(
+                "{} calls were still open when there was no more time for them: what did they wait for? --timeout TIME ends a call \
+                 whose answer does not come.",
+                grouped(totals.counter(Counter::CallsStopped) as f64)
+            ));
+        }
         if failed == 0 {
             if calls == 0 {
                 out.push("No call was begun: the rate, the number of calls or the time leaves room for none.".into());
@@ -47,12 +55,22 @@ impl Facts<'_> {
         let count = |code: u16| codes.get(&code).copied().unwrap_or(0);
         let credentials = self.plan.users.iter().any(|user| !user.password.is_empty());
         let challenged = count(401) + count(407);
+        // Each of these may be challenged once.
+        let asked: u64 = [
+            Counter::SessionAttempts,
+            Counter::RegistrationAttempts,
+            Counter::DisconnectAttempts,
+            Counter::RequestAttempts,
+        ]
+        .iter()
+        .map(|counter| totals.counter(*counter))
+        .sum();
         if challenged > 0 && !credentials && matches!(self.plan.work, Work::Ready(_)) {
             out.push(format!(
                 "{place} asks for a password ({} challenges): give --auth USER:PASSWORD, or --users FILE with a line user;password for each user.",
                 grouped(challenged as f64)
             ));
-        } else if challenged > 0 && credentials && challenged > calls {
+        } else if credentials && challenged > asked {
             out.push(format!(
                 "{place} challenged again after an answer to its challenge: is the password right, and does the user belong to the domain? \
                  --domain NAME says which domain the users are of."

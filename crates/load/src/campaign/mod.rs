@@ -12,6 +12,7 @@ mod advice;
 mod live;
 mod probe;
 mod rehearsal;
+mod remarks;
 mod side;
 
 pub use advice::Facts as AdviceFacts;
@@ -19,7 +20,7 @@ pub use live::Live;
 pub use plan::{Connections, Plan, Trust, User, Work};
 pub use probe::probe;
 pub use rehearsal::{Line, rehearse};
-pub use side::timers;
+pub use side::{timers, warnings};
 pub use target::Target;
 
 use crate::engine::Halt;
@@ -28,8 +29,9 @@ use crate::engine::traffic::{Event, Order};
 use crate::measure::{Books, Clock, Collector, Counter, Delay, Heading, Journal, Level, Log, Page, Run, grouped};
 use crate::scenario::Role;
 use crate::workload::Workload;
+use remarks::Remarks;
 use side::{Bound, Facts, Part, Side};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant, SystemTime};
@@ -62,7 +64,10 @@ pub struct Campaign {
     ending: Option<Instant>,
     /// Since when those that are open are ended.
     leaving: Option<Instant>,
+    /// How long calls may then take to end.
+    drain: Duration,
     reason: &'static str,
+    remarks: Remarks,
     /// A thread has ended that should not have.
     broken: bool,
     stage: Stage,
@@ -84,6 +89,12 @@ pub struct Ended {
     pub broken: bool,
 }
 
+/// How a run ended whose last calls did not end by themselves (see [`Ending`](crate::measure::Ending)).
+pub const CUT: &str = "calls that did not end were cut off";
+
+/// How a run ended that met an error with which it could not go on.
+pub const HALTED: &str = "an error ended it";
+
 /// Many generators are many threads.
 const MOST: usize = 256;
 
@@ -104,16 +115,9 @@ impl Campaign {
             _ => Part::Caller { index: 0, count },
         };
         let scenario = prepared.facts.scenario(&plan, first)?;
-        if plan.target.is_some() && scenario.role == Role::Server {
-            return Err(format!(
-                "{} waits for calls, it makes none: run it with `strowger load uas --scenario FILE`",
-                plan.title()
-            ));
-        }
-        if plan.target.is_none() && scenario.role == Role::Client {
-            return Err(format!("{} makes calls: name a target", plan.title()));
-        }
+        right_side(&plan, scenario.role)?;
         let heading = heading(&plan, clock, now, scenario.timers.clone());
+        let drain = plan.drain(&scenario);
         let log = match &plan.log {
             Some(path) => Some(
                 Log::create(path, &heading)
@@ -122,6 +126,7 @@ impl Campaign {
             None => None,
         };
         let mut journal = Journal::new(clock, heading, count + 2, log).bounded(plan.rows);
+        let remarks = Remarks::default();
         let mut aside = None;
         let mut answerer = None;
         if let Some(bound) = prepared.answerer.take() {
@@ -136,7 +141,7 @@ impl Campaign {
                 books
             };
             let run = prepared.facts.run(&plan, part, scenario, bound.address)?;
-            let mut side = Side::start(bound, run, books, None)?;
+            let mut side = Side::start(bound, run, books, callers_none.then(|| remarks.ear()))?;
             if let (Some(collector), true) = (&mut aside, prepared.registers) {
                 registered(&mut side, collector, &plan)?;
             }
@@ -147,7 +152,7 @@ impl Campaign {
             let part = Part::Caller { index, count };
             let scenario = Arc::new(prepared.facts.scenario(&plan, part)?);
             let run = prepared.facts.run(&plan, part, scenario, bound.address)?;
-            let side = Side::prepare(bound, run, journal.books(clock::micros()))?;
+            let side = Side::prepare(bound, run, journal.books(clock::micros()), remarks.ear())?;
             if let (Some(address), Some(target)) = (prepared.facts.destination, &plan.target) {
                 side.name(address, &target.host);
             }
@@ -176,7 +181,9 @@ impl Campaign {
             started: Instant::now(),
             ending: None,
             leaving: None,
+            drain,
             reason: "all calls were made",
+            remarks,
             broken: false,
             stage: Stage::Running,
         })
@@ -226,7 +233,7 @@ impl Campaign {
                 match side.events.try_recv() {
                     Ok(Event::Finished(ledger)) => side.ledger = Some(*ledger),
                     Ok(Event::Halt(halt)) => {
-                        self.reason = "the scenario asked for the end";
+                        self.reason = if halt == Halt::Error { HALTED } else { "the scenario asked for the end" };
                         self.ending.get_or_insert_with(Instant::now);
                         stands |= halt != Halt::Gracefully;
                     }
@@ -267,8 +274,8 @@ impl Campaign {
         if let Some(since) = self.ending {
             self.stage = Stage::Ending;
             match self.leaving {
-                None if since.elapsed() > self.plan.drain() => {
-                    self.reason = "calls that did not end were cut off";
+                None if since.elapsed() > self.drain => {
+                    self.reason = CUT;
                     self.leave();
                 }
                 Some(since) if since.elapsed() > self.plan.grace => self.cut(false),
@@ -364,6 +371,13 @@ impl Campaign {
         for (level, text) in notes(&network, self.plan.transport.is_reliable()) {
             self.note(level, text);
         }
+        if matches!(self.plan.work, Work::Document(_)) {
+            for text in self.remarks.sentences() {
+                self.note(Level::Warning, format!("The document: {text}"));
+            }
+        } else if self.reason == HALTED {
+            self.note(Level::Warning, format!("The run was ended: {}", self.remarks.last()));
+        }
         let answering = self.aside.take().map(|aside| aside.finish(|_| {}));
         // Of what went on at the answering side one thing is the generator's: while it stood still, nobody was answered.
         for (us, times) in answering.iter().flat_map(|page| page.delays(Delay::Stall).buckets()) {
@@ -380,6 +394,18 @@ impl Campaign {
         };
         let advice = facts.sentences(&run);
         Ended { run, ledger, answering, advice, broken: self.broken }
+    }
+}
+
+/// Documents that make calls need a target, those that answer have none.
+fn right_side(plan: &Plan, role: Role) -> Result<(), String> {
+    match role {
+        Role::Server if plan.target.is_some() => Err(format!(
+            "{} waits for calls, it makes none: run it with `strowger load uas --scenario FILE`",
+            plan.title()
+        )),
+        Role::Client if plan.target.is_none() => Err(format!("{} makes calls: name a target", plan.title())),
+        _ => Ok(()),
     }
 }
 
@@ -500,7 +526,13 @@ impl Prepared {
         };
         let destination = plan.proxy.or(resolved);
         let receives = plan.workload() == Some(Workload::RegisterThenReceive);
-        let sources = if plan.sources.is_empty() { vec![side::local(destination)] } else { plan.sources.clone() };
+        let own = |ip: IpAddr| if ip.is_unspecified() && destination.is_some() { side::local(destination) } else { ip };
+        let sources = match (&plan.sources[..], destination) {
+            // Whoever only answers is reached by every address of this machine.
+            ([], None) => vec![Ipv4Addr::UNSPECIFIED.into()],
+            ([], _) => vec![side::local(destination)],
+            (named, _) => named.iter().copied().map(own).collect(),
+        };
         if let Some(destination) = destination
             && let Some(other) = sources.iter().find(|ip| ip.is_ipv4() != destination.is_ipv4())
         {
@@ -516,6 +548,16 @@ impl Prepared {
             return Err(format!(
                 "{} users cannot be shared out among {count} generators, each with connections of its own users",
                 plan.users.len()
+            ));
+        }
+        let both = matches!(plan.workload(), Some(Workload::RegisterThenCall | Workload::Mix)) && plan.pair;
+        if let Some(callee) =
+            plan.callee.as_ref().filter(|callee| both && plan.users.iter().any(|u| u.name == callee.name))
+        {
+            return Err(format!(
+                "{} is called and is one of the users that register, so its calls would come back to the caller: let it \
+                 be only the one or the other",
+                callee.name
             ));
         }
         if plan.connections == Connections::PerCall && receives {

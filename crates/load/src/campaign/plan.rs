@@ -2,7 +2,8 @@
 
 use super::target::Target;
 use crate::engine::pace::{Arrivals, Part};
-use crate::scenario::Distribution;
+use crate::scenario::step::{Kind, Pause};
+use crate::scenario::{Distribution, Scenario};
 use crate::workload::{Mix, Workload};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -167,19 +168,72 @@ impl Plan {
 
     /// Milliseconds for which an answer is waited for.
     pub(super) fn receive_timeout(&self) -> Option<u32> {
-        let default = self.workload().map(|_| Duration::from_secs(32));
+        // The time for which our own answering side rings is no delay of the target.
+        let default = self.workload().map(|_| PATIENCE + Duration::from_millis(u64::from(self.ring)));
         self.patience.or(default).map(|patience| u32::try_from(patience.as_millis()).unwrap_or(u32::MAX).max(1))
     }
 
-    /// How long calls may take to end once none is begun any more.
-    pub(super) fn drain(&self) -> Duration {
-        let hold = match self.hold {
-            Distribution::Fixed(ms) => ms,
-            Distribution::Uniform { max, .. } => max,
-            Distribution::Exponential { mean } => mean * 20.0,
-            _ => 600_000.0,
+    /// How long calls of this document may take to end once none is begun any more: all its pauses and waits one after the
+    /// other, and twice the patience for an answer beside them.
+    pub(super) fn drain(&self, scenario: &Scenario) -> Duration {
+        let pause = |pause: &Pause| match pause {
+            Pause::Default => longest(&self.hold),
+            Pause::Drawn(distribution) => longest(distribution),
+            // What it will be is known by the call alone.
+            Pause::Variable(_) => 600_000.0,
         };
+        let waits = scenario.steps.iter().map(|step| match &step.kind {
+            Kind::Pause(length) | Kind::TimeWait(length) => pause(length),
+            Kind::Receive(receive) => f64::from(receive.timeout.unwrap_or(0)),
+            _ => 0.0,
+        });
+        let waits = (waits.sum::<f64>() + f64::from(self.ring)).clamp(0.0, 1e12);
         // INVITE and BYE may both be waited for.
-        self.patience.unwrap_or(Duration::from_secs(32)) * 2 + Duration::from_secs_f64(hold.max(0.0) / 1e3 + 5.0)
+        self.patience.unwrap_or(PATIENCE) * 2 + Duration::from_secs_f64(waits / 1e3 + 5.0)
+    }
+}
+
+/// Timers B and F (RFC 3261 section 17.1): 64 times T1.
+const PATIENCE: Duration = Duration::from_secs(32);
+
+/// Milliseconds that hardly any draw exceeds.
+fn longest(pause: &Distribution) -> f64 {
+    match *pause {
+        Distribution::Fixed(ms) => ms,
+        Distribution::Uniform { min, max } => max.max(min),
+        Distribution::Normal { mean, deviation } => mean + deviation.abs() * 6.0,
+        Distribution::Exponential { mean } => mean * 20.0,
+        _ => 600_000.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Environment;
+    use std::path::Path;
+
+    fn plan() -> Plan {
+        Plan::to("127.0.0.1".parse().expect("a target"))
+    }
+
+    #[test]
+    fn calls_of_a_document_have_the_time_of_its_pauses() {
+        let text = "<?xml version=\"1.0\"?><scenario name=\"x\"><send><![CDATA[\nOPTIONS sip:x SIP/2.0\nCSeq: 1 OPTIONS\n\n]]></send>\
+                    <recv response=\"200\" timeout=\"7000\"/><pause milliseconds=\"120000\"/><pause/>\
+                    <pause distribution=\"uniform\" min=\"0\" max=\"30000\"/></scenario>";
+        let scenario =
+            Scenario::parse(text.as_bytes(), Path::new("x.xml"), &Environment::default()).expect("it is read");
+        let plan = Plan { patience: Some(Duration::from_secs(2)), ..plan() };
+        // 7 s for the answer, 120 s, the hold of 1 s, at most 30 s; and 2 x 2 s + 5 s.
+        assert_eq!(plan.drain(&scenario), Duration::from_secs(7 + 120 + 1 + 30 + 9));
+    }
+
+    #[test]
+    fn who_rings_long_is_waited_for() {
+        assert_eq!(plan().receive_timeout(), Some(32_000));
+        assert_eq!(Plan { ring: 40_000, ..plan() }.receive_timeout(), Some(72_000));
+        assert_eq!(Plan { ring: 40_000, patience: Some(PATIENCE), ..plan() }.receive_timeout(), Some(32_000));
+        assert_eq!(Plan { work: Work::Document("x.xml".into()), ring: 5, ..plan() }.receive_timeout(), None);
     }
 }

@@ -49,7 +49,7 @@ pub fn probe(plan: &Plan, probes: usize, rate: f64, patience: Duration) -> Resul
         let scenario = Arc::new(prepared.facts.scenario(&local, part)?);
         let run = prepared.facts.run(&local, part, scenario, bound.address)?;
         let ear = Ear { source: bound.address.ip().to_string(), since: now, seen: seen.clone() };
-        let side = Side::prepare_watched(bound, run, collector.books(now), Box::new(ear))?;
+        let side = Side::prepare(bound, run, collector.books(now), Box::new(ear))?;
         if let (Some(address), Some(target)) = (prepared.facts.destination, &local.target) {
             side.name(address, &target.host);
         }

@@ -119,6 +119,20 @@ pub fn length(parts: &[Part]) -> Option<u64> {
     })
 }
 
+/// How many calls a profile that ends begins, about: the first is due at its beginning, where the rate is above 0 there.
+pub fn calls(parts: &[Part]) -> f64 {
+    let calls = parts.iter().map(|part| match *part {
+        Part::Hold { rate } if rate > 0.0 => f64::INFINITY,
+        Part::Hold { .. } => 0.0,
+        Part::Ramp { from, to, micros } if micros > 0 && from + to > 0.0 => {
+            1.0 + (from + to) / 2.0 * micros as f64 / 1e6
+        }
+        Part::Ramp { .. } => 0.0,
+        Part::Burst { calls } => calls as f64,
+    });
+    calls.sum()
+}
+
 /// The highest rate of a profile, calls a second.
 pub fn peak(parts: &[Part]) -> f64 {
     let rates = parts.iter().map(|part| match *part {
@@ -145,6 +159,8 @@ mod tests {
         assert_eq!(parse("100@30s, 100..500@1m, burst:1k, 0@5").unwrap(), want);
         assert_eq!(length(&want), Some(95_000_000));
         assert_eq!(peak(&want), 500.0);
+        assert_eq!(calls(&parse("100:30s,burst:5,0:9s").unwrap()), 3_006.0);
+        assert_eq!(calls(&parse("0:30s,burst:0").unwrap()), 0.0);
         for text in ["", "100", "fast:3s", "100:x", "burst:x", "100:3s,,"] {
             assert!(parse(text).is_err_and(|e| e.contains("a ramp")), "{text}");
         }

@@ -23,6 +23,9 @@ pub struct Line {
     pub bytes: Vec<u8>,
 }
 
+/// Nobody wants to wait longer to see messages.
+const LONGEST: Duration = Duration::from_secs(10);
+
 struct Ear {
     lines: Sender<Line>,
     warnings: Arc<Mutex<Vec<String>>>,
@@ -48,6 +51,9 @@ impl Watch for Ear {
 /// Why there can be no call.
 pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let target = plan.target.as_ref().ok_or("a dry run needs a target")?;
+    if let Work::Document(path) = &plan.work {
+        super::right_side(plan, side::document(plan, path)?.role)?;
+    }
     let resolved = target.resolve(plan.transport)?;
     let own = plan.sources.first().copied().unwrap_or_else(|| side::local(plan.proxy.or(Some(resolved))));
     let loopback: IpAddr = if resolved.is_ipv6() { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
@@ -61,6 +67,7 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
         sources: vec![loopback],
         hold: Distribution::Fixed(0.0),
         patience: Some(Duration::from_millis(700)),
+        ring: 0,
         ..plan.clone()
     };
     let answers = Plan { work: Work::Ready(crate::workload::Workload::Call), target: None, ..local.clone() };
@@ -98,16 +105,24 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let ear = Box::new(Ear { lines, warnings: warnings.clone() });
     let mut collector_here = Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), 1);
     let here = Side::start(bound, run, collector_here.books(now), Some(ear))?;
-    let until = Instant::now() + Duration::from_secs(10);
-    while Instant::now() < until {
-        if let Ok(Event::Finished(_)) = here.events.recv_timeout(Duration::from_millis(50)) {
-            break;
+    let until = Instant::now() + LONGEST;
+    let mut ended = None;
+    while ended.is_none() && Instant::now() < until {
+        if let Ok(Event::Finished(ledger)) = here.events.recv_timeout(Duration::from_millis(50)) {
+            ended = Some(ledger.successful > 0);
         }
         collector_here.poll(clock::micros(), |_| {});
         collector.poll(clock::micros(), |_| {});
     }
     drop(here);
     drop(there);
-    let warnings = std::mem::take(&mut *warnings.lock().unwrap_or_else(|e| e.into_inner()));
+    let mut warnings = std::mem::take(&mut *warnings.lock().unwrap_or_else(|e| e.into_inner()));
+    warnings.extend(match ended {
+        Some(true) => None,
+        Some(false) => Some(
+            "the call did not come to its end here: the document expects something else than our own answering side says".into(),
+        ),
+        None => Some(format!("the call was not over after {} s; what comes later is not shown", LONGEST.as_secs())),
+    });
     Ok((heard.try_iter().collect(), warnings))
 }

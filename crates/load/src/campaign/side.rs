@@ -82,6 +82,8 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
         other if answers => other,
         _ => Transport::Tcp,
     };
+    // Who is called from elsewhere listens on every address, and names the one by which others reach this machine.
+    let shown = if ip.is_unspecified() { outward(ip.is_ipv6()) } else { ip };
     let mut listener = Listener::new(transport, SocketAddr::new(ip, port));
     if transport.is_secure() {
         let (certificate, key) = plan.trust.identity.clone().ok_or_else(|| {
@@ -94,7 +96,7 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
     }
     let net = Net::bind(settings, vec![listener]).map_err(|error| refused(&error, ip, port))?;
     let port = net.addresses().first().map_or(port, SocketAddr::port);
-    Ok(Bound { net, address: SocketAddr::new(ip, port) })
+    Ok(Bound { net, address: SocketAddr::new(shown, port) })
 }
 
 fn refused(error: &std::io::Error, ip: IpAddr, port: u16) -> String {
@@ -108,15 +110,28 @@ fn refused(error: &std::io::Error, ip: IpAddr, port: u16) -> String {
     format!("the socket cannot be opened: {error}{cure}")
 }
 
-/// The address from which this machine reaches `remote`.
-pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
-    let towards = |remote: SocketAddr| {
-        let any: IpAddr = if remote.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        // Connecting sends nothing: it only looks the way up.
-        socket.connect(remote).ok()?;
-        socket.local_addr().ok().map(|address| address.ip())
+/// The address of this machine by which others reach it: that from which it would call somebody far away (RFC 5737 and
+/// RFC 3849 have addresses for this, nothing is sent to them). A machine without a way out has only itself.
+fn outward(v6: bool) -> IpAddr {
+    let (away, itself): (IpAddr, IpAddr) = if v6 {
+        (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(), Ipv6Addr::LOCALHOST.into())
+    } else {
+        (Ipv4Addr::new(203, 0, 113, 1).into(), Ipv4Addr::LOCALHOST.into())
     };
+    towards(SocketAddr::new(away, 9)).unwrap_or(itself)
+}
+
+/// The address from which this machine reaches `remote`.
+fn towards(remote: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = if remote.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    // Connecting sends nothing: it only looks the way up.
+    socket.connect(remote).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
+/// As [`towards`]; where there is no way, this machine itself.
+pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
     remote.and_then(towards).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
@@ -199,20 +214,15 @@ impl Facts {
 
     /// The document of a side, read.
     pub(super) fn scenario(&self, plan: &Plan, part: Part) -> Result<Scenario, String> {
-        let environment = environment(plan);
         let words = self.words(plan, part);
         let text = match (&plan.work, part) {
-            (super::Work::Document(path), Part::Caller { .. }) => {
-                return Scenario::load(path, &environment).map_err(|refusal| refusal.to_string());
-            }
-            (super::Work::Document(path), Part::Answerer) if plan.target.is_none() => {
-                return Scenario::load(path, &environment).map_err(|refusal| refusal.to_string());
-            }
+            (super::Work::Document(path), Part::Caller { .. }) => return document(plan, path),
+            (super::Work::Document(path), Part::Answerer) if plan.target.is_none() => return document(plan, path),
             (_, Part::Receiver) => words.document(Workload::Register),
             (_, Part::Answerer) => words.answering(),
             (super::Work::Ready(workload), Part::Caller { .. }) => words.document(*workload),
         };
-        Scenario::parse(text.as_bytes(), Path::new("workload"), &environment)
+        Scenario::parse(text.as_bytes(), Path::new("workload"), &environment(plan))
             .map_err(|refusal| format!("{refusal}\n{text}"))
     }
 
@@ -334,12 +344,25 @@ fn environment(plan: &Plan) -> Environment {
 /// Why the document cannot be read.
 pub fn timers(plan: &Plan) -> Result<Vec<String>, String> {
     match &plan.work {
-        super::Work::Document(path) => {
-            let scenario = Scenario::load(path, &environment(plan)).map_err(|refusal| refusal.to_string())?;
-            Ok(scenario.timers)
-        }
+        super::Work::Document(path) => Ok(document(plan, path)?.timers),
         super::Work::Ready(_) => Ok(Vec::new()),
     }
+}
+
+/// The document of the user's.
+pub(super) fn document(plan: &Plan, path: &Path) -> Result<Scenario, String> {
+    Scenario::load(path, &environment(plan)).map_err(|refusal| refusal.to_string())
+}
+
+/// What the reader of a plan's document passed over or took otherwise than it stands there, each with file, line and column.
+///
+/// # Errors
+/// Why the document cannot be read.
+pub fn warnings(plan: &Plan) -> Result<Vec<String>, String> {
+    let super::Work::Document(path) = &plan.work else { return Ok(Vec::new()) };
+    let scenario = document(plan, path)?;
+    let file = path.display();
+    Ok(scenario.warnings.iter().map(|w| format!("{file}:{}:{}: {}", w.line, w.column, w.text)).collect())
 }
 
 /// Calls take users by a list of their own.
@@ -393,13 +416,8 @@ impl Side {
         Self::spawn(bound, run, books, watch, false)
     }
 
-    /// Begins with [`Order::Begin`].
-    pub(super) fn prepare(bound: Bound, run: Run, books: Books) -> Result<Self, String> {
-        Self::spawn(bound, run, books, None, true)
-    }
-
-    /// The same, and somebody looks on.
-    pub(super) fn prepare_watched(bound: Bound, run: Run, books: Books, watch: Box<dyn Watch>) -> Result<Self, String> {
+    /// Begins with [`Order::Begin`]; somebody looks on.
+    pub(super) fn prepare(bound: Bound, run: Run, books: Books, watch: Box<dyn Watch>) -> Result<Self, String> {
         Self::spawn(bound, run, books, Some(watch), true)
     }
 

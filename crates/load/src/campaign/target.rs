@@ -33,7 +33,8 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let mut rest = text.trim();
-        if let Some(inner) = rest.strip_prefix('<').and_then(|r| r.strip_suffix('>')) {
+        // As in a To header field, with or without a name for show.
+        if let Some((_, inner)) = rest.strip_suffix('>').and_then(|r| r.rsplit_once('<')) {
             rest = inner;
         }
         let mut transport = None;
@@ -41,6 +42,9 @@ impl FromStr for Target {
             transport = match scheme.as_str() {
                 "sip" => None,
                 "sips" => Some(Transport::Tls),
+                "tel" => {
+                    return Err(wrong(format!("'{text}' names no server; a number is called as sip:{after}@HOST")));
+                }
                 other => Some(
                     Transport::of(other.as_bytes())
                         .ok_or_else(|| wrong(format!("'{other}' in '{text}' is no scheme that calls are made by")))?,
@@ -92,7 +96,7 @@ fn scheme(text: &str) -> Option<(String, &str)> {
     if let Some(rest) = rest.strip_prefix("//") {
         return Some((lower, rest));
     }
-    matches!(lower.as_str(), "sip" | "sips" | "udp" | "tcp" | "tls" | "ws" | "wss")
+    matches!(lower.as_str(), "sip" | "sips" | "tel" | "udp" | "tcp" | "tls" | "ws" | "wss")
         .then_some((lower, rest))
         // A host may be called `tcp`.
         .filter(|(_, rest)| rest.is_empty() || !rest.bytes().all(|b| b.is_ascii_digit()))
@@ -180,6 +184,7 @@ mod tests {
             ("sip:192.0.2.1", "sip:192.0.2.1"),
             ("SIP:bob@Example.org", "sip:bob@Example.org"),
             ("<sip:bob@example.org>", "sip:bob@example.org"),
+            ("\"Bob <B>\" <sip:bob@example.org;transport=tcp>", "sip:bob@example.org;transport=tcp"),
             ("bob@example.org:5080", "sip:bob@example.org:5080"),
             ("sip:bob:secret@example.org", "sip:bob@example.org"),
             ("sip:example.org;transport=tcp", "sip:example.org;transport=tcp"),
@@ -213,6 +218,7 @@ mod tests {
             ("some:host:x", "neither host:port"),
             ("sip:host;transport=sctp", "'sctp'"),
             ("a host", "' ' cannot stand"),
+            ("tel:+4912345", "sip:+4912345@HOST"),
         ] {
             let error = text.parse::<Target>().unwrap_err().to_string();
             assert!(error.contains(part) && error.contains("sip:bob@"), "{text}: {error}");

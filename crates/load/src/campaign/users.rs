@@ -2,8 +2,9 @@
 
 use super::plan::User;
 
-/// Reads users: a line each, `name;password`, `name,password`, `name:password` or a name alone. `#` comments, empty lines, a
-/// heading and SIPp's first line (SEQUENTIAL, RANDOM, USERS) are passed over; a name may be a SIP URI, of which the user counts.
+/// Reads users: a line each, `name;password`, `name,password`, `name:password` or a name alone. The first sign of a line that
+/// can part its fields parts all of them, so a password may hold the others. `#` comments, empty lines, a heading and SIPp's
+/// first line (SEQUENTIAL, RANDOM, USERS) are passed over; a name may be a SIP URI, of which the user counts.
 ///
 /// # Errors
 /// With the line, and what would be right.
@@ -15,13 +16,27 @@ pub fn parse(content: &str, file: &str) -> Result<Vec<User>, String> {
             continue;
         }
         let uri = ["sip:", "sips:"].iter().find_map(|scheme| line.strip_prefix(scheme)).unwrap_or(line);
-        let (name, rest) = uri.split_once([';', ',', '\t', ':']).unwrap_or((uri, ""));
-        let name = name.split('@').next().unwrap_or_default().trim().trim_matches('"');
+        // The colon of a URI stands before its port: it parts fields only where nothing else does.
+        let sign = uri.chars().find(|sign| SIGNS.contains(sign));
+        let mut fields = uri.split(|letter| Some(letter) == sign).map(unquoted);
+        let (mut name, mut password) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        if sign.is_none()
+            && let Some((before, after)) = uri.split_once(':').filter(|(before, _)| !before.contains('@'))
+        {
+            (name, password) = (before.trim(), after.trim());
+        }
+        let name = name.split('@').next().unwrap_or_default();
         if name.is_empty() || name.contains(char::is_whitespace) {
             return Err(format!("{file}:{}: '{line}' names no user; a line is name;password", number + 1));
         }
-        let password = rest.split([';', ',', '\t']).next().unwrap_or_default().trim().trim_matches('"');
         users.push(User { name: name.into(), password: password.into() });
+    }
+    // Calls take them from a list in which it parts the fields.
+    if let Some(user) = users.iter().find(|user| users.len() > 1 && user.password.contains(';')) {
+        return Err(format!(
+            "{file}: the password of {} has a semicolon, which a list of several users cannot have: call with it alone (--auth)",
+            user.name
+        ));
     }
     if users.is_empty() {
         return Err(format!("{file}: there is no user in it; a line is name;password"));
@@ -29,9 +44,23 @@ pub fn parse(content: &str, file: &str) -> Result<Vec<User>, String> {
     Ok(users)
 }
 
+/// What parts the fields of a line.
+const SIGNS: [char; 3] = [';', ',', '\t'];
+
+/// A field without the blanks around it, and without quotation marks where it stands in a pair of them.
+fn unquoted(field: &str) -> &str {
+    let field = field.trim();
+    field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(field)
+}
+
+/// SIPp's first line, or names of columns. Somebody may be called `user`, but nobody's password is `password`.
 fn is_heading(line: &str) -> bool {
-    let first = line.split([';', ',', '\t']).next().unwrap_or_default().trim().to_ascii_lowercase();
-    matches!(first.as_str(), "sequential" | "random" | "users" | "user" | "name" | "username")
+    let mut fields = line.split(SIGNS).map(|field| unquoted(field).to_ascii_lowercase());
+    let (first, second) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+    let named = ["users", "user", "name", "username"].contains(&&*first);
+    ["sequential", "random"].contains(&&*first)
+        || named && ["", "password", "passwd", "pass", "pw", "secret"].contains(&&*second)
+        || named && second.starts_with("printf")
 }
 
 /// `name:password`.
@@ -58,6 +87,20 @@ mod tests {
                 .unwrap();
         let all: Vec<(&str, &str)> = users.iter().map(|u| (u.name.as_str(), u.password.as_str())).collect();
         assert_eq!(all, [("alice", "secret"), ("bob", "pw"), ("carol", "x"), ("dave", "")]);
+        let of = |line: &str| parse(line, "u.csv").map(|users| (users[0].name.clone(), users[0].password.clone()));
+        for (line, name, password) in [
+            ("alice;pass,word:1", "alice", "pass,word:1"),
+            ("alice,pass:w;rd", "alice", "pass:w;rd"),
+            ("sip:carol@example.org:5070;x", "carol", "x"),
+            ("sip:carol@example.org:5070", "carol", ""),
+            ("dave:pa:ss", "dave", "pa:ss"),
+            ("user;geheim", "user", "geheim"),
+            ("gina;say \"yes\"", "gina", "say \"yes\""),
+            ("USER\n\"erin\", \"pw\"", "erin", "pw"),
+            ("name,password\nfrank,x", "frank", "x"),
+        ] {
+            assert_eq!(of(line), Ok((name.into(), password.into())), "{line}");
+        }
         assert!(parse("\n", "u.csv").unwrap_err().contains("no user in it"));
         assert!(parse("alice;x\n;pw\n", "u.csv").unwrap_err().starts_with("u.csv:2:"));
         assert_eq!(one("alice:a:b").unwrap().password, "a:b");

@@ -244,9 +244,20 @@ fn document(name: &str, steps: &str) -> String {
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<scenario name=\"{name}\">\n{steps}\n</scenario>\n")
 }
 
-/// Text of the user's as it is written in a document: brackets would be keywords.
+/// Text of the user's as it is written in a document: brackets would be keywords, and a quotation mark would end a parameter
+/// of one.
 pub fn literal(text: &str) -> String {
-    text.replace('\\', "\\x5c").replace('[', "\\x5b").replace(']', "\\x5d").replace("]]>", "\\x5d\\x5d>")
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\\' => out.push_str("\\x5c"),
+            '[' => out.push_str("\\x5b"),
+            ']' => out.push_str("\\x5d"),
+            '"' => out.push_str("\\x22"),
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 #[cfg(test)]

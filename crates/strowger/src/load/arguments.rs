@@ -119,7 +119,8 @@ pub(crate) struct UasArguments {
     /// The port.
     #[arg(long, short, default_value_t = 5060)]
     pub port: u16,
-    /// The address that is listened on and stands in messages [default: that by which others reach this machine].
+    /// The address that is listened on and stands in messages; :: listens on every IPv6 address [default: every IPv4 address,
+    /// and in messages that by which others reach this machine].
     #[arg(long, value_name = "IP")]
     pub source: Option<IpAddr>,
     #[arg(long, value_name = "TRANSPORT", default_value = "udp", value_parser = transport)]
@@ -181,7 +182,7 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "scenario")]
     pub inf: Vec<PathBuf>,
     /// A value for [NAME] of the document, as NAME=VALUE.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = key)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = key, requires = "scenario")]
     pub key: Vec<(String, String)>,
     /// udp, tcp, tls, ws or wss [default: that of the target, or udp].
     #[arg(long, short, value_name = "TRANSPORT", value_parser = transport)]

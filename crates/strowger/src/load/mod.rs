@@ -7,6 +7,7 @@ mod screen;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -86,12 +87,17 @@ fn measures(part: &str) -> Result<ExitCode, Refusal> {
 fn load(arguments: LoadArguments) -> Result<ExitCode, Refusal> {
     early(&arguments.output.reports, arguments.output.log.as_ref())?;
     if arguments.dry_run {
-        return dry_run(&plan(&arguments)?);
+        let plan = plan(&arguments)?;
+        warn(&plan, usize::MAX)?;
+        return dry_run(&plan);
     }
     let interrupted = Interrupted::listen().map_err(deaf)?;
     let (plan, requirements, notes, output) = interrupted.unless(move || {
         let plan = plan(&arguments)?;
         let requirements = required(&plan, &arguments.output)?;
+        if !arguments.output.reports.quiet {
+            warn(&plan, WARNINGS)?;
+        }
         let mut notes = Vec::new();
         if !arguments.no_preflight && matches!(plan.work, Work::Ready(_)) {
             notes = preflight(&plan, arguments.output.reports.quiet)?;
@@ -105,6 +111,20 @@ fn load(arguments: LoadArguments) -> Result<ExitCode, Refusal> {
 fn required(plan: &Plan, output: &Output) -> Result<Vec<Requirement>, Refusal> {
     let timers = campaign::timers(plan).map_err(usage)?;
     reports::requirements(&output.reports, &timers).map_err(usage)
+}
+
+/// Warnings of a document that are said before a run; --dry-run says all.
+const WARNINGS: usize = 5;
+
+/// What the reader of a document stumbled over without refusing it.
+fn warn(plan: &Plan, most: usize) -> Result<(), Refusal> {
+    let warnings = campaign::warnings(plan).map_err(usage)?;
+    let mark = console::style("warning:").for_stderr().yellow().bold();
+    warnings.iter().take(most).for_each(|text| output::say(&format!("{mark} {text}")));
+    if warnings.len() > most {
+        output::say(&format!("{mark} {} more of the document; --dry-run says all", warnings.len() - most));
+    }
+    Ok(())
 }
 
 fn deaf(error: std::io::Error) -> Refusal {
@@ -130,6 +150,9 @@ fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
     plan.rows = arguments.output.reports.series as usize;
     plan.seed = 1;
     let requirements = required(&plan, &arguments.output)?;
+    if !arguments.output.reports.quiet {
+        warn(&plan, WARNINGS)?;
+    }
     drive(plan, &arguments.output, &requirements, Vec::new(), &Interrupted::listen().map_err(deaf)?)
 }
 
@@ -224,6 +247,16 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
         (None, None, Some(_)) => vec![Part::Hold { rate }],
         (None, None, None) => every(10_000_000),
     };
+    for (nothing, option) in [
+        (schedule.calls == Some(0), "-m 0"),
+        (schedule.concurrent == Some(0), "-l 0"),
+        (schedule.rate_profile.is_none() && rate == 0.0, "a rate of 0"),
+        (profile::length(&plan.profile).is_some() && profile::calls(&plan.profile) < 1.0, "the schedule"),
+    ] {
+        if nothing {
+            return Err(usage(format!("{option} lets no call begin; say how many are wanted with -r, -m, -l and -d")));
+        }
+    }
     plan.rows = arguments.output.reports.series as usize;
     plan.calls = schedule.calls;
     if let Some(most) = schedule.concurrent {
@@ -448,7 +481,8 @@ fn drive(
             if pressed > 1 {
                 break;
             }
-            screen.say("Interrupted: open calls are ended, then the reports are written. Ctrl-C once more ends at once.");
+            screen
+                .say("Interrupted: open calls are ended, then the reports are written. Ctrl-C once more ends at once.");
             campaign.interrupt();
         }
     }
@@ -485,7 +519,14 @@ fn opening(campaign: &Campaign) -> String {
     let plan = campaign.plan();
     let transport = plan.transport.text();
     let Some(target) = &plan.target else {
-        let at = campaign.answering_at().map_or_else(String::new, |address| address.to_string());
+        let every = plan.sources.iter().all(IpAddr::is_unspecified);
+        let at = campaign.answering_at().map_or_else(String::new, |address| match every {
+            true => {
+                let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+                format!("port {} of every {family} address, {} in messages,", address.port(), address.ip())
+            }
+            false => address.to_string(),
+        });
         return format!("Answering on {at} by {transport}; Ctrl-C ends it and writes the reports.");
     };
     let place = campaign.destination().map_or_else(|| target.to_string(), |address| address.to_string());

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use strowger_load::campaign::{CUT, HALTED};
 use strowger_load::measure::{Counter, Requirement, Run};
 use strowger_load::report::Report;
 
@@ -86,11 +87,13 @@ fn verdict(report: &Report<'_>, requirements: &[Requirement], unwritten: bool) -
     let totals = &report.run().totals;
     let failed = totals.counter(Counter::CallsFailed);
     let begun = totals.counter(Counter::CallsOutgoing) + totals.counter(Counter::CallsIncoming);
+    let endings = report.run().generators.iter().filter_map(|generator| generator.ending.as_ref());
+    let cut = endings.map(|ending| ending.reason.as_str()).any(|reason| reason == CUT || reason == HALTED);
     if !report.valid() {
         code::INVALID
     } else if !report.met() {
         code::MISSED
-    } else if unwritten || (failed > 0 && !requirements.iter().any(says_failures)) || begun == 0 {
+    } else if unwritten || ((failed > 0 || cut) && !requirements.iter().any(says_failures)) || begun == 0 {
         code::FAILED
     } else {
         code::WELL

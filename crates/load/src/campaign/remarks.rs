@@ -1,0 +1,121 @@
+//! What the engine says of the calls while they run: what of a document it does not do, what calls ran into, why it stopped.
+
+use crate::engine::watch::Watch;
+use std::fmt::{Arguments, Write};
+use std::sync::{Arc, Mutex};
+
+/// Different remarks that are kept; of more only the number is known.
+const KEPT: usize = 64;
+/// Different remarks that are told.
+const TOLD: usize = 5;
+/// Letters of a remark; most of a message is not needed to know what happened.
+const LONGEST: usize = 200;
+
+#[derive(Debug, Default)]
+struct Heard {
+    /// Each with how often it was made, in the order in which they were first made.
+    remarks: Vec<(String, u64)>,
+    others: u64,
+    last: String,
+    scratch: String,
+}
+
+/// The remarks of all sides of a campaign.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Remarks(Arc<Mutex<Heard>>);
+
+impl Remarks {
+    /// For one more side.
+    pub(super) fn ear(&self) -> Box<dyn Watch> {
+        Box::new(self.clone())
+    }
+
+    /// The newest.
+    pub(super) fn last(&self) -> String {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).last.clone()
+    }
+
+    /// The most frequent ones, each a sentence with its number.
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let heard = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let mut remarks: Vec<&(String, u64)> = heard.remarks.iter().collect();
+        remarks.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
+        let mut told: Vec<String> =
+            remarks.iter().take(TOLD).map(|(text, times)| format!("{times} × {text}")).collect();
+        let rest = heard.others + remarks.iter().skip(TOLD).map(|(_, times)| times).sum::<u64>();
+        if rest > 0 {
+            told.push(format!("{rest} × something else of this kind"));
+        }
+        told
+    }
+}
+
+impl Watch for Remarks {
+    fn warning(&mut self, text: Arguments<'_>) {
+        let heard = &mut *self.0.lock().unwrap_or_else(|e| e.into_inner());
+        heard.scratch.clear();
+        let _ = heard.scratch.write_fmt(text);
+        heard.last = essence(&heard.scratch);
+        if let Some((_, times)) = heard.remarks.iter_mut().find(|(known, _)| *known == heard.last) {
+            *times += 1;
+        } else if heard.remarks.len() < KEPT {
+            heard.remarks.push((heard.last.clone(), 1));
+        } else {
+            heard.others += 1;
+        }
+    }
+}
+
+/// What is the same for every call: the first line, without the name of the call.
+fn essence(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default().trim_end();
+    let line = match line.strip_prefix("Call-Id: ").and_then(|rest| rest.split_once(", ")) {
+        Some((_, rest)) => rest.to_owned(),
+        None => line.to_owned(),
+    };
+    let named = [" for Call-Id '", ", Call-ID '"].iter().find_map(|mark| line.split_once(mark));
+    let line = match named {
+        Some((before, rest)) => format!("{before}{}", rest.split_once('\'').map_or("", |(_, rest)| rest)),
+        None => line,
+    };
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_of_many_calls_is_told_once_with_its_number() {
+        let remarks = Remarks::default();
+        let mut ears = [remarks.ear(), remarks.ear()];
+        for call in 0..10 {
+            ears[call % 2].warning(format_args!("Call-Id: {call}-7@127.0.0.1, play_dtmf is not run"));
+        }
+        ears[0].warning(format_args!(
+            "Aborting call on unexpected message for Call-Id '3-7@x': while expecting '200' (index 3), received 'SIP/2.0 404 Not Found\r\nVia: x'"
+        ));
+        let want = [
+            "10 × play_dtmf is not run",
+            "1 × Aborting call on unexpected message: while expecting '200' (index 3), received 'SIP/2.0 404 Not Found",
+        ];
+        assert_eq!(remarks.sentences(), want);
+        assert!(remarks.last().starts_with("Aborting"));
+    }
+
+    #[test]
+    fn what_is_different_each_time_has_a_bound() {
+        let remarks = Remarks::default();
+        let mut ear = remarks.ear();
+        (0..1_000).for_each(|call| ear.warning(format_args!("{call}{}", "ä".repeat(300))));
+        let told = remarks.sentences();
+        assert_eq!(
+            (told.len(), told.last().map(String::as_str)),
+            (TOLD + 1, Some("995 × something else of this kind"))
+        );
+        assert!(told[0].chars().count() < LONGEST + 10);
+    }
+}
