@@ -290,6 +290,17 @@ fn check(text: &str, folder: &Path) -> Output {
     run(&["check", "strowger.toml"], folder)
 }
 
+/// Adds a user, with some password.
+fn add_user(user: &str, folder: &Path) -> Output {
+    use std::io::Write;
+    let mut command = Command::new(strowger());
+    command.args(["user", "add", user, "--password-stdin", "--config", "strowger.toml"]).current_dir(folder);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the program runs");
+    writeln!(child.stdin.as_ref().expect("it is piped"), "open sesame").expect("it reads its password");
+    child.wait_with_output().expect("it ends")
+}
+
 fn error_of(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("messages are UTF-8")
 }
@@ -378,6 +389,64 @@ fn what_is_only_doubtful_is_a_warning() {
         assert_eq!(output.status.code(), Some(0), "{text}{error}");
         assert!(error.contains(": warning: ") && error.contains(part), "{text}{error}");
         assert!(text_of(&output).contains("can be used, 1 warning"), "{text}{}", text_of(&output));
+    }
+}
+
+#[test]
+fn a_certificate_that_peers_refuse_or_soon_will_is_told() {
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    let folder = folder();
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
+    let in_days =
+        |days: i64| date_time_ymd(1970, 1, 1) + Duration::from_secs(since_1970.saturating_add_signed(days * 86_400));
+    let text = "listen = [\"tls:127.0.0.1:5061\", \"wss:127.0.0.1:5062\"]\n[tls]\ncertificate = \"t.pem\"\nkey = \"t.key\"\n";
+    for (from, until, part) in [
+        (-400, -1, "t.pem expired on "),
+        (2, 90, "t.pem is not good before "),
+        (-80, 10, "t.pem expires on "),
+        (-30, 60, ""),
+    ] {
+        let key = KeyPair::generate().expect("keys can be made");
+        let mut own = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        (own.not_before, own.not_after) = (in_days(from), in_days(until));
+        let pem = own.self_signed(&key).expect("it signs itself").pem();
+        fs::write(folder.path().join("t.pem"), pem).expect("it can be written");
+        fs::write(folder.path().join("t.key"), key.serialize_pem()).expect("it can be written");
+        let private = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(folder.path().join("t.key"), private).expect("it is ours");
+        let output = check(text, folder.path());
+        let error = error_of(&output);
+        assert!(output.status.success(), "{error}");
+        let told: Vec<&str> = error.lines().filter(|line| line.contains(": warning: ")).collect();
+        match part {
+            "" => assert!(told.is_empty(), "{error}"),
+            _ => assert!(told.len() == 1 && told[0].contains(part) && told[0].starts_with("strowger.toml:3:"), "{error}"),
+        }
+    }
+}
+
+/// Digests of passwords hold the realm: they are of no use for another one.
+#[test]
+fn users_of_another_realm_are_told() {
+    let folder = folder();
+    let with = |realm: &str| format!("realm = \"{realm}\"\ndomains = [\"example.org\"]\nstore.database = \"users.sqlite\"\n");
+    fs::write(folder.path().join("strowger.toml"), with("old")).expect("it can be written");
+    for user in ["alice@example.org", "bob@example.org"] {
+        let output = add_user(user, folder.path());
+        assert!(output.status.success(), "{}", error_of(&output));
+    }
+    for (realm, warnings) in [("old", 0), ("new", 1)] {
+        let output = check(&with(realm), folder.path());
+        let (error, text) = (error_of(&output), text_of(&output));
+        assert!(output.status.success(), "{error}");
+        assert_eq!(error.matches(": warning: ").count(), warnings, "{error}");
+        if warnings > 0 {
+            assert!(error.contains("2 users of") && error.contains("for the realm \"old\""), "{error}");
+            assert!(error.contains("write realm = \"old\"") && error.contains("user passwd"), "{error}");
+            assert!(text.contains("can be used, 1 warning"), "{text}");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Subscribers in the SQLite file: the engine that answers shards, and the orders of the command line.
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +12,11 @@ use crate::subscriber::{
 const CREDENTIAL: &str = "SELECT s.domain, c.algorithm, c.ha1 FROM credential c JOIN subscriber s ON s.id = c.subscriber \
     WHERE c.username = ?1 AND c.realm = ?2";
 const EXISTS: &str = "SELECT 1 FROM subscriber WHERE domain = ?1 AND username = ?2";
+const STRANGERS: &str = "SELECT count(*) FROM subscriber s \
+    WHERE NOT EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = s.id AND c.realm = ?1)";
+const THEIR_REALM: &str = "SELECT realm FROM credential o \
+    WHERE NOT EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = o.subscriber AND c.realm = ?1) \
+    GROUP BY realm ORDER BY count(DISTINCT subscriber) DESC, realm LIMIT 1";
 const VERSION: &str = "SELECT version FROM subscriber_version";
 
 /// Answers questions from the file by a connection of its own, for [`ReadThrough::start`](crate::read_through::ReadThrough::start).
@@ -87,6 +92,39 @@ impl SubscriberEngine for SqliteSubscribers {
         let version =
             self.connection.prepare_cached(VERSION).and_then(|mut s| s.query_row([], |row| row.get::<_, i64>(0)));
         version.map(i64::cast_unsigned).map_err(|error| self.failed(&error))
+    }
+}
+
+/// Users of a file who have no HA1 for the realm that is asked for: they cannot answer its challenge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strangers {
+    /// How many they are, never 0.
+    pub users: u64,
+    /// The realm that most of them have an HA1 for; `None`: none of them has any.
+    pub realm: Option<String>,
+}
+
+impl Strangers {
+    /// Looks for them. Changes nothing: a file that is not there, or has no users' tables yet, has none.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn of(settings: &SqliteSettings, realm: &str) -> Result<Option<Self>, OpenError> {
+        if !settings.path.exists() {
+            return Ok(None);
+        }
+        let look = || -> rusqlite::Result<Option<Self>> {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let connection = Connection::open_with_flags(&settings.path, flags)?;
+            connection.busy_timeout(settings.busy_timeout)?;
+            if !connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'credential'")?.exists([])? {
+                return Ok(None);
+            }
+            let users = connection.query_row(STRANGERS, [realm], |row| row.get::<_, i64>(0))?.cast_unsigned();
+            let realm = connection.query_row(THEIR_REALM, [realm], |row| row.get(0)).optional()?;
+            Ok((users > 0).then_some(Self { users, realm }))
+        };
+        look().map_err(|error| sqlite::explain(&settings.path, settings.busy_timeout, &error))
     }
 }
 
@@ -324,6 +362,33 @@ mod tests {
         let algorithms = || vec!["MD5".to_owned(), "SHA-256".to_owned()];
         assert_eq!(alice.realms, [("a.example".to_owned(), algorithms()), ("second".to_owned(), algorithms())]);
         assert_eq!((alice.created_at, alice.updated_at), (3, 4));
+    }
+
+    #[test]
+    fn users_of_another_realm_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |realm| Strangers::of(&settings(&dir), realm).unwrap();
+        assert_eq!(of("new"), None);
+        assert!(!settings(&dir).path.exists(), "looking makes no file");
+        let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
+        assert_eq!(of("new"), None);
+        for name in ["alice", "bob", "carol"] {
+            admin.add(name, "a.example", "old", &secret(1), 0).unwrap();
+        }
+        admin.add("dave", "a.example", "older", &secret(1), 0).unwrap();
+        let strangers = |users, realm: &str| Some(Strangers { users, realm: Some(realm.into()) });
+        assert_eq!(of("old"), strangers(1, "older"));
+        assert_eq!(of("new"), strangers(4, "old"));
+        for name in ["alice", "bob", "carol"] {
+            admin.set_password(name, "a.example", "new", &secret(2), 0).unwrap();
+        }
+        assert_eq!(of("new"), strangers(1, "older"), "an HA1 for the old realm does no harm");
+        admin.connection.execute("DELETE FROM credential WHERE username = 'dave'", []).unwrap();
+        assert_eq!(of("new"), Some(Strangers { users: 1, realm: None }));
+        admin.remove("dave", "a.example").unwrap();
+        assert_eq!(of("new"), None);
+        std::fs::write(&settings(&dir).path, "this is no database, but long enough to look at".repeat(100)).unwrap();
+        assert!(Strangers::of(&settings(&dir), "new").is_err());
     }
 
     #[test]

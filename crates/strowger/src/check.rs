@@ -4,6 +4,7 @@ use strowger_server::config::{Config, reference};
 
 use crate::cli::CheckArguments;
 use crate::output::{self, Outcome};
+use crate::realm;
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     if arguments.keys {
@@ -13,10 +14,11 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     match Config::load(arguments.file.as_deref(), &[]) {
         Ok((config, warnings)) => {
             output::report(&warnings);
+            let strangers = realm::check(&config, warnings.file());
             if arguments.effective {
                 output::print(&config.effective())?;
             } else {
-                output::print(&format!("{}: {}\n", warnings.file(), verdict(&config, warnings.warnings())))?;
+                output::print(&format!("{}: {}\n", warnings.file(), verdict(&config, warnings.warnings() + strangers)))?;
             }
             Ok(Outcome::Done)
         }

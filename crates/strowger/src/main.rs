@@ -12,6 +12,7 @@ mod logging;
 mod output;
 mod parse;
 mod prompt;
+mod realm;
 mod serve;
 mod sipp;
 mod user;

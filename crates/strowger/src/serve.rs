@@ -9,13 +9,15 @@ use crate::check;
 use crate::cli::ServeArguments;
 use crate::logging;
 use crate::output::{self, Outcome};
+use crate::realm;
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     let config = match Config::load(arguments.config.config.as_deref(), &arguments.listen) {
         Ok((config, warnings)) => {
             output::report(&warnings);
             if arguments.check {
-                output::print(&format!("{}: {}\n", warnings.file(), check::verdict(&config, warnings.warnings())))?;
+                let warned = warnings.warnings() + realm::check(&config, warnings.file());
+                output::print(&format!("{}: {}\n", warnings.file(), check::verdict(&config, warned)))?;
                 return Ok(Outcome::Done);
             }
             config
@@ -43,6 +45,7 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
         let drain = config.server.drain_timeout;
         let server = Server::start_with(config, crate::allocator::give_back)?;
         let config = server.config();
+        realm::watch(config)?;
         let bound = config.listeners.iter().zip(server.addresses());
         let bound: Vec<BoundListener> =
             bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();

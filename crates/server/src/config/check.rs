@@ -17,7 +17,7 @@ use super::proxy::RelayFor;
 use super::reader::Reader;
 use super::registrar::Durability;
 use super::report::Fault;
-use super::{Config, Source};
+use super::{Config, Source, validity};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_identity(config, reader);
@@ -145,6 +145,9 @@ fn check_certificate(identity: &Identity, span: Span, key_span: Span, reader: &m
     let before = reader.fault_count();
     let chain = certificates(&identity.certificate, &span, reader);
     let key = private_key(&identity.key, &key_span, reader);
+    for fault in chain.iter().flat_map(|chain| validity::faults(chain, &identity.certificate, span.clone())) {
+        reader.push(fault);
+    }
     let (Some(chain), Some(key)) = (chain, key) else {
         debug_assert!(reader.fault_count() > before);
         return;

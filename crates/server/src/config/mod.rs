@@ -33,6 +33,7 @@ mod settings;
 mod store;
 mod timers;
 mod tls;
+mod validity;
 
 use std::fs;
 use std::path::{Path, PathBuf};
