@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use strowger_tests::generator::{Running, load, refused};
+use strowger_tests::generator::{Running, answers, load, refused};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
 use strowger_tests::{alone, port, together};
@@ -15,6 +15,8 @@ fn cases_of_strangers() {
         ("who_answers_is_reached_by_every_address", who_answers_is_reached_by_every_address),
         ("passwords_may_hold_anything", passwords_may_hold_anything),
         ("schedules_without_calls_are_refused", schedules_without_calls_are_refused),
+        ("documents_say_what_they_meet", documents_say_what_they_meet),
+        ("documents_that_do_not_fit_are_explained", documents_that_do_not_fit_are_explained),
     ]);
 }
 
@@ -65,4 +67,62 @@ fn schedules_without_calls_are_refused() {
         let (code, said) = refused(&[&["127.0.0.1"], words].concat());
         assert!(code == 2 && said.contains("no call begin"), "{words:?}: {code}: {said}");
     }
+}
+
+/// A document of one OPTIONS, the answer to it that is waited for, and more behind it.
+fn options(answer: &str, more: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\"?>\n<scenario name=\"options\">\n<send><![CDATA[\n
+        OPTIONS sip:[remote_ip]:[remote_port] SIP/2.0\n
+        Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]\n
+        From: <sip:a@[local_ip]:[local_port]>;tag=[call_number]\n
+        To: <sip:[remote_ip]>\n
+        Call-ID: [call_id]\n
+        CSeq: 1 OPTIONS\n
+        Content-Length: 0\n
+        ]]></send>\n<recv response=\"{answer}\" crlf=\"true\" crlf=\"true\"/>\n{more}\n</scenario>\n"
+    )
+    .replace("\n\n", "\n")
+}
+
+fn documents_say_what_they_meet() {
+    let uas = answers(&[]);
+    let address = uas.address.to_string();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("call.xml");
+    let document = path.display().to_string();
+    let words = [address.as_str(), "--scenario", &document, "-r", "100", "-m", "3"];
+    let run = |answer: &str, more: &str| {
+        std::fs::write(&path, options(answer, more)).expect("the folder can be written");
+        load(&words)
+    };
+
+    let ran = run("200", "<nop><action><exec play_dtmf=\"1\"/></action></nop>");
+    ran.all_successful(3);
+    ran.ended_with(0);
+    assert!(ran.said.contains("call.xml:12:") && ran.said.contains("a second time"), "{}", ran.said);
+    assert!(ran.said.contains("3 × play_dtmf is not run"), "{}", ran.said);
+
+    let ran = run("486", "");
+    ran.ended_with(1);
+    assert!(ran.said.contains("3 × Aborting call on unexpected message"), "{}", ran.said);
+    assert!(ran.said.contains("while expecting '486' (index 1)"), "{}", ran.said);
+
+    let ran = run("200", "<nop><action><error message=\"the door is shut\"/></action></nop>");
+    ran.ended_with(1);
+    assert_eq!(ran.json["run"]["ended"], "an error ended it", "{}", ran.said);
+    assert!(ran.said.contains("the door is shut"), "{}", ran.said);
+}
+
+fn documents_that_do_not_fit_are_explained() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("answer.xml");
+    let text = "<?xml version=\"1.0\"?><scenario name=\"a\"><recv request=\"INVITE\"/></scenario>";
+    std::fs::write(&path, text).expect("the folder can be written");
+    let document = path.display().to_string();
+    let (code, said) = refused(&["127.0.0.1", "--scenario", &document, "--dry-run"]);
+    assert!(code == 2 && said.contains("load uas --scenario"), "{code}: {said}");
+    std::fs::write(&path, options("486", "")).expect("the folder can be written");
+    let (code, said) = refused(&["127.0.0.1", "--scenario", &document, "--dry-run"]);
+    assert!(code == 0 && said.contains("did not come to its end here"), "{code}: {said}");
 }

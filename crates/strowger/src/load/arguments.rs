@@ -42,7 +42,7 @@ Exit codes, of several the first in this order:
   130  ended before the first call by Ctrl-C, or at once by a second one
   4    INVALID: the generator and not the server was the limit
   3    a requirement is not met
-  1    calls failed, no call was begun, a report could not be written, or the run could not begin
+  1    calls failed or did not end, no call was begun, a report could not be written, or the run could not begin
   0    all well
 Where a requirement says how many calls may fail, those that it allows are no 1.")]
 pub(crate) struct LoadArguments {
@@ -132,7 +132,7 @@ pub(crate) struct UasArguments {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub scenario: Option<PathBuf>,
     /// It ends after so long.
-    #[arg(long, value_name = "TIME", value_parser = period::duration)]
+    #[arg(long, short = 'd', value_name = "TIME", value_parser = period::duration)]
     pub duration: Option<Duration>,
     #[command(flatten)]
     pub certificates: Certificates,
