@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod asked;
+mod astray;
 mod authentication;
 pub mod ban;
 pub mod config;

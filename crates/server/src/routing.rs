@@ -10,7 +10,7 @@ use crate::shard::Shard;
 use smallvec::SmallVec;
 use std::ops::Range;
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::proxy::{Candidate, NextHop, Request, Routing};
+use strowger_core::proxy::{Began, Candidate, NextHop, Request, Routing};
 use strowger_core::registrar::PathRule;
 use strowger_core::transaction::ServerId;
 use strowger_core::{ListenerId, Now, Target};
@@ -48,7 +48,7 @@ impl Shard {
         if request.message.has(Name::ProxyRequire) {
             return self.refuse_extensions(asked);
         }
-        let routing = self.proxy.route(request);
+        let mut routing = self.proxy.route(request);
         if routing.malformed {
             return self.refuse_request(asked, 400);
         }
@@ -65,8 +65,12 @@ impl Shard {
         if self.shared.config.proxy.loop_detection && self.proxy.is_loop(request) {
             return self.refuse_request(asked, 482);
         }
-        if !routing.in_dialog && !self.may_pass(asked, &routing) {
+        let opened = routing.in_dialog && !self.goes_astray(asked.now, request, &routing);
+        if !opened && !self.may_pass(asked, &routing) {
             return;
+        }
+        if !routing.in_dialog && self.is_stranger(asked, &routing) {
+            routing.began = Began::Stranger;
         }
         self.forward(asked, &routing);
     }
@@ -204,6 +208,16 @@ impl Shard {
             return false;
         }
         true
+    }
+
+    /// It was let through for whom it calls, not for who sends it.
+    fn is_stranger(&self, asked: &Asked<'_, '_>, routing: &Routing<'_>) -> bool {
+        let trusted = match self.shared.config.proxy.relay_for {
+            RelayFor::Everyone => true,
+            RelayFor::LocalDomains => self.is_local(&asked.request.essentials.from.uri),
+            RelayFor::Authenticated => false,
+        };
+        !trusted && !asked.found.authenticated && !self.is_emergency(&routing.uri)
     }
 
     /// Finds the targets and hands the request to the proxy.

@@ -1,6 +1,7 @@
 //! One proxied request: its server transaction and the branches that it was forked to (the response
 //! context of RFC 3261 section 16).
 
+use super::Began;
 use crate::transaction::{ClientId, ServerId};
 use crate::{Arrival, Target};
 
@@ -61,6 +62,8 @@ pub(super) struct Pending {
     pub(super) next: usize,
     /// Max-Breadth of each branch of the group that is tried now.
     pub(super) share: u16,
+    /// What its mark is to say.
+    pub(super) began: Began,
 }
 
 /// A target of a request: where it goes and what changes on the way.

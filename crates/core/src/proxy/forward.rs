@@ -2,7 +2,7 @@
 
 use super::exchange::{Branch, Candidate, Exchange, OwnedCandidate, Pending};
 use super::loop_detection::write_branch;
-use super::{Proxy, Request, Routing, SWEEP, alias, route};
+use super::{Began, Proxy, Request, Routing, SWEEP, alias, route};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{ListenerId, Now, Outbox, Target, Transport};
@@ -86,6 +86,7 @@ impl Proxy {
                 candidates: owned,
                 next: 0,
                 share: breadth,
+                began: routing.began,
             }));
         }
         self.next_group(now, id, tx, out)
@@ -115,7 +116,7 @@ impl Proxy {
             // Of one group, the breadth is divided; the next one gets it whole again (RFC 5393 section 5.3.3.1.1).
             pending.share = self.breadth(&request) / count as u16;
             let share = pending.share;
-            let routing = self.route(&request);
+            let routing = Routing { began: pending.began, ..self.route(&request) };
             for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
                 let target = candidate.targets[0];
                 candidate.tried = 1;
@@ -204,7 +205,7 @@ impl Proxy {
             let mut index = std::mem::take(&mut self.index);
             if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id))
             {
-                let routing = self.route(&request);
+                let routing = Routing { began: pending.began, ..self.route(&request) };
                 self.send_branch(now, &request, &routing, id, uri.as_deref(), &path, target, at, share, tx, out);
                 sent = true;
             }
@@ -318,7 +319,7 @@ impl Proxy {
                 (None, Some(uri)) => uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:"),
                 (None, None) => routing.uri.is_sips(),
             };
-            self.write_record_route(request, target.listener, secure);
+            self.write_record_route(request, routing.began, target.listener, secure);
         }
 
         // Max-Forwards (step 3).
@@ -408,10 +409,10 @@ impl Proxy {
 
     /// One Record-Route, or one for each side where transport, network, family of addresses or sips changes: downstream's on
     /// top. `secure`: the request leaves for a sips URI.
-    fn write_record_route(&mut self, request: &Request<'_>, out_by: ListenerId, secure: bool) {
+    fn write_record_route(&mut self, request: &Request<'_>, began: Began, out_by: ListenerId, secure: bool) {
         let index = request.message.index();
         let at = index.first(Name::RecordRoute).map_or_else(|| index.headers_start(), |l| l.start as usize);
-        let mark = self.mac.mark(request.call_id, request.from_tag);
+        let mark = self.mac.mark(began, request.call_id, request.from_tag);
         let (down, up) = (self.identity.face(out_by), self.identity.face(request.arrival.listener));
         // A sips URI may name only a listener that keeps its promise.
         let secure_down = secure && down.transport.is_secure();

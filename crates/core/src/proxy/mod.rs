@@ -19,7 +19,7 @@ pub use exchange::Candidate;
 pub use identity::{Face, Identity};
 pub use request::Request;
 pub use route::{NextHop, Routing};
-pub use route_mac::RouteMac;
+pub use route_mac::{Began, RouteMac};
 
 use crate::entropy::Entropy;
 use crate::slots::{Id, Slots};

@@ -1,6 +1,6 @@
 //! What the Route headers and the Request-URI of a request say (RFC 3261 sections 16.4, 16.6 steps 6 and 12).
 
-use super::{Proxy, Request, alias};
+use super::{Began, Proxy, Request, alias};
 use crate::{ListenerId, Target, Transport};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
@@ -24,6 +24,8 @@ pub struct Routing<'a> {
     pub own_route: bool,
     /// It carried the mark of this dialog: we let this dialog through before.
     pub in_dialog: bool,
+    /// Who began the dialog, or begins it now: says the mark, or decides the user before it forwards the request.
+    pub began: Began,
     /// The first Route that is left.
     pub route: Option<Uri<'a>>,
     /// The listener that our second Route names: the dialog goes out there.
@@ -60,6 +62,7 @@ impl Proxy {
             uri_text: message.request_uri(),
             own_route: false,
             in_dialog: false,
+            began: Began::Trusted,
             route: None,
             listener: None,
             alias: None,
@@ -140,7 +143,9 @@ impl Proxy {
             return;
         }
         let Some(mark) = uri.sip().and_then(|uri| uri.params.find(MARK)).flatten() else { return };
-        routing.in_dialog = self.mac.holds(mark, request.call_id, request.from_tag, request.to_tag);
+        if let Some(began) = self.mac.holds(mark, request.call_id, request.from_tag, request.to_tag) {
+            (routing.in_dialog, routing.began) = (true, began);
+        }
     }
 
     /// A Request-URI that we wrote as Record-Route: it is ours and carries a mark.

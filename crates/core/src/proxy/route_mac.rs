@@ -1,7 +1,8 @@
 //! The mark in our Record-Route: proof that a later request belongs to a dialog that we let through.
 //!
 //! It is a keyed hash of Call-ID and the tag of the party that made the dialog, so it opens this dialog
-//! and no other; a To tag alone opens nothing.
+//! and no other; a To tag alone opens nothing. Whether that party might have gone anywhere, or only to
+//! whom it called, stands in it too.
 
 use sha2::{Digest, Sha256};
 
@@ -12,6 +13,15 @@ pub(super) const LEN: usize = 16;
 #[derive(Clone)]
 pub struct RouteMac {
     keyed: Sha256,
+}
+
+/// What the mark of a dialog proves of who began it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Began {
+    /// One for whom requests are relayed wherever they go.
+    Trusted,
+    /// Anybody: let through only because a user of ours was called.
+    Stranger,
 }
 
 impl std::fmt::Debug for RouteMac {
@@ -31,8 +41,12 @@ impl RouteMac {
         Self { keyed }
     }
 
-    pub fn mark(&self, call_id: &[u8], tag: &[u8]) -> [u8; LEN] {
+    pub fn mark(&self, began: Began, call_id: &[u8], tag: &[u8]) -> [u8; LEN] {
         let mut hash = self.keyed.clone();
+        if began == Began::Stranger {
+            // No Call-ID is so long.
+            hash.update(u32::MAX.to_be_bytes());
+        }
         hash.update((call_id.len() as u32).to_be_bytes());
         hash.update(call_id);
         hash.update(tag);
@@ -47,10 +61,13 @@ impl RouteMac {
         out
     }
 
-    /// `mark` is that of this call and of one of the two tags.
-    pub fn holds(&self, mark: &[u8], call_id: &[u8], from_tag: &[u8], to_tag: &[u8]) -> bool {
+    /// Who began the call, if `mark` is that of this call and of one of the two tags.
+    pub fn holds(&self, mark: &[u8], call_id: &[u8], from_tag: &[u8], to_tag: &[u8]) -> Option<Began> {
         use subtle::ConstantTimeEq;
-        [from_tag, to_tag].iter().any(|tag| !tag.is_empty() && bool::from(self.mark(call_id, tag)[..].ct_eq(mark)))
+        let is_of = |began, tag: &[u8]| bool::from(self.mark(began, call_id, tag)[..].ct_eq(mark));
+        [Began::Trusted, Began::Stranger]
+            .into_iter()
+            .find(|began| [from_tag, to_tag].iter().any(|tag| !tag.is_empty() && is_of(*began, tag)))
     }
 }
 
@@ -63,13 +80,15 @@ mod tests {
     #[test]
     fn a_mark_opens_its_dialog_only() {
         let mac = RouteMac::new(b"secret");
-        let mark = mac.mark(b"call", b"alice");
-        assert!(mac.holds(&mark, b"call", b"alice", b"bob"));
-        assert!(mac.holds(&mark, b"call", b"bob", b"alice"));
-        assert!(!mac.holds(&mark, b"other", b"alice", b"bob"));
-        assert!(!mac.holds(&mark, b"call", b"mallory", b"bob"));
-        assert!(!mac.holds(&mark[..15], b"call", b"alice", b"bob"));
-        assert!(!RouteMac::new(b"other").holds(&mark, b"call", b"alice", b"bob"));
-        assert!(!mac.holds(&mac.mark(b"call", b""), b"call", b"alice", b""));
+        for began in [Began::Trusted, Began::Stranger] {
+            let mark = mac.mark(began, b"call", b"alice");
+            assert_eq!(mac.holds(&mark, b"call", b"alice", b"bob"), Some(began));
+            assert_eq!(mac.holds(&mark, b"call", b"bob", b"alice"), Some(began));
+            assert_eq!(mac.holds(&mark, b"other", b"alice", b"bob"), None);
+            assert_eq!(mac.holds(&mark, b"call", b"mallory", b"bob"), None);
+            assert_eq!(mac.holds(&mark[..15], b"call", b"alice", b"bob"), None);
+            assert_eq!(RouteMac::new(b"other").holds(&mark, b"call", b"alice", b"bob"), None);
+            assert_eq!(mac.holds(&mac.mark(began, b"call", b""), b"call", b"alice", b""), None);
+        }
     }
 }

@@ -132,6 +132,67 @@ fn a_mark_of_one_call_opens_no_other() {
     target.hears_nothing();
 }
 
+/// Anybody may call Bob, and gets a mark for it: it opens the way to Bob, not to the world.
+#[test]
+fn the_mark_of_a_strangers_call_leads_to_whom_he_called() {
+    let site = Site::start("", &["bob"]);
+    // With one contact the request leaves at once, with two it waits in a fork.
+    for contacts in [1, 2] {
+        let (bob, second, stranger, target) = (site.phone("bob"), site.phone("bob"), site.stranger(), site.stranger());
+        bob.register();
+        if contacts == 2 {
+            second.register();
+        }
+        let call = stranger.call("INVITE", "sip:bob@example.org");
+        stranger.send(&stranger.text(&call));
+        let invite = bob.next();
+        bob.respond(&invite, 200, "");
+        let ok = stranger.answer();
+        assert_eq!(ok.status(), 200);
+        let foreign = format!("sip:+1900@{}", target.address);
+        for (method, cseq) in [("INVITE", 20), ("MESSAGE", 21)] {
+            // Elsewhere: by Request-URI, by another Route behind ours, by maddr, by an address that nobody gave.
+            let within = within(&call, &ok, method, cseq);
+            let port = target.address.port();
+            for (n, wrong) in [
+                Call { uri: foreign.clone(), ..within.clone() },
+                Call { lines: format!("{}Route: <{foreign};lr>\n", within.lines), ..within.clone() },
+                Call { uri: format!("{};maddr=127.0.0.9", within.uri), ..within.clone() },
+                Call { uri: format!("sip:x@192.0.2.1;alias=127.0.0.1~{port}~0"), ..within.clone() },
+                Call { uri: foreign.clone(), to: format!("<{foreign}>;tag=answer"), ..within.clone() },
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                let wrong = Call { cseq: cseq * 10 + n as u32, ..wrong };
+                assert_eq!(stranger.ask(&wrong).status(), 407, "{wrong:?}");
+            }
+            // To Bob it may go on, and Bob may go on with his password.
+            stranger.send(&stranger.text(&Call { cseq: cseq * 100, ..within }));
+            let got = bob.next();
+            assert_eq!(got.method(), method);
+            bob.respond(&got, 200, "");
+            assert_eq!(stranger.answer().status(), 200);
+            let back = Call { cseq: 5_000 + cseq, ..backwards(&bob, &invite, &ok, method) };
+            let back = bob.authorized(&back, &bob.ask(&back), "bob", "bob");
+            bob.send(&bob.text(&back));
+            let got = stranger.next();
+            assert_eq!(got.method(), method);
+            stranger.respond(&got, 200, "");
+            assert_eq!(bob.answer().status(), 200);
+        }
+        // What ends a call needs no proof but the mark.
+        bob.send(&bob.text(&backwards(&bob, &invite, &ok, "BYE")));
+        let bye = stranger.next();
+        assert_eq!(bye.method(), "BYE");
+        stranger.respond(&bye, 200, "");
+        assert_eq!(bob.answer().status(), 200);
+        target.hears_nothing();
+        let unregister = bob.register_call("Expires: 0\n");
+        assert_eq!(bob.ask_as(&unregister, "bob").status(), 200);
+    }
+}
+
 #[test]
 fn several_contacts_ring_and_one_answers() {
     let site = Site::start("", &["bob"]);
