@@ -105,6 +105,14 @@ impl<'a> Field<'a> for Host<'a> {
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         let from = scan.at();
         let text = scan.span(HOST);
+        Self::of(scan, from, text)
+    }
+}
+
+impl<'a> Host<'a> {
+    /// The host of which the bytes of a name or of an IPv4 address have been read already: `text`, from `from` on.
+    #[inline(always)]
+    pub(crate) fn of(scan: &mut Reader<'a>, from: usize, text: &'a [u8]) -> Option<Self> {
         match text.first() {
             None => return reference(scan).map(Self::V6),
             Some(b'0'..=b'9') => {
@@ -136,29 +144,30 @@ fn reference(scan: &mut Reader<'_>) -> Option<Ipv6Addr> {
     Some(ip)
 }
 
-/// Four numbers up to 255.
+/// Four numbers up to 255, of three digits at most.
 fn v4(text: &[u8]) -> Option<Ipv4Addr> {
     if text.len() > 15 {
         return None;
     }
-    let (mut address, mut part, mut digits, mut points) = (0u32, 0u32, 0, 0);
+    // Fifteen digits fit.
+    let (mut address, mut part, mut digits, mut points) = (0u32, 0u64, 0u32, 0);
     for &b in text {
-        match b {
-            b'0'..=b'9' => {
-                part = part * 10 + (b - b'0') as u32;
-                digits += 1;
-                if digits > 3 || part > 255 {
-                    return None;
-                }
-            }
-            b'.' if digits > 0 && points < 3 => {
-                address = address << 8 | part;
-                (part, digits, points) = (0, 0, points + 1);
-            }
-            _ => return None,
+        let digit = b.wrapping_sub(b'0');
+        if digit <= 9 {
+            part = part * 10 + digit as u64;
+            digits += 1;
+            continue;
         }
+        if b != b'.' || points == 3 || !(1..=3).contains(&digits) || part > 255 {
+            return None;
+        }
+        address = address << 8 | part as u32;
+        (part, digits, points) = (0, 0, points + 1);
     }
-    if points == 3 && digits > 0 { Some(Ipv4Addr::from_bits(address << 8 | part)) } else { None }
+    if points == 3 && (1..=3).contains(&digits) && part <= 255 {
+        return Some(Ipv4Addr::from_bits(address << 8 | part as u32));
+    }
+    None
 }
 
 fn v6(text: &[u8]) -> Option<Ipv6Addr> {
@@ -190,6 +199,28 @@ fn write_v4(ip: Ipv4Addr, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn v4_is_what_the_standard_library_takes_and_leading_zeros() {
+        for text in [
+            "0.0.0.0",
+            "255.255.255.255",
+            "192.0.2.1",
+            "1.2.3",
+            "1.2.3.4.5",
+            "256.1.1.1",
+            "1.2.3.999",
+            "1..2.3",
+            "",
+            ".1.2.3",
+        ] {
+            assert_eq!(v4(text.as_bytes()), text.parse().ok(), "{text}");
+        }
+        assert_eq!(v4(b"010.1.1.001"), Some(Ipv4Addr::new(10, 1, 1, 1)));
+        for text in [&b"1.2.3.0004"[..], b"4294967297.1.1", b"999999999999999", b"1.2.3.", b"1.2.3.4x", b"1,2.3.4"] {
+            assert_eq!(v4(text), None);
+        }
+    }
 
     #[test]
     fn the_three_kinds() {

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::params::{Params, unquote, write_quoted};
-use crate::reader::{self, CLASS, DISPLAY, Field, Reader, TOKEN, WS};
+use crate::reader::{self, BARE, CLASS, DISPLAY, Field, Reader, TOKEN, WS};
 use crate::uri::Uri;
 use crate::write::{self, Write};
 use std::borrow::Cow;
@@ -35,9 +35,12 @@ impl<'a> NameAddr<'a> {
         unquote(self.display)
     }
 
-    /// Reads an address, its parameters told to `on`.
+    /// Reads an address, its parameters told to `on` as [`Params::read_telling`] does.
     #[inline(always)]
-    pub(crate) fn read_with(scan: &mut Reader<'a>, on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
+    pub(crate) fn read_with(
+        scan: &mut Reader<'a>,
+        on: impl FnMut(&'a [u8], Option<&'a [u8]>, bool) -> bool,
+    ) -> Option<Self> {
         let start = scan.at();
         let mut display = &b""[..];
         let mut bracket = true;
@@ -75,7 +78,7 @@ impl<'a> NameAddr<'a> {
         }
         let uri_text = scan.since(from);
         scan.skip(bracket as usize);
-        let params = Params::read(scan, on)?;
+        let params = Params::read_telling(scan, on)?;
         Some(Self { display, uri, uri_text, params })
     }
 
@@ -100,9 +103,9 @@ impl<'a> NameAddr<'a> {
 
 /// Where an addr-spec ends: before white space, a semicolon, a comma or a question mark.
 fn bare_end(scan: &Reader<'_>) -> usize {
-    let rest = scan.rest();
-    let end = rest.iter().position(|&b| matches!(b, b';' | b',' | b'?') || CLASS[b as usize] & WS != 0);
-    scan.at() + end.unwrap_or(rest.len())
+    let mut ahead = scan.clone();
+    ahead.span(BARE);
+    ahead.at()
 }
 
 /// Tokens and quoted strings as they stand, anything else quoted.
@@ -118,7 +121,7 @@ fn write_display(display: &[u8], out: &mut Vec<u8>) {
 impl<'a> Field<'a> for NameAddr<'a> {
     #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
-        Self::read_with(scan, |_, _| true)
+        Self::read_with(scan, |_, _, _| true)
     }
 }
 

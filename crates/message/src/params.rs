@@ -1,6 +1,6 @@
 //! Header parameters: `;name=value` (RFC 3261 section 25.1, generic-param).
 
-use crate::reader::{Reader, VALUE};
+use crate::reader::{Reader, TOKEN, VALUE};
 use crate::write;
 use std::borrow::Cow;
 
@@ -38,6 +38,15 @@ impl<'a> Params<'a> {
     /// stand behind the last one and white space.
     #[inline(always)]
     pub(crate) fn read(scan: &mut Reader<'a>, mut on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
+        Self::read_telling(scan, |name, value, _| on(name, value))
+    }
+
+    /// Like [`Params::read`]; `on` is also told whether the value is a token.
+    #[inline(always)]
+    pub(crate) fn read_telling(
+        scan: &mut Reader<'a>,
+        mut on: impl FnMut(&'a [u8], Option<&'a [u8]>, bool) -> bool,
+    ) -> Option<Self> {
         scan.ws();
         if scan.peek() != Some(b';') {
             return Some(Self::default());
@@ -52,16 +61,17 @@ impl<'a> Params<'a> {
             end = scan.at();
             bytes += 1 + name.len();
             scan.ws();
-            let mut value = None;
+            let (mut value, mut token) = (None, false);
             if scan.take(b'=') {
                 scan.ws();
-                let text = read_value(scan)?;
+                let text;
+                (text, token) = read_value(scan)?;
                 end = scan.at();
                 bytes += 1 + text.len();
                 value = Some(text);
                 scan.ws();
             }
-            if !on(name, value) {
+            if !on(name, value, token) {
                 return None;
             }
         }
@@ -114,13 +124,20 @@ impl<'a> Params<'a> {
     }
 }
 
-/// A token or what may pass for one, a quoted string, or a URI in angle brackets (Identity's `info`).
+/// A token or what may pass for one, a quoted string, or a URI in angle brackets (Identity's `info`); and whether it is a
+/// token.
 #[inline(always)]
-fn read_value<'a>(scan: &mut Reader<'a>) -> Option<&'a [u8]> {
+fn read_value<'a>(scan: &mut Reader<'a>) -> Option<(&'a [u8], bool)> {
     match scan.peek()? {
-        b'"' => scan.quoted(),
-        b'<' => scan.bracketed(),
-        _ => scan.some(VALUE),
+        b'"' => Some((scan.quoted()?, false)),
+        b'<' => Some((scan.bracketed()?, false)),
+        _ => {
+            let from = scan.at();
+            let word = scan.span(TOKEN);
+            // Mostly there is no more.
+            let token = scan.span(VALUE).is_empty();
+            if token && word.is_empty() { None } else { Some((scan.since(from), token)) }
+        }
     }
 }
 
@@ -209,7 +226,7 @@ impl<'a> Iterator for ParamIter<'a> {
         let mut value = None;
         if scan.take(b'=') {
             scan.ws();
-            value = Some(read_value(scan)?);
+            value = Some(read_value(scan)?.0);
             scan.ws();
         }
         Some(Param { name, value })

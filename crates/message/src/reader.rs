@@ -143,6 +143,29 @@ impl<'a> Reader<'a> {
         self.some(TOKEN)
     }
 
+    /// Decimal digits, at least one, and what they say; beyond `u32`, 2^32.
+    #[inline(always)]
+    pub(crate) fn decimal(&mut self) -> Option<u64> {
+        let from = self.at;
+        let (mut at, mut n) = (from, 0u64);
+        while let Some(&b) = self.text.get(at)
+            && b.is_ascii_digit()
+        {
+            n = (n * 10 + (b - b'0') as u64).min(1 << 32);
+            at += 1;
+        }
+        self.at = at;
+        (at > from).then_some(n)
+    }
+
+    /// A number of at most ten digits that fits `u32`.
+    #[inline(always)]
+    pub(crate) fn strict_decimal(&mut self) -> Option<u32> {
+        let from = self.at;
+        let n = self.decimal()?;
+        if self.at - from > 10 { None } else { u32::try_from(n).ok() }
+    }
+
     /// Bytes of this class and escapes of two hexadecimal digits, maybe none (RFC 3261 section 25.1).
     #[inline(always)]
     pub(crate) fn escaped(&mut self, class: u16) -> Option<&'a [u8]> {
@@ -280,6 +303,8 @@ pub(crate) const PHONE: u16 = 1 << 12;
 pub(crate) const ALPHA: u16 = 1 << 14;
 /// Token or white space within a display name.
 pub(crate) const DISPLAY: u16 = 1 << 13;
+/// Of a URI that stands without angle brackets: nothing that ends it.
+pub(crate) const BARE: u16 = 1 << 15;
 
 pub(crate) static CLASS: [u16; 256] = {
     const fn any(set: &[u8], b: u8) -> bool {
@@ -346,8 +371,57 @@ pub(crate) static CLASS: [u16; 256] = {
         if b.is_ascii_hexdigit() || any(b"-.()*#", b) {
             class |= PHONE;
         }
+        if !any(b";,? \t\r\n", b) {
+            class |= BARE;
+        }
         table[i] = class;
         i += 1;
     }
     table
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn decimals_saturate() {
+        for (text, decimal, strict) in [
+            ("0", Some(0), Some(0)),
+            ("4294967295", Some(u32::MAX as u64), Some(u32::MAX)),
+            ("4294967296", Some(1 << 32), None),
+            ("99999999999999999999999999", Some(1 << 32), None),
+            ("0000000007", Some(7), Some(7)),
+            ("00000000007", Some(7), None),
+            ("12a", Some(12), Some(12)),
+            ("", None, None),
+            ("x1", None, None),
+        ] {
+            assert_eq!(Reader::new(text.as_bytes()).decimal(), decimal, "{text}");
+            assert_eq!(Reader::new(text.as_bytes()).strict_decimal(), strict, "{text}");
+        }
+        let mut reader = Reader::new(b"12a");
+        assert_eq!((reader.decimal(), reader.at()), (Some(12), 2));
+    }
+
+    proptest! {
+        #[test]
+        fn a_span_ends_at_the_first_byte_of_another_class(
+            text in prop::collection::vec(prop_oneof![
+                4 => prop::sample::select(&b"abcXYZ019-._"[..]),
+                1 => any::<u8>(),
+            ], 0..80),
+            at in 0..80usize,
+        ) {
+            let at = at.min(text.len());
+            for class in (0..16).map(|bit| 1u16 << bit) {
+                let mut reader = Reader::new(&text);
+                reader.go(at);
+                let want = text[at..].iter().take_while(|&&b| CLASS[b as usize] & class != 0).count();
+                prop_assert_eq!(reader.span(class), &text[at..at + want]);
+                prop_assert_eq!(reader.at(), at + want);
+            }
+        }
+    }
+}

@@ -75,7 +75,7 @@ impl<'a> Field<'a> for Contact<'a> {
     #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         let (mut q, mut expires, mut instance, mut reg_id) = (None, None, None, None);
-        let addr = NameAddr::read_with(scan, |name, value| {
+        let addr = NameAddr::read_with(scan, |name, value, _| {
             let text = value.unwrap_or_default();
             match name.len() {
                 1 if is(name, b"q") => {

@@ -2,7 +2,7 @@
 
 use super::view;
 use crate::Method;
-use crate::reader::{DIGIT, Field, Reader, number};
+use crate::reader::{Field, Reader};
 use crate::write::Write;
 
 /// `4711 INVITE`
@@ -20,11 +20,10 @@ impl<'a> Field<'a> for CSeq<'a> {
     #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         let start = scan.at();
-        let number = number(scan.some(DIGIT)?);
-        if number >= 1 << 31 {
+        let Some(number) = u32::try_from(scan.decimal()?).ok().filter(|&n| n < 1 << 31) else {
             scan.go(start);
             return None;
-        }
+        };
         let end = scan.at();
         scan.ws();
         if scan.at() == end {

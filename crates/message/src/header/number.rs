@@ -3,7 +3,7 @@
 
 use super::view;
 use crate::Error;
-use crate::reader::{self, DIGIT, Field, Reader, number, strict_number};
+use crate::reader::{self, Field, Reader};
 use crate::write::Write;
 use std::marker::PhantomData;
 
@@ -30,7 +30,7 @@ impl Number<'_> {
 impl<'a> Field<'a> for Number<'a> {
     #[inline]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
-        Some(Self::new(strict_number(scan.span(DIGIT))?))
+        Some(Self::new(scan.strict_decimal()?))
     }
 }
 
@@ -59,7 +59,7 @@ impl DeltaSeconds<'_> {
 impl<'a> Field<'a> for DeltaSeconds<'a> {
     #[inline]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
-        Some(Self::new(strict_number(scan.span(DIGIT))?))
+        Some(Self::new(scan.strict_decimal()?))
     }
 }
 
@@ -85,7 +85,7 @@ impl<'a> Field<'a> for MaxForwards {
     #[inline]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         let start = scan.at();
-        let hops = u8::try_from(number(scan.some(DIGIT)?)).ok();
+        let hops = u8::try_from(scan.decimal()?).ok();
         if hops.is_none() {
             scan.go(start);
         }

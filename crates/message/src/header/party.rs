@@ -51,14 +51,14 @@ impl<'a> Field<'a> for Party<'a> {
     #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         let mut tag = None;
-        let addr = NameAddr::read_with(scan, |name, value| {
+        let addr = NameAddr::read_with(scan, |name, value, token| {
             if !is(name, b"tag") {
                 return true;
             }
             // A second tag would let one element see another dialog than the next one sees.
             let first = tag.is_none();
             tag = value.filter(|v| {
-                v.iter().all(|&b| CLASS[b as usize] & TOKEN != 0 || matches!(b, b'=' | b'/' | b':' | b'@'))
+                token || v.iter().all(|&b| CLASS[b as usize] & TOKEN != 0 || matches!(b, b'=' | b'/' | b':' | b'@'))
             });
             first && tag.is_some()
         })?;

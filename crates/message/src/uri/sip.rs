@@ -3,7 +3,7 @@
 use super::compare;
 use crate::Error;
 use crate::host::Host;
-use crate::reader::{DIGIT, Field, PASSWORD, Reader, URI_HEADER, URI_PARAM, USER, is, number};
+use crate::reader::{Field, HOST, PASSWORD, Reader, URI_HEADER, URI_PARAM, USER, is};
 use crate::write::Write;
 
 /// `sip:user:password@host:port;parameters?headers`
@@ -32,26 +32,37 @@ impl<'a> SipUri<'a> {
     pub(crate) fn read(scan: &mut Reader<'a>, secure: bool) -> Option<Self> {
         let (mut user, mut password) = (None, None);
         let start = scan.at();
-        // What a user part may hold includes all that a host does: what ends it tells.
-        let text = scan.escaped(USER)?;
-        match scan.peek() {
-            Some(b'@') => user = Some(text),
-            Some(b':') => {
-                scan.skip(1);
-                let word = scan.escaped(PASSWORD)?;
-                if scan.peek() == Some(b'@') {
-                    user = Some(text);
-                    password = Some(word);
+        // All that a host may hold a user part may hold too: what ends it tells which of them this is.
+        let word = scan.span(HOST);
+        if scan.peek() == Some(b'@') {
+            user = Some(word);
+        } else {
+            scan.escaped(USER)?;
+            let text = scan.since(start);
+            match scan.peek() {
+                Some(b'@') => user = Some(text),
+                Some(b':') => {
+                    scan.skip(1);
+                    let word = scan.escaped(PASSWORD)?;
+                    if scan.peek() == Some(b'@') {
+                        user = Some(text);
+                        password = Some(word);
+                    }
                 }
+                _ => (),
             }
-            _ => (),
         }
-        match user {
+        let host = match user {
             Some(b"") => return None,
-            Some(_) => scan.skip(1),
-            None => scan.go(start),
-        }
-        let host = Host::read(scan)?;
+            Some(_) => {
+                scan.skip(1);
+                Host::read(scan)?
+            }
+            None => {
+                scan.go(start + word.len());
+                Host::of(scan, start, word)?
+            }
+        };
         let port = if scan.take(b':') { Some(read_port(scan)?) } else { None };
         let params = UriParams::read(scan)?;
         let headers = if scan.take(b'?') { scan.escaped(URI_HEADER)? } else { b"" };
@@ -120,7 +131,7 @@ impl Write for SipUri<'_> {
 /// A port number up to 65,535.
 #[inline]
 pub(crate) fn read_port(scan: &mut Reader<'_>) -> Option<u16> {
-    u16::try_from(number(scan.some(DIGIT)?)).ok()
+    u16::try_from(scan.decimal()?).ok()
 }
 
 /// Text with its escapes undone.
