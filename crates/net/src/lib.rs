@@ -9,6 +9,7 @@ pub mod datagrams;
 pub mod descriptors;
 pub mod handle;
 pub mod lanes;
+pub mod memory;
 pub mod node;
 pub mod resolve;
 pub mod service;
