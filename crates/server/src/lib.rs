@@ -17,6 +17,7 @@ mod parked;
 mod ping;
 mod reach;
 mod registration;
+mod removal;
 mod reply;
 mod routing;
 pub mod shard;

@@ -4,6 +4,7 @@ use crate::ban::Bans;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
+use crate::removal::Removals;
 use crate::shard::{Answer, Shard};
 use crate::shared::Shared;
 use anyhow::Context;
@@ -91,7 +92,7 @@ impl Server {
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             Shard::new(for_shards.clone(), number, &handle, with_journal.as_deref(), give_back)
         })?;
-        node.handle().services().spawn(keep_up(shared.clone(), give_back));
+        node.handle().services().spawn(keep_up(shared.clone(), Removals::new(journal.as_deref()), give_back));
         if let Some(interval) = shared.config.log.statistics {
             let (shared, handle) = (shared.clone(), node.handle().clone());
             node.handle().services().spawn(async move {
@@ -183,7 +184,7 @@ fn statistics(shared: &Shared, handle: &Handle<Shard>) -> String {
 }
 
 /// The work of no call in particular.
-async fn keep_up(shared: Arc<Shared>, give_back: fn()) {
+async fn keep_up(shared: Arc<Shared>, mut removals: Removals, give_back: fn()) {
     let mut tick = tokio::time::interval(UPKEEP);
     let mut n = 0u64;
     loop {
@@ -191,6 +192,7 @@ async fn keep_up(shared: Arc<Shared>, give_back: fn()) {
         n += 1;
         if let Some(subscribers) = &shared.subscribers {
             subscribers.overdue(Instant::now());
+            removals.step(&shared);
         }
         if n.is_multiple_of(4) {
             let now = strowger_net::clock::now();

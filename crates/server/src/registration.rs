@@ -73,7 +73,8 @@ impl Shard {
                 most,
                 ticket,
                 |current| {
-                    let steps = decide(asked.now, request, decider, current, lines, pings, node, repair, &is_unreachable);
+                    let steps =
+                        decide(asked.now, request, decider, current, lines, pings, node, repair, &is_unreachable);
                     if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
                         return Err(Refused::Replayed);
                     }

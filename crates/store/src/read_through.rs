@@ -21,7 +21,7 @@ use hashbrown::HashTable;
 
 use self::reader::Reader;
 use crate::generations::{Entry, Key, Part, Parts, parts};
-use crate::subscriber::{Answer, LookupError, LookupSink, Question, SubscriberEngine, Subscribers};
+use crate::subscriber::{Answer, LookupError, LookupSink, Question, Removed, SubscriberEngine, Subscribers};
 use crate::ticket::{Refused, SinkId, Sinks, Ticket};
 
 /// Limits and times of the cache.
@@ -104,12 +104,21 @@ struct Shared {
     in_flight: AtomicUsize,
     wake: Condvar,
     sinks: Sinks<dyn LookupSink>,
+    removals: Mutex<Removals>,
     settings: ReadThroughSettings,
     hits: AtomicU64,
     misses: AtomicU64,
     merged: AtomicU64,
     refused: AtomicU64,
     late: AtomicU64,
+}
+
+/// Users who were removed.
+#[derive(Default)]
+struct Removals {
+    open: Vec<Removed>,
+    /// Settled, and still noted in the database.
+    settled: Vec<u64>,
 }
 
 /// Partitions of the cache.
@@ -131,6 +140,7 @@ impl Shared {
             in_flight: AtomicUsize::new(0),
             wake: Condvar::new(),
             sinks: Sinks::default(),
+            removals: Mutex::default(),
             settings,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -142,6 +152,10 @@ impl Shared {
 
     fn hash(&self, question: Question<'_>) -> u64 {
         self.hasher.hash_one(parts(question))
+    }
+
+    fn removals(&self) -> MutexGuard<'_, Removals> {
+        self.removals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn part(&self, hash: u64) -> MutexGuard<'_, Parts> {
@@ -223,12 +237,7 @@ impl Shared {
         keys.clear();
         let mut requests = self.requests();
         if requests.waiting.is_empty() && !requests.stopped {
-            // An empty cache has nothing to go stale: then only a request wakes the thread.
-            requests = if self.entries() == 0 {
-                self.wake.wait(requests).unwrap_or_else(PoisonError::into_inner)
-            } else {
-                self.wake.wait_timeout(requests, self.settings.poll).unwrap_or_else(PoisonError::into_inner).0
-            };
+            requests = self.wake.wait_timeout(requests, self.settings.poll).unwrap_or_else(PoisonError::into_inner).0;
         }
         if requests.stopped {
             return false;
@@ -334,6 +343,16 @@ impl Subscribers for ReadThrough {
 
     fn overdue(&self, now: Instant) {
         self.shared.overdue(now);
+    }
+
+    fn removed(&self) -> Vec<Removed> {
+        self.shared.removals().open.clone()
+    }
+
+    fn settled(&self, id: u64) {
+        let mut removals = self.shared.removals();
+        removals.open.retain(|removed| removed.id != id);
+        removals.settled.push(id);
     }
 }
 

@@ -9,7 +9,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x5354_5257;
 
 /// One step each, in order.
-pub(crate) const MIGRATIONS: &[&str] = &[FIRST];
+pub(crate) const MIGRATIONS: &[&str] = &[FIRST, SECOND];
 
 /// `binding` has no index but its key: shards read the table in memory, and a restart reads all rows. Each further index
 /// would double the pages that a registration writes. Texts of peers are TEXT when they are UTF-8, BLOB otherwise, hence
@@ -69,6 +69,25 @@ CREATE TABLE binding (
     node               INTEGER NOT NULL,
     flags              INTEGER NOT NULL
 ) STRICT;
+";
+
+/// Who was removed and whose bindings a server has still to end; whichever program removed them. A user who gets another name
+/// is one who was removed.
+const SECOND: &str = "
+CREATE TABLE removed_subscriber (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT, -- never given twice
+    username TEXT NOT NULL,
+    domain   TEXT NOT NULL
+) STRICT;
+CREATE TRIGGER subscriber_gone AFTER DELETE ON subscriber
+BEGIN
+    INSERT INTO removed_subscriber (username, domain) VALUES (OLD.username, OLD.domain);
+END;
+CREATE TRIGGER subscriber_renamed AFTER UPDATE OF username, domain ON subscriber
+WHEN OLD.username <> NEW.username OR OLD.domain <> NEW.domain
+BEGIN
+    INSERT INTO removed_subscriber (username, domain) VALUES (OLD.username, OLD.domain);
+END;
 ";
 
 /// What a file is, seen from this program.
@@ -156,6 +175,21 @@ mod tests {
         assert_eq!(version(&c), 2);
         let note: String = c.query_row("SELECT note FROM subscriber WHERE id = 1", [], |r| r.get(0)).unwrap();
         assert_eq!(note, "none");
+    }
+
+    #[test]
+    fn who_is_removed_is_noted() {
+        let mut c = Connection::open_in_memory().unwrap();
+        migrate_with(&mut c, &[FIRST]).unwrap();
+        c.execute("INSERT INTO subscriber VALUES (1, 'alice', 'a', 0, 0), (2, 'bob', 'b', 0, 0)", []).unwrap();
+        assert!(matches!(migrate(&mut c).unwrap(), Migrated::Ready));
+        c.execute_batch(
+            "UPDATE subscriber SET updated_at = 1; UPDATE subscriber SET domain = 'c' WHERE id = 1; DELETE FROM subscriber;",
+        )
+        .unwrap();
+        let mut select = c.prepare("SELECT username || '@' || domain FROM removed_subscriber ORDER BY id").unwrap();
+        let noted: Vec<String> = select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        assert_eq!(noted, ["alice@a", "alice@c", "bob@b"]);
     }
 
     #[test]

@@ -213,7 +213,7 @@ mod tests {
 
         drop(open(&SqliteSettings::new(path("newer"))).unwrap());
         Connection::open(path("newer")).unwrap().pragma_update(None, "user_version", 99).unwrap();
-        assert!(said("newer").contains("schema version 99 is newer than this program knows (1)"));
+        assert!(said("newer").contains("schema version 99 is newer than this program knows (2)"));
 
         assert!(said("no/such/folder").contains("No such file"), "{}", said("no/such/folder"));
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::sqlite::{self, OpenError, SqliteSettings};
 use crate::subscriber::{
-    AdminError, Answer, Credential, Ha1s, Listed, LookupError, Question, SubscriberAdmin, SubscriberEngine,
+    AdminError, Answer, Credential, Ha1s, Listed, LookupError, Question, Removed, SubscriberAdmin, SubscriberEngine,
 };
 
 const CREDENTIAL: &str = "SELECT s.domain, c.algorithm, c.ha1 FROM credential c JOIN subscriber s ON s.id = c.subscriber \
@@ -17,6 +17,8 @@ const STRANGERS: &str = "SELECT count(*) FROM subscriber s \
 const THEIR_REALM: &str = "SELECT realm FROM credential o \
     WHERE NOT EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = o.subscriber AND c.realm = ?1) \
     GROUP BY realm ORDER BY count(DISTINCT subscriber) DESC, realm LIMIT 1";
+/// So many at once; the others when those are settled.
+const REMOVED: &str = "SELECT id, username, domain FROM removed_subscriber ORDER BY id LIMIT 1000";
 const VERSION: &str = "SELECT version FROM subscriber_version";
 
 /// Answers questions from the file by a connection of its own, for [`ReadThrough::start`](crate::read_through::ReadThrough::start).
@@ -92,6 +94,29 @@ impl SubscriberEngine for SqliteSubscribers {
         let version =
             self.connection.prepare_cached(VERSION).and_then(|mut s| s.query_row([], |row| row.get::<_, i64>(0)));
         version.map(i64::cast_unsigned).map_err(|error| self.failed(&error))
+    }
+
+    fn removed(&mut self) -> Result<Vec<Removed>, LookupError> {
+        let look = || -> rusqlite::Result<Vec<Removed>> {
+            let mut select = self.connection.prepare_cached(REMOVED)?;
+            let rows = select.query_map([], |row| {
+                let (username, domain) = (row.get::<_, String>(1)?.into(), row.get::<_, String>(2)?.into());
+                Ok(Removed { id: row.get::<_, i64>(0)?.cast_unsigned(), username, domain })
+            })?;
+            rows.collect()
+        };
+        look().map_err(|error| self.failed(&error))
+    }
+
+    fn settle(&mut self, ids: &[u64]) -> Result<(), LookupError> {
+        let mut forget = || -> rusqlite::Result<()> {
+            let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            for id in ids {
+                tx.prepare_cached("DELETE FROM removed_subscriber WHERE id = ?1")?.execute([id.cast_signed()])?;
+            }
+            tx.commit()
+        };
+        forget().map_err(|error| self.failed(&error))
     }
 }
 
@@ -362,6 +387,56 @@ mod tests {
         let algorithms = || vec!["MD5".to_owned(), "SHA-256".to_owned()];
         assert_eq!(alice.realms, [("a.example".to_owned(), algorithms()), ("second".to_owned(), algorithms())]);
         assert_eq!((alice.created_at, alice.updated_at), (3, 4));
+    }
+
+    #[test]
+    fn who_was_removed_is_told_until_it_is_settled() {
+        use crate::read_through::{ReadThrough, ReadThroughSettings};
+        use crate::subscriber::Subscribers;
+        use std::time::{Duration, Instant};
+        let dir = tempfile::tempdir().unwrap();
+        let start = || {
+            let settings = ReadThroughSettings { poll: Duration::from_millis(10), ..ReadThroughSettings::default() };
+            ReadThrough::start(SqliteSubscribers::open(&self::settings(&dir)).unwrap(), settings).unwrap()
+        };
+        let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
+        for name in ["alice", "bob"] {
+            admin.add(name, "a.example", "r", &secret(1), 0).unwrap();
+        }
+        admin.remove("alice", "A.example").unwrap();
+        let until = |running: &ReadThrough, names: &[&str]| {
+            let end = Instant::now() + Duration::from_secs(20);
+            loop {
+                let removed = running.removed();
+                if removed.iter().map(|r| &*r.username).eq(names.iter().copied()) {
+                    return removed;
+                }
+                assert!(Instant::now() < end, "{removed:?}");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        };
+        let noted = || -> i64 {
+            let count = "SELECT count(*) FROM removed_subscriber";
+            Connection::open(&settings(&dir).path).unwrap().query_row(count, [], |row| row.get(0)).unwrap()
+        };
+        // Removed before the start; nobody asks for anything.
+        let running = start();
+        let alice = until(&running, &["alice"]).remove(0);
+        assert_eq!(&*alice.domain, "a.example");
+        drop(running);
+        let running = start();
+        until(&running, &["alice"]);
+        admin.remove("bob", "a.example").unwrap();
+        until(&running, &["alice", "bob"]);
+        running.settled(alice.id);
+        assert_eq!(until(&running, &["bob"]).len(), 1);
+        let end = Instant::now() + Duration::from_secs(20);
+        while noted() != 1 {
+            assert!(Instant::now() < end, "it is never forgotten");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        drop(running);
+        until(&start(), &["bob"]);
     }
 
     #[test]

@@ -102,6 +102,17 @@ pub enum Answer {
     Absent,
 }
 
+/// A user who was removed, until whoever keeps bindings has ended theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Another one for each removal.
+    pub id: u64,
+    /// User name.
+    pub username: Box<str>,
+    /// Domain, in lower case.
+    pub domain: Box<str>,
+}
+
 /// Why there is no answer. The caller answers 500, or 503 with Retry-After for [`LookupError::Deadline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LookupError {
@@ -146,6 +157,15 @@ pub trait Subscribers: Send + Sync {
     /// Answers what is over its deadline with [`LookupError::Deadline`]. To be called in steps of about 100 ms by whoever
     /// has a timer; cheap when nothing is in flight.
     fn overdue(&self, now: Instant);
+
+    /// Users who were removed, each until it is [settled](Self::settled): also those of before a restart. No answer from
+    /// before a removal is given any more by the time that it stands here.
+    fn removed(&self) -> Vec<Removed> {
+        Vec::new()
+    }
+
+    /// The bindings of this removal are gone for good.
+    fn settled(&self, _id: u64) {}
 }
 
 /// A database of subscribers. Called on the reader's thread alone; may block, should give up after its own deadline.
@@ -161,6 +181,22 @@ pub trait SubscriberEngine: Send + 'static {
     /// # Errors
     /// It is not known; the cache is then not trusted.
     fn version(&mut self) -> Result<u64, LookupError>;
+
+    /// Who was removed, whichever program did it, and is not settled. Asked when the version is another one.
+    ///
+    /// # Errors
+    /// It is not known now; it is asked again soon.
+    fn removed(&mut self) -> Result<Vec<Removed>, LookupError> {
+        Ok(Vec::new())
+    }
+
+    /// Forgets these removals.
+    ///
+    /// # Errors
+    /// None is forgotten; the same is asked again soon.
+    fn settle(&mut self, _ids: &[u64]) -> Result<(), LookupError> {
+        Ok(())
+    }
 }
 
 /// A subscriber as shown to people: no secret.

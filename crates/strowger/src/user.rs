@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &UserArguments) -> anyhow::Result<Outcome> {
         UserCommand::Remove(user) => {
             let Some(mut users) = Users::open(&user.config)? else { return Ok(Outcome::Failed) };
             users.admin.remove(&user.address.name, &user.address.domain)?;
-            output::print(&format!("removed {}\n", user.address))?;
+            output::print(&format!("removed {}; registrations end with it\n", user.address))?;
             Ok(Outcome::Done)
         }
         UserCommand::List(list) => {

@@ -7,6 +7,7 @@ mod gone;
 mod pings;
 mod registrations;
 mod relaying;
+mod removal;
 mod site;
 mod unreachable;
 mod waiting;

@@ -29,6 +29,17 @@ fn own_address() -> SocketAddr {
     SocketAddr::from((ip, 20_000 + u16::from(n[2])))
 }
 
+/// What is kept of a password.
+pub(crate) fn ha1s(user: &str, password: &str) -> Ha1s {
+    let set = Ha1Set::of_password(user.as_bytes(), b"example.org", password.as_bytes());
+    let bytes = |hash| set.of(hash).map(|h| h.value().as_bytes().to_vec());
+    Ha1s {
+        md5: bytes(Hash::Md5).and_then(|b| b.try_into().ok()),
+        sha256: bytes(Hash::Sha256).and_then(|b| b.try_into().ok()),
+        sha512_256: bytes(Hash::Sha512_256).and_then(|b| b.try_into().ok()),
+    }
+}
+
 impl Site {
     /// A registrar of example.org, or of the `domains` named there, with these users and lines of configuration; `{ip}` in
     /// them is its address.
@@ -45,14 +56,7 @@ impl Site {
         if !users.is_empty() {
             let mut admin = SqliteAdmin::open(&config.sqlite_settings().expect("a database")).expect("it opens");
             for user in users {
-                let set = Ha1Set::of_password(user.as_bytes(), b"example.org", user.as_bytes());
-                let bytes = |hash| set.of(hash).map(|h| h.value().as_bytes().to_vec());
-                let ha1 = Ha1s {
-                    md5: bytes(Hash::Md5).and_then(|b| b.try_into().ok()),
-                    sha256: bytes(Hash::Sha256).and_then(|b| b.try_into().ok()),
-                    sha512_256: bytes(Hash::Sha512_256).and_then(|b| b.try_into().ok()),
-                };
-                admin.add(user, "example.org", "example.org", &ha1, 0).expect("a new user");
+                admin.add(user, "example.org", "example.org", &ha1s(user, user), 0).expect("a new user");
             }
         }
         site.server = Some(Server::start(config).expect("it starts"));
@@ -62,6 +66,11 @@ impl Site {
     fn config(&self) -> Config {
         let source = Source { file: "test", text: &self.text, folder: self.folder.path(), ..Source::default() };
         Config::read(source).unwrap_or_else(|report| panic!("{report}")).0
+    }
+
+    /// Orders about its users, as another process gives them.
+    pub(crate) fn admin(&self) -> SqliteAdmin {
+        SqliteAdmin::open(&self.config().sqlite_settings().expect("a database")).expect("it opens")
     }
 
     pub(crate) fn server(&self) -> &Server {

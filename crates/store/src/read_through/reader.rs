@@ -71,10 +71,31 @@ impl<E: SubscriberEngine> Reader<E> {
         self.polled = Some(now);
         // A version that cannot be read is one that nothing in the cache has.
         let version = self.engine.version().ok();
-        if version.is_none() || version != self.seen {
+        let changed = version.is_none() || version != self.seen;
+        if changed {
             self.seen = version;
             self.shared.version.fetch_add(1, Ordering::AcqRel);
         }
+        if self.removals(changed).is_err() {
+            // What could not be asked now is asked by the next poll.
+            self.seen = None;
+        }
+    }
+
+    /// Notes in the database what was settled; asks who was removed when anything `changed`, or there may be more.
+    fn removals(&mut self, changed: bool) -> Result<(), LookupError> {
+        let settled = self.shared.removals().settled.clone();
+        if !settled.is_empty() {
+            self.engine.settle(&settled)?;
+            self.shared.removals().settled.retain(|id| !settled.contains(id));
+        }
+        if changed || !settled.is_empty() {
+            let mut removed = self.engine.removed()?;
+            let mut removals = self.shared.removals();
+            removed.retain(|removed| !removals.settled.contains(&removed.id));
+            removals.open = removed;
+        }
+        Ok(())
     }
 }
 

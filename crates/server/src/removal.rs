@@ -1,0 +1,84 @@
+//! What becomes of the bindings of a user who is removed: they end within a second, also when the user was removed while no
+//! server ran. Until then calls would go on to reach the phone of somebody who is no user any more, for as long as it had
+//! registered; and who gets the same name next would share it with that phone.
+
+use crate::shared::Shared;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use strowger_store::journal::{Journal, WriteError};
+use strowger_store::location::{Standing, Step};
+use strowger_store::ticket::{SinkId, Ticket};
+
+/// Ends them, step by step, and tells the subscribers' database when it is done.
+pub(crate) struct Removals {
+    /// Of this among the receivers of the journal; `NOBODY` without one.
+    sink: SinkId,
+    written: Arc<Mutex<Vec<(u64, Result<(), WriteError>)>>>,
+    stages: HashMap<u64, Stage>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// A REGISTER that was admitted just before the removal was seen may still be on its way to the table: a step later it is
+    /// there.
+    Seen,
+    /// The journal has it.
+    Writing,
+}
+
+impl Removals {
+    pub(crate) fn new(journal: Option<&Journal>) -> Self {
+        let written = Arc::<Mutex<Vec<_>>>::default();
+        let results = written.clone();
+        let sink = journal.map_or(SinkId::NOBODY, |journal| {
+            journal.receiver(Arc::new(move |more: &[(u64, Result<(), WriteError>)]| {
+                results.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(more);
+            }))
+        });
+        Self { sink, written, stages: HashMap::new() }
+    }
+
+    /// The next step of each removal; to be called a few times a second.
+    pub(crate) fn step(&mut self, shared: &Shared) {
+        let Some(subscribers) = &shared.subscribers else { return };
+        let written = std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
+        for (id, result) in written {
+            self.stages.remove(&id);
+            if result.is_ok() {
+                subscribers.settled(id);
+            }
+        }
+        for removed in subscribers.removed() {
+            match self.stages.get(&removed.id) {
+                None => {
+                    self.stages.insert(removed.id, Stage::Seen);
+                }
+                Some(Stage::Writing) => (),
+                Some(Stage::Seen) => {
+                    let aor = format!("{}@{}", removed.username, removed.domain);
+                    let ticket = Ticket { sink: self.sink, value: removed.id };
+                    let now = strowger_net::clock::now().mono;
+                    let mut ended = 0;
+                    let all = |current: &strowger_store::location::Current<'_>| {
+                        ended = current.len();
+                        Ok::<_, ()>(if ended > 0 { vec![Step::RemoveAll] } else { Vec::new() })
+                    };
+                    match shared.location.update(aor.as_bytes(), now, 0, ticket, all, &mut |_| ()) {
+                        Ok(Standing::Done) => {
+                            self.stages.remove(&removed.id);
+                            subscribers.settled(removed.id);
+                        }
+                        Ok(Standing::Pending) => {
+                            self.stages.insert(removed.id, Stage::Writing);
+                        }
+                        // The database is behind: the next step tries again.
+                        Err(_) => continue,
+                    }
+                    if ended > 0 {
+                        tracing::info!(%aor, bindings = ended, "user removed: the registrations end");
+                    }
+                }
+            }
+        }
+    }
+}
