@@ -1,11 +1,12 @@
 //! What a stranger to `strowger load` tries, and what then has to come of it.
 
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use strowger_tests::generator::{Running, answers, load, refused};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
-use strowger_tests::{alone, port, together};
+use strowger_tests::{alone, binary, port, together};
 
 /// What does not measure: these cases bear company.
 #[test]
@@ -15,6 +16,7 @@ fn cases_of_strangers() {
         ("who_answers_is_reached_by_every_address", who_answers_is_reached_by_every_address),
         ("passwords_may_hold_anything", passwords_may_hold_anything),
         ("schedules_without_calls_are_refused", schedules_without_calls_are_refused),
+        ("a_link_named_sipp_works_in_the_background", a_link_named_sipp_works_in_the_background),
         ("documents_say_what_they_meet", documents_say_what_they_meet),
         ("documents_that_do_not_fit_are_explained", documents_that_do_not_fit_are_explained),
     ]);
@@ -125,4 +127,29 @@ fn documents_that_do_not_fit_are_explained() {
     std::fs::write(&path, options("486", "")).expect("the folder can be written");
     let (code, said) = refused(&["127.0.0.1", "--scenario", &document, "--dry-run"]);
     assert!(code == 0 && said.contains("did not come to its end here"), "{code}: {said}");
+}
+
+fn a_link_named_sipp_works_in_the_background() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let link = folder.path().join("sipp");
+    std::os::unix::fs::symlink(binary::strowger(), &link).expect("the folder can be written");
+    for (program, first) in [(&*link, None), (binary::strowger(), Some("sipp"))] {
+        let uas = answers(&[]);
+        let address = uas.address.to_string();
+        let statistics = folder.path().join("statistics.csv");
+        let mut command = std::process::Command::new(program);
+        command.args(first).args(["-sn", "uac", &address, "-m", "40", "-r", "20", "-bg", "-trace_stat", "-stf"]);
+        let output = command.arg(&statistics).current_dir(folder.path()).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.code() == Some(99) && said.contains("Background mode - PID="), "{said}");
+        let process = said.rsplit_once('=').and_then(|(_, rest)| rest.trim().strip_suffix(']')).expect("a number");
+        let begun = Instant::now();
+        // It is nobody's child any more: who ends it is not told to us.
+        while Path::new("/proc").join(process).join("exe").exists() && begun.elapsed() < Duration::from_secs(15) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(uas.report().count("counters", "incoming.completed"), 40);
+        let lines = std::fs::read_to_string(&statistics).expect("statistics were written");
+        assert!(lines.lines().count() >= 2, "a head and the end:\n{lines}");
+    }
 }

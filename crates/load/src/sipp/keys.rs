@@ -1,7 +1,6 @@
 //! Keys: from the terminal, by UDP, by signals. All mean the same.
 
 use super::terminal::Terminal;
-use rustix::process::{getppid, getsid};
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -128,7 +127,7 @@ pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, termin
     }
     const STOP: u8 = 20;
     // Without a shell of this session nobody could let it go on again (POSIX: orphaned process groups are not stopped).
-    let shell = getppid().is_some_and(|parent| getsid(Some(parent)).ok() == getsid(None).ok());
+    let shell = session(std::os::unix::process::parent_id()).is_some_and(|of| Some(of) == session(std::process::id()));
     if ignored(STOP) || !shell {
         return;
     }
@@ -142,6 +141,13 @@ pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, termin
             }
         }
     });
+}
+
+/// The session of a process (proc(5), stat, field 6); none of one that is not seen from here, as from within a container.
+fn session(process: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in brackets, may hold anything.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)?.parse().ok().filter(|session| *session > 0)
 }
 
 /// Whether who started us wants this signal ignored (proc(5), SigIgn).
