@@ -139,7 +139,7 @@ pub(crate) enum UserCommand {
     Add(UserWithPassword),
     /// Change the password of a user.
     Passwd(UserWithPassword),
-    /// Remove a user with its passwords; where it is registered it can be called until that registration ends.
+    /// Remove a user with its passwords; a running server ends its registrations too.
     Remove(UserName),
     /// List the users.
     List(UserList),
