@@ -4,7 +4,8 @@
 //!   descriptors) to a shard in this process, sends one message over each, and prints the growth of the process's own
 //!   memory.
 //! * `shard_cost relay LISTEN-PORT UAC-PORT UAS-PORT`: a datagram. Passes each on unread, those of UAS to UAC and all
-//!   others to UAS, all on 127.0.0.1; SHARDS and LINGER (microseconds) by environment.
+//!   others to UAS, all on 127.0.0.1; SHARDS, LINGER (microseconds) and UNREACHABLE (1: hear of those that reach
+//!   nobody) by environment.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -97,7 +98,8 @@ fn relay(listen: u16, ends: [u16; 2]) -> std::io::Result<()> {
     let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let shards = Shards::Fixed(number("SHARDS").unwrap_or(1) as usize);
     let linger = Duration::from_micros(number("LINGER").unwrap_or(0));
-    let settings = Settings { shards, linger, ..Settings::default() };
+    let unreachable = number("UNREACHABLE") == Some(1);
+    let settings = Settings { shards, linger, unreachable, ..Settings::default() };
     let net = Net::bind(settings, vec![Listener::new(Transport::Udp, local(listen))])?;
     let node = net.spawn(move |_, _| Pass { ends: Some(ends.map(local)) })?;
     node.join();
