@@ -204,7 +204,8 @@ fn turned(run: &Run) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Clock, Collector, Heading, Outcome};
+    use crate::campaign::User;
+    use crate::measure::{Clock, Collector, Ending, Heading, Outcome};
     use std::time::{Duration, UNIX_EPOCH};
     use strowger_message::Method;
 
@@ -236,6 +237,53 @@ mod tests {
         change(&mut plan, &mut network);
         let destination = Some("192.0.2.1:5060".parse().unwrap());
         Facts { plan: &plan, destination, network, answered: None }.sentences(&run(code)).join("\n")
+    }
+
+    /// Of calls that register first: both requests are challenged once, or as often as said.
+    fn challenged(times: u64) -> Run {
+        let clock = Clock::new(0, UNIX_EPOCH + Duration::from_secs(1_000));
+        let mut collector = Collector::new(clock, vec![], 1);
+        let mut books = collector.books(0);
+        for call in 0..10 {
+            let now = call * 1_000;
+            books.calls_intended(1);
+            let mut book = books.call_started(now, now, false);
+            for (method, code) in [(Method::Register, 200), (Method::Invite, 404)] {
+                for _ in 0..times {
+                    books.request_sent(&mut book, now, method, 100);
+                    books.response_received(&mut book, now, method, 401, false, 100);
+                }
+                books.request_sent(&mut book, now, method, 100);
+                books.response_received(&mut book, now, method, code, false, 100);
+            }
+            books.call_ended(&mut book, now + 600, Outcome::Failed(Failure::UnexpectedMessage));
+        }
+        books.close(20_000);
+        let mut run = Run::new(Heading::default());
+        collector.finish(|page| run.second(page));
+        run
+    }
+
+    fn sentences(run: &Run) -> String {
+        let mut plan = Plan::to("192.0.2.1".parse().unwrap());
+        plan.users = vec![User { name: "alice".into(), password: "secret".into() }];
+        let network = Snapshot::default();
+        Facts { plan: &plan, destination: None, network, answered: None }.sentences(run).join("\n")
+    }
+
+    #[test]
+    fn a_challenge_of_each_request_says_nothing_of_the_password() {
+        let once = sentences(&challenged(1));
+        assert!(once.contains("is not known there") && !once.contains("password"), "{once}");
+        assert!(sentences(&challenged(2)).contains("is the password right"));
+    }
+
+    #[test]
+    fn calls_that_did_not_end_are_told_of() {
+        let mut open = run(200);
+        assert!(!sentences(&open).contains("still open"));
+        open.generators[0].ending = Some(Ending { at: 0, reason: super::super::CUT.into() });
+        assert!(sentences(&open).contains("still open when there was no more time"), "{}", sentences(&open));
     }
 
     #[test]
