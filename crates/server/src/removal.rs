@@ -9,11 +9,14 @@ use strowger_store::journal::{Journal, WriteError};
 use strowger_store::location::{Standing, Step};
 use strowger_store::ticket::{SinkId, Ticket};
 
+/// A removal by its number, and what became of it on disk.
+type Written = (u64, Result<(), WriteError>);
+
 /// Ends them, step by step, and tells the subscribers' database when it is done.
 pub(crate) struct Removals {
     /// Of this among the receivers of the journal; `NOBODY` without one.
     sink: SinkId,
-    written: Arc<Mutex<Vec<(u64, Result<(), WriteError>)>>>,
+    written: Arc<Mutex<Vec<Written>>>,
     stages: HashMap<u64, Stage>,
 }
 
@@ -28,10 +31,10 @@ enum Stage {
 
 impl Removals {
     pub(crate) fn new(journal: Option<&Journal>) -> Self {
-        let written = Arc::<Mutex<Vec<_>>>::default();
+        let written = Arc::<Mutex<Vec<Written>>>::default();
         let results = written.clone();
         let sink = journal.map_or(SinkId::NOBODY, |journal| {
-            journal.receiver(Arc::new(move |more: &[(u64, Result<(), WriteError>)]| {
+            journal.receiver(Arc::new(move |more: &[Written]| {
                 results.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(more);
             }))
         });
