@@ -595,6 +595,30 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites_it() {
 }
 
 #[test]
+fn a_configuration_is_checked_as_it_is_written_to_the_program() {
+    use std::io::Write;
+    let folder = folder();
+    let checked = |text: &[u8]| {
+        let mut command = Command::new(strowger());
+        command.args(["check", "-"]).current_dir(folder.path()).env_remove("STROWGER_AUTH_SECRET");
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = child.expect("the program runs");
+        child.stdin.as_ref().expect("it is piped").write_all(text).expect("it reads");
+        child.wait_with_output().expect("it ends")
+    };
+    let good = checked(b"domains = [\"example.org\"]\nlisten = [\"udp:127.0.0.1:5070\"]\n");
+    assert_eq!(good.status.code(), Some(0), "{}", error_of(&good));
+    assert!(text_of(&good).starts_with("standard input: can be used"), "{}", text_of(&good));
+    assert!(text_of(&good).contains("udp:127.0.0.1:5070 for example.org"), "{}", text_of(&good));
+    let bad = checked(b"\n[log]\nlevel = \"loud\"\n");
+    assert_eq!(bad.status.code(), Some(1), "{}", error_of(&bad));
+    assert!(error_of(&bad).contains("standard input:3:9: error: "), "{}", error_of(&bad));
+    let none = checked(b"listen = [\"\xff\"]\n");
+    assert_eq!(none.status.code(), Some(1), "{}", error_of(&none));
+    assert!(error_of(&none).contains("UTF-8"), "{}", error_of(&none));
+}
+
+#[test]
 fn users_are_added_changed_listed_and_removed() {
     let folder = folder();
     fs::write(folder.path().join("strowger.toml"), "domains = [\"example.org\"]\n").expect("it is ours");
@@ -621,6 +645,10 @@ fn users_are_added_changed_listed_and_removed() {
     assert!(error_of(&output).contains("exists already"), "{}", error_of(&output));
     let output = user(&["add", "bob@example.org", "--password-stdin"], Some(""));
     assert_eq!(output.status.code(), Some(1), "an empty password");
+    let output = user(&["add", "bob@example.org", "--password-stdin"], Some("one\ntwo"));
+    assert_eq!(output.status.code(), Some(1), "two passwords");
+    assert!(error_of(&output).contains("several lines"), "{}", error_of(&output));
+    assert!(!list().contains("bob"), "{}", list());
     let output = user(&["passwd", "bob@example.org", "--password-stdin"], Some("x"));
     assert_eq!(output.status.code(), Some(1));
     assert!(error_of(&output).contains("no user bob@example.org"), "{}", error_of(&output));

@@ -1,6 +1,9 @@
 //! `strowger check`.
 
-use strowger_server::config::{Config, reference};
+use std::io::Read;
+use std::path::Path;
+
+use strowger_server::config::{Config, Fault, Report, Source, reference};
 
 use crate::cli::CheckArguments;
 use crate::output::{self, Outcome};
@@ -11,14 +14,22 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
         output::print(&reference())?;
         return Ok(Outcome::Done);
     }
-    match Config::load(arguments.file.as_deref(), &[]) {
+    let checked = match arguments.file.as_deref() {
+        Some(path) if path == Path::new("-") => standard_input(),
+        path => Config::load(path, &[]),
+    };
+    match checked {
         Ok((config, warnings)) => {
             output::report(&warnings);
             let strangers = realm::check(&config, warnings.file());
             if arguments.effective {
                 output::print(&config.effective())?;
             } else {
-                output::print(&format!("{}: {}\n", warnings.file(), verdict(&config, warnings.warnings() + strangers)))?;
+                output::print(&format!(
+                    "{}: {}\n",
+                    warnings.file(),
+                    verdict(&config, warnings.warnings() + strangers)
+                ))?;
             }
             Ok(Outcome::Done)
         }
@@ -28,6 +39,18 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
             Ok(Outcome::Failed)
         }
     }
+}
+
+/// The configuration that is written to us; paths in it are relative to where we are.
+fn standard_input() -> Result<(Config, Report), Report> {
+    const NAME: &str = "standard input";
+    let mut text = String::new();
+    if let Err(error) = std::io::stdin().lock().read_to_string(&mut text) {
+        let message = format!("cannot read the configuration: {error}");
+        return Err(Report::new(NAME, "", vec![Fault::error(None, message, "give it as UTF-8 text")]));
+    }
+    let environment = |name: &str| std::env::var(name).ok();
+    Config::read(Source { file: NAME, text: &text, environment: &environment, ..Source::default() })
 }
 
 /// One line that says that the configuration can be used, and for what.

@@ -149,7 +149,7 @@ pub(crate) enum UserCommand {
 pub(crate) struct UserWithPassword {
     #[command(flatten)]
     pub user: UserName,
-    /// Read the password from the first line of standard input instead of the terminal.
+    /// Read the password, one line, from standard input instead of the terminal.
     #[arg(long)]
     pub password_stdin: bool,
 }
@@ -186,11 +186,12 @@ Examples:
   strowger check strowger.toml
   strowger check strowger.toml --effective       every key in force, secrets masked
   strowger check --effective                     the defaults
+  sed s/5060/5070/ strowger.toml | strowger check -
   strowger check --keys                          all keys as a Markdown table
 
 Exit codes: 0 it can be used, 1 it cannot, 2 the command line cannot be used.")]
 pub(crate) struct CheckArguments {
-    /// Configuration file; without it the defaults are checked.
+    /// Configuration file, or - for standard input; without it the defaults are checked.
     #[arg(value_name = "FILE", env = "STROWGER_CONFIG", value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
     /// Print the whole configuration in force as a commented file, secrets masked.

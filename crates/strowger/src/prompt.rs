@@ -1,6 +1,6 @@
 //! Questions on the terminal.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 use anyhow::{Context, bail};
 
@@ -38,15 +38,15 @@ pub(crate) fn ask<T>(
     }
 }
 
-/// Asks for a password twice, without showing it, or takes the first line of standard input.
+/// Asks for a password twice, without showing it, or takes the one line of standard input.
 ///
 /// # Errors
-/// No terminal, two answers that differ, or an empty password.
+/// No terminal, two answers that differ, several lines, or an empty password.
 pub(crate) fn password(from_stdin: bool, whose: &str) -> anyhow::Result<String> {
     let password = if from_stdin {
-        let mut line = String::new();
-        io::stdin().lock().read_line(&mut line).context("cannot read the password from standard input")?;
-        line.trim_end_matches(['\r', '\n']).to_owned()
+        let mut text = String::new();
+        io::stdin().lock().read_to_string(&mut text).context("cannot read the password from standard input")?;
+        one_line(&text)?.to_owned()
     } else {
         if !can_ask() {
             bail!("there is no terminal to ask for the password on; --password-stdin takes it from standard input");
@@ -64,4 +64,30 @@ pub(crate) fn password(from_stdin: bool, whose: &str) -> anyhow::Result<String> 
         bail!("the password is empty; nothing was changed");
     }
     Ok(password)
+}
+
+/// A password without the end of its line. Of several lines nobody could say which was meant.
+fn one_line(text: &str) -> anyhow::Result<&str> {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    if line.contains(['\r', '\n']) {
+        bail!("standard input has several lines, and a password is one; nothing was changed");
+    }
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn a_password_is_one_line() {
+        for text in ["open sesame", "open sesame\n", "open sesame\r\n"] {
+            assert_eq!(one_line(text).ok(), Some("open sesame"));
+        }
+        assert_eq!(one_line("\n").ok(), Some(""));
+        for text in ["one\ntwo", "one\ntwo\n", "one\n\n", "\none"] {
+            assert!(one_line(text).is_err(), "{text:?}");
+        }
+    }
 }
