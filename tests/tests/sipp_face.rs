@@ -369,6 +369,72 @@ fn logs_turn_and_end_where_those_of_sipp_do() {
     });
 }
 
+/// What stands in a file of errors behind the moments. SIPp ends no line of what a command lists.
+fn records(text: &str) -> Vec<String> {
+    let digits = |text: &str, form: &str| {
+        text.len() >= form.len()
+            && text.bytes().zip(form.bytes()).all(|(c, f)| if f == b'0' { c.is_ascii_digit() } else { c == f })
+    };
+    let starts: Vec<usize> = (0..text.len())
+        .filter(|at| text.is_char_boundary(*at) && digits(&text[*at..], "0000-00-00\t00:00:00.000000\t"))
+        .chain([text.len()])
+        .collect();
+    let record =
+        |ends: &[usize]| text[ends[0]..ends[1]].split_once(": ").map_or("", |(_, said)| said).trim().to_owned();
+    starts.windows(2).map(record).collect()
+}
+
+#[test]
+fn variables_are_listed_as_by_sipp() {
+    let _turn = strowger_tests::beside();
+    if !program::have(&[SIPP]) {
+        return;
+    }
+    let scopes = "<Global variables=\"zone\"/><User variables=\"who\"/>";
+    let assigned: String =
+        ["b", "a", "10", "2", "zone", "who"].map(|name| format!("<assign assign_to=\"{name}\" value=\"1\"/>")).concat();
+    let first = "<send retrans=\"500\" start_rtd";
+    let document = CALLER
+        .replace(first, &format!("{scopes}<nop><action>{assigned}</action></nop>\n{first}"))
+        .replace("</scenario>", "<Reference variables=\"b,a,10,2,zone,who\"/>\n</scenario>");
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let target = silent.local_addr().expect("it is bound").to_string();
+    let listed = both(|name, program| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("variables.xml"), &document).expect("it can be written");
+        let ports = Ports::free();
+        let [port, control, media] = [ports.own, ports.control, ports.media].map(|port| port.to_string());
+        let line = ["-sf", "variables.xml", &target, "-nostdin", "-i", "127.0.0.1", "-ci", "127.0.0.1", "-m", "1"];
+        let mut command = command(program, &line, folder.path());
+        command.args(["-p", &port, "-cp", &control, "-mp", &media, "-trace_err", "-error_file", "errors"]);
+        let mut process = Process::start(name, folder.path(), &mut command);
+        std::thread::sleep(Duration::from_millis(700));
+        for word in ["cdump variables", "cset display nobody", "Q"] {
+            silent.send_to(word.as_bytes(), ("127.0.0.1", ports.control)).expect("it can be sent");
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        process.end(Duration::from_secs(10));
+        let errors = std::fs::read_to_string(folder.path().join("errors")).unwrap_or_default();
+        let mut records = records(&errors);
+        let end = records.iter().position(|said| said.starts_with("Unknown display scenario: nobody"));
+        records.truncate(end.unwrap_or_else(|| panic!("{name}: {errors}")));
+        records
+    });
+    let all = [
+        "1 level 0 variables:",
+        "zone",
+        "1 level 1 variables:",
+        "who",
+        "5 level 2 variables:",
+        "1",
+        "10",
+        "2",
+        "a",
+        "b",
+    ];
+    assert_eq!(listed, [all; 2]);
+}
+
 /// Command lines that are refused, or end soon, and how.
 #[test]
 fn exit_codes_are_those_of_sipp() {

@@ -183,6 +183,7 @@ fn each_key_does_what_it_does_in_sipp() {
         ("cjump\n", "Last Error: Unrecognized command: \"jump\""),
         ("cset users 5\n", "Last Error: Calls come by rate here"),
         ("creset stats\n", "INVITE ---------->         0"),
+        ("cset display ooc\n", "Last Error: There is no out-of-call scenario"),
         ("cset limit 0\n", "(limit 0)"),
         ("q", "- Waiting for active calls to end. Press [q] again to force exit. -"),
     ] {
@@ -216,6 +217,33 @@ fn users_come_and_go() {
     let mut t = caller(folder.path(), &silent, &["-users", "2"]);
     t.shows("  2 calls (limit 2)");
     for (key, what) in [("+", "  3 calls (limit 3)"), ("cset users 6\n", "  6 calls (limit 6)")] {
+        t.press(key);
+        t.shows(what);
+    }
+    t.press("Q");
+    t.ends();
+}
+
+#[test]
+fn the_steps_of_both_scenarios_are_shown() {
+    let _turn = strowger_tests::beside();
+    let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
+    let mut t = caller(folder.path(), &silent, &["-m", "1", "-oocsn", "ooc_default"]);
+    t.shows("Scenario Screen");
+    let mut buffer = [0; 4_096];
+    let (_, caller_at) = silent.recv_from(&mut buffer).expect("it calls");
+    let own = silent.local_addr().expect("it is bound");
+    let asked = format!(
+        "OPTIONS sip:x@{caller_at} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK-1\r\nFrom: <sip:b@{own}>;tag=1\r\n\
+         To: <sip:x@{caller_at}>\r\nCall-ID: another@call\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
+    );
+    silent.send_to(asked.as_bytes(), caller_at).expect("it can be sent");
+    for (key, what) in [
+        ("cset display ooc\n", "          .* <----------         1         0"),
+        ("", "         200 ---------->         1         0"),
+        ("cset display main\n", "      INVITE ---------->         1         0"),
+        ("cset display both\n", "Last Error: Unknown display scenario: both"),
+    ] {
         t.press(key);
         t.shows(what);
     }

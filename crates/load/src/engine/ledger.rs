@@ -75,6 +75,8 @@ impl Lengths {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     pub steps: Vec<StepCounts>,
+    /// The same of the out-of-call scenario.
+    pub aside: Vec<StepCounts>,
     /// By timer of the scenario.
     pub timers: Vec<Lengths>,
     pub call_length: Lengths,
@@ -110,9 +112,22 @@ impl Ledger {
         }
     }
 
+    /// Counts the steps of this scenario, too.
+    #[must_use]
+    pub(super) fn beside(mut self, aside: Option<&Scenario>) -> Self {
+        self.aside = aside.map_or_else(Vec::new, |scenario| vec![StepCounts::default(); scenario.steps.len()]);
+        self
+    }
+
+    /// What is counted next is of the other scenario.
+    pub(super) fn turn(&mut self) {
+        std::mem::swap(&mut self.steps, &mut self.aside);
+    }
+
     /// What was counted since `earlier`. What is open stays.
     pub fn subtract(&mut self, earlier: &Self) {
-        for (a, b) in self.steps.iter_mut().zip(&earlier.steps) {
+        let (steps, aside) = (self.steps.iter_mut().zip(&earlier.steps), self.aside.iter_mut().zip(&earlier.aside));
+        for (a, b) in steps.chain(aside) {
             let pairs = [
                 (&mut a.sent, b.sent),
                 (&mut a.received, b.received),
@@ -155,10 +170,14 @@ impl Ledger {
         if self.steps.len() < other.steps.len() {
             self.steps.resize(other.steps.len(), StepCounts::default());
         }
+        if self.aside.len() < other.aside.len() {
+            self.aside.resize(other.aside.len(), StepCounts::default());
+        }
         if self.counters.len() < other.counters.len() {
             self.counters.resize(other.counters.len(), 0);
         }
-        for (a, b) in self.steps.iter_mut().zip(&other.steps) {
+        let (steps, aside) = (self.steps.iter_mut().zip(&other.steps), self.aside.iter_mut().zip(&other.aside));
+        for (a, b) in steps.chain(aside) {
             a.sent += b.sent;
             a.received += b.received;
             a.sent_again += b.sent_again;

@@ -6,7 +6,7 @@ mod service;
 use super::call::{Call, Calls, Kind, Shared, Value};
 use super::dead::DeadCalls;
 use super::incoming;
-use super::ledger::{Ledger, StepCounts};
+use super::ledger::Ledger;
 use super::pace::Pace;
 use super::run::Run;
 use super::script::Script;
@@ -86,8 +86,6 @@ pub struct Traffic {
     id: Box<[IdPart]>,
     /// Whether calls of this name belong to this shard.
     owns: Option<Owns>,
-    /// What the steps of `out_of_call` saw.
-    steps_aside: Vec<StepCounts>,
     number: u64,
     /// Begun so far, by the schedule or from outside.
     begun: u64,
@@ -164,7 +162,7 @@ impl Traffic {
             }
         }
         let world = World {
-            ledger: Ledger::new(scenario),
+            ledger: Ledger::new(scenario).beside(out_of_call.as_ref().map(|script| &*script.scenario)),
             shared,
             random: Random(run.seed),
             watch: None,
@@ -199,7 +197,6 @@ impl Traffic {
             limit: run.load.limit,
             idle_users: (1..=run.load.users.unwrap_or(0)).rev().collect(),
             users: run.load.users.unwrap_or(0),
-            steps_aside: out_of_call.as_ref().map_or_else(Vec::new, |script| Ledger::new(&script.scenario).steps),
             out_of_call,
             id: id_parts(&run),
             wheel: Wheel::new(ms),
@@ -485,12 +482,12 @@ impl Traffic {
         // What the calls beside the scenario see is counted by their own steps.
         let aside = call.kind == Kind::OutOfCall;
         if aside {
-            std::mem::swap(&mut self.world.ledger.steps, &mut self.steps_aside);
+            self.world.ledger.turn();
         }
         let mut stage = Stage { world: &mut self.world, call, script, slot, out };
         let went = work(&mut stage);
         if aside {
-            std::mem::swap(&mut self.world.ledger.steps, &mut self.steps_aside);
+            self.world.ledger.turn();
         }
         match went {
             Go::Over => self.end_call(slot),

@@ -7,7 +7,7 @@ use crate::scenario::Scope;
 use std::sync::atomic::Ordering;
 
 /// What can be said in the command mode.
-const COMMANDS: &str = "set rate|rate-scale|users|limit N, set display main, set hide true|false, trace \
+const COMMANDS: &str = "set rate|rate-scale|users|limit N, set display main|ooc, set hide true|false, trace \
                         error|logs|messages|shortmessages on|off, dump tasks|variables, reset stats";
 
 impl Session {
@@ -143,9 +143,12 @@ impl Session {
                 self.set_limit(limit as u64);
             }),
             "display" => match value {
-                "main" => Ok(()),
-                "ooc" => Err("The out-of-call scenario has no screen of its own.".into()),
-                _ => Err(format!("Unknown display scenario: \"{value}\"; there is main")),
+                "main" | "ooc" if value == "main" || self.aside.is_some() => {
+                    self.shows_aside = value == "ooc";
+                    Ok(())
+                }
+                "ooc" => Err("There is no out-of-call scenario: -oocsf or -oocsn names one.".into()),
+                _ => Err(format!("Unknown display scenario: {value}; there are main and ooc")),
             },
             "hide" => truth(value).map(|hide| self.hide = hide),
             _ => Err(format!("Unknown set command: \"{what}\"; there are {COMMANDS}")),
@@ -185,8 +188,10 @@ impl Session {
             "variables" => {
                 let variables = &self.scenario.variables;
                 for (level, scope) in [Scope::Global, Scope::User, Scope::Call].into_iter().enumerate() {
-                    let names = variables.names(scope);
-                    self.errors.say(format_args!("{} level {level} variables: {}", names.len(), names.join(" ")));
+                    let mut names: Vec<&String> = variables.names(scope).iter().collect();
+                    names.sort_unstable();
+                    self.errors.say(format_args!("{} level {level} variables:", names.len()));
+                    names.into_iter().for_each(|name| self.errors.say(format_args!("{name}")));
                 }
             }
             _ => return Err(format!("Unknown dump type: \"{what}\"; there are tasks and variables")),

@@ -58,6 +58,9 @@ pub(super) struct Session {
     pub(super) screen: u8,
     /// Nothing is shown.
     pub(super) hide: bool,
+    /// The out-of-call scenario, and whether its steps are shown instead of those of the run's.
+    pub(super) aside: Option<Arc<Scenario>>,
+    pub(super) shows_aside: bool,
     /// A command, as far as it has been typed.
     pub(super) typed: Option<String>,
     pub(super) paused: bool,
@@ -338,6 +341,7 @@ impl Session {
         let media = self.media.as_ref().map(media::Shown::lines);
         View {
             scenario: &self.scenario,
+            aside: self.aside.as_deref().filter(|_| self.shows_aside && state != State::Ended),
             ledger: &self.ledger,
             before: &self.before,
             arrival: match (self.scenario.role, self.options.users) {

@@ -71,6 +71,7 @@ impl Session {
         run.sockets = sockets::plan(&options, scenario.role, addresses[0]);
         let run = Arc::new(run);
         let main = Arc::new(Script::new(scenario.clone(), &run).map_err(fatal)?);
+        let aside = out_of_call.clone();
         let out_of_call = match out_of_call {
             Some(scenario) => Some(Arc::new(Script::new(scenario, &run).map_err(fatal)?)),
             None => None,
@@ -175,6 +176,8 @@ impl Session {
             screens,
             screen: 1,
             hide: false,
+            aside,
+            shows_aside: false,
             typed: None,
             paused: false,
             remote: run_remote,

@@ -1,9 +1,9 @@
 //! Screen 4: what each step does beside its message.
 
 use super::{View, head};
-use crate::scenario::action::{Check, Match, Number, Operator, RtpStream, Source, Stop, Text};
+use crate::scenario::action::{Check, Match, Media, Number, Operator, RtpStream, Source, Stop, Text};
 use crate::scenario::step::Kind;
-use crate::scenario::{Action, Piece, Slot, Template, Variables};
+use crate::scenario::{Action, Distribution, Piece, Slot, Template, Variables};
 use std::fmt::Write;
 
 impl View<'_> {
@@ -31,76 +31,101 @@ fn one_line(text: &str) -> String {
     text.replace('\r', "\\r").replace('\n', "\\n")
 }
 
-/// What is there, in words.
+/// What is there, in words: those of SIPp 3.6.1, with its numbers of the kinds, wherever it has some that tell what is done.
+/// Where it says `unknown action type`, `divide` for a comparison, or 0 for a variable, the words are ours.
 struct Words<'a>(&'a Variables);
 
 impl Words<'_> {
     fn action(&self, action: &Action) -> String {
-        let n = |slot: &Slot| format!("${}", self.0.name(*slot));
+        let n = |slot: &Slot| self.0.name(*slot);
         let t = |template: &Template| self.template(template);
-        match action {
-            Action::Expression(found) => self.expression(found),
-            Action::Log(text) => format!("message[{}]", t(text)),
-            Action::Warning(text) => format!("warning[{}]", t(text)),
-            Action::Error(text) => format!("error[{}]", t(text)),
-            Action::Assign { to, value } => format!("assign {} = {}", n(to), self.number(value)),
-            Action::AssignString { to, value } => format!("string assign {} [{}]", n(to), t(value)),
-            Action::ToDouble { to, from } => format!("toDouble {} = {}", n(to), n(from)),
-            Action::Sample { to, distribution } => format!("sample {} = {distribution:?}", n(to)),
-            Action::Arithmetic { to, operator, value } => {
-                let name = match operator {
-                    Operator::Add => "add",
-                    Operator::Subtract => "subtract",
-                    Operator::Multiply => "multiply",
-                    Operator::Divide => "divide",
+        let (kind, words) = match action {
+            Action::Expression(found) => (1, self.expression(found)),
+            Action::Assign { to, value } => (3, format!("assign varId[{}] {}", n(to), self.number(value))),
+            Action::Sample { to, distribution } => (4, format!("sample varId[{}] {}", n(to), drawn(distribution))),
+            Action::AssignString { to, value } => (5, format!("string assign varId[{}] [{:<32}]", n(to), t(value))),
+            Action::Index { to } => (6, format!("assign index[{}]", n(to))),
+            Action::Time { seconds, microseconds } => {
+                (7, format!("assign gettimeofday[{}, {}]", n(seconds), n(microseconds)))
+            }
+            Action::Jump(to) => (8, format!("jump {}", self.number(to))),
+            Action::Lookup { to, file, key } => {
+                (9, format!("lookup varId[{}] file[{}] key[{}]", n(to), t(file), t(key)))
+            }
+            Action::Insert { file, value } => (10, format!("insert file[{}] value[{}]", t(file), t(value))),
+            Action::Replace { file, line, value } => {
+                (11, format!("replace file[{}] line[{}] value[{}]", t(file), t(line), t(value)))
+            }
+            Action::PauseRestore(until) => (12, format!("restore pause {}", self.number(until))),
+            Action::Log(text) => (13, format!("message[{:<32}]", t(text))),
+            Action::Warning(text) => (14, format!("warning[{:<32}]", t(text))),
+            Action::Error(text) => (15, format!("error[{:<32}]", t(text))),
+            Action::Command(command) => (16, format!("command[{:<32}]", t(command))),
+            Action::Stop(stop) => {
+                let name = match stop {
+                    Stop::Call => "stop_call",
+                    Stop::Gracefully => "stop_gracefully",
+                    Stop::Now => "stop_now",
                 };
-                format!("{name} {} by {}", n(to), self.number(value))
+                (17, format!("intcmd[{name:<32}]"))
+            }
+            Action::Arithmetic { to, operator, value } => {
+                let (kind, name) = match operator {
+                    Operator::Add => (18, "add"),
+                    Operator::Subtract => (19, "subtract"),
+                    Operator::Multiply => (20, "multiply"),
+                    Operator::Divide => (21, "divide"),
+                };
+                (kind, format!("{name} varId[{}] {}", n(to), self.number(value)))
             }
             Action::Test { to, left, comparison, right, check } => {
-                let sign = comparison.sign();
-                let to = to.as_ref().map_or_else(String::new, |to| format!("{} = ", n(to)));
-                format!("test {to}{} {sign} {} - {}", n(left), self.number(right), checks(*check))
+                let (to, sign) = (self.target(to.as_ref()), comparison.sign());
+                (22, format!("test {to}varInId[{}] {sign} {} - {}", n(left), self.number(right), checks(*check)))
             }
+            Action::ToDouble { to, from } => (23, format!("toDouble varId[{}] varInId[{}]", n(to), n(from))),
             Action::CompareStrings { to, left, right, check } => {
                 let right = match right {
                     Text::Value(bytes) => format!("[{}]", String::from_utf8_lossy(bytes)),
-                    Text::Variable(slot) => n(slot),
+                    Text::Variable(slot) => format!("varInId[{}]", n(slot)),
                 };
-                let to = to.as_ref().map_or_else(String::new, |to| format!("{} = ", n(to)));
-                format!("strcmp {to}{} {right} - {}", n(left), checks(*check))
+                let to = self.target(to.as_ref());
+                (24, format!("strcmp {to}varInId[{}] {right} - {}", n(left), checks(*check)))
             }
-            Action::Time { seconds, microseconds } => format!("gettimeofday {}, {}", n(seconds), n(microseconds)),
-            Action::Index { to } => format!("index {}", n(to)),
-            Action::Jump(to) => format!("jump {}", self.number(to)),
-            Action::PauseRestore(until) => format!("pauserestore {}", self.number(until)),
-            Action::Lookup { to, file, key } => format!("lookup {} = file[{}] key[{}]", n(to), t(file), t(key)),
-            Action::Insert { file, value } => format!("insert file[{}] value[{}]", t(file), t(value)),
-            Action::Replace { file, line, value } => {
-                format!("replace file[{}] line[{}] value[{}]", t(file), t(line), t(value))
+            Action::Trim(slot) => (25, format!("trim varId[{}]", n(slot))),
+            Action::VerifyAuthentication { to, username, .. } => {
+                (26, format!("verifyauth varId[{}] username[{}]", n(to), t(username)))
             }
-            Action::VerifyAuthentication { to, username, .. } => format!("verifyauth {} = [{}]", n(to), t(username)),
             Action::SetDestination { host, port, protocol } => {
-                format!("setdest host[{}] port[{}] protocol[{}]", t(host), t(port), t(protocol))
+                (27, format!("setdest host[{}] port[{}] protocol[{}]", t(host), t(port), t(protocol)))
             }
-            Action::CloseConnection => "closecon".into(),
-            Action::Trim(slot) => format!("trim {}", n(slot)),
-            Action::UrlEncode(slot) => format!("urlencode {}", n(slot)),
-            Action::UrlDecode(slot) => format!("urldecode {}", n(slot)),
-            Action::Command(command) => format!("command[{}]", t(command)),
-            Action::Stop(Stop::Call) => "intcmd[stop_call]".into(),
-            Action::Stop(Stop::Gracefully) => "intcmd[stop_gracefully]".into(),
-            Action::Stop(Stop::Now) => "intcmd[stop_now]".into(),
+            Action::CloseConnection => (28, "closecon".into()),
             Action::PlayPcap { media, file } => {
-                format!("play_pcap_{} [{}]", format!("{media:?}").to_lowercase(), file.display())
+                let kind = match media {
+                    Media::Audio => 29,
+                    Media::Image => 30,
+                    Media::Video => 31,
+                };
+                (kind, format!("file[{}]", file.display()))
             }
-            Action::PlayDtmf(digits) => format!("play_dtmf [{}]", t(digits)),
-            Action::RtpStream(RtpStream::Play { file, loops, .. }) => {
-                format!("rtp_stream [{}] loops[{loops}]", file.display())
+            Action::PlayDtmf(digits) => (32, format!("play DTMF digits [{}]", t(digits))),
+            Action::RtpStream(RtpStream::Pause) => (33, "rtp_stream pause".into()),
+            Action::RtpStream(RtpStream::Resume) => (34, "rtp_stream resume".into()),
+            Action::RtpStream(RtpStream::Play { file, loops, format, .. }) => {
+                let (file, payload, bytes) = (file.display(), format.payload_type, format.bytes_per_packet);
+                (35, format!("rtp_stream playfile file {file} loop={loops} payload {payload} bytes_per_packet={bytes}"))
             }
-            Action::RtpStream(other) => format!("rtp_stream {other:?}"),
-            Action::RtpEcho(echo) => format!("rtp_echo {:?}", echo.command),
-            Action::EchoSwitch(on) => format!("rtp_echo {}", self.number(on)),
-        }
+            Action::EchoSwitch(on) => (36, format!("rtp_echo {}", self.number(on))),
+            // Of SIPp 3.7, which numbers them otherwise.
+            Action::UrlEncode(slot) => return format!("urlencode varId[{}]", n(slot)),
+            Action::UrlDecode(slot) => return format!("urldecode varId[{}]", n(slot)),
+            Action::RtpStream(other) => return format!("rtp_stream {other:?}"),
+            Action::RtpEcho(echo) => return format!("rtp_echo {:?}", echo.command),
+        };
+        format!("Type[{kind}] - {words}")
+    }
+
+    fn target(&self, to: Option<&Slot>) -> String {
+        to.map_or_else(String::new, |to| format!("varId[{}] ", self.0.name(*to)))
     }
 
     fn expression(&self, found: &Match) -> String {
@@ -118,7 +143,7 @@ impl Words<'_> {
     fn number(&self, number: &Number) -> String {
         match number {
             Number::Value(value) => format!("{value:.6}"),
-            Number::Variable(slot) => format!("${}", self.0.name(*slot)),
+            Number::Variable(slot) => format!("varInId[{}]", self.0.name(*slot)),
         }
     }
 
@@ -138,19 +163,40 @@ impl Words<'_> {
     }
 }
 
+/// What is drawn from.
+fn drawn(distribution: &Distribution) -> String {
+    match *distribution {
+        Distribution::Fixed(value) => format!("{value:.6}"),
+        Distribution::Uniform { min, max } => format!("{min:.6}/{max:.6}"),
+        Distribution::Normal { mean, deviation } => format!("N({mean:.3},{deviation:.3})"),
+        Distribution::LogNormal { mean, deviation } => format!("LN({mean:.3},{deviation:.3})"),
+        Distribution::Exponential { mean } => format!("Exp({mean:.6})"),
+        Distribution::Weibull { lambda, k } => format!("Wb({lambda:.3},{k:.3})"),
+        Distribution::Pareto { k, x_m } => format!("P({k:.3},{x_m:.3})"),
+        Distribution::GeneralizedPareto { shape, scale, location } => {
+            format!("P({shape:.3},{scale:.3},{location:.3})")
+        }
+        Distribution::Gamma { k, theta } => format!("G({k:.3},{theta:.3})"),
+        Distribution::NegativeBinomial { p, n } => format!("NB({n:.3},{p:.3})"),
+    }
+}
+
 fn checks(check: Check) -> String {
     let (must, not) = (check == Check::Must, check == Check::MustNot);
-    format!("checkIt[{}] checkItInverse[{}]", u8::from(must), u8::from(not))
+    format!("checkIt[{}] - checkItInverse[{}]", u8::from(must), u8::from(not))
 }
 
 /// `RemotePort(0)` is `remote_port`.
 fn keyword(name: &str) -> String {
     let name = name.split(['(', ' ', '{']).next().unwrap_or_default();
     let mut text = String::new();
-    for (i, c) in name.char_indices() {
-        if c.is_ascii_uppercase() && i > 0 {
+    let mut small = false;
+    for c in name.chars() {
+        // Not within CSeq.
+        if c.is_ascii_uppercase() && small {
             text.push('_');
         }
+        small = c.is_ascii_lowercase();
         text.push(c.to_ascii_lowercase());
     }
     text
@@ -158,8 +204,87 @@ fn keyword(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::scenario::{Environment, Scenario};
+    use std::path::Path;
+
     #[test]
     fn keywords() {
-        assert_eq!((super::keyword("RemotePort(3)"), super::keyword("Date")), ("remote_port".into(), "date".into()));
+        let names = ["RemotePort(3)", "Date", "LastCSeqNumber(1)"].map(keyword);
+        assert_eq!(names, ["remote_port", "date", "last_cseq_number"]);
+    }
+
+    /// Read on a terminal from SIPp 3.6.1, which cuts its lines at 80 columns; what is without one is in our words.
+    #[test]
+    fn actions_are_told_as_by_sipp() {
+        let long = |name: &str, text: &str| format!("{name}[{text:<32}]");
+        let cases: [(&str, String); 26] = [
+            (
+                r#"<ereg regexp="x(.)" search_in="hdr" header="To:" check_it="true" assign_to="1,2"/>"#,
+                "Type[1] - regexp[x(.)] where[Header-To:] - checkIt[1] - checkItInverse[0] - $1,$2".into(),
+            ),
+            (
+                r#"<ereg regexp="x" search_in="msg" assign_to="1"/>"#,
+                "Type[1] - regexp[x] where[Full Msg] - checkIt[0] - checkItInverse[0] - $1".into(),
+            ),
+            (r#"<assign assign_to="1" value="1"/>"#, "Type[3] - assign varId[1] 1.000000".into()),
+            (r#"<assign assign_to="1" variable="2"/>"#, "Type[3] - assign varId[1] varInId[2]".into()),
+            (
+                r#"<sample assign_to="1" distribution="uniform" min="1" max="10"/>"#,
+                "Type[4] - sample varId[1] 1.000000/10.000000".into(),
+            ),
+            (
+                r#"<sample assign_to="1" distribution="normal" mean="10" stdev="2"/>"#,
+                "Type[4] - sample varId[1] N(10.000,2.000)".into(),
+            ),
+            (r#"<assignstr assign_to="1" value="x [$2]"/>"#, long("Type[5] - string assign varId[1] ", "x [$2]")),
+            (r#"<index assign_to="1"/>"#, "Type[6] - assign index[1]".into()),
+            (r#"<gettimeofday assign_to="1,2"/>"#, "Type[7] - assign gettimeofday[1, 2]".into()),
+            (r#"<jump variable="1"/>"#, "Type[8] - jump varInId[1]".into()),
+            (r#"<pauserestore value="1"/>"#, "Type[12] - restore pause 1.000000".into()),
+            (r#"<log message="abc"/>"#, long("Type[13] - message", "abc")),
+            (r#"<warning message="w [cseq]"/>"#, long("Type[14] - warning", "w [cseq]")),
+            (r#"<error message="e [branch]"/>"#, long("Type[15] - error", "e [branch]")),
+            (r#"<exec command="echo hi [$1]"/>"#, long("Type[16] - command", "echo hi [$1]")),
+            (r#"<exec int_cmd="stop_gracefully"/>"#, long("Type[17] - intcmd", "stop_gracefully")),
+            (r#"<add assign_to="1" value="2"/>"#, "Type[18] - add varId[1] 2.000000".into()),
+            (r#"<subtract assign_to="1" value="2"/>"#, "Type[19] - subtract varId[1] 2.000000".into()),
+            (r#"<divide assign_to="1" variable="2"/>"#, "Type[21] - divide varId[1] varInId[2]".into()),
+            (
+                r#"<test assign_to="1" variable="2" compare="equal" value="2"/>"#,
+                "Type[22] - test varId[1] varInId[2] == 2.000000 - checkIt[0] - checkItInverse[0]".into(),
+            ),
+            (r#"<todouble assign_to="1" variable="2"/>"#, "Type[23] - toDouble varId[1] varInId[2]".into()),
+            (
+                r#"<strcmp assign_to="1" variable="2" value="abc"/>"#,
+                "Type[24] - strcmp varId[1] varInId[2] [abc] - checkIt[0] - checkItInverse[0]".into(),
+            ),
+            (r#"<trim assign_to="1"/>"#, "Type[25] - trim varId[1]".into()),
+            (r#"<closecon/>"#, "Type[28] - closecon".into()),
+            (r#"<exec play_dtmf="123"/>"#, "Type[32] - play DTMF digits [123]".into()),
+            (r#"<exec rtp_stream="pause"/>"#, "Type[33] - rtp_stream pause".into()),
+        ];
+        for (text, words) in cases {
+            let is_used = |name: &&str| {
+                let forms = [
+                    format!("to=\"{name}"),
+                    format!(",{name}\""),
+                    format!("variable=\"{name}\""),
+                    format!("[${name}]"),
+                ];
+                forms.iter().any(|form| text.contains(form.as_str()))
+            };
+            let used: Vec<&str> = ["1", "2"].into_iter().filter(is_used).collect();
+            let used = match &used[..] {
+                [] => String::new(),
+                names => format!("<Reference variables=\"{}\"/>", names.join(",")),
+            };
+            let document = format!(
+                "<scenario name=\"x\"><recv request=\"OPTIONS\"><action>{text}</action></recv>{used}</scenario>"
+            );
+            let scenario = Scenario::parse(document.as_bytes(), Path::new("x.xml"), &Environment::default())
+                .unwrap_or_else(|refusal| panic!("{text}: {refusal}"));
+            assert_eq!(Words(&scenario.variables).action(&scenario.steps[0].actions[0]), words, "{text}");
+        }
     }
 }

@@ -37,6 +37,8 @@ pub(super) enum State {
 /// What a screen is made of.
 pub(super) struct View<'a> {
     pub(super) scenario: &'a Scenario,
+    /// The out-of-call scenario, if its steps are shown.
+    pub(super) aside: Option<&'a Scenario>,
     pub(super) ledger: &'a Ledger,
     /// The counts as they were when the period of this screen began.
     pub(super) before: &'a Ledger,

@@ -10,8 +10,12 @@ impl View<'_> {
     pub(super) fn steps(&self) -> String {
         let mut text = head("Scenario Screen");
         self.load(&mut text);
-        let steps = self.scenario.steps.iter().zip(&self.ledger.steps).filter(|(step, _)| !step.hidden);
-        let loses = self.loses || self.scenario.steps.iter().any(|step| step.lost.is_some());
+        let (scenario, counts) = match self.aside {
+            Some(aside) => (aside, &self.ledger.aside),
+            None => (self.scenario, &self.ledger.steps),
+        };
+        let steps = scenario.steps.iter().zip(counts).filter(|(step, _)| !step.hidden);
+        let loses = self.loses || scenario.steps.iter().any(|step| step.lost.is_some());
         let last = if loses { "Unexp.    Lost" } else { "Unexpected-Msg" };
         let _ = writeln!(text, "\n                                 Messages  Retrans   Timeout   {last}");
         for (step, counts) in steps {
@@ -124,7 +128,7 @@ impl View<'_> {
         let t = |ms: f64| duration(ms);
         match pause {
             Pause::Default => t(self.duration as f64),
-            Pause::Variable(slot) => format!("${}", self.scenario.variables.name(*slot)),
+            Pause::Variable(slot) => format!("${}", self.aside.unwrap_or(self.scenario).variables.name(*slot)),
             Pause::Drawn(distribution) => match *distribution {
                 Distribution::Fixed(ms) => t(ms),
                 Distribution::Uniform { min, max } => format!("{}/{}", t(min), t(max)),
