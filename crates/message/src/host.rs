@@ -114,7 +114,7 @@ impl<'a> Host<'a> {
     #[inline(always)]
     pub(crate) fn of(scan: &mut Reader<'a>, from: usize, text: &'a [u8]) -> Option<Self> {
         match text.first() {
-            None => return reference(scan).map(Self::V6),
+            None => return scan.lend(reference).map(Self::V6),
             Some(b'0'..=b'9') => {
                 if let Some(ip) = v4(text) {
                     return Some(Self::V4(ip));

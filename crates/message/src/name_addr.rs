@@ -67,7 +67,7 @@ impl<'a> NameAddr<'a> {
         }
         scan.skip(bracket as usize);
         let from = scan.at();
-        let mut inner = if bracket { scan.clone() } else { scan.until(bare_end(scan)) };
+        let mut inner = if bracket { scan.clone() } else { scan.until(bare_end(scan.clone())) };
         let uri = Uri::read(&mut inner);
         scan.go(inner.at());
         let uri = uri?;
@@ -102,10 +102,9 @@ impl<'a> NameAddr<'a> {
 }
 
 /// Where an addr-spec ends: before white space, a semicolon, a comma or a question mark.
-fn bare_end(scan: &Reader<'_>) -> usize {
-    let mut ahead = scan.clone();
-    ahead.span(BARE);
-    ahead.at()
+fn bare_end(mut scan: Reader<'_>) -> usize {
+    scan.span(BARE);
+    scan.at()
 }
 
 /// Tokens and quoted strings as they stand, anything else quoted.

@@ -130,7 +130,7 @@ impl<'a> Params<'a> {
 fn read_value<'a>(scan: &mut Reader<'a>) -> Option<(&'a [u8], bool)> {
     match scan.peek()? {
         b'"' => Some((scan.quoted()?, false)),
-        b'<' => Some((scan.bracketed()?, false)),
+        b'<' => Some((scan.lend(Reader::bracketed)?, false)),
         _ => {
             let from = scan.at();
             let word = scan.span(TOKEN);

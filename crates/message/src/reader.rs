@@ -17,6 +17,28 @@ pub trait Field<'a>: Sized {
     fn read(scan: &mut Reader<'a>) -> Option<Self>;
 }
 
+// What is not always inlined takes no reader but text and position: then the compiler keeps a reader in registers.
+
+/// Behind the white space that stands at `at`.
+#[inline(never)]
+fn past_spaces(text: &[u8], at: usize) -> usize {
+    let mut scan = Reader { text, at };
+    scan.span(WS);
+    scan.at
+}
+
+/// Behind the quoted string that starts at `from`.
+fn past_quotes(text: &[u8], from: usize) -> Option<usize> {
+    let mut at = from + 1;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        if text[at] == b'"' {
+            return Some(at + 1);
+        }
+        at += 2;
+    }
+}
+
 /// Reads a whole value: nothing but white space may follow.
 #[inline]
 pub(crate) fn whole<'a, T: Field<'a>>(text: &'a [u8]) -> Result<T, Error> {
@@ -54,7 +76,7 @@ impl<'a> Reader<'a> {
         self.at >= self.text.len()
     }
 
-    #[cold]
+    #[inline(always)]
     pub(crate) fn error(&self) -> Error {
         Error::new(Reason::Malformed, self.at)
     }
@@ -94,12 +116,8 @@ impl<'a> Reader<'a> {
         if let Some(&b) = self.text.get(self.at)
             && b <= b' '
         {
-            self.spaces();
+            self.at = past_spaces(self.text, self.at);
         }
-    }
-
-    fn spaces(&mut self) {
-        self.span(WS);
     }
 
     /// The same text up to `end`, at the same place.
@@ -183,19 +201,20 @@ impl<'a> Reader<'a> {
     }
 
     /// A quoted string with its quotes; the position is on the opening one (RFC 3261 section 25.1).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn quoted(&mut self) -> Option<&'a [u8]> {
         let from = self.at;
-        let mut at = from + 1;
-        loop {
-            let found = memchr::memchr2(b'"', b'\\', self.text.get(at..)?)?;
-            at += found;
-            if self.text[at] == b'"' {
-                self.at = at + 1;
-                return Some(&self.text[from..self.at]);
-            }
-            at += 2;
-        }
+        self.at = past_quotes(self.text, from)?;
+        self.text.get(from..self.at)
+    }
+
+    /// Lets a function that is not inlined read on.
+    #[inline(always)]
+    pub(crate) fn lend<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        let mut other = self.clone();
+        let result = read(&mut other);
+        self.at = other.at;
+        result
     }
 
     /// `<...>` with its brackets, within them what may stand in any URI.

@@ -60,7 +60,7 @@ impl<'a> Uri<'a> {
                 return SipUri::read(scan, secure).map(Self::Sip);
             }
         }
-        Self::read_other(scan)
+        scan.lend(Self::read_other)
     }
 
     #[inline(never)]

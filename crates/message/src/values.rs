@@ -108,10 +108,10 @@ impl<'a, T: Field<'a>> Iterator for Values<'a, T> {
         let open = self.open.as_mut()?;
         let line = &self.lines[open.line];
         let base = line.value;
-        let scan = &mut open.reader;
+        let mut scan = open.reader.clone();
         scan.ws();
         let start = scan.at();
-        let Some(value) = T::read(scan) else {
+        let Some(value) = T::read(&mut scan) else {
             let at = base as usize + scan.at();
             return self.fail(at);
         };
@@ -132,6 +132,7 @@ impl<'a, T: Field<'a>> Iterator for Values<'a, T> {
             open.after = end;
             // Nothing after the comma: the next call says that a value is missing.
             let next = base + scan.at() as u32;
+            open.reader = scan;
             if before == 0 { (start, next) } else { (before, end) }
         } else {
             let at = base as usize + scan.at();

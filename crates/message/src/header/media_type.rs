@@ -44,7 +44,7 @@ impl<'a> MediaType<'a> {
 }
 
 impl<'a> Field<'a> for MediaType<'a> {
-    #[inline]
+    #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
         let kind = scan.token()?;
         scan.ws();

@@ -129,7 +129,7 @@ impl Write for SipUri<'_> {
 }
 
 /// A port number up to 65,535.
-#[inline]
+#[inline(always)]
 pub(crate) fn read_port(scan: &mut Reader<'_>) -> Option<u16> {
     u16::try_from(scan.decimal()?).ok()
 }
