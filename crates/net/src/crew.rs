@@ -128,6 +128,9 @@ pub(crate) fn start<S: Service + 'static>(
     let shard_of = shared.clone();
     let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
         let _alarm = Alarm { handle: Handle { shared: shard_of.clone() }, index };
+        if shard_of.settings.patient && !crate::scheduling::be_patient() {
+            tracing::debug!(shard = index, "the kernel knows no SCHED_BATCH, or may not");
+        }
         if let Err(error) = run(shard_of, index, owner, sockets, roads, factory) {
             tracing::error!(%error, shard = index, "shard ended");
         }

@@ -29,6 +29,7 @@ mod directory;
 mod readiness;
 mod reading;
 mod ring;
+mod scheduling;
 mod shard;
 mod spare;
 mod steer;

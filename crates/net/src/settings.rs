@@ -80,6 +80,10 @@ pub struct Settings {
     /// Wake at a deadline rather than up to two milliseconds after it, for a system call each time: for who sends on
     /// schedule. Default off.
     pub exact_timers: bool,
+    /// A shard that is woken does not take the processor from who has it (`SCHED_BATCH`, sched(7)): who sends to it
+    /// finishes first, and there is more to do at each wake. Where a processor is free it makes no difference. Default
+    /// off.
+    pub patient: bool,
     /// Bytes that the kernel may hold for a UDP socket before it drops. Default 4 MB.
     pub receive_buffer: usize,
     /// Bytes that the kernel may hold on their way out of a UDP socket. Default 4 MB.
@@ -138,6 +142,7 @@ impl Default for Settings {
             batches: 8,
             linger: Duration::ZERO,
             exact_timers: false,
+            patient: false,
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,
             force_buffers: false,

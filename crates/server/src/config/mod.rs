@@ -54,7 +54,7 @@ pub use self::proxy::{Fork, Proxy, RelayFor, SipUri};
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::report::{Fault, Report, Severity};
 pub use self::secret::Secret;
-pub use self::server::Server;
+pub use self::server::{Scheduling, Server};
 pub use self::store::Store;
 pub use self::timers::Timers;
 pub use self::tls::Tls;

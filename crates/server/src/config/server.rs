@@ -2,8 +2,18 @@
 
 use std::time::Duration;
 
-use super::key::Rule;
+use super::key::{Rule, words};
 use super::reader::{ANY, section};
+
+words! {
+    /// When a thread that messages have woken gets a processor that another program is using.
+    pub enum Scheduling {
+        /// When that program sleeps or its turn is over, a few milliseconds at most (`SCHED_BATCH`, sched(7)).
+        Batch = "batch",
+        /// At once, if the kernel finds it fair (`SCHED_OTHER`).
+        Normal = "normal",
+    }
+}
 
 section! {
     /// Threads, sockets and the life of the process.
@@ -22,6 +32,9 @@ section! {
         pub udp_batches: usize = 8, Rule::number(1, 1024);
         /// Where datagrams come fast, wait so long for several instead of waking for each: less CPU for up to so much more delay.
         pub udp_linger: Duration = Duration::ZERO, Rule::time(Duration::ZERO, Duration::from_millis(20));
+        /// What the threads do when messages wake them while another program has the processor: "batch" lets it finish its turn,
+        /// which saves up to a fifth of the CPU where peers run on the same machine; "normal" takes the processor at once.
+        pub scheduling: Scheduling = Scheduling::Batch, ANY;
         /// How long calls being set up may go on after SIGTERM before the process ends.
         pub drain_timeout: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
         /// Number of this server among those that work together; part of the name of a flow.

@@ -14,7 +14,7 @@ use strowger_store::location::LocationSettings;
 use strowger_store::read_through::ReadThroughSettings;
 use strowger_store::sqlite::SqliteSettings;
 
-use super::{Config, Durability, Listener, PathRule, Qop, UriCheck};
+use super::{Config, Durability, Listener, PathRule, Qop, Scheduling, UriCheck};
 
 fn milliseconds(duration: Duration) -> u64 {
     // Every range ends far below 2^64 milliseconds.
@@ -186,6 +186,7 @@ impl Config {
             batch: server.udp_batch,
             batches: server.udp_batches,
             linger: server.udp_linger,
+            patient: server.scheduling == Scheduling::Batch,
             receive_buffer: server.udp_receive_buffer,
             send_buffer: server.udp_send_buffer,
             datagrams_waiting: limits.udp_queue,
