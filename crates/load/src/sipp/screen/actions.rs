@@ -280,7 +280,7 @@ mod tests {
                 names => format!("<Reference variables=\"{}\"/>", names.join(",")),
             };
             let document = format!(
-                "<scenario name=\"x\"><recv request=\"OPTIONS\"><action>{text}</action></recv>{used}</scenario>"
+                "<?xml version=\"1.0\"?><scenario name=\"x\"><recv request=\"OPTIONS\"><action>{text}</action></recv>{used}</scenario>"
             );
             let scenario = Scenario::parse(document.as_bytes(), Path::new("x.xml"), &Environment::default())
                 .unwrap_or_else(|refusal| panic!("{text}: {refusal}"));
