@@ -413,8 +413,13 @@ fn variables_are_listed_as_by_sipp() {
             silent.send_to(word.as_bytes(), ("127.0.0.1", ports.control)).expect("it can be sent");
             std::thread::sleep(Duration::from_millis(300));
         }
-        process.end(Duration::from_secs(10));
-        let errors = std::fs::read_to_string(folder.path().join("errors")).unwrap_or_default();
+        // SIPp writes at once and waits for its call; what is ours is written at the end.
+        let written = || std::fs::read_to_string(folder.path().join("errors")).unwrap_or_default();
+        let end = std::time::Instant::now() + Duration::from_secs(5);
+        while process.ended().is_none() && std::time::Instant::now() < end && !written().contains("nobody") {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let errors = written();
         let mut records = records(&errors);
         let end = records.iter().position(|said| said.starts_with("Unknown display scenario: nobody"));
         records.truncate(end.unwrap_or_else(|| panic!("{name}: {errors}")));
