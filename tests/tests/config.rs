@@ -401,7 +401,8 @@ fn a_certificate_that_peers_refuse_or_soon_will_is_told() {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
     let in_days =
         |days: i64| date_time_ymd(1970, 1, 1) + Duration::from_secs(since_1970.saturating_add_signed(days * 86_400));
-    let text = "listen = [\"tls:127.0.0.1:5061\", \"wss:127.0.0.1:5062\"]\n[tls]\ncertificate = \"t.pem\"\nkey = \"t.key\"\n";
+    let text =
+        "listen = [\"tls:127.0.0.1:5061\", \"wss:127.0.0.1:5062\"]\n[tls]\ncertificate = \"t.pem\"\nkey = \"t.key\"\n";
     for (from, until, part) in [
         (-400, -1, "t.pem expired on "),
         (2, 90, "t.pem is not good before "),
@@ -422,7 +423,9 @@ fn a_certificate_that_peers_refuse_or_soon_will_is_told() {
         let told: Vec<&str> = error.lines().filter(|line| line.contains(": warning: ")).collect();
         match part {
             "" => assert!(told.is_empty(), "{error}"),
-            _ => assert!(told.len() == 1 && told[0].contains(part) && told[0].starts_with("strowger.toml:3:"), "{error}"),
+            _ => {
+                assert!(told.len() == 1 && told[0].contains(part) && told[0].starts_with("strowger.toml:3:"), "{error}")
+            }
         }
     }
 }
@@ -431,7 +434,8 @@ fn a_certificate_that_peers_refuse_or_soon_will_is_told() {
 #[test]
 fn users_of_another_realm_are_told() {
     let folder = folder();
-    let with = |realm: &str| format!("realm = \"{realm}\"\ndomains = [\"example.org\"]\nstore.database = \"users.sqlite\"\n");
+    let with =
+        |realm: &str| format!("realm = \"{realm}\"\ndomains = [\"example.org\"]\nstore.database = \"users.sqlite\"\n");
     fs::write(folder.path().join("strowger.toml"), with("old")).expect("it can be written");
     for user in ["alice@example.org", "bob@example.org"] {
         let output = add_user(user, folder.path());

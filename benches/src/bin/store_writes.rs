@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use strowger_benches::processor_time;
 use strowger_store::binding::{Binding, Received};
+use strowger_store::clock::Moment;
 use strowger_store::journal::{Durability, Journal, JournalSettings, WriteError};
 use strowger_store::location::{Current, LocationSettings, LocationTable, Step, UpdateError};
 use strowger_store::sqlite::{SqliteBindings, SqliteSettings};
@@ -66,7 +67,9 @@ fn start(path: &Path, durability: Durability) -> Run {
     let table = Arc::new(LocationTable::new(LocationSettings::default()));
     let engine = SqliteBindings::open(&SqliteSettings { durability, ..SqliteSettings::new(path) });
     let engine = engine.unwrap_or_else(|error| panic!("{error}"));
-    let (journal, _) = Journal::start(engine, &table, JournalSettings::default(), now_ms()).expect("a new file loads");
+    // Nothing outlives this process: one clock may be both.
+    let clock = Arc::new(|| Moment { mono: now_ms(), wall: now_ms() });
+    let (journal, _) = Journal::start(engine, &table, JournalSettings::default(), clock).expect("a new file loads");
     let latencies = Arc::new(Mutex::new(Vec::<u32>::new()));
     let start = Instant::now();
     let kept = Arc::clone(&latencies);
