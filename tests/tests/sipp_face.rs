@@ -521,3 +521,21 @@ fn exit_codes_are_those_of_sipp() {
     .concat();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn oddities_of_a_document_are_told_with_their_place() {
+    let _turn = strowger_tests::beside();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let odd = CALLER.replacen("<send ", "<send colour=\"red\" ", 1);
+    let line = odd.lines().position(|line| line.contains("colour")).expect("it is there") + 1;
+    std::fs::write(folder.path().join("odd.xml"), odd).expect("it can be written");
+    let program = [binary::strowger().to_string_lossy().into_owned(), "sipp".into()];
+    let ports = Ports::free();
+    let [port, control, media] = [ports.own, ports.control, ports.media].map(|port| port.to_string());
+    let mut command = command(&program, &["-sf", "odd.xml", "127.0.0.1:9", "-timeout", "1"], folder.path());
+    command.args(["-nostdin", "-i", "127.0.0.1", "-p", &port, "-cp", &control, "-mp", &media]);
+    let said = command.stdin(Stdio::null()).output().expect("it starts").stderr;
+    let said = String::from_utf8_lossy(&said);
+    let place = format!("Warning: odd.xml:{line}:");
+    assert!(said.contains(&place) && said.contains("`colour` is no attribute of `send`"), "{said}");
+}

@@ -3,6 +3,7 @@
 //! Every view has `parse`, which takes a whole value, and `write`, which writes it in normal form. Values
 //! of a list are read by [`crate::values::Values`].
 
+pub mod authentication_info;
 pub mod call_id;
 pub mod contact;
 pub mod credentials;
@@ -29,6 +30,7 @@ pub mod via;
 pub mod warning;
 pub mod weighted;
 
+pub use authentication_info::AuthenticationInfo;
 pub use call_id::CallId;
 pub use contact::Contact;
 pub use credentials::Credentials;

@@ -66,6 +66,8 @@ pub enum View<'a> {
     MimeVersion(MimeVersion<'a>),
     /// Authorization and its relatives
     Credentials(Credentials<'a>),
+    /// A parameter of Authentication-Info
+    AuthenticationInfo(AuthenticationInfo<'a>),
     /// Subject, Organization, Server, User-Agent, and every name without a view of its own
     Text(Text<'a>),
 }
@@ -103,6 +105,7 @@ impl View<'_> {
             Self::Warning(v) => v.write(out),
             Self::MimeVersion(v) => v.write(out),
             Self::Credentials(v) => v.write(out),
+            Self::AuthenticationInfo(v) => v.write(out),
             Self::Text(v) => v.write(out),
         }
     }
@@ -138,7 +141,7 @@ macro_rules! typed {
 typed! {
     Via, Party, Contact, NameAddr, CallId, CSeq, Number, DeltaSeconds => Seconds, Token, MediaType, Weighted, Info, Date, Event,
     SubscriptionState, RAck, SessionExpires, ReasonValue => Reason, Replaces, Privacy, Identity, Timestamp, RetryAfter, Warning,
-    MimeVersion, Credentials, Text,
+    MimeVersion, Credentials, AuthenticationInfo, Text,
 }
 
 impl<'a> Typed<'a> for MaxForwards {
@@ -268,12 +271,8 @@ fn visit_line<'a>(message: &Message<'a>, line: &'a Line, visit: &mut impl Visit<
         Name::Authorization | Name::ProxyAuthorization | Name::WwwAuthenticate | Name::ProxyAuthenticate => {
             one::<Credentials<'_>>(text, line, visit)
         }
-        Name::AuthenticationInfo
-        | Name::Organization
-        | Name::Subject
-        | Name::Server
-        | Name::UserAgent
-        | Name::Other => {
+        Name::AuthenticationInfo => some::<AuthenticationInfo<'_>>(text, line, visit),
+        Name::Organization | Name::Subject | Name::Server | Name::UserAgent | Name::Other => {
             visit.value(line, &Text { text });
             return Ok(());
         }

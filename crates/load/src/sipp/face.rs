@@ -98,6 +98,9 @@ fn unknown(name: &str) -> String {
     format!("Unknown built-in scenario '{name}'; there are {}", builtin::NAMES.join(", "))
 }
 
+/// Warnings about a document that are written out; of more the number.
+const WARNINGS: usize = 5;
+
 /// Reads a scenario, and says what is wrong with it.
 fn load(options: &Options, source: &Source, globals: &[String]) -> Result<Scenario, Failure> {
     let base = |path: &Path| path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
@@ -122,8 +125,16 @@ fn load(options: &Options, source: &Source, globals: &[String]) -> Result<Scenar
         let code = if refusal.cause == Cause::ThirdParty { code::FATAL } else { code::FAILED };
         Failure(code, refusal.to_string())
     })?;
-    for warning in &scenario.warnings {
-        tracing::debug!(line = warning.line, column = warning.column, "{}", warning.text);
+    let name = match source {
+        Source::File(path) => path.display().to_string(),
+        Source::BuiltIn(name) => name.clone(),
+    };
+    let warnings = &scenario.warnings;
+    for warning in warnings.iter().take(WARNINGS) {
+        eprintln!("Warning: {name}:{}:{}: {}", warning.line, warning.column, warning.text);
+    }
+    if warnings.len() > WARNINGS {
+        eprintln!("Warning: {name}: {} more like these", warnings.len() - WARNINGS);
     }
     Ok(scenario)
 }

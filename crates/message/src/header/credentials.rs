@@ -1,6 +1,5 @@
-//! Authorization, Proxy-Authorization, WWW-Authenticate, Proxy-Authenticate, Authentication-Info: the
-//! scheme and the rest as it stands (RFC 3261 sections 20.6, 20.7, 20.27, 20.28, 20.44). A value has
-//! commas of its own, so a line holds one.
+//! Authorization, Proxy-Authorization, WWW-Authenticate, Proxy-Authenticate: the scheme and the rest as it stands
+//! (RFC 3261 sections 20.7, 20.27, 20.28, 20.44). A value has commas of its own, so a line holds one.
 
 use super::view;
 use crate::reader::{Field, Reader};
