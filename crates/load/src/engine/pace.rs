@@ -33,6 +33,8 @@ pub struct Pace {
     base: Position,
     /// How much of the integral lies between it and the next.
     left: f64,
+    /// The next one is of a burst: how much of the integral lies between that and the one after the burst.
+    behind: Option<f64>,
     /// Where the next one is.
     at: Position,
     next: Option<u64>,
@@ -62,7 +64,7 @@ impl Pace {
     /// A profile from `start` on; after its last part no call is due.
     pub fn profile(parts: Vec<Part>, start: u64, arrivals: Arrivals, seed: u64) -> Self {
         let base = Position { since: start, ..Position::default() };
-        let mut pace = Self { parts, base, left: 0.0, at: base, next: None, arrivals, random: seed };
+        let mut pace = Self { parts, base, left: 0.0, behind: None, at: base, next: None, arrivals, random: seed };
         if arrivals == Arrivals::Poisson {
             pace.left = pace.distance();
         }
@@ -84,7 +86,8 @@ impl Pace {
     pub fn due(&mut self, now: u64) -> Option<u64> {
         let at = self.next.filter(|&at| at <= now)?;
         self.base = self.at;
-        self.left = self.distance();
+        // A burst comes on top: what the rate had begun before it goes on behind it.
+        self.left = self.behind.take().unwrap_or_else(|| self.distance());
         self.advance();
         Some(at)
     }
@@ -158,21 +161,21 @@ impl Pace {
     fn advance(&mut self) {
         let mut left = self.left;
         let mut at = self.base;
+        self.behind = None;
         self.next = loop {
             match self.parts.get(at.part) {
                 None => break None,
                 Some(&Part::Hold { rate }) => {
-                    if left > 0.0 {
-                        if rate <= 0.0 {
-                            break None;
-                        }
-                        at.into += left / rate;
+                    if rate <= 0.0 {
+                        break None;
                     }
+                    at.into += left / rate;
                     break Some(at.since + (at.into * 1e6).round() as u64);
                 }
                 Some(&Part::Burst { calls }) => {
                     if at.gone < calls {
                         at.gone += 1;
+                        self.behind = Some(left);
                         break Some(at.since);
                     }
                     at.gone = 0;
@@ -240,6 +243,22 @@ mod tests {
         assert!((50..=51).contains(&between(3_000_000, 3_000_001)));
         assert!((48..=51).contains(&between(3_000_001, 5_000_001)));
         assert_eq!(pace.next(), None);
+    }
+
+    #[test]
+    fn a_burst_swallows_nothing_and_rate_0_makes_no_call() {
+        let hold = |rate: f64, seconds: u64| Part::Ramp { from: rate, to: rate, micros: seconds * 1_000_000 };
+        let ramp = Part::Ramp { from: 50.0, to: 150.0, micros: 1_000_000 };
+        let parts = vec![hold(50.0, 1), ramp, Part::Burst { calls: 40 }, hold(0.0, 1), hold(20.0, 1)];
+        assert_eq!(all(&mut Pace::profile(parts, 0, Arrivals::Fixed, 1), u64::MAX).len(), 50 + 100 + 40 + 20);
+        // Of a call that the burst finds half begun, half is left.
+        let parts = vec![Part::Ramp { from: 1.0, to: 1.0, micros: 1_500_000 }, Part::Burst { calls: 2 }, hold(1.0, 2)];
+        let calls = all(&mut Pace::profile(parts, 0, Arrivals::Fixed, 1), u64::MAX);
+        assert_eq!(calls, [0, 1_000_000, 1_500_000, 1_500_000, 2_000_000, 3_000_000]);
+        let mut none = Pace::constant(0.0, 0, Arrivals::Fixed, 1);
+        assert_eq!(none.due(u64::MAX), None);
+        none.set_rate(10.0, 2_000_000);
+        assert_eq!(none.next(), Some(2_000_000));
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
         println!("\n SIPp v3.6.1-SCTP-PCAP-RTPSTREAM, as Strowger {} has it.\n", env!("CARGO_PKG_VERSION"));
         return Ok(code::NO_CALLS);
     }
-    if options.help {
+    if options.help || words.is_empty() {
         print!("{}", HELP);
         return Ok(code::NO_CALLS);
     }
