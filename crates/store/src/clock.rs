@@ -8,7 +8,7 @@
 //!
 //! What remains: a row written before a step of the system's clock is off by that step until its phone refreshes. A restart in
 //! that time finds the binding ended, and the phone registers again; or finds more time left than it has, at most
-//! [`JournalSettings::longest`](crate::journal::JournalSettings::longest).
+//! [`JournalSettings::longest`](crate::journal::JournalSettings::longest) or what it was granted.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -59,7 +59,8 @@ pub struct JournalSettings {
     pub group: usize,
     /// Most changes queued, one with more than 4 KiB of bindings counting for several; more are refused ([`Refused::Full`](crate::ticket::Refused::Full)).
     pub queue: usize,
-    /// Longest life of a binding that is loaded: no longer than the registrar grants, whatever the system's clock was put to.
+    /// Longest life of a binding that is loaded: no longer than the registrar grants, whatever the system's clock was put to. One
+    /// whose row says that it was granted more keeps that.
     pub longest: Duration,
 }
 
@@ -115,6 +116,8 @@ impl Journal {
         let now = clock();
         let longest = settings.longest;
         let highest = engine.load(now.wall, &mut |id, row| {
+            let granted = if row.updated_at > 0 { row.expires_at.saturating_sub(row.updated_at) } else { 0 };
+            let longest = longest.max(Duration::from_millis(granted));
             let binding = Binding { expires_at: now.to_mono(row.expires_at, longest), ..*row };
             match table.load(id, &binding) {
                 Ok(()) => loaded += 1,

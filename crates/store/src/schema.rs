@@ -126,6 +126,15 @@ fn migrate_with(connection: &mut Connection, migrations: &[&str]) -> rusqlite::R
     Ok(Migrated::Ready)
 }
 
+/// The same as seen, and nothing is changed: [`Migrated::Ready`] if [`migrate`] would make it so.
+pub(crate) fn judge(connection: &Connection) -> rusqlite::Result<Migrated> {
+    Ok(match look(connection)? {
+        Found::Foreign => Migrated::Foreign,
+        Found::Ours(seen) if seen > MIGRATIONS.len() => Migrated::Newer(seen),
+        Found::Ours(_) | Found::Empty => Migrated::Ready,
+    })
+}
+
 enum Found {
     Empty,
     Ours(usize),

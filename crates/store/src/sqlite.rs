@@ -2,7 +2,8 @@
 //! [`sqlite_bindings`](crate::sqlite_bindings), subscribers in [`sqlite_subscribers`](crate::sqlite_subscribers).
 
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -143,13 +144,7 @@ pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
     c.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0)).map_err(fail)?;
     // Counts for a new file alone.
     c.pragma_update(None, "page_size", PAGE).map_err(fail)?;
-    match schema::migrate(&mut c).map_err(fail)? {
-        Migrated::Ready => {}
-        Migrated::Foreign => return Err(OpenError::Foreign { path: path.clone() }),
-        Migrated::Newer(found) => {
-            return Err(OpenError::Newer { path: path.clone(), found, known: schema::MIGRATIONS.len() });
-        }
-    }
+    admit(path, schema::migrate(&mut c).map_err(fail)?)?;
     let mode: String = c.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)).map_err(fail)?;
     if mode != "wal" {
         let detail = format!("the file system does not allow a write-ahead log (journal mode stays {mode:?})");
@@ -166,6 +161,52 @@ pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
         c.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(fail)?;
     }
     Ok(c)
+}
+
+fn admit(path: &Path, migrated: Migrated) -> Result<(), OpenError> {
+    let path = path.to_path_buf();
+    match migrated {
+        Migrated::Ready => Ok(()),
+        Migrated::Foreign => Err(OpenError::Foreign { path }),
+        Migrated::Newer(found) => Err(OpenError::Newer { path, found, known: schema::MIGRATIONS.len() }),
+    }
+}
+
+/// Looks whether a server could use this file, as far as that is seen without waiting and without a trace. One that is not
+/// there, or is empty, can be used.
+///
+/// # Errors
+/// [`OpenError`]: [`Corrupt`](OpenError::Corrupt), [`Foreign`](OpenError::Foreign) and [`Newer`](OpenError::Newer) are of the
+/// file; the others may be of the moment or of who looks.
+pub fn look(path: &Path) -> Result<(), OpenError> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let judge = || open_to_look(path, Duration::ZERO).and_then(|connection| schema::judge(&connection));
+    admit(path, judge().map_err(|error| explain(path, Duration::ZERO, &error))?)
+}
+
+/// Opens a file that is there, for reading alone.
+///
+/// SQLite makes the companions of its write-ahead log even for who only reads, and leaves them. Where there is no log nobody
+/// has the file open, and it is read as one that does not change, which needs none.
+pub(crate) fn open_to_look(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let mut uri = b"file:".to_vec();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => uri.push(byte),
+            _ => write!(uri, "%{byte:02x}").expect("memory takes it"),
+        }
+    }
+    if !Path::new(&log).exists() {
+        uri.extend_from_slice(b"?immutable=1");
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(std::ffi::OsStr::from_bytes(&uri), flags)?;
+    connection.busy_timeout(patience)?;
+    Ok(connection)
 }
 
 pub(crate) fn explain(path: &Path, waited: Duration, error: &rusqlite::Error) -> OpenError {
@@ -227,6 +268,33 @@ mod tests {
         drop(open(&SqliteSettings::new(path("fine"))).unwrap());
         let mode = std::fs::metadata(path("fine")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "HA1s are for the server alone");
+
+        // Who only looks says the same, and leaves nothing behind.
+        let names = || {
+            let mut names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let before = names();
+        let seen = |name: &str| look(&path(name)).map_err(|error| error.to_string());
+        for name in ["text", "theirs", "newer"] {
+            assert_eq!(seen(name), Err(said(name)));
+        }
+        std::fs::write(path("empty"), "").unwrap();
+        for name in ["fine", "empty", "no/such/folder", "none"] {
+            assert_eq!(seen(name), Ok(()), "{name}");
+        }
+        std::fs::rename(path("fine"), path("50% #1?.db")).unwrap();
+        assert_eq!(seen("50% #1?.db"), Ok(()));
+        std::fs::rename(path("50% #1?.db"), path("fine")).unwrap();
+        std::fs::remove_file(path("empty")).unwrap();
+        assert_eq!(names(), before);
+        // While a server has it open: what it wrote last stands in its log alone.
+        let server = open(&SqliteSettings::new(path("running"))).unwrap();
+        assert_eq!(seen("running"), Ok(()));
+        server.pragma_update(None, "user_version", 99).unwrap();
+        assert!(seen("running").unwrap_err().contains("schema version 99"));
+        drop(server);
 
         // Damage inside: the schema page is torn.
         let mut bytes = std::fs::read(path("fine")).unwrap();

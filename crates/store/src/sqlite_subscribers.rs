@@ -1,8 +1,10 @@
 //! Subscribers in the SQLite file: the engine that answers shards, and the orders of the command line.
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::sqlite::{self, OpenError, SqliteSettings};
 use crate::subscriber::{
@@ -20,20 +22,27 @@ const THEIR_REALM: &str = "SELECT realm FROM credential o \
 /// So many at once; the others when those are settled.
 const REMOVED: &str = "SELECT id, username, domain FROM removed_subscriber ORDER BY id LIMIT 1000";
 const VERSION: &str = "SELECT version FROM subscriber_version";
+/// What is said of a failure.
+const READ: &str = "subscribers cannot be read";
 
 /// Answers questions from the file by a connection of its own, for [`ReadThrough::start`](crate::read_through::ReadThrough::start).
 pub struct SqliteSubscribers {
     connection: Connection,
     path: PathBuf,
+    /// When a failure was last said.
+    said: Cell<Option<Instant>>,
 }
 
 impl SqliteSubscribers {
+    /// Questions come as fast as requests do: a failure that lasts is said so often.
+    const AGAIN: Duration = Duration::from_secs(10);
+
     /// Opens the file.
     ///
     /// # Errors
     /// [`OpenError`], to be shown as it is.
     pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
-        Ok(Self { connection: sqlite::open(settings)?, path: settings.path.clone() })
+        Ok(Self { connection: sqlite::open(settings)?, path: settings.path.clone(), said: Cell::default() })
     }
 
     fn find(&self, question: Question<'_>) -> rusqlite::Result<Answer> {
@@ -76,8 +85,12 @@ impl SqliteSubscribers {
         Ok(found.map_or(Answer::Absent, |credential| Answer::Credential(Arc::new(credential))))
     }
 
-    fn failed(&self, error: &rusqlite::Error) -> LookupError {
-        tracing::error!(path = %self.path.display(), "subscribers cannot be read: {error}");
+    fn failed(&self, what: &str, error: &rusqlite::Error) -> LookupError {
+        let now = Instant::now();
+        if self.said.get().is_none_or(|said| now - said >= Self::AGAIN) {
+            self.said.set(Some(now));
+            tracing::error!(path = %self.path.display(), "{what}: {error}");
+        }
         LookupError::Database
     }
 }
@@ -85,7 +98,7 @@ impl SqliteSubscribers {
 impl SubscriberEngine for SqliteSubscribers {
     fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), LookupError> {
         for question in questions {
-            answers.push(self.find(*question).map_err(|error| self.failed(&error))?);
+            answers.push(self.find(*question).map_err(|error| self.failed(READ, &error))?);
         }
         Ok(())
     }
@@ -93,7 +106,7 @@ impl SubscriberEngine for SqliteSubscribers {
     fn version(&mut self) -> Result<u64, LookupError> {
         let version =
             self.connection.prepare_cached(VERSION).and_then(|mut s| s.query_row([], |row| row.get::<_, i64>(0)));
-        version.map(i64::cast_unsigned).map_err(|error| self.failed(&error))
+        version.map(i64::cast_unsigned).map_err(|error| self.failed(READ, &error))
     }
 
     fn removed(&mut self) -> Result<Vec<Removed>, LookupError> {
@@ -105,7 +118,7 @@ impl SubscriberEngine for SqliteSubscribers {
             })?;
             rows.collect()
         };
-        look().map_err(|error| self.failed(&error))
+        look().map_err(|error| self.failed(READ, &error))
     }
 
     fn settle(&mut self, ids: &[u64]) -> Result<(), LookupError> {
@@ -116,7 +129,7 @@ impl SubscriberEngine for SqliteSubscribers {
             }
             tx.commit()
         };
-        forget().map_err(|error| self.failed(&error))
+        forget().map_err(|error| self.failed("removals of subscribers cannot be noted as done", &error))
     }
 }
 
@@ -139,9 +152,7 @@ impl Strangers {
             return Ok(None);
         }
         let look = || -> rusqlite::Result<Option<Self>> {
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(&settings.path, flags)?;
-            connection.busy_timeout(settings.busy_timeout)?;
+            let connection = sqlite::open_to_look(&settings.path, settings.busy_timeout)?;
             if !connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'credential'")?.exists([])? {
                 return Ok(None);
             }

@@ -66,9 +66,13 @@ impl Server {
 
     /// For an hour.
     fn register(&self, aor: &[u8]) {
+        self.register_for(aor, HOUR, 0);
+    }
+
+    fn register_for(&self, aor: &[u8], life: u64, updated_at: u64) {
         let now = self.now();
         let decide = |current: &Current<'_>| {
-            let b = Binding { uri: b"sip:phone@192.0.2.1", expires_at: now + HOUR, ..Binding::EMPTY };
+            let b = Binding { uri: b"sip:phone@192.0.2.1", expires_at: now + life, updated_at, ..Binding::EMPTY };
             Ok::<_, ()>(vec![current.iter().next().map_or(Step::Add(b), |old| Step::Replace(old.id(), b))])
         };
         self.table.update(aor, now, 5, Ticket { sink: self.sink, value: 0 }, decide, &mut |_| {}).unwrap();
@@ -130,6 +134,21 @@ fn a_restart_with_the_clock_put_back_gives_no_more_than_the_longest_life() {
     server.journal.close();
     let server = Server::start(&file, 0, TODAY - 30 * DAY);
     assert_eq!(server.left(b"alice"), Some(2 * HOUR));
+}
+
+/// The phone knows only of the life that it was granted.
+#[test]
+fn what_was_granted_outlives_a_setting_that_grants_less() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("db");
+    let server = Server::start(&file, 0, TODAY);
+    server.register_for(b"alice", 5 * HOUR, TODAY);
+    server.journal.close();
+    for (clock, left) in [(TODAY + HOUR, 4 * HOUR), (TODAY - 30 * DAY, 5 * HOUR)] {
+        let server = Server::start(&file, 0, clock);
+        assert_eq!(server.left(b"alice"), Some(left));
+        server.journal.close();
+    }
 }
 
 /// A binding that ended is gone from the disk too, although the system's clock was put back since its row was written.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::Shared;
 use crate::generations::{Entry, Key};
-use crate::subscriber::{LookupError, Question, SubscriberEngine};
+use crate::subscriber::{LookupError, Question, Removed, SubscriberEngine};
 
 /// What the thread of a [`ReadThrough`](super::ReadThrough) has.
 pub(super) struct Reader<E> {
@@ -16,11 +16,13 @@ pub(super) struct Reader<E> {
     /// Version of the engine that the cache stands for.
     seen: Option<u64>,
     polled: Option<Instant>,
+    /// Who was removed could not be asked or noted: the next poll does it.
+    behind: bool,
 }
 
 impl<E: SubscriberEngine> Reader<E> {
     pub(super) fn new(engine: E, shared: Arc<Shared>) -> Self {
-        Self { engine, shared, seen: None, polled: None }
+        Self { engine, shared, seen: None, polled: None, behind: false }
     }
 
     /// Answers questions until the cache is dropped.
@@ -72,30 +74,35 @@ impl<E: SubscriberEngine> Reader<E> {
         // A version that cannot be read is one that nothing in the cache has.
         let version = self.engine.version().ok();
         let changed = version.is_none() || version != self.seen;
-        if changed {
-            self.seen = version;
+        self.seen = version;
+        let mut removed = self.removed(changed);
+        let mut removals = self.shared.removals();
+        if let Some(removed) = &mut removed {
+            removed.retain(|removed| !removals.settled.contains(&removed.id));
+        }
+        // Some may have been removed after the version was read: what the cache says of them is void before they stand there.
+        if changed || removed.as_ref().is_some_and(|removed| *removed != removals.open) {
             self.shared.version.fetch_add(1, Ordering::AcqRel);
         }
-        if self.removals(changed).is_err() {
-            // What could not be asked now is asked by the next poll.
-            self.seen = None;
+        if let Some(removed) = removed {
+            removals.open = removed;
         }
     }
 
-    /// Notes in the database what was settled; asks who was removed when anything `changed`, or there may be more.
-    fn removals(&mut self, changed: bool) -> Result<(), LookupError> {
+    /// Notes in the database what was settled, and asks who was removed when anything `changed` or there may be more. None: it
+    /// was not asked, or could not be; then the next poll does it.
+    fn removed(&mut self, changed: bool) -> Option<Vec<Removed>> {
         let settled = self.shared.removals().settled.clone();
-        if !settled.is_empty() {
-            self.engine.settle(&settled)?;
+        let noted = settled.is_empty() || self.engine.settle(&settled).is_ok();
+        if noted {
             self.shared.removals().settled.retain(|id| !settled.contains(id));
         }
-        if changed || !settled.is_empty() {
-            let mut removed = self.engine.removed()?;
-            let mut removals = self.shared.removals();
-            removed.retain(|removed| !removals.settled.contains(&removed.id));
-            removals.open = removed;
+        if !changed && !self.behind && settled.is_empty() {
+            return None;
         }
-        Ok(())
+        let removed = self.engine.removed();
+        self.behind = !noted || removed.is_err();
+        removed.ok()
     }
 }
 

@@ -1,0 +1,79 @@
+//! Who is removed, and what the cache of subscribers says meanwhile.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use strowger_store::read_through::{ReadThrough, ReadThroughSettings};
+use strowger_store::subscriber::{Answer, LookupError, Question, Removed, SubscriberEngine, Subscribers};
+use strowger_store::ticket::Ticket;
+
+/// Knows every user. Removals that are settled it cannot note.
+#[derive(Clone, Default)]
+struct Fake {
+    version: Arc<AtomicU64>,
+    removed: Arc<Mutex<Vec<Removed>>>,
+    settles: Arc<AtomicU64>,
+}
+
+impl SubscriberEngine for Fake {
+    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), LookupError> {
+        answers.extend(questions.iter().map(|_| Answer::Exists));
+        Ok(())
+    }
+
+    fn version(&mut self) -> Result<u64, LookupError> {
+        Ok(self.version.load(SeqCst))
+    }
+
+    fn removed(&mut self) -> Result<Vec<Removed>, LookupError> {
+        Ok(self.removed.lock().unwrap().clone())
+    }
+
+    fn settle(&mut self, _ids: &[u64]) -> Result<(), LookupError> {
+        self.settles.fetch_add(1, SeqCst);
+        Err(LookupError::Database)
+    }
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < end, "it never is");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_removal_voids_the_cache_and_one_that_cannot_be_noted_does_not() {
+    let fake = Fake::default();
+    let settings = ReadThroughSettings { poll: Duration::from_millis(5), ..ReadThroughSettings::default() };
+    let store = ReadThrough::start(fake.clone(), settings).unwrap();
+    let (tx, answers) = mpsc::channel();
+    let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, LookupError>)]| {
+        let _gone = tx.send(results.len());
+    }));
+    let bob = Question::User { username: b"bob", domain: b"d" };
+    let is_known = || store.cached(bob, Instant::now()).is_some();
+    let ask = || {
+        store.request(Ticket { sink, value: 0 }, bob, Instant::now()).unwrap();
+        assert_eq!(answers.recv_timeout(Duration::from_secs(20)), Ok(1));
+    };
+    let removal = |id| Removed { id, username: "bob".into(), domain: "d".into() };
+
+    fake.removed.lock().unwrap().push(removal(1));
+    fake.version.fetch_add(1, SeqCst);
+    until(|| store.removed() == [removal(1)]);
+    store.settled(1);
+    until(|| fake.settles.load(SeqCst) > 0);
+    ask();
+    let before = fake.settles.load(SeqCst);
+    until(|| fake.settles.load(SeqCst) > before + 3);
+    assert!(is_known(), "nothing has changed");
+    assert_eq!(store.removed(), [], "it is settled, though the database still has it");
+
+    // Between two questions: the version is still the one that was read.
+    fake.removed.lock().unwrap().push(removal(2));
+    until(|| store.removed() == [removal(2)]);
+    assert!(!is_known(), "nobody is told any more that there is such a user");
+}
