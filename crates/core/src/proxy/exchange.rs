@@ -20,8 +20,6 @@ pub(super) struct Exchange {
     pub(super) call_hash: u32,
     /// Seconds ([`crate::Now::mono`] / 1000) of the last provisional response: Timer C counts from it.
     pub(super) heard: u32,
-    /// Seconds when the group of candidates was sent that rings now.
-    pub(super) group: u32,
     /// Transactions of this exchange that still live, the server's included.
     pub(super) live: u16,
     pub(super) invite: bool,
@@ -60,6 +58,8 @@ pub(super) struct Pending {
     pub(super) candidates: Vec<OwnedCandidate>,
     /// The next group of candidates to try.
     pub(super) next: usize,
+    /// [`crate::Now::mono`] at which the group that rings now has rung long enough, if another one follows it.
+    pub(super) until: u64,
     /// Max-Breadth of each branch of the group that is tried now.
     pub(super) share: u16,
     /// What its mark is to say.
@@ -143,6 +143,12 @@ impl Exchange {
             self.others.get_or_insert_default().push(branch);
         }
         self.live += 1;
+    }
+
+    /// Until when the group that rings now may do so; none if nobody waits for its end.
+    pub(super) fn rings_until(&self) -> Option<u64> {
+        let pending = self.pending.as_ref().filter(|p| p.next < p.candidates.len())?;
+        (self.invite && !self.answered && !self.cancelled).then_some(pending.until)
     }
 
     pub(super) fn is_waiting(&self) -> bool {

@@ -40,7 +40,6 @@ impl Proxy {
             pending: None,
             call_hash: request.call_hash,
             heard: (now.mono / 1000) as u32,
-            group: (now.mono / 1000) as u32,
             live: 1,
             invite: request.method == Method::Invite,
             direct: routing.in_dialog && routing.route.is_none(),
@@ -85,6 +84,7 @@ impl Proxy {
                 arrival: *request.arrival,
                 candidates: owned,
                 next: 0,
+                until: 0,
                 share: breadth,
                 began: routing.began,
             }));
@@ -141,14 +141,12 @@ impl Proxy {
         let left =
             pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
         if let Some(exchange) = self.exchanges.get_mut(id) {
-            exchange.group = (now.mono / 1000) as u32;
-            exchange.heard = exchange.group;
+            exchange.heard = (now.mono / 1000) as u32;
             if left {
-                let next = now.mono + self.settings.fork_timeout + 1_000;
-                self.sweep_at = Some(self.sweep_at.map_or(next, |at| at.min(next)));
                 exchange.pending = Some(pending);
             }
         }
+        self.let_ring(id, now.mono + self.settings.fork_timeout);
         sent
     }
 

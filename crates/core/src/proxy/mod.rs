@@ -27,7 +27,8 @@ use crate::transaction::{ClientId, Event, Record, Role, ServerId, Transactions};
 use crate::{Now, Outbox};
 use exchange::Exchange;
 use loop_detection::LoopKey;
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use strowger_message::{Edit, Index};
 
@@ -80,6 +81,9 @@ pub struct Proxy {
     unanswered: usize,
     /// [`Now::mono`] of the next look for requests over which Timer C has run out.
     sweep_at: Option<u64>,
+    /// Groups of candidates that ring while others wait: until when, and of which exchange. Those of calls that went on
+    /// otherwise stay until then and mean nothing.
+    rings: BinaryHeap<Reverse<(u64, u64)>>,
     /// [`Now::mono`] of the next giving back of memory.
     tidy_at: Option<u64>,
     edit: Edit,
@@ -95,6 +99,9 @@ pub struct ExchangeRecord {
 
 /// How often requests are looked through for Timer C, in milliseconds: it may fire so much late.
 const SWEEP: u64 = 5_000;
+
+/// The end of a group's ringing is rounded up to a multiple of so many milliseconds: many share one wake-up.
+const RING_STEP: u64 = 100;
 
 /// How often memory is given back, in milliseconds.
 const TIDY: u64 = 1_000;
@@ -115,6 +122,7 @@ impl Proxy {
             exchanges: Slots::new(),
             unanswered: 0,
             sweep_at: None,
+            rings: BinaryHeap::new(),
             tidy_at: None,
             edit: Edit::new(),
             index: Index::new(),
@@ -187,16 +195,21 @@ impl Proxy {
 
     /// When [`Proxy::poll`] must be called at the latest.
     pub fn deadline(&self) -> Option<u64> {
-        self.sweep_at.into_iter().chain(self.tidy_at).min()
+        let ring = self.rings.peek().map(|Reverse((until, _))| *until);
+        [self.sweep_at, self.tidy_at, ring].into_iter().flatten().min()
     }
 
     /// Timer C: an INVITE that nobody answers is cancelled (section 16.8). And a group of candidates that has rung long
     /// enough is cancelled, so that the next one gets its turn (section 16.7 step 5).
     pub fn poll(&mut self, now: Now, tx: &mut Transactions, out: &mut Outbox) {
         if self.tidy_at.is_some_and(|at| at <= now.mono) {
+            if self.exchanges.is_empty() {
+                self.rings = BinaryHeap::new();
+            }
             let more = self.exchanges.tidy();
             self.tidy_at = (more || !self.exchanges.is_empty()).then_some(now.mono + TIDY);
         }
+        self.end_rings(now, tx, out);
         if self.sweep_at.is_none_or(|at| at > now.mono) {
             return;
         }
@@ -217,25 +230,36 @@ impl Proxy {
             }
             self.cancel_branches(now, id, tx, out);
         }
-        let ring = self.settings.fork_timeout / 1000;
-        let waits = |e: &Exchange| {
-            e.invite && e.pending.as_ref().is_some_and(|p| p.next < p.candidates.len()) && !e.answered && !e.cancelled
-        };
-        let mut rung = Vec::new();
-        let mut next = now.mono + SWEEP;
-        for (id, exchange) in self.exchanges.iter().filter(|(_, e)| waits(e)) {
-            let end = exchange.group as u64 + ring;
-            if seconds > end {
-                rung.push(id);
-            } else {
-                next = next.min((end + 1) * 1000);
-            }
+        self.sweep_at = (!self.exchanges.is_empty()).then_some(now.mono + SWEEP);
+    }
+
+    /// Gives the group that rings now so much time, if another one waits for its end.
+    fn let_ring(&mut self, id: Id, until: u64) {
+        let until = until.next_multiple_of(RING_STEP);
+        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        if let Some(pending) = &mut exchange.pending {
+            pending.until = until;
         }
-        for id in rung {
+        if exchange.rings_until().is_some() {
+            self.rings.push(Reverse((until, id.to_u64())));
+        }
+    }
+
+    fn end_rings(&mut self, now: Now, tx: &mut Transactions, out: &mut Outbox) {
+        while let Some(&Reverse((until, id))) = self.rings.peek().filter(|Reverse((until, _))| *until <= now.mono) {
+            self.rings.pop();
+            let id = Id::from_u64(id);
+            let rings = |proxy: &Self| proxy.exchanges.get(id).and_then(Exchange::rings_until) == Some(until);
+            if !rings(self) {
+                continue;
+            }
             self.cancel_branches(now, id, tx, out);
             self.silent_branches_failed(now, id, tx, out);
+            // Until the last has answered its CANCEL one of them may be tried at its next address: it is not to ring for long.
+            if rings(self) {
+                self.let_ring(id, now.mono + SWEEP);
+            }
         }
-        self.sweep_at = if self.exchanges.is_empty() { None } else { Some(next.max(now.mono + 1)) };
     }
 
     /// Takes out every exchange of the buckets for which `moves` is true. Their transactions move too.
@@ -265,7 +289,10 @@ impl Proxy {
             self.unanswered += usize::from(!record.exchange.answered);
             // Its server transaction may have ended; the old id must not mean somebody else's here.
             let exchange = Exchange { server: ServerId::from_u64(0), ..record.exchange };
-            moved.insert(record.old, self.exchanges.insert(exchange));
+            let until = exchange.rings_until();
+            let id = self.exchanges.insert(exchange);
+            self.rings.extend(until.map(|until| Reverse((until, id.to_u64()))));
+            moved.insert(record.old, id);
         }
         let mut clients: HashMap<u64, u64> = HashMap::new();
         for record in transactions {

@@ -1,6 +1,7 @@
 //! What time does: retransmissions, time-outs, Timer C (sections 16.6 step 11, 16.8, 17).
 
 use crate::rig::*;
+use strowger_core::proxy::Settings;
 
 #[test]
 fn an_invite_is_sent_until_something_comes_and_then_answered_408() {
@@ -102,5 +103,42 @@ fn each_group_of_contacts_has_a_timer_c_of_its_own() {
         rig.answer(&ringing, 100, "");
     }
     rig.answer(&ringing, 200, "Contact: <sip:b@10.2.2.11>\n");
+    rig.end();
+}
+
+#[test]
+fn a_group_of_contacts_rings_as_long_as_it_is_given() {
+    for (begun, fork_timeout) in [(0, 20_000), (730, 20_000), (999, 1_500)] {
+        let mut rig = Rig::with(Settings { fork_timeout, ..Settings::default() });
+        rig.pass(begun);
+        let contacts = [contact("10.2.2.1:5060", 900), contact("10.2.2.2:5060", 500), contact("10.2.2.3:5060", 100)];
+        let first = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &contacts));
+        rig.answer(&first, 180, "");
+        let in_time = fork_timeout..=fork_timeout + 100;
+        let (at, cancel) = rig.pass(fork_timeout + 5_000).remove(0);
+        assert!(cancel.method() == "CANCEL" && in_time.contains(&at), "begun {begun}: {at}");
+        rig.answer(&cancel, 200, "");
+        let second = rig.answer(&first, 487, "").pop().expect("the next one rings");
+        assert_eq!((second.method(), second.to()), ("INVITE", "10.2.2.2:5060".into()));
+        // That one says nothing at all, and cannot be cancelled.
+        let then = rig.pass(fork_timeout + 5_000);
+        let (at, third) = then.iter().find(|(_, s)| s.to() == "10.2.2.3:5060").expect("the last one rings");
+        assert!(third.method() == "INVITE" && in_time.contains(at), "begun {begun}: {at}");
+        rig.answer(third, 200, "Contact: <sip:b@10.2.2.3>\n");
+        rig.end();
+    }
+}
+
+#[test]
+fn the_next_address_of_who_rang_long_enough_holds_nobody_up() {
+    let mut rig = Rig::new();
+    let two = Try { at: vec![at("10.2.2.1:5060"), at("10.2.2.1:5070")], ..contact("10.2.2.1:5060", 900) };
+    let contacts = [two, contact("10.2.2.2:5060", 100)];
+    let first = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &contacts));
+    rig.answer(&first, 180, "");
+    rig.pass(20_100);
+    let again = rig.answer(&first, 503, "").pop().expect("its other address");
+    assert_eq!((again.method(), again.to()), ("INVITE", "10.2.2.1:5070".into()));
+    assert!(rig.pass(6_000).iter().any(|(_, s)| s.method() == "INVITE" && s.to() == "10.2.2.2:5060"));
     rig.end();
 }
