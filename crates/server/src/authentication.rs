@@ -63,7 +63,9 @@ impl Shard {
             Ok(_) => None,
             Err(error) => {
                 self.counters().failed_lookups.one();
-                tracing::error!(call_id = %shown(request.call_id), %error, "cannot authenticate");
+                if self.may_say(asked) {
+                    tracing::error!(call_id = %shown(request.call_id), %error, "cannot authenticate");
+                }
                 self.reply(asked, 500, |_| ());
                 return false;
             }
@@ -80,12 +82,14 @@ impl Shard {
         }
         let subscriber = subscriber.expect("a right response has a subscriber");
         if shared.config.auth.user_must_match && !is_user(&subscriber, party) {
-            tracing::warn!(
-                call_id = %shown(request.call_id),
-                source = %request.arrival.remote,
-                user = %subscriber.username,
-                "authenticated, but as another user than the request names"
-            );
+            if self.may_say(asked) {
+                tracing::warn!(
+                    call_id = %shown(request.call_id),
+                    source = %request.arrival.remote,
+                    user = %subscriber.username,
+                    "authenticated, but as another user than the request names"
+                );
+            }
             self.refuse_request(asked, 403);
             return false;
         }
@@ -106,7 +110,9 @@ impl Shard {
         asked.found.asks_existence = matches!(question, Question::User { .. });
         let value = self.park(asked);
         if let Err(error) = subscribers.request(Ticket { sink, value }, question, instant) {
-            tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
+            if self.may_say(asked) {
+                tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
+            }
             self.unpark(value, request.call_hash);
             self.reply_overloaded(asked);
         }
@@ -135,14 +141,18 @@ impl Shard {
         let request = asked.request;
         let source = request.arrival.remote;
         if let Verdict::BadRequest(reason) = verdict {
-            tracing::info!(call_id = %shown(request.call_id), %source, %reason, "credentials cannot be used");
+            if self.may_say(asked) {
+                tracing::info!(call_id = %shown(request.call_id), %source, %reason, "credentials cannot be used");
+            }
             // A phone set up for another algorithm or realm gets what it needs to do better.
             return self.challenge(asked, header, false);
         }
         if let Verdict::WrongPassword { .. } = verdict {
             self.counters().failed_authentications.one();
-            let user = credentials.user().unwrap_or_default();
-            tracing::warn!(call_id = %shown(request.call_id), %source, user = %shown(&user), "authentication failed");
+            if self.may_say(asked) {
+                let user = credentials.user().unwrap_or_default();
+                tracing::warn!(call_id = %shown(request.call_id), %source, user = %shown(&user), "authentication failed");
+            }
         }
         if verdict.is_failure_of_source(request.arrival.transport.is_reliable())
             && self.shared.bans.failed(source.ip(), asked.now.mono) == Standing::Banned

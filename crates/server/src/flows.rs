@@ -1,16 +1,17 @@
 //! Which connections that a phone registered over are still open (RFC 5626 section 3.2: a flow that failed is not used).
 //!
 //! A binding outlives its connection, and its flow then leads nowhere: to dial where the connection came from reaches a port
-//! that nobody listens on. So each shard says here which of its connections carried a REGISTER, and when one ends.
+//! that nobody listens on. So each shard says here which of its connections have ended. That one is open is said nowhere: the
+//! REGISTER may be handled by another shard when its connection has ended already.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_core::Flow;
 
-/// Process-wide; 4 bytes for each slot of a connection that carried a REGISTER. A lock is held for one look alone.
+/// Process-wide; 4 bytes for each slot of a connection. A lock is held for one look alone.
 #[derive(Debug)]
 pub struct Flows {
     process: u16,
-    /// Of each shard: the generation of the connection in a slot, 0 for none. A connection's own begins at 1.
+    /// Of each shard: the generation of the connection in a slot that ended last. A connection's own begins at 1.
     shards: Box<[Mutex<Vec<u32>>]>,
 }
 
@@ -20,8 +21,8 @@ impl Flows {
         Self { process, shards: (0..shards).map(|_| Mutex::default()).collect() }
     }
 
-    /// A REGISTER has come by this connection, which is open.
-    pub fn opened(&self, flow: Flow) {
+    /// This connection has ended; those that its slot held before have ended before.
+    pub fn closed(&self, flow: Flow) {
         let Some(mut slots) = self.shard(flow) else { return };
         let slot = flow.slot as usize;
         if slots.len() <= slot {
@@ -30,20 +31,13 @@ impl Flows {
         slots[slot] = flow.generation;
     }
 
-    /// This connection has ended.
-    pub fn closed(&self, flow: Flow) {
-        if let Some(mut slots) = self.shard(flow)
-            && let Some(generation) = slots.get_mut(flow.slot as usize)
-            && *generation == flow.generation
-        {
-            *generation = 0;
-        }
-    }
-
-    /// Whether a connection that was [opened](Self::opened) has not ended. Those of another process have: of this server
-    /// before it was started again.
+    /// Whether a connection that a request came by has not ended. Those of another process have: of this server before it was
+    /// started again.
     pub fn is_open(&self, flow: Flow) -> bool {
-        self.shard(flow).is_some_and(|slots| slots.get(flow.slot as usize) == Some(&flow.generation))
+        let Some(slots) = self.shard(flow) else { return false };
+        let ended = slots.get(flow.slot as usize).copied().unwrap_or(0);
+        // Generations start again after four thousand million connections.
+        flow.generation.wrapping_sub(ended).cast_signed() > 0
     }
 
     fn shard(&self, flow: Flow) -> Option<MutexGuard<'_, Vec<u32>>> {
@@ -60,27 +54,30 @@ mod tests {
     fn a_flow_is_open_until_its_connection_ends() {
         let flows = Flows::new(7, 2);
         let flow = Flow { node: 0, process: 7, shard: 1, slot: 3, generation: 1 };
-        assert!(!flows.is_open(flow));
-        flows.opened(flow);
         assert!(flows.is_open(flow));
-        for other in [
-            Flow { process: 8, ..flow },
-            Flow { shard: 0, ..flow },
-            Flow { shard: 2, ..flow },
-            Flow { slot: 2, ..flow },
-            Flow { slot: 4, ..flow },
-            Flow { generation: 2, ..flow },
-        ] {
-            assert!(!flows.is_open(other), "{other:?}");
-            flows.closed(other);
+        for foreign in [Flow { process: 8, ..flow }, Flow { shard: 2, ..flow }] {
+            assert!(!flows.is_open(foreign), "{foreign:?}");
+            flows.closed(foreign);
         }
-        assert!(flows.is_open(flow));
+        for other in [Flow { shard: 0, ..flow }, Flow { slot: 2, ..flow }, Flow { slot: 4, ..flow }] {
+            flows.closed(other);
+            assert!(flows.is_open(flow) && !flows.is_open(other), "{other:?}");
+        }
         flows.closed(flow);
-        assert!(!flows.is_open(flow));
-        // The slot serves another connection.
-        let next = Flow { generation: 2, ..flow };
-        flows.opened(next);
-        flows.closed(flow);
+        assert!(!flows.is_open(flow), "whoever asks first after it has ended");
+        // The slot serves another connection; one between the two was never made.
+        let next = Flow { generation: 3, ..flow };
         assert!(flows.is_open(next) && !flows.is_open(flow));
+        flows.closed(next);
+        assert!(!flows.is_open(next) && !flows.is_open(flow));
+    }
+
+    #[test]
+    fn generations_may_start_again() {
+        let flows = Flows::new(7, 1);
+        let flow = |generation| Flow { node: 0, process: 7, shard: 0, slot: 0, generation };
+        flows.closed(flow(1 << 31));
+        flows.closed(flow(u32::MAX));
+        assert!(flows.is_open(flow(0)) && flows.is_open(flow(5)) && !flows.is_open(flow(u32::MAX - 1)));
     }
 }

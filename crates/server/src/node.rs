@@ -4,6 +4,7 @@ use crate::ban::Bans;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
+use crate::refusals::Refusals;
 use crate::removal::Removals;
 use crate::shard::{Answer, Shard};
 use crate::shared::Shared;
@@ -76,6 +77,7 @@ impl Server {
                 u64::from_le_bytes(seed[8..16].try_into()?),
             ),
             bans: Bans::new(config.ban.clone()),
+            refusals: Refusals::new(config.log.refusals_per_minute),
             resolver: resolver(&config)?,
             secret,
             call_secret,
@@ -153,6 +155,7 @@ impl Server {
 
     /// Stops: what was acknowledged is kept.
     pub fn stop(self) {
+        self.shared.refusals.tidy(u64::MAX);
         tracing::info!("statistics at the end: {}", statistics(&self.shared, self.node.handle()));
         let Self { shared, node, journal } = self;
         drop(node);
@@ -199,6 +202,7 @@ async fn keep_up(shared: Arc<Shared>, mut removals: Removals, give_back: fn()) {
             shared.location.expire(now.mono, 20_000, &mut |binding| {
                 tracing::debug!(aor = %binding.aor().escape_ascii(), "binding expired");
             });
+            shared.refusals.tidy(now.mono);
             if n.is_multiple_of(20) {
                 shared.bans.tidy(now.mono);
                 shared.authenticator.purge(now);

@@ -25,10 +25,6 @@ impl Shard {
 
     pub(crate) fn register(&mut self, asked: &mut Asked<'_, '_>) {
         let request = asked.request;
-        // Before anything is waited for: meanwhile the connection may end.
-        if let (Some(flow), None) = (request.arrival.flow, &asked.found.subscriber) {
-            self.shared.flows.opened(flow);
-        }
         let party = request.essentials.to.uri;
         if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_local(&party) {
             self.counters().not_found.one();
@@ -132,7 +128,9 @@ impl Shard {
                 self.reply(asked, refusal.status(), |text| registrar.write_refusal(refusal, text));
             }
             UpdateError::TooManyContacts { .. } | UpdateError::Unfit(_) => {
-                tracing::info!(%call_id, %source, aor = %shown(aor), "registration refused: {error}");
+                if self.may_say(asked) {
+                    tracing::info!(%call_id, %source, aor = %shown(aor), "registration refused: {error}");
+                }
                 self.refuse_request(asked, 403);
             }
             UpdateError::TableFull | UpdateError::Refused(_) => {
@@ -141,7 +139,9 @@ impl Shard {
                 self.reply_overloaded(asked);
             }
             UpdateError::NoSuchBinding(_) => {
-                tracing::error!(%call_id, aor = %shown(aor), "registration failed: {error}");
+                if self.may_say(asked) {
+                    tracing::error!(%call_id, aor = %shown(aor), "registration failed: {error}");
+                }
                 self.reply(asked, 500, |_| ());
             }
         }

@@ -8,6 +8,7 @@ use crate::reach::{is_gone, listens_at, target_of};
 use crate::registration::write_aor;
 use crate::shard::Shard;
 use smallvec::SmallVec;
+use std::net::IpAddr;
 use std::ops::Range;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::proxy::{Began, Candidate, NextHop, Request, Routing};
@@ -200,10 +201,12 @@ impl Shard {
         }
         if !to_local && relay_for == RelayFor::LocalDomains && !from_local {
             self.counters().relay_denied.one();
-            tracing::info!(
-                call_id = %shown(request.call_id), source = %request.arrival.remote, uri = %shown(routing.uri_text),
-                "relaying denied: neither end is of a local domain"
-            );
+            if self.may_say(asked) {
+                tracing::info!(
+                    call_id = %shown(request.call_id), source = %request.arrival.remote, uri = %shown(routing.uri_text),
+                    "relaying denied: neither end is of a local domain"
+                );
+            }
             self.reply(asked, 403, |_| ());
             return false;
         }
@@ -335,7 +338,9 @@ impl Shard {
             Ok(_) => 480,
             Err(error) => {
                 self.counters().failed_lookups.one();
-                tracing::error!(call_id = %shown(request.call_id), %error, "cannot look up a user");
+                if self.may_say(asked) {
+                    tracing::error!(call_id = %shown(request.call_id), %error, "cannot look up a user");
+                }
                 500
             }
         };
@@ -445,7 +450,8 @@ impl Shard {
         self.trying(asked);
         let ticket = self.park(asked);
         let shared = self.shared.clone();
-        self.services.spawn(resolve(shared, self.handle.clone(), mailbox, ticket, name));
+        let source = request.arrival.remote.ip();
+        self.services.spawn(resolve(shared, self.handle.clone(), mailbox, source, ticket, name));
     }
 
     /// A URI that names a user of ours, or this server.
@@ -511,6 +517,7 @@ async fn resolve(
     shared: std::sync::Arc<crate::shared::Shared>,
     handle: strowger_net::Handle<Shard>,
     mailbox: Mailbox<Shard>,
+    source: IpAddr,
     ticket: u64,
     name: HostKey,
 ) {
@@ -518,7 +525,9 @@ async fn resolve(
     let targets = match shared.resolver.resolve(&host, name.1, name.2, name.3).await {
         Ok(targets) => targets,
         Err(error) => {
-            tracing::info!(%host, %error, "name not resolved");
+            if shared.refusals.may_say(source, strowger_net::clock::now().mono) {
+                tracing::info!(%host, %error, "name not resolved");
+            }
             Vec::new()
         }
     };

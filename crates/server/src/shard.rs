@@ -518,6 +518,7 @@ impl Service for Shard {
     fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         if self.transactions.unreachable(now, to, quoted, out, &mut self.events) {
             self.run_events(now, out);
+            self.show_busy();
         }
     }
 

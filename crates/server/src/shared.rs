@@ -4,6 +4,7 @@ use crate::ban::Bans;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
+use crate::refusals::Refusals;
 use std::sync::Arc;
 use strowger_core::digest::Authenticator;
 use strowger_core::proxy::Identity;
@@ -23,6 +24,7 @@ pub struct Shared {
     pub subscribers: Option<Arc<dyn Subscribers>>,
     pub authenticator: Authenticator,
     pub bans: Bans,
+    pub refusals: Refusals,
     pub resolver: Resolver,
     /// Key of marks, loops and tags; the same on every server that stands in for this one.
     pub secret: Vec<u8>,

@@ -10,6 +10,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use strowger_store::sqlite::{self, OpenError};
 
 use super::key::duration_text;
 use super::listen::{Identity, Listener};
@@ -394,6 +395,21 @@ fn check_database(config: &Config, reader: &mut Reader) {
     } else if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         let message = format!("the folder of store.database, {}, does not exist", folder.display());
         reader.push(Fault::error(span, message, format!("make it (mkdir -p {}), or name another", folder.display())));
+    } else {
+        let (what, cure) = match sqlite::look(path) {
+            Err(OpenError::Corrupt { detail, .. }) => (
+                format!("is no sound SQLite database ({detail})"),
+                "name another file; or restore this one from a backup, or move it away",
+            ),
+            Err(OpenError::Foreign { .. }) => ("belongs to another program".into(), "name a file of its own"),
+            Err(OpenError::Newer { found, known, .. }) => (
+                format!("was written by a newer version: its schema is {found}, this program knows {known}"),
+                "use the version that wrote it, or name another file",
+            ),
+            // What else there is may be of the moment, or of the user who asks.
+            Err(_) | Ok(()) => return,
+        };
+        reader.push(Fault::error(span, format!("store.database {} {what}", path.display()), cure));
     }
 }
 
@@ -433,6 +449,7 @@ mod tests {
             ("[[listener]]\ntransport = \"wss\"", 2, "has no certificate"),
             ("[[listener]]\ntransport = \"tls\"\nkey = \"a\"", 3, "only one of certificate and key"),
             ("store.database = \"/\"", 1, "is a folder"),
+            ("store.database = \"Cargo.toml\"", 1, "is no sound SQLite database"),
             ("\ntls.certificate = \"no.pem\"\ntls.key = \"no.key\"", 2, "cannot read no.pem"),
         ] {
             let report = match Config::read(Source { file: "test.toml", text, ..Source::default() }) {

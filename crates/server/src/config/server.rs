@@ -35,6 +35,9 @@ section! {
         /// What the threads do when messages wake them while another program has the processor: "batch" lets it finish its turn,
         /// which saves up to a fifth of the CPU where peers run on the same machine; "normal" takes the processor at once.
         pub scheduling: Scheduling = Scheduling::Batch, ANY;
+        /// Believe ICMP errors, such as "port unreachable", that quote a request to that address: its transaction ends at once
+        /// (RFC 3261 section 18.4) in place of after 64 times `t1`. Who sees requests pass can forge one; false leaves them unread.
+        pub icmp_errors: bool = true, ANY;
         /// How long calls being set up may go on after SIGTERM before the process ends.
         pub drain_timeout: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
         /// Number of this server among those that work together; part of the name of a flow.

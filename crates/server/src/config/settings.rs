@@ -190,7 +190,7 @@ impl Config {
             receive_buffer: server.udp_receive_buffer,
             send_buffer: server.udp_send_buffer,
             datagrams_waiting: limits.udp_queue,
-            unreachable: true,
+            unreachable: server.icmp_errors,
             ring: limits.shard_queue,
             limits: self.message_limits(),
             connections: limits.connections,

@@ -5,13 +5,19 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Registers `user` over a connection of its own, with this Contact; what was answered.
-fn register(site: &Site, user: &str, contact: &str) -> (TcpStream, Got) {
+/// Sends a REGISTER of `user` over a connection of its own, with this Contact.
+fn begin(site: &Site, user: &str, contact: &str) -> TcpStream {
     let phone = site.phone(user);
     let mut stream = TcpStream::connect(site.udp).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let text = phone.text(&phone.register_call("Expires: 600\n")).replace("SIP/2.0/UDP", "SIP/2.0/TCP");
     stream.write_all(text.replace(&format!("<sip:phone@{}>", phone.address), contact).as_bytes()).unwrap();
+    stream
+}
+
+/// The same; and what was answered.
+fn register(site: &Site, user: &str, contact: &str) -> (TcpStream, Got) {
+    let mut stream = begin(site, user, contact);
     let mut buffer = [0; 4096];
     let len = stream.read(&mut buffer).unwrap();
     (stream, Got(String::from_utf8_lossy(&buffer[..len]).into_owned()))
@@ -22,9 +28,13 @@ fn hang_up(site: &Site, stream: TcpStream) {
     let open = || site.server().handle().total().tcp_connections;
     let before = open();
     drop(stream);
+    until("the closed connection is still there", || open() < before);
+}
+
+fn until(otherwise: &str, is_so: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(5);
-    while open() >= before {
-        assert!(Instant::now() < end, "the closed connection is still there");
+    while !is_so() {
+        assert!(Instant::now() < end, "{otherwise}");
         std::thread::yield_now();
     }
 }
@@ -77,4 +87,20 @@ fn connections_that_ended_leave_their_places_to_others() {
     assert!(!ok.0.contains("tab1@") && ok.0.contains("tab2@") && ok.0.contains("tab3@"), "{}", ok.0);
     assert_eq!(site.server().bindings(), 2);
     drop((second, third));
+}
+
+/// The shard of its Call-ID hears of the REGISTER after the one of its connection has seen that end.
+#[test]
+fn a_connection_may_end_before_its_registration_is_worked_on() {
+    let site = Site::start("server.shards = 3\nregistrar.authenticate = false\nregistrar.max_contacts = 1", &[]);
+    let users: Vec<String> = (0..20).map(|n| format!("bob{n}")).collect();
+    for user in &users {
+        drop(begin(&site, user, "<sip:tab1@10.44.44.44;transport=tcp>"));
+    }
+    until("they do not register", || site.server().bindings() == users.len());
+    until("connections stay", || site.server().handle().total().tcp_connections == 0);
+    for user in &users {
+        let (_stream, ok) = register(&site, user, "<sip:tab2@10.44.44.44;transport=tcp>");
+        assert_eq!(ok.status(), 200, "nobody is reached by the first: {}", ok.0);
+    }
 }

@@ -1,7 +1,7 @@
 //! Phones that are switched off: their hosts say so (ICMP), and nobody waits for timer B (RFC 3261 sections 16.9 and 18.4).
 
 use crate::site::*;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Registers this phone with this preference, and switches it off.
 fn register_and_leave(phone: Phone, q: &str) {
@@ -46,4 +46,18 @@ fn the_next_phone_rings_at_once() {
     assert_eq!(invite.method(), "INVITE", "{}", invite.0);
     second.respond(&invite, 200, "");
     assert_eq!(alice.answer().status(), 200);
+}
+
+#[test]
+fn who_does_not_believe_icmp_waits_for_the_timer() {
+    // 64 times 10 ms.
+    let site = Site::start("server.icmp_errors = false\ntimers.t1 = \"10ms\"", &["alice", "bob"]);
+    let alice = site.phone("alice");
+    register_and_leave(site.phone("bob"), "1.0");
+    let call = alice.call("INVITE", "sip:bob@example.org");
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    let begun = Instant::now();
+    assert_eq!(alice.ask(&call).status(), 408);
+    assert!(begun.elapsed() >= Duration::from_millis(640), "{:?}", begun.elapsed());
+    assert_eq!(site.server().handle().total().unreachable, 0);
 }
