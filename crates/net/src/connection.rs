@@ -31,6 +31,8 @@ pub(crate) struct Connection {
     /// The peer made it, not we.
     pub(crate) accepted: bool,
     pub(crate) remote: SocketAddr,
+    /// Another address that it leads to, for the peer said so (RFC 5923).
+    pub(crate) alias: Option<Box<SocketAddr>>,
     /// None for plain TCP that is open.
     pub(crate) layer: Option<Box<Layer>>,
     /// The start of a message whose rest has not come.
@@ -91,6 +93,7 @@ impl Connection {
             phase: Phase::Dialling,
             accepted: false,
             remote,
+            alias: None,
             layer: Some(Box::new(Layer { websocket, ..Layer::default() })),
             partial: Vec::new(),
             scanned: 0,

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use strowger_core::call::{self, BUCKETS};
-use strowger_core::{Arrival, Flow, Now, Outbox, Target};
+use strowger_core::{Arrival, Flow, Now, Outbox, Target, Transport};
 use strowger_message::scan;
 
 pub(crate) struct Desk<S: Service> {
@@ -23,6 +23,8 @@ pub(crate) struct Desk<S: Service> {
     pub(crate) strangers: Vec<Stranger>,
     /// Connections that shall end.
     pub(crate) unwanted: Vec<Flow>,
+    /// Connections that lead to another address too.
+    pub(crate) aliases: Vec<(Flow, Transport, SocketAddr)>,
     pub(crate) roads: Roads<S>,
     buckets: Buckets,
     held: VecDeque<(u8, Held<S>)>,
@@ -67,6 +69,7 @@ impl<S: Service> Desk<S> {
             out: Outbox::new(),
             strangers: Vec::new(),
             unwanted: Vec::new(),
+            aliases: Vec::new(),
             roads,
             buckets,
             held: VecDeque::new(),
@@ -175,6 +178,7 @@ impl<S: Service> Desk<S> {
                     seat.met.fetch_add(1, AcqRel);
                 }
                 Letter::Close(flow) => self.unwanted.push(flow),
+                Letter::Alias(flow, transport, address) => self.aliases.push((flow, transport, address)),
                 Letter::Share(shards) => {
                     self.share = shards;
                     self.moving = true;

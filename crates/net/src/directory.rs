@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 use strowger_core::{Flow, Transport};
 
@@ -14,9 +14,6 @@ pub(crate) struct Directory {
     places: [Mutex<HashMap<(Transport, SocketAddr), Flow>>; PARTS],
     sources: [Mutex<HashMap<IpAddr, u32>>; PARTS],
     count: AtomicUsize,
-    /// Addresses beside its own that a connection serves (RFC 5923), to be forgotten with it.
-    aliases: Mutex<HashMap<Flow, Vec<(Transport, SocketAddr)>>>,
-    any_alias: AtomicBool,
     /// The name that the server at an address must prove by its certificate.
     names: Mutex<HashMap<SocketAddr, Box<str>>>,
 }
@@ -49,28 +46,18 @@ impl Directory {
         }
     }
 
-    /// The connection ended.
+    /// This connection leads there no more: it ended, or serves another address.
     pub(crate) fn forget(&self, of: Transport, to: SocketAddr, flow: Flow) {
-        let remove = |of, to: SocketAddr| {
-            let mut places = lock(&self.places[part(to.ip())]);
-            if places.get(&(of, to)) == Some(&flow) {
-                places.remove(&(of, to));
-            }
-        };
-        remove(of, to);
-        if self.any_alias.load(Relaxed)
-            && let Some(aliases) = lock(&self.aliases).remove(&flow)
-        {
-            aliases.into_iter().for_each(|(of, to)| remove(of, to));
+        let mut places = lock(&self.places[part(to.ip())]);
+        if places.get(&(of, to)) == Some(&flow) {
+            places.remove(&(of, to));
         }
     }
 
-    /// Messages to this address go over that connection from now on.
-    pub(crate) fn alias(&self, of: Transport, to: SocketAddr, flow: Flow) {
-        self.any_alias.store(true, Relaxed);
-        if lock(&self.places[part(to.ip())]).insert((of, to), flow) != Some(flow) {
-            lock(&self.aliases).entry(flow).or_default().push((of, to));
-        }
+    /// Messages to this address go over that connection from now on, until it is [forgotten](Self::forget). Whether they
+    /// did not before.
+    pub(crate) fn alias(&self, of: Transport, to: SocketAddr, flow: Flow) -> bool {
+        lock(&self.places[part(to.ip())]).insert((of, to), flow) != Some(flow)
     }
 
     pub(crate) fn name(&self, address: SocketAddr, name: &str) {

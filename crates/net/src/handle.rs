@@ -71,6 +71,8 @@ pub(crate) enum Letter<S: Service> {
     Peer(usize, Producer<Parcel<S>>, Consumer<Parcel<S>>),
     /// This connection shall end.
     Close(Flow),
+    /// Messages to this address go over that connection as long as it lives.
+    Alias(Flow, Transport, SocketAddr),
     /// So many shards share the buckets from now on.
     Share(usize),
 }
@@ -201,9 +203,15 @@ impl<S: Service + 'static> Handle<S> {
     }
 
     /// Messages to `address` go over this connection from now on, while it lives (RFC 5923: the peer asked for it by
-    /// an `alias` parameter in its Via, and is trusted to be at that address).
+    /// an `alias` parameter in its Via, and is trusted to be at that address). A connection has one such address: the
+    /// last.
     pub fn alias(&self, flow: Flow, transport: Transport, address: SocketAddr) {
-        self.shared.directory.alias(transport, address, flow);
+        if self.shared.directory.alias(transport, address, flow)
+            && let Some(seat) = self.shared.seats.get(flow.shard as usize)
+        {
+            // Its shard knows when it ends, or that it has.
+            seat.post(Letter::Alias(flow, transport, address));
+        }
     }
 
     /// Connections to `address` by TLS or WebSocket that are yet to be made ask for the server `name` (SNI, Host),

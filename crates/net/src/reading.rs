@@ -222,8 +222,7 @@ impl Streams {
             Ok(Some(found)) if found.length() <= bytes.len() => found,
             Ok(partial) => return Err(partial.map(|f| f.length())),
             Err(reason) => {
-                self.counters.frames_broken.add(1);
-                self.close(slot, &reason);
+                self.refuse(slot, reason);
                 return Ok(bytes.len());
             }
         };
@@ -247,8 +246,7 @@ impl Streams {
                 }
                 message.extend_from_slice(payload);
                 if message.len() > limit {
-                    self.counters.frames_broken.add(1);
-                    self.close(slot, &"WebSocket message is larger than the limit");
+                    self.refuse(slot, "WebSocket message is larger than the limit");
                 } else if found.last {
                     let message = std::mem::take(message);
                     self.whole(slot, &message, now, desk);
@@ -297,12 +295,20 @@ impl Streams {
             Frame::Skip(n) => Ok(n),
             Frame::Partial(expected) => Err(expected),
             Frame::Broken(reason) => {
-                tracing::info!(remote = %connection.remote, reason = reason.text(), "stream cannot be cut into messages");
-                self.counters.frames_broken.add(1);
-                self.close(slot, &reason.text());
+                self.refuse(slot, reason.text());
                 Ok(bytes.len())
             }
         }
+    }
+
+    /// Ends a connection over which came what nobody can read.
+    #[cold]
+    fn refuse(&mut self, slot: u32, reason: &'static str) {
+        if let Some(connection) = self.connection(slot) {
+            tracing::info!(remote = %connection.remote, reason, "stream cannot be cut into messages");
+        }
+        self.counters.frames_broken.add(1);
+        self.close(slot, &reason);
     }
 
     fn arrive<S: Service>(&mut self, slot: u32, message: &[u8], now: Now, desk: &mut Desk<S>) {

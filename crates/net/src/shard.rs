@@ -109,6 +109,9 @@ impl<S: Service + 'static> Shard<S> {
             if self.desk.roads.deadline().is_some_and(|at| at <= now.mono) {
                 self.desk.roads.tidy(now);
             }
+            for (flow, transport, address) in self.desk.aliases.drain(..) {
+                self.streams.alias(flow, transport, address);
+            }
             for flow in self.desk.unwanted.drain(..) {
                 if self.streams.same(flow.slot, flow.generation).is_some() {
                     self.streams.close(flow.slot, &"it was asked for");

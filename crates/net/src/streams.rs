@@ -281,6 +281,17 @@ impl Streams {
         self.round.push(Piece { slot, order, range });
     }
 
+    /// This address leads to the connection, so one before it does not any more; nor does this one if the connection has ended.
+    pub(crate) fn alias(&mut self, flow: Flow, transport: Transport, address: SocketAddr) {
+        let over = match self.same(flow.slot, flow.generation) {
+            Some(connection) => connection.alias.replace(Box::new(address)).filter(|before| **before != address),
+            None => Some(Box::new(address)),
+        };
+        if let Some(address) = over {
+            self.common.directory.forget(transport, *address, flow);
+        }
+    }
+
     /// A connection to be made.
     fn start(&mut self, target: &Target, now: Now) -> Flow {
         let bind = self.common.addresses.get(target.listener.0 as usize).map(|a| a.ip());
@@ -413,7 +424,10 @@ impl Streams {
             self.blocked.retain(|&s| s != slot);
         }
         if connection.lane.is_none() {
-            self.common.directory.forget(connection.transport, connection.remote, flow);
+            let alias = connection.alias.take().map(|address| *address);
+            for address in std::iter::once(connection.remote).chain(alias) {
+                self.common.directory.forget(connection.transport, address, flow);
+            }
         }
         self.common.directory.dismiss(connection.accepted.then(|| connection.remote.ip()));
         if let Some(layer) = &connection.layer {

@@ -229,6 +229,27 @@ fn an_alias_leads_over_the_connection_of_the_peer_until_it_ends() {
     assert!(ask(&socket, &message(&format!("TO tcp {closed}"), "4", 0)).starts_with("FAILED"));
 }
 
+/// Anybody may ask for one alias after the other: nothing grows by it.
+#[test]
+fn of_several_aliases_of_a_connection_the_last_one_leads_to_it() {
+    let node = start(settings(3), vec![listener(Udp, V4), listener(Tcp, V4)]);
+    let closed: Vec<_> = (0..3).map(|_| TcpListener::bind(V4).unwrap()).collect();
+    let closed: Vec<_> = closed.into_iter().map(|socket| socket.local_addr().unwrap()).collect();
+    let mut peer = connect(node.handle().addresses()[1]);
+    for (call, address) in closed.iter().enumerate() {
+        let alias = message(&format!("ALIAS {address}"), &call.to_string(), 0);
+        peer.write_all(alias.as_bytes()).unwrap();
+        expect(&mut peer, alias.as_bytes());
+    }
+    let socket = udp(node.handle().addresses()[0]);
+    socket.send(message(&format!("TO tcp {}", closed[2]), "a", 0).as_bytes()).unwrap();
+    expect(&mut peer, message(&format!("AT tcp {}", closed[2]), "a", 0).as_bytes());
+    for before in &closed[..2] {
+        let answer = ask(&socket, &message(&format!("TO tcp {before}"), "b", 0));
+        assert!(answer.starts_with("FAILED"), "{answer}");
+    }
+}
+
 /// Certificate and key of "localhost" and 127.0.0.1, and the folder that holds them.
 pub(crate) fn identity() -> (tempfile::TempDir, tls::Server) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
