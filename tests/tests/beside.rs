@@ -6,4 +6,5 @@ mod examples;
 mod flood;
 mod fuzz;
 mod library_examples;
+mod refusals;
 mod torture;

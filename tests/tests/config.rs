@@ -247,6 +247,12 @@ const WRONG: &[Wrong] = &[
         cure: "mkdir -p",
     },
     Wrong {
+        kind: "a database that is something else",
+        text: "[store]\ndatabase = »\"secret\"«\n",
+        message: "is no sound SQLite database",
+        cure: "name another file",
+    },
+    Wrong {
         kind: "calls of local domains without a local domain",
         text: "domains = []\n[proxy]\nrelay_for = »\"local-domains\"«\n",
         message: "admits nobody",
@@ -441,9 +447,16 @@ fn users_of_another_realm_are_told() {
         let output = add_user(user, folder.path());
         assert!(output.status.success(), "{}", error_of(&output));
     }
+    let files = || {
+        let names =
+            fs::read_dir(folder.path()).expect("it is ours").map(|entry| entry.expect("it is there").file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = files();
     for (realm, warnings) in [("old", 0), ("new", 1)] {
         let output = check(&with(realm), folder.path());
         let (error, text) = (error_of(&output), text_of(&output));
+        assert_eq!(files(), before, "who checks leaves nothing behind");
         assert!(output.status.success(), "{error}");
         assert_eq!(error.matches(": warning: ").count(), warnings, "{error}");
         if warnings > 0 {

@@ -1,0 +1,75 @@
+//! What the log says of requests that were refused: enough to see who sends them, never so much that it fills a disk.
+
+use std::time::Duration;
+
+use strowger_core::digest::{Answer, Challenge, Secret, strongest};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, fields, status};
+use strowger_tests::wire::{Transport, Wire};
+
+fn start(lines: &str) -> Server {
+    let lines = format!("domains = [\"example.org\"]\nlog.refusals_per_minute = 50\n{lines}");
+    let server = Setup::on(&[Transport::Udp]).with(&lines).start();
+    server.add_user("bob@example.org", "his password");
+    server
+}
+
+/// Registers with a wrong password; what is answered to it, if anything is.
+fn fail(wire: &mut Wire) -> Option<u16> {
+    let limit = Duration::from_secs(2);
+    let mut request = Request::register("bob", "example.org", "sip:bob@127.0.0.1", "udp", wire.local());
+    wire.send(&request.bytes()).expect("loopback takes it");
+    let asked = wire.final_response(limit)?;
+    let values = fields(&asked, "WWW-Authenticate");
+    let challenges: Vec<_> = values.iter().filter_map(|value| Challenge::parse(value.as_bytes()).ok()).collect();
+    let mut value = Vec::new();
+    let answer = Answer {
+        user: b"bob",
+        secret: Secret::Password(b"a guess"),
+        method: b"REGISTER",
+        uri: request.uri.as_bytes(),
+        body: b"",
+        cnonce: b"cnonce",
+        nc: 1,
+    };
+    answer.write(strongest(&challenges).expect("a challenge"), &mut value).expect("it can be answered");
+    request.cseq += 1;
+    request.branch.push('2');
+    request.headers.push(format!("Authorization: {}", String::from_utf8(value).expect("text")));
+    wire.send(&request.bytes()).expect("loopback takes it");
+    status(&wire.final_response(limit)?)
+}
+
+fn count(server: &Server, words: &str) -> usize {
+    server.log().lines().filter(|line| line.contains(words)).count()
+}
+
+#[test]
+fn wrong_passwords_do_not_fill_the_log() {
+    let mut server = start("");
+    let mut wire = server.connect(Transport::Udp);
+    for _ in 0..30 {
+        assert_eq!(fail(&mut wire), Some(401));
+    }
+    let said = "authentication failed call_id=";
+    assert_eq!(count(&server, said), 5, "a tenth of 50 of one source: {}", server.log());
+    assert_eq!(count(&server, &format!("source={} user=bob", wire.local())), 5, "{}", server.log());
+    server.stop();
+    assert_eq!(count(&server, "lines=25"), 1, "{}", server.log());
+}
+
+#[test]
+fn who_is_banned_is_always_named() {
+    let server = start("ban.exempt = []\nban.failures = 8");
+    let mut wire = server.connect(Transport::Udp);
+    for _ in 0..8 {
+        assert_eq!(fail(&mut wire), Some(401));
+    }
+    assert_eq!(count(&server, "authentication failed call_id="), 5, "{}", server.log());
+    assert_eq!(
+        count(&server, "source banned: too many failed authentications source=127.0.0.1"),
+        1,
+        "{}",
+        server.log()
+    );
+}
