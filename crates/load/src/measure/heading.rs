@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Heading {
-    /// The name of this generator among several: its host's name, if nothing better is known.
+    /// The name of this generator among several: its host's name, if nothing better is known; with a number where the reports of
+    /// several of one host are put together.
     pub generator: String,
     /// The program and its version.
     pub program: String,

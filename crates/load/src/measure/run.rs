@@ -4,7 +4,7 @@ use super::heading::{Ending, Heading, Level, Note, ReceiveBuffer};
 use super::log::{Entry, LogError, LogReader};
 use super::series::Row;
 use super::{Page, Sample};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 
 /// A run has so many rows, unless set otherwise: an hour by the second.
@@ -209,10 +209,37 @@ impl Run {
             run.generators = sources.into_iter().map(Source::finish).collect();
         }
         run.say_what_differs();
+        run.number_names();
         Ok(run)
     }
 
+    /// Generators of one host have its name: those that began later have a number behind it, whatever the order of the logs.
+    fn number_names(&mut self) {
+        let name = |generator: &Generator| generator.heading.generator.clone();
+        let mut taken: BTreeSet<String> = self.generators.iter().map(name).collect();
+        let mut order: Vec<&mut Generator> = self.generators.iter_mut().collect();
+        order.sort_by_key(|generator| (generator.heading.started, generator.heading.seed));
+        let mut met = BTreeSet::new();
+        for generator in order {
+            let name = &mut generator.heading.generator;
+            if met.insert(name.clone()) {
+                continue;
+            }
+            let numbered = (2u32..).map(|number| format!("{name}#{number}")).find(|numbered| !taken.contains(numbered));
+            *name = numbered.expect("there are more numbers than logs");
+            taken.insert(name.clone());
+        }
+    }
+
     fn say_what_differs(&mut self) {
+        let mut all = self.generators.iter().enumerate();
+        if all.any(|(place, one)| self.generators[..place].iter().any(|other| other.heading == one.heading)) {
+            self.generators[0].notes.push(Note {
+                at: 0,
+                level: Level::Warning,
+                text: "The same run was put together with itself: it is counted once for each of its logs.".into(),
+            });
+        }
         let timers = self.heading().timers.clone();
         if self.generators.iter().any(|generator| generator.heading.timers != timers) {
             self.generators[0].notes.push(Note {
@@ -292,7 +319,7 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Counter, Delay, columns};
+    use crate::measure::{Counter, Delay, Log, columns};
 
     fn page(second: u64) -> Page {
         let mut page = Page::new(0);
@@ -300,6 +327,31 @@ mod tests {
         page.count(Counter::CallsOutgoing, 10);
         page.delays[Delay::Setup as usize].record(second);
         page
+    }
+
+    #[test]
+    fn generators_of_one_host_have_names_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = |file: &str, generator: &str, started: u64| {
+            let path = folder.path().join(file);
+            let heading = Heading { generator: generator.into(), started, ..Heading::default() };
+            Log::create(&path, &heading).unwrap().page(&page(1_000));
+            path
+        };
+        let (early, late) = (log("early", "host", 5), log("late", "host", 9));
+        let (other, taken) = (log("other", "east", 7), log("taken", "host#2", 7));
+        let names = |paths: &[&std::path::PathBuf]| {
+            let run = Run::read(paths).unwrap();
+            let notes: Vec<&str> = run.generators[0].notes.iter().map(|note| note.text.as_str()).collect();
+            let twice = notes.iter().any(|text| text.contains("put together with itself"));
+            (run.generators.iter().map(|generator| generator.heading.generator.clone()).collect::<Vec<_>>(), twice)
+        };
+        let of = |names: &[&str], twice| (names.iter().map(|name| (*name).to_owned()).collect(), twice);
+        assert_eq!(names(&[&early, &other, &late]), of(&["host", "east", "host#2"], false));
+        assert_eq!(names(&[&late, &early]), of(&["host#2", "host"], false));
+        assert_eq!(names(&[&late, &taken, &early]), of(&["host#3", "host#2", "host"], false));
+        assert_eq!(names(&[&early, &early]), of(&["host", "host#2"], true));
+        assert_eq!(names(&[&early]), of(&["host"], false));
     }
 
     #[test]
