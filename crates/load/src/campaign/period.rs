@@ -1,5 +1,6 @@
 //! Lengths of time and rates as people write them.
 
+use crate::measure::ungrouped;
 use std::time::Duration;
 
 /// `10` (seconds), `10s`, `500ms`, `2m`, `1h`, `1.5s`, `1:30` (minutes and seconds), `1h30m`.
@@ -70,15 +71,15 @@ pub fn rate(text: &str) -> Result<f64, String> {
 /// What would be right, in a sentence.
 pub fn count(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is no count; write a whole number such as 1000 or 10k");
-    let plain: String = text.trim().chars().filter(|c| !matches!(c, ',' | '_')).collect();
-    let (value, factor) = match plain.strip_suffix(['k', 'K']) {
+    let text = text.trim();
+    let (value, factor) = match text.strip_suffix(['k', 'K']) {
         Some(value) => (value, 1e3),
-        None => match plain.strip_suffix(['M', 'm']) {
+        None => match text.strip_suffix(['M', 'm']) {
             Some(value) => (value, 1e6),
-            None => (plain.as_str(), 1.0),
+            None => (text, 1.0),
         },
     };
-    let count = number(value).ok_or_else(wrong)? * factor;
+    let count = ungrouped(value.trim_end()).as_deref().and_then(number).ok_or_else(wrong)? * factor;
     if count.fract() == 0.0 && count < 1e18 { Ok(count as u64) } else { Err(wrong()) }
 }
 
@@ -138,6 +139,7 @@ mod tests {
             assert!(rate(text).is_err(), "{text}");
         }
         assert_eq!((count("10k"), count("1,000"), count("1M")), (Ok(10_000), Ok(1_000), Ok(1_000_000)));
-        assert!(count("1.5").is_err() && count("x").is_err());
+        assert_eq!((count("1.5k"), count("1_000")), (Ok(1_500), Ok(1_000)));
+        assert!(count("1.5").is_err() && count("1,5").is_err() && count("x").is_err());
     }
 }

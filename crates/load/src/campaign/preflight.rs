@@ -3,7 +3,7 @@
 use super::target::Target;
 use crate::measure::{Answer, Obstacle, Preflight, Probe};
 use std::io::{ErrorKind, Read, Result as IoResult, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 use strowger_core::Transport;
 use tokio::net::TcpSocket;
@@ -164,10 +164,13 @@ impl Probing<'_> {
     }
 
     fn local(&self, source: IpAddr, error: &std::io::Error) -> Finding {
-        let why = if source.is_ipv4() == self.address.is_ipv4() {
-            error.to_string()
-        } else {
-            "one is IPv4, the other IPv6".into()
+        let unscoped = |v6: &SocketAddrV6| v6.ip().is_unicast_link_local() && v6.scope_id() == 0;
+        let why = match self.address {
+            _ if source.is_ipv4() != self.address.is_ipv4() => "one is IPv4, the other IPv6".into(),
+            SocketAddr::V6(v6) if unscoped(&v6) => {
+                format!("an address of a link is written with its interface, such as {}%eth0", v6.ip())
+            }
+            _ => error.to_string(),
         };
         Finding::Local(format!("nothing can be sent from {source} to {}: {why}", self.address))
     }

@@ -38,31 +38,32 @@ fn one(text: &str) -> Result<Part, String> {
 /// rate. The last line is the end. Empty lines, `#` comments and a heading are passed over.
 fn table(content: &str, name: &str) -> Result<Vec<Part>, String> {
     let mut rows: Vec<(f64, f64, bool)> = Vec::new();
-    for (number, line) in content.lines().enumerate() {
+    for (number, line) in content.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if line.is_empty() {
             continue;
         }
-        let mut fields = line.split([',', ';', '\t']).map(str::trim);
-        let (time, rate) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-        let ramp = match fields.next() {
-            None | Some("" | "step") => false,
-            Some("ramp") => true,
-            Some(other) => return Err(format!("{name}:{}: '{other}' is neither 'step' nor 'ramp'", number + 1)),
-        };
+        // Where a semicolon or a tab parts them, a comma would be one of a number.
+        let sign = [';', '\t'].into_iter().find(|sign| line.contains(*sign)).unwrap_or(',');
+        let mut fields = line.split(sign).map(str::trim);
+        let mut field = || fields.next().unwrap_or_default();
+        let (time, rate, shape) = (field(), field(), field().to_ascii_lowercase());
         let parsed = period::duration(time).and_then(|time| Ok((time.as_secs_f64(), period::rate(rate)?)));
         match parsed {
             Ok((time, rate)) => {
+                if !["", "step", "ramp"].contains(&&*shape) {
+                    return Err(format!("{name}:{}: '{shape}' is neither 'step' nor 'ramp'", number + 1));
+                }
                 if rows.last().is_some_and(|last| time <= last.0) {
                     return Err(format!(
                         "{name}:{}: the time {time} s is not behind that of the line before",
                         number + 1
                     ));
                 }
-                rows.push((time, rate, ramp));
+                rows.push((time, rate, shape == "ramp"));
             }
             // A heading.
-            Err(_) if rows.is_empty() && !time.starts_with(|c: char| c.is_ascii_digit()) => (),
+            Err(_) if rows.is_empty() && ![time, rate].iter().any(|field| begins_as_number(field)) => (),
             Err(error) => return Err(format!("{name}:{}: {error}; a line is seconds,rate", number + 1)),
         }
     }
@@ -81,6 +82,10 @@ fn table(content: &str, name: &str) -> Result<Vec<Part>, String> {
         parts.push(Part::Ramp { from, to: if ramp { next } else { from }, micros });
     }
     Ok(parts)
+}
+
+fn begins_as_number(field: &str) -> bool {
+    field.trim_start_matches(['"', '-', '+', '.']).starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// The profile of one of `count` generators that share it, from place `index` on. Even arrivals of all together stay even:
@@ -169,11 +174,16 @@ mod tests {
 
     #[test]
     fn in_a_file() {
-        let parts = table("time,rate\n0,100\n10,200,ramp # up\n\n20;400\n30,0\n", "p.csv").unwrap();
+        let parts = table("time,rate,shape\n0,100\n10,200,Ramp # up\n\n20;400\n30,0\n", "p.csv").unwrap();
         assert_eq!(parts, [ramp(100.0, 100.0, 10), ramp(200.0, 400.0, 10), ramp(400.0, 400.0, 10)]);
+        assert_eq!(table("\u{feff}0,100\r\n1,0\r\n", "p.csv").unwrap(), [ramp(100.0, 100.0, 1)]);
         for (text, part) in [
+            ("", "at least two"),
+            ("-1,100\n5,1\n", "p.csv:1: '-1' is no length"),
+            ("\"0\",\"100\"\n5,1\n", "p.csv:1"),
             ("0,100\n", "at least two"),
             ("0,100\n0,200\n", "p.csv:2"),
+            ("0;10\n0,5;20\n", "p.csv:2: '0,5' is no length"),
             ("0,100\n5,x\n", "p.csv:2: 'x' is no rate"),
             ("0,100,up\n5,1\n", "neither"),
         ] {

@@ -77,6 +77,9 @@ impl FromStr for Target {
         if host.is_empty() {
             return Err(wrong(format!("there is no host in '{text}'")));
         }
+        if port.is_none() && host.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(wrong(format!("'{host}' is a port or a number, and no host")));
+        }
         if host.contains(':') && host.split('%').next().is_none_or(|v6| v6.parse::<std::net::Ipv6Addr>().is_err()) {
             return Err(wrong(format!("'{host}' is neither host:port nor an IPv6 address")));
         }
@@ -118,6 +121,10 @@ fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
     }
     match text.split_once(':') {
         Some((host, port)) if !port.contains(':') => Ok((host, number(port)?)),
+        // An address as well, but nobody's.
+        _ if [":5060", ":5061"].iter().any(|port| text.ends_with(port)) => {
+            Err("an address of IPv6 stands in brackets before its port, [::1]:5060,".into())
+        }
         _ => Ok((text, None)),
     }
 }
@@ -148,7 +155,14 @@ impl Target {
                 self.host
             )
         })?;
-        let mut all: Vec<SocketAddr> = all.collect();
+        // An address of IPv4 within one of IPv6 is sent to as what it is.
+        let plain = |mut address: SocketAddr| {
+            if address.ip().to_canonical().is_ipv4() {
+                address.set_ip(address.ip().to_canonical());
+            }
+            address
+        };
+        let mut all: Vec<SocketAddr> = all.map(plain).collect();
         all.sort_by_key(SocketAddr::is_ipv6);
         all.into_iter().next().ok_or_else(|| format!("the name {} has no address", self.host))
     }
@@ -210,9 +224,13 @@ mod tests {
         for (text, part) in [
             ("", "no host"),
             ("sip:", "no host"),
+            ("5060", "no host"),
+            ("sip:bob@4912345", "no host"),
             ("host:99999", "no port"),
             ("host:0", "no port"),
             ("[::1", "closing bracket"),
+            ("::1:5060", "in brackets before its port"),
+            ("tcp://2001:db8::1:5061", "in brackets before its port"),
             ("[::1]x", "no port"),
             ("http://example.org", "'http'"),
             ("some:host:x", "neither host:port"),
@@ -231,5 +249,7 @@ mod tests {
         assert_eq!(target.resolve(Transport::Tls).unwrap().to_string(), "127.0.0.1:5061");
         let target: Target = "[::1]:7".parse().unwrap();
         assert_eq!(target.resolve(Transport::Udp).unwrap().to_string(), "[::1]:7");
+        let target: Target = "[::ffff:127.0.0.1]:7".parse().unwrap();
+        assert_eq!(target.resolve(Transport::Udp).unwrap().to_string(), "127.0.0.1:7");
     }
 }

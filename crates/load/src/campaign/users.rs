@@ -26,8 +26,12 @@ pub fn parse(content: &str, file: &str) -> Result<Vec<User>, String> {
             (name, password) = (before.trim(), after.trim());
         }
         let name = name.split('@').next().unwrap_or_default();
-        if name.is_empty() || name.contains(char::is_whitespace) {
-            return Err(format!("{file}:{}: '{line}' names no user; a line is name;password", number + 1));
+        if !is_name(name) || password.contains(char::is_control) {
+            return Err(format!(
+                "{file}:{}: '{}' names no user; a line is name;password",
+                number + 1,
+                line.escape_debug()
+            ));
         }
         users.push(User { name: name.into(), password: password.into() });
     }
@@ -63,6 +67,10 @@ fn is_heading(line: &str) -> bool {
         || named && second.starts_with("printf")
 }
 
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control())
+}
+
 /// `name:password`.
 ///
 /// # Errors
@@ -70,8 +78,8 @@ fn is_heading(line: &str) -> bool {
 pub fn one(text: &str) -> Result<User, String> {
     let (name, password) = text.split_once(':').unwrap_or((text, ""));
     let name = name.split('@').next().unwrap_or_default();
-    if name.is_empty() || name.contains(char::is_whitespace) {
-        return Err(format!("'{text}' names no user; write NAME:PASSWORD"));
+    if !is_name(name) || password.contains(char::is_control) {
+        return Err(format!("'{}' names no user; write NAME:PASSWORD", text.escape_debug()));
     }
     Ok(User { name: name.into(), password: password.into() })
 }
@@ -103,6 +111,10 @@ mod tests {
         }
         assert!(parse("\n", "u.csv").unwrap_err().contains("no user in it"));
         assert!(parse("alice;x\n;pw\n", "u.csv").unwrap_err().starts_with("u.csv:2:"));
+        for line in ["bo b;x", "al\0ice;x", "alice;x\u{1}y"] {
+            assert!(parse(line, "u.csv").unwrap_err().starts_with("u.csv:1: '"), "{line:?}");
+            assert!(one(&line.replace(';', ":")).is_err(), "{line:?}");
+        }
         assert_eq!(one("alice:a:b").unwrap().password, "a:b");
         assert!(one(":x").is_err());
     }

@@ -65,6 +65,7 @@ pub use journal::Journal;
 pub use log::{Entry, Log, LogError, LogReader, Medium};
 pub use page::{Codes, METHODS, Page};
 pub use preflight::{Answer, Obstacle, Preflight, Probe};
+pub(crate) use requirement::ungrouped;
 pub use requirement::{Judgement, Requirement, RequirementError};
 pub use run::{Generator, Run};
 pub use sample::{Sample, Sampler, ThreadUse};

@@ -131,13 +131,24 @@ pub struct Judgement {
     pub shown: String,
 }
 
+/// A number without the signs between its digits; none where a comma stands that parts no thousands: `1,5` may be meant as one and
+/// a half.
+pub(crate) fn ungrouped(number: &str) -> Option<String> {
+    let plain = number.replace('_', "");
+    let whole = plain.split('.').next().unwrap_or_default();
+    let mut groups = whole.split(',');
+    let first = groups.next().unwrap_or_default().trim_start_matches(['+', '-']);
+    let grouped = groups.clone().next().is_none() || (1..=3).contains(&first.len());
+    let right = grouped && groups.all(|group| group.len() == 3) && !plain[whole.len()..].contains(',');
+    right.then(|| plain.replace(',', ""))
+}
+
 /// The value in the unit of the measure.
 fn bound(text: &str, measure: &Measure, value: &str) -> Result<f64, RequirementError> {
     let unit = measure.unit();
     let digits = value.find(|c: char| !(c.is_ascii_digit() || "+-.,_".contains(c))).unwrap_or(value.len());
     let (number, suffix) = (value[..digits].trim(), value[digits..].trim());
-    let plain: String = number.chars().filter(|c| !matches!(c, ',' | '_')).collect();
-    let parsed = plain.parse::<f64>().ok().filter(|number| number.is_finite());
+    let parsed = ungrouped(number).and_then(|plain| plain.parse::<f64>().ok()).filter(|number| number.is_finite());
     let number = parsed.ok_or_else(|| RequirementError::NoNumber {
         text: text.into(),
         value: value.into(),
@@ -214,6 +225,8 @@ mod tests {
             ("calls.failed!=0", true),
             ("calls.outgoing>=100k", true),
             ("calls.outgoing>=100,000", true),
+            ("calls.outgoing>=99,999.5", true),
+            ("calls.outgoing<1_000_000", true),
             ("rate.achieved>=10000/s", true),
             ("bytes.sent<4MB", true),
             ("duration>=10s", true),
@@ -238,6 +251,11 @@ mod tests {
             ("sdr.p95<200ms", "nearest: sdd.p95, srd.p95"),
             ("srd.p95<200", "Write 200ms"),
             ("srd.p95<fast", "200ms, 1.5s"),
+            // Not 15 s.
+            ("srd.p95<1,5s", "200ms, 1.5s"),
+            ("calls.failed<1000,5", "write a number"),
+            ("calls.failed<1.000,5", "write a number"),
+            ("calls.failed<1,000,5", "write a number"),
             ("srd.p95<200%", "200ms, 1.5s"),
             ("ser>=99.9ms", "99.9%"),
             ("ser>=101%", "between 0 and 100"),
