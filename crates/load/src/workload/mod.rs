@@ -74,9 +74,49 @@ pub struct Mix {
     pub messages: f64,
 }
 
+impl Mix {
+    /// How shares are written.
+    pub const EXAMPLE: &'static str = "call=60,register=30,options=10";
+}
+
 impl Default for Mix {
     fn default() -> Self {
         Self { registrations: 20.0, options: 5.0, messages: 5.0 }
+    }
+}
+
+impl FromStr for Mix {
+    type Err = String;
+
+    /// `call=60,register=30,options=10`, with or without per cent signs. Who names no calls leaves them the rest.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |what: String| format!("{what}; write shares that make 100 %, such as {}", Self::EXAMPLE);
+        let mut shares = [None; 4];
+        for part in text.split(',').map(str::trim) {
+            let (name, share) = part.split_once(['=', ':']).ok_or_else(|| wrong(format!("'{part}' has no =")))?;
+            let place = match name.parse() {
+                Ok(Workload::Call) => 0,
+                Ok(Workload::Register) => 1,
+                Ok(Workload::Options) => 2,
+                Ok(Workload::Message) => 3,
+                _ => return Err(wrong(format!("'{}' is none of call, register, options and message", name.trim()))),
+            };
+            let number = share.trim().trim_end_matches('%').trim_end();
+            let share = number.parse().ok().filter(|share| (0.0..=100.0).contains(share));
+            let share: f64 = share.ok_or_else(|| wrong(format!("'{part}' has no share from 0 to 100")))?;
+            if shares[place].replace(share).is_some() {
+                return Err(wrong(format!("'{}' stands there twice", name.trim())));
+            }
+        }
+        let [calls, registrations, options, messages] = shares;
+        let others = [registrations, options, messages].iter().flatten().sum::<f64>();
+        let sum = others + calls.unwrap_or_else(|| (100.0 - others).max(0.0));
+        // 33.3 % three times are all.
+        if (sum - 100.0).abs() > 0.5 {
+            return Err(wrong(format!("the shares of '{text}' make {} %", (sum * 100.0).round() / 100.0)));
+        }
+        let part = |share: Option<f64>| share.unwrap_or(0.0) * 100.0 / sum;
+        Ok(Self { registrations: part(registrations), options: part(options), messages: part(messages) })
     }
 }
 
@@ -306,6 +346,45 @@ mod tests {
         let answer = read(&Words { ring: 100, ..words(false) }.answering());
         assert_eq!(answer.role, Role::Server);
         assert!(answer.warnings.is_empty(), "{:?}", answer.warnings);
+    }
+
+    #[test]
+    fn shares_of_a_mix() {
+        let mix = |registrations, options, messages| Ok(Mix { registrations, options, messages });
+        assert_eq!("call=70,register=20,options=5,message=5".parse(), Ok(Mix::default()));
+        assert_eq!(Mix::EXAMPLE.parse(), mix(30.0, 10.0, 0.0));
+        assert_eq!(" Calls = 60 %, registrations:39.5%, message=.5".parse(), mix(39.5, 0.0, 0.5));
+        // The rest are calls.
+        assert_eq!("options=12.5".parse(), mix(0.0, 12.5, 0.0));
+        assert_eq!("register=0".parse(), mix(0.0, 0.0, 0.0));
+        assert_eq!("options=50,message=50".parse(), mix(0.0, 50.0, 50.0));
+        let thirds: Mix = "register=33.3,options=33.3,message=33.3,call=0".parse().unwrap();
+        assert!((thirds.registrations + thirds.options + thirds.messages - 100.0).abs() < 1e-9, "{thirds:?}");
+        for (text, part) in [
+            ("", "'' has no ="),
+            ("call", "'call' has no ="),
+            ("call=60,dance=40", "'dance' is none of"),
+            ("call=60,re-register=40", "'re-register' is none of"),
+            ("call=-1,options=101", "'call=-1' has no share"),
+            ("call=many", "'call=many' has no share"),
+            ("call=nan", "'call=nan' has no share"),
+            ("call=60,call=40", "'call' stands there twice"),
+            ("call=60,register=30", "make 90 %"),
+            ("register=80,options=40", "make 120 %"),
+        ] {
+            let error = text.parse::<Mix>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+            assert!(error.ends_with(Mix::EXAMPLE), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_mix_without_calls_makes_none() {
+        let mix: Mix = "register=40,options=60".parse().unwrap();
+        let text = Words { mix, ..words(true) }.document(Workload::Mix);
+        assert!(text.contains("<nop next=\"o\" chance=\"0.600000\"/>"), "{text}");
+        assert!(text.contains("<nop next=\"r\" chance=\"1.000000\"/>"), "{text}");
+        assert!(!text.contains("MESSAGE sip:") && read(&text).warnings.is_empty(), "{text}");
     }
 
     #[test]
