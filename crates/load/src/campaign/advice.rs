@@ -205,24 +205,20 @@ fn turned(run: &Run) -> Option<String> {
 mod tests {
     use super::*;
     use crate::campaign::User;
-    use crate::measure::{Clock, Collector, Ending, Heading, Outcome};
+    use crate::measure::{Books, CallBook, Clock, Collector, Ending, Heading, Outcome};
     use std::time::{Duration, UNIX_EPOCH};
     use strowger_message::Method;
 
-    /// Ten calls that are answered with this code; 0: not at all.
-    fn run(code: u16) -> Run {
+    /// Ten calls that fail by this, each after what it does with its books.
+    fn run_of(failure: Failure, call: impl Fn(&mut Books, &mut CallBook, u64)) -> Run {
         let clock = Clock::new(0, UNIX_EPOCH + Duration::from_secs(1_000));
         let mut collector = Collector::new(clock, vec![], 1);
         let mut books = collector.books(0);
-        for call in 0..10 {
-            let now = call * 1_000;
+        for number in 0..10 {
+            let now = number * 1_000;
             books.calls_intended(1);
             let mut book = books.call_started(now, now, false);
-            books.request_sent(&mut book, now, Method::Invite, 100);
-            if code > 0 {
-                books.response_received(&mut book, now + 500, Method::Invite, code, false, 100);
-            }
-            let failure = if code == 0 { Failure::TimeoutOnReceive } else { Failure::UnexpectedMessage };
+            call(&mut books, &mut book, now);
             books.call_ended(&mut book, now + 600, Outcome::Failed(failure));
         }
         books.close(20_000);
@@ -231,37 +227,37 @@ mod tests {
         run
     }
 
+    /// Calls that are answered with this code; 0: not at all.
+    fn run(code: u16) -> Run {
+        let failure = if code == 0 { Failure::TimeoutOnReceive } else { Failure::UnexpectedMessage };
+        run_of(failure, |books, book, now| {
+            books.request_sent(book, now, Method::Invite, 100);
+            if code > 0 {
+                books.response_received(book, now + 500, Method::Invite, code, false, 100);
+            }
+        })
+    }
+
+    /// Calls that register first: both requests are challenged so often.
+    fn challenged(times: u64) -> Run {
+        run_of(Failure::UnexpectedMessage, |books, book, now| {
+            for (method, code) in [(Method::Register, 200), (Method::Invite, 404)] {
+                for _ in 0..times {
+                    books.request_sent(book, now, method, 100);
+                    books.response_received(book, now, method, 401, false, 100);
+                }
+                books.request_sent(book, now, method, 100);
+                books.response_received(book, now, method, code, false, 100);
+            }
+        })
+    }
+
     fn advice(code: u16, change: impl FnOnce(&mut Plan, &mut Snapshot)) -> String {
         let mut plan = Plan::to("192.0.2.1".parse().unwrap());
         let mut network = Snapshot::default();
         change(&mut plan, &mut network);
         let destination = Some("192.0.2.1:5060".parse().unwrap());
         Facts { plan: &plan, destination, network, answered: None }.sentences(&run(code)).join("\n")
-    }
-
-    /// Of calls that register first: both requests are challenged once, or as often as said.
-    fn challenged(times: u64) -> Run {
-        let clock = Clock::new(0, UNIX_EPOCH + Duration::from_secs(1_000));
-        let mut collector = Collector::new(clock, vec![], 1);
-        let mut books = collector.books(0);
-        for call in 0..10 {
-            let now = call * 1_000;
-            books.calls_intended(1);
-            let mut book = books.call_started(now, now, false);
-            for (method, code) in [(Method::Register, 200), (Method::Invite, 404)] {
-                for _ in 0..times {
-                    books.request_sent(&mut book, now, method, 100);
-                    books.response_received(&mut book, now, method, 401, false, 100);
-                }
-                books.request_sent(&mut book, now, method, 100);
-                books.response_received(&mut book, now, method, code, false, 100);
-            }
-            books.call_ended(&mut book, now + 600, Outcome::Failed(Failure::UnexpectedMessage));
-        }
-        books.close(20_000);
-        let mut run = Run::new(Heading::default());
-        collector.finish(|page| run.second(page));
-        run
     }
 
     fn sentences(run: &Run) -> String {
