@@ -193,13 +193,29 @@ impl Answers {
         self.running.signal(signal);
     }
 
+    /// Waits until it has said this.
+    ///
+    /// # Panics
+    /// It has not in 20 seconds.
+    pub fn wait_for(&mut self, text: &str) {
+        self.running.wait_for(text);
+    }
+
     /// Ends it by Ctrl-C once what is under way has come; what it counted.
     ///
     /// # Panics
     /// It does not end.
-    pub fn report(mut self) -> Ran {
+    pub fn report(self) -> Ran {
         std::thread::sleep(Duration::from_millis(300));
         self.signal(libc::SIGINT);
+        self.end()
+    }
+
+    /// Waits for its end; what it counted.
+    ///
+    /// # Panics
+    /// It does not end.
+    pub fn end(mut self) -> Ran {
         self.running.end(Duration::from_secs(10))
     }
 }

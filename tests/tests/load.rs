@@ -90,6 +90,13 @@ fn every_workload_comes_to_its_end() {
         }
         ran.ended_with(0);
     }
+    let shares = ["--mix", "register=30,options=70", "-r", "200", "-m", "100", "--seed", "7"];
+    let ran = load(&[&[address.as_str()][..], &shares].concat());
+    ran.all_successful(100);
+    let (registered, asked) =
+        (ran.count("counters", "registration.successful"), ran.count("counters", "request.successful"));
+    assert!((15..45).contains(&registered) && registered + asked == 100, "{registered} {asked}: {}", ran.said);
+    assert_eq!(ran.json["generators"][0]["heading"]["settings"]["mix"], "register=30,options=70");
 }
 
 fn both_ends_through_the_server() {
@@ -253,6 +260,9 @@ fn a_command_line_that_cannot_be_used_is_explained() {
         (&["127.0.0.1", "--require", "ser>99 apples"], "apples"),
         (&["127.0.0.1", "--require", "timer.1.p95<1s"], "no timer"),
         (&["127.0.0.1", "--scenario", "a.xml", "-w", "call"], "cannot be used with"),
+        (&["127.0.0.1", "--mix", "call=60,register=30"], "make 90 %; write shares"),
+        (&["127.0.0.1", "--mix", "call=60,refer=40"], "'refer' is none of call, register"),
+        (&["127.0.0.1", "-w", "options", "--mix", "call=100"], "of -w mix, not of -w options"),
     ] {
         let (code, said) = refused(words);
         assert_eq!(code, 2, "{words:?}: {said}");

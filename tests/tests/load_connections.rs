@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use strowger_tests::binary;
 use strowger_tests::certificate::Certificate;
-use strowger_tests::generator::{Ran, Running, answers, load, refused};
+use strowger_tests::generator::{Ran, Running, answers, load, refused, reply};
 use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::peer::{Connections, Peer};
 use strowger_tests::process::Process;
@@ -31,6 +31,7 @@ fn sockets_and_connections_of_calls() {
         ("each_user_has_a_socket", each_user_has_a_socket),
         ("users_are_shared_out_among_generators", users_are_shared_out_among_generators),
         ("users_are_called_over_their_connections", users_are_called_over_their_connections),
+        ("what_the_kernel_dropped_before_a_user", what_the_kernel_dropped_before_a_user_is_in_the_report),
         ("through_a_server", through_a_server),
         ("descriptors_come_back", descriptors_come_back),
         ("at_the_bound_calls_share", at_the_bound_calls_share),
@@ -228,6 +229,34 @@ fn users_are_called_over_their_connections() {
     assert_eq!(ran.count("counters", "registration.successful"), 3, "each user once: {}", ran.said);
     assert_eq!(ran.count("counters", "incoming.completed"), 40, "{}", ran.said);
     assert_eq!(connections.counts()[0], 3, "they were called over the connections by which they registered");
+}
+
+/// The socket of a user stays open until the run ends: what it lost is known then.
+fn what_the_kernel_dropped_before_a_user_is_in_the_report() {
+    let registrar = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    registrar.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = users(folder.path(), 1);
+    let target = registrar.local_addr().expect("it is bound").to_string();
+    let words = [&target, "-w", "register-then-receive", "--users", &file, "--connections", "per-user", "-r", "50"];
+    let bounds = ["--max-stall", "1min", "--max-lag", "1min"];
+    let mut phones = Running::start(&[&words[..], &bounds, &["--no-preflight", "--log", "run.log"]].concat());
+    let mut buffer = [0; 65_536];
+    let (length, user) = registrar.recv_from(&mut buffer).expect("the user registers");
+    let request = String::from_utf8_lossy(&buffer[..length]).into_owned();
+    let own = registrar.local_addr().expect("it is bound");
+    phones.signal(libc::SIGSTOP);
+    for _ in 0..40_000 {
+        let _ = registrar.send_to(reply("200 OK", &request, own).as_bytes(), user);
+    }
+    phones.signal(libc::SIGCONT);
+    phones.signal(libc::SIGINT);
+    let ran = phones.end(Duration::from_secs(20));
+    assert!(ran.count("counters", "socket_drops") > 1_000, "{}", ran.said);
+    assert_eq!(ran.code, 4, "{}", ran.said);
+    assert!(ran.said.contains("dropped"), "{}", ran.said);
+    let again = load(&["report", &phones.folder().join("run.log").display().to_string()]);
+    assert_eq!(again.json["counters"], ran.json["counters"], "{}", again.said);
 }
 
 /// A proxy in the way: later requests of a call come back over its connection too.

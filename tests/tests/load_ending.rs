@@ -27,7 +27,143 @@ fn ctrl_c_ends_a_run() {
         ("ctrl_c_waits_no_longer_than_it_may", ctrl_c_waits_no_longer_than_it_may),
         ("ctrl_c_ends_calls_with_their_passwords", ctrl_c_ends_calls_with_their_passwords),
         ("ctrl_c_ends_the_calls_of_documents", ctrl_c_ends_the_calls_of_documents),
+        ("who_answers_lets_calls_end", who_answers_lets_calls_end),
+        ("who_answers_waits_no_longer_than_it_may", who_answers_waits_no_longer_than_it_may),
+        ("who_answers_ends_at_once_by_a_second_ctrl_c", who_answers_ends_at_once_by_a_second_ctrl_c),
+        ("users_who_are_called_let_calls_end", users_who_are_called_let_calls_end),
     ]);
+}
+
+/// A phone by hand.
+struct Phone {
+    socket: UdpSocket,
+    to: SocketAddr,
+}
+
+impl Phone {
+    fn of(to: SocketAddr) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("it can be set");
+        Self { socket, to }
+    }
+
+    /// Sends a request; `tag`: that of the other side.
+    fn say(&self, method: &str, call: &str, tag: &str) {
+        let own = self.socket.local_addr().expect("it is bound");
+        let number = if method == "BYE" { 2 } else { 1 };
+        let to = self.to;
+        let text = format!(
+            "{method} sip:bob@{to} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{call}{method}\r\nMax-Forwards: 70\r\n\
+             From: <sip:anna@{own}>;tag=1\r\nTo: <sip:bob@{to}>{tag}\r\nCall-ID: {call}\r\nCSeq: {number} {method}\r\n\
+             Contact: <sip:anna@{own}>\r\nContent-Length: 0\r\n\r\n"
+        );
+        self.socket.send_to(text.as_bytes(), self.to).expect("it is sent");
+    }
+
+    /// The final response that comes next: its code and the tag of its To, as it stands there.
+    fn hear(&self) -> (String, String) {
+        let mut buffer = [0; 65_536];
+        loop {
+            let (length, _) = self.socket.recv_from(&mut buffer).expect("an answer comes");
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            let code = text.split(' ').nth(1).unwrap_or_default().to_owned();
+            let to = text.lines().find(|line| line.starts_with("To:")).unwrap_or_default();
+            if !code.starts_with('1') {
+                return (code, to.find(";tag=").map_or("", |at| &to[at..]).to_owned());
+            }
+        }
+    }
+
+    /// A call that is answered; the tag of its dialog.
+    fn call(&self, call: &str) -> String {
+        self.say("INVITE", call, "");
+        let (code, tag) = self.hear();
+        assert_eq!(code, "200");
+        self.say("ACK", call, &tag);
+        tag
+    }
+}
+
+fn who_answers_lets_calls_end() {
+    let mut uas = answers(&["--grace", "1min"]);
+    let phone = Phone::of(uas.address);
+    // This one ends before, and only stays for repetitions.
+    let tag = phone.call("first");
+    phone.say("BYE", "first", &tag);
+    assert_eq!(phone.hear().0, "200");
+    let tag = phone.call("second");
+    uas.signal(libc::SIGINT);
+    uas.wait_for("Interrupted: new calls are refused");
+    // Refused, each time with the same tag, and what begins no call too.
+    phone.say("INVITE", "third", "");
+    let refused = phone.hear();
+    assert!(refused.0 == "503" && refused.1.len() > 5, "{refused:?}");
+    phone.say("INVITE", "third", "");
+    assert_eq!(phone.hear(), refused);
+    phone.say("ACK", "third", &refused.1);
+    phone.say("OPTIONS", "fourth", "");
+    assert_eq!(phone.hear().0, "503");
+    phone.say("BYE", "second", &tag);
+    assert_eq!(phone.hear().0, "200");
+    let begun = Instant::now();
+    let ran = uas.end();
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}: {}", begun.elapsed(), ran.said);
+    ran.ended_with(0);
+    assert_eq!(ran.json["run"]["ended"], "interrupted", "{}", ran.said);
+    let count = |name: &str| ran.count("counters", name);
+    assert_eq!((ran.calls("incoming"), ran.calls("successful"), ran.calls("stopped")), (2, 2, 0), "{}", ran.said);
+    assert_eq!((count("incoming.completed"), count("incoming.refused")), (2, 2), "{}", ran.said);
+}
+
+fn who_answers_waits_no_longer_than_it_may() {
+    let uas = answers(&["--grace", "1s"]);
+    Phone::of(uas.address).call("long");
+    let begun = Instant::now();
+    uas.signal(libc::SIGTERM);
+    let ran = uas.end();
+    let took = begun.elapsed();
+    assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&took), "{took:?}: {}", ran.said);
+    ran.ended_with(0);
+    assert_eq!((ran.calls("incoming"), ran.calls("stopped")), (1, 1), "{}", ran.said);
+}
+
+fn who_answers_ends_at_once_by_a_second_ctrl_c() {
+    let mut uas = answers(&["--grace", "1h"]);
+    Phone::of(uas.address).call("long");
+    let begun = Instant::now();
+    uas.signal(libc::SIGINT);
+    uas.wait_for("Interrupted: ");
+    std::thread::sleep(Duration::from_millis(300));
+    uas.signal(libc::SIGINT);
+    let ran = uas.end();
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}: {}", begun.elapsed(), ran.said);
+    assert_eq!((ran.code, ran.calls("stopped")), (130, 1), "{}", ran.said);
+}
+
+fn users_who_are_called_let_calls_end() {
+    let (told, contact) = std::sync::mpsc::channel();
+    let registrar = peer(move |_, request| {
+        let line = request.lines().find_map(|line| line.strip_prefix("Contact: <sip:")).unwrap_or_default();
+        let place = line.split(['>', ';']).next().unwrap_or_default();
+        let _ = told.send(place.rsplit('@').next().unwrap_or_default().to_owned());
+        Some("200 OK")
+    });
+    let registrar = registrar.to_string();
+    // More users are still to come: they do not, and end nobody's call.
+    let words = ["-w", "register-then-receive", "-r", "1", "-m", "1000", "--no-preflight", "--grace", "1min"];
+    let mut phones = Running::start(&[&[registrar.as_str()][..], &words].concat());
+    let place = contact.recv_timeout(Duration::from_secs(20)).expect("a user registers");
+    let phone = Phone::of(place.parse().unwrap_or_else(|error| panic!("{place}: {error}")));
+    let tag = phone.call("mine");
+    phones.signal(libc::SIGINT);
+    phones.wait_for("Interrupted: new calls are refused");
+    phone.say("INVITE", "late", "");
+    assert_eq!(phone.hear().0, "503");
+    phone.say("BYE", "mine", &tag);
+    assert_eq!(phone.hear().0, "200");
+    let ran = phones.end(Duration::from_secs(5));
+    let (completed, stopped) = (ran.count("counters", "incoming.completed"), ran.calls("stopped"));
+    assert_eq!((completed, stopped), (1, 0), "{}", ran.said);
 }
 
 fn ctrl_c_takes_back_calls_through_a_proxy() {
@@ -120,6 +256,8 @@ fn ctrl_c_ends_the_calls_and_the_reports_are_written() {
     assert_eq!(again.json["counters"], ran.json["counters"], "{}", again.said);
     let both = load(&["report", &log, &log]);
     assert_eq!(both.calls("outgoing"), begun * 2, "{}", both.said);
+    let name = |place: usize| both.json["generators"][place]["heading"]["generator"].as_str().expect("a name");
+    assert_eq!(name(1), format!("{}#2", name(0)));
     as_published(&both.json);
 }
 

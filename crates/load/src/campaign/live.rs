@@ -17,9 +17,9 @@ pub struct Live {
     pub successful: u64,
     pub failed: u64,
     pub open: u64,
-    /// Of the last second, calls a second.
-    pub intended_rate: f64,
-    pub rate: f64,
+    /// Of the last complete second, calls a second; none before there is one.
+    pub intended_rate: Option<f64>,
+    pub rate: Option<f64>,
     /// The last seconds' rates, the newest last.
     pub rates: Vec<f64>,
     /// From the request to the first sign of an answer: SRD where there are sessions, RRD, or the delay of other requests.
@@ -78,8 +78,8 @@ impl Live {
             successful: totals.counter(Counter::CallsSuccessful),
             failed: totals.counter(Counter::CallsFailed),
             open: value(last, "concurrency").filter(|v| v.is_finite()).unwrap_or(0.0) as u64,
-            intended_rate: value(last, "rate.intended").filter(|v| v.is_finite()).unwrap_or(0.0),
-            rate: value(last, rate_name).filter(|v| v.is_finite()).unwrap_or(0.0),
+            intended_rate: value(last, "rate.intended").filter(|v| v.is_finite()),
+            rate: value(last, rate_name).filter(|v| v.is_finite()),
             rates: (0..seconds.len())
                 .filter_map(|row| value(row, rate_name))
                 .map(|v| if v.is_finite() { v } else { 0.0 })

@@ -10,6 +10,7 @@ pub mod users;
 
 mod advice;
 mod live;
+mod prepared;
 mod probe;
 mod rehearsal;
 mod remarks;
@@ -29,9 +30,10 @@ use crate::engine::traffic::{Event, Order};
 use crate::measure::{Books, Clock, Collector, Counter, Delay, Heading, Journal, Level, Log, Page, Run, grouped};
 use crate::scenario::Role;
 use crate::workload::Workload;
+use prepared::Prepared;
 use remarks::Remarks;
-use side::{Bound, Facts, Part, Side};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use side::{Part, Side};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant, SystemTime};
@@ -64,6 +66,8 @@ pub struct Campaign {
     ending: Option<Instant>,
     /// Since when those that are open are ended.
     leaving: Option<Instant>,
+    /// When a side that only answers was last told to take no call any more.
+    closed: Option<Instant>,
     /// How long calls may then take to end.
     drain: Duration,
     reason: &'static str,
@@ -95,8 +99,8 @@ pub const CUT: &str = "calls that did not end were cut off";
 /// How a run ended that met an error with which it could not go on.
 pub const HALTED: &str = "an error ended it";
 
-/// Many generators are many threads.
-const MOST: usize = 256;
+/// Where no call is taken any more, those that ended since are kept for so long, in case the peer repeats what it said last.
+const REPETITIONS: Duration = Duration::from_millis(500);
 
 impl Campaign {
     /// Opens the sockets, registers who has to be registered, and begins.
@@ -181,6 +185,7 @@ impl Campaign {
             started: Instant::now(),
             ending: None,
             leaving: None,
+            closed: None,
             drain,
             reason: "all calls were made",
             remarks,
@@ -201,6 +206,11 @@ impl Campaign {
     /// Where the answering side listens, if it runs here.
     pub fn answering_at(&self) -> Option<SocketAddr> {
         self.answerer.as_ref().map(|side| side.address)
+    }
+
+    /// It makes no calls that it could end.
+    pub fn only_answers(&self) -> bool {
+        self.callers.is_empty()
     }
 
     /// The run so far.
@@ -267,9 +277,12 @@ impl Campaign {
         if self.ending.is_none() && planned.is_some_and(|planned| elapsed >= planned) {
             self.ending = Some(Instant::now());
             self.reason = if self.plan.calls.is_some() && !receives { self.reason } else { "time is up" };
-            if let Some(side) = self.answerer.as_ref().filter(|_| self.callers.is_empty()) {
-                side.order(Order::Quit);
+            if self.only_answers() {
+                self.close();
             }
+        }
+        if self.closed.is_some_and(|at| at.elapsed() > REPETITIONS) {
+            self.close();
         }
         if let Some(since) = self.ending {
             self.stage = Stage::Ending;
@@ -284,13 +297,21 @@ impl Campaign {
         }
     }
 
+    /// Who only answers takes no call any more.
+    fn close(&mut self) {
+        self.closed = Some(Instant::now());
+        if let Some(side) = &self.answerer {
+            side.order(Order::Close);
+        }
+    }
+
     /// Calls that are open are ended with CANCEL or BYE, and their answers waited for. Who only answers hangs up at once.
     fn leave(&mut self) {
         if self.leaving.is_some() {
             return;
         }
         self.leaving = Some(Instant::now());
-        match self.callers.is_empty() {
+        match self.only_answers() {
             true => self.cut(true),
             // The side that answers here is to hear the BYE, too.
             false => self.callers.iter().for_each(|side| side.order(Order::Leave)),
@@ -308,31 +329,36 @@ impl Campaign {
         let now = clock::micros();
         self.own.tick(now);
         let sides = || self.callers.iter().chain(&self.answerer);
-        let drops = sides().map(Side::drops).sum::<u64>();
-        if drops > self.drops {
-            self.own.count(Counter::SocketDrops, drops - self.drops);
-            self.drops = drops;
-        }
-        let unsent = sides()
-            .map(Side::counters)
-            .map(|c| c.datagrams_refused + c.datagrams_dropped + c.lanes_refused)
-            .sum::<u64>();
-        if unsent > self.unsent {
-            self.own.count(Counter::SendFailuresLocal, unsent - self.unsent);
-            self.unsent = unsent;
-        }
+        let drops = sides().map(Side::drops).sum();
+        let unsent = sides().map(|side| unsent(&side.counters())).sum();
+        self.count_losses(drops, unsent);
         self.journal.poll(now);
         if let Some(aside) = &mut self.aside {
             aside.poll(now, |_| {});
         }
     }
 
+    /// What was lost so far on this machine: on its way in, and on its way out.
+    fn count_losses(&mut self, drops: u64, unsent: u64) {
+        for (counter, known, now) in
+            [(Counter::SocketDrops, &mut self.drops, drops), (Counter::SendFailuresLocal, &mut self.unsent, unsent)]
+        {
+            self.own.count(counter, now.saturating_sub(*known));
+            *known = now.max(*known);
+        }
+    }
+
     /// No call is begun any more, and those that are open are ended with CANCEL or BYE. What is not answered is repeated, and
-    /// waited for as long as [`Plan::grace`] says.
+    /// waited for as long as [`Plan::grace`] says. Who only answers takes no call any more, and those that are open may end by
+    /// themselves for as long.
     pub fn interrupt(&mut self) {
         self.reason = "interrupted";
         self.ending.get_or_insert_with(Instant::now);
-        self.leave();
+        if !self.only_answers() {
+            return self.leave();
+        }
+        self.leaving.get_or_insert_with(Instant::now);
+        self.close();
     }
 
     /// How long ago the schedule began.
@@ -362,12 +388,18 @@ impl Campaign {
         if let Some(side) = self.answerer.as_ref().filter(|_| self.callers.is_empty()) {
             ledger.add(&side.report());
         }
-        let mut network = Snapshot::default();
-        for side in &self.callers {
-            network += side.counters();
+        // What the kernel dropped before the sockets of calls and users is known when they are closed.
+        let (mut network, mut drops, mut lost) = (Snapshot::default(), 0, 0);
+        let receives = self.callers.is_empty() && self.plan.target.is_some();
+        let calling = if receives { 1 } else { self.callers.len() };
+        for (place, side) in self.callers.drain(..).chain(self.answerer.take()).enumerate() {
+            let (counters, dropped) = side.end();
+            (drops, lost) = (drops + dropped, lost + unsent(&counters));
+            if place < calling {
+                network += counters;
+            }
         }
-        drop(std::mem::take(&mut self.callers));
-        drop(self.answerer.take());
+        self.count_losses(drops, lost);
         for (level, text) in notes(&network, self.plan.transport.is_reliable()) {
             self.note(level, text);
         }
@@ -395,6 +427,11 @@ impl Campaign {
         let advice = facts.sentences(&run);
         Ended { run, ledger, answering, advice, broken: self.broken }
     }
+}
+
+/// Messages that this machine could not send.
+const fn unsent(counters: &Snapshot) -> u64 {
+    counters.datagrams_refused + counters.datagrams_dropped + counters.lanes_refused
 }
 
 /// Documents that make calls need a target, those that answer have none.
@@ -506,83 +543,4 @@ fn registered(side: &mut Side, collector: &mut Collector, plan: &Plan) -> Result
             plan.domain.as_deref().or_else(|| plan.target.as_ref().map(|t| t.host.as_str())).unwrap_or_default()
         )
     })
-}
-
-/// Sockets and addresses of a campaign that is about to begin.
-struct Prepared {
-    facts: Facts,
-    callers: Vec<Bound>,
-    answerer: Option<Bound>,
-    registers: bool,
-}
-
-impl Prepared {
-    fn new(plan: &Plan) -> Result<Self, String> {
-        // Where a proxy is named, the target need not be known here.
-        let resolved = match (&plan.target, plan.proxy) {
-            (Some(target), None) => Some(target.resolve(plan.transport)?),
-            (Some(target), Some(proxy)) => target.resolve(plan.transport).ok().or(Some(proxy)),
-            (None, _) => None,
-        };
-        let destination = plan.proxy.or(resolved);
-        let receives = plan.workload() == Some(Workload::RegisterThenReceive);
-        let own = |ip: IpAddr| if ip.is_unspecified() && destination.is_some() { side::local(destination) } else { ip };
-        let sources = match (&plan.sources[..], destination) {
-            // Whoever only answers is reached by every address of this machine.
-            ([], None) => vec![Ipv4Addr::UNSPECIFIED.into()],
-            ([], _) => vec![side::local(destination)],
-            (named, _) => named.iter().copied().map(own).collect(),
-        };
-        if let Some(destination) = destination
-            && let Some(other) = sources.iter().find(|ip| ip.is_ipv4() != destination.is_ipv4())
-        {
-            return Err(format!("{destination} cannot be reached from {other}: one is IPv4, the other IPv6"));
-        }
-        let count = if plan.target.is_some() && !receives { sources.len() * plan.shards.max(1) } else { 0 };
-        if count > MOST {
-            return Err(format!(
-                "{count} generators are too many for one process: at most {MOST} sources times shards"
-            ));
-        }
-        if plan.connections == Connections::PerUser && plan.users.len() < count && plan.workload().is_some() {
-            return Err(format!(
-                "{} users cannot be shared out among {count} generators, each with connections of its own users",
-                plan.users.len()
-            ));
-        }
-        let both = matches!(plan.workload(), Some(Workload::RegisterThenCall | Workload::Mix)) && plan.pair;
-        if let Some(callee) =
-            plan.callee.as_ref().filter(|callee| both && plan.users.iter().any(|u| u.name == callee.name))
-        {
-            return Err(format!(
-                "{} is called and is one of the users that register, so its calls would come back to the caller: let it \
-                 be only the one or the other",
-                callee.name
-            ));
-        }
-        if plan.connections == Connections::PerCall && receives {
-            return Err("a user whose connection ends with its registration cannot be called:                         --connections per-user keeps it"
-                .into());
-        }
-        let mut callers = Vec::new();
-        for index in 0..count {
-            let port = if plan.port == 0 { 0 } else { plan.port.wrapping_add((index / sources.len()) as u16) };
-            callers.push(side::bind(plan, sources[index % sources.len()], port, false)?);
-        }
-        let answers = plan.pair || plan.target.is_none() || receives;
-        let port = if count == 0 { plan.port } else { 0 };
-        let answerer = if answers { Some(side::bind(plan, sources[0], port, true)?) } else { None };
-        let at = answerer.as_ref().map(|bound| bound.address);
-        let registers = receives || (plan.pair && plan.callee.is_some());
-        let direct = plan.pair && plan.callee.is_none() && !receives;
-        let facts = Facts {
-            destination,
-            target: if direct { at } else { resolved },
-            direct,
-            callee: plan.callee.clone(),
-            injections: side::data(plan)?,
-            most_sockets: side::most_sockets(plan, count),
-        };
-        Ok(Self { facts, callers, answerer, registers })
-    }
 }

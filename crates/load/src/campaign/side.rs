@@ -483,10 +483,22 @@ impl Side {
         self.node.handle().settings().connect_timeout
     }
 
-    /// Datagrams that the kernel dropped before they were read.
+    /// Datagrams that the kernel dropped before they were read. Those of a socket that a call or user has of its own are known
+    /// once it is closed.
     pub(super) fn drops(&self) -> u64 {
-        let handle = self.node.handle();
-        handle.backlogs().iter().map(|backlog| u64::from(backlog.dropped)).sum::<u64>() + handle.total().lane_drops
+        self.drops_of_listener() + self.counters().lane_drops
+    }
+
+    fn drops_of_listener(&self) -> u64 {
+        self.node.handle().backlogs().iter().map(|backlog| u64::from(backlog.dropped)).sum()
+    }
+
+    /// Ends the thread, and closes its sockets: the counters as of then, and the drops of all of them.
+    pub(super) fn end(self) -> (Snapshot, u64) {
+        let (handle, dropped) = (self.node.handle().clone(), self.drops_of_listener());
+        drop(self);
+        let counters = handle.total();
+        (counters, dropped + counters.lane_drops)
     }
 
     pub(super) fn receive_buffer(&self) -> Option<ReceiveBuffer> {

@@ -53,6 +53,9 @@ pub enum Order {
     Pause(bool),
     /// No calls are begun any more.
     Quit,
+    /// Nor is one taken: whoever comes is refused. Calls that are open go on, but for those that only stay for repetitions. Calls
+    /// beside the scenario are waited for.
+    Close,
     /// No calls are begun any more, and those that are open end: with a CANCEL or a BYE, which is repeated until it is
     /// answered. How long that may take is for whoever asks to say, by [`Order::End`].
     Leave,
@@ -99,6 +102,8 @@ pub struct Traffic {
     /// The schedule has not begun.
     waiting: bool,
     quitting: bool,
+    /// Whoever comes is told that the run ends.
+    refusing: bool,
     /// Open calls from this place on are still to take their leave.
     leave_from: Option<u32>,
     finished: bool,
@@ -214,6 +219,7 @@ impl Traffic {
             paused: false,
             waiting: false,
             quitting: false,
+            refusing: false,
             leave_from: None,
             finished: false,
             parting: false,
@@ -437,7 +443,9 @@ impl Traffic {
     /// A call that a message begins.
     fn accept(&mut self, hash: u64, kind: Kind, name: &[u8], arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         let mut target = arrival.reply();
-        if let Some(address) = self.world.run.sending_address {
+        // Answers go back to where a request came from (RFC 3261 section 18.2.2); SIPp's go where all messages go.
+        let run = &self.world.run;
+        if let Some(address) = run.sending_address.filter(|_| !run.retransmission.rfc3261) {
             target.address = address;
         }
         self.number += 1;

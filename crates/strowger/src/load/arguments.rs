@@ -10,7 +10,7 @@ use strowger_load::campaign::{Target, User, period, users};
 use strowger_load::engine::pace::Arrivals;
 use strowger_load::measure::Thresholds;
 use strowger_load::scenario::Distribution;
-use strowger_load::workload::Workload;
+use strowger_load::workload::{Mix, Workload};
 
 /// Make SIP traffic, and measure what comes of it.
 ///
@@ -24,6 +24,7 @@ Examples:
   strowger load sip:bob@192.0.2.1 -r 100 -m 5000     5,000 calls to bob, 100 a second
   strowger load 192.0.2.1 --pair -r 500 -d 1m        both ends here, through the server
   strowger load 192.0.2.1 -w register --users users.csv -r 50
+  strowger load 192.0.2.1 --mix call=60,register=30,options=10
   strowger load tls://sip.example.org --auth alice:secret --hold 30s
   strowger load 192.0.2.1 --scenario mine.xml --inf data.csv -r 20
   strowger load 192.0.2.1 --pair --rate-profile 100:30s,100-500:2m,burst:1000
@@ -114,6 +115,9 @@ Examples:
   strowger load uas --ring 2s --duration 10m --json -
   strowger load uas --scenario answer.xml
 
+Ctrl-C refuses new calls with 503, lets those that are open end by themselves (--grace), and writes the reports. A second Ctrl-C
+waits for nothing and writes the reports, a third not even that.
+
 Exit codes: as those of `strowger load`.")]
 pub(crate) struct UasArguments {
     /// The port.
@@ -134,6 +138,9 @@ pub(crate) struct UasArguments {
     /// It ends after so long.
     #[arg(long, short = 'd', value_name = "TIME", value_parser = period::duration)]
     pub duration: Option<Duration>,
+    /// How long Ctrl-C leaves calls that are open to end by themselves.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = period::duration)]
+    pub grace: Duration,
     #[command(flatten)]
     pub certificates: Certificates,
     #[command(flatten)]
@@ -175,6 +182,10 @@ pub(crate) struct Traffic {
     /// call, register, re-register, register-then-call, register-then-receive, options, message or mix [default: call].
     #[arg(long, short, value_name = "NAME", conflicts_with = "scenario")]
     pub workload: Option<Workload>,
+    /// What a mix is made of, in per cent: call, register, options and message. What is not named is not made, but calls have
+    /// what is left to 100. It makes a mix of the workload [default: call=70,register=20,options=5,message=5].
+    #[arg(long, value_name = "NAME=PERCENT,...", conflicts_with = "scenario")]
+    pub mix: Option<Mix>,
     /// A SIPp document that makes the calls.
     #[arg(long, visible_alias = "sf", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub scenario: Option<PathBuf>,
@@ -199,7 +210,7 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "HOST[:PORT]")]
     pub proxy: Option<Target>,
     /// The domain of the users [default: the target's host].
-    #[arg(long)]
+    #[arg(long, value_parser = domain)]
     pub domain: Option<String>,
     /// The user who calls, and its password.
     #[arg(long, value_name = "USER:PASSWORD", value_parser = users::one, conflicts_with = "users")]
@@ -403,6 +414,15 @@ fn hold(text: &str) -> Result<Distribution, String> {
     }
 }
 
+/// What may stand behind the `@` of a URI.
+fn domain(text: &str) -> Result<String, String> {
+    let strange = |c: char| !(c.is_alphanumeric() || ".-_:[]".contains(c));
+    match text.is_empty() || text.contains(strange) {
+        true => Err(format!("'{text}' is no domain; write one such as example.org")),
+        false => Ok(text.to_owned()),
+    }
+}
+
 fn key(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}' has no =; write NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
@@ -459,5 +479,7 @@ mod tests {
         assert_eq!((apart("one"), apart("8")), (Ok(Apart::Number(1)), Ok(Apart::Number(8))));
         assert_eq!((apart("per-call"), apart("PER_USER")), (Ok(Apart::PerCall), Ok(Apart::PerUser)));
         assert!(apart("65").is_err());
+        assert!(domain("example.org").is_ok() && domain("[::1]:5070").is_ok());
+        assert!(domain("").is_err() && domain("exa mple").is_err() && domain("bob@example.org").is_err());
     }
 }

@@ -8,7 +8,6 @@ mod screen;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -26,9 +25,7 @@ use strowger_load::engine::pace::Part;
 use strowger_load::measure::{Level, ReceiveBuffer, Requirement, Run, Unit, catalogue};
 use strowger_load::workload::Workload;
 
-use self::arguments::{
-    Apart, Certificates, LoadArguments, LoadCommand, Output, ReportArguments, Reports, UasArguments,
-};
+use self::arguments::{Apart, Certificates, LoadArguments, LoadCommand, Output, ReportArguments, UasArguments};
 use self::prometheus::Prometheus;
 use self::reports::code;
 pub(crate) use self::screen::Screen;
@@ -57,7 +54,7 @@ pub(crate) fn run(arguments: LoadArguments) -> ExitCode {
 }
 
 fn report(arguments: &ReportArguments) -> Result<ExitCode, Refusal> {
-    early(&arguments.reports, None)?;
+    reports::early(&arguments.reports, None, &arguments.files).map_err(usage)?;
     let rows = arguments.reports.series as usize;
     let run = Run::read_bounded(&arguments.files, rows).map_err(|error| usage(error.to_string()))?;
     let requirements = reports::requirements(&arguments.reports, &run.heading().timers).map_err(usage)?;
@@ -86,7 +83,7 @@ fn measures(part: &str) -> Result<ExitCode, Refusal> {
 }
 
 fn load(arguments: LoadArguments) -> Result<ExitCode, Refusal> {
-    early(&arguments.output.reports, arguments.output.log.as_ref())?;
+    reports::early(&arguments.output.reports, arguments.output.log.as_ref(), &[]).map_err(usage)?;
     if arguments.dry_run {
         let plan = plan(&arguments)?;
         warn(&plan, usize::MAX)?;
@@ -133,7 +130,7 @@ fn deaf(error: std::io::Error) -> Refusal {
 }
 
 fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
-    early(&arguments.output.reports, arguments.output.log.as_ref())?;
+    reports::early(&arguments.output.reports, arguments.output.log.as_ref(), &[]).map_err(usage)?;
     let mut plan = Plan::answering();
     plan.transport = arguments.transport;
     plan.port = arguments.port;
@@ -141,7 +138,8 @@ fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
     if let Some(path) = arguments.scenario {
         plan.work = Work::Document(path);
     }
-    plan.ring = arguments.ring.map_or(0, |ring| ring.as_millis() as u32);
+    plan.ring = milliseconds(arguments.ring);
+    plan.grace = arguments.grace;
     plan.trust = trust(&arguments.certificates, plan.transport, true)?;
     plan.profile = match arguments.duration {
         Some(duration) => vec![Part::Ramp { from: 0.0, to: 0.0, micros: duration.as_micros() as u64 }],
@@ -155,6 +153,11 @@ fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
         warn(&plan, WARNINGS)?;
     }
     drive(plan, &arguments.output, &requirements, Vec::new(), &Interrupted::listen().map_err(deaf)?)
+}
+
+/// As the plan has it: seven weeks at most.
+fn milliseconds(length: Option<Duration>) -> u32 {
+    length.map_or(0, |length| u32::try_from(length.as_millis()).unwrap_or(u32::MAX))
 }
 
 /// The files for TLS, looked at before anything is opened. `answers`: a side that others connect to is ours.
@@ -191,6 +194,12 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     if let Some(workload) = traffic.workload {
         plan.work = Work::Ready(workload);
     }
+    if let Some(mix) = traffic.mix {
+        if let Some(other) = traffic.workload.filter(|workload| *workload != Workload::Mix) {
+            return Err(usage(format!("--mix is of -w mix, not of -w {}: give one of them", other.name())));
+        }
+        (plan.mix, plan.work) = (mix, Work::Ready(Workload::Mix));
+    }
     if let Some(path) = &traffic.scenario {
         plan.work = Work::Document(path.clone());
     }
@@ -199,7 +208,7 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     plan.domain.clone_from(&traffic.domain);
     plan.callee.clone_from(&traffic.callee);
     plan.expires = traffic.expires;
-    plan.ring = traffic.ring.map_or(0, |ring| ring.as_millis() as u32);
+    plan.ring = milliseconds(traffic.ring);
     plan.patience = traffic.timeout;
     plan.sources.clone_from(&traffic.source);
     plan.port = traffic.port;
@@ -352,28 +361,6 @@ fn dry_run(plan: &Plan) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is wrong with a requirement or a place for a report is said before the run, not after it.
-fn early(words: &Reports, log: Option<&PathBuf>) -> Result<(), Refusal> {
-    // Timers are known once the document is read.
-    let of_timers = |text: &String| text.trim_start().to_ascii_lowercase().starts_with("timer.");
-    for text in words.require.iter().filter(|text| !of_timers(text)) {
-        Requirement::parse(text, &[]).map_err(|error| usage(format!("--require: {error}")))?;
-    }
-    for path in [&words.json, &words.csv, &words.html].into_iter().flatten().chain(log) {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if folder.is_some_and(|folder| !folder.is_dir()) {
-            return Err(usage(format!("{} cannot be written: there is no such folder", path.display())));
-        }
-        if path.is_dir() {
-            return Err(usage(format!("{} cannot be written: it is a folder; name a file in it", path.display())));
-        }
-    }
-    if words.to_standard_output().count() > 1 {
-        return Err(usage("standard output takes one report: give - to one of --json, --csv and --html"));
-    }
-    Ok(())
-}
-
 /// How often Ctrl-C was pressed, or a TERM came.
 pub(crate) struct Interrupted(Arc<AtomicU32>);
 
@@ -448,7 +435,6 @@ fn drive(
     interrupted: &Interrupted,
 ) -> Result<ExitCode, Refusal> {
     let words = &output.reports;
-    let answers = plan.target.is_none();
     let mut prometheus = match output.prometheus {
         Some(address) => Some(Prometheus::serve(address).map_err(|e| usage(format!("{e:#}")))?),
         None => None,
@@ -473,7 +459,7 @@ fn drive(
         if stage == Stage::Over {
             break;
         }
-        if screen.is_due(campaign.elapsed()) {
+        if screen.is_due(campaign.elapsed(), campaign.run().seconds()) {
             screen.show(&campaign.live());
         }
         let now = interrupted.times();
@@ -482,8 +468,11 @@ fn drive(
             if pressed > 1 {
                 break;
             }
-            screen
-                .say("Interrupted: open calls are ended, then the reports are written. Ctrl-C once more ends at once.");
+            let what = match campaign.only_answers() {
+                true => "new calls are refused, open ones may still end (--grace)",
+                false => "open calls are ended",
+            };
+            screen.say(&format!("Interrupted: {what}, then the reports are written. Ctrl-C once more ends at once."));
             campaign.interrupt();
         }
     }
@@ -496,8 +485,7 @@ fn drive(
             "a thread of the generator broke down; this is a fault of strowger, please report it".into(),
         ));
     }
-    // Who only answers ends by Ctrl-C.
-    Ok(if pressed > 1 && !answers { ExitCode::from(code::INTERRUPTED) } else { code })
+    Ok(if pressed > 1 { ExitCode::from(code::INTERRUPTED) } else { code })
 }
 
 /// What the kernel has not granted of the receive buffers, before it costs datagrams.

@@ -1,7 +1,7 @@
 //! What remains of a run: the table, the files, the exit code.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use strowger_load::campaign::{CUT, HALTED};
@@ -28,6 +28,60 @@ pub(super) mod code {
 pub(super) fn requirements(words: &Reports, timers: &[String]) -> Result<Vec<Requirement>, String> {
     let read = |text: &String| Requirement::parse(text, timers).map_err(|error| format!("--require: {error}"));
     words.require.iter().map(read).collect()
+}
+
+/// What is wrong with a requirement or a place for a report is said before the run, not after it.
+/// `read`: files that are still wanted as they are.
+///
+/// # Errors
+/// A sentence.
+pub(super) fn early(words: &Reports, log: Option<&PathBuf>, read: &[PathBuf]) -> Result<(), String> {
+    // Timers are known once the document is read.
+    let of_timers = |text: &String| text.trim_start().to_ascii_lowercase().starts_with("timer.");
+    for text in words.require.iter().filter(|text| !of_timers(text)) {
+        Requirement::parse(text, &[]).map_err(|error| format!("--require: {error}"))?;
+    }
+    let all: Vec<&PathBuf> = [&words.json, &words.csv, &words.html].into_iter().flatten().chain(log).collect();
+    for (place, path) in all.iter().enumerate() {
+        let cannot = |why: &str| format!("{} cannot be written: {why}", path.display());
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) {
+            return Err(cannot("there is no such folder"));
+        }
+        if path.is_dir() {
+            return Err(cannot("it is a folder; name a file in it"));
+        }
+        // Whoever takes two reports at once (a device, a terminal) is no file that one of them would be lost in.
+        let lasts = path.is_file() || !path.exists();
+        if lasts && **path != Path::new("-") {
+            if all[..place].contains(path) {
+                return Err(cannot("two reports are to go into it"));
+            }
+            if read.iter().any(|file| is_same(file, path)) {
+                return Err(cannot("it is one of the logs that are read"));
+            }
+            writable(path).map_err(|error| cannot(&error.to_string()))?;
+        }
+    }
+    if log.is_some_and(|log| log == Path::new("-")) {
+        return Err("--log takes a file: what is written to it is read again".into());
+    }
+    if words.to_standard_output().count() > 1 {
+        return Err("standard output takes one report: give - to one of --json, --csv and --html".into());
+    }
+    Ok(())
+}
+
+/// Both name one file that there is.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+/// Whether this file can be written; what is in it stays, and what was not there is not there afterwards.
+fn writable(path: &Path) -> std::io::Result<()> {
+    let is_new = path.symlink_metadata().is_err();
+    std::fs::OpenOptions::new().append(true).create(true).open(path)?;
+    if is_new { std::fs::remove_file(path) } else { Ok(()) }
 }
 
 /// Prints the table, writes the files, and says how the process ends.
@@ -127,6 +181,16 @@ fn says_failures(requirement: &Requirement) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looking_whether_a_file_can_be_written_changes_nothing() {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+        std::fs::write(&old, "figures").expect("it is written");
+        assert!(writable(&old).is_ok() && writable(&new).is_ok());
+        assert_eq!((std::fs::read_to_string(&old).expect("it is there"), new.exists()), ("figures".into(), false));
+        assert!(writable(&folder.path().join("none/new")).is_err());
+    }
 
     #[test]
     fn requirements_that_say_how_many_may_fail() {

@@ -14,8 +14,9 @@ pub(crate) struct Screen {
     term: Option<Term>,
     lines: usize,
     drawn: Option<Instant>,
-    /// Whole seconds told on lines.
+    /// The second of the last line, and how many complete seconds there were when it was last looked.
     told: u64,
+    seen: u64,
     quiet: bool,
     indent: &'static str,
 }
@@ -33,18 +34,23 @@ impl Screen {
         if let Some(term) = &term {
             let _ = term.hide_cursor();
         }
-        Self { term, lines: 0, drawn: None, told: 0, quiet, indent }
+        Self { term, lines: 0, drawn: None, told: 0, seen: 0, quiet, indent }
     }
 
-    /// There is something to show of a run that goes on for so long: its figures need be made only then.
-    pub(crate) fn is_due(&self, elapsed: Duration) -> bool {
+    /// There is something to show of a run that goes on for so long and of which so many seconds are complete: its figures need
+    /// be made only then.
+    pub(crate) fn is_due(&mut self, elapsed: Duration, complete: u64) -> bool {
+        let fresh = std::mem::replace(&mut self.seen, complete) < complete;
         !self.quiet
             && match &self.term {
                 Some(_) => self.drawn.is_none_or(|at| at.elapsed() >= DRAW),
-                None => elapsed.as_secs() > self.told,
+                // Figures are those of complete seconds of the wall clock, which end somewhere within the seconds of the run: a
+                // line comes when one has ended. Where none ends, it comes later with what is known.
+                None => elapsed.as_secs_f64() - self.told as f64 >= if fresh { 0.4 } else { 2.0 },
             }
     }
 
+    /// Draws it, or tells the next line: see [`Screen::is_due`].
     pub(crate) fn show(&mut self, live: &Live) {
         if self.quiet {
             return;
@@ -64,11 +70,9 @@ impl Screen {
                 let _ = term.write_str(&text);
             }
             None => {
-                let second = live.elapsed.as_secs();
-                if second > self.told {
-                    self.told = second;
-                    output::say(&format!("{}{}", self.indent, line(live, second)));
-                }
+                // The nearest one.
+                self.told = (live.elapsed.as_secs_f64().round() as u64).max(self.told + 1);
+                output::say(&format!("{}{}", self.indent, line(live, self.told)));
             }
         }
     }
@@ -114,10 +118,12 @@ fn line(live: &Live, second: u64) -> String {
     if let Some(calls) = live.calls {
         let _ = write!(text, " of {}", number(calls));
     }
+    if let Some(rate) = live.rate {
+        let _ = write!(text, ", {rate:.1}/s");
+    }
     let _ = write!(
         text,
-        ", {:.1}/s, {} open, {} successful, {} failed",
-        live.rate,
+        ", {} open, {} successful, {} failed",
         number(live.open),
         number(live.successful),
         number(live.failed)
@@ -159,8 +165,10 @@ fn drawing(live: &Live, width: usize) -> String {
         number(live.open),
         number(live.successful)
     );
-    let wanted = if live.intended_rate > 0.0 { format!(" of {:.1}", live.intended_rate) } else { String::new() };
-    let _ = writeln!(out, "  rate     {:>8.1}{wanted} /s   {}", live.rate, style(bars(&live.rates)).cyan());
+    let wanted =
+        live.intended_rate.filter(|rate| *rate > 0.0).map_or_else(String::new, |rate| format!(" of {rate:.1}"));
+    let rate = live.rate.map_or_else(|| "–".into(), |rate| format!("{rate:.1}"));
+    let _ = writeln!(out, "  rate     {rate:>8}{wanted} /s   {}", style(bars(&live.rates)).cyan());
     let shown = live.delay.map_or_else(
         || "no answer yet".into(),
         |(p50, p95, p99)| {
@@ -221,8 +229,8 @@ mod tests {
             successful: 1_000,
             failed: 2,
             open: 48,
-            intended_rate: 210.0,
-            rate: 210.0,
+            intended_rate: Some(210.0),
+            rate: Some(210.0),
             rates: vec![0.0, 105.0, 210.0],
             delay_name: "Session request delay, successful",
             delay: Some((1_000.0, 2_000.0, 30_000.0)),
@@ -255,5 +263,26 @@ mod tests {
             text,
             "   5 s  1,050 calls, 210.0/s, 48 open, 1,000 successful, 2 failed, delay p50 1.00 ms p95 2.00 ms"
         );
+        // Before a second is complete.
+        let text = line(&Live { rate: None, delay: None, ..live() }, 1);
+        assert_eq!(text, "   1 s  1,050 calls, 48 open, 1,000 successful, 2 failed");
+        let text = drawing(&Live { rate: None, intended_rate: None, ..live() }, 80);
+        assert!(console::strip_ansi_codes(&text).contains("– /s"), "{text}");
+    }
+
+    #[test]
+    fn a_line_comes_with_the_end_of_a_second() {
+        let mut screen = Screen { term: None, lines: 0, drawn: None, told: 0, seen: 0, quiet: false, indent: "" };
+        let mut told = Vec::new();
+        // Seconds of the wall clock end 300 ms after those of the run; from 4 s to 8 s nobody knows of one.
+        for tenth in 1..=100 {
+            let complete = (tenth + 7) / 10;
+            let known = if (40..80).contains(&tenth) { 4 } else { complete };
+            if screen.is_due(Duration::from_millis(tenth * 100), known) {
+                screen.show(&Live { elapsed: Duration::from_millis(tenth * 100), ..live() });
+                told.push((tenth, screen.told));
+            }
+        }
+        assert_eq!(told, [(13, 1), (23, 2), (33, 3), (50, 5), (70, 7), (80, 8), (93, 9)]);
     }
 }

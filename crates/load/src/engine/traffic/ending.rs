@@ -2,18 +2,22 @@
 
 use super::{BEGUN, Event, Traffic};
 use crate::engine::call::{Call, Kind};
+use crate::engine::incoming;
 use crate::engine::leaving::Leaving;
 use crate::engine::sockets::Each;
 use crate::engine::stage::Go;
-use crate::measure::Outcome;
-use strowger_core::{Outbox, Target};
+use crate::measure::{CallBook, Outcome};
+use strowger_core::{Arrival, Outbox, Target};
+use strowger_message::index::Start;
+use strowger_message::{Message, Method, respond};
 
 impl Traffic {
     pub(super) fn finish_if_over(&mut self, out: &mut Outbox) {
         if self.parting {
             return self.part();
         }
-        if self.finished || self.table.len() > self.strangers || (self.waiting && !self.quitting) {
+        let spared = if self.refusing { 0 } else { self.strangers };
+        if self.finished || self.table.len() > spared || (self.waiting && !self.quitting) {
             return;
         }
         let all = self.world.run.load.calls.is_some_and(|most| self.begun >= most);
@@ -37,6 +41,37 @@ impl Traffic {
             self.parting = true;
             self.part();
         }
+    }
+
+    /// No call is begun or taken any more, and those that only stay for repetitions end.
+    pub(super) fn close(&mut self, out: &mut Outbox) {
+        (self.quitting, self.refusing) = (true, true);
+        for slot in 0..self.calls.len() as u32 {
+            let call = &self.calls[slot as usize];
+            if call.live && call.timewait {
+                self.drive(slot, out, |stage| stage.cut_off());
+            }
+        }
+    }
+
+    /// A request that would begin something is answered without a call, and a repetition of it again (RFC 3261 sections 8.2.7 and
+    /// 21.5.4). False: it begins nothing.
+    #[cold]
+    pub(super) fn refuse(&mut self, hash: u64, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> bool {
+        let Start::Request { method, .. } = self.world.index.start() else { return false };
+        if matches!(method, Method::Ack | Method::Cancel) || incoming::has_tag(bytes, &mut self.world) {
+            return false;
+        }
+        let world = &mut self.world;
+        let start = out.start();
+        let tag = format!("{hash:x}");
+        let message = Message::new(bytes, &world.index);
+        let length = respond(&message, 503, None, Some(tag.as_bytes()), &mut out.bytes).finish(b"");
+        out.send(arrival.reply(), start..start + length, 0);
+        let mut book = CallBook::outside(world.now);
+        world.books.request_received(&mut book, world.now, method, bytes.len());
+        world.books.response_sent(&mut book, world.now, method, 503, length);
+        true
     }
 
     /// Every open call ends now.

@@ -77,6 +77,9 @@ impl Service for Traffic {
         }) {
             return self.drive(slot, out, |stage| stage.receive(bytes));
         }
+        if self.refusing && self.refuse(hash, arrival, bytes, out) {
+            return;
+        }
         if self.makes_calls() || self.begins_by_word() || self.dead.knows(hash) {
             return self.stray(hash, name, arrival, bytes, out);
         }
@@ -189,6 +192,7 @@ impl Service for Traffic {
             Order::Pause(paused) => self.paused = paused,
             Order::Heard(heard) => self.hear(heard, out),
             Order::Quit => self.quitting = true,
+            Order::Close => self.close(out),
             // Who was stopped hears no answers.
             Order::Leave if self.world.frozen => self.end_calls(true, out),
             Order::Leave => {

@@ -1,0 +1,102 @@
+//! What a campaign has before it begins.
+
+use super::plan::{Connections, Plan};
+use super::side::{self, Bound, Facts};
+use crate::workload::Workload;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Many generators are many threads.
+const MOST: usize = 256;
+
+/// Sockets and addresses.
+pub(super) struct Prepared {
+    pub(super) facts: Facts,
+    pub(super) callers: Vec<Bound>,
+    pub(super) answerer: Option<Bound>,
+    /// The answering side registers first.
+    pub(super) registers: bool,
+}
+
+impl Prepared {
+    /// Opens them.
+    ///
+    /// # Errors
+    /// Why it cannot begin, and what would help.
+    pub(super) fn new(plan: &Plan) -> Result<Self, String> {
+        // Where a proxy is named, the target need not be known here.
+        let resolved = match (&plan.target, plan.proxy) {
+            (Some(target), None) => Some(target.resolve(plan.transport)?),
+            (Some(target), Some(proxy)) => target.resolve(plan.transport).ok().or(Some(proxy)),
+            (None, _) => None,
+        };
+        let destination = plan.proxy.or(resolved);
+        let receives = plan.workload() == Some(Workload::RegisterThenReceive);
+        let own = |ip: IpAddr| if ip.is_unspecified() && destination.is_some() { side::local(destination) } else { ip };
+        let sources = match (&plan.sources[..], destination) {
+            // Whoever only answers is reached by every address of this machine.
+            ([], None) => vec![Ipv4Addr::UNSPECIFIED.into()],
+            ([], _) => vec![side::local(destination)],
+            (named, _) => named.iter().copied().map(own).collect(),
+        };
+        if let Some(destination) = destination
+            && let Some(other) = sources.iter().find(|ip| ip.is_ipv4() != destination.is_ipv4())
+        {
+            return Err(format!("{destination} cannot be reached from {other}: one is IPv4, the other IPv6"));
+        }
+        let count = if plan.target.is_some() && !receives { sources.len() * plan.shards.max(1) } else { 0 };
+        if count > MOST {
+            return Err(format!(
+                "{count} generators are too many for one process: at most {MOST} sources times shards"
+            ));
+        }
+        if plan.connections == Connections::PerUser && plan.users.len() < count && plan.workload().is_some() {
+            return Err(format!(
+                "{} users cannot be shared out among {count} generators, each with connections of its own users",
+                plan.users.len()
+            ));
+        }
+        let both = matches!(plan.workload(), Some(Workload::RegisterThenCall | Workload::Mix)) && plan.pair;
+        if let Some(callee) =
+            plan.callee.as_ref().filter(|callee| both && plan.users.iter().any(|u| u.name == callee.name))
+        {
+            return Err(format!(
+                "{} is called and is one of the users that register, so its calls would come back to the caller: let it \
+                 be only the one or the other",
+                callee.name
+            ));
+        }
+        if plan.connections == Connections::PerCall && receives {
+            return Err(
+                "a user whose connection ends with its registration cannot be called: --connections per-user keeps it"
+                    .into(),
+            );
+        }
+        let last = usize::from(plan.port) + plan.shards.max(1) - 1;
+        if count > 0 && plan.port != 0 && last > usize::from(u16::MAX) {
+            return Err(format!(
+                "{} generators from port {} on would need port {last}: the highest is 65535",
+                plan.shards, plan.port
+            ));
+        }
+        let mut callers = Vec::new();
+        for index in 0..count {
+            let port = if plan.port == 0 { 0 } else { plan.port + (index / sources.len()) as u16 };
+            callers.push(side::bind(plan, sources[index % sources.len()], port, false)?);
+        }
+        let answers = plan.pair || plan.target.is_none() || receives;
+        let port = if count == 0 { plan.port } else { 0 };
+        let answerer = if answers { Some(side::bind(plan, sources[0], port, true)?) } else { None };
+        let at = answerer.as_ref().map(|bound| bound.address);
+        let registers = receives || (plan.pair && plan.callee.is_some());
+        let direct = plan.pair && plan.callee.is_none() && !receives;
+        let facts = Facts {
+            destination,
+            target: if direct { at } else { resolved },
+            direct,
+            callee: plan.callee.clone(),
+            injections: side::data(plan)?,
+            most_sockets: side::most_sockets(plan, count),
+        };
+        Ok(Self { facts, callers, answerer, registers })
+    }
+}
