@@ -1,6 +1,7 @@
 //! Tests with the world that measure no time: they run at once with one another.
 
 mod config;
+mod connections;
 mod digest;
 mod examples;
 mod flood;

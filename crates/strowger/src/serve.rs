@@ -1,5 +1,6 @@
 //! `strowger serve`.
 
+use strowger_net::descriptors;
 use strowger_server::Server;
 use strowger_server::config::Config;
 use tokio::signal::unix::{SignalKind, signal};
@@ -43,6 +44,11 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
         let mut more = signal(SignalKind::user_defined1())?;
         let mut fewer = signal(SignalKind::user_defined2())?;
         let drain = config.server.drain_timeout;
+        // Each connection takes one, and a shell grants about a thousand: `limits.connections` is the bound, if the system
+        // allows so many.
+        if let Err(error) = descriptors::raise() {
+            tracing::warn!(%error, "the limit of open descriptors stays as it is");
+        }
         let server = Server::start_with(config, crate::allocator::give_back)?;
         let config = server.config();
         realm::watch(config)?;
