@@ -1,5 +1,6 @@
 //! The calls of one shard: begun by the schedule or by what comes, found by Call-ID, woken by alarms.
 
+mod beginning;
 mod ending;
 mod service;
 
@@ -17,7 +18,7 @@ use super::wheel::{Alarm, Wheel};
 use super::world::{Halt, Random, World};
 use crate::command::{self, Heard};
 use crate::measure::{Books, CallBook, Counter};
-use crate::scenario::{Role, ThirdPartyRole};
+use crate::scenario::ThirdPartyRole;
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use std::sync::mpsc::{Sender, SyncSender};
 use strowger_core::{Arrival, Outbox, Target};
 use strowger_message::{Index, Limits, Method};
 use strowger_net::clock;
-use strowger_net::lanes::{self, Lanes};
+use strowger_net::lanes::Lanes;
 
 /// What the traffic of a shard tells whoever started it.
 #[derive(Debug)]
@@ -86,7 +87,7 @@ pub struct Traffic {
     /// The same schedule as far as it has come by the clock: what was wanted, begun or not.
     wanted: Pace,
     intended: u64,
-    id: Box<[IdPart]>,
+    id: Box<[beginning::IdPart]>,
     /// Whether calls of this name belong to this shard.
     owns: Option<Owns>,
     number: u64,
@@ -124,12 +125,6 @@ pub struct Traffic {
 
 /// Tells by its Call-ID whether a call belongs to a shard.
 pub type Owns = Box<dyn Fn(&[u8]) -> bool + Send>;
-
-/// A part of the form of Call-IDs.
-enum IdPart {
-    Bytes(Box<[u8]>),
-    Number,
-}
 
 /// So many messages in one round, and more are waiting: what they answer must not be sent again meanwhile. But no alarm
 /// waits longer than so many milliseconds for that.
@@ -203,7 +198,7 @@ impl Traffic {
             idle_users: (1..=run.load.users.unwrap_or(0)).rev().collect(),
             users: run.load.users.unwrap_or(0),
             out_of_call,
-            id: id_parts(&run),
+            id: beginning::id_parts(&run),
             wheel: Wheel::new(ms),
             calls: Calls::default(),
             free: Vec::new(),
@@ -284,29 +279,6 @@ impl Traffic {
         self
     }
 
-    /// Those who come are idle, those who go end their calls first.
-    fn set_users(&mut self, users: u32) {
-        self.idle_users.retain(|&user| user <= users);
-        for user in self.users + 1..=users {
-            let busy = |slot: usize| self.calls[slot].live && self.calls[slot].user == user;
-            if !(0..self.calls.len()).any(busy) {
-                self.idle_users.push_back(user);
-            }
-        }
-        self.users = users;
-    }
-
-    fn makes_calls(&self) -> bool {
-        self.main.scenario.role == Role::Client
-    }
-
-    fn may_begin(&self) -> bool {
-        !self.quitting
-            && !self.paused
-            && !self.waiting
-            && self.world.run.load.calls.is_none_or(|most| self.begun < most)
-    }
-
     /// A place for a call of this name.
     fn place(&mut self, hash: u64, kind: Kind, target: Target, book: CallBook) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -321,61 +293,6 @@ impl Traffic {
         self.world.open += 1;
         self.strangers += usize::from(kind != Kind::Main);
         slot
-    }
-
-    /// `<init>`: a call of its own, which has a number and is in no book.
-    #[cold]
-    fn initialise(&mut self, out: &mut Outbox) {
-        self.uninitialised = false;
-        self.number += 1;
-        let run = &*self.world.run;
-        let address = run.target.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
-        let book = CallBook::outside(self.world.now);
-        let slot = self.place(incoming::hash(b"init"), Kind::Passing, target, book);
-        let call = &mut self.calls[slot as usize];
-        call.name(b"init", self.number, 0);
-        call.prepare(&self.main);
-        call.counted = true;
-        self.world.open -= 1;
-        self.drive(slot, out, |stage| stage.initialise());
-    }
-
-    /// A call of the schedule.
-    fn begin(&mut self, intended: u64, limited: bool, user: u32, out: &mut Outbox) {
-        let run = &*self.world.run;
-        let Some(address) = run.sending_address.or(run.target) else { return };
-        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
-        let keep_slashes = run.behaviour.keep_slashes;
-        self.number += 1;
-        self.begun += 1;
-        let mut name = std::mem::take(&mut self.world.scratch);
-        name.clear();
-        for part in &self.id {
-            match part {
-                IdPart::Bytes(bytes) => name.extend_from_slice(bytes),
-                IdPart::Number => super::render::number(&mut name, self.number as i64),
-            }
-        }
-        if self.owns.as_ref().is_some_and(|owns| !owns(&name)) {
-            self.world.scratch = name;
-            return;
-        }
-        if self.owns.is_some() {
-            self.world.books.calls_intended(1);
-        }
-        let book = self.world.books.call_started(self.world.now, intended, limited);
-        let slot = self.place(incoming::hash(known(&name, keep_slashes)), Kind::Main, target, book);
-        let number = self.number;
-        let call = &mut self.calls[slot as usize];
-        call.name(&name, number, user);
-        call.prepare(&self.main);
-        self.world.scratch = name;
-        self.world.ledger.outgoing += 1;
-        self.drive(slot, out, |stage| {
-            stage.prepare();
-            if stage.take_socket() { stage.drive() } else { Go::Over }
-        });
     }
 
     /// Its calls are begun by the words of another controller.
@@ -438,39 +355,6 @@ impl Traffic {
         call.prepare(&self.main);
         self.world.ledger.outgoing += 1;
         self.drive(slot, out, |stage| if stage.take_socket() { stage.hear_command(&word) } else { Go::Over });
-    }
-
-    /// A call that a message begins.
-    fn accept(&mut self, hash: u64, kind: Kind, name: &[u8], arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        let mut target = arrival.reply();
-        // Answers go back to where a request came from (RFC 3261 section 18.2.2); SIPp's go where all messages go.
-        let run = &self.world.run;
-        if let Some(address) = run.sending_address.filter(|_| !run.retransmission.rfc3261) {
-            target.address = address;
-        }
-        self.number += 1;
-        let book = self.world.books.call_accepted(self.world.now);
-        let slot = self.place(hash, kind, target, book);
-        let number = self.number;
-        let call = &mut self.calls[slot as usize];
-        call.name(name, number, 0);
-        if kind == Kind::Main {
-            self.begun += 1;
-            self.world.ledger.incoming += 1;
-        }
-        let script = self.script(kind);
-        self.calls[slot as usize].prepare(&script);
-        let lane = arrival.flow.filter(|&flow| lanes::is_lane(flow));
-        if let (Some(flow), None) = (arrival.flow, lane) {
-            self.riders.board(flow, slot);
-        }
-        self.drive(slot, out, |stage| {
-            stage.prepare();
-            if let Some(flow) = lane {
-                stage.keep_socket(flow);
-            }
-            stage.receive(bytes)
-        });
     }
 
     fn script(&self, kind: Kind) -> Arc<Script> {
@@ -574,64 +458,6 @@ impl Traffic {
         }
     }
 
-    /// Begins what is due.
-    fn begin_due(&mut self, out: &mut Outbox) {
-        if !self.makes_calls() {
-            return;
-        }
-        let now = self.world.now;
-        if self.world.run.load.users.is_some() {
-            for _ in 0..BEGUN {
-                if !self.may_begin() || self.world.open >= self.limit {
-                    return;
-                }
-                let Some(user) = self.idle_users.pop_front() else { return };
-                self.world.books.calls_intended(1);
-                self.begin(now, false, user, out);
-            }
-            return;
-        }
-        // At multiples of the step only: whoever wakes us in between finds nothing new to do.
-        let until = match self.world.run.load.step.clamp(1, 1_000) {
-            1 => now,
-            step => (self.world.ms - self.world.ms % step) * 1_000,
-        };
-        if self.waiting {
-            return;
-        }
-        if self.paused {
-            // What falls due meanwhile is not wanted.
-            while self.pace.due(now).is_some() {}
-            return;
-        }
-        for _ in 0..BEGUN {
-            if !self.may_begin() || self.world.open >= self.limit {
-                return;
-            }
-            let Some(at) = self.pace.due(until) else { return };
-            self.begin(at, self.limited, 0, out);
-        }
-    }
-
-    /// Counts what has fallen due, whether or not it can be begun now.
-    fn intend(&mut self) {
-        let load = &self.world.run.load;
-        if !self.makes_calls() || self.waiting || load.users.is_some() || self.owns.is_some() {
-            return;
-        }
-        let most = load.calls.unwrap_or(u64::MAX).saturating_sub(self.intended);
-        let mut due = 0;
-        while self.wanted.due(self.world.now).is_some() {
-            due += 1;
-        }
-        // What falls due while no calls are to begin is not wanted.
-        if !self.paused && !self.quitting && due > 0 {
-            let due = due.min(most);
-            self.intended += due;
-            self.world.books.calls_intended(due);
-        }
-    }
-
     /// A message of no call that is open.
     #[cold]
     fn stray(&mut self, hash: u64, name: &[u8], arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
@@ -682,31 +508,4 @@ fn known(name: &[u8], keep_slashes: bool) -> &[u8] {
         Some(at) => &name[at + 3..],
         None => name,
     }
-}
-
-fn id_parts(run: &Run) -> Box<[IdPart]> {
-    let mut parts = Vec::new();
-    let mut text: Vec<u8> = Vec::new();
-    let mut rest = run.call_id.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        if byte != b'%' || rest.is_empty() {
-            text.push(byte);
-            continue;
-        }
-        let letter = rest[0];
-        rest = &rest[1..];
-        match letter {
-            b'u' => {
-                parts.push(IdPart::Bytes(std::mem::take(&mut text).into()));
-                parts.push(IdPart::Number);
-            }
-            b'p' => text.extend_from_slice(run.pid.to_string().as_bytes()),
-            b's' => text.extend_from_slice(run.local_ip.as_bytes()),
-            // A letter that nobody knows goes, the percent sign stays.
-            _ => text.push(b'%'),
-        }
-    }
-    parts.push(IdPart::Bytes(text.into()));
-    parts.into()
 }

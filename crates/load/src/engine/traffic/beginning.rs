@@ -1,0 +1,223 @@
+//! How calls begin: by the schedule, by users who are idle, or by a message.
+
+use super::{BEGUN, Traffic, known};
+use crate::engine::call::Kind;
+use crate::engine::incoming;
+use crate::engine::run::Run;
+use crate::engine::stage::Go;
+use crate::measure::CallBook;
+use crate::scenario::Role;
+use strowger_core::{Arrival, Outbox, Target};
+use strowger_net::lanes;
+
+/// A part of the form of Call-IDs.
+pub(super) enum IdPart {
+    Bytes(Box<[u8]>),
+    Number,
+}
+
+impl Traffic {
+    pub(super) fn makes_calls(&self) -> bool {
+        self.main.scenario.role == Role::Client
+    }
+
+    pub(super) fn may_begin(&self) -> bool {
+        !self.quitting
+            && !self.paused
+            && !self.waiting
+            && self.world.run.load.calls.is_none_or(|most| self.begun < most)
+    }
+
+    /// Those who come are idle, those who go end their calls first.
+    pub(super) fn set_users(&mut self, users: u32) {
+        self.idle_users.retain(|&user| user <= users);
+        for user in self.users + 1..=users {
+            let busy = |slot: usize| self.calls[slot].live && self.calls[slot].user == user;
+            if !(0..self.calls.len()).any(busy) {
+                self.idle_users.push_back(user);
+            }
+        }
+        self.users = users;
+    }
+
+    /// `<init>`: a call of its own, which has a number and is in no book.
+    #[cold]
+    pub(super) fn initialise(&mut self, out: &mut Outbox) {
+        self.uninitialised = false;
+        self.number += 1;
+        let run = &*self.world.run;
+        let address = run.target.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
+        let book = CallBook::outside(self.world.now);
+        let slot = self.place(incoming::hash(b"init"), Kind::Passing, target, book);
+        let call = &mut self.calls[slot as usize];
+        call.name(b"init", self.number, 0);
+        call.prepare(&self.main);
+        call.counted = true;
+        self.world.open -= 1;
+        self.drive(slot, out, |stage| stage.initialise());
+    }
+
+    /// A call of the schedule.
+    pub(super) fn begin(&mut self, intended: u64, limited: bool, user: u32, out: &mut Outbox) {
+        let run = &*self.world.run;
+        let Some(address) = run.sending_address.or(run.target) else { return };
+        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
+        let keep_slashes = run.behaviour.keep_slashes;
+        self.number += 1;
+        self.begun += 1;
+        let mut name = std::mem::take(&mut self.world.scratch);
+        name.clear();
+        for part in &self.id {
+            match part {
+                IdPart::Bytes(bytes) => name.extend_from_slice(bytes),
+                IdPart::Number => crate::engine::render::number(&mut name, self.number as i64),
+            }
+        }
+        if self.owns.as_ref().is_some_and(|owns| !owns(&name)) {
+            self.world.scratch = name;
+            return;
+        }
+        if self.owns.is_some() {
+            self.world.books.calls_intended(1);
+        }
+        let book = self.world.books.call_started(self.world.now, intended, limited);
+        let slot = self.place(incoming::hash(known(&name, keep_slashes)), Kind::Main, target, book);
+        let number = self.number;
+        let call = &mut self.calls[slot as usize];
+        call.name(&name, number, user);
+        call.prepare(&self.main);
+        self.world.scratch = name;
+        self.world.ledger.outgoing += 1;
+        self.drive(slot, out, |stage| {
+            stage.prepare();
+            if stage.take_socket() { stage.drive() } else { Go::Over }
+        });
+    }
+
+    /// A call that a message begins.
+    pub(super) fn accept(
+        &mut self,
+        hash: u64,
+        kind: Kind,
+        name: &[u8],
+        arrival: &Arrival,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) {
+        let mut target = arrival.reply();
+        // Answers go back to where a request came from (RFC 3261 section 18.2.2); SIPp's go where all messages go.
+        let run = &self.world.run;
+        if let Some(address) = run.sending_address.filter(|_| !run.retransmission.rfc3261) {
+            target.address = address;
+        }
+        self.number += 1;
+        let book = self.world.books.call_accepted(self.world.now);
+        let slot = self.place(hash, kind, target, book);
+        let number = self.number;
+        let call = &mut self.calls[slot as usize];
+        call.name(name, number, 0);
+        if kind == Kind::Main {
+            self.begun += 1;
+            self.world.ledger.incoming += 1;
+        }
+        let script = self.script(kind);
+        self.calls[slot as usize].prepare(&script);
+        let lane = arrival.flow.filter(|&flow| lanes::is_lane(flow));
+        if let (Some(flow), None) = (arrival.flow, lane) {
+            self.riders.board(flow, slot);
+        }
+        self.drive(slot, out, |stage| {
+            stage.prepare();
+            if let Some(flow) = lane {
+                stage.keep_socket(flow);
+            }
+            stage.receive(bytes)
+        });
+    }
+
+    /// Begins what is due.
+    pub(super) fn begin_due(&mut self, out: &mut Outbox) {
+        if !self.makes_calls() {
+            return;
+        }
+        let now = self.world.now;
+        if self.world.run.load.users.is_some() {
+            for _ in 0..BEGUN {
+                if !self.may_begin() || self.world.open >= self.limit {
+                    return;
+                }
+                let Some(user) = self.idle_users.pop_front() else { return };
+                self.world.books.calls_intended(1);
+                self.begin(now, false, user, out);
+            }
+            return;
+        }
+        // At multiples of the step only: whoever wakes us in between finds nothing new to do.
+        let until = match self.world.run.load.step.clamp(1, 1_000) {
+            1 => now,
+            step => (self.world.ms - self.world.ms % step) * 1_000,
+        };
+        if self.waiting {
+            return;
+        }
+        if self.paused {
+            // What falls due meanwhile is not wanted.
+            while self.pace.due(now).is_some() {}
+            return;
+        }
+        for _ in 0..BEGUN {
+            if !self.may_begin() || self.world.open >= self.limit {
+                return;
+            }
+            let Some(at) = self.pace.due(until) else { return };
+            self.begin(at, self.limited, 0, out);
+        }
+    }
+
+    /// Counts what has fallen due, whether or not it can be begun now.
+    pub(super) fn intend(&mut self) {
+        let load = &self.world.run.load;
+        if !self.makes_calls() || self.waiting || load.users.is_some() || self.owns.is_some() {
+            return;
+        }
+        let most = load.calls.unwrap_or(u64::MAX).saturating_sub(self.intended);
+        let mut due = 0;
+        while self.wanted.due(self.world.now).is_some() {
+            due += 1;
+        }
+        // What falls due while no calls are to begin is not wanted.
+        if !self.paused && !self.quitting && due > 0 {
+            let due = due.min(most);
+            self.intended += due;
+            self.world.books.calls_intended(due);
+        }
+    }
+}
+
+pub(super) fn id_parts(run: &Run) -> Box<[IdPart]> {
+    let mut parts = Vec::new();
+    let mut text: Vec<u8> = Vec::new();
+    let mut rest = run.call_id.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte != b'%' || rest.is_empty() {
+            text.push(byte);
+            continue;
+        }
+        let letter = rest[0];
+        rest = &rest[1..];
+        match letter {
+            b'u' => {
+                parts.push(IdPart::Bytes(std::mem::take(&mut text).into()));
+                parts.push(IdPart::Number);
+            }
+            b'p' => text.extend_from_slice(run.pid.to_string().as_bytes()),
+            b's' => text.extend_from_slice(run.local_ip.as_bytes()),
+            // A letter that nobody knows goes, the percent sign stays.
+            _ => text.push(b'%'),
+        }
+    }
+    parts.push(IdPart::Bytes(text.into()));
+    parts.into()
+}
