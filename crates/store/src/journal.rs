@@ -462,6 +462,26 @@ mod tests {
     }
 
     #[test]
+    fn who_expired_by_a_change_that_failed_keeps_its_row() {
+        let bed = bed(quick());
+        bed.add(0, b"a", b"u").unwrap();
+        assert_eq!(bed.result(), (0, Ok(())));
+        bed.fake.fail.store(true, Ordering::SeqCst);
+        let gate = bed.fake.gate.lock().unwrap();
+        let short = Binding { uri: b"u", expires_at: 10, ..Binding::EMPTY };
+        bed.update(1, b"a", vec![Step::Replace(BindingId(1), short)]).unwrap();
+        bed.until_commit(2);
+        assert_eq!(bed.table.expire(5_000, 100, &mut |_| {}), 1, "while that is being written");
+        drop(gate);
+        assert_eq!(bed.result(), (1, Err(WriteError::NoRoom)));
+        bed.fake.fail.store(false, Ordering::SeqCst);
+        bed.add(2, b"b", b"u").unwrap();
+        assert_eq!(bed.result(), (2, Ok(())));
+        assert_eq!(bed.memory().len(), 2);
+        assert_eq!(bed.memory(), bed.disk());
+    }
+
+    #[test]
     fn a_start_brings_back_what_has_not_expired() {
         let bed = bed(quick());
         bed.add(0, b"a", b"u").unwrap();

@@ -22,6 +22,8 @@ pub(super) struct Writer<E> {
     sinks: Arc<Sinks<dyn WriteSink>>,
     /// Changes of these addresses-of-record up to that number were decided on what is no longer so.
     doomed: HashMap<Box<[u8]>, u64>,
+    /// Bindings that are back in memory: those that expired up to that number did so by a change that failed.
+    back: HashMap<BindingId, u64>,
     /// Expired rows that a failed group could not delete.
     unpurged: Vec<BindingId>,
     clock: Clock,
@@ -36,7 +38,17 @@ impl<E: BindingEngine> Writer<E> {
         sinks: Arc<Sinks<dyn WriteSink>>,
         clock: Clock,
     ) -> Self {
-        Self { engine, table, queue, sinks, doomed: HashMap::new(), unpurged: Vec::new(), clock, results: Vec::new() }
+        Self {
+            engine,
+            table,
+            queue,
+            sinks,
+            doomed: HashMap::new(),
+            back: HashMap::new(),
+            unpurged: Vec::new(),
+            clock,
+            results: Vec::new(),
+        }
     }
 
     /// Writes group after group until the queue has stopped and is empty.
@@ -66,6 +78,7 @@ impl<E: BindingEngine> Writer<E> {
         self.answer(group, &is_late, outcome);
         if let Some(last) = group.last() {
             self.doomed.retain(|_, fence| *fence > last.seq);
+            self.back.retain(|_, fence| *fence > last.seq);
         }
     }
 
@@ -73,7 +86,8 @@ impl<E: BindingEngine> Writer<E> {
         let agents = self.table.agents();
         let timely = group.iter().enumerate().filter(|(n, _)| !is_late(*n));
         let now = (self.clock)();
-        let mut writes = timely.flat_map(|(_, pending)| rows(&pending.change, agents, now)).peekable();
+        let back = &self.back;
+        let mut writes = timely.flat_map(|(_, pending)| rows(pending, back, agents, now)).peekable();
         if writes.peek().is_none() {
             return Ok(());
         }
@@ -112,10 +126,14 @@ impl<E: BindingEngine> Writer<E> {
                         continue;
                     }
                     let queue = &self.queue;
+                    let ids: Vec<BindingId> = before.iter().map(Record::id).collect();
                     let fence = self.table.restore(aor, std::mem::take(before), || queue.last());
                     self.doomed.insert(aor.clone(), fence);
+                    self.back.extend(ids.into_iter().map(|id| (id, fence)));
                 }
-                Change::Purge { ids } => self.unpurged.append(ids),
+                Change::Purge { ids } => {
+                    self.unpurged.extend(ids.iter().filter(|id| !is_back(&self.back, **id, pending.seq)));
+                }
             }
         }
     }
@@ -147,16 +165,27 @@ impl<E: BindingEngine> Writer<E> {
 }
 
 /// The rows of a change, in the order in which they must be written.
-fn rows<'a>(change: &'a Change, agents: &'a Agents, now: Moment) -> impl Iterator<Item = Write<'a>> {
-    let (puts, deletes): (&[Record], &[BindingId]) = match change {
-        Change::Update { puts, deletes, .. } => (puts, deletes),
-        Change::Purge { ids } => (&[], ids),
+fn rows<'a>(
+    pending: &'a Pending,
+    back: &'a HashMap<BindingId, u64>,
+    agents: &'a Agents,
+    now: Moment,
+) -> impl Iterator<Item = Write<'a>> {
+    let (puts, deletes, expired): (&[Record], &[BindingId], &[BindingId]) = match &pending.change {
+        Change::Update { puts, deletes, .. } => (puts, deletes, &[]),
+        Change::Purge { ids } => (&[], &[], ids),
     };
+    let expired = expired.iter().filter(move |id| !is_back(back, **id, pending.seq));
     let put = move |record: &'a Record| {
         let binding = BindingView::new(record, agents).binding();
         Write::Put(record.id(), Binding { expires_at: now.to_wall(binding.expires_at), ..binding })
     };
-    deletes.iter().map(|id| Write::Delete(*id)).chain(puts.iter().map(put))
+    deletes.iter().chain(expired).map(|id| Write::Delete(*id)).chain(puts.iter().map(put))
+}
+
+/// It is in memory again, although it expired by the change of this number.
+fn is_back(back: &HashMap<BindingId, u64>, id: BindingId, seq: u64) -> bool {
+    back.get(&id).is_some_and(|fence| seq <= *fence)
 }
 
 struct StopOnDrop {
