@@ -260,6 +260,21 @@ fn contacts_are_bounded() {
     office.serve("c", 5, "Contact: <sip:c@h>").unwrap();
 }
 
+/// Each contact is compared with those before it: so many of them would take seconds.
+#[test]
+fn of_thousands_of_contacts_the_first_that_is_too_many_ends_it() {
+    let mut office = Office::new(Settings { max_contacts: 2, ..Settings::default() });
+    let many: Vec<String> = (0..3_000).map(|n| format!("<sip:{n}@h>")).collect();
+    // What stands behind it is not looked at.
+    let contacts = format!("Contact: {}, @", many.join(", "));
+    assert_eq!(office.serve("c", 1, &contacts), Err(Refusal::TooManyContacts));
+    assert!(office.kept.is_empty());
+    // Those that there are already do not count.
+    office.serve("c", 2, "Contact: <sip:a@h>, <sip:b@h>").unwrap();
+    office.registrar = Registrar::new(Settings { max_contacts: 1, ..Settings::default() });
+    office.serve("c", 3, "Contact: <sip:a@h>, <sip:b@h>").unwrap();
+}
+
 #[test]
 fn who_cannot_be_reached_gives_way() {
     let mut office = Office::new(Settings { max_contacts: 3, ..Settings::default() });

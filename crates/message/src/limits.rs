@@ -3,7 +3,7 @@
 /// Upper bounds of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a whole message; more is answered 513 (RFC 3261 section 21.5.14). Default 65,535.
+    /// Bytes of a whole message; more is answered 513 (RFC 3261 section 21.5.7). Default 65,535.
     pub message: usize,
     /// Bytes of a body; more is answered 413 (section 21.4.11). Default 65,535.
     pub body: usize,

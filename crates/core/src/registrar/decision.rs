@@ -319,6 +319,10 @@ impl Registrar {
                     q: contact.q,
                     expires_at: now.mono + u64::from(granted) * 1000,
                 });
+                // Each further one would be compared with all of them.
+                if self.upserts.iter().filter(|u| u.replaces.is_none()).count() > self.settings.max_contacts {
+                    return Err(Refusal::TooManyContacts);
+                }
             }
         }
         Ok(())

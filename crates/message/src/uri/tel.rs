@@ -68,7 +68,9 @@ impl PartialEq for TelUri<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.digits().map(|b| b.to_ascii_lowercase()).eq(other.digits().map(|b| b.to_ascii_lowercase()))
             && (self.params.text() == other.params.text()
-                || within(&self.params, &other.params) && within(&other.params, &self.params))
+                || !compare::are_many(&self.params, &other.params)
+                    && within(&self.params, &other.params)
+                    && within(&other.params, &self.params))
     }
 }
 
