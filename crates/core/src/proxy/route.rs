@@ -30,6 +30,8 @@ pub struct Routing<'a> {
     pub route: Option<Uri<'a>>,
     /// The listener that our second Route names: the dialog goes out there.
     pub listener: Option<ListenerId>,
+    /// A mark was looked at.
+    pub(super) judged: bool,
     /// The address that we put into the device's Contact.
     pub alias: Option<Target>,
     /// A Route value could not be read: answer 400.
@@ -65,6 +67,7 @@ impl Proxy {
             began: Began::Trusted,
             route: None,
             listener: None,
+            judged: false,
             alias: None,
             malformed: false,
             uri_changed: false,
@@ -135,7 +138,9 @@ impl Proxy {
     }
 
     fn take_own(&self, uri: &Uri<'_>, request: &Request<'_>, routing: &mut Routing<'_>) {
-        if routing.in_dialog {
+        // The first decides: all that we put into a dialog are the same. To compute them takes time, and anybody may send
+        // thousands.
+        if routing.judged {
             return;
         }
         // A mark is for requests within the dialog: alone it starts nothing new.
@@ -143,6 +148,7 @@ impl Proxy {
             return;
         }
         let Some(mark) = uri.sip().and_then(|uri| uri.params.find(MARK)).flatten() else { return };
+        routing.judged = true;
         if let Some(began) = self.mac.holds(mark, request.call_id, request.from_tag, request.to_tag) {
             (routing.in_dialog, routing.began) = (true, began);
         }

@@ -76,6 +76,21 @@ fn a_strict_router_before_us_is_undone() {
     assert!(rig.routing(&text, |proxy, request| proxy.route(request).in_dialog));
 }
 
+/// Whoever sends thousands of marks has none but the first computed.
+#[test]
+fn of_several_marks_the_first_decides() {
+    let mut rig = Rig::new();
+    let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
+    let right = sent.one("Record-Route").to_owned();
+    let (start, mark) = right.split_once(";d=").expect("it has a mark");
+    let wrong = format!("{start};d={}", "A".repeat(mark.len() - 1)) + ">";
+    for (first, second, in_dialog) in [(&right, &wrong, true), (&wrong, &right, false)] {
+        let bye = alice("BYE", "sip:bob@10.2.2.2", &format!("Route: {first}, {second}\n"))
+            .replace("sip:bob@example.org>", "sip:bob@example.org>;tag=bob");
+        assert_eq!(rig.routing(&bye, |proxy, request| proxy.route(request).in_dialog), in_dialog);
+    }
+}
+
 #[test]
 fn a_strict_router_after_us_gets_its_own_uri() {
     // Section 16.6 step 6: the Request-URI becomes the last Route, the first Route the Request-URI.
