@@ -212,7 +212,10 @@ pub struct LogReader {
     input: BufReader<File>,
     heading: Heading,
     bytes: Vec<u8>,
-    damage: Option<String>,
+    /// Records that were passed over.
+    damaged: u64,
+    /// Why reading ended before the file did.
+    stopped: Option<String>,
 }
 
 impl LogReader {
@@ -227,8 +230,14 @@ impl LogReader {
         if magic[7] != MAGIC[7] {
             return Err(LogError::Version { path: path.into(), version: magic[7] });
         }
-        let mut reader =
-            Self { path: path.into(), input, heading: Heading::default(), bytes: Vec::new(), damage: None };
+        let mut reader = Self {
+            path: path.into(),
+            input,
+            heading: Heading::default(),
+            bytes: Vec::new(),
+            damaged: 0,
+            stopped: None,
+        };
         match reader.record() {
             Some(HEADING) => reader.heading = reader.json().ok_or_else(|| LogError::NoHeading(path.into()))?,
             _ => return Err(LogError::NoHeading(path.into())),
@@ -244,9 +253,17 @@ impl LogReader {
         &self.heading
     }
 
-    /// Why reading ended before the file did; a sentence.
-    pub fn damage(&self) -> Option<&str> {
-        self.damage.as_deref()
+    /// What is missing of what was read so far: damaged records, and what stands where reading ended before the file did. A
+    /// sentence.
+    pub fn damage(&self) -> Option<String> {
+        let left_out = match self.damaged {
+            0 => None,
+            1 => Some("a damaged record was left out".into()),
+            more => Some(format!("{more} damaged records were left out")),
+        };
+        let stopped = self.stopped.as_ref().map(|why| format!("{why}; what stands before it was read"));
+        let all: Vec<String> = left_out.into_iter().chain(stopped).collect();
+        (!all.is_empty()).then(|| format!("{}: {}", self.path.display(), all.join(", and ")))
     }
 
     /// The next entry; `None` at the end, or where the log is cut or damaged (see [`LogReader::damage`]).
@@ -270,7 +287,7 @@ impl LogReader {
     }
 
     fn stop_at(&mut self, error: DecodeError) -> Option<Entry> {
-        self.damage = Some(format!("{}: {error}; what stands before it was read", self.path.display()));
+        self.stopped = Some(error.to_string());
         None
     }
 
@@ -278,40 +295,39 @@ impl LogReader {
         serde_json::from_slice(&self.bytes).ok()
     }
 
-    /// The next record's kind; its payload in `bytes`.
+    /// The next record's kind; its payload in `bytes`. One whose checksum is wrong is passed over: its length leads to the next, or,
+    /// if it is that which is wrong, soon to nothing that could be one.
     fn record(&mut self) -> Option<u8> {
-        if self.damage.is_some() {
-            return None;
-        }
-        let mut head = [0; 9];
-        let result = match read_up_to(&mut self.input, &mut head) {
-            Ok(0) => return None,
-            Ok(9) => {
-                let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-                let crc = u32::from_le_bytes([head[5], head[6], head[7], head[8]]);
-                self.payload(length, head[4], crc)
-            }
-            Ok(_) => Err("its last record is cut"),
-            Err(_) => Err("it cannot be read on"),
-        };
-        match result {
-            Ok(()) => Some(head[4]),
-            Err(what) => {
-                self.damage = Some(format!("{}: {what}; what stands before it was read", self.path.display()));
-                None
+        while self.stopped.is_none() {
+            let mut head = [0; 9];
+            let result = match read_up_to(&mut self.input, &mut head) {
+                Ok(0) => return None,
+                Ok(9) => {
+                    let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+                    let crc = u32::from_le_bytes([head[5], head[6], head[7], head[8]]);
+                    self.payload(length, head[4], crc)
+                }
+                Ok(_) => Err("its last record is cut"),
+                Err(_) => Err("it cannot be read on"),
+            };
+            match result {
+                Ok(true) => return Some(head[4]),
+                Ok(false) => self.damaged += 1,
+                Err(what) => self.stopped = Some(what.into()),
             }
         }
+        None
     }
 
-    fn payload(&mut self, length: u32, kind: u8, crc: u32) -> Result<(), &'static str> {
+    /// Whether the payload is what its checksum says.
+    fn payload(&mut self, length: u32, kind: u8, crc: u32) -> Result<bool, &'static str> {
         if length > LONGEST {
             return Err("a record is damaged");
         }
         self.bytes.clear();
         match Read::by_ref(&mut self.input).take(u64::from(length)).read_to_end(&mut self.bytes) {
             Ok(read) if read < length as usize => Err("its last record is cut"),
-            Ok(_) if !crc32(crc32(!0, &[kind]), &self.bytes) != crc => Err("a record is damaged"),
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(!crc32(crc32(!0, &[kind]), &self.bytes) == crc),
             Err(_) => Err("it cannot be read on"),
         }
     }
@@ -355,7 +371,7 @@ mod tests {
                 seconds.push(page.second);
             }
         }
-        (seconds, reader.damage().map(Into::into))
+        (seconds, reader.damage())
     }
 
     #[test]
@@ -409,14 +425,20 @@ mod tests {
             let at_edge = length as u64 == begun || ends.contains(&(length as u64));
             assert_eq!(damage.is_none(), at_edge, "{length}: {damage:?}");
         }
-        // A bit that tips is found.
-        let mut tipped = whole;
-        let last = tipped.len() - 3;
-        tipped[last] ^= 4;
-        std::fs::write(&path, &tipped).unwrap();
-        let (found, damage) = seconds(&path);
-        assert_eq!(found, [1, 2]);
-        assert!(damage.unwrap().contains("damaged"));
+        // A bit that tips is found, and costs its record; in a length, what stands behind it.
+        let tip = |at: usize| {
+            let mut tipped = whole.clone();
+            tipped[at] ^= 4;
+            std::fs::write(&path, &tipped).unwrap();
+            let (found, damage) = seconds(&path);
+            (found, damage.unwrap())
+        };
+        let (first, third) = (ends[0] as usize, ends[2] as usize);
+        let (found, damage) = tip(third - 3);
+        assert!(found == [1, 2] && damage.ends_with("a.log: a damaged record was left out"), "{damage}");
+        assert_eq!(tip(first + 20).0, [1, 3]);
+        let (found, damage) = tip(first + 3);
+        assert!(found == [1] && damage.ends_with("a record is damaged; what stands before it was read"), "{damage}");
     }
 
     #[test]
