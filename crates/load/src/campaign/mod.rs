@@ -441,7 +441,9 @@ fn right_side(plan: &Plan, role: Role) -> Result<(), String> {
             "{} waits for calls, it makes none: run it with `strowger load uas --scenario FILE`",
             plan.title()
         )),
-        Role::Client if plan.target.is_none() => Err(format!("{} makes calls: name a target", plan.title())),
+        Role::Client if plan.target.is_none() => {
+            Err(format!("{} makes calls: run it with `strowger load TARGET --scenario FILE`", plan.title()))
+        }
         _ => Ok(()),
     }
 }

@@ -61,7 +61,7 @@ pub(crate) struct LoadArguments {
     /// Both ends run here: calls go through the target to an answering side in this process.
     #[arg(long, help_heading = "Traffic")]
     pub pair: bool,
-    /// How long Ctrl-C waits for the answers to CANCEL and BYE.
+    /// How long Ctrl-C waits for the answers to CANCEL and BYE; where users only receive calls, for these to end.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = period::duration, help_heading = "Run")]
     pub grace: Duration,
     /// Print the messages of the first call, as they would be sent, and end. The target gets nothing.
