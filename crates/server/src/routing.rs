@@ -492,7 +492,7 @@ impl Shard {
 
     /// A call for help (RFC 5031), and we know whom to send it to.
     fn is_emergency(&self, uri: &Uri<'_>) -> bool {
-        matches!(uri, Uri::Urn(urn) if urn.service().is_some()) && self.shared.config.proxy.emergency_target.is_some()
+        matches!(uri, Uri::Urn(urn) if urn.is_emergency()) && self.shared.config.proxy.emergency_target.is_some()
     }
 }
 

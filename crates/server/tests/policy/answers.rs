@@ -112,6 +112,8 @@ fn emergency_calls_have_a_way() {
         assert_eq!(phone.answer().status(), 486);
         assert_eq!(psap.next().method(), "ACK");
     }
+    // Another service is no call for help (RFC 5031 section 4.3).
+    assert_eq!(site.stranger().ask(&site.stranger().call("INVITE", "urn:service:counseling")).status(), 407);
 }
 
 #[test]
