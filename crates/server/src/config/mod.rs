@@ -1,7 +1,7 @@
 //! The configuration: one TOML file, every key with a default, so that none is needed.
 //!
 //! Each table of the file is described once, by `section!` in the file of its name; from that description come the
-//! struct, the defaults, the reader, [`Config::effective`] and [`reference`]. Nothing is believed on the way: a key
+//! struct, the defaults, the reader, [`Config::effective`] and [`reference()`]. Nothing is believed on the way: a key
 //! that does not exist, a value of the wrong type or out of its range, and settings that contradict one another are
 //! [`Fault`]s with the place in the file and the cure, and as many as possible are found in one go.
 //!
