@@ -11,7 +11,8 @@ use strowger_core::Flow;
 #[derive(Debug)]
 pub struct Flows {
     process: u16,
-    /// Of each shard: the generation of the connection in a slot that ended last. A connection's own begins at 1.
+    /// Of each shard: the generation of the connection in a slot that ended last. A shard begins once in a process, so those of
+    /// a slot only grow, from 1.
     shards: Box<[Mutex<Vec<u32>>]>,
 }
 

@@ -3,7 +3,7 @@
 use crate::config::PingMethod;
 use crate::reach::{is_gone, target_of};
 use crate::shard::Shard;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use strowger_core::{Now, Outbox, Target};
 use strowger_store::location::Cursor;
 
@@ -43,7 +43,7 @@ impl Shard {
         if self.number == 0 {
             self.shared.pings_awake.store(true, Relaxed);
             self.pings.wake(now);
-        } else if self.shared.pings_awake.swap(true, Relaxed) {
+        } else if self.shared.pings_awake.swap(true, AcqRel) {
             // Some other registration told already.
         } else if let Some(mailbox) = &self.first {
             mailbox.send(crate::shard::Answer::Pings);
@@ -57,11 +57,16 @@ impl Shard {
             return;
         }
         let shared = self.shared.clone();
-        let bindings = shared.location.gauges().bindings;
+        let mut bindings = shared.location.gauges().bindings;
         if bindings == 0 {
-            self.pings.at = None;
-            shared.pings_awake.store(false, Relaxed);
-            return;
+            shared.pings_awake.swap(false, AcqRel);
+            // One that came to another shard meanwhile found this one awake, and told nobody.
+            bindings = shared.location.gauges().bindings;
+            if bindings == 0 {
+                self.pings.at = None;
+                return;
+            }
+            shared.pings_awake.store(true, Release);
         }
         let interval = interval.as_millis() as u64;
         let mut cursor = self.pings.cursor.take().unwrap_or_else(|| {
