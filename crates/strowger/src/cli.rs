@@ -223,7 +223,12 @@ pub(crate) struct ParseArguments {
 #[derive(Debug, Args)]
 #[command(
     after_long_help = "Everything happens on loopback, on free ports, with a database that is gone afterwards.\n\n\
-Exit codes: 0 every call succeeded, 1 one did not."
+Examples:
+  strowger demo
+  strowger demo --rate 1000 --seconds 30         more calls, for longer
+  strowger demo --seconds 0 --json               the one call alone, for a program
+
+Exit codes: 0 every call succeeded, 1 one did not, 2 the command line cannot be used."
 )]
 pub(crate) struct DemoArguments {
     /// Seconds of load after the first call.
@@ -321,7 +326,7 @@ mod tests {
     fn every_command_has_examples() {
         for command in Cli::command().get_subcommands() {
             let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Exit codes") || help.contains("Examples"), "{}", command.get_name());
+            assert!(help.contains("Examples:"), "{}", command.get_name());
         }
     }
 
