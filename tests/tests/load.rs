@@ -231,6 +231,10 @@ fn requirements_stand_first_and_have_an_exit_code() {
 fn a_command_line_that_cannot_be_used_is_explained() {
     for (words, part) in [
         (&["some:host:x"][..], "neither host:port"),
+        (&["5060"], "no host"),
+        (&["::1:5060"], "[::1]:5060"),
+        (&["127.0.0.1", "-m", "1,5"], "a whole number"),
+        (&["127.0.0.1", "--domain", "exa mple"], "such as example.org"),
         (&["127.0.0.1", "-w", "dance"], "register-then-call"),
         (&["127.0.0.1", "--require", "srd<200ms"], "srd.p95"),
         (&["127.0.0.1", "--require", "sdr.p95<200ms"], "nearest"),

@@ -348,6 +348,7 @@ fn what_cannot_be_is_refused() {
         (&["127.0.0.1", "--connections", "4"], "--shards says the same"),
         (&["tcp://127.0.0.1", "--connections", "4", "--shards", "2"], "give one of them"),
         (&["127.0.0.1", "--connections", "per-call", "--max-sockets", "0"], "--max-sockets"),
+        (&["127.0.0.1", "--shards", "2", "--port", "65535", "--no-preflight"], "the highest is 65535"),
         (
             &["127.0.0.1", "-w", "register-then-receive", "--connections", "per-call", "--no-preflight"],
             "per-user keeps it",

@@ -19,7 +19,38 @@ fn cases_of_strangers() {
         ("a_link_named_sipp_works_in_the_background", a_link_named_sipp_works_in_the_background),
         ("documents_say_what_they_meet", documents_say_what_they_meet),
         ("documents_that_do_not_fit_are_explained", documents_that_do_not_fit_are_explained),
+        ("no_report_costs_another", no_report_costs_another),
     ]);
+}
+
+/// What cannot be written is said before the first call; what is wanted is not overwritten.
+fn no_report_costs_another() {
+    let (uas, folder) = (answers(&[]), tempfile::tempdir().expect("a temporary folder can be made"));
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let target = uas.address.to_string();
+    let (log, one, link) = (path("run.log"), path("one"), path("link"));
+    let calls = [target.as_str(), "-r", "50", "-m", "5", "--hold", "0"];
+    load(&[&calls[..], &["--log", &log]].concat()).all_successful(5);
+    let before = std::fs::read(&log).expect("the log is there");
+    std::os::unix::fs::symlink(&log, &link).expect("the folder can be written");
+    for (words, part) in [
+        (&[&calls[..], &["--json", &one, "--html", &one]].concat()[..], "two reports"),
+        (&[&calls[..], &["--csv", &one, "--log", &one]].concat(), "two reports"),
+        (&[&calls[..], &["--log", "-"]].concat(), "--log takes a file"),
+        (&[&calls[..], &["--json", "/proc/report.json"]].concat(), "/proc/report.json cannot be written"),
+        (&["report", &log, "--json", &log], "one of the logs that are read"),
+        (&["report", &log, "--html", &link], "one of the logs that are read"),
+    ] {
+        let (code, said) = refused(words);
+        assert!(code == 2 && said.contains(part), "{words:?}: {code} {said}");
+    }
+    assert!(!Path::new(&one).exists(), "nothing was written");
+    assert_eq!(std::fs::read(&log).expect("the log is there"), before);
+    assert_eq!(uas.report().count("counters", "incoming.sessions"), 5, "nobody was called");
+    // A device takes all of them.
+    let nowhere = ["--json", "/dev/null", "--html", "/dev/null", "--quiet"];
+    let written = strowger_tests::generator::output(&[&["report", &log][..], &nowhere].concat());
+    assert_ne!(written.status.code(), Some(2), "{}", String::from_utf8_lossy(&written.stderr));
 }
 
 fn who_answers_is_reached_by_every_address() {
