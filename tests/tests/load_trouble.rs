@@ -132,4 +132,7 @@ fn a_full_disk() {
     ran.ended_with(0);
     assert_eq!(ran.calls("successful"), 10, "a log that is lost stops no run: {}", ran.said);
     assert!(ran.said.contains("raw log cannot be written"), "{}", ran.said);
+    let output = output(&[&calls[..], &["--log", "/dev/full", "--quiet"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("raw log cannot be written"), "it is no matter of taste: {said}");
 }

@@ -65,7 +65,7 @@ impl Journal {
                  lacks seconds."
             );
             self.reported = true;
-            self.run.generators[0].notes.push(Note { at: self.clock.wall(now), level: Level::Warning, text });
+            self.run.generators[0].notes.push(Note { at: self.clock.wall(now), level: Level::Error, text });
         }
     }
 
@@ -114,7 +114,7 @@ impl Journal {
             log.ending(&ending);
             if log.lost() > 0 {
                 let text = format!("{} records of the raw log could not be written.", log.lost());
-                run.generators[0].notes.push(Note { at: ending.at, level: Level::Warning, text });
+                run.generators[0].notes.push(Note { at: ending.at, level: Level::Error, text });
             }
         }
         run.generators[0].ending = Some(ending);

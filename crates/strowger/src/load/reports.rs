@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use strowger_load::campaign::{CUT, HALTED};
-use strowger_load::measure::{Counter, Requirement, Run};
+use strowger_load::measure::{Counter, Level, Requirement, Run};
 use strowger_load::report::Report;
 
 use super::arguments::Reports;
@@ -95,6 +95,8 @@ pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, ad
         }
         let reasons = report.health().iter().flat_map(|health| health.verdict.reasons());
         reasons.for_each(|reason| output::say(&format!("INVALID: {}", reason.sentence)));
+        let notes = run.generators.iter().flat_map(|generator| &generator.notes);
+        notes.filter(|note| note.level == Level::Error).for_each(|note| output::complain(&note.text));
     } else if taken {
         output::say(report.table(console::colors_enabled_stderr()).trim_end());
     } else {
@@ -118,6 +120,10 @@ pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, ad
             failed |= put(&text());
         } else if let Err(error) = std::fs::write(path, text()) {
             failed = true;
+            // Half a report is none, and looks like one.
+            if path.symlink_metadata().is_ok_and(|found| found.is_file()) {
+                let _ = std::fs::remove_file(path);
+            }
             output::complain(&format!("{} cannot be written: {error}; the run itself is not affected", path.display()));
         }
     }
