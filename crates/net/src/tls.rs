@@ -220,6 +220,11 @@ pub(crate) fn reason(error: &rustls::Error) -> String {
         InvalidCertificate(
             CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. },
         ) => "whether the peer's certificate is revoked is not known: the revocation list of its issuer is out of date",
+        // What one command of OpenSSL makes, and a browser takes.
+        InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "CaUsedAsEndEntity" => {
+            "the peer shows the certificate of an authority as its own (openssl req -x509 makes such, unless told \
+             -addext basicConstraints=critical,CA:FALSE)"
+        }
         NoCertificatesPresented => "the peer shows no certificate",
         AlertReceived(AlertDescription::CertificateRevoked) => "the peer says that our certificate is revoked",
         AlertReceived(AlertDescription::CertificateRequired) => "the peer demands a certificate, and we showed none",
@@ -426,6 +431,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_authority_that_serves_by_its_own_certificate_is_told() {
+        let world = World::new();
+        let key = KeyPair::generate().unwrap();
+        let mut own = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        world.write("certificate", &own.self_signed(&key).unwrap().pem());
+        world.write("key", &key.serialize_pem());
+        let client = Client { authorities: Some(world.at("certificate")), ..world.client() };
+        let [said, _] = shake(&client, &world.server());
+        assert!(said.expect("it is refused").contains("CA:FALSE"));
     }
 
     #[test]
