@@ -70,7 +70,7 @@ impl Shard {
         if !opened && !self.may_pass(asked, &routing) {
             return;
         }
-        if !routing.in_dialog && self.is_stranger(asked, &routing) {
+        if !routing.in_dialog && self.is_stranger(asked) {
             routing.began = Began::Stranger;
         }
         self.forward(asked, &routing);
@@ -213,14 +213,15 @@ impl Shard {
         true
     }
 
-    /// It was let through for whom it calls, not for who sends it.
-    fn is_stranger(&self, asked: &Asked<'_, '_>, routing: &Routing<'_>) -> bool {
+    /// It was let through for whom it calls, not for who sends it. A call for help is one of these: it opens the way to help,
+    /// and where its target is a gateway, any other number would be reached by it.
+    fn is_stranger(&self, asked: &Asked<'_, '_>) -> bool {
         let trusted = match self.shared.config.proxy.relay_for {
             RelayFor::Everyone => true,
             RelayFor::LocalDomains => self.is_local(&asked.request.essentials.from.uri),
             RelayFor::Authenticated => false,
         };
-        !trusted && !asked.found.authenticated && !self.is_emergency(&routing.uri)
+        !trusted && !asked.found.authenticated
     }
 
     /// Finds the targets and hands the request to the proxy.

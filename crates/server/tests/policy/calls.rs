@@ -193,6 +193,29 @@ fn the_mark_of_a_strangers_call_leads_to_whom_he_called() {
     }
 }
 
+/// Nor does a call for help, which takes no password: not even by the gateway that leads to help.
+#[test]
+fn the_mark_of_a_call_for_help_leads_nowhere_else() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let site = Site::start(&format!("proxy.emergency_target = \"sip:{};lr\"", socket.local_addr().unwrap()), &[]);
+    let (caller, gateway, target) = (site.stranger(), site.phone_on(socket), site.stranger());
+    let call = caller.call("INVITE", "urn:service:sos");
+    caller.send(&caller.text(&call));
+    gateway.respond(&gateway.next(), 200, "");
+    let ok = caller.answer();
+    assert_eq!(ok.status(), 200);
+    caller.send(&caller.text(&within(&call, &ok, "ACK", call.cseq)));
+    assert_eq!(gateway.next().method(), "ACK");
+    for (n, place) in [target.address, gateway.address].into_iter().enumerate() {
+        let wrong = Call { uri: format!("sip:+1900@{place}"), ..within(&call, &ok, "INVITE", 20 + n as u32) };
+        assert_eq!(caller.ask(&wrong).status(), 407, "{place}");
+    }
+    caller.send(&caller.text(&within(&call, &ok, "BYE", 30)));
+    gateway.respond(&gateway.next(), 200, "");
+    assert_eq!(caller.answer().status(), 200);
+    target.hears_nothing();
+}
+
 #[test]
 fn several_contacts_ring_and_one_answers() {
     let site = Site::start("", &["bob"]);
