@@ -202,7 +202,7 @@ pub enum LogError {
     NoLog(PathBuf),
     #[error("{path} is a log of results of version {version}; this program reads version 1", path = .path.display())]
     Version { path: PathBuf, version: u8 },
-    #[error("{path} ends before it says what was run; nothing can be read from it", path = .0.display())]
+    #[error("{path} does not say what was run, its beginning is cut or damaged: nothing can be read from it", path = .0.display())]
     NoHeading(PathBuf),
 }
 

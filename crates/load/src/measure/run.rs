@@ -304,7 +304,7 @@ impl Source {
 
     fn finish(mut self) -> Generator {
         if let Some(damage) = self.reader.damage() {
-            self.generator.notes.push(Note { at: 0, level: Level::Warning, text: format!("The log {damage}.") });
+            self.generator.notes.push(Note { at: 0, level: Level::Error, text: format!("The log {damage}.") });
         } else if self.generator.ending.is_none() {
             let text = format!(
                 "The log {} has no ending: the generator goes on, or was killed; the last second may be missing.",
