@@ -35,7 +35,7 @@ Examples:
 
 `strowger load measures` lists what --require takes.
 
-Ctrl-C begins no more calls, ends the open ones with CANCEL or BYE, waits for the answers (--grace; meanwhile what is not
+Ctrl-C begins no more calls, ends the open ones with CANCEL or BYE, waits for the answers (--grace; meanwhile what is not \
 answered is sent again), and writes the reports. A second Ctrl-C waits for nothing and writes the reports, a third not even that.
 
 Exit codes, of several the first in this order:
@@ -115,7 +115,7 @@ Examples:
   strowger load uas --ring 2s --duration 10m --json -
   strowger load uas --scenario answer.xml
 
-Ctrl-C refuses new calls with 503, lets those that are open end by themselves (--grace), and writes the reports. A second Ctrl-C
+Ctrl-C refuses new calls with 503, lets those that are open end by themselves (--grace), and writes the reports. A second Ctrl-C \
 waits for nothing and writes the reports, a third not even that.
 
 Exit codes: as those of `strowger load`.")]
