@@ -1,7 +1,7 @@
 //! Sockets and connections of `strowger sipp`: by call, by address, and what becomes of the calls when they end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -155,15 +155,38 @@ fn addresses_of_a_file() {
 }
 
 fn sipp_over_tcp(peer: &Peer, pause: u32, words: &[&str]) -> (i32, String) {
+    sipp_to(peer.address, pause, words)
+}
+
+fn sipp_to(target: SocketAddr, pause: u32, words: &[&str]) -> (i32, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let document = options_twice(folder.path(), pause);
-    let target = peer.address.to_string();
+    let target = target.to_string();
     let all =
         [&["-sf", &document, &target, "-m", "3", "-r", "100", "-trace_err", "-error_file", "errors"], words].concat();
     let mut sipp = Sipp::start(true, &all);
     let code = sipp.end().code().unwrap_or(-1);
     let errors = std::fs::read_to_string(sipp._folder.path().join("errors")).unwrap_or_default();
     (code, errors)
+}
+
+/// A peer that answers nothing, and breaks its first connection off when so many messages have come.
+fn breaks_off(after: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("somebody connects");
+        let (mut text, mut bytes) = (Vec::new(), [0; 4_096]);
+        while text.windows(4).filter(|four| four == b"\r\n\r\n").count() < after {
+            let n = stream.read(&mut bytes).expect("it is there until it is broken off");
+            text.extend_from_slice(&bytes[..n]);
+        }
+        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a socket can be told");
+        drop(stream);
+        // Another connection can be made.
+        let _other = listener.accept();
+    });
+    address
 }
 
 fn the_only_connection_is_lost() {
@@ -176,10 +199,18 @@ fn the_only_connection_is_lost() {
     let (code, errors) = sipp_over_tcp(&peer, 1, &["-t", "t1", "-r", "2"]);
     assert_eq!(code, 255, "{errors}");
     assert!(errors.contains("Broken pipe on TCP connection, remote peer probably closed the socket"), "{errors}");
-    let peer = Peer::tcp(3);
-    let (code, errors) = sipp_over_tcp(&peer, 500, &["-t", "t1", "-max_reconnect", "2", "-reconnect_sleep", "50"]);
+    let again = ["-t", "t1", "-max_reconnect", "2", "-reconnect_sleep", "50"];
+    let (code, errors) = sipp_over_tcp(&Peer::tcp(3), 500, &again);
     assert_eq!(code, 1, "{errors}");
-    assert!(errors.contains("Closing calls, because of TCP reset or close!"), "{errors}");
+    // What the peer finished is no error, as with SIPp; what it broke off is one.
+    assert!(!errors.contains("Closing calls"), "{errors}");
+    let (code, errors) = sipp_to(breaks_off(3), 500, &again);
+    assert_eq!(code, 1, "{errors}");
+    let said = ["Error on TCP connection, remote peer", "Closing calls, because of TCP reset or close!"];
+    assert!(said.iter().all(|said| errors.contains(said)), "{errors}");
+    let (code, errors) = sipp_to(breaks_off(3), 500, &["-t", "t1"]);
+    assert_eq!(code, 255, "{errors}");
+    assert!(errors.contains(said[0]) && !errors.contains(said[1]), "{errors}");
     let peer = Peer::tcp(3);
     let words = ["-t", "t1", "-max_reconnect", "2", "-reconnect_close", "false", "-reconnect_sleep", "50"];
     let (code, errors) = sipp_over_tcp(&peer, 500, &words);

@@ -25,6 +25,11 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("abort-routed", "the BYE of a call given up goes to the dialog's target by its routes, as SIPp does since 3.7"),
     ("next-url-comma", "SIPp puts a Contact with a display name whole into the Request-URI, which no server can read"),
     ("tcp-keep-alive", "CRLFCRLF over a stream is answered (RFC 5626 section 4.4.1)"),
+    (
+        "tcp-reset-callee",
+        "one connection that is broken off ends all of SIPp; here its calls fail and the others go on",
+    ),
+    ("tcp-reset-per-call", "the same where each call has a connection of its own"),
     ("unexpected-ping", "after the answer to a PING SIPp never wakes the call again"),
 ];
 

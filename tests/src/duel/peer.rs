@@ -11,6 +11,7 @@
 //! | `pieces N` | what is sent from now on goes in pieces of N bytes (streams) |
 //! | `hold` / `flush` | what is sent between goes in one write (streams) |
 //! | `close` | closes the connection (streams) |
+//! | `reset` | breaks it off: TCP's RST (streams) |
 //! | `call-id TEXT` | the Call-ID of the calls that the peer makes from now on |
 //!
 //! Text behind `|` is header lines, and after an empty line the body. `-Name` takes a line away. `{local}`, `{remote}` are the
@@ -143,6 +144,7 @@ impl Peer {
                     self.write(&bytes);
                 }
                 ["close"] => self.link = Link::Closed,
+                ["reset"] => self.reset(),
                 ["call-id", text] => {
                     self.call_id = text.into();
                     self.last = None;
@@ -152,6 +154,15 @@ impl Peer {
                 _ => panic!("the peer does not understand {:?}", line.words),
             }
         }
+    }
+
+    /// Nothing lingers: the connection is not finished but broken off (RST).
+    fn reset(&mut self) {
+        if let Link::Stream(stream) = &self.link {
+            let socket = socket2::SockRef::from(stream);
+            socket.set_linger(Some(Duration::ZERO)).expect("a socket can be told");
+        }
+        self.link = Link::Closed;
     }
 
     /// Listens for so long.

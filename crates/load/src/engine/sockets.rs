@@ -10,6 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::{Flow, Transport};
+use strowger_net::Ending;
 use strowger_net::lanes::{self, Lane, Lanes, Wish};
 
 /// Who has a socket or connection of its own.
@@ -385,10 +386,11 @@ impl Stage<'_> {
         }
     }
 
-    /// The connection of this call is no more.
-    pub(super) fn lose_connection(&mut self) -> Go {
+    /// The connection of this call is no more, or never was.
+    pub(super) fn lose_connection(&mut self, ending: Ending) -> Go {
         // Nothing more is expected in the last wait.
         self.finish(match self.call.failed {
+            _ if ending == Ending::Unmade => Outcome::Failed(Failure::TcpConnect),
             _ if !self.call.timewait => Outcome::Failed(Failure::TcpClosed),
             Some(failure) => Outcome::Failed(failure),
             None => Outcome::Successful,

@@ -395,6 +395,11 @@ impl Traffic {
                 }
             }
         }
+        self.tell_halt();
+    }
+
+    /// Passes on what was asked of the whole run.
+    fn tell_halt(&mut self) {
         if let Some(halt) = self.world.halt.take() {
             self.quitting = true;
             self.world.frozen |= halt != Halt::Gracefully;

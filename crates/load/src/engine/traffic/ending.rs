@@ -10,6 +10,7 @@ use crate::measure::{CallBook, Outcome};
 use strowger_core::{Arrival, Outbox, Target};
 use strowger_message::index::Start;
 use strowger_message::{Message, Method, respond};
+use strowger_net::Ending;
 
 impl Traffic {
     pub(super) fn finish_if_over(&mut self, out: &mut Outbox) {
@@ -126,12 +127,24 @@ impl Traffic {
 
     /// The connection that all calls share has ended.
     #[cold]
-    pub(super) fn lose_connection(&mut self, out: &mut Outbox) {
+    pub(super) fn lose_connection(&mut self, ending: Ending, out: &mut Outbox) {
         let Some(reconnect) = self.world.run.sockets.reconnect else { return };
-        if reconnect.most.is_some_and(|most| self.reconnected >= most) {
+        let last = reconnect.most.is_some_and(|most| self.reconnected >= most);
+        // What the peer finished has ended; what broke is an error, and one too many ends the run, as SIPp's.
+        let broke = ending == Ending::Broken && !self.finished;
+        if broke {
+            let via = self.world.run.transport.via();
+            let text = format!("Error on {via} connection, remote peer probably closed the socket");
+            if last {
+                self.world.fatal(format_args!("{text}"));
+                return self.tell_halt();
+            }
+            self.world.warn(format_args!("{text}"));
+        }
+        if last {
             // What is said next ends the run.
             self.world.broken = true;
-            return self.lose_calls(out);
+            return self.lose_calls(ending, out);
         }
         let works = |call: &Call| call.live && !call.counted;
         if self.finished || !(0..self.calls.len()).any(|slot| works(&self.calls[slot])) {
@@ -140,17 +153,19 @@ impl Traffic {
         }
         self.reconnected += 1;
         if reconnect.close {
-            self.world.warn(format_args!("Closing calls, because of TCP reset or close!"));
-            self.lose_calls(out);
+            if broke {
+                self.world.warn(format_args!("Closing calls, because of TCP reset or close!"));
+            }
+            self.lose_calls(ending, out);
         }
         self.reconnect_at = self.world.ms + u64::from(reconnect.sleep).max(1);
     }
 
-    fn lose_calls(&mut self, out: &mut Outbox) {
+    fn lose_calls(&mut self, ending: Ending, out: &mut Outbox) {
         for slot in 0..self.calls.len() as u32 {
             let call = &self.calls[slot as usize];
             if call.live && !call.counted {
-                self.drive(slot, out, |stage| stage.lose_connection());
+                self.drive(slot, out, |stage| stage.lose_connection(ending));
             }
         }
         // A round follows at once: that may have been the end.

@@ -12,7 +12,7 @@ use crate::measure::{Failure, Outcome, SendFailure};
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_message::Name;
 use strowger_net::lanes::{self, Lanes};
-use strowger_net::{Service, clock};
+use strowger_net::{Ending, Service, clock};
 
 impl Drop for Traffic {
     /// The last page says how long it covers.
@@ -226,14 +226,18 @@ impl Service for Traffic {
         });
     }
 
-    fn closed(&mut self, _: Now, flow: Flow, out: &mut Outbox) {
+    fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox) {
+        self.ended(now, flow, Ending::Finished, out);
+    }
+
+    fn ended(&mut self, _: Now, flow: Flow, ending: Ending, out: &mut Outbox) {
         let users = match &mut self.world.ways {
             Some(ways) if lanes::is_lane(flow) => ways.lose(flow),
             _ => self.riders.end(flow),
         };
         let has = |call: &Call| call.live && call.target.flow == Some(flow);
         if !lanes::is_lane(flow) && self.reconnects() {
-            return self.lose_connection(out);
+            return self.lose_connection(ending, out);
         }
         let slots = match users {
             Users::Nobody => return,
@@ -243,7 +247,7 @@ impl Service for Traffic {
         for slot in slots {
             let call = &self.calls[slot as usize];
             if has(call) && !call.counted {
-                self.drive(slot, out, |stage| stage.lose_connection());
+                self.drive(slot, out, |stage| stage.lose_connection(ending));
             }
         }
     }
