@@ -75,7 +75,7 @@ impl Stage<'_> {
         let (ignore, repeats, whole) =
             (run.behaviour.ignore_in_pause, run.retransmission.enabled, run.retransmission.whole);
         let known = run.retransmission.rfc3261;
-        if ignore && matches!(self.step().map(|s| &s.kind), Some(Kind::Pause(_))) {
+        if ignore && matches!(self.step().map(|s| &s.kind), Some(Kind::Pause(_) | Kind::TimeWait(_))) {
             return Go::Waits;
         }
         // A scenario that is entered by a message may have work to do before it looks at it.
