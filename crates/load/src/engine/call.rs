@@ -228,7 +228,6 @@ pub(super) struct Call {
     pub(super) paused_until: u64,
     /// When the wait for a message ends, ms; 0: never.
     pub(super) receive_until: u64,
-    pub(super) send_until: u64,
 
     /// When `sent` goes out once more, ms; 0: never.
     pub(super) retransmit_at: u64,
@@ -304,7 +303,6 @@ impl Call {
             alarm: u64::MAX,
             paused_until: 0,
             receive_until: 0,
-            send_until: 0,
             retransmit_at: 0,
             retransmit_delay: 0,
             retransmissions: 0,
@@ -363,7 +361,7 @@ impl Call {
     /// When it has to be woken, ms; `u64::MAX`: by a message only.
     pub(super) fn due(&self) -> u64 {
         let or = |at: u64| if at == 0 { u64::MAX } else { at };
-        or(self.paused_until).min(or(self.receive_until)).min(or(self.retransmit_at)).min(or(self.send_until))
+        or(self.paused_until).min(or(self.receive_until)).min(or(self.retransmit_at))
     }
 
     pub(super) fn id(&self) -> &[u8] {

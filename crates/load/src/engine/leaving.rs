@@ -50,7 +50,7 @@ impl Stage<'_> {
         {
             self.leave_pause();
         }
-        (self.call.receive_until, self.call.send_until, self.call.queued) = (0, 0, false);
+        (self.call.receive_until, self.call.queued) = (0, false);
         if dialog {
             if std::mem::take(&mut self.call.ack_pending) {
                 self.say_ack();

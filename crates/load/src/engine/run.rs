@@ -122,7 +122,6 @@ pub struct Behaviour {
     pub pause: Distribution,
     /// Milliseconds; none: for ever.
     pub receive_timeout: Option<u32>,
-    pub send_timeout: Option<u32>,
     /// How long the name of an ended call is known, milliseconds; 0: not at all.
     pub dead_call_wait: u32,
     /// Percent of messages lost where the step does not say.
@@ -140,7 +139,6 @@ impl Default for Behaviour {
             keep_slashes: false,
             pause: Distribution::Fixed(0.0),
             receive_timeout: None,
-            send_timeout: None,
             dead_call_wait: 33_000,
             lost: 0.0,
         }

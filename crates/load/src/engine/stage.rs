@@ -244,11 +244,6 @@ impl Stage<'_> {
         if self.call.receive_until != 0 && self.call.receive_until <= ms {
             return self.receive_timed_out();
         }
-        if self.call.send_until != 0 && self.call.send_until <= ms {
-            self.call.send_until = 0;
-            let whither = self.give_up(Failure::TimeoutOnSend);
-            return self.over(whither);
-        }
         Go::Waits
     }
 

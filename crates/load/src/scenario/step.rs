@@ -93,7 +93,7 @@ pub struct Send {
     pub start_transaction: Option<TransactionIndex>,
     /// `ack_txn`: `[branch]` of an ACK to a non-2xx answer is taken from this transaction.
     pub ack_transaction: Option<TransactionIndex>,
-    /// `timeout` in milliseconds: the answer must have come by then.
+    /// `timeout` in milliseconds: how long SIPp tries again where the way out is full. Here the message waits in a queue.
     pub timeout: Option<u32>,
 }
 

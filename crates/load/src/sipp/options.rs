@@ -69,7 +69,6 @@ pub struct Options {
     pub timeout: Option<u64>,
     pub timeout_error: bool,
     pub receive_timeout: Option<u64>,
-    pub send_timeout: Option<u64>,
     pub dead_call_wait: Option<u64>,
     pub auto_answer: bool,
     pub behaviours: Behaviours,
@@ -183,7 +182,6 @@ impl Default for Options {
             timeout: None,
             timeout_error: false,
             receive_timeout: None,
-            send_timeout: None,
             dead_call_wait: None,
             auto_answer: false,
             behaviours: Behaviours::ALL,
@@ -397,7 +395,11 @@ impl Options {
             "timeout" => self.timeout = Some(time(value()?, 1_000.0)?),
             "timeout_error" => self.timeout_error = true,
             "recv_timeout" => self.receive_timeout = Some(time(value()?, 1.0)?),
-            "send_timeout" => self.send_timeout = Some(time(value()?, 1.0)?),
+            // How long SIPp tries again where the way out is full: a message of ours waits in a queue.
+            "send_timeout" => {
+                time(value()?, 1.0)?;
+                self.ignored.push(name.to_owned());
+            }
             "deadcall_wait" => self.dead_call_wait = Some(time(value()?, 1.0)?),
             "aa" => self.auto_answer = true,
             "nd" => self.behaviours = Behaviours::NONE,

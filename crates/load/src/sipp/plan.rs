@@ -87,7 +87,6 @@ pub(super) fn plan(
             keep_slashes: options.keep_slashes,
             pause: Distribution::Fixed(duration as f64),
             receive_timeout: options.receive_timeout.filter(|&t| t > 0).map(|t| or(Some(t), 0)),
-            send_timeout: options.send_timeout.filter(|&t| t > 0).map(|t| or(Some(t), 0)),
             dead_call_wait: or(options.dead_call_wait, behaviour.dead_call_wait),
             lost: options.lost,
         },
