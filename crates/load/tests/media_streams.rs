@@ -378,9 +378,13 @@ fn a_busy_port_is_passed_over_unless_it_is_wanted() {
         .expect("a few ports in a row are free");
     let port = busy.local_addr().unwrap().port();
     let none: [&Scenario; 0] = [];
-    let plane = Plane::start(Settings { port, ..settings() }, none).unwrap();
-    assert_eq!(plane.port(), port + 2);
-    for settings in [Settings { port, exact: true, ..settings() }, Settings { port, highest: port, ..settings() }] {
+    // The highest is that of video.
+    for highest in [u16::MAX, port + 4] {
+        let plane = Plane::start(Settings { port, highest, ..settings() }, none).unwrap();
+        assert_eq!(plane.port(), port + 2);
+    }
+    let exact = Settings { port, exact: true, ..settings() };
+    for settings in [exact, Settings { port, highest: port + 3, ..settings() }] {
         let refused = Plane::start(settings, none).err().expect("there is no other port to try");
         assert!(matches!(refused, PlaneError::NoPort { .. }), "{refused}");
     }

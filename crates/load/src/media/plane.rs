@@ -221,9 +221,13 @@ fn bind(settings: &Settings) -> Result<(u16, UdpSocket, UdpSocket), PlaneError> 
         Ok((audio, video))
     };
     let tries = if settings.exact { 1 } else { settings.tries.max(1) };
+    // That of video, two above, is among them.
+    let highest = if settings.exact { u16::MAX } else { settings.highest }.saturating_sub(2);
     let mut port = settings.port;
     let mut error = std::io::Error::from(ErrorKind::AddrInUse);
-    for _ in 0..tries {
+    let mut tried = 0;
+    while tried < tries && port <= highest {
+        tried += 1;
         match pair(port) {
             Ok((audio, video)) => {
                 let port = audio.local_addr().map_or(port, |a| a.port());
@@ -233,10 +237,10 @@ fn bind(settings: &Settings) -> Result<(u16, UdpSocket, UdpSocket), PlaneError> 
         }
         // Port 0 asks for any.
         let next = if port == 0 { Some(0) } else { port.checked_add(2) };
-        match next.filter(|next| *next <= settings.highest) {
+        match next {
             Some(next) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) => port = next,
             _ => break,
         }
     }
-    Err(PlaneError::NoPort { address: settings.address, port: settings.port, tries, error })
+    Err(PlaneError::NoPort { address: settings.address, port: settings.port, tries: tried, error })
 }

@@ -21,6 +21,13 @@ pub(super) fn plane(options: &Options, scenarios: &[&Scenario], local: IpAddr) -
         None => local,
     };
     let defaults = Settings::default();
+    if let (Some(first), Some(last), None) = (options.min_rtp_port, options.max_rtp_port, options.media_port)
+        && first.saturating_add(2) > last
+    {
+        return Err(format!(
+            "-min_rtp_port {first} and -max_rtp_port {last} leave no ports: audio takes one, video that two above"
+        ));
+    }
     let settings = Settings {
         address,
         port: options.media_port.or(options.min_rtp_port).unwrap_or(defaults.port),
@@ -102,5 +109,36 @@ impl Shown {
             line(now.echoed[1], "Total echo RTP pckts 2nd stream", period.rates[2]);
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    #[test]
+    fn ports_are_sought_between_the_lowest_and_the_highest() {
+        let bind = |port: u16| UdpSocket::bind((Ipv4Addr::LOCALHOST, port));
+        let port_of = |lowest: u16, more: &str| {
+            let line = format!("-rtp_echo -min_rtp_port {lowest} {more}");
+            let options = Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).unwrap();
+            plane(&options, &[], Ipv4Addr::LOCALHOST.into()).map(|plane| plane.map_or(0, |plane| plane.port()))
+        };
+        // Each try takes a port that was free a moment ago; somebody else may have it by then.
+        let found = (0..50).any(|_| {
+            let busy = bind(0).unwrap();
+            let first = busy.local_addr().unwrap().port();
+            if first > u16::MAX - 8 || [2, 4].iter().any(|more| bind(first + more).is_err()) {
+                return false;
+            }
+            let most = |more: u16| format!("-max_rtp_port {}", first + more);
+            let exact = format!("-max_rtp_port {} -mp {}", first - 1, first + 2);
+            port_of(first, &most(4)) == Ok(first + 2)
+                && port_of(first, &most(3)).is_err_and(|text| text.contains("no media port could be bound"))
+                && port_of(first, &most(1)).is_err_and(|text| text.contains("leave no ports"))
+                && port_of(first, &exact) == Ok(first + 2)
+        });
+        assert!(found, "the ports between are not those that are taken");
     }
 }
