@@ -478,6 +478,8 @@ fn exit_codes_are_those_of_sipp() {
         (254, vec!["-sn", "uas", "-i", "127.0.0.1", "-p", &port]),
         (254, vec!["-sn", "uas", "-i", "127.0.0.1", "-ci", "127.0.0.1", "-cp", &port]),
         (1, vec!["-sn", "uac", "-inf", "nonesuch.csv", none]),
+        (1, vec!["-sn", "uac", "-infindex", "nonesuch.csv", "0", none]),
+        (1, vec!["-sn", "uac", "-rsa", "nonesuch.invalid", none]),
         (97, vec!["-sn", "uas", "-i", "127.0.0.1", "-timeout", "1"]),
         (255, vec!["-sn", "uas", "-i", "127.0.0.1", "-timeout", "1", "-timeout_error"]),
         (0, vec!["-sn", "uac", "-m", "0", none]),

@@ -141,6 +141,11 @@ fn load(options: &Options, source: &Source, globals: &[String]) -> Result<Scenar
 
 /// Reads the injection files, with the indices that are asked for.
 pub(super) fn injections(options: &Options) -> Result<Arc<[Injection]>, Failure> {
+    let given = |of: &PathBuf| options.injections.iter().any(|path| path.file_name() == of.file_name());
+    if let Some((of, _)) = options.indices.iter().find(|(of, _)| !given(of)) {
+        let text = format!("Could not find file for -infindex: {}; name it by -inf too", of.display());
+        return Err(Failure(code::FAILED, text));
+    }
     let file = |path: &PathBuf| {
         let index = options.indices.iter().rev().find(|(of, _)| of.file_name() == path.file_name()).map(|i| i.1);
         let loaded = Injection::load(path, InjectionOptions { index, ..InjectionOptions::default() });

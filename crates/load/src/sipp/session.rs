@@ -171,9 +171,10 @@ impl Session {
             }
             if self.is_unreachable() {
                 self.report();
+                self.say_unreachable();
                 self.close();
                 self.say_goodbye();
-                return Err(self.unreachable());
+                return Ok(code::FATAL);
             }
             self.collector.poll(clock::micros(), |_| {});
             self.read_keys();
@@ -199,25 +200,28 @@ impl Session {
                 if self.options.timeout_error {
                     self.report();
                     self.ledger.fatal_errors += 1;
-                    self.close();
-                    self.say_goodbye();
                     let seconds = elapsed.as_secs_f64();
                     let name = name_of(&self.options.scenario);
-                    return Err(Failure(code::FATAL, format!("{name} timed out after '{seconds:.3}' seconds")));
+                    self.errors.say(format_args!("{name} timed out after '{seconds:.3}' seconds"));
+                    self.close();
+                    self.say_goodbye();
+                    return Ok(code::FATAL);
                 }
                 self.order(|| Order::Quit);
             }
         };
         self.take(ledger);
+        let unreachable = self.is_unreachable();
+        if unreachable {
+            self.say_unreachable();
+        }
         let counts = self.ledger.clone();
         self.close();
         // What the shards said last has nothing of the end.
         self.ledger = counts;
         self.say_goodbye();
-        if self.is_unreachable() {
-            return Err(self.unreachable());
-        }
         Ok(match (self.ledger.failed, self.ledger.successful) {
+            _ if unreachable => code::FATAL,
             _ if self.exit.is_some() => self.exit.unwrap_or(code::FATAL),
             (0, 0) if self.timed_out => code::INTERNAL,
             (0, _) => code::SUCCESS,
@@ -235,9 +239,10 @@ impl Session {
         total.connects_failed > 0 && total.connected == 0
     }
 
-    fn unreachable(&self) -> Failure {
+    fn say_unreachable(&mut self) {
+        self.ledger.fatal_errors += 1;
         let (remote, transport) = (&self.remote, self.run.transport.via());
-        Failure(code::FATAL, format!("{remote} cannot be reached: nobody takes the {transport} connection"))
+        self.errors.say(format_args!("{remote} cannot be reached: nobody takes the {transport} connection"));
     }
 
     /// The last lines of all files.

@@ -43,7 +43,9 @@ impl Session {
             return Err(fatal("Missing remote host parameter. This scenario requires it.".into()));
         }
         let sending_address = match &options.sending_address {
-            Some((name, port)) => Some(host::resolve(name, *port).map_err(fatal)?),
+            Some((name, port)) => {
+                Some(host::resolve(name, *port).map_err(|text| Failure(code::FAILED, format!("-rsa: {text}")))?)
+            }
             None => None,
         };
         let local: IpAddr = match &options.local_ip {
