@@ -73,3 +73,17 @@ fn who_is_banned_is_always_named() {
         server.log()
     );
 }
+
+/// Connections over which comes what nobody can read.
+#[test]
+fn nor_do_connections_of_scanners() {
+    let mut server = Setup::on(&[Transport::Tcp]).with("log.refusals_per_minute = 50").start();
+    for _ in 0..30 {
+        let mut wire = server.connect(Transport::Tcp);
+        wire.send(b"OPTIONS sip:a SIP/2.0\r\nContent-Length: some\r\n\r\n").expect("loopback takes it");
+        assert!(wire.final_response(Duration::from_secs(2)).is_none());
+    }
+    assert_eq!(count(&server, "stream cannot be cut into messages"), 5, "{}", server.log());
+    server.stop();
+    assert_eq!(count(&server, "lines=25"), 1, "{}", server.log());
+}

@@ -127,14 +127,17 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_for_one_address_and_aliases_end_with_it() {
+    fn one_connection_for_one_address_and_an_alias_until_it_is_forgotten() {
         let directory = Directory::default();
         let [a, b] = ["192.0.2.1:5060", "192.0.2.1:5070"].map(|a| a.parse().unwrap());
         assert_eq!(directory.find_or(Transport::Tcp, a, None, || flow(1)), (flow(1), true));
         assert_eq!(directory.find_or(Transport::Tcp, a, None, || unreachable!()), (flow(1), false));
         assert_eq!(directory.find_or(Transport::Tls, a, None, || flow(2)), (flow(2), true));
-        directory.alias(Transport::Tcp, b, flow(1));
-        directory.forget(Transport::Tcp, a, flow(1));
+        assert!(directory.alias(Transport::Tcp, b, flow(1)) && !directory.alias(Transport::Tcp, b, flow(1)));
+        assert_eq!(directory.find_or(Transport::Tcp, b, None, || unreachable!()), (flow(1), false));
+        directory.forget(Transport::Tcp, b, flow(2));
+        assert_eq!(directory.find_or(Transport::Tcp, b, None, || unreachable!()), (flow(1), false), "of another");
+        directory.forget(Transport::Tcp, b, flow(1));
         assert_eq!(directory.find_or(Transport::Tcp, b, None, || flow(3)), (flow(3), true));
     }
 

@@ -304,8 +304,10 @@ impl Streams {
     /// Ends a connection over which came what nobody can read.
     #[cold]
     fn refuse(&mut self, slot: u32, reason: &'static str) {
-        if let Some(connection) = self.connection(slot) {
-            tracing::info!(remote = %connection.remote, reason, "stream cannot be cut into messages");
+        if let Some(remote) = self.connection(slot).map(|connection| connection.remote)
+            && self.may_say(remote)
+        {
+            tracing::info!(%remote, reason, "stream cannot be cut into messages");
         }
         self.counters.frames_broken.add(1);
         self.close(slot, &reason);

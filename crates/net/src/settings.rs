@@ -1,6 +1,8 @@
 //! What is asked of the network side: listeners and bounds. Every bound has a default and none is a constant.
 
+use crate::Quota;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use strowger_core::Transport;
 use strowger_message::Limits;
@@ -126,6 +128,8 @@ pub struct Settings {
     pub write_queue: usize,
     /// How servers are verified to which we connect by TLS.
     pub tls: crate::tls::Client,
+    /// Of log lines about single connections; whoever has lines of the same kind may share it. Default 100 a minute.
+    pub quota: Arc<Quota>,
     /// Who hears why handshakes fail, beside the log. Default: nobody.
     pub refusals: Option<crate::tls::Refusals>,
 }
@@ -163,6 +167,7 @@ impl Default for Settings {
             tls_sessions: 1_024,
             write_queue: 1 << 20,
             tls: crate::tls::Client::default(),
+            quota: Arc::new(Quota::new(100)),
             refusals: None,
         }
     }

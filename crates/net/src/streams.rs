@@ -12,7 +12,7 @@ use self::dial::Dial;
 use crate::connection::{Connection, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::handle::Common;
-use crate::{Ending, ws};
+use crate::{Ending, clock, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -181,7 +181,10 @@ impl Streams {
                     Poll::Ready(Ok((stream, remote))) => self.welcome(i, stream, remote, now),
                     Poll::Ready(Err(error)) if is_of_one(&error) => (),
                     Poll::Ready(Err(error)) => {
-                        tracing::warn!(%error, "connections cannot be accepted");
+                        // All sources at once are nobody in particular.
+                        if self.may_say(SocketAddr::from(([0; 4], 0))) {
+                            tracing::warn!(%error, "connections cannot be accepted");
+                        }
                         self.pause = Some(now.mono + 100);
                         return false;
                     }
@@ -197,13 +200,17 @@ impl Streams {
         let settings = &self.common.settings;
         if !self.common.directory.admit(Some(remote.ip()), settings.connections, settings.connections_per_source) {
             self.counters.connections_refused.add(1);
-            tracing::info!(%remote, "connection refused: limit reached");
+            if self.may_say(remote) {
+                tracing::info!(%remote, "connection refused: limit reached");
+            }
             return;
         }
         let layer = match Layer::accepting(transport, self.common.tls_servers[listener.0 as usize].as_ref()) {
             Ok(layer) => layer,
             Err(error) => {
-                tracing::warn!(%remote, %error, "connection refused");
+                if self.may_say(remote) {
+                    tracing::warn!(%remote, %error, "connection refused");
+                }
                 return self.common.directory.dismiss(Some(remote.ip()));
             }
         };
@@ -444,7 +451,9 @@ impl Streams {
             }
         } else if matches!(connection.phase, Phase::Tls | Phase::Ws) {
             self.counters.handshakes_failed.add(1);
-            tracing::info!(remote = %connection.remote, transport = connection.transport.text(), %reason, "handshake failed");
+            if self.may_say(connection.remote) {
+                tracing::info!(remote = %connection.remote, transport = connection.transport.text(), %reason, "handshake failed");
+            }
             if let Some(refusals) = &self.common.settings.refusals {
                 refusals.tell(connection.remote, &reason.to_string());
             }
@@ -453,6 +462,12 @@ impl Streams {
             self.unmade.push(flow);
         }
         self.free.push(slot);
+    }
+
+    /// Whether a line may be written about a connection of this peer.
+    #[cold]
+    pub(crate) fn may_say(&self, peer: SocketAddr) -> bool {
+        self.common.settings.quota.may_say(peer.ip(), clock::now().mono)
     }
 
     /// Sees to it that the connection's next timeout is noticed.

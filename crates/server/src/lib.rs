@@ -16,7 +16,7 @@ mod node;
 mod parked;
 mod ping;
 mod reach;
-pub mod refusals;
+mod refusals;
 mod registration;
 mod removal;
 mod reply;

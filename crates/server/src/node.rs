@@ -4,7 +4,7 @@ use crate::ban::Bans;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
-use crate::refusals::Refusals;
+use crate::refusals;
 use crate::removal::Removals;
 use crate::shard::{Answer, Shard};
 use crate::shared::Shared;
@@ -63,6 +63,7 @@ impl Server {
         let process = u16::from_le_bytes(random()?);
         let settings = strowger_net::Settings { process, ..config.net_settings(call_secret) };
         let most = settings.shards.most();
+        let quota = settings.quota.clone();
         let net = Net::bind(settings, config.net_listeners()).context("a listener cannot be opened")?;
         let identity = Arc::new(identity(&config, net.addresses()));
         let shared = Arc::new(Shared {
@@ -77,7 +78,7 @@ impl Server {
                 u64::from_le_bytes(seed[8..16].try_into()?),
             ),
             bans: Bans::new(config.ban.clone()),
-            refusals: Refusals::new(config.log.refusals_per_minute),
+            quota,
             resolver: resolver(&config)?,
             secret,
             call_secret,
@@ -155,7 +156,7 @@ impl Server {
 
     /// Stops: what was acknowledged is kept.
     pub fn stop(self) {
-        self.shared.refusals.tidy(u64::MAX);
+        refusals::say_left_out(&self.shared, u64::MAX);
         tracing::info!("statistics at the end: {}", statistics(&self.shared, self.node.handle()));
         let Self { shared, node, journal } = self;
         drop(node);
@@ -202,7 +203,7 @@ async fn keep_up(shared: Arc<Shared>, mut removals: Removals, give_back: fn()) {
             shared.location.expire(now.mono, 20_000, &mut |binding| {
                 tracing::debug!(aor = %binding.aor().escape_ascii(), "binding expired");
             });
-            shared.refusals.tidy(now.mono);
+            refusals::say_left_out(&shared, now.mono);
             if n.is_multiple_of(20) {
                 shared.bans.tidy(now.mono);
                 shared.authenticator.purge(now);

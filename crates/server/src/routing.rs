@@ -526,7 +526,7 @@ async fn resolve(
     let targets = match shared.resolver.resolve(&host, name.1, name.2, name.3).await {
         Ok(targets) => targets,
         Err(error) => {
-            if shared.refusals.may_say(source, strowger_net::clock::now().mono) {
+            if shared.quota.may_say(source, strowger_net::clock::now().mono) {
                 tracing::info!(%host, %error, "name not resolved");
             }
             Vec::new()

@@ -4,11 +4,11 @@ use crate::ban::Bans;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
-use crate::refusals::Refusals;
 use std::sync::Arc;
 use strowger_core::digest::Authenticator;
 use strowger_core::proxy::Identity;
 use strowger_message::Limits;
+use strowger_net::Quota;
 use strowger_net::resolve::Resolver;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
@@ -24,7 +24,8 @@ pub struct Shared {
     pub subscribers: Option<Arc<dyn Subscribers>>,
     pub authenticator: Authenticator,
     pub bans: Bans,
-    pub refusals: Refusals,
+    /// Of lines about requests and connections.
+    pub quota: Arc<Quota>,
     pub resolver: Resolver,
     /// Key of marks, loops and tags; the same on every server that stands in for this one.
     pub secret: Vec<u8>,

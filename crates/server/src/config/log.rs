@@ -38,8 +38,8 @@ section! {
         pub format: LogFormat = LogFormat::Text, ANY;
         /// The least that is logged; the environment variable STROWGER_LOG may hold a finer filter and wins.
         pub level: LogLevel = LogLevel::Info, ANY;
-        /// Lines a minute about single requests that were refused or failed, wrong passwords above all, and of one source a tenth
-        /// of that; what is left out is counted, and the number logged after the minute. Bans are always logged.
+        /// Lines a minute about single requests and connections that were refused or failed, wrong passwords above all, and of one
+        /// source a tenth of that; what is left out is counted, and the number logged after the minute. Bans are always logged.
         pub refusals_per_minute: u32 = 100, Rule::number(0, 1_000_000);
         /// How often every counter and gauge is logged, those that are 0 left out; "never": only when the server ends.
         pub statistics: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("never");

@@ -1,5 +1,6 @@
 //! From the configuration to the settings of the floors below.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use strowger_core::digest::{
@@ -7,6 +8,7 @@ use strowger_core::digest::{
 };
 use strowger_core::registrar::{PathRule as CorePathRule, Settings as RegistrarSettings};
 use strowger_core::timer::TimerSettings;
+use strowger_net::Quota;
 use strowger_net::resolve::Settings as ResolverSettings;
 use strowger_net::settings::{Listener as NetListener, Settings as NetSettings, Shards};
 use strowger_store::journal::{Durability as StoreDurability, JournalSettings};
@@ -191,6 +193,7 @@ impl Config {
             send_buffer: server.udp_send_buffer,
             datagrams_waiting: limits.udp_queue,
             unreachable: server.icmp_errors,
+            quota: Arc::new(Quota::new(self.log.refusals_per_minute)),
             ring: limits.shard_queue,
             limits: self.message_limits(),
             connections: limits.connections,
