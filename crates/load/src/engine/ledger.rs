@@ -80,7 +80,7 @@ pub struct Ledger {
     /// By timer of the scenario.
     pub timers: Vec<Lengths>,
     pub call_length: Lengths,
-    /// By [`Failure`](crate::measure::Failure).
+    /// By [`Failure`].
     pub failures: Vec<u64>,
     pub out_of_call: u64,
     pub dead_call: u64,

@@ -1,6 +1,6 @@
 //! The sockets and connections of calls: one for all, or one for each call, user or address.
 //!
-//! Those that belong to calls are [lanes](strowger_net::lanes) of the shard: opened when the call begins, so that its
+//! Those that belong to calls are [lanes] of the shard: opened when the call begins, so that its
 //! messages name the right port, and closed when it has ended. At the bound calls share what is open.
 
 use super::call::Call;
