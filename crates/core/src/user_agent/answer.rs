@@ -276,7 +276,7 @@ fn write_top(request: &Message<'_>, source: SocketAddr, out: &mut Vec<u8>) -> bo
     let rport = via.rport.map(place);
     // Two places to change, in the order in which they stand; a new parameter goes to the end.
     let received = via.received.map_or(end..end, place);
-    let port_first = rport.as_ref().is_some_and(|r| r.start < received.start);
+    let port_first = rport.as_ref().is_some_and(|r| r.start <= received.start);
     let mut at = 0;
     for change_port in [port_first, !port_first] {
         if change_port {

@@ -92,10 +92,19 @@ fn a_response_finds_its_way_back() {
             "SIP/2.0/UDP host:9;branch=z9hG4bK2;received=127.0.0.99, SIP/2.0/UDP below",
         ),
         ("SIP/2.0/UDP 127.0.0.99:9;branch=z9hG4bK3", "SIP/2.0/UDP 127.0.0.99:9;branch=z9hG4bK3, SIP/2.0/UDP below"),
+        // Both come to stand at the end.
+        (
+            "SIP/2.0/UDP host:9;branch=z9hG4bK5;rport",
+            "SIP/2.0/UDP host:9;branch=z9hG4bK5;rport=5060;received=127.0.0.99, SIP/2.0/UDP below",
+        ),
         // What the sender says of itself is not believed.
         (
             "SIP/2.0/UDP host;received=192.0.2.66;rport=1;branch=z9hG4bK4",
             "SIP/2.0/UDP host;received=127.0.0.99;rport=5060;branch=z9hG4bK4, SIP/2.0/UDP below",
+        ),
+        (
+            "SIP/2.0/UDP host;branch=z9hG4bK6;received=192.0.2.66;rport",
+            "SIP/2.0/UDP host;branch=z9hG4bK6;received=127.0.0.99;rport=5060, SIP/2.0/UDP below",
         ),
     ] {
         net.sent.clear();
