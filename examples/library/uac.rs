@@ -44,6 +44,9 @@ impl Telephone {
                     println!("talking");
                     self.up = Some((call, now.mono + self.talk));
                 }
+                // Many telephones say after a while that they are still there.
+                Event::Offered { call, update: false, .. } => self.agent.answer(now, call, OFFER, out),
+                Event::Offered { call, update: true, .. } => self.agent.answer_update(now, call, OFFER, out),
                 Event::Ended { by: Ending::Local, .. } => self.over(Ok(())),
                 Event::Ended { by, .. } => self.over(Err(format!("ended: {by:?}"))),
                 Event::Failed { status, .. } | Event::Redirected { status, .. } => {

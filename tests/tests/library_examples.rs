@@ -1,6 +1,6 @@
 //! The examples of the library: one calls the other, straight and through the third.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -72,4 +72,44 @@ fn a_call_to_nobody_fails() {
     let mut uac = Process::start("uac", folder.path(), &mut command);
     assert!(!uac.end(Duration::from_secs(40)).success());
     assert!(uac.log().contains("refused: 404"), "{}", uac.tail());
+}
+
+/// Telephones ask now and then whether the other one is still there (RFC 4028 section 8).
+#[test]
+fn the_caller_answers_a_new_offer_within_its_call() {
+    let examples = examples();
+    let folder = tempfile::tempdir().expect("a folder for the logs");
+    let callee = UdpSocket::bind("127.0.0.1:0").expect("there is a port");
+    callee.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
+    let own = callee.local_addr().expect("it is bound");
+    let mut command = Command::new(examples.join("uac"));
+    command.args([&format!("sip:bob@{own}"), &own.to_string(), "20"]);
+    let _uac = Process::start("uac", folder.path(), &mut command);
+    let hear = |start: &str| loop {
+        let mut bytes = [0; 4_096];
+        let (n, from) = callee.recv_from(&mut bytes).unwrap_or_else(|e| panic!("no {start}: {e}"));
+        let text = String::from_utf8_lossy(&bytes[..n]).into_owned();
+        if text.starts_with(start) {
+            return (text, from);
+        }
+    };
+    let sdp = "v=0\r\no=b 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 4000 RTP/AVP 0\r\n";
+    let with_sdp =
+        |head: String| format!("{head}Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{sdp}", sdp.len());
+    let (invite, caller) = hear("INVITE ");
+    let line = |name: &str| invite.lines().find_map(|l| l.strip_prefix(name)).expect("an INVITE has it").to_owned();
+    let (via, from, to, call_id) = (line("Via: "), line("From: "), line("To: "), line("Call-ID: "));
+    let answer = format!(
+        "SIP/2.0 200 OK\r\nVia: {via}\r\nFrom: {from}\r\nTo: {to};tag=b\r\nCall-ID: {call_id}\r\nCSeq: 1 INVITE\r\n\
+         Contact: <sip:bob@{own}>\r\n"
+    );
+    callee.send_to(with_sdp(answer).as_bytes(), caller).expect("it is sent");
+    hear("ACK ");
+    let again = format!(
+        "INVITE sip:uac@{caller} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bKagain\r\nMax-Forwards: 70\r\nFrom: {to};tag=b\r\n\
+         To: {from}\r\nCall-ID: {call_id}\r\nCSeq: 1 INVITE\r\nContact: <sip:bob@{own}>\r\n"
+    );
+    callee.send_to(with_sdp(again).as_bytes(), caller).expect("it is sent");
+    let (ok, _) = hear("SIP/2.0 200 ");
+    assert!(ok.contains("branch=z9hG4bKagain") && ok.contains("\r\n\r\nv=0"), "{ok}");
 }
