@@ -388,12 +388,13 @@ impl Stage<'_> {
 
     /// The connection of this call is no more, or never was.
     pub(super) fn lose_connection(&mut self, ending: Ending) -> Go {
-        // Nothing more is expected in the last wait.
         self.finish(match self.call.failed {
-            _ if ending == Ending::Unmade => Outcome::Failed(Failure::TcpConnect),
-            _ if !self.call.timewait => Outcome::Failed(Failure::TcpClosed),
+            // The first cause counts.
             Some(failure) => Outcome::Failed(failure),
-            None => Outcome::Successful,
+            None if ending == Ending::Unmade => Outcome::Failed(Failure::TcpConnect),
+            // Nothing more is expected in the last wait.
+            None if self.call.timewait => Outcome::Successful,
+            None => Outcome::Failed(Failure::TcpClosed),
         });
         Go::Over
     }
