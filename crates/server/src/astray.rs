@@ -14,7 +14,8 @@ use strowger_store::binding::BindingView;
 impl Shard {
     /// A request within a dialog goes elsewhere than its mark is good for: it needs what a first request needs.
     pub(crate) fn goes_astray(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
-        let makes_calls = matches!(request.method, Method::Invite | Method::Message);
+        // A REFER has its receiver call, at the expense of who trusts us there (RFC 3515 section 5).
+        let makes_calls = matches!(request.method, Method::Invite | Method::Message | Method::Refer);
         routing.began == Began::Stranger && makes_calls && !self.leads_to_party(now, request, routing)
     }
 

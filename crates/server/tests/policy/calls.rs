@@ -150,7 +150,7 @@ fn the_mark_of_a_strangers_call_leads_to_whom_he_called() {
         let ok = stranger.answer();
         assert_eq!(ok.status(), 200);
         let foreign = format!("sip:+1900@{}", target.address);
-        for (method, cseq) in [("INVITE", 20), ("MESSAGE", 21)] {
+        for (method, cseq) in [("INVITE", 20), ("MESSAGE", 21), ("REFER", 22)] {
             // Elsewhere: by Request-URI, by another Route behind ours, by maddr, by an address that nobody gave.
             let within = within(&call, &ok, method, cseq);
             let port = target.address.port();
