@@ -534,10 +534,17 @@ fn oddities_of_a_document_are_told_with_their_place() {
     let program = [binary::strowger().to_string_lossy().into_owned(), "sipp".into()];
     let ports = Ports::free();
     let [port, control, media] = [ports.own, ports.control, ports.media].map(|port| port.to_string());
-    let mut command = command(&program, &["-sf", "odd.xml", "127.0.0.1:9", "-timeout", "1"], folder.path());
-    command.args(["-nostdin", "-i", "127.0.0.1", "-p", &port, "-cp", &control, "-mp", &media]);
-    let said = command.stdin(Stdio::null()).output().expect("it starts").stderr;
-    let said = String::from_utf8_lossy(&said);
-    let place = format!("Warning: odd.xml:{line}:");
-    assert!(said.contains(&place) && said.contains("`colour` is no attribute of `send`"), "{said}");
+    // In the background too, and there once; its end is that of what it says.
+    for mode in ["-nostdin", "-bg"] {
+        let line_of = ["-sf", "odd.xml", "127.0.0.1:9", "-m", "0", "-skip_rlimit", mode];
+        let mut command = command(&program, &line_of, folder.path());
+        command.args(["-i", "127.0.0.1", "-p", &port, "-cp", &control, "-mp", &media]);
+        let said = command.stdin(Stdio::null()).output().expect("it starts").stderr;
+        let said = String::from_utf8_lossy(&said);
+        let place = format!("Warning: odd.xml:{line}:");
+        assert!(said.contains("`colour` is no attribute of `send`"), "{mode}: {said}");
+        for once in [&place, "Warning: accepted, and without effect here: -skip_rlimit"] {
+            assert_eq!(said.matches(once).count(), 1, "{mode}: {said}");
+        }
+    }
 }

@@ -63,7 +63,8 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
         print!("{text}");
         return Ok(code::NO_CALLS);
     }
-    if !options.ignored.is_empty() {
+    // Whoever goes on in the background reads all of it once more, and says it there.
+    if !options.ignored.is_empty() && !options.background {
         eprintln!("Warning: accepted, and without effect here: -{}", options.ignored.join(", -"));
     }
     if options.rfc3339 {
@@ -129,7 +130,7 @@ fn load(options: &Options, source: &Source, globals: &[String]) -> Result<Scenar
         Source::File(path) => path.display().to_string(),
         Source::BuiltIn(name) => name.clone(),
     };
-    let warnings = &scenario.warnings;
+    let warnings = if options.background { &[][..] } else { &scenario.warnings };
     for warning in warnings.iter().take(WARNINGS) {
         eprintln!("Warning: {name}:{}:{}: {}", warning.line, warning.column, warning.text);
     }
