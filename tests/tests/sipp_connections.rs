@@ -228,6 +228,21 @@ fn connections_of_calls_are_lost_one_by_one() {
     let ran = run(&format!("tcp://{closed}"), &["--connections", "per-call", "-r", "50", "-m", "10"]);
     assert_eq!((ran.calls("failed"), ran.failures("connect")), (10, 10), "{}", ran.said);
     assert_eq!(TcpStream::connect(closed).map_err(|e| e.kind()).err(), Some(ErrorKind::ConnectionRefused));
+    // Nor is it made for who has not said anything yet.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let document = options_twice(folder.path(), 1);
+    let text = std::fs::read_to_string(&document).expect("it was written");
+    let late = text.replacen("<send>", "<pause milliseconds=\"200\"/><send>", 1);
+    std::fs::write(&document, late).expect("the folder can be written");
+    let statistics = folder.path().join("statistics").display().to_string();
+    let target = closed.to_string();
+    let mut sipp =
+        Sipp::start(true, &["-sf", &document, &target, "-m", "2", "-t", "tn", "-trace_stat", "-stf", &statistics]);
+    assert_eq!(sipp.end().code(), Some(1), "{}", sipp.process.tail());
+    let text = std::fs::read_to_string(&statistics).expect("it is written");
+    let cells = |line: Option<&str>| line.unwrap_or_default().split(';').map(str::to_owned).collect::<Vec<_>>();
+    let columns: BTreeMap<_, _> = cells(text.lines().next()).into_iter().zip(cells(text.lines().last())).collect();
+    assert_eq!(["FailedTcpConnect(C)", "FailedTcpClosed(C)"].map(|name| &columns[name][..]), ["2", "0"]);
 }
 
 /// A caller repeats its INVITE because the answering side was kept from reading: both lie there when it comes to read.
