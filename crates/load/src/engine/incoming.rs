@@ -501,54 +501,6 @@ impl Stage<'_> {
         }
     }
 
-    /// `rrs`: the route set and the remote target (RFC 3261 section 12.1). Kept once.
-    pub(super) fn keep_routes(&mut self, heard: &Heard<'_>) {
-        let index = &self.world.index;
-        let value = |line: &strowger_message::Line| &heard.bytes[line.value as usize..line.value_end as usize];
-        let contact = index.first(Name::Contact).map_or(&b""[..], value);
-        // The elements of all lines, by where they stand in the message.
-        let places = &mut self.world.desk.places;
-        places.clear();
-        for line in index.lines_of(Name::RecordRoute) {
-            split(value(line), |from, to| places.push((line.value as usize + from, line.value as usize + to)));
-        }
-        // The caller has it the other way round.
-        if heard.code != 0 {
-            places.reverse();
-        }
-        let extra = self.call.extra.get_or_insert_default();
-        extra.has_routes = true;
-        let url = address(contact);
-        extra.next_url.clear();
-        extra.routes.clear();
-        let element = |&(from, to): &(usize, usize)| &heard.bytes[from..to];
-        let mut rest = &places[..];
-        // A strict router stands in the Request-URI, and the target last in the routes (section 12.2.1.1).
-        let strict = rest.first().map(element).filter(|first| memchr::memmem::find(first, b";lr").is_none());
-        match strict {
-            Some(first) => {
-                extra.next_url.extend_from_slice(address(first));
-                rest = &rest[1..];
-            }
-            None => extra.next_url.extend_from_slice(url),
-        }
-        let comma = |routes: &mut Vec<u8>| {
-            if !routes.is_empty() {
-                routes.extend_from_slice(b", ");
-            }
-        };
-        for route in rest.iter().map(element) {
-            comma(&mut extra.routes);
-            extra.routes.extend_from_slice(route);
-        }
-        if strict.is_some() && !url.is_empty() {
-            comma(&mut extra.routes);
-            for part in [&b"<"[..], url, b">"] {
-                extra.routes.extend_from_slice(part);
-            }
-        }
-    }
-
     /// `auth`: false if there is nothing to answer, which ends the run, as with SIPp.
     pub(super) fn keep_challenge(&mut self, heard: &Heard<'_>) -> bool {
         if !matches!(heard.code, 401 | 407) {
@@ -598,43 +550,9 @@ fn is_optional(step: &Step) -> bool {
     matches!(&step.kind, Kind::Receive(receive) if receive.optional != Optional::No)
 }
 
-/// What stands between the angle brackets of an address; all of it without.
-fn address(value: &[u8]) -> &[u8] {
-    memchr::memchr(b'<', value)
-        .and_then(|a| memchr::memchr(b'>', &value[a..]).map(|b| &value[a + 1..a + b]))
-        .unwrap_or(value)
-}
-
 /// The three digits of a code.
 fn digits(code: u16) -> [u8; 3] {
     [code / 100 % 10, code / 10 % 10, code % 10].map(|digit| b'0' + digit as u8)
-}
-
-/// The elements of a list of addresses: split at commas outside of angle brackets and quotes. Each is told with its
-/// place, without white space around it.
-fn split(value: &[u8], mut tell: impl FnMut(usize, usize)) {
-    let (mut start, mut quoted, mut inside) = (0, false, false);
-    let mut close = |start: usize, end: usize| {
-        let element = &value[start..end];
-        let from = start + element.len() - element.trim_ascii_start().len();
-        let length = element.trim_ascii().len();
-        if length > 0 {
-            tell(from, from + length);
-        }
-    };
-    for (i, &b) in value.iter().enumerate() {
-        match b {
-            b'"' => quoted = !quoted,
-            b'<' if !quoted => inside = true,
-            b'>' if !quoted => inside = false,
-            b',' if !quoted && !inside => {
-                close(start, i);
-                start = i + 1;
-            }
-            _ => (),
-        }
-    }
-    close(start, value.len());
 }
 
 #[cfg(test)]
@@ -642,12 +560,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_addresses() {
-        let value = b" <sip:a;x=1,2>;lr , \"B, C\" <sip:b>,,sip:c ";
-        let mut parts = Vec::new();
-        split(value, |from, to| parts.push(String::from_utf8_lossy(&value[from..to]).into_owned()));
-        assert_eq!(parts, ["<sip:a;x=1,2>;lr", "\"B, C\" <sip:b>", "sip:c"]);
-        assert_eq!((address(b"\"B\" <sip:b>;x"), address(b"sip:c")), (&b"sip:b"[..], &b"sip:c"[..]));
+    fn codes_as_text() {
         assert_eq!((digits(404), digits(99)), (*b"404", *b"099"));
     }
 }

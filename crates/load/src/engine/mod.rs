@@ -25,6 +25,7 @@ mod incoming;
 mod leaving;
 pub(crate) mod moment;
 mod render;
+mod routes;
 mod shelf;
 mod stage;
 mod world;
