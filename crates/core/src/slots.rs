@@ -22,6 +22,28 @@ impl Id {
     }
 }
 
+/// Ids of one kind of entry, so that none is taken for one of another kind.
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub(super) crate::slots::Id);
+
+        impl $name {
+            /// The id as one word, never 0.
+            pub const fn to_u64(self) -> u64 {
+                self.0.to_u64()
+            }
+
+            /// Reads the word back. Any word may be given; one that was no id finds nothing.
+            pub const fn from_u64(word: u64) -> Self {
+                Self(crate::slots::Id::from_u64(word))
+            }
+        }
+    )*};
+}
+pub(crate) use ids;
+
 /// Entries of a segment; its free places are the zero bits of one `u128`.
 const SEGMENT: usize = 128;
 

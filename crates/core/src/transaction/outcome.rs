@@ -1,26 +1,6 @@
 //! What the table of transactions says to its user: ids, verdicts, events, numbers.
 
-use crate::slots::Id;
-
-macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub(super) Id);
-
-        impl $name {
-            /// The id as one word, never 0.
-            pub const fn to_u64(self) -> u64 {
-                self.0.to_u64()
-            }
-
-            /// Reads the word back. Any word may be given; one that was no id finds nothing.
-            pub const fn from_u64(word: u64) -> Self {
-                Self(Id::from_u64(word))
-            }
-        }
-    )*};
-}
+use crate::slots::ids;
 
 ids! {
     /// A server transaction: a request that came in. Ids of transactions that ended find nothing.

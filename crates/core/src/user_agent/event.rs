@@ -2,29 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::slots::Id;
+use crate::slots::ids;
 
-macro_rules! keys {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub(super) Id);
-
-        impl $name {
-            /// The key as one word, never 0.
-            pub const fn to_u64(self) -> u64 {
-                self.0.to_u64()
-            }
-
-            /// Reads the word back. Any word may be given; one that was no key finds nothing.
-            pub const fn from_u64(word: u64) -> Self {
-                Self(Id::from_u64(word))
-            }
-        }
-    )*};
-}
-
-keys! {
+ids! {
     /// A call, from [`super::UserAgent::invite`] or [`Event::Invited`] to [`Event::Failed`] or [`Event::Ended`].
     CallKey
     /// A request of [`super::UserAgent::request`] or [`super::UserAgent::request_within`].

@@ -46,6 +46,20 @@ fn backwards(bob: &Phone, invite: &Got, ok: &Got, method: &str) -> Call {
     }
 }
 
+/// The caller says something within the call, the callee ends it.
+fn goes_on_and_ends(alice: &Phone, bob: &Phone, call: &Call, invite: &Got, ok: &Got) {
+    alice.send(&alice.text(&within(call, ok, "INFO", call.cseq + 1)));
+    let info = bob.next();
+    assert_eq!(info.method(), "INFO");
+    bob.respond(&info, 200, "");
+    assert_eq!(alice.answer().status(), 200);
+    bob.send(&bob.text(&backwards(bob, invite, ok, "BYE")));
+    let bye = alice.next();
+    assert_eq!(bye.method(), "BYE");
+    alice.respond(&bye, 200, "");
+    assert_eq!(bob.answer().status(), 200);
+}
+
 #[test]
 fn a_call_from_end_to_end() {
     let site = Site::start("", &["alice", "bob"]);
@@ -57,16 +71,7 @@ fn a_call_from_end_to_end() {
     let ack = bob.next();
     assert_eq!((ack.method(), ack.all("Route").len()), ("ACK", 0));
     // In-dialog requests need no credentials: their Route is proof enough. In both directions.
-    alice.send(&alice.text(&within(&call, &ok, "INFO", call.cseq + 1)));
-    let info = bob.next();
-    assert_eq!(info.method(), "INFO");
-    bob.respond(&info, 200, "");
-    assert_eq!(alice.answer().status(), 200);
-    bob.send(&bob.text(&backwards(&bob, &invite, &ok, "BYE")));
-    let bye = alice.next();
-    assert_eq!(bye.method(), "BYE");
-    alice.respond(&bye, 200, "");
-    assert_eq!(bob.answer().status(), 200);
+    goes_on_and_ends(&alice, &bob, &call, &invite, &ok);
 }
 
 #[test]
@@ -275,16 +280,7 @@ fn bindings_and_routes_outlive_a_restart() {
     let (call, invite, ok) = answered(&alice, &bob);
     site.restart();
     // The call goes on, in both directions.
-    alice.send(&alice.text(&within(&call, &ok, "INFO", call.cseq + 1)));
-    let info = bob.next();
-    assert_eq!(info.method(), "INFO");
-    bob.respond(&info, 200, "");
-    assert_eq!(alice.answer().status(), 200);
-    bob.send(&bob.text(&backwards(&bob, &invite, &ok, "BYE")));
-    let bye = alice.next();
-    assert_eq!(bye.method(), "BYE");
-    alice.respond(&bye, 200, "");
-    assert_eq!(bob.answer().status(), 200);
+    goes_on_and_ends(&alice, &bob, &call, &invite, &ok);
     // And the next one reaches the phone.
     assert_eq!(site.server().bindings(), 1);
     answered(&alice, &bob);
