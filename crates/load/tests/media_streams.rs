@@ -379,10 +379,8 @@ fn a_busy_port_is_passed_over_unless_it_is_wanted() {
     let port = busy.local_addr().unwrap().port();
     let none: [&Scenario; 0] = [];
     // The highest is that of video.
-    for highest in [u16::MAX, port + 4] {
-        let plane = Plane::start(Settings { port, highest, ..settings() }, none).unwrap();
-        assert_eq!(plane.port(), port + 2);
-    }
+    let plane = Plane::start(Settings { port, highest: port + 4, ..settings() }, none).unwrap();
+    assert_eq!(plane.port(), port + 2);
     let exact = Settings { port, exact: true, ..settings() };
     for settings in [exact, Settings { port, highest: port + 3, ..settings() }] {
         let refused = Plane::start(settings, none).err().expect("there is no other port to try");
