@@ -54,6 +54,14 @@ fn udp(server: SocketAddr) -> UdpSocket {
     socket
 }
 
+/// A port at which connections are refused, and what keeps it from everybody else.
+fn refusing() -> (socket2::Socket, SocketAddr) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&V4.parse::<SocketAddr>().unwrap().into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, address)
+}
+
 fn ask(socket: &UdpSocket, text: &str) -> String {
     socket.send(text.as_bytes()).unwrap();
     let mut buffer = vec![0; 65_536];
@@ -203,7 +211,7 @@ fn one_connection_serves_all_shards() {
 
 #[test]
 fn a_connection_that_cannot_be_made_is_reported_for_every_message() {
-    let closed = TcpListener::bind(V4).unwrap().local_addr().unwrap();
+    let (_held, closed) = refusing();
     let node = start(settings(4), vec![listener(Udp, V4)]);
     let socket = udp(node.handle().addresses()[0]);
     for i in 0..20 {
@@ -217,7 +225,7 @@ fn a_connection_that_cannot_be_made_is_reported_for_every_message() {
 fn an_alias_leads_over_the_connection_of_the_peer_until_it_ends() {
     let node = start(settings(2), vec![listener(Udp, V4), listener(Tcp, V4)]);
     let mut peer = connect(node.handle().addresses()[1]);
-    let closed = TcpListener::bind(V4).unwrap().local_addr().unwrap();
+    let (_held, closed) = refusing();
     let alias = message(&format!("ALIAS {closed}"), "1", 0);
     peer.write_all(alias.as_bytes()).unwrap();
     expect(&mut peer, alias.as_bytes());
@@ -226,15 +234,15 @@ fn an_alias_leads_over_the_connection_of_the_peer_until_it_ends() {
     expect(&mut peer, message(&format!("AT tcp {closed}"), "2", 0).as_bytes());
     peer.write_all(message("CLOSE", "3", 0).as_bytes()).unwrap();
     ends(&mut peer);
-    assert!(ask(&socket, &message(&format!("TO tcp {closed}"), "4", 0)).starts_with("FAILED"));
+    let answer = ask(&socket, &message(&format!("TO tcp {closed}"), "4", 0));
+    assert!(answer.starts_with("FAILED"), "{answer}");
 }
 
 /// Anybody may ask for one alias after the other: nothing grows by it.
 #[test]
 fn of_several_aliases_of_a_connection_the_last_one_leads_to_it() {
     let node = start(settings(3), vec![listener(Udp, V4), listener(Tcp, V4)]);
-    let closed: Vec<_> = (0..3).map(|_| TcpListener::bind(V4).unwrap()).collect();
-    let closed: Vec<_> = closed.into_iter().map(|socket| socket.local_addr().unwrap()).collect();
+    let (_held, closed): (Vec<_>, Vec<_>) = (0..3).map(|_| refusing()).unzip();
     let mut peer = connect(node.handle().addresses()[1]);
     for (call, address) in closed.iter().enumerate() {
         let alias = message(&format!("ALIAS {address}"), &call.to_string(), 0);
