@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use strowger_tests::generator::{Running, answers, load, peer, reply};
+use strowger_tests::generator::{Ran, Running, answers, load, peer, reply};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
 use strowger_tests::{alone, binary, together};
@@ -174,13 +174,23 @@ fn ctrl_c_takes_back_calls_through_a_proxy() {
     let mut generator = Running::start(&words);
     generator.wait_for("  2 s  ");
     generator.signal(libc::SIGTERM);
-    generator.end(Duration::from_secs(10));
+    let ran = generator.end(Duration::from_secs(10));
     let there = uas.report();
     let answered = there.count("counters", "incoming.answered");
     assert!(answered >= 50, "{}", there.said);
     // By Record-Route the proxy stays in the way, and the BYE takes that way.
-    assert_eq!(there.count("counters", "incoming.completed"), answered, "{}", there.said);
-    assert_eq!(there.calls("failed"), 0, "{}", there.said);
+    let (completed, crossed) = (there.count("counters", "incoming.completed"), cancels(&ran));
+    assert!(completed <= answered && completed + crossed >= answered, "{crossed} {}", there.said);
+    assert!(there.calls("failed") <= crossed, "{crossed} {}", there.said);
+}
+
+/// How many calls were cancelled: at most that one which was just being set up. If the answer crosses that, who answers gives the
+/// call up; its BYE is answered all the same.
+fn cancels(ran: &Ran) -> u64 {
+    let rows = ran.json["requests"].as_array().expect("requests");
+    let cancels = rows.iter().filter(|row| row["method"] == "CANCEL").filter_map(|row| row["sent"].as_u64()).sum();
+    assert!(cancels <= 1, "{}", ran.said);
+    cancels
 }
 
 fn ctrl_c_before_the_first_call() {
@@ -209,6 +219,7 @@ fn ctrl_c_twice_ends_at_once() {
     let target = peer(|_, request| request.starts_with("INVITE").then_some("200 OK")).to_string();
     let words = [&target, "-r", "50", "--duration", "1h", "--hold", "1h", "--no-preflight", "--grace", "1h"];
     let mut generator = Running::start(&words);
+    // It comes with the end of a second of the clock, 0.4 s after the beginning at least.
     generator.wait_for("  1 s  ");
     let begun = Instant::now();
     generator.signal(libc::SIGINT);
@@ -219,7 +230,7 @@ fn ctrl_c_twice_ends_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     assert_eq!(ran.code, 130, "{}", ran.said);
     let (begun, stopped) = (ran.calls("outgoing"), ran.calls("stopped"));
-    assert!(begun >= 25 && stopped == begun, "{begun} begun, {stopped} stopped: {}", ran.said);
+    assert!(begun >= 15 && stopped == begun, "{begun} begun, {stopped} stopped: {}", ran.said);
     assert_eq!(ran.json["run"]["ended"], "interrupted", "{}", ran.said);
 }
 
@@ -431,8 +442,9 @@ fn ctrl_c_ends_the_calls_of_documents() {
         let what = format!("{transport} {connections}: {}", ran.said);
         assert!(begun.elapsed() < Duration::from_secs(3), "{:?} {what}", begun.elapsed());
         let made = ran.calls("outgoing");
-        assert!(made >= 25 && ran.calls("stopped") == made && ran.calls("failed") == 0, "{what}");
+        assert!(made >= 15 && ran.calls("stopped") == made && ran.calls("failed") == 0, "{what}");
         assert_eq!(ran.count("counters", "session.completed"), made, "{what}");
-        assert_eq!(uas.report().count("counters", "incoming.completed"), made, "{what}");
+        let (completed, crossed) = (uas.report().count("counters", "incoming.completed"), cancels(&ran));
+        assert!(completed <= made && completed + crossed >= made, "{completed} {crossed} {what}");
     }
 }
