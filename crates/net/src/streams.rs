@@ -28,6 +28,9 @@ use tokio::net::{TcpListener, TcpStream};
 /// Connections taken from one listener before others get their turn.
 const ACCEPTS: usize = 64;
 
+/// That connections cannot be accepted is said so often, in milliseconds; it is tried ten times a second.
+const COMPLAINT: u64 = 10_000;
+
 /// Parts handed to one `writev`.
 const PARTS: usize = 64;
 
@@ -43,6 +46,8 @@ pub(crate) struct Streams {
     doors: Vec<Door>,
     /// Do not accept before, because the process is out of descriptors.
     pause: Option<u64>,
+    /// When that was last said.
+    complained: Option<u64>,
     /// Connections with bytes that their sockets did not take.
     blocked: Vec<u32>,
     /// What this round sends.
@@ -115,6 +120,7 @@ impl Streams {
             slots: Vec::new(),
             free: Vec::new(),
             pause: None,
+            complained: None,
             blocked: Vec::new(),
             round: Vec::new(),
             scratch: vec![0; 65_536],
@@ -181,8 +187,8 @@ impl Streams {
                     Poll::Ready(Ok((stream, remote))) => self.welcome(i, stream, remote, now),
                     Poll::Ready(Err(error)) if is_of_one(&error) => (),
                     Poll::Ready(Err(error)) => {
-                        // All sources at once are nobody in particular.
-                        if self.may_say(SocketAddr::from(([0; 4], 0))) {
+                        if self.complained.is_none_or(|at| now.mono >= at + COMPLAINT) {
+                            self.complained = Some(now.mono);
                             tracing::warn!(%error, "connections cannot be accepted");
                         }
                         self.pause = Some(now.mono + 100);
