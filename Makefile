@@ -19,6 +19,8 @@ FUZZ_SEEDS ?= ../crates/message/tests/torture ../benches/messages \
 RATE ?= 1000
 SECONDS ?= 10
 ROUNDS ?= 3
+BASELINE_ROUNDS ?= 7
+BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
 # Names of tests, where not all are wanted.
 TESTS ?=
 
@@ -37,7 +39,8 @@ help:
 	@echo 'make fuzz          $(words $(FUZZ_TARGETS)) fuzz targets under cargo-fuzz, $(FUZZ_SECONDS) s in all (FUZZ_SECONDS= FUZZ_TARGETS=; needs a nightly compiler)'
 	@echo 'make soak          calls and registrations for $(SOAK_SECONDS) s: nothing lost, memory level (SOAK_SECONDS=)'
 	@echo 'make bench-parser  messages a second: index, views, print'
-	@echo 'make bench-relay   CPU per call beside Kamailio and the floor of the machine (RATE= SECONDS= ROUNDS=)'
+	@echo 'make bench-relay   CPU per call beside Kamailio and the floor of the machine (RATE= SECONDS= ROUNDS=);'
+	@echo '                   with BASELINE=COMMIT beside the build of that commit, seven interleaved rounds of each scenario'
 	@echo 'make bench-load    the generator beside SIPp: cost, highest rate, pace, calls held (takes minutes)'
 	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message'
 
@@ -93,12 +96,25 @@ soak: packages build
 bench-parser:
 	$(CARGO) run --release --quiet --package strowger-benches --bin bench_parser
 
+# With BASELINE=COMMIT that commit is checked out and built below target/, and stands in for Kamailio and the floor: seven rounds
+# of each scenario at 1,000 and 2,500 a second. Exit 1 if the median ratio of one is above 1.03.
+ifdef BASELINE
+bench-relay: packages build
+	$(CARGO) build --release --package strowger-benches --bin bench_relay
+	[ -e $(BASELINE_TREE) ] || { git worktree prune && git worktree add --detach $(BASELINE_TREE) $(BASELINE); }
+	cd $(BASELINE_TREE) && CARGO_TARGET_DIR=target $(CARGO) build --release --locked --package strowger
+	failed=; for scenario in relay record-route register; do for rate in $(or $(BASELINE_RATES),1000 2500); do \
+		STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_relay --scenario $$scenario --baseline $(BASELINE_TREE) \
+			--rate $$rate --seconds $(SECONDS) --rounds $(BASELINE_ROUNDS) || failed=1; \
+	done; done; [ -z "$$failed" ]
+else
 bench-relay: packages build
 	$(CARGO) build --release --package strowger-benches --bin bench_relay
 	for scenario in relay record-route register; do \
 		STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_relay --scenario $$scenario \
 			--rate $(RATE) --seconds $(SECONDS) --rounds $(ROUNDS) || exit 1; \
 	done
+endif
 
 bench-memory: packages
 	$(CARGO) build --release --package strowger-benches --bin bench_memory --bin memory_contacts --bin memory_calls

@@ -1,21 +1,23 @@
-//! CPU per call of Strowger beside Kamailio and the floor of the machine.
+//! CPU per call of Strowger beside Kamailio and the floor of the machine, or beside an earlier Strowger.
 //!
 //! SIPp calls SIPp through each of them in turn, round after round, so that what the machine does besides meets all; the
 //! figure of each is the median of its rounds: processor time of the whole process tree, user and system, divided by the
 //! calls. The floor passes datagrams on unread: nothing that relays a call by UDP with one system call a datagram can cost
-//! less. Needs the Debian packages sip-tester and kamailio. Exit code 1 when a round of Strowger lost more than one call
-//! in two hundred, or a program is missing.
+//! less. With `--baseline` the rival is the Strowger of another checkout, with the configuration that it ships: the rounds
+//! alternate which of the two goes first, and the ratio of each round gives the median and its interval. Needs the Debian
+//! packages sip-tester and, without a baseline, kamailio. Exit code 1 when a round of Strowger lost more than one call in two
+//! hundred, when it costs more than `--at-most` times the baseline, or when a program is missing.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use serde_json::json;
 use strowger_benches::command_line::{Options, run};
-use strowger_benches::median;
+use strowger_benches::{Interval, median};
 use strowger_tests::port;
 use strowger_tests::process::Process;
 use strowger_tests::program::{KAMAILIO, SIPP};
@@ -40,13 +42,9 @@ impl Scenario {
         }
     }
 
-    /// The shipped configuration that is measured.
-    const fn example(self) -> &'static str {
-        match self {
-            Self::Relay => include_str!("../../../examples/relay.toml"),
-            Self::RecordRoute => include_str!("../../../examples/record-route.toml"),
-            Self::Register => include_str!("../../../examples/register.toml"),
-        }
+    /// The shipped configuration that is measured, of a checkout.
+    fn example(self, checkout: &Path) -> PathBuf {
+        checkout.join("examples").join(self.name()).with_extension("toml")
     }
 
     const fn kamailio(self) -> &'static str {
@@ -77,6 +75,12 @@ struct Arguments {
     /// Seconds of load in each round
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
+    /// A checkout with a release build in its folder `target`, to measure beside this one in place of Kamailio and the floor
+    #[arg(long, value_name = "FOLDER")]
+    baseline: Option<PathBuf>,
+    /// The median ratio to the baseline that is still good
+    #[arg(long, value_name = "RATIO", default_value = "1.03", requires = "baseline")]
+    at_most: f64,
     #[command(flatten)]
     options: Options,
     /// Is the floor: its port, and those of both ends.
@@ -88,6 +92,7 @@ struct Arguments {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rival {
     Strowger,
+    Baseline,
     Kamailio,
     Floor,
 }
@@ -96,6 +101,7 @@ impl Rival {
     const fn name(self) -> &'static str {
         match self {
             Self::Strowger => "strowger",
+            Self::Baseline => "baseline",
             Self::Kamailio => "kamailio",
             Self::Floor => "floor",
         }
@@ -106,12 +112,20 @@ impl Rival {
             let file = folder.join(name);
             std::fs::write(&file, text).map(|()| file).map_err(|error| error.to_string())
         };
+        let strowger = |program: &Path, checkout: &Path| {
+            let example = arguments.scenario.example(checkout);
+            let text = std::fs::read_to_string(&example).map_err(|error| format!("{}: {error}", example.display()))?;
+            let config = text.replace("127.0.0.1:5060", &format!("127.0.0.1:{port}"));
+            let mut command = Command::new(program);
+            command.args(["serve", "--config"]).arg(write("strowger.toml", config)?);
+            Ok::<_, String>(command)
+        };
         let mut command = match self {
-            Self::Strowger => {
-                let config = arguments.scenario.example().replace("127.0.0.1:5060", &format!("127.0.0.1:{port}"));
-                let mut command = Command::new(&arguments.options.server);
-                command.args(["serve", "--config"]).arg(write("strowger.toml", config)?);
-                command
+            Self::Strowger => strowger(&arguments.options.server, &Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?,
+            Self::Baseline => {
+                let checkout = arguments.baseline.as_deref().ok_or("no baseline")?;
+                let checkout = std::path::absolute(checkout).map_err(|error| error.to_string())?;
+                strowger(&checkout.join("target/release/strowger"), &checkout)?
             }
             Self::Kamailio => {
                 let modules: String = ["sl", "tm", "rr", "maxfwd", "pv", "siputils", "textops", "usrloc", "registrar"]
@@ -172,10 +186,10 @@ fn round(rival: Rival, arguments: &Arguments) -> Result<Round, String> {
         ("uac", Some(Sipp::answer(folder.path(), sipp::Scenario::Ours("uas"), called, "u1")))
     };
     std::thread::sleep(Duration::from_millis(500));
-    let (before, memory) = (server.cpu(), server.pss());
+    let (before, memory) = (server.run_time(), server.pss());
     let mut uac = Sipp::start("uac", folder.path(), sipp::Scenario::Ours(scenario), caller, "u1", &words);
     let seen = uac.end(Duration::from_secs(arguments.seconds * 4 + 60));
-    let cost = (server.cpu() - before).as_micros() as f64 / calls as f64;
+    let cost = (server.run_time() - before).as_micros() as f64 / calls as f64;
     let grown = server.pss().saturating_sub(memory) as f64 / calls as f64;
     let failed = calls.saturating_sub(seen.successful);
     Ok(Round { rival, cost, failed, retransmitted: seen.retransmissions, grown })
@@ -236,11 +250,12 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
         return floor(port, [caller, called]).map(|()| true).map_err(|error| format!("floor: {error}"));
     }
     let options = &arguments.options;
-    options.have(&[SIPP, KAMAILIO])?;
-    let mut rivals = vec![Rival::Strowger, Rival::Kamailio];
-    if arguments.scenario != Scenario::Register {
-        rivals.push(Rival::Floor);
-    }
+    let rivals = match (&arguments.baseline, arguments.scenario) {
+        (Some(_), _) => vec![Rival::Strowger, Rival::Baseline],
+        (None, Scenario::Register) => vec![Rival::Strowger, Rival::Kamailio],
+        (None, _) => vec![Rival::Strowger, Rival::Kamailio, Rival::Floor],
+    };
+    options.have(if arguments.baseline.is_some() { &[SIPP] } else { &[SIPP, KAMAILIO] })?;
     let calls = arguments.rate * arguments.seconds;
     let what = if arguments.scenario == Scenario::Register { "registrations" } else { "calls" };
     options.say(&format!(
@@ -256,8 +271,13 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
     ));
     let mut rounds = Vec::new();
     for number in 1..=options.rounds {
-        for rival in &rivals {
-            let round = round(*rival, arguments)?;
+        // Who goes first alternates: what drifts while a round lasts is no advantage of one.
+        let mut order = rivals.clone();
+        if number % 2 == 0 {
+            order.reverse();
+        }
+        for rival in order {
+            let round = round(rival, arguments)?;
             options.say(&format!(
                 "{number:>5}  {:<9} {:>7.1} µs {:>7} {:>10} {:>11.0} B",
                 rival.name(),
@@ -274,6 +294,9 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
         rivals.iter().map(|rival| (*rival, median(of(*rival).map(|round| round.cost).collect()))).collect();
     let own = medians[&Rival::Strowger];
     let ratio = |rival: Rival| medians.get(&rival).map(|other| own / other);
+    let costs = |rival: Rival| of(rival).map(|round| round.cost);
+    let pairs = costs(Rival::Strowger).zip(costs(Rival::Baseline)).map(|(own, other)| own / other).collect();
+    let interval = Interval::of_median(pairs);
     let worst = of(Rival::Strowger).map(|round| round.failed).max().unwrap_or(0);
     if options.json {
         let named: BTreeMap<&str, f64> = medians.iter().map(|(rival, median)| (rival.name(), *median)).collect();
@@ -288,7 +311,7 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
             "{}",
             json!({"scenario": arguments.scenario.name(), "rate": arguments.rate, "seconds": arguments.seconds,
                 "median_cpu_us_per_call": named, "ratio_to_kamailio": ratio(Rival::Kamailio),
-                "ratio_to_floor": ratio(Rival::Floor), "rounds": rounds})
+                "ratio_to_floor": ratio(Rival::Floor), "ratio_to_baseline": interval, "rounds": rounds})
         );
     } else {
         for (rival, median) in &medians {
@@ -299,12 +322,19 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
                 println!("strowger / {:<8} {ratio:.3}", rival.name());
             }
         }
+        if let Some(Interval { median, low, high, confidence }) = interval {
+            println!(
+                "strowger / baseline {median:.3}, {:.0} % interval {low:.3} to {high:.3} (at most {:.3})",
+                confidence * 100.0,
+                arguments.at_most
+            );
+        }
         println!();
     }
     if worst * 200 > calls {
         return Err("strowger lost more than one call in two hundred".into());
     }
-    Ok(true)
+    Ok(interval.is_none_or(|interval| interval.median <= arguments.at_most))
 }
 
 fn main() -> ExitCode {
