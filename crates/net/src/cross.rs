@@ -1,10 +1,10 @@
 //! The ways between shards: one ring each way between any two, and what travels on them.
 
-use crate::Service;
 use crate::counters::Counters;
 use crate::handle::Seat;
 use crate::ring::{Consumer, Producer};
 use crate::spare::Spare;
+use crate::{Service, Unsent};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Now, Target};
@@ -37,6 +37,7 @@ pub(crate) enum Content<S: Service> {
     /// The message sent with this token by the receiving shard has failed.
     Failed {
         token: u64,
+        cause: Unsent,
     },
     /// A datagram to this address, which began with `bytes`, reached nobody. Any shard may have sent it.
     Unreachable {

@@ -7,7 +7,7 @@
 use crate::batch::Receiver;
 use crate::counters::Counters;
 use crate::readiness::{Readiness, Ready, Wanted};
-use crate::{Handle, Service, udp};
+use crate::{Handle, Service, udp, unreachable};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -63,6 +63,8 @@ pub struct Lanes {
     counters: Arc<Counters>,
     send_buffer: usize,
     waiting_bound: usize,
+    /// Sockets for datagrams hear of those that reached nobody.
+    hears: bool,
     most: usize,
     /// Lanes whose descriptors are open, also those that only wait for the other side to end.
     held: usize,
@@ -133,6 +135,7 @@ impl Lanes {
             counters: handle.shared.seats[shard].counters.clone(),
             send_buffer: settings.send_buffer,
             waiting_bound: settings.datagrams_waiting,
+            hears: settings.unreachable,
             most,
             held: 0,
             places: Vec::new(),
@@ -180,6 +183,10 @@ impl Lanes {
         let (kind, address) = if wish.transport == Transport::Udp {
             let socket = datagrams(wish.from, self.send_buffer)?;
             let address = socket.local_addr()?;
+            if self.hears {
+                // A kernel that does not know the option leaves silence.
+                let _ = unreachable::hear(socket.as_fd(), address.is_ipv6());
+            }
             self.watching()?.add(socket.as_fd(), name(slot, generation))?;
             let lane = Datagrams { socket, listener: wish.listener, waiting: VecDeque::new(), leaving: false };
             (Kind::Datagrams(Box::new(lane)), address)
@@ -368,10 +375,27 @@ impl Lanes {
         match receiver.receive(lane.socket.as_fd()) {
             Ok(n) => Some((n, lane.listener, flow)),
             Err(error) => {
-                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
+                let told = self.hears && unreachable::is_told(&error);
+                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) && !told {
                     self.counters.receive_errors.add(1);
                 }
                 None
+            }
+        }
+    }
+
+    /// The next datagram of this lane that reached nobody: its target, and how long the part is that `room` then holds of it.
+    #[cold]
+    pub(crate) fn unreachable(&self, name: u64, room: &mut Vec<u8>) -> Option<(SocketAddr, usize)> {
+        let (slot, generation) = (name as u32, (name >> 32) as u32);
+        let place = self.places.get(slot as usize).filter(|p| p.generation == generation && self.hears)?;
+        let Some(Kind::Datagrams(lane)) = &place.lane else { return None };
+        loop {
+            match unreachable::next(lane.socket.as_fd(), room) {
+                Ok(Some(told)) => return Some((told.to, told.quoted.len())),
+                Ok(None) => (),
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                Err(_) => return None,
             }
         }
     }
@@ -418,7 +442,9 @@ impl Datagrams {
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return false,
                 // As with the shared socket: what an earlier datagram met is told to the next.
-                Err(e) if !again && e.kind() == ErrorKind::ConnectionRefused => again = true,
+                Err(e) if !again && (e.kind() == ErrorKind::ConnectionRefused || unreachable::is_told(&e)) => {
+                    again = true
+                }
                 Err(error) => {
                     tracing::debug!(%target, %error, "datagram refused");
                     counters.datagrams_refused.add(1);

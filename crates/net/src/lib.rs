@@ -46,5 +46,5 @@ pub use handle::{Handle, Mailbox};
 pub use lanes::{Lane, Lanes};
 pub use node::{Net, Node};
 pub use quota::Quota;
-pub use service::{Ending, Service};
+pub use service::{Ending, Service, Unsent};
 pub use settings::{Listener, Settings, Shards};

@@ -28,6 +28,8 @@ pub(crate) enum Wanted {
 pub(crate) struct Ready {
     pub(crate) name: u64,
     pub(crate) writable: bool,
+    /// An error waits in it.
+    pub(crate) failed: bool,
 }
 
 impl Readiness {
@@ -93,11 +95,12 @@ impl Readiness {
         });
         match found {
             Ok(Ok(n)) => {
-                ready.extend(
-                    self.events[..n]
-                        .iter()
-                        .map(|event| Ready { name: event.u64, writable: event.events & libc::EPOLLOUT as u32 != 0 }),
-                );
+                let has = |event: &libc::epoll_event, what: libc::c_int| event.events & what as u32 != 0;
+                ready.extend(self.events[..n].iter().map(|event| Ready {
+                    name: event.u64,
+                    writable: has(event, libc::EPOLLOUT),
+                    failed: has(event, libc::EPOLLERR),
+                }));
                 true
             }
             // Interrupted: once more.
@@ -132,7 +135,7 @@ mod tests {
         readiness.add(a.as_fd(), 1).unwrap();
         readiness.add(b.as_fd(), 1 << 40).unwrap();
         c.send_to(b"x", b.local_addr().unwrap()).unwrap();
-        assert_eq!(wait(&mut readiness).await, [Ready { name: 1 << 40, writable: false }]);
+        assert_eq!(wait(&mut readiness).await, [Ready { name: 1 << 40, writable: false, failed: false }]);
         b.recv(&mut [0; 8]).unwrap();
         let mut none = Vec::new();
         std::future::poll_fn(|cx| {
@@ -147,10 +150,10 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             c.send_to(b"x", to).unwrap();
         });
-        assert_eq!(wait(&mut readiness).await, [Ready { name: 1, writable: false }]);
+        assert_eq!(wait(&mut readiness).await, [Ready { name: 1, writable: false, failed: false }]);
         later.join().unwrap();
         readiness.change(b.as_fd(), 7, Wanted::Both).unwrap();
         drop(a);
-        assert_eq!(wait(&mut readiness).await, [Ready { name: 7, writable: true }]);
+        assert_eq!(wait(&mut readiness).await, [Ready { name: 7, writable: true, failed: false }]);
     }
 }

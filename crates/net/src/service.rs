@@ -17,6 +17,19 @@ pub enum Ending {
     Unmade,
 }
 
+/// What kept a message from being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unsent {
+    /// This machine: its kernel refused the message, as much waits as may, or the connection that it was for is gone.
+    Here,
+    /// The connection was not made: it was refused, or not answered in time.
+    Connection,
+    /// The peer did not come to the end of the TLS handshake, or it failed.
+    TlsHandshake,
+    /// The same of the WebSocket handshake.
+    WebSocketHandshake,
+}
+
 /// The machines of one shard. The shard calls it; it never blocks, and what it wants sent it puts into the
 /// [`Outbox`], which the shard empties at the end of the round.
 pub trait Service {
@@ -52,6 +65,12 @@ pub trait Service {
 
     /// A message with this token (see [`Outbox::send`]) could not be sent.
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox);
+
+    /// The same, with the cause: called instead of [`Service::failed`].
+    #[inline]
+    fn unsent(&mut self, now: Now, token: u64, _cause: Unsent, out: &mut Outbox) {
+        self.failed(now, token, out);
+    }
 
     /// A datagram to this address reached nobody, as a host or router on its way says (ICMP; RFC 3261 section 18.4); `quoted` is how
     /// it began. Told to all shards where [`Settings::unreachable`](crate::Settings) is on. A hint and no more: who knows the

@@ -9,7 +9,7 @@ use crate::readiness::Ready;
 use crate::reading::Progress;
 use crate::streams::{Post, Streams};
 use crate::udp::Udp;
-use crate::{Ending, Service, clock};
+use crate::{Ending, Service, Unsent, clock};
 use std::cell::RefCell;
 use std::future::Future;
 use std::ops::Range;
@@ -255,7 +255,10 @@ impl<S: Service + 'static> Shard<S> {
         let shared = self.desk.shared.clone();
         let counters = &shared.seats[self.desk.index].counters;
         for i in 0..self.ready.len() {
-            let name = self.ready[i].name;
+            let Ready { name, failed, .. } = self.ready[i];
+            if failed {
+                self.read_unreachable_of(name, now);
+            }
             let receiver = &mut self.receiver;
             let read_from = self.desk.service.lanes().and_then(|lanes| lanes.receive(name, receiver));
             let Some((n, listener, flow)) = read_from else { continue };
@@ -273,6 +276,17 @@ impl<S: Service + 'static> Shard<S> {
             counters.datagram_bytes_in.add(bytes);
         }
         more
+    }
+
+    /// What a lane has heard of datagrams that reached nobody.
+    #[cold]
+    fn read_unreachable_of(&mut self, name: u64, now: Now) {
+        for _ in 0..self.receiver.batch() {
+            let room = &mut self.quoted;
+            let told = self.desk.service.lanes().and_then(|lanes| lanes.unreachable(name, room));
+            let Some((to, length)) = told else { return };
+            self.desk.unreachable(now, to, &self.quoted[..length]);
+        }
     }
 
     /// Takes over the connections that the service has begun to make.
@@ -307,19 +321,23 @@ impl<S: Service + 'static> Shard<S> {
             for (flow, ending) in self.streams.ended.drain(..) {
                 desk.service.ended(now, flow, ending, &mut desk.out);
             }
-            for (origin, token) in self.streams.lost.drain(..) {
-                if origin == desk.index {
-                    self.failed.push(token);
-                } else {
-                    let counters = &desk.shared.seats[desk.index].counters;
-                    desk.roads.put(origin, Content::Failed { token }, &[], counters);
-                }
-            }
-            if self.failed.is_empty() && desk.out.is_empty() && self.streams.unmade.is_empty() {
+            if self.failed.is_empty()
+                && self.streams.lost.is_empty()
+                && desk.out.is_empty()
+                && self.streams.unmade.is_empty()
+            {
                 return self.leave_lanes();
             }
+            for (origin, token, cause) in self.streams.lost.drain(..) {
+                if origin == desk.index {
+                    desk.service.unsent(now, token, cause, &mut desk.out);
+                } else {
+                    let counters = &desk.shared.seats[desk.index].counters;
+                    desk.roads.put(origin, Content::Failed { token, cause }, &[], counters);
+                }
+            }
             for token in self.failed.drain(..) {
-                self.desk.service.failed(now, token, &mut self.desk.out);
+                desk.service.unsent(now, token, Unsent::Here, &mut desk.out);
             }
             // Who waited for it has heard of it by then.
             for flow in self.streams.unmade.drain(..) {
@@ -337,7 +355,7 @@ impl<S: Service + 'static> Shard<S> {
             if let Post::Elsewhere(shard, target) = streams.post(target, range.clone(), origin, token, now) {
                 counters.crossed_out.add(1);
                 if !roads.put(shard, Content::Send { target, origin, token }, &bytes[range], counters) && token != 0 {
-                    streams.lost.push((origin, token));
+                    streams.lost.push((origin, token, Unsent::Here));
                 }
             }
         };

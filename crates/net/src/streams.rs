@@ -12,7 +12,7 @@ use self::dial::Dial;
 use crate::connection::{Connection, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::handle::Common;
-use crate::{Ending, clock, ws};
+use crate::{Ending, Unsent, clock, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -62,8 +62,8 @@ pub(crate) struct Streams {
     alarms: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// For the masks of WebSocket frames.
     frames: u64,
-    /// Messages that will not be sent: the shard that wanted it and its token.
-    pub(crate) lost: Vec<(usize, u64)>,
+    /// Messages that will not be sent: the shard that wanted it, its token, and why not.
+    pub(crate) lost: Vec<(usize, u64, Unsent)>,
     /// Connections that ended, and how.
     pub(crate) ended: Vec<(Flow, Ending)>,
     /// Lanes that could not be made, and how many have given their descriptors back.
@@ -280,7 +280,7 @@ impl Streams {
     fn lose(&mut self, origin: usize, token: u64) {
         self.counters.streams_lost.add(1);
         if token != 0 {
-            self.lost.push((origin, token));
+            self.lost.push((origin, token, Unsent::Here));
         }
     }
 
@@ -445,7 +445,13 @@ impl Streams {
         self.common.directory.dismiss(connection.accepted.then(|| connection.remote.ip()));
         if let Some(layer) = &connection.layer {
             self.counters.stream_bytes_waiting.less(layer.before.len() as u64);
-            self.lost.extend_from_slice(&layer.tokens);
+            let cause = match connection.phase {
+                Phase::Dialling => Unsent::Connection,
+                Phase::Tls => Unsent::TlsHandshake,
+                Phase::Ws => Unsent::WebSocketHandshake,
+                Phase::Open => Unsent::Here,
+            };
+            self.lost.extend(layer.tokens.iter().map(|&(origin, token)| (origin, token, cause)));
         }
         if let Some(task) = connection.task.take() {
             task.abort();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use strowger_core::Transport::{self, Tcp, Tls, Udp, Ws, Wss};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target};
 use strowger_net::lanes::{self, Lanes, Wish};
-use strowger_net::{Ending, Listener, Net, Node, Service, Settings, Snapshot, tls};
+use strowger_net::{Ending, Listener, Net, Node, Service, Settings, Snapshot, Unsent, tls};
 
 /// "OPEN NAME tcp 127.0.0.1:5060" opens a lane and says its port, "SAY NAME TEXT" says something over it, "CLOSE NAME" ends it,
 /// "END NAME" does both at once, "SLEEP MILLISECONDS" keeps the shard from working; what comes over a lane goes to who opened it, and so does the news of its end.
@@ -84,8 +84,16 @@ impl Service for Opener {
         }
     }
 
-    fn failed(&mut self, _: Now, token: u64, out: &mut Outbox) {
-        self.tell(&format!("FAILED {token}"), out);
+    fn failed(&mut self, _: Now, _: u64, _: &mut Outbox) {
+        unreachable!("it hears why");
+    }
+
+    fn unsent(&mut self, _: Now, token: u64, cause: Unsent, out: &mut Outbox) {
+        self.tell(&format!("FAILED {token} {cause:?}"), out);
+    }
+
+    fn unreachable(&mut self, _: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
+        self.tell(&format!("NOBODY at {to} {}", String::from_utf8_lossy(quoted)), out);
     }
 
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {
@@ -201,10 +209,10 @@ fn a_lane_of_datagrams_has_a_port_of_its_own_and_hears_what_comes_to_it() {
     counted(&node, |t| t.lanes, 0);
     assert!(ports.iter().all(|port| UdpSocket::bind(port).is_ok()));
     // What is said over a lane that is gone fails.
-    assert_eq!(boss.ask("SAY 3"), "FAILED 7");
+    assert_eq!(boss.ask("SAY 3"), "FAILED 7 Here");
     // Its place serves again, under another name.
     boss.open("again", Udp, at);
-    assert_eq!(boss.ask("SAY 3"), "FAILED 7");
+    assert_eq!(boss.ask("SAY 3"), "FAILED 7 Here");
     assert_eq!(node.handle().total().lanes_opened, 21);
 }
 
@@ -279,7 +287,7 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     drop(stream);
     assert_eq!(boss.hear(), "CLOSED ended Finished");
     counted(&node, |t| t.lanes, 0);
-    assert_eq!(boss.ask("SAY ended"), "FAILED 7");
+    assert_eq!(boss.ask("SAY ended"), "FAILED 7 Here");
     // Who keeps its side open has it closed for it after a while; until then it may still speak.
     boss.open("stubborn", Tcp, to);
     let (mut stream, _) = peer.accept().unwrap();
@@ -292,7 +300,7 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     assert!(stream.write_all(&[b'x'; 10]).is_ok());
     // A closed port: what was said has failed, and then the lane ends.
     drop(peer);
-    assert_eq!(boss.ask(&format!("BEGIN refused tcp {to}")), "FAILED 7");
+    assert_eq!(boss.ask(&format!("BEGIN refused tcp {to}")), "FAILED 7 Connection");
     assert_eq!(boss.hear(), "CLOSED refused Unmade");
     counted(&node, |t| t.lanes, 0);
     // The bound, and an address that is not ours.
@@ -350,6 +358,53 @@ fn how_a_connection_ended_is_told() {
         assert_eq!(boss.hear(), "CLOSED far Finished");
     }
     counted(&node, |t| t.lanes, 0);
+}
+
+#[test]
+fn the_cause_of_a_connection_that_is_not_made_is_the_layer_that_failed() {
+    let (node, boss) = start(settings(1), 20);
+    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = plain.local_addr().unwrap();
+    // It speaks neither TLS nor WebSocket.
+    let answers = std::thread::spawn(move || {
+        for stream in plain.incoming().take(2) {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1_000]);
+            let _ = stream.write_all(b"SIP/2.0 400 Bad Request\r\n\r\n");
+        }
+    });
+    for (transport, cause) in [("tls", "TlsHandshake"), ("ws", "WebSocketHandshake")] {
+        assert_eq!(boss.ask(&format!("BEGIN {transport} {transport} {to}")), format!("FAILED 7 {cause}"));
+        assert_eq!(boss.hear(), format!("CLOSED {transport} Unmade"));
+    }
+    answers.join().unwrap();
+    assert_eq!(boss.ask(&format!("BEGIN wss wss {to}")), "FAILED 7 Connection");
+    assert_eq!(node.handle().total().handshakes_failed, 2);
+}
+
+#[test]
+fn a_lane_of_datagrams_hears_what_reached_nobody() {
+    for hears in [true, false] {
+        let (node, boss) = start(Settings { unreachable: hears, ..settings(1) }, 3);
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        boss.open("gone", Udp, closed);
+        boss.open("here", Udp, peer.local_addr().unwrap());
+        for _ in 0..3 {
+            boss.order("SAY gone");
+            if hears {
+                let told = boss.hear();
+                assert!(told.starts_with(&format!("NOBODY at {closed} SAID gone SIP/2.0")), "{told}");
+            }
+            boss.order("SAY here");
+            let (_, from) = peer.recv_from(&mut [0; 2_000]).unwrap();
+            peer.send_to(b"answer", from).unwrap();
+            assert_eq!(boss.hear(), "CAME answer");
+        }
+        let total = node.handle().total();
+        assert_eq!((total.unreachable, total.datagrams_refused), (if hears { 3 } else { 0 }, 0));
+    }
 }
 
 #[test]
