@@ -5,12 +5,14 @@
 
 #![forbid(unsafe_code)]
 
+mod base64url;
 pub mod call;
 pub mod dialog;
 pub mod digest;
 pub mod entropy;
 #[doc(hidden)]
 pub mod fuzz;
+mod hmac;
 pub mod kept;
 pub mod now;
 pub mod outbox;

@@ -7,8 +7,9 @@ use super::algorithm::{Algorithm, Hash, HashValue};
 use super::challenge::{ChallengeHeader, NewChallenge, QopOffer};
 use super::compute::{Ha1, Ha1Set, Qop, ResponseInput, response};
 use super::credentials::Credentials;
-use super::nonce::{Hmac, Nonce, NonceKey};
+use super::nonce::{Nonce, NonceKey};
 use super::replay::{Admission, Count, ReplaySettings, ReplayTable};
+use crate::hmac::Hmac;
 use crate::now::Now;
 
 /// How a server challenges and what it accepts.

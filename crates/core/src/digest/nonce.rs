@@ -6,8 +6,10 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+
+use crate::base64url;
+use crate::hmac::Hmac;
 
 /// Characters of a nonce.
 pub const NONCE_LEN: usize = 36;
@@ -59,7 +61,7 @@ pub struct NonceKey(Hmac);
 impl NonceKey {
     /// `secret` should hold at least 16 bytes of entropy; any length is accepted.
     pub fn new(secret: &[u8]) -> Self {
-        Self(Hmac::new(&Hmac::new(secret).mac(&[b"strowger digest nonce 1"])))
+        Self(Hmac::derive(secret, b"strowger digest nonce 1"))
     }
 
     /// Makes a nonce for a realm and a source (its address as bytes, or nothing).
@@ -72,12 +74,17 @@ impl NonceKey {
         let mut bytes = [0; BYTES];
         bytes[..BODY].copy_from_slice(&nonce.body());
         bytes[BODY..].copy_from_slice(&self.tag(&nonce, realm));
-        NonceText(encode(&bytes))
+        let mut text = [0; NONCE_LEN];
+        base64url::encode(&bytes, &mut text);
+        NonceText(text)
     }
 
     /// The nonce that this text is, or `None` if it was not issued with this key for this realm.
     pub fn open(&self, text: &[u8], realm: &[u8]) -> Option<Nonce> {
-        let bytes = decode(text)?;
+        let mut bytes = [0; BYTES];
+        if !base64url::decode(text, &mut bytes) {
+            return None;
+        }
         let (issued, rest) = bytes.split_first_chunk::<4>()?;
         let (salt, rest) = rest.split_first_chunk::<8>()?;
         let (source, tag) = rest.split_first_chunk::<3>()?;
@@ -117,98 +124,9 @@ impl fmt::Debug for NonceKey {
     }
 }
 
-/// HMAC-SHA-256 (RFC 2104) with both padded keys hashed beforehand: two compressions for a short text, not four.
-#[derive(Clone)]
-pub(super) struct Hmac {
-    inner: Sha256,
-    outer: Sha256,
-}
-
-impl Hmac {
-    pub(super) fn new(key: &[u8]) -> Self {
-        let mut block = [0u8; 64];
-        if key.len() > block.len() {
-            block[..32].copy_from_slice(&Sha256::digest(key));
-        } else {
-            block[..key.len()].copy_from_slice(key);
-        }
-        let keyed = |pad: u8| Sha256::new().chain_update(block.map(|byte| byte ^ pad));
-        Self { inner: keyed(0x36), outer: keyed(0x5c) }
-    }
-
-    pub(super) fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
-        let mut inner = self.inner.clone();
-        for part in parts {
-            inner.update(part);
-        }
-        let mut outer = self.outer.clone();
-        outer.update(inner.finalize());
-        outer.finalize().into()
-    }
-}
-
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/// base64url (RFC 4648 section 5); 27 bytes need no padding.
-fn encode(bytes: &[u8; BYTES]) -> [u8; NONCE_LEN] {
-    let mut text = [0; NONCE_LEN];
-    for (four, three) in text.chunks_exact_mut(4).zip(bytes.chunks_exact(3)) {
-        let bits = u32::from(three[0]) << 16 | u32::from(three[1]) << 8 | u32::from(three[2]);
-        for (at, character) in four.iter_mut().enumerate() {
-            *character = ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
-        }
-    }
-    text
-}
-
-fn decode(text: &[u8]) -> Option<[u8; BYTES]> {
-    const VALUES: [u8; 256] = {
-        let mut values = [0xff; 256];
-        let mut at = 0;
-        while at < 64 {
-            values[ALPHABET[at] as usize] = at as u8;
-            at += 1;
-        }
-        values
-    };
-    if text.len() != NONCE_LEN {
-        return None;
-    }
-    let mut bytes = [0; BYTES];
-    for (three, four) in bytes.chunks_exact_mut(3).zip(text.chunks_exact(4)) {
-        let mut bits = 0u32;
-        for &character in four {
-            let value = VALUES[usize::from(character)];
-            if value == 0xff {
-                return None;
-            }
-            bits = bits << 6 | u32::from(value);
-        }
-        three.copy_from_slice(&bits.to_be_bytes()[1..]);
-    }
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hmac_of_rfc_4231() {
-        let hex = |bytes: [u8; 32]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        assert_eq!(
-            hex(Hmac::new(&[0x0b; 20]).mac(&[b"Hi ", b"There"])),
-            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
-        );
-        assert_eq!(
-            hex(Hmac::new(b"Jefe").mac(&[b"what do ya want for nothing?"])),
-            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
-        );
-        assert_eq!(
-            hex(Hmac::new(&[0xaa; 131]).mac(&[b"Test Using Larger Than Block-Size Key - Hash Key First"])),
-            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
-        );
-    }
 
     #[test]
     fn issued_nonces_open_and_others_do_not() {
