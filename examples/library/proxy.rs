@@ -158,7 +158,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     })?;
     println!("listening on {bound}");
-    node.join();
+    node.join()?;
     Ok(())
 }
 

@@ -137,7 +137,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     node.handle().mailbox(0).send(Dial { uri, next_hop });
     let result = over.recv()?;
-    node.join();
+    node.join()?;
     result.map_err(Into::into)
 }
 

@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Telephone { agent: UserAgent::new(identity, Settings::default(), Entropy::new(seed()), secret) }
     })?;
     println!("listening on {bound}");
-    node.join();
+    node.join()?;
     Ok(())
 }
 

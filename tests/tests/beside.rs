@@ -8,5 +8,6 @@ mod examples;
 mod flood;
 mod fuzz;
 mod library_examples;
+mod process_end;
 mod refusals;
 mod torture;

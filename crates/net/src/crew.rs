@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use strowger_core::call::BUCKETS;
@@ -114,46 +115,54 @@ pub(crate) fn start<S: Service + 'static>(
             shared.listeners.iter().zip(&shared.addresses).map(bind).collect::<io::Result<_>>()?
         }
     };
-    for (i, socket) in sockets.iter().enumerate() {
-        crew.doors.push(Door { listener: ListenerId(i as u16), shard: index, socket: socket.try_clone()? });
-    }
-    let mut roads = Roads::new(shared.seats.len(), shared.settings.ring);
+    let door = |(i, socket): (usize, &Socket)| {
+        Ok(Door { listener: ListenerId(i as u16), shard: index, socket: socket.try_clone()? })
+    };
+    let doors: Vec<Door> = sockets.iter().enumerate().map(door).collect::<io::Result<_>>()?;
+    let (mut roads, mut peers) = (Roads::new(shared.seats.len(), shared.settings.ring), Vec::new());
     for peer in 0..index {
         let (there, back_there) = ring(shared.settings.ring);
         let (from_peer, here) = ring(shared.settings.ring);
         roads.join(peer, there, here);
-        shared.seats[peer].post(Letter::Peer(index, from_peer, back_there));
+        peers.push((peer, from_peer, back_there));
     }
     let owner = std::array::from_fn(|b| shared.owners[b].load(Relaxed));
     let shard_of = shared.clone();
+    let (ready, begun) = sync_channel(1);
     let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
-        let _alarm = Alarm { handle: Handle { shared: shard_of.clone() }, index };
         if shard_of.settings.patient && !crate::scheduling::be_patient() {
             tracing::debug!(shard = index, "the kernel knows no SCHED_BATCH, or may not");
         }
-        if let Err(error) = run(shard_of, index, owner, sockets, roads, factory) {
-            tracing::error!(%error, shard = index, "shard ended");
+        if let Err(error) = run(shard_of, index, owner, sockets, roads, factory, &ready) {
+            let _ = ready.send(Err(error));
         }
     })?;
+    // Until then the others know nothing of it: where it cannot begin, they go on as they are.
+    let begun = begun.recv().unwrap_or_else(|_| Err(io::Error::other("the shard panicked before it began")));
+    if let Err(error) = begun {
+        let _ = thread.join();
+        return Err(error);
+    }
+    crew.doors.extend(doors);
     crew.threads.push(thread);
     crew.started += 1;
+    for (peer, from_peer, back_there) in peers {
+        shared.seats[peer].post(Letter::Peer(index, from_peer, back_there));
+    }
     // No bucket may move before all know each other.
     wait(shared, || shared.seats[..index].iter().all(|seat| seat.met.load(Acquire) >= index))
 }
 
-/// Ends all shards if one ends before it was told to: a process that answers a part of the calls is worse than one
-/// that is started anew.
+/// Ends all shards if one ends before it was told to.
 struct Alarm<S: Service + 'static> {
-    handle: Handle<S>,
+    shared: Arc<Shared<S>>,
     index: usize,
 }
 
 impl<S: Service + 'static> Drop for Alarm<S> {
     fn drop(&mut self) {
-        if !self.handle.shared.stopping.load(Relaxed) {
-            tracing::error!(shard = self.index, "shard ended unasked: all shards end");
-            self.handle.stop();
-        }
+        let how = if std::thread::panicking() { "panicked" } else { "ended" };
+        self.shared.fail(format_args!("shard {} {how}", self.index));
     }
 }
 
@@ -169,7 +178,7 @@ pub(crate) fn wait<S: Service>(shared: &Shared<S>, reached: impl Fn() -> bool) -
     Ok(())
 }
 
-/// The body of a shard's thread.
+/// The body of a shard's thread. `ready` hears when it works; an error before that is returned.
 fn run<S: Service + 'static>(
     shared: Arc<Shared<S>>,
     index: usize,
@@ -177,6 +186,7 @@ fn run<S: Service + 'static>(
     sockets: Vec<Socket>,
     roads: Roads<S>,
     factory: Arc<Factory<S>>,
+    ready: &SyncSender<io::Result<()>>,
 ) -> io::Result<()> {
     shared.seats[index].clock.store(own_clock(), Release);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
@@ -190,7 +200,9 @@ fn run<S: Service + 'static>(
         }
         let service = factory(index, Handle { shared: shared.clone() });
         let streams = Streams::new(shared.common.clone(), shared.seats[index].counters.clone(), index, doors)?;
-        let shard = Shard::new(Desk::new(shared, index, owner, service, roads), udp, streams);
+        let shard = Shard::new(Desk::new(shared.clone(), index, owner, service, roads), udp, streams);
+        let _alarm = Alarm { shared, index };
+        let _ = ready.send(Ok(()));
         poll_fn(|cx| shard.borrow_mut().poll(cx)).await;
         Ok(())
     })

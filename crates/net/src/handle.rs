@@ -5,6 +5,7 @@ use crate::counters::{Counters, Snapshot};
 use crate::crew::{Backlog, Crew};
 use crate::cross::Parcel;
 use crate::directory::Directory;
+use crate::failure::Failure;
 use crate::ring::{Consumer, Producer};
 use crate::tickets::Clients;
 use crate::{Listener, Service, Settings};
@@ -26,6 +27,8 @@ pub(crate) struct Shared<S: Service> {
     pub(crate) owners: [AtomicU8; BUCKETS],
     pub(crate) draining: AtomicBool,
     pub(crate) stopping: AtomicBool,
+    /// Why they end, if nobody has asked for it.
+    pub(crate) failure: tokio::sync::watch::Sender<Option<Failure>>,
     pub(crate) services: tokio::runtime::Handle,
     pub(crate) crew: Mutex<Crew<S>>,
 }
@@ -39,6 +42,15 @@ pub(crate) struct Common {
     pub(crate) tls_servers: Vec<Option<Arc<ServerConfig>>>,
     pub(crate) tls_client: Clients,
     pub(crate) directory: Directory,
+}
+
+impl<S: Service> Shared<S> {
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Release);
+        for seat in &self.seats {
+            seat.bell.ring();
+        }
+    }
 }
 
 impl<S: Service> std::ops::Deref for Shared<S> {
@@ -268,9 +280,6 @@ impl<S: Service + 'static> Handle<S> {
 
     /// Ends the shards at once.
     pub fn stop(&self) {
-        self.shared.stopping.store(true, Release);
-        for seat in &self.shared.seats {
-            seat.bell.ring();
-        }
+        self.shared.stop();
     }
 }

@@ -236,8 +236,9 @@ impl Lanes {
 
     /// The place that this flow names, if it still is that lane.
     fn slot(&self, flow: Flow) -> Option<u32> {
+        let ours = (flow.node, flow.process, flow.shard) == (self.node, self.process, self.shard);
         let slot = flow.slot & !LANE;
-        let place = self.places.get(slot as usize).filter(|_| is_lane(flow))?;
+        let place = self.places.get(slot as usize).filter(|_| ours && is_lane(flow))?;
         (place.generation == flow.generation && place.lane.is_some()).then_some(slot)
     }
 

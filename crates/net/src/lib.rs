@@ -27,6 +27,7 @@ mod crew;
 mod cross;
 mod desk;
 mod directory;
+mod failure;
 mod readiness;
 mod reading;
 mod ring;
@@ -42,6 +43,7 @@ mod ws;
 
 pub use counters::Snapshot;
 pub use crew::Backlog;
+pub use failure::Failure;
 pub use handle::{Handle, Mailbox};
 pub use lanes::{Lane, Lanes};
 pub use node::{Net, Node};

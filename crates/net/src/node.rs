@@ -5,7 +5,7 @@ use crate::directory::Directory;
 use crate::handle::{Common, Seat, Shared};
 use crate::settings::Shards;
 use crate::tickets::Clients;
-use crate::{Handle, Listener, Service, Settings};
+use crate::{Failure, Handle, Listener, Service, Settings};
 use rustls::ServerConfig;
 use std::io;
 use std::net::SocketAddr;
@@ -73,6 +73,7 @@ impl Net {
             owners: crew::owners(1),
             draining: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            failure: Default::default(),
             services: services.handle().clone(),
             crew: Mutex::new(Crew {
                 started: 0,
@@ -97,7 +98,7 @@ impl Net {
             crew::wait(shared, || crew::is_settled(shared))?;
         }
         if matches!(shared.settings.shards, Shards::Auto { most: 2.. }) {
-            shared.services.spawn(crew::watch(node.handle.clone()));
+            node.handle.spawn("the watch over the number of shards", crew::watch(node.handle.clone()));
         }
         Ok(node)
     }
@@ -127,8 +128,13 @@ impl<S: Service + 'static> Node<S> {
     }
 
     /// Waits until the shards have ended.
-    pub fn join(mut self) {
+    ///
+    /// # Errors
+    /// They ended because something failed, not because they were asked to.
+    pub fn join(mut self) -> Result<(), Failure> {
         self.wait();
+        let failure = self.handle.shared.failure.borrow().clone();
+        failure.map_or(Ok(()), Err)
     }
 
     fn wait(&mut self) {

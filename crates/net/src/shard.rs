@@ -4,6 +4,7 @@ use crate::alarm::Alarm;
 use crate::batch::Receiver;
 use crate::cross::Content;
 use crate::desk::Desk;
+use crate::failure::{caught, or_fail};
 use crate::lanes::{self, Sent};
 use crate::readiness::Ready;
 use crate::reading::Progress;
@@ -154,18 +155,20 @@ impl<S: Service + 'static> Shard<S> {
                     }
                 };
                 if let Some(listen) = udp.listen(wake) {
-                    tokio::task::spawn_local(listen);
+                    let shared = self.desk.shared.clone();
+                    tokio::task::spawn_local(or_fail(shared, "a task that hears of unreachable peers", listen));
                 }
             }
         }
         for mut dial in self.streams.dials.drain(..) {
             let me = me.clone();
-            tokio::task::spawn_local(async move {
+            let make = async move {
                 let result = dial.run().await;
                 let mut shard = me.borrow_mut();
                 shard.streams.dialled(dial.slot, dial.generation, result, clock::now());
                 shard.wake();
-            });
+            };
+            tokio::task::spawn_local(or_fail(self.desk.shared.clone(), "a task that makes a connection", make));
         }
         while let Some((slot, generation)) = self.streams.born.pop() {
             if let Some(connection) = self.streams.same(slot, generation) {
@@ -352,7 +355,8 @@ impl<S: Service + 'static> Shard<S> {
         let (index, roads) = (desk.index, &mut desk.roads);
         let bytes = &desk.out.bytes;
         let mut stream = |streams: &mut Streams, target: &Target, range: Range<usize>, origin, token| {
-            if let Post::Elsewhere(shard, target) = streams.post(target, range.clone(), origin, token, now) {
+            let post = streams.post(target, range.clone(), origin, token, now, |shard| roads.leads_to(shard));
+            if let Post::Elsewhere(shard, target) = post {
                 counters.crossed_out.add(1);
                 if !roads.put(shard, Content::Send { target, origin, token }, &bytes[range], counters) && token != 0 {
                     streams.lost.push((origin, token, Unsent::Here));
@@ -361,13 +365,10 @@ impl<S: Service + 'static> Shard<S> {
         };
         for send in desk.out.sends() {
             let target = &send.target;
-            if let Some(flow) = target.flow.filter(|&flow| lanes::is_lane(flow)) {
-                let part = &bytes[send.range()];
-                let sent = match desk.service.lanes() {
-                    Some(lanes) => lanes.send(flow, part, target.address, send.token, &mut self.failed),
-                    None => Sent::Gone,
-                };
-                match sent {
+            let lane = target.flow.filter(|&flow| lanes::is_lane(flow));
+            // Of a service that opens none, no flow is one.
+            if let Some((flow, lanes)) = lane.and_then(|flow| Some((flow, desk.service.lanes()?))) {
+                match lanes.send(flow, &bytes[send.range()], target.address, send.token, &mut self.failed) {
                     Sent::Done => (),
                     Sent::By(slot) => self.streams.post_lane(slot, flow, send.range(), send.token),
                     Sent::Gone => {
@@ -420,7 +421,9 @@ impl<S: Service + 'static> Future for Reader<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let shard = &mut *self.shard.borrow_mut();
-        match shard.streams.read(self.slot, self.generation, cx, clock::now(), &mut shard.desk) {
+        let read = caught(|| shard.streams.read(self.slot, self.generation, cx, clock::now(), &mut shard.desk));
+        let progress = read.unwrap_or_else(|panic| shard.desk.shared.panicked("a task that reads a connection", panic));
+        match progress {
             Progress::Over => {
                 shard.wake();
                 Poll::Ready(())

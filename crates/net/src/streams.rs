@@ -227,12 +227,21 @@ impl Streams {
         self.born.push((slot, self.slots[slot as usize].generation));
     }
 
-    /// Takes a message for a stream: `bytes[range]`, wanted by the shard `origin`.
-    pub(crate) fn post(&mut self, target: &Target, range: Range<usize>, origin: usize, token: u64, now: Now) -> Post {
+    /// Takes a message for a stream: `bytes[range]`, wanted by the shard `origin`. `leads_to`: whether there is a way to the
+    /// shard of this number, for a flow may name any.
+    pub(crate) fn post(
+        &mut self,
+        target: &Target,
+        range: Range<usize>,
+        origin: usize,
+        token: u64,
+        now: Now,
+        leads_to: impl Fn(usize) -> bool,
+    ) -> Post {
         if let Some(flow) = target.flow {
             let settings = &self.common.settings;
             if flow.node == settings.node && flow.process == settings.process {
-                if flow.shard as usize != self.index && origin == self.index {
+                if flow.shard as usize != self.index && origin == self.index && leads_to(flow.shard as usize) {
                     return Post::Elsewhere(flow.shard as usize, *target);
                 }
                 if flow.shard as usize == self.index && self.same(flow.slot, flow.generation).is_some() {

@@ -10,7 +10,7 @@ use crate::shard::{Answer, Shard};
 use crate::shared::Shared;
 use anyhow::Context;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use strowger_core::digest::Authenticator;
 use strowger_core::proxy::{Face, Identity};
@@ -95,10 +95,12 @@ impl Server {
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             Shard::new(for_shards.clone(), number, &handle, with_journal.as_deref(), give_back)
         })?;
-        node.handle().services().spawn(keep_up(shared.clone(), Removals::new(journal.as_deref()), give_back));
+        let removals = Removals::new(journal.as_deref());
+        let kept = journal.as_ref().map(Arc::downgrade);
+        node.handle().spawn("upkeep", keep_up(shared.clone(), node.handle().clone(), kept, removals, give_back));
         if let Some(interval) = shared.config.log.statistics {
             let (shared, handle) = (shared.clone(), node.handle().clone());
-            node.handle().services().spawn(async move {
+            node.handle().spawn("the log of statistics", async move {
                 let mut tick = tokio::time::interval(interval);
                 tick.tick().await;
                 loop {
@@ -188,13 +190,26 @@ fn statistics(shared: &Shared, handle: &Handle<Shard>) -> String {
 }
 
 /// The work of no call in particular.
-async fn keep_up(shared: Arc<Shared>, mut removals: Removals, give_back: fn()) {
+async fn keep_up(
+    shared: Arc<Shared>,
+    handle: Handle<Shard>,
+    journal: Option<Weak<Journal>>,
+    mut removals: Removals,
+    give_back: fn(),
+) {
     let mut tick = tokio::time::interval(UPKEEP);
     let mut n = 0u64;
     loop {
         tick.tick().await;
         n += 1;
+        // Without it every REGISTER is refused.
+        if journal.as_ref().and_then(Weak::upgrade).is_some_and(|journal| journal.has_ended()) {
+            handle.fail("the thread that writes bindings ended");
+        }
         if let Some(subscribers) = &shared.subscribers {
+            if subscribers.has_ended() {
+                handle.fail("the thread that reads subscribers ended");
+            }
             subscribers.overdue(Instant::now());
             removals.step(&shared);
         }

@@ -452,7 +452,8 @@ impl Shard {
         let ticket = self.park(asked);
         let shared = self.shared.clone();
         let source = request.arrival.remote.ip();
-        self.services.spawn(resolve(shared, self.handle.clone(), mailbox, source, ticket, name));
+        let work = resolve(shared, self.handle.clone(), mailbox, source, ticket, name);
+        self.handle.spawn("the resolver", work);
     }
 
     /// A URI that names a user of ours, or this server.

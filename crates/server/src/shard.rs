@@ -59,7 +59,6 @@ pub struct Shard {
     /// Of the first shard, if this is another one.
     pub(crate) first: Option<Mailbox<Self>>,
     pub(crate) handle: strowger_net::Handle<Self>,
-    pub(crate) services: tokio::runtime::Handle,
     /// This shard among the receivers of the stores.
     pub(crate) written: Option<SinkId>,
     pub(crate) found: Option<SinkId>,
@@ -593,7 +592,6 @@ impl Shard {
             mailbox: None,
             first: None,
             handle: handle.clone(),
-            services: handle.services().clone(),
             written: None,
             found: None,
             parked: Slots::new(),

@@ -162,6 +162,11 @@ impl Journal {
         }
     }
 
+    /// Whether the thread has ended before it was asked to: by a panic. Every change is refused from then on.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
     /// Writes what is queued, hands back its tickets and ends the thread. Changes after that are refused.
     pub fn close(mut self) {
         self.end();

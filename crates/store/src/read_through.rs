@@ -349,6 +349,10 @@ impl Subscribers for ReadThrough {
         self.shared.removals().open.clone()
     }
 
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
     fn settled(&self, id: u64) {
         let mut removals = self.shared.removals();
         removals.open.retain(|removed| removed.id != id);

@@ -164,6 +164,11 @@ pub trait Subscribers: Send + Sync {
         Vec::new()
     }
 
+    /// Whether whoever answers has ended without being asked to: every question is refused from then on.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
     /// The bindings of this removal are gone for good.
     fn settled(&self, _id: u64) {}
 }

@@ -1,5 +1,7 @@
 //! `strowger serve`.
 
+use std::time::Duration;
+
 use strowger_net::descriptors;
 use strowger_server::Server;
 use strowger_server::config::Config;
@@ -32,6 +34,12 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     serve(config)
 }
 
+/// The exit code of a server of which a part failed (EX_SOFTWARE of sysexits.h).
+const FAILURE: u8 = 70;
+
+/// How long the parts of such a server that still work may take to end: bindings are written meanwhile.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Binds the listeners, prints the banner and carries messages until a signal ends it.
 ///
 /// SIGTERM and SIGINT let what is under way end, a second one does not wait; SIGUSR1 and SIGUSR2 ask for a shard more and a
@@ -56,11 +64,19 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
         let bound: Vec<BoundListener> =
             bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();
         output::print(&banner(config, &bound))?;
+        let failed = server.handle().clone();
+        let mut failed = std::pin::pin!(failed.failed());
         loop {
             let shards = server.handle().shards();
             let wanted = tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
+                // It is in the log. What hangs is not waited for: whoever supervises the process starts it again.
+                _ = &mut failed => {
+                    let ending = tokio::task::spawn_blocking(move || server.stop());
+                    let _ = tokio::time::timeout(LAST_WORDS, ending).await;
+                    std::process::exit(i32::from(FAILURE));
+                }
                 _ = more.recv() => shards + 1,
                 _ = fewer.recv() => shards.saturating_sub(1).max(1),
             };

@@ -74,12 +74,11 @@ impl Identity {
                 // A socket bound to loopback reaches nothing else, and the other way round.
                 && (f.bound.ip().is_unspecified() || f.bound.ip().is_loopback() == address.ip().is_loopback())
         };
-        let preferred = self.faces.get(prefer.0 as usize)?;
-        if fits(preferred) {
-            return Some(prefer);
-        }
+        // What was kept of an earlier configuration may name one that is no more.
+        let preferred = self.faces.get(prefer.0 as usize).or(self.faces.first())?;
         let same = |f: &Face| fits(f) && f.network == preferred.network;
-        let at = self.faces.iter().position(same).or_else(|| self.faces.iter().position(fits))?;
+        let named = Some(prefer.0 as usize).filter(|&at| self.faces.get(at).is_some_and(fits));
+        let at = named.or_else(|| self.faces.iter().position(same)).or_else(|| self.faces.iter().position(fits))?;
         Some(ListenerId(at as u16))
     }
 
@@ -124,4 +123,28 @@ pub(super) fn split_port(text: &[u8]) -> (&[u8], Option<u16>) {
 fn ip_of(host: &[u8]) -> Option<IpAddr> {
     let host = std::str::from_utf8(host).ok()?;
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_that_is_no_more_gives_way_to_one_that_fits() {
+        let face = |transport, bound: &str| Face {
+            transport,
+            bound: bound.parse().unwrap(),
+            sent_by: bound.as_bytes().into(),
+            network: 0,
+        };
+        let faces = vec![face(Transport::Udp, "192.0.2.1:5060"), face(Transport::Tcp, "192.0.2.1:5060")];
+        let identity = Identity::new(faces, [""; 0], &[]);
+        let to = "192.0.2.9:5060".parse().unwrap();
+        for prefer in [0, 1, 2, u16::MAX] {
+            let listener = |transport| identity.listener_for(transport, &to, ListenerId(prefer));
+            assert_eq!(listener(Transport::Tcp), Some(ListenerId(1)), "{prefer}");
+            assert_eq!((listener(Transport::Udp), listener(Transport::Tls)), (Some(ListenerId(0)), None), "{prefer}");
+        }
+        assert_eq!(Identity::default().listener_for(Transport::Udp, &to, ListenerId(0)), None);
+    }
 }

@@ -1,10 +1,80 @@
-//! What is left of shards that have ended.
+//! What is left of shards that have ended, and who learns why.
 
 use crate::echo::settings;
 use crate::shed::Slow;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
-use strowger_core::Transport;
-use strowger_net::{Listener, Net};
+use std::time::Duration;
+use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
+use strowger_net::{Listener, Net, Service};
+
+/// Panics at each message.
+struct Fragile;
+
+impl Service for Fragile {
+    type Answer = ();
+    type Record = ();
+
+    fn receive(&mut self, _: Now, _: &Arrival, _: &[u8], _: &mut Outbox) {
+        panic!("as planted");
+    }
+
+    fn poll(&mut self, _: Now, _: &mut Outbox) {}
+    fn deadline(&mut self) -> Option<u64> {
+        None
+    }
+    fn answered(&mut self, _: Now, (): (), _: &mut Outbox) {}
+    fn failed(&mut self, _: Now, _: u64, _: &mut Outbox) {}
+    fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
+    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
+        Vec::new()
+    }
+    fn import(&mut self, _: Now, (): (), _: &mut Outbox) {}
+}
+
+/// By UDP the panic is the shard's, by TCP that of the connection's task, which the runtime would keep to itself.
+#[test]
+fn a_panic_ends_all_shards_and_whoever_waits_for_them_learns_it() {
+    for (transport, what) in [(Transport::Udp, "shard"), (Transport::Tcp, "reads a connection")] {
+        let listener = Listener::new(transport, "127.0.0.1:0".parse().unwrap());
+        let node = Net::bind(settings(2), vec![listener]).unwrap().spawn(|_, _| Fragile).unwrap();
+        let handle = node.handle().clone();
+        let (told, heard) = std::sync::mpsc::channel();
+        node.handle().services().spawn(async move { told.send(handle.failed().await.to_string()) });
+        let text = b"OPTIONS sip:a SIP/2.0\r\nCall-ID: 1\r\nContent-Length: 0\r\n\r\n";
+        let address = node.handle().addresses()[0];
+        if transport == Transport::Udp {
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(text, address).unwrap();
+        } else {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            stream.write_all(text).unwrap();
+            // Nothing goes on beside it.
+            assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
+        }
+        let heard = heard.recv_timeout(Duration::from_secs(5)).expect("it is told");
+        let failure = node.join().expect_err("they were not asked to end");
+        assert!(failure.to_string().contains(what) && failure.to_string().ends_with("panicked"), "{failure}");
+        assert_eq!(heard, failure.to_string());
+    }
+}
+
+#[test]
+fn a_panic_beside_the_shards_ends_them() {
+    let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
+    let node = Net::bind(settings(1), vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
+    node.handle().spawn("a task of a test", async { panic!("as planted") });
+    assert_eq!(node.join().unwrap_err().to_string(), "a task of a test panicked");
+}
+
+#[test]
+fn shards_that_were_asked_to_end_have_not_failed() {
+    let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
+    let node = Net::bind(settings(3), vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
+    node.handle().stop();
+    node.join().unwrap();
+}
 
 #[test]
 fn what_shards_are_made_from_ends_with_them() {

@@ -1,5 +1,6 @@
 //! A service that passes messages on: "TO tcp 127.0.0.1:5060 ..." goes there, and what comes back for the same
-//! call goes to who sent it. Everything else goes back the way it came.
+//! call goes to who sent it; "FLOW 0 3 1 tcp 127.0.0.1:5060 ..." the same over a flow of this shard, slot and generation.
+//! Everything else goes back the way it came.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -31,14 +32,25 @@ impl Service for Relay {
         let text = String::from_utf8_lossy(bytes);
         let word: Vec<&str> = text.split(' ').collect();
         match word[0] {
-            "TO" => {
-                let transport = Transport::of(word[1].as_bytes()).unwrap();
-                let address: SocketAddr = word[2].parse().unwrap();
+            "TO" | "FLOW" => {
+                let (flow, to) = if word[0] == "TO" { (&[][..], &word[1..]) } else { word[1..].split_at(3) };
+                let numbers: Vec<u32> = flow.iter().map(|n| n.parse().unwrap()).collect();
+                let settings = self.handle.settings();
+                let flow = |n: &[u32]| Flow {
+                    node: settings.node,
+                    process: settings.process,
+                    shard: n[0] as u8,
+                    slot: n[1],
+                    generation: n[2],
+                };
+                let flow = (!numbers.is_empty()).then(|| flow(&numbers));
+                let transport = Transport::of(to[0].as_bytes()).unwrap();
+                let address: SocketAddr = to[1].parse().unwrap();
                 self.next += 1;
                 self.tokens.insert(self.next, *arrival);
                 self.waiting.insert(call, *arrival);
-                let target = Target { transport, listener: ListenerId(0), address, flow: None };
-                Self::send(target, text.replacen("TO", "AT", 1).as_bytes(), self.next, out);
+                let target = Target { transport, listener: ListenerId(0), address, flow };
+                Self::send(target, text.replacen(word[0], "AT", 1).as_bytes(), self.next, out);
             }
             "ALIAS" => {
                 self.handle.alias(arrival.flow.unwrap(), arrival.transport, word[1].parse().unwrap());

@@ -258,6 +258,29 @@ fn of_several_aliases_of_a_connection_the_last_one_leads_to_it() {
     }
 }
 
+/// What stands in a message may have named it: no number is an index before it was looked at.
+#[test]
+fn a_flow_that_never_was_leads_to_the_address() {
+    for shards in [1, 3] {
+        let node = start(settings(shards), vec![listener(Udp, V4)]);
+        let peer = TcpListener::bind(V4).unwrap();
+        let target = peer.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = peer.accept().unwrap();
+            let mut back = stream.try_clone().unwrap();
+            std::io::copy(&mut stream, &mut back)
+        });
+        let socket = udp(node.handle().addresses()[0]);
+        for (shard, slot, generation) in
+            [(200, 0, 1), (255, u32::MAX, u32::MAX), (63, 1, 1), (1, 7, 1), (0, u32::MAX / 2, 0), (2, 1 << 31, 1)]
+        {
+            let text = message(&format!("FLOW {shard} {slot} {generation} tcp {target}"), &format!("{shard}"), 0);
+            let answer = ask(&socket, &text);
+            assert!(answer.starts_with("AT"), "{shard} {slot} {generation}: {answer}");
+        }
+    }
+}
+
 /// Certificate and key of "localhost" and 127.0.0.1, and the folder that holds them.
 pub(crate) fn identity() -> (tempfile::TempDir, tls::Server) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();

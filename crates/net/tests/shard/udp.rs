@@ -106,5 +106,5 @@ fn a_shard_that_fails_ends_the_others_too() {
     let socket = client(node.handle().addresses()[0]);
     // The service of the tests does not survive this.
     socket.send(b"timer soon").unwrap();
-    node.join();
+    node.join().expect_err("one has failed");
 }

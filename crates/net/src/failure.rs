@@ -1,0 +1,92 @@
+//! Why shards ended that nobody has asked to end, and who learns it.
+
+use crate::handle::Shared;
+use crate::{Handle, Service};
+use std::any::Any;
+use std::fmt;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A shard ended, or a thread or task panicked, without having been asked to end. All shards end then: a process that
+/// answers a part of the calls is worse than one that a supervisor starts again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(Arc<str>);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl<S: Service> Shared<S> {
+    /// Ends all shards because of this, unless they end already. The first failure is the one that is told.
+    #[cold]
+    pub(crate) fn fail(&self, reason: impl fmt::Display) {
+        if self.stopping.load(Relaxed) {
+            return;
+        }
+        let failure = Failure(reason.to_string().into());
+        let first = self.failure.send_if_modified(|known| {
+            let first = known.is_none();
+            known.get_or_insert_with(|| failure.clone());
+            first
+        });
+        if first {
+            tracing::error!(reason = %failure, "shards end");
+        }
+        self.stop();
+    }
+
+    /// Ends all shards because of this panic, which goes on.
+    #[cold]
+    pub(crate) fn panicked(&self, what: &str, panic: Box<dyn Any + Send>) -> ! {
+        self.fail(format_args!("{what} panicked"));
+        resume_unwind(panic)
+    }
+}
+
+/// Does this, but a panic of it ends the shards: a runtime would keep it to itself, and what the task does would never be
+/// done again.
+pub(crate) async fn or_fail<S: Service>(shared: Arc<Shared<S>>, what: &'static str, work: impl Future<Output = ()>) {
+    let mut work = pin!(work);
+    poll_fn(|cx| match caught(|| work.as_mut().poll(cx)) {
+        Ok(poll) => poll,
+        Err(panic) => shared.panicked(what, panic),
+    })
+    .await;
+}
+
+/// A step of a task; for [`Shared::panicked`] if it panics.
+pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> std::thread::Result<T> {
+    // What the step leaves behind is not used again: the shards end.
+    catch_unwind(AssertUnwindSafe(step))
+}
+
+impl<S: Service + 'static> Handle<S> {
+    /// Waits until the shards have failed: for as long as they run, and for ever where they were asked to end.
+    pub async fn failed(&self) -> Failure {
+        let mut failure = self.shared.failure.subscribe();
+        let known = failure.wait_for(Option::is_some).await.ok().and_then(|failure| failure.clone());
+        match known {
+            Some(failure) => failure,
+            // The sender is ours: it lives as long as this handle.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends all shards because something failed that they cannot work without.
+    pub fn fail(&self, reason: impl fmt::Display) {
+        self.shared.fail(reason);
+    }
+
+    /// Spawns work on the runtime beside the shards, see [`Handle::services`]. Should it panic, the shards end: what it
+    /// does would never be done again. `what` names it in the log.
+    pub fn spawn(&self, what: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        self.shared.services.spawn(or_fail(self.shared.clone(), what, work));
+    }
+}

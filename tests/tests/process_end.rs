@@ -1,0 +1,77 @@
+//! A server of which a part has failed ends, for a supervisor to start it again; one that only cannot grow goes on.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use strowger_tests::beside;
+use strowger_tests::process::Process;
+use strowger_tests::program::{STRACE, have};
+use strowger_tests::server::Setup;
+use strowger_tests::wire::Transport::{Tcp, Udp};
+
+/// The thread of this name.
+fn thread(process: u32, name: &str) -> u32 {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process lives");
+    let ids = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok());
+    let named = |id: &u32| {
+        std::fs::read_to_string(format!("/proc/{process}/task/{id}/comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    ids.into_iter().find(named).unwrap_or_else(|| panic!("no thread {name}"))
+}
+
+/// The kernel tells the shard's runtime that its descriptor is none, which that takes for the end of the world.
+#[test]
+fn a_shard_that_panics_ends_the_process_with_an_exit_code() {
+    if !have(&[STRACE]) {
+        return;
+    }
+    let _turn = beside();
+    let mut server = Setup::on(&[Udp, Tcp]).in_memory().start();
+    let shard = thread(server.process().id(), "shard-0");
+    let mut strace = Command::new(STRACE.path().expect("it is there"));
+    strace.args(["-e", "trace=epoll_wait,epoll_pwait", "-e", "inject=epoll_wait,epoll_pwait:error=EBADF"]);
+    strace.args(["-p", &shard.to_string()]);
+    let _strace = Process::start("strace", server.folder(), &mut strace);
+    let status = server.process().end(Duration::from_secs(10));
+    assert_eq!(status.code(), Some(70), "{}", server.log());
+    let log = server.log();
+    let errors: Vec<&str> = log.lines().filter(|line| line.contains("ERROR")).collect();
+    assert!(matches!(errors[..], [line] if line.contains("shard 0 panicked")), "{log}");
+}
+
+/// No descriptor is left for the sockets or the runtime of one more shard.
+#[test]
+fn a_shard_that_cannot_start_leaves_the_server_as_it_is() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return eprintln!("skipped: a machine of one core has one shard");
+    }
+    let _turn = beside();
+    let mut server = Setup::on(&[Udp, Tcp]).in_memory().start();
+    let id = server.process().id();
+    let open = std::fs::read_dir(format!("/proc/{id}/fd")).expect("the process lives").count() as u64;
+    let said = |log: &str| {
+        let of = |word: &str| log.matches(word).count();
+        (of("the number of shards stays as it is"), of("number of shards changes"))
+    };
+    let mut stays = 0;
+    for more in 0..64 {
+        let limit = libc::rlimit { rlim_cur: open + more, rlim_max: open + 64 };
+        // SAFETY: the kernel reads our own variable; the process was started here and was not waited for.
+        let done = unsafe { libc::prlimit(id as i32, libc::RLIMIT_NOFILE, &limit, std::ptr::null_mut()) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        server.process().signal(libc::SIGUSR1);
+        let end = Instant::now() + Duration::from_secs(10);
+        while said(&server.log()) == (stays, 0) {
+            assert!(server.process().ended().is_none(), "with {more} descriptors: {}", server.log());
+            assert!(Instant::now() < end, "with {more} descriptors nothing is said: {}", server.log());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if said(&server.log()).1 == 1 {
+            assert!(stays > 3, "{}", server.log());
+            return server.assert_answers(Udp);
+        }
+        stays += 1;
+        server.assert_answers(Udp);
+    }
+    panic!("no second shard: {}", server.log());
+}
