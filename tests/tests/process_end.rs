@@ -53,24 +53,22 @@ fn a_shard_that_cannot_start_leaves_the_server_as_it_is() {
         let of = |word: &str| log.matches(word).count();
         (of("the number of shards stays as it is"), of("number of shards changes"))
     };
-    let mut stays = 0;
-    for more in 0..64 {
-        let limit = libc::rlimit { rlim_cur: open + more, rlim_max: open + 64 };
+    for stays in 0..64 {
+        let limit = libc::rlimit { rlim_cur: open + stays as u64, rlim_max: open + 64 };
         // SAFETY: the kernel reads our own variable; the process was started here and was not waited for.
         let done = unsafe { libc::prlimit(id as i32, libc::RLIMIT_NOFILE, &limit, std::ptr::null_mut()) };
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
         server.process().signal(libc::SIGUSR1);
         let end = Instant::now() + Duration::from_secs(10);
         while said(&server.log()) == (stays, 0) {
-            assert!(server.process().ended().is_none(), "with {more} descriptors: {}", server.log());
-            assert!(Instant::now() < end, "with {more} descriptors nothing is said: {}", server.log());
+            assert!(server.process().ended().is_none(), "with {stays} descriptors: {}", server.log());
+            assert!(Instant::now() < end, "with {stays} descriptors nothing is said: {}", server.log());
             std::thread::sleep(Duration::from_millis(2));
         }
         if said(&server.log()).1 == 1 {
             assert!(stays > 3, "{}", server.log());
             return server.assert_answers(Udp);
         }
-        stays += 1;
         server.assert_answers(Udp);
     }
     panic!("no second shard: {}", server.log());

@@ -75,7 +75,7 @@ impl Identity {
                 && (f.bound.ip().is_unspecified() || f.bound.ip().is_loopback() == address.ip().is_loopback())
         };
         // What was kept of an earlier configuration may name one that is no more.
-        let preferred = self.faces.get(prefer.0 as usize).or(self.faces.first())?;
+        let preferred = self.faces.get(prefer.0 as usize).or_else(|| self.faces.first())?;
         let same = |f: &Face| fits(f) && f.network == preferred.network;
         let named = Some(prefer.0 as usize).filter(|&at| self.faces.get(at).is_some_and(fits));
         let at = named.or_else(|| self.faces.iter().position(same)).or_else(|| self.faces.iter().position(fits))?;
