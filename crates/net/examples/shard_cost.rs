@@ -102,7 +102,7 @@ fn relay(listen: u16, ends: [u16; 2]) -> std::io::Result<()> {
     let settings = Settings { shards, linger, unreachable, ..Settings::default() };
     let net = Net::bind(settings, vec![Listener::new(Transport::Udp, local(listen))])?;
     let node = net.spawn(move |_, _| Pass { ends: Some(ends.map(local)) })?;
-    node.join();
+    node.join().expect("it was asked to end");
     Ok(())
 }
 
