@@ -5,6 +5,7 @@ pub mod binary;
 pub mod call;
 pub mod certificate;
 pub mod corpora;
+pub mod digest;
 pub mod duel;
 pub mod generator;
 pub mod kamailio;

@@ -25,6 +25,8 @@ const START: Duration = Duration::from_secs(20);
 pub struct Setup {
     listen: Vec<(Transport, SocketAddr)>,
     lines: Vec<String>,
+    /// The listeners stand in the lines, as tables.
+    tables: bool,
     wrap: Vec<String>,
     environment: Vec<(String, String)>,
     parent: Option<PathBuf>,
@@ -45,6 +47,11 @@ impl Setup {
     /// Listeners on 127.0.0.1 with free ports.
     pub fn on(transports: &[Transport]) -> Self {
         transports.iter().fold(Self::default(), |this, transport| this.listen(*transport, port::free_address()))
+    }
+
+    /// These listeners, which the lines of configuration describe as `[[listener]]` tables.
+    pub fn tables(listen: &[(Transport, SocketAddr)]) -> Self {
+        Self { listen: listen.to_vec(), tables: true, ..Self::default() }
     }
 
     /// One more listener.
@@ -112,7 +119,9 @@ impl Setup {
         let listeners: Vec<String> =
             self.listen.iter().map(|(transport, address)| format!("\"{}:{address}\"", transport.name())).collect();
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "listen = [{}]", listeners.join(", "));
+        if !self.tables {
+            let _ = writeln!(text, "listen = [{}]", listeners.join(", "));
+        }
         let given = self.lines.join("\n");
         if self.listen.iter().any(|(transport, _)| transport.is_secure()) {
             let certificate = Certificate::in_folder(folder.path(), &["example.org"]);
@@ -225,6 +234,16 @@ impl Server {
     /// Its configuration file.
     pub fn config(&self) -> PathBuf {
         self.folder.path().join("strowger.toml")
+    }
+
+    /// Changes a text in its configuration, which counts at its next start.
+    ///
+    /// # Panics
+    /// The text does not stand there.
+    pub fn rewrite(&self, from: &str, to: &str) {
+        let text = std::fs::read_to_string(self.config()).expect("it was written");
+        assert!(text.contains(from), "no {from} in {text}");
+        std::fs::write(self.config(), text.replace(from, to)).expect("the folder can be written");
     }
 
     /// What it printed since the first start.

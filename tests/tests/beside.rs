@@ -1,5 +1,6 @@
 //! Tests with the world that measure no time: they run at once with one another.
 
+mod algorithms;
 mod commands;
 mod config;
 mod connections;

@@ -385,7 +385,9 @@ fn what_is_only_doubtful_is_a_warning() {
         ("listen = [\"udp:192.0.2.1:5060\"]\n[proxy]\nrelay_for = \"everyone\"\n", "open relay"),
         ("listen = [\"udp:192.0.2.1:5060\"]\n[registrar]\nauthenticate = false\n", "register as any user"),
         ("[timers]\ntimer_c = \"3m\"\n", "not over 3 minutes"),
-        ("[auth]\nalgorithms = [\"MD5\"]\n", "broken"),
+        ("[auth]\nalgorithms = [\"MD5\", \"SHA-256\"]\n", "baresip 1.0, JsSIP 3.13 and SIP.js 0.21"),
+        ("[auth]\nalgorithms = [\"SHA-256\", \"MD5\"]\n", "baresip 1.0, SIPp 3.6 and sipsak 0.9.8"),
+        ("[[listener]]\nalgorithms = [\"SHA-256\"]\n", "listener[0].algorithms shuts out"),
         ("[tls]\noutbound_verify = false\n", "not checked"),
         ("domains = [\"a.org\", \"A.org\"]\n", "twice"),
     ];

@@ -39,6 +39,7 @@ impl Shard {
             uri: request.message.request_uri(),
             body: request.message.body(),
             source: &source,
+            algorithms: shared.algorithms(request.arrival.listener),
         };
         let ticket = match shared.authenticator.check(realm, &attempt, &credentials) {
             Ok(ticket) => ticket,
@@ -125,7 +126,14 @@ impl Shard {
         let shared = self.shared.clone();
         let source = source_bytes(request.arrival.remote.ip());
         let entropy = self.entropy.u64();
-        let demand = Demand { header, realm: shared.config.realm.as_bytes(), source: &source, entropy, stale };
+        let demand = Demand {
+            header,
+            algorithms: shared.algorithms(request.arrival.listener),
+            realm: shared.config.realm.as_bytes(),
+            source: &source,
+            entropy,
+            stale,
+        };
         let status = header.status();
         let now = asked.now;
         self.reply(asked, status, |text| shared.authenticator.write_challenges(now, &demand, text));

@@ -77,6 +77,7 @@ impl Server {
                 &secret,
                 u64::from_le_bytes(seed[8..16].try_into()?),
             ),
+            algorithms: config.offered_algorithms(),
             bans: Bans::new(config.ban.clone()),
             quota,
             resolver: resolver(&config)?,

@@ -5,7 +5,8 @@ use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
 use std::sync::Arc;
-use strowger_core::digest::Authenticator;
+use strowger_core::ListenerId;
+use strowger_core::digest::{Algorithm, Authenticator};
 use strowger_core::proxy::Identity;
 use strowger_message::Limits;
 use strowger_net::Quota;
@@ -23,6 +24,8 @@ pub struct Shared {
     /// None: nobody is known, every user of a local domain is admitted or refused alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
     pub authenticator: Authenticator,
+    /// Algorithms of digest authentication that each listener offers.
+    pub algorithms: Vec<Box<[Algorithm]>>,
     pub bans: Bans,
     /// Of lines about requests and connections.
     pub quota: Arc<Quota>,
@@ -42,6 +45,11 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// What digest authentication offers to a request that came in by this listener.
+    pub fn algorithms(&self, listener: ListenerId) -> &[Algorithm] {
+        self.algorithms.get(usize::from(listener.0)).map_or(&[], |offered| offered)
+    }
+
     /// All shards together.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();

@@ -19,6 +19,8 @@ const STRANGERS: &str = "SELECT count(*) FROM subscriber s \
 const THEIR_REALM: &str = "SELECT realm FROM credential o \
     WHERE NOT EXISTS (SELECT 1 FROM credential c WHERE c.subscriber = o.subscriber AND c.realm = ?1) \
     GROUP BY realm ORDER BY count(DISTINCT subscriber) DESC, realm LIMIT 1";
+const LACKING: &str = "SELECT count(DISTINCT c.subscriber) FROM credential c WHERE c.realm = ?1 AND NOT EXISTS \
+    (SELECT 1 FROM credential d WHERE d.subscriber = c.subscriber AND d.realm = ?1 AND d.algorithm = ?2)";
 /// So many at once; the others when those are settled.
 const REMOVED: &str = "SELECT id, username, domain FROM removed_subscriber ORDER BY id LIMIT 1000";
 const VERSION: &str = "SELECT version FROM subscriber_version";
@@ -133,13 +135,15 @@ impl SubscriberEngine for SqliteSubscribers {
     }
 }
 
-/// Users of a file who have no HA1 for the realm that is asked for: they cannot answer its challenge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Users of a file whose stored HA1s do not fit what phones are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strangers {
-    /// How many they are, never 0.
+    /// How many have no HA1 for the realm: they cannot answer its challenge.
     pub users: u64,
-    /// The realm that most of them have an HA1 for; `None`: none of them has any.
+    /// The realm that most of those have an HA1 for; `None`: none of them has any.
     pub realm: Option<String>,
+    /// Algorithms for which users of the realm have no HA1, and how many those are, never 0: they cannot answer with it.
+    pub lacking: Vec<(String, u64)>,
 }
 
 impl Strangers {
@@ -147,18 +151,25 @@ impl Strangers {
     ///
     /// # Errors
     /// [`OpenError`], to be shown as it is.
-    pub fn of(settings: &SqliteSettings, realm: &str) -> Result<Option<Self>, OpenError> {
+    pub fn of(settings: &SqliteSettings, realm: &str, algorithms: &[&str]) -> Result<Self, OpenError> {
         if !settings.path.exists() {
-            return Ok(None);
+            return Ok(Self::default());
         }
-        let look = || -> rusqlite::Result<Option<Self>> {
+        let look = || -> rusqlite::Result<Self> {
             let connection = sqlite::open_to_look(&settings.path, settings.busy_timeout)?;
             if !connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'credential'")?.exists([])? {
-                return Ok(None);
+                return Ok(Self::default());
             }
             let users = connection.query_row(STRANGERS, [realm], |row| row.get::<_, i64>(0))?.cast_unsigned();
-            let realm = connection.query_row(THEIR_REALM, [realm], |row| row.get(0)).optional()?;
-            Ok((users > 0).then_some(Self { users, realm }))
+            let theirs = connection.query_row(THEIR_REALM, [realm], |row| row.get(0)).optional()?;
+            let mut lacking = Vec::new();
+            for algorithm in algorithms {
+                let users: i64 = connection.query_row(LACKING, [realm, algorithm], |row| row.get(0))?;
+                if users > 0 {
+                    lacking.push(((*algorithm).to_owned(), users.cast_unsigned()));
+                }
+            }
+            Ok(Self { users, realm: theirs.filter(|_| users > 0), lacking })
         };
         look().map_err(|error| sqlite::explain(&settings.path, settings.busy_timeout, &error))
     }
@@ -453,16 +464,16 @@ mod tests {
     #[test]
     fn users_of_another_realm_are_found() {
         let dir = tempfile::tempdir().unwrap();
-        let of = |realm| Strangers::of(&settings(&dir), realm).unwrap();
-        assert_eq!(of("new"), None);
+        let of = |realm| Strangers::of(&settings(&dir), realm, &[]).unwrap();
+        assert_eq!(of("new"), Strangers::default());
         assert!(!settings(&dir).path.exists(), "looking makes no file");
         let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
-        assert_eq!(of("new"), None);
+        assert_eq!(of("new"), Strangers::default());
         for name in ["alice", "bob", "carol"] {
             admin.add(name, "a.example", "old", &secret(1), 0).unwrap();
         }
         admin.add("dave", "a.example", "older", &secret(1), 0).unwrap();
-        let strangers = |users, realm: &str| Some(Strangers { users, realm: Some(realm.into()) });
+        let strangers = |users, realm: &str| Strangers { users, realm: Some(realm.into()), ..Strangers::default() };
         assert_eq!(of("old"), strangers(1, "older"));
         assert_eq!(of("new"), strangers(4, "old"));
         for name in ["alice", "bob", "carol"] {
@@ -470,11 +481,16 @@ mod tests {
         }
         assert_eq!(of("new"), strangers(1, "older"), "an HA1 for the old realm does no harm");
         admin.connection.execute("DELETE FROM credential WHERE username = 'dave'", []).unwrap();
-        assert_eq!(of("new"), Some(Strangers { users: 1, realm: None }));
+        assert_eq!(of("new"), Strangers { users: 1, ..Strangers::default() });
         admin.remove("dave", "a.example").unwrap();
-        assert_eq!(of("new"), None);
+        assert_eq!(of("new"), Strangers::default());
+        let lacking = |algorithms: &[&str]| Strangers::of(&settings(&dir), "new", algorithms).unwrap().lacking;
+        assert_eq!(lacking(&["MD5", "SHA-256"]), []);
+        assert_eq!(lacking(&["MD5", "SHA-512-256"]), [("SHA-512-256".to_owned(), 3)]);
+        admin.set_password("bob", "a.example", "new", &Ha1s { md5: None, ..secret(3) }, 0).unwrap();
+        assert_eq!(lacking(&["MD5", "SHA-256"]), [("MD5".to_owned(), 1)]);
         std::fs::write(&settings(&dir).path, "this is no database, but long enough to look at".repeat(100)).unwrap();
-        assert!(Strangers::of(&settings(&dir), "new").is_err());
+        assert!(Strangers::of(&settings(&dir), "new", &[]).is_err());
     }
 
     #[test]

@@ -208,7 +208,11 @@ fn file(answers: &Answers) -> String {
         "[auth]\n\
          # Key of nonces and of the routes of calls; servers that stand in for one another share it. It may also stand\n\
          # in a file (secret_file) or in the environment variable STROWGER_AUTH_SECRET.\n\
-         secret = \"{}\"\n\n\
+         secret = \"{}\"\n\
+         # MD5 is what every phone tried registers with. SHA-256 beside it or in its stead makes passwords harder to guess\n\
+         # from what is read on the way, and shuts out baresip 1.0, browsers with JsSIP or SIP.js, and others; passwords are\n\
+         # stored for both, so this can be changed at any time. A [[listener]] may have a list of its own.\n\
+         algorithms = [\"MD5\"]\n\n\
          [proxy]\n\
          # Who may call out of the local domains: \"authenticated\", \"local-domains\" or \"everyone\" (an open relay).\n\
          relay_for = \"authenticated\"\n\n\

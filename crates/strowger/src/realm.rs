@@ -1,4 +1,4 @@
-//! Users whose passwords were set for another realm than the one that phones are asked for.
+//! Users whose passwords were set for another realm, or without an algorithm, than phones are asked for.
 
 use strowger_server::config::{Config, Fault, Report};
 use strowger_store::sqlite_subscribers::Strangers;
@@ -7,16 +7,19 @@ use crate::output;
 
 /// Says so on standard error; the number of warnings.
 pub(crate) fn check(config: &Config, file: &str) -> usize {
-    let Some(fault) = fault(config) else { return 0 };
-    output::report(&Report::new(file, "", vec![fault]));
-    1
+    let faults = faults(config);
+    let number = faults.len();
+    if number > 0 {
+        output::report(&Report::new(file, "", faults));
+    }
+    number
 }
 
 /// Says so in the log, beside the server that starts meanwhile.
 pub(crate) fn watch(config: &Config) -> std::io::Result<()> {
     let config = config.clone();
     let look = move || {
-        if let Some(Fault { message, cure, .. }) = fault(&config) {
+        for Fault { message, cure, .. } in faults(&config) {
             tracing::warn!("{message}; {cure}");
         }
     };
@@ -24,26 +27,44 @@ pub(crate) fn watch(config: &Config) -> std::io::Result<()> {
 }
 
 /// What is to be said of them. Looks at every user: a second for a million.
-fn fault(config: &Config) -> Option<Fault> {
-    let settings = config.sqlite_settings()?;
+fn faults(config: &Config) -> Vec<Fault> {
+    let Some(settings) = config.sqlite_settings() else { return Vec::new() };
     let database = settings.path.display();
-    let Strangers { users, realm } = match Strangers::of(&settings, &config.realm) {
-        Ok(strangers) => strangers?,
-        Err(error) => return Some(Fault::warning(None, error.to_string(), "the server will not start with it")),
+    let mut offered: Vec<&str> =
+        config.listeners.iter().flat_map(|l| &l.algorithms).map(|algorithm| algorithm.word()).collect();
+    offered.sort_unstable();
+    offered.dedup();
+    let Strangers { users, realm, lacking } = match Strangers::of(&settings, &config.realm, &offered) {
+        Ok(strangers) => strangers,
+        Err(error) => return vec![Fault::warning(None, error.to_string(), "the server will not start with it")],
     };
-    let who = if users == 1 { "1 user".into() } else { format!("{users} users") };
+    let who = |users: u64| if users == 1 { "1 user".into() } else { format!("{users} users") };
     let now = &config.realm;
+    let mut faults = Vec::new();
     // A password is kept as a digest of itself with the realm, so it cannot be moved to another one (RFC 7616 section 3.4.2).
-    Some(match realm {
-        Some(realm) => Fault::warning(
+    match realm {
+        _ if users == 0 => (),
+        Some(realm) => faults.push(Fault::warning(
             None,
-            format!("{who} of {database} cannot register: set for the realm {realm:?}, no password fits {now:?}"),
+            format!(
+                "{} of {database} cannot register: set for the realm {realm:?}, no password fits {now:?}",
+                who(users)
+            ),
             format!("write realm = {realm:?}, or set each password again (strowger user passwd USER@DOMAIN)"),
-        ),
-        None => Fault::warning(
+        )),
+        None => faults.push(Fault::warning(
             None,
-            format!("{who} of {database} cannot register: there is no password"),
+            format!("{} of {database} cannot register: there is no password", who(users)),
             "set one for each (strowger user passwd USER@DOMAIN)",
-        ),
-    })
+        )),
+    }
+    // Nor to another algorithm. Passwords are kept for all of them now; older versions left MD5 out where it was not offered.
+    for (algorithm, users) in lacking {
+        faults.push(Fault::warning(
+            None,
+            format!("{} of {database} cannot register by {algorithm}: the password was stored without it", who(users)),
+            "set each password again (strowger user passwd USER@DOMAIN); `strowger user list` shows the algorithms of each",
+        ));
+    }
+    faults
 }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::bail;
 use serde_json::json;
 use strowger_core::digest::{Ha1Set, Hash};
-use strowger_server::config::{Algorithm, Config};
+use strowger_server::config::Config;
 use strowger_store::sqlite::SqliteSettings;
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{AdminError, Ha1s, Listed, SubscriberAdmin};
@@ -87,7 +87,7 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
     }
     let password = prompt::password(arguments.password_stdin, &arguments.user.address.to_string())?;
     let realm = &users.config.realm;
-    let ha1 = ha1s(name, realm, &password, &users.config.auth.algorithms);
+    let ha1 = ha1s(name, realm, &password);
     let now = milliseconds(SystemTime::now());
     let changed = match change {
         Change::Add => users.admin.add(name, domain, realm, &ha1, now),
@@ -106,13 +106,12 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
     Ok(Outcome::Done)
 }
 
-/// What is kept of a password: its HA1 for each algorithm, so that one more algorithm needs no new password. MD5, the weak
-/// one, only where it is offered.
-pub(crate) fn ha1s(name: &str, realm: &str, password: &str, offered: &[Algorithm]) -> Ha1s {
+/// What is kept of a password: its HA1 for each algorithm, so that another list of algorithms needs no new password.
+pub(crate) fn ha1s(name: &str, realm: &str, password: &str) -> Ha1s {
     let set = Ha1Set::of_password(name.as_bytes(), realm.as_bytes(), password.as_bytes());
     let bytes = |hash: Hash| set.of(hash).map(|ha1| ha1.value().as_bytes().to_vec());
     Ha1s {
-        md5: offered.contains(&Algorithm::Md5).then(|| bytes(Hash::Md5)).flatten().and_then(|b| b.try_into().ok()),
+        md5: bytes(Hash::Md5).and_then(|bytes| bytes.try_into().ok()),
         sha256: bytes(Hash::Sha256).and_then(|bytes| bytes.try_into().ok()),
         sha512_256: bytes(Hash::Sha512_256).and_then(|bytes| bytes.try_into().ok()),
     }
@@ -190,13 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn md5_is_kept_only_where_it_is_offered() {
-        let with = ha1s("Mufasa", "http-auth@example.org", "Circle of Life", &[Algorithm::Sha256, Algorithm::Md5]);
-        let without = ha1s("Mufasa", "http-auth@example.org", "Circle of Life", &[Algorithm::Sha256]);
-        assert!(with.md5.is_some() && without.md5.is_none());
-        assert_eq!(with.sha256, without.sha256);
+    fn a_password_is_kept_for_every_algorithm() {
         // The user of RFC 7616 section 3.9.1.
-        let md5: String = with.md5.expect("it was offered").iter().map(|byte| format!("{byte:02x}")).collect();
+        let kept = ha1s("Mufasa", "http-auth@example.org", "Circle of Life");
+        let md5: String = kept.md5.expect("MD5 is one").iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(md5, "3d78807defe7de2157e2b0b6573a855f");
+        assert!(kept.sha256.is_some() && kept.sha512_256.is_some());
     }
 }

@@ -15,9 +15,6 @@ use crate::now::Now;
 /// How a server challenges and what it accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DigestSettings {
-    /// Offered in this order (RFC 8760 section 2.3). Only these are accepted. MD5 first by default: many phones give up at
-    /// a first challenge that they do not know.
-    pub algorithms: Vec<Algorithm>,
     /// Offered and accepted. auth-int breaks where a proxy on the way changes a body.
     pub qop: QopOffer,
     /// Whether answers without qop (RFC 2069) are accepted; each then costs a nonce. Never if only auth-int is offered.
@@ -34,7 +31,6 @@ pub struct DigestSettings {
 impl Default for DigestSettings {
     fn default() -> Self {
         Self {
-            algorithms: vec![Algorithm::MD5, Algorithm::SHA_256],
             qop: QopOffer::AUTH,
             without_qop: true,
             nonce_life: 300,
@@ -68,12 +64,16 @@ pub struct Attempt<'a> {
     pub body: &'a [u8],
     /// The address of the source without its port, as bytes of any fixed form; the same as for the challenge.
     pub source: &'a [u8],
+    /// What is offered where the request came in; no other algorithm is accepted.
+    pub algorithms: &'a [Algorithm],
 }
 
 /// What a server asks for when it challenges.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand<'a> {
     pub header: ChallengeHeader,
+    /// One challenge each, in this order (RFC 8760 section 2.3).
+    pub algorithms: &'a [Algorithm],
     pub realm: &'a [u8],
     /// As in [`Attempt`].
     pub source: &'a [u8],
@@ -237,7 +237,7 @@ impl Authenticator {
     /// Writes one header line per algorithm offered, all with the same new nonce.
     pub fn write_challenges(&self, now: Now, demand: &Demand<'_>, out: &mut Vec<u8>) {
         let nonce = self.key.issue(seconds(now), demand.realm, demand.source, demand.entropy);
-        for &algorithm in &self.settings.algorithms {
+        for &algorithm in demand.algorithms {
             let (realm, nonce) = (demand.realm, nonce.as_bytes());
             let new = NewChallenge { realm, nonce, algorithm, qop: self.settings.qop, stale: demand.stale };
             new.write(demand.header, out);
@@ -250,7 +250,7 @@ impl Authenticator {
             return Err(BadRequest::Realm.into());
         }
         let algorithm = credentials.algorithm().ok_or(BadRequest::Algorithm)?;
-        if !self.settings.algorithms.contains(&algorithm) {
+        if !attempt.algorithms.contains(&algorithm) {
             return Err(BadRequest::Algorithm.into());
         }
         let qop = credentials.qop().ok_or(BadRequest::Qop)?;

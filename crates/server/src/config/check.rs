@@ -94,6 +94,11 @@ fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
             }
             reader.push(Fault::warning(span, message, cure));
         }
+        let own_list = format!("{path}.algorithms");
+        if reader.has(&own_list) && listener.algorithms != config.auth.algorithms {
+            check_list(&own_list, &listener.algorithms, super::Algorithm::word, "[\"MD5\"]", reader);
+            check_phones(&own_list, &listener.algorithms, reader);
+        }
         if !listener.transport.is_secure() {
             continue;
         }
@@ -333,28 +338,9 @@ fn check_limits(config: &Config, reader: &mut Reader) {
 
 fn check_auth(config: &Config, source: Source<'_>, reader: &mut Reader) {
     let auth = &config.auth;
-    let lists = [
-        (
-            "auth.algorithms",
-            auth.algorithms.iter().map(|item| item.word()).collect::<Vec<_>>(),
-            "[\"SHA-256\", \"MD5\"]",
-        ),
-        ("auth.qop", auth.qop.iter().map(|item| item.word()).collect(), "[\"auth\"]"),
-    ];
-    for (name, words, example) in lists {
-        if words.is_empty() {
-            let span = reader.value_of(name);
-            reader.push(Fault::error(span, format!("{name} is empty"), format!("name at least one: {example}")));
-        }
-        if let Some(index) = (1..words.len()).find(|index| words[..*index].contains(&words[*index])) {
-            let span = reader.value_of(&format!("{name}[{index}]"));
-            reader.push(Fault::error(
-                span,
-                format!("{name} names {} twice", words[index]),
-                "name each once, the preferred first",
-            ));
-        }
-    }
+    check_list("auth.algorithms", &auth.algorithms, super::Algorithm::word, "[\"MD5\"]", reader);
+    check_list("auth.qop", &auth.qop, super::Qop::word, "[\"auth\"]", reader);
+    check_phones("auth.algorithms", &auth.algorithms, reader);
     if reader.has("auth.secret") && auth.secret.is_some() {
         // Without its place: a report shows the line, and with it the secret.
         warn_if_others_read(Path::new(source.file), &None, reader);
@@ -363,15 +349,38 @@ fn check_auth(config: &Config, source: Source<'_>, reader: &mut Reader) {
         let span = reader.value_of("auth.secret_file");
         warn_if_others_read(path, &span, reader);
     }
-    if auth.algorithms == [super::Algorithm::Md5] && reader.has("auth.algorithms") {
-        let span = reader.value_of("auth.algorithms");
-        let message = "auth.algorithms offers MD5 alone, which is broken (RFC 6151)";
-        reader.push(Fault::warning(span, message, "put \"SHA-256\" behind it: phones that know it take it"));
-    }
     if !config.registrar.authenticate && config.listeners.iter().any(|listener| !listener.is_loopback()) {
         let span = reader.value_of("registrar.authenticate");
         let message = "anyone who reaches this server can register as any user";
         reader.push(Fault::warning(span, message, "set registrar.authenticate = true, or listen on 127.0.0.1 only"));
+    }
+}
+
+fn check_list<T: Copy + PartialEq>(
+    name: &str,
+    items: &[T],
+    word: fn(T) -> &'static str,
+    example: &str,
+    reader: &mut Reader,
+) {
+    if items.is_empty() {
+        let span = reader.value_of(name);
+        reader.push(Fault::error(span, format!("{name} is empty"), format!("name at least one: {example}")));
+    }
+    if let Some(index) = (1..items.len()).find(|index| items[..*index].contains(&items[*index])) {
+        let span = reader.value_of(&format!("{name}[{index}]"));
+        let message = format!("{name} names {} twice", word(items[index]));
+        reader.push(Fault::error(span, message, "name each once, the preferred first"));
+    }
+}
+
+/// Which phones a list of algorithms shuts out.
+fn check_phones(name: &str, offered: &[super::Algorithm], reader: &mut Reader) {
+    let phones = super::Algorithm::shuts_out(offered);
+    if reader.has(name) && !phones.is_empty() {
+        let message = format!("{name} shuts out phones that register with MD5 alone: {}", phones.join(", "));
+        let cure = "write [\"MD5\"], or keep this list where every phone is known to answer it (docs/phones.md)";
+        reader.push(Fault::warning(reader.value_of(name), message, cure));
     }
 }
 

@@ -77,6 +77,7 @@ fn listener_keys(listener: &Listener) -> Vec<(&'static str, String)> {
         port: Some(listener.address.port()),
         advertise: listener.advertise.clone(),
         network: listener.network.clone(),
+        algorithms: listener.algorithms.clone(),
         certificate: listener.identity.as_ref().map(|identity| identity.certificate.clone()),
         key: listener.identity.as_ref().map(|identity| identity.key.clone()),
         client_ca: listener.identity.as_ref().and_then(|identity| identity.client_ca.clone()),

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use strowger_core::Transport;
 
+use super::auth::Algorithm;
 use super::key::{Rule, Text};
 use super::reader::{ANY, section};
 
@@ -158,6 +159,9 @@ section! {
         /// Name of the network this listener is on. A request that leaves by another network than it came by gets two
         /// Record-Route values, one for each side (RFC 5658).
         pub network: String = "default".into(), ANY;
+        /// Algorithms of digest authentication offered here, as in `[auth]`, such as MD5 alone for browsers beside SHA-256 for
+        /// others; an empty list: those of `[auth]`.
+        pub algorithms: Vec<Algorithm> = Vec::new(), ANY;
         /// Certificate chain in PEM for tls and wss; empty: that of `[tls]`.
         pub certificate: Option<PathBuf> = None, ANY.or("");
         /// Private key in PEM for tls and wss; empty: that of `[tls]`.
@@ -189,6 +193,8 @@ pub struct Listener {
     pub advertise: Option<Advertised>,
     /// Name of its network (RFC 5658).
     pub network: String,
+    /// Algorithms of digest authentication that it offers: its own, or those of `[auth]`.
+    pub algorithms: Vec<Algorithm>,
     /// Certificate for tls and wss; always there for those after the check, never for the others.
     pub identity: Option<Identity>,
 }
@@ -227,6 +233,7 @@ impl From<ListenAddress> for Listener {
             address: listen.address,
             advertise: None,
             network: "default".into(),
+            algorithms: Vec::new(),
             identity: None,
         }
     }

@@ -372,11 +372,15 @@ fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &
                 address: (table.address, port).into(),
                 advertise: table.advertise,
                 network: table.network,
+                algorithms: table.algorithms,
                 identity: own_identity,
             });
         }
     }
     for listener in &mut listeners {
+        if listener.algorithms.is_empty() {
+            listener.algorithms.clone_from(&tables.auth.algorithms);
+        }
         if !listener.transport.is_secure() {
             listener.identity = None;
         } else if listener.identity.is_none() {

@@ -16,7 +16,7 @@ use strowger_store::location::LocationSettings;
 use strowger_store::read_through::ReadThroughSettings;
 use strowger_store::sqlite::SqliteSettings;
 
-use super::{Config, Durability, Listener, PathRule, Qop, Scheduling, UriCheck};
+use super::{Algorithm, Config, Durability, Listener, PathRule, Qop, Scheduling, UriCheck};
 
 fn milliseconds(duration: Duration) -> u64 {
     // Every range ends far below 2^64 milliseconds.
@@ -100,11 +100,6 @@ impl Config {
     pub fn digest_settings(&self) -> DigestSettings {
         let auth = &self.auth;
         DigestSettings {
-            algorithms: auth
-                .algorithms
-                .iter()
-                .map(|algorithm| DigestAlgorithm { hash: algorithm.hash(), session: false })
-                .collect(),
             qop: QopOffer { auth: auth.qop.contains(&Qop::Auth), auth_int: auth.qop.contains(&Qop::AuthInt) },
             without_qop: auth.without_qop,
             nonce_life: seconds(auth.nonce_lifetime),
@@ -116,6 +111,12 @@ impl Config {
             },
             replay: ReplaySettings { entries: auth.used_nonces, ..ReplaySettings::default() },
         }
+    }
+
+    /// Algorithms of digest authentication that each listener offers, in the order of [`Config::listeners`].
+    pub fn offered_algorithms(&self) -> Vec<Box<[DigestAlgorithm]>> {
+        let digest = |algorithm: &Algorithm| DigestAlgorithm { hash: algorithm.hash(), session: false };
+        self.listeners.iter().map(|listener| listener.algorithms.iter().map(digest).collect()).collect()
     }
 
     /// What a commit promises.
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(config.message_limits(), strowger_message::Limits::default());
         assert_eq!(config.registrar_settings(), RegistrarSettings::default());
         let (ours, theirs) = (config.digest_settings(), DigestSettings::default());
-        assert_eq!((ours.algorithms, ours.qop, ours.nonce_life), (theirs.algorithms, theirs.qop, theirs.nonce_life));
+        assert_eq!((ours.qop, ours.nonce_life), (theirs.qop, theirs.nonce_life));
         assert_eq!(ours.replay.entries, theirs.replay.entries);
         let (ours, theirs) = (config.journal_settings(), JournalSettings::default());
         assert_eq!((ours.linger, ours.group, ours.queue), (theirs.linger, theirs.group, theirs.queue));

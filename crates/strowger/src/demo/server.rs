@@ -42,7 +42,7 @@ impl Subject {
         let mut admin = SqliteAdmin::open(&settings)?;
         let now = user::milliseconds(SystemTime::now());
         for (name, password) in users {
-            let ha1 = user::ha1s(name, &config.realm, password, &config.auth.algorithms);
+            let ha1 = user::ha1s(name, &config.realm, password);
             admin.add(name, DOMAIN, &config.realm, &ha1, now)?;
         }
         drop(admin);
