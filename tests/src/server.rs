@@ -160,6 +160,15 @@ impl Server {
     /// It does not get ready.
     pub fn start(&mut self) {
         self.starts += 1;
+        let starts = self.starts;
+        self.try_start().wait_for("\nready", starts, START);
+    }
+
+    /// Starts it, and waits for nothing: it may refuse.
+    ///
+    /// # Panics
+    /// There is no such program.
+    pub fn try_start(&mut self) -> &mut Process {
         let mut words = self.wrap.iter().map(String::as_str);
         let mut command = match words.next() {
             None => Command::new(strowger()),
@@ -171,9 +180,7 @@ impl Server {
         };
         command.args(["serve", "--config"]).arg(self.config()).current_dir(self.folder.path());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        let mut process = Process::start("strowger", self.folder.path(), &mut command);
-        process.wait_for("\nready", self.starts, START);
-        self.process = Some(process);
+        self.process.insert(Process::start("strowger", self.folder.path(), &mut command))
     }
 
     /// The running process.

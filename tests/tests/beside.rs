@@ -9,6 +9,8 @@ mod examples;
 mod flood;
 mod fuzz;
 mod library_examples;
+mod logging;
+mod operation;
 mod process_end;
 mod refusals;
 mod torture;

@@ -41,6 +41,12 @@ macro_rules! counters {
         }
 
         impl Snapshot {
+            /// Logs each that is not 0 as a field of one event.
+            pub fn log(&self, event: &str) {
+                let counted = |value: u64| (value > 0).then_some(value);
+                tracing::info!(of = "network", $($name = counted(self.$name),)* "{event}");
+            }
+
             /// Name, whether it is a gauge (else a counter that only grows), meaning and value of each.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, bool, &'static str, u64)> + use<> {
                 [$((stringify!($name), stringify!($kind).len() == 5, concat!($($doc),*).trim_ascii(), self.$name),)*].into_iter()

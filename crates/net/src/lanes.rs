@@ -447,7 +447,7 @@ impl Datagrams {
                     again = true
                 }
                 Err(error) => {
-                    tracing::debug!(%target, %error, "datagram refused");
+                    tracing::debug!(to = %target, %error, "datagram not sent");
                     counters.datagrams_refused.add(1);
                     if token != 0 {
                         failed.push(token);

@@ -15,6 +15,7 @@ pub mod quota;
 pub mod resolve;
 pub mod service;
 pub mod settings;
+pub mod shown;
 pub mod tls;
 
 mod alarm;

@@ -12,6 +12,7 @@ use self::dial::Dial;
 use crate::connection::{Connection, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::handle::Common;
+use crate::shown::brief;
 use crate::{Ending, Unsent, clock, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
@@ -334,7 +335,7 @@ impl Streams {
             Ok(stream) => stream,
             Err(error) => {
                 self.counters.connects_failed.add(1);
-                return self.close(slot, &format_args!("it could not be made: {error}"));
+                return self.close(slot, &error);
             }
         };
         let _ = stream.set_nodelay(true);
@@ -435,7 +436,7 @@ impl Streams {
         let flow = self.flow(slot);
         let Some(mut connection) = self.slots[slot as usize].connection.take() else { return };
         tracing::debug!(
-            remote = %connection.remote, transport = connection.transport.text(), %reason, "connection ends"
+            remote = %connection.remote, transport = connection.transport.text(), reason = %brief(&reason), "connection ends"
         );
         if let (Some(layer), Some(stream)) = (&mut connection.layer, &connection.stream) {
             layer.farewell(stream);
@@ -470,12 +471,15 @@ impl Streams {
             if !connection.leaving {
                 self.ended.push((flow, ending));
             }
-        } else if matches!(connection.phase, Phase::Tls | Phase::Ws) {
-            self.counters.handshakes_failed.add(1);
+        } else {
+            let shakes_hands = matches!(connection.phase, Phase::Tls | Phase::Ws);
+            self.counters.handshakes_failed.add(u64::from(shakes_hands));
             if self.may_say(connection.remote) {
-                tracing::info!(remote = %connection.remote, transport = connection.transport.text(), %reason, "handshake failed");
+                let event = if shakes_hands { "handshake failed" } else { "connection not made" };
+                let transport = connection.transport.text();
+                tracing::info!(remote = %connection.remote, transport, reason = %brief(&reason), "{event}");
             }
-            if let Some(refusals) = &self.common.settings.refusals {
+            if let (true, Some(refusals)) = (shakes_hands, &self.common.settings.refusals) {
                 refusals.tell(connection.remote, &reason.to_string());
             }
         }

@@ -1,10 +1,10 @@
 //! One UDP socket of a shard: what waits for it, what failed.
 
-use crate::Settings;
 use crate::batch::{Receiver, Sender};
 use crate::bursts::{self, Bursts};
 use crate::counters::Counters;
 use crate::unreachable::{self, Unreachable};
+use crate::{Quota, Settings, clock};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,6 +13,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use strowger_core::ListenerId;
 use tokio::io::Interest;
@@ -106,6 +107,7 @@ pub(crate) struct Udp {
     /// What the socket did not take; while there is any, whatever follows waits behind it.
     waiting: VecDeque<Waiting>,
     waiting_bound: usize,
+    quota: Arc<Quota>,
 }
 
 struct Waiting {
@@ -135,6 +137,7 @@ impl Udp {
             bursts: settings.segment.then(|| Bursts::new(settings.batch)),
             waiting: VecDeque::new(),
             waiting_bound: settings.datagrams_waiting,
+            quota: settings.quota.clone(),
         })
     }
 
@@ -262,7 +265,7 @@ impl Udp {
                 Err(e) if !again && is_of_another(&e, hears) => again = true,
                 Err(e) => {
                     let bad = &self.sender.queued()[at];
-                    tracing::debug!(target = %bad.target, error = %e, "datagram refused");
+                    log_refused(&self.quota, bad.target, &e);
                     fail(bad.token, failed);
                     counters.datagrams_refused.add(1);
                     at += 1;
@@ -304,7 +307,7 @@ impl Udp {
                 }
                 Err(e) => {
                     let bad = &self.sender.queued()[at];
-                    tracing::debug!(target = %bad.target, error = %e, "datagram refused");
+                    log_refused(&self.quota, bad.target, &e);
                     fail(bad.token, failed);
                     counters.datagrams_refused.add(1);
                     at += 1;
@@ -354,7 +357,7 @@ impl Udp {
                     continue;
                 }
                 Err(e) => {
-                    tracing::debug!(target = %first.target, error = %e, "datagram refused");
+                    log_refused(&self.quota, first.target, &e);
                     fail(first.token, failed);
                     counters.datagrams_refused.add(1);
                 }
@@ -402,6 +405,13 @@ fn watch(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocket>
 /// once. `hears`: the socket hears of datagrams that reached nobody.
 fn is_of_another(error: &io::Error, hears: bool) -> bool {
     error.kind() == ErrorKind::ConnectionRefused || hears && unreachable::is_told(error)
+}
+
+#[cold]
+fn log_refused(quota: &Quota, to: SocketAddr, error: &io::Error) {
+    if quota.may_say(to.ip(), clock::now().mono) {
+        tracing::info!(%to, %error, "datagram not sent");
+    }
 }
 
 fn fail(token: u64, failed: &mut Vec<u64>) {

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 use strowger_core::digest::{Attempt, ChallengeHeader, Credentials, Demand, Ha1, Ha1Set, Hash, Verdict};
 use strowger_message::{Name, Uri};
+use strowger_net::shown::shown;
 use strowger_store::subscriber::{Answer, Credential, Question};
 use strowger_store::ticket::Ticket;
 
@@ -200,9 +201,4 @@ fn source_bytes(ip: IpAddr) -> [u8; 16] {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
     }
-}
-
-/// Bytes of a peer, for the log.
-pub(crate) fn shown(bytes: &[u8]) -> std::slice::EscapeAscii<'_> {
-    bytes.escape_ascii()
 }

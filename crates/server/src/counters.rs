@@ -19,9 +19,9 @@ macro_rules! counters {
         }
 
         impl Counts {
-            /// Every value with its name.
-            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name),)*].into_iter()
+            /// Logs each that is not 0 as a field of one event.
+            pub fn log(&self, event: &str) {
+                tracing::info!(of = "server", $($name = counted(self.$name),)* "{event}");
             }
         }
 
@@ -31,6 +31,11 @@ macro_rules! counters {
             }
         }
     };
+}
+
+/// The value of a field in the log; none for 0.
+pub(crate) fn counted(value: u64) -> Option<u64> {
+    (value > 0).then_some(value)
 }
 
 /// A number that one thread adds to.

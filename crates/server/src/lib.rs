@@ -25,4 +25,4 @@ pub mod shard;
 pub mod shared;
 mod via;
 
-pub use node::Server;
+pub use node::{Program, Server};

@@ -2,7 +2,7 @@
 
 use crate::ban::Bans;
 use crate::config::Config;
-use crate::counters::{Counters, Counts};
+use crate::counters::{Counters, Counts, counted};
 use crate::flows::Flows;
 use crate::refusals;
 use crate::removal::Removals;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use strowger_core::digest::Authenticator;
 use strowger_core::proxy::{Face, Identity};
 use strowger_net::resolve::Resolver;
+use strowger_net::shown::shown;
 use strowger_net::{Handle, Net, Node};
 use strowger_store::clock::Moment;
 use strowger_store::journal::Journal;
@@ -23,6 +24,22 @@ use strowger_store::read_through::ReadThrough;
 use strowger_store::sqlite_bindings;
 use strowger_store::sqlite_subscribers::SqliteSubscribers;
 use strowger_store::subscriber::Subscribers;
+
+/// What the program around the server does for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Each shard calls it when much less is under way than before, so that the allocator of the program gives memory back that
+    /// is no longer used.
+    pub give_back: fn(),
+    /// Lines that the log has lost, and attempts to write it that failed, since the start; for the statistics.
+    pub log_lost: fn() -> (u64, u64),
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self { give_back: || (), log_lost: || (0, 0) }
+    }
+}
 
 /// A running server. Dropped, it stops.
 pub struct Server {
@@ -41,30 +58,30 @@ impl Server {
     /// # Errors
     /// What could not be opened or bound, in words.
     pub fn start(config: Config) -> anyhow::Result<Self> {
-        Self::start_with(config, || ())
+        Self::start_in(Program::default(), config)
     }
 
-    /// [`Server::start`] with what each shard calls when much less is under way than before, so that the allocator of the
-    /// program gives memory back that nobody uses any more.
+    /// [`Server::start`] as a part of this program.
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_with(config: Config, give_back: fn()) -> anyhow::Result<Self> {
-        let location = Arc::new(LocationTable::new(config.location_settings()));
-        let (journal, subscribers) = open_store(&config, &location)?;
-        let journal = journal.map(Arc::new);
+    pub fn start_in(program: Program, config: Config) -> anyhow::Result<Self> {
         let seed: [u8; 32] = random()?;
-        let secret = match &config.auth.secret {
-            Some(secret) => secret.reveal().to_vec(),
-            None => kept_secret(&config)?,
-        };
         let call_secret = u32::from_le_bytes(random()?);
         // A flow of an earlier life of this server must not be taken for one of this.
         let process = u16::from_le_bytes(random()?);
         let settings = strowger_net::Settings { process, ..config.net_settings(call_secret) };
         let most = settings.shards.most();
         let quota = settings.quota.clone();
+        // First the ports: a server that cannot have them leaves no file behind.
         let net = Net::bind(settings, config.net_listeners()).context("a listener cannot be opened")?;
+        let location = Arc::new(LocationTable::new(config.location_settings()));
+        let (journal, subscribers) = open_store(&config, &location)?;
+        let journal = journal.map(Arc::new);
+        let secret = match &config.auth.secret {
+            Some(secret) => secret.reveal().to_vec(),
+            None => kept_secret(&config)?,
+        };
         let identity = Arc::new(identity(&config, net.addresses()));
         let shared = Arc::new(Shared {
             identity,
@@ -88,17 +105,18 @@ impl Server {
                 software => format!("Server: {software}\r\n").into_bytes(),
             },
             pings_awake: Default::default(),
+            program,
             seed,
             counters: (0..most).map(|_| Counters::default()).collect(),
             config,
         });
         let (for_shards, with_journal) = (shared.clone(), journal.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
-            Shard::new(for_shards.clone(), number, &handle, with_journal.as_deref(), give_back)
+            Shard::new(for_shards.clone(), number, &handle, with_journal.as_deref())
         })?;
         let removals = Removals::new(journal.as_deref());
         let kept = journal.as_ref().map(Arc::downgrade);
-        node.handle().spawn("upkeep", keep_up(shared.clone(), node.handle().clone(), kept, removals, give_back));
+        node.handle().spawn("upkeep", keep_up(shared.clone(), node.handle().clone(), kept, removals));
         if let Some(interval) = shared.config.log.statistics {
             let (shared, handle) = (shared.clone(), node.handle().clone());
             node.handle().spawn("the log of statistics", async move {
@@ -106,7 +124,7 @@ impl Server {
                 tick.tick().await;
                 loop {
                     tick.tick().await;
-                    tracing::info!("statistics: {}", statistics(&shared, &handle));
+                    log_statistics(&shared, &handle, "statistics");
                 }
             });
         }
@@ -160,7 +178,7 @@ impl Server {
     /// Stops: what was acknowledged is kept.
     pub fn stop(self) {
         refusals::say_left_out(&self.shared, u64::MAX);
-        tracing::info!("statistics at the end: {}", statistics(&self.shared, self.node.handle()));
+        log_statistics(&self.shared, self.node.handle(), "statistics at the end");
         let Self { shared, node, journal } = self;
         drop(node);
         drop(shared);
@@ -168,26 +186,22 @@ impl Server {
     }
 }
 
-/// Every counter and gauge that is not 0, of the server, its network side and its stores.
-fn statistics(shared: &Shared, handle: &Handle<Shard>) -> String {
+/// Logs every counter and gauge that is not 0: of the server, of its network side, and of what belongs to the process.
+fn log_statistics(shared: &Shared, handle: &Handle<Shard>, event: &str) {
+    shared.counts().log(event);
+    handle.total().log(event);
     let location = shared.location.gauges();
-    let stores = [
-        ("bindings", location.bindings as u64),
-        ("bindings_expired", location.expired),
-        ("used_nonces", shared.authenticator.used().entries() as u64),
-        ("shards", handle.shards() as u64),
-    ];
-    let net = handle.total();
-    let all = shared
-        .counts()
-        .named()
-        .collect::<Vec<_>>()
-        .into_iter()
-        .chain(net.each().map(|(n, _, _, v)| (n, v)))
-        .chain(stores);
-    let parts: Vec<String> =
-        all.filter(|(_, value)| *value > 0).map(|(name, value)| format!("{name}={value}")).collect();
-    parts.join(" ")
+    let (log_lines_lost, log_write_errors) = (shared.program.log_lost)();
+    tracing::info!(
+        of = "process",
+        bindings = counted(location.bindings as u64),
+        bindings_expired = counted(location.expired),
+        used_nonces = counted(shared.authenticator.used().entries() as u64),
+        shards = counted(handle.shards() as u64),
+        log_lines_lost = counted(log_lines_lost),
+        log_write_errors = counted(log_write_errors),
+        "{event}"
+    );
 }
 
 /// The work of no call in particular.
@@ -196,7 +210,6 @@ async fn keep_up(
     handle: Handle<Shard>,
     journal: Option<Weak<Journal>>,
     mut removals: Removals,
-    give_back: fn(),
 ) {
     let mut tick = tokio::time::interval(UPKEEP);
     let mut n = 0u64;
@@ -217,7 +230,7 @@ async fn keep_up(
         if n.is_multiple_of(4) {
             let now = strowger_net::clock::now();
             shared.location.expire(now.mono, 20_000, &mut |binding| {
-                tracing::debug!(aor = %binding.aor().escape_ascii(), "binding expired");
+                tracing::debug!(aor = %shown(binding.aor()), "binding expired");
             });
             refusals::say_left_out(&shared, now.mono);
             if n.is_multiple_of(20) {
@@ -225,7 +238,7 @@ async fn keep_up(
                 shared.authenticator.purge(now);
                 shared.resolver.tidy();
                 // Of this thread: what look-ups used.
-                give_back();
+                (shared.program.give_back)();
             }
         }
     }

@@ -1,7 +1,6 @@
 //! REGISTER: from the request to the location table and back (RFC 3261 section 10.3).
 
 use crate::asked::Asked;
-use crate::authentication::shown;
 use crate::parked::{Parked, Registration};
 use crate::ping::NEEDS_PING;
 use crate::reach::is_unreachable;
@@ -12,6 +11,7 @@ use strowger_core::registrar::{Current, Refusal, Registrar};
 use strowger_core::slots::Id;
 use strowger_core::{Now, Outbox};
 use strowger_message::{Name, Uri};
+use strowger_net::shown::shown;
 use strowger_store::binding::{Binding, BindingId, BindingView, Flow, Received};
 use strowger_store::journal::WriteError;
 use strowger_store::location::{self, Standing, Step, UpdateError};

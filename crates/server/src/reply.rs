@@ -1,8 +1,8 @@
 //! Answers of the server's own.
 
 use crate::asked::Asked;
-use crate::authentication::shown;
 use crate::shard::Shard;
+use strowger_net::shown::shown;
 
 impl Shard {
     /// Answers a request: through its transaction, or without one. `lines` writes further header lines.

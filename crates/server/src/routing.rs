@@ -1,7 +1,6 @@
 //! Where a request goes, and whether it may (RFC 3261 sections 16.3 to 16.5).
 
 use crate::asked::Asked;
-use crate::authentication::shown;
 use crate::config::{Fork, RelayFor};
 use crate::parked::HostKey;
 use crate::reach::{is_gone, listens_at, target_of};
@@ -18,6 +17,7 @@ use strowger_core::{ListenerId, Now, Target};
 use strowger_message::header::Token;
 use strowger_message::{Method, Name, Uri};
 use strowger_net::Mailbox;
+use strowger_net::shown::{brief, shown};
 use strowger_store::subscriber::{Answer as Known, Question};
 
 /// The contacts of a user, collected for one request; kept between requests.
@@ -528,6 +528,7 @@ async fn resolve(
         Ok(targets) => targets,
         Err(error) => {
             if shared.quota.may_say(source, strowger_net::clock::now().mono) {
+                let (host, error) = (shown(&name.0), brief(&error));
                 tracing::info!(%host, %error, "name not resolved");
             }
             Vec::new()

@@ -15,7 +15,8 @@ use strowger_core::slots::{Id, Slots};
 use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport, call};
 use strowger_message::{Edit, Error, Index, Message, Method, Name, respond};
-use strowger_net::{Mailbox, Service};
+use strowger_net::shown::shown;
+use strowger_net::{Mailbox, Service, Unsent};
 use strowger_store::journal::WriteError;
 use strowger_store::subscriber::LookupError;
 use strowger_store::ticket::SinkId;
@@ -76,7 +77,6 @@ pub struct Shard {
     /// Scratch of registrations: the address-of-record and the header lines of the 200.
     pub(crate) aor: Vec<u8>,
     pub(crate) lines: Vec<u8>,
-    give_back: fn(),
     /// Transactions alive at most since they last became few.
     most_transactions: u64,
     /// They became few: memory is to be given back so many times more, or until the tables rest.
@@ -207,10 +207,11 @@ impl Shard {
         self.counters().banned.one();
         let source = request.arrival.remote;
         // By UDP the source may be forged: this message is dropped, its source not banned.
-        if request.arrival.transport.is_reliable()
-            && self.shared.bans.scanner(source.ip(), now.mono) == crate::ban::Standing::Banned
-        {
-            tracing::warn!(%source, agent = %agent.escape_ascii(), "scanner: source banned");
+        let banned = request.arrival.transport.is_reliable()
+            && self.shared.bans.scanner(source.ip(), now.mono) == crate::ban::Standing::Banned;
+        if self.shared.quota.may_say(source.ip(), now.mono) {
+            let (agent, transport) = (shown(agent), request.arrival.transport.text());
+            tracing::info!(%source, transport, %agent, banned, "scanner dropped");
         }
         true
     }
@@ -398,9 +399,13 @@ impl Shard {
         }
     }
 
-    fn run_events(&mut self, now: Now, out: &mut Outbox) {
+    /// `reason`: why what could not be sent could not be.
+    fn run_events(&mut self, now: Now, reason: &str, out: &mut Outbox) {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
+            if let Event::Timeout { .. } | Event::ClientTransportError { .. } = event {
+                self.log_lost(now, &event, reason);
+            }
             self.proxy.event(now, &event, &mut self.transactions, out);
         }
         self.events = events;
@@ -424,7 +429,7 @@ impl Shard {
         if self.gives_left > 0 && (rests || now.mono >= self.gave_back + STEP) {
             self.gave_back = now.mono;
             self.gives_left = if rests { 0 } else { self.gives_left - 1 };
-            (self.give_back)();
+            (self.shared.program.give_back)();
         }
     }
 
@@ -476,7 +481,7 @@ impl Service for Shard {
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
         self.transactions.poll(now, out, &mut self.events);
-        self.run_events(now, out);
+        self.run_events(now, "", out);
         self.proxy.poll(now, &mut self.transactions, out);
         self.ping(now, out);
         self.parked.tidy();
@@ -509,14 +514,24 @@ impl Service for Shard {
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        self.unsent(now, token, Unsent::Here, out);
+    }
+
+    fn unsent(&mut self, now: Now, token: u64, cause: Unsent, out: &mut Outbox) {
         self.transactions.failed(now, token, out, &mut self.events);
-        self.run_events(now, out);
+        let reason = match cause {
+            Unsent::Here => "not sent",
+            Unsent::Connection => "connection not made",
+            Unsent::TlsHandshake => "TLS handshake failed",
+            Unsent::WebSocketHandshake => "WebSocket handshake failed",
+        };
+        self.run_events(now, reason, out);
         self.show_busy();
     }
 
     fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         if self.transactions.unreachable(now, to, quoted, out, &mut self.events) {
-            self.run_events(now, out);
+            self.run_events(now, "unreachable (ICMP error)", out);
             self.show_busy();
         }
     }
@@ -570,7 +585,6 @@ impl Shard {
         number: usize,
         handle: &strowger_net::Handle<Self>,
         journal: Option<&strowger_store::journal::Journal>,
-        give_back: fn(),
     ) -> Self {
         let config = &shared.config;
         let entropy = Entropy::new(shared.seed).derive(&(number as u64).to_le_bytes());
@@ -605,7 +619,6 @@ impl Shard {
             contacts: Default::default(),
             aor: Vec::new(),
             lines: Vec::new(),
-            give_back,
             most_transactions: 0,
             gives_left: 0,
             gave_back: 0,

@@ -4,6 +4,7 @@ use crate::ban::Bans;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
+use crate::node::Program;
 use std::sync::Arc;
 use strowger_core::ListenerId;
 use strowger_core::digest::{Algorithm, Authenticator};
@@ -38,6 +39,7 @@ pub struct Shared {
     pub pings_awake: std::sync::atomic::AtomicBool,
     /// Drawn at the start of the process: seeds of each shard's entropy.
     pub seed: [u8; 32],
+    pub program: Program,
     /// `Server: ...` with its line end, or nothing.
     pub server_line: Vec<u8>,
     /// Of each shard, in their order.

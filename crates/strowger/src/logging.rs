@@ -1,15 +1,36 @@
-//! Log lines on standard error, as `[log]` says.
+//! Log lines on standard error, as `[log]` says. Nobody who logs waits for standard error, see [`queue`].
 
-use std::io::IsTerminal;
+mod line;
+mod queue;
 
-use strowger_server::config::{Log, LogFormat};
+use std::io::{self, IsTerminal};
+use std::panic::PanicHookInfo;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use strowger_net::shown::brief;
+use strowger_server::config::{Fault, Log, LogFormat, Report, Severity};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
+
+use self::queue::{LONGEST_LINE, Queue};
 
 /// Environment variable with a finer filter than `log.level`, such as `info,strowger_net=debug`.
 pub(crate) const FILTER_VARIABLE: &str = "STROWGER_LOG";
 
-/// Starts logging for the whole process.
+/// How long the end of the process waits for the last lines to be written.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// The log of the process, once it was started.
+static STARTED: OnceLock<Started> = OnceLock::new();
+
+struct Started {
+    format: LogFormat,
+    queue: Arc<Queue>,
+}
+
+/// Starts logging for the whole process. A panic is logged too from here on.
 ///
 /// # Errors
 /// A filter in the environment that cannot be read, or logging that was started before.
@@ -19,13 +40,110 @@ pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
             .map_err(|error| anyhow::anyhow!("the environment variable {FILTER_VARIABLE} is {text:?}: {error}"))?,
         Err(_) => EnvFilter::new(log.level.word()),
     };
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let queue = Queue::to_standard_error(log.queue, |count, error| {
+        let error = error.map(tracing::field::display);
+        tracing::warn!(count, error, "suppressed log lines");
+    })?;
+    let writer = Lines { queue: queue.clone(), format: log.format };
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).log_internal_errors(false);
     match log.format {
         LogFormat::Json => lines.json().flatten_event(true).finish().try_init()?,
         LogFormat::Text => {
-            let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
             lines.with_ansi(colours).with_target(false).finish().try_init()?;
         }
     }
+    let _ = STARTED.set(Started { format: log.format, queue });
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // Printing adds the stack to what the line says, and may wait for whoever reads it.
+        if !log_panic(panic) || std::env::var_os("RUST_BACKTRACE").is_some() {
+            print(panic);
+        }
+    }));
     Ok(())
+}
+
+/// False: errors are not logged.
+fn log_panic(panic: &PanicHookInfo<'_>) -> bool {
+    let thread = std::thread::current();
+    let place = panic.location().map(tracing::field::display);
+    let reason = panic.payload_as_str().unwrap_or("unknown");
+    tracing::error!(thread = thread.name(), place, reason = %brief(&reason), "panic");
+    flush();
+    tracing::enabled!(tracing::Level::ERROR)
+}
+
+/// Logs what a configuration is warned of, or reports it for people where the log is for people.
+pub(crate) fn report(report: &Report) {
+    match STARTED.get() {
+        Some(Started { format: LogFormat::Json, .. }) => {
+            report.faults().iter().for_each(|fault| log_fault(report, fault))
+        }
+        _ => crate::output::report(report),
+    }
+}
+
+fn log_fault(report: &Report, fault: &Fault) {
+    let (file, place) = (report.file(), report.position(fault));
+    let (line, column) = (place.map(|at| at.0), place.map(|at| at.1));
+    let (message, cure) = (&fault.message[..], &fault.cure[..]);
+    match fault.severity {
+        Severity::Error => tracing::error!(file, line, column, cure, "{message}"),
+        Severity::Warning => tracing::warn!(file, line, column, cure, "{message}"),
+    }
+}
+
+/// Logs why the command failed. False: logging has not started, or errors are not logged.
+pub(crate) fn failed(error: &str) -> bool {
+    let started = STARTED.get().is_some() && tracing::enabled!(tracing::Level::ERROR);
+    if started {
+        tracing::error!("{error}");
+    }
+    started
+}
+
+/// Waits until the lines so far are written, for a moment at most: what reads them may stand still.
+pub(crate) fn flush() {
+    if let Some(started) = STARTED.get() {
+        started.queue.flush(LAST_LINES);
+    }
+}
+
+/// Lines that were lost so far, and attempts to write that failed.
+pub(crate) fn lost() -> (u64, u64) {
+    STARTED.get().map(|started| started.queue.lost()).unwrap_or_default()
+}
+
+/// Where lines go: each is cut to its bound and put into the queue.
+struct Lines {
+    queue: Arc<Queue>,
+    format: LogFormat,
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+impl io::Write for &Lines {
+    /// One whole line at a time: so the subscriber writes.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if line.len() <= LONGEST_LINE {
+            self.queue.put(line);
+        } else {
+            match line::shortened(line, self.format, LONGEST_LINE) {
+                Some(shorter) => self.queue.put(&shorter),
+                None => self.queue.lose(),
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

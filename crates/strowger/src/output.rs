@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use strowger_server::config::Report;
 
+use crate::logging;
+
 /// How a command ended; the exit code of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -18,6 +20,12 @@ pub(crate) enum Outcome {
 
 /// Turns what a command returned into the exit code of the process, printing an error on standard error.
 pub(crate) fn exit(result: anyhow::Result<Outcome>) -> ExitCode {
+    let code = code(result);
+    logging::flush();
+    code
+}
+
+fn code(result: anyhow::Result<Outcome>) -> ExitCode {
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::from(1),
@@ -25,7 +33,10 @@ pub(crate) fn exit(result: anyhow::Result<Outcome>) -> ExitCode {
         // Whoever closed our output (`| head`) has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("{error:#}"));
+            let error = format!("{error:#}");
+            if !logging::failed(&error) {
+                complain(&error);
+            }
             ExitCode::from(1)
         }
     }

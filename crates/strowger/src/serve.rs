@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use strowger_net::descriptors;
-use strowger_server::Server;
 use strowger_server::config::Config;
+use strowger_server::{Program, Server};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::banner::{BoundListener, banner};
@@ -17,12 +17,14 @@ use crate::realm;
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
     let config = match Config::load(arguments.config.config.as_deref(), &arguments.listen) {
         Ok((config, warnings)) => {
-            output::report(&warnings);
             if arguments.check {
+                output::report(&warnings);
                 let warned = warnings.warnings() + realm::check(&config, warnings.file());
                 output::print(&format!("{}: {}\n", warnings.file(), check::verdict(&config, warned)))?;
                 return Ok(Outcome::Done);
             }
+            logging::start(&config.log)?;
+            logging::report(&warnings);
             config
         }
         Err(report) => {
@@ -30,7 +32,6 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
             return Ok(Outcome::Failed);
         }
     };
-    logging::start(&config.log)?;
     serve(config)
 }
 
@@ -40,15 +41,21 @@ const FAILURE: u8 = 70;
 /// How long the parts of such a server that still work may take to end: bindings are written meanwhile.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+fn end_at_once(code: u8) -> ! {
+    logging::flush();
+    std::process::exit(i32::from(code));
+}
+
 /// Binds the listeners, prints the banner and carries messages until a signal ends it.
 ///
 /// SIGTERM and SIGINT let what is under way end, a second one does not wait; SIGUSR1 and SIGUSR2 ask for a shard more and a
-/// shard less.
+/// shard less; SIGHUP, by which others reload, is ignored and logged.
 fn serve(config: Config) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
         let mut more = signal(SignalKind::user_defined1())?;
         let mut fewer = signal(SignalKind::user_defined2())?;
         let drain = config.server.drain_timeout;
@@ -57,13 +64,16 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
         if let Err(error) = descriptors::raise() {
             tracing::warn!(%error, "the limit of open descriptors stays as it is");
         }
-        let server = Server::start_with(config, crate::allocator::give_back)?;
+        let program = Program { give_back: crate::allocator::give_back, log_lost: logging::lost };
+        let server = Server::start_in(program, config)?;
         let config = server.config();
         realm::watch(config)?;
         let bound = config.listeners.iter().zip(server.addresses());
         let bound: Vec<BoundListener> =
             bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();
-        output::print(&banner(config, &bound))?;
+        if let Err(error) = output::print(&banner(config, &bound)) {
+            tracing::warn!(%error, "the banner cannot be printed on standard output");
+        }
         let failed = server.handle().clone();
         let mut failed = std::pin::pin!(failed.failed());
         loop {
@@ -75,7 +85,11 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
                 _ = &mut failed => {
                     let ending = tokio::task::spawn_blocking(move || server.stop());
                     let _ = tokio::time::timeout(LAST_WORDS, ending).await;
-                    std::process::exit(i32::from(FAILURE));
+                    end_at_once(FAILURE);
+                }
+                _ = hangup.recv() => {
+                    tracing::warn!("SIGHUP ignored: a changed configuration or certificate needs a restart");
+                    continue;
                 }
                 _ = more.recv() => shards + 1,
                 _ = fewer.recv() => shards.saturating_sub(1).max(1),
@@ -90,12 +104,15 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
                 Err(error) => tracing::warn!(%error, wanted, "the number of shards stays as it is"),
             }
         }
-        tracing::info!(seconds = drain.as_secs(), "ending: what is under way may finish; another signal ends at once");
-        let ending = tokio::task::spawn_blocking(move || server.drain(drain));
-        tokio::select! {
-            ended = ending => ended?,
-            _ = terminate.recv() => std::process::exit(0),
-            _ = interrupt.recv() => std::process::exit(0),
+        tracing::info!(seconds = drain.as_secs(), "graceful shutdown: new calls get 503; another signal ends at once");
+        let mut ending = tokio::task::spawn_blocking(move || server.drain(drain));
+        loop {
+            tokio::select! {
+                ended = &mut ending => break ended?,
+                _ = terminate.recv() => end_at_once(0),
+                _ = interrupt.recv() => end_at_once(0),
+                _ = hangup.recv() => tracing::warn!("SIGHUP ignored: the server is shutting down"),
+            }
         }
         Ok(Outcome::Done)
     })

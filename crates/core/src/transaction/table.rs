@@ -45,6 +45,15 @@ impl Entry {
     }
 }
 
+/// A request that nobody answered.
+#[derive(Debug)]
+struct Lost {
+    id: Id,
+    /// Where it went.
+    target: Target,
+    request: Vec<u8>,
+}
+
 /// How often memory is given back, ms.
 const TIDY: u64 = 1_000;
 
@@ -66,7 +75,7 @@ pub struct Transactions {
     /// When memory is looked through next; `None`: there is nothing to give back.
     tidy: Option<u64>,
     /// Requests without an answer, of the events of the last [`Transactions::poll`] or [`Transactions::failed`].
-    lost: Vec<(Id, Vec<u8>)>,
+    lost: Vec<Lost>,
 }
 
 impl Transactions {
@@ -388,7 +397,16 @@ impl Transactions {
     /// The request that an [`Event::Timeout`] or [`Event::ClientTransportError`] is about, as it was sent: a proxy
     /// makes the response from it that nobody else gave (RFC 3261 section 16.9). Until the next poll or failure.
     pub fn lost_request(&self, id: ClientId) -> Option<&[u8]> {
-        self.lost.iter().find(|(lost, _)| *lost == id.0).map(|(_, request)| &request[..])
+        self.lost(id).map(|lost| &lost.request[..])
+    }
+
+    /// Where it went, as long as [`Transactions::lost_request`] has it.
+    pub fn lost_target(&self, id: ClientId) -> Option<Target> {
+        self.lost(id).map(|lost| lost.target)
+    }
+
+    fn lost(&self, id: ClientId) -> Option<&Lost> {
+        self.lost.iter().find(|lost| lost.id == id.0)
     }
 
     /// When [`Transactions::poll`] is to be called next, as `Now::mono`.
@@ -457,7 +475,7 @@ impl Transactions {
         {
             let mut request = Vec::with_capacity(self.kept.len(kept));
             self.kept.append_to(kept, &mut request);
-            self.lost.push((id, request));
+            self.lost.push(Lost { id, target: entry.route.into(), request });
         }
         match action {
             Action::Timeout => {

@@ -38,8 +38,11 @@ section! {
         pub format: LogFormat = LogFormat::Text, ANY;
         /// The least that is logged; the environment variable STROWGER_LOG may hold a finer filter and wins.
         pub level: LogLevel = LogLevel::Info, ANY;
+        /// Bytes of lines that may wait for standard error to take them. What finds no room, or cannot be written, is dropped and
+        /// counted, and the count is logged when writing works again: logging holds up nothing else.
+        pub queue: usize = 1 << 20, Rule::bytes(64 << 10, 1 << 30);
         /// Lines a minute about single requests and connections that were refused or failed, wrong passwords above all, and of one
-        /// source a tenth of that; what is left out is counted, and the number logged after the minute. Bans are always logged.
+        /// source a tenth of that; what is left out is counted, and the number logged after the minute. Bans for wrong passwords are always logged.
         pub refusals_per_minute: u32 = 100, Rule::number(0, 1_000_000);
         /// How often every counter and gauge is logged, those that are 0 left out; "never": only when the server ends.
         pub statistics: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("never");

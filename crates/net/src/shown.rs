@@ -1,0 +1,128 @@
+//! What peers wrote, for the log: on one line, printable, and short whatever they sent.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+/// Bytes of one value in a log line, at most.
+pub const LONGEST: usize = 128;
+
+/// Stands where more followed.
+const MORE: &str = "...";
+
+/// Bytes of a peer, escaped as in a Rust string: at most [`LONGEST`] bytes, the last of them `...` if there were more.
+pub fn shown(bytes: &[u8]) -> impl Display + '_ {
+    Shown(bytes)
+}
+
+/// Bytes of a reason in a log line, at most.
+pub const LONGEST_REASON: usize = 400;
+
+/// What something displays, without control characters: at most [`LONGEST_REASON`] bytes, the last of them `...` if there were
+/// more. For errors that may quote a peer.
+pub fn brief(value: &impl Display) -> impl Display + '_ {
+    Brief(value)
+}
+
+struct Shown<'a>(&'a [u8]);
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\\\"'".contains(byte);
+        if self.0.len() <= LONGEST && self.0.iter().all(plain) {
+            // All of it is ASCII.
+            return f.write_str(str::from_utf8(self.0).unwrap_or_default());
+        }
+        let mut line = Line::<LONGEST>::default();
+        for byte in self.0 {
+            let escaped = std::ascii::escape_default(*byte);
+            if line.length + escaped.len() + MORE.len() > LONGEST {
+                line.put(MORE);
+                break;
+            }
+            // There is room for it.
+            let _ = write!(line, "{escaped}");
+        }
+        f.write_str(line.text())
+    }
+}
+
+struct Brief<'a, T>(&'a T);
+
+impl<T: Display> Display for Brief<'_, T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut line = Line::<LONGEST_REASON>::default();
+        // An error says that the line is full.
+        let _ = write!(line, "{}", self.0);
+        f.write_str(line.text())
+    }
+}
+
+/// Text of bounded length, on the stack.
+struct Line<const MOST: usize> {
+    bytes: [u8; MOST],
+    length: usize,
+}
+
+impl<const MOST: usize> Default for Line<MOST> {
+    fn default() -> Self {
+        Self { bytes: [0; MOST], length: 0 }
+    }
+}
+
+impl<const MOST: usize> Line<MOST> {
+    fn text(&self) -> &str {
+        // Whole characters alone come in.
+        str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+
+    fn put(&mut self, text: &str) {
+        self.bytes[self.length..self.length + text.len()].copy_from_slice(text.as_bytes());
+        self.length += text.len();
+    }
+}
+
+impl<const MOST: usize> Write for Line<MOST> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.length + text.len() + MORE.len() <= MOST && !text.contains(char::is_control) {
+            self.put(text);
+            return Ok(());
+        }
+        for character in text.chars() {
+            let character = if character.is_control() { ' ' } else { character };
+            if self.length + character.len_utf8() + MORE.len() > MOST {
+                self.put(MORE);
+                return Err(fmt::Error);
+            }
+            self.put(character.encode_utf8(&mut [0; 4]));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_peer_sent_is_escaped_and_short() {
+        for (bytes, text) in
+            [(&b"alice@example.org"[..], "alice@example.org"), (b"a\r\nb\"\xff\0", "a\\r\\nb\\\"\\xff\\x00"), (b"", "")]
+        {
+            assert_eq!(shown(bytes).to_string(), text);
+        }
+        assert_eq!(shown(&[b'a'; LONGEST]).to_string(), "a".repeat(LONGEST));
+        for byte in [b'a', b'"', 0xff, b'\n'] {
+            let text = shown(&vec![byte; 58_000]).to_string();
+            assert!(text.len() <= LONGEST && text.ends_with("...") && text.is_ascii(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_something_displays_is_one_short_line() {
+        assert_eq!(brief(&"no such host").to_string(), "no such host");
+        assert_eq!(brief(&"one\ntwo\x1b[31m").to_string(), "one two [31m");
+        for text in ["é".repeat(1_000), "x\n".repeat(1_000)] {
+            let text = brief(&text).to_string();
+            assert!(text.len() <= LONGEST_REASON && text.ends_with("...") && !text.contains('\n'), "{text}");
+        }
+    }
+}
