@@ -36,7 +36,8 @@ fn a_shard_that_panics_ends_the_process_with_an_exit_code() {
     assert_eq!(status.code(), Some(70), "{}", server.log());
     let log = server.log();
     let errors: Vec<&str> = log.lines().filter(|line| line.contains("ERROR")).collect();
-    assert!(matches!(errors[..], [line] if line.contains("shard 0 panicked")), "{log}");
+    let [panic, end] = errors[..] else { panic!("{log}") };
+    assert!(panic.contains("panic thread=\"shard-0\"") && end.contains("shard 0 panicked"), "{log}");
 }
 
 /// No descriptor is left for the sockets or the runtime of one more shard.
