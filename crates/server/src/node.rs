@@ -205,12 +205,7 @@ fn log_statistics(shared: &Shared, handle: &Handle<Shard>, event: &str) {
 }
 
 /// The work of no call in particular.
-async fn keep_up(
-    shared: Arc<Shared>,
-    handle: Handle<Shard>,
-    journal: Option<Weak<Journal>>,
-    mut removals: Removals,
-) {
+async fn keep_up(shared: Arc<Shared>, handle: Handle<Shard>, journal: Option<Weak<Journal>>, mut removals: Removals) {
     let mut tick = tokio::time::interval(UPKEEP);
     let mut n = 0u64;
     loop {
