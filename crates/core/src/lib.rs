@@ -19,6 +19,7 @@ pub mod outbox;
 pub mod proxy;
 pub mod registrar;
 mod segments;
+mod siphash;
 pub mod slots;
 pub mod timer;
 pub mod transaction;
