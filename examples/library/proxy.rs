@@ -30,10 +30,10 @@ impl Relay {
             Incoming::New(server) => self.route(now, &request, server, out),
             Incoming::Ack => {
                 // The ACK of a 2xx is no transaction: it only finds its way.
-                let routing = self.proxy.route(&request);
+                let routing = self.proxy.route(now, &request);
                 let uri = routing.route.unwrap_or(routing.uri);
                 if let NextHop::Known(target) = self.proxy.next_hop(&uri, arrival.listener) {
-                    self.proxy.forward_ack(&request, &routing, target, out);
+                    self.proxy.forward_ack(now, &request, &routing, target, out);
                 }
             }
             Incoming::Cancel { cancel, invite } => {
@@ -54,7 +54,7 @@ impl Relay {
         if request.method == Method::Invite {
             self.answer(now, server, request, 100, out);
         }
-        let routing = self.proxy.route(request);
+        let routing = self.proxy.route(now, request);
         let uri = routing.route.unwrap_or(routing.uri);
         let NextHop::Known(target) = self.proxy.next_hop(&uri, request.arrival.listener) else {
             return self.answer(now, server, request, 404, out);

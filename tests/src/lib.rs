@@ -1,10 +1,12 @@
 //! What the tests with the world have in common: the program under test, programs by others, messages by hand.
 
+pub mod account;
 pub mod baresip;
 pub mod binary;
 pub mod call;
 pub mod certificate;
 pub mod corpora;
+pub mod dialog;
 pub mod digest;
 pub mod duel;
 pub mod generator;

@@ -241,6 +241,17 @@ impl Wire {
         }
     }
 
+    /// Receives until a response comes that is more than 100.
+    pub fn answer(&mut self, limit: Duration) -> Option<Vec<u8>> {
+        let end = Instant::now() + limit;
+        loop {
+            let message = self.receive(end.saturating_duration_since(Instant::now()))?;
+            if crate::text::status(&message).is_some_and(|status| status > 100) {
+                return Some(message);
+            }
+        }
+    }
+
     /// Receives until a request with this method comes.
     pub fn request(&mut self, method: &str, limit: Duration) -> Option<Vec<u8>> {
         let end = Instant::now() + limit;

@@ -77,8 +77,8 @@ impl Shard {
         let id = match self.tx.request(self.now, &message, &arrival, hash, &mut self.out) {
             Incoming::New(id) => id,
             Incoming::Ack => {
-                let routing = self.proxy.route(&request);
-                return self.proxy.forward_ack(&request, &routing, target, &mut self.out);
+                let routing = self.proxy.route(self.now, &request);
+                return self.proxy.forward_ack(self.now, &request, &routing, target, &mut self.out);
             }
             other => panic!("{other:?}"),
         };
@@ -88,7 +88,7 @@ impl Shard {
             let range = start..self.out.bytes.len();
             self.tx.respond(self.now, id, 100, range, &mut self.out);
         }
-        let routing = self.proxy.route(&request);
+        let routing = self.proxy.route(self.now, &request);
         let targets = [target];
         let candidate = Candidate { uri: Some(b"sip:bob@127.0.0.1:5080"), targets: &targets, ..Candidate::default() };
         assert!(self.proxy.forward(self.now, &request, &routing, id, &[candidate], &mut self.tx, &mut self.out));

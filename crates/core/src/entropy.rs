@@ -43,12 +43,17 @@ impl Entropy {
     }
 }
 
-/// Sixteen hexadecimal digits of `n`, appended.
-pub fn write_hex(n: u64, out: &mut Vec<u8>) {
+/// Sixteen hexadecimal digits of `n`.
+pub fn hex(n: u64) -> [u8; 16] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 16];
     for (i, c) in text.iter_mut().enumerate() {
         *c = DIGITS[(n >> (60 - 4 * i)) as usize & 15];
     }
-    out.extend_from_slice(&text);
+    text
+}
+
+/// [`hex`], appended.
+pub fn write_hex(n: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&hex(n));
 }

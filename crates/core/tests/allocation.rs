@@ -118,7 +118,7 @@ impl Relay {
         let hash = call::hash(1, message.call_id().expect("well-formed").text);
         let request = Request::of(message, &arrival, hash).expect("complete");
         let target = from("127.0.0.1:5080").reply();
-        let routing = self.proxy.route(&request);
+        let routing = self.proxy.route(self.now, &request);
         match self.tx.request(self.now, &message, &arrival, hash, &mut self.out) {
             Incoming::New(id) => {
                 if request.method == Method::Invite {
@@ -136,7 +136,7 @@ impl Relay {
                 self.sent.clear();
                 self.sent.extend_from_slice(&self.out.bytes[send.range()]);
             }
-            Incoming::Ack => self.proxy.forward_ack(&request, &routing, target, &mut self.out),
+            Incoming::Ack => self.proxy.forward_ack(self.now, &request, &routing, target, &mut self.out),
             other => panic!("{other:?}"),
         }
         self.round();

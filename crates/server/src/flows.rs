@@ -10,6 +10,7 @@ use strowger_core::Flow;
 /// Process-wide; 4 bytes for each slot of a connection. A lock is held for one look alone.
 #[derive(Debug)]
 pub struct Flows {
+    node: u16,
     process: u16,
     /// Of each shard: the generation of the connection in a slot that ended last. A shard begins once in a process, so those of
     /// a slot only grow, from 1.
@@ -17,9 +18,9 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// For the connections of this process and of so many shards.
-    pub fn new(process: u16, shards: usize) -> Self {
-        Self { process, shards: (0..shards).map(|_| Mutex::default()).collect() }
+    /// For the connections of this process on this node, and of so many shards.
+    pub fn new(node: u16, process: u16, shards: usize) -> Self {
+        Self { node, process, shards: (0..shards).map(|_| Mutex::default()).collect() }
     }
 
     /// This connection has ended; those that its slot held before have ended before.
@@ -42,7 +43,8 @@ impl Flows {
     }
 
     fn shard(&self, flow: Flow) -> Option<MutexGuard<'_, Vec<u32>>> {
-        let shard = self.shards.get(flow.shard as usize).filter(|_| flow.process == self.process)?;
+        let own = flow.node == self.node && flow.process == self.process;
+        let shard = self.shards.get(flow.shard as usize).filter(|_| own)?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -53,10 +55,10 @@ mod tests {
 
     #[test]
     fn a_flow_is_open_until_its_connection_ends() {
-        let flows = Flows::new(7, 2);
+        let flows = Flows::new(0, 7, 2);
         let flow = Flow { node: 0, process: 7, shard: 1, slot: 3, generation: 1 };
         assert!(flows.is_open(flow));
-        for foreign in [Flow { process: 8, ..flow }, Flow { shard: 2, ..flow }] {
+        for foreign in [Flow { node: 1, ..flow }, Flow { process: 8, ..flow }, Flow { shard: 2, ..flow }] {
             assert!(!flows.is_open(foreign), "{foreign:?}");
             flows.closed(foreign);
         }
@@ -75,7 +77,7 @@ mod tests {
 
     #[test]
     fn generations_may_start_again() {
-        let flows = Flows::new(7, 1);
+        let flows = Flows::new(0, 7, 1);
         let flow = |generation| Flow { node: 0, process: 7, shard: 0, slot: 0, generation };
         flows.closed(flow(1 << 31));
         flows.closed(flow(u32::MAX));

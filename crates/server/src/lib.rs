@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod asked;
-mod astray;
 mod authentication;
 pub mod ban;
 pub mod config;

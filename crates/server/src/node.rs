@@ -87,7 +87,7 @@ impl Server {
             identity,
             limits: config.message_limits(),
             location,
-            flows: Flows::new(process, most),
+            flows: Flows::new(config.server.node, process, most),
             subscribers,
             authenticator: Authenticator::new(
                 config.digest_settings(),

@@ -74,7 +74,7 @@ impl Shard {
             Cursor::default()
         });
         let mut left = bindings.div_ceil((interval / STEP).max(1) as usize);
-        let mut due: Vec<(Target, Vec<u8>)> = Vec::new();
+        let mut due: Vec<(Target, Vec<u8>, Vec<u8>)> = Vec::new();
         // A walk ends with its partition of the table.
         loop {
             let mut seen = 0;
@@ -82,7 +82,7 @@ impl Shard {
                 seen += 1;
                 if binding.flags() & NEEDS_PING != 0 && binding.expires_at() > now.mono {
                     let target = target_of(&binding, &shared.identity).filter(|t| !is_gone(&shared.flows, t));
-                    due.extend(target.map(|t| (t, binding.uri().to_vec())));
+                    due.extend(target.map(|t| (t, binding.uri().to_vec(), binding.path().to_vec())));
                 }
             });
             left -= seen.min(left);
@@ -100,20 +100,21 @@ impl Shard {
                 Some(next) => cursor = next,
             }
         }
-        for (target, uri) in due {
+        for (target, uri, path) in due {
             self.counters().pings.one();
             let from = out.start();
             match shared.config.nat.ping_method {
                 PingMethod::Crlf => out.bytes.extend_from_slice(b"\r\n\r\n"),
-                PingMethod::Options => self.write_options(&target, &uri, out),
+                PingMethod::Options => self.write_options(&target, &uri, &path, out),
             }
             let range = from..out.bytes.len();
             out.send(target, range, 0);
         }
     }
 
-    /// A request outside any transaction: its answer says only that the flow lives, and is dropped.
-    fn write_options(&mut self, target: &Target, uri: &[u8], out: &mut Outbox) {
+    /// A request outside any transaction: its answer says only that the flow lives, and is dropped. By its Path it reaches a phone behind
+    /// another proxy, whose connection this is (RFC 3327 section 5.3).
+    fn write_options(&mut self, target: &Target, uri: &[u8], path: &[u8], out: &mut Outbox) {
         let sent_by = self.shared.identity.face(target.listener).sent_by.clone();
         let unique = self.entropy.u64();
         let text = &mut out.bytes;
@@ -126,6 +127,10 @@ impl Shard {
         text.extend_from_slice(&sent_by);
         text.extend_from_slice(b";branch=z9hG4bK");
         hex(text, unique);
+        if !path.is_empty() {
+            text.extend_from_slice(b"\r\nRoute: ");
+            text.extend_from_slice(path);
+        }
         text.extend_from_slice(b"\r\nMax-Forwards: 70\r\nFrom: <sip:ping@");
         text.extend_from_slice(&sent_by);
         text.extend_from_slice(b">;tag=");

@@ -1,6 +1,7 @@
 //! By which ways a phone that registered is reached: over the connection that it did so, or where its Contact says.
 
 use crate::flows::Flows;
+use strowger_core::proxy::contact_repair::is_private;
 use strowger_core::proxy::{Identity, NextHop, Proxy};
 use strowger_core::{Flow, ListenerId, Target, Transport};
 use strowger_message::Uri;
@@ -42,6 +43,19 @@ pub(crate) fn listens_at(proxy: &Proxy, contact: &Uri<'_>, own: ListenerId, flow
         }
         _ => None,
     }
+}
+
+/// Whether a party of a call that sends by a stream from there may take connections at this place, which its Contact says: on the
+/// very machine that it sends from, or where the whole world reaches it. What is said to travel under TLS stays there.
+pub(crate) fn may_listen(own: &Target, from: &Target) -> bool {
+    let (ip, seen) = (own.address.ip(), from.address.ip());
+    let is_there = ip == seen || !is_private(ip, seen);
+    is_there && !is_web(from.transport) && (own.transport.is_secure() || !from.transport.is_secure())
+}
+
+/// A browser cannot be called back.
+pub(crate) const fn is_web(transport: Transport) -> bool {
+    matches!(transport, Transport::Ws | Transport::Wss)
 }
 
 /// No way leads to it: it registered over a connection that has ended, and takes none itself.

@@ -6,7 +6,8 @@ use crate::ping::NEEDS_PING;
 use crate::reach::is_unreachable;
 use crate::shard::Shard;
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::proxy::{Request, alias};
+use strowger_core::proxy::Request;
+use strowger_core::proxy::contact_repair::{is_first_hop, is_needed, is_translated};
 use strowger_core::registrar::{Current, Refusal, Registrar};
 use strowger_core::slots::Id;
 use strowger_core::{Now, Outbox};
@@ -19,8 +20,9 @@ use strowger_store::ticket::{SinkId, Ticket};
 
 impl Shard {
     /// A REGISTER for a domain of ours, with no Route that leads elsewhere.
-    pub(crate) fn is_for_registrar(&self, request: &Request<'_>) -> bool {
-        self.is_local(&request.uri) && (!request.message.has(Name::Route) || self.proxy.route(request).route.is_none())
+    pub(crate) fn is_for_registrar(&self, now: Now, request: &Request<'_>) -> bool {
+        let stays = || !request.message.has(Name::Route) || self.proxy.route(now, request).route.is_none();
+        self.is_local(&request.uri) && stays()
     }
 
     pub(crate) fn register(&mut self, asked: &mut Asked<'_, '_>) {
@@ -219,14 +221,20 @@ fn decide<'c>(
     let message = request.message;
     let bytes = message.bytes();
     let arrival = request.arrival;
+    let translated = is_translated(&request.essentials.via, arrival);
+    // Another proxy brought it: where its device is the Path says, or the Contact itself (RFC 3327 section 1).
+    let direct = is_first_hop(&message);
     let mut steps: Vec<Step<'c>> = registrar.removals().map(|i| Step::Remove(ids[i])).collect();
     for upsert in registrar.upserts() {
         let uri = &bytes[upsert.uri.clone()];
         let moved = match Uri::parse(uri) {
-            Ok(Uri::Sip(uri)) => alias::is_needed(&uri, arrival.transport, &arrival.remote),
+            Ok(Uri::Sip(uri)) => is_needed(&uri, arrival.transport, &arrival.remote, translated),
             _ => false,
         };
-        let behind = arrival.transport.is_reliable() || (repair && moved && registrar.path().is_empty());
+        let behind = match registrar.path() {
+            b"" => direct && (arrival.transport.is_reliable() || (repair && moved)),
+            _ => arrival.transport.is_reliable(),
+        };
         *pings |= behind;
         let binding = Binding {
             uri,
@@ -239,7 +247,7 @@ fn decide<'c>(
             expires_at: upsert.expires_at,
             updated_at: now.wall,
             received: behind.then_some(Received { transport: arrival.transport as u8, address: arrival.remote }),
-            flow: arrival.flow.map(|f| Flow {
+            flow: arrival.flow.filter(|_| behind).map(|f| Flow {
                 node: f.node,
                 process: f.process,
                 shard: f.shard,

@@ -3,19 +3,20 @@
 use crate::asked::Asked;
 use crate::config::{Fork, RelayFor};
 use crate::parked::HostKey;
-use crate::reach::{is_gone, listens_at, target_of};
+use crate::reach::{is_gone, is_web, listens_at, may_listen, target_of};
 use crate::registration::write_aor;
 use crate::shard::Shard;
 use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::ops::Range;
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::proxy::{Began, Candidate, NextHop, Request, Routing};
+use strowger_core::proxy::contact_repair::is_invalid;
+use strowger_core::proxy::{Candidate, NextHop, Place, Request, Routing};
 use strowger_core::registrar::PathRule;
 use strowger_core::transaction::ServerId;
 use strowger_core::{ListenerId, Now, Target};
 use strowger_message::header::Token;
-use strowger_message::{Method, Name, Uri};
+use strowger_message::{Method, Name, SipUri, Uri};
 use strowger_net::Mailbox;
 use strowger_net::shown::{brief, shown};
 use strowger_store::subscriber::{Answer as Known, Question};
@@ -49,7 +50,7 @@ impl Shard {
         if request.message.has(Name::ProxyRequire) {
             return self.refuse_extensions(asked);
         }
-        let mut routing = self.proxy.route(request);
+        let routing = self.proxy.route(asked.now, request);
         if routing.malformed {
             return self.refuse_request(asked, 400);
         }
@@ -66,12 +67,8 @@ impl Shard {
         if self.shared.config.proxy.loop_detection && self.proxy.is_loop(request) {
             return self.refuse_request(asked, 482);
         }
-        let opened = routing.in_dialog && !self.goes_astray(asked.now, request, &routing);
-        if !opened && !self.may_pass(asked, &routing) {
+        if !routing.in_dialog && !self.may_pass(asked, &routing) {
             return;
-        }
-        if !routing.in_dialog && self.is_stranger(asked) {
-            routing.began = Began::Stranger;
         }
         self.forward(asked, &routing);
     }
@@ -79,10 +76,14 @@ impl Shard {
     /// An ACK for a 2xx: forwarded without a transaction, under the rules of other requests; never answered.
     pub(crate) fn ack(&mut self, asked: &mut Asked<'_, '_>) {
         let request = asked.request;
+        // It acknowledges an answer of ours, by whatever branch: it has arrived.
+        if self.proxy.own_tag().is(request.to_tag, request.call_id) {
+            return;
+        }
         if request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
             return;
         }
-        let routing = self.proxy.route(request);
+        let routing = self.proxy.route(asked.now, request);
         let local = routing.route.is_none() && self.is_local(&routing.uri);
         let passes = routing.in_dialog
             || local
@@ -95,20 +96,20 @@ impl Shard {
             self.counters().relay_denied.one();
             return;
         }
-        if local && routing.alias.is_none() {
+        if local && routing.way.is_none() {
             let mut contacts = std::mem::take(&mut self.contacts);
             self.collect(asked.now, &routing.uri, &mut contacts);
             let first = contacts.entries.first().and_then(|c| c.target.or_else(|| self.contact_target(&contacts, c)));
             self.contacts = contacts;
             if let Some(target) = first {
-                self.proxy.forward_ack(request, &routing, target, asked.out);
+                self.proxy.forward_ack(asked.now, request, &routing, target, asked.out);
             }
             return;
         }
         if let Some(targets) = self.next_hop(asked, &routing)
             && let Some(target) = targets.first()
         {
-            self.proxy.forward_ack(request, &routing, *target, asked.out);
+            self.proxy.forward_ack(asked.now, request, &routing, *target, asked.out);
         }
     }
 
@@ -213,27 +214,21 @@ impl Shard {
         true
     }
 
-    /// It was let through for whom it calls, not for who sends it. A call for help is one of these: it opens the way to help,
-    /// and where its target is a gateway, any other number would be reached by it.
-    fn is_stranger(&self, asked: &Asked<'_, '_>) -> bool {
-        let trusted = match self.shared.config.proxy.relay_for {
-            RelayFor::Everyone => true,
-            RelayFor::LocalDomains => self.is_local(&asked.request.essentials.from.uri),
-            RelayFor::Authenticated => false,
-        };
-        !trusted && !asked.found.authenticated
-    }
-
     /// Finds the targets and hands the request to the proxy.
     fn forward(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) {
-        if routing.alias.is_none() && routing.route.is_none() && self.is_local(&routing.uri) {
+        if routing.way.is_none() && routing.route.is_none() && self.is_local(&routing.uri) {
             return self.call_user(asked, routing);
         }
         let Some(targets) = self.next_hop(asked, routing) else { return };
-        let candidate = Candidate { uri: None, path: b"", targets: &targets, q: 1000, fixed: routing.alias.is_some() };
-        // A next hop that cannot be reached counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6);
-        // a number or a service that nobody here leads on has no next hop at all.
-        let otherwise = if routing.route.is_none() && routing.uri.sip().is_none() { 404 } else { 500 };
+        let candidate = Candidate { uri: None, path: b"", targets: &targets, q: 1000, fixed: routing.way.is_some() };
+        let otherwise = match routing.uri.sip() {
+            // A number or a service that nobody here leads on has no next hop at all.
+            None if routing.route.is_none() => 404,
+            // The party of a call whose connection is gone may come back.
+            _ if routing.way.is_some() => 480,
+            // A next hop that cannot be reached counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6).
+            _ => 500,
+        };
         self.send(asked, routing, &[candidate], otherwise);
     }
 
@@ -407,8 +402,8 @@ impl Shard {
     /// The addresses that the request's Route or Request-URI names. None: answered, or waiting for a name.
     fn next_hop(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) -> Option<Targets> {
         let request = asked.request;
-        if let Some(target) = routing.alias {
-            return Some(Targets::from_slice(&[target]));
+        if let Some(way) = routing.way {
+            return self.ways_to_party(asked, routing, way);
         }
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
         let shared = self.shared.clone();
@@ -421,6 +416,50 @@ impl Shard {
             (None, uri) => uri,
         };
         self.way_of(asked, &uri, prefer)
+    }
+
+    /// The ways to the party of a call that is not where its Contact says: from where it sent that, while the connection is open; a
+    /// binding with this Contact that it has made since, after it connected anew or this server began anew; at last what its Contact
+    /// says, where anybody may listen.
+    fn ways_to_party(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>, way: Target) -> Option<Targets> {
+        let mut ways = Targets::new();
+        if !is_gone(&self.shared.flows, &way) {
+            ways.push(way);
+        }
+        let Uri::Sip(contact) = &routing.uri else { return Some(ways) };
+        ways.extend(self.way_of_binding(asked, contact).filter(|other| *other != way));
+        if !way.transport.is_reliable() {
+            return Some(ways);
+        }
+        match self.proxy.next_hop(&routing.uri, way.listener) {
+            NextHop::Known(own) if may_listen(&own, &way) && !ways.contains(&own) => ways.push(own),
+            // To ask for a name takes time: only if nothing else is left.
+            NextHop::Name { host, .. } if ways.is_empty() && !is_invalid(host) && !is_web(way.transport) => {
+                return self.way_of(asked, &routing.uri, way.listener);
+            }
+            _ => (),
+        }
+        Some(ways)
+    }
+
+    /// Where the user in To has registered this very Contact from, if it can be reached there now.
+    fn way_of_binding(&mut self, asked: &Asked<'_, '_>, contact: &SipUri<'_>) -> Option<Target> {
+        let party = asked.request.essentials.to.uri;
+        if !self.is_local(&party) {
+            return None;
+        }
+        let (place, shared) = (Place::of(contact), &self.shared);
+        let aor = &mut self.aor;
+        aor.clear();
+        write_aor(&party, aor);
+        let mut found = None;
+        shared.location.lookup(aor, asked.now.mono, &mut |binding| {
+            let is_same = || matches!(Uri::parse(binding.uri()), Ok(Uri::Sip(uri)) if Place::of(&uri) == place);
+            if found.is_none() && binding.path().is_empty() && is_same() {
+                found = target_of(&binding, &shared.identity).filter(|target| !is_gone(&shared.flows, target));
+            }
+        });
+        found
     }
 
     fn way_of(&mut self, asked: &mut Asked<'_, '_>, uri: &Uri<'_>, prefer: ListenerId) -> Option<Targets> {
@@ -479,16 +518,16 @@ impl Shard {
     }
 
     /// A REGISTER for this server by its address: what its users are called stands in To.
-    pub(crate) fn names_registrar(&self, request: &Request<'_>) -> bool {
+    pub(crate) fn names_registrar(&self, now: Now, request: &Request<'_>) -> bool {
         self.names_server(&request.uri)
             && !self.shared.config.domains.is_empty()
-            && self.proxy.route(request).route.is_none()
+            && self.proxy.route(now, request).route.is_none()
     }
 
     /// A user at an address of ours that is no domain of ours: it would come back to us again and again.
     fn is_nobody_here(&self, routing: &Routing<'_>) -> bool {
         let Uri::Sip(uri) = &routing.uri else { return false };
-        let leads_on = routing.route.is_some() || routing.alias.is_some() || uri.params.maddr().is_some();
+        let leads_on = routing.route.is_some() || routing.way.is_some() || uri.params.maddr().is_some();
         !leads_on && self.proxy.is_own(uri) && !self.is_local(&routing.uri)
     }
 

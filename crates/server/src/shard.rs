@@ -158,7 +158,9 @@ impl Shard {
         }
         let mut asked = Asked { now, request, server: None, found: &mut Found::default(), out };
         // Registrations are answered without a transaction: equal requests get equal answers.
-        if request.method == Method::Register && (self.is_for_registrar(request) || self.names_registrar(request)) {
+        if request.method == Method::Register
+            && (self.is_for_registrar(now, request) || self.names_registrar(now, request))
+        {
             if self.handle.is_draining() {
                 return self.reply_overloaded(&mut asked);
             }
@@ -259,8 +261,7 @@ impl Shard {
         out: &mut Outbox,
     ) {
         let top = message.via().ok();
-        let branch = top.and_then(|via| via.branch).unwrap_or_default();
-        let tag = self.stateless_tag(call_id, branch);
+        let tag = self.proxy.own_tag().of(call_id);
         let from = out.start();
         let mut completed = Vec::new();
         let write_top = |text: &mut Vec<u8>| match &top {
@@ -295,7 +296,7 @@ impl Shard {
         out.send(via::reply_target(&request.essentials.via, request.arrival), range, 0);
     }
 
-    /// A response of our own; its To tag is the same for the same request.
+    /// A response of our own; its To tag is known again when it comes back.
     pub(crate) fn write_reply(
         &self,
         request: &Request<'_>,
@@ -303,25 +304,12 @@ impl Shard {
         lines: impl FnOnce(&mut Vec<u8>),
         out: &mut Vec<u8>,
     ) {
-        let tag = self.stateless_tag(request.call_id, request.branch);
+        let tag = self.proxy.own_tag().of(request.call_id);
         let tag = if status == 100 { None } else { Some(&tag[..]) };
         let mut builder = respond(&request.message, status, None, tag, out);
         lines(builder.buffer());
         builder.buffer().extend_from_slice(&self.shared.server_line);
         builder.finish(b"");
-    }
-
-    /// The same for a retransmission, on every shard and server with our secret; unlike any other.
-    fn stateless_tag(&self, call_id: &[u8], branch: &[u8]) -> Vec<u8> {
-        use std::hash::{BuildHasher, Hasher};
-        let seed = u64::from_le_bytes(self.shared.seed[..8].try_into().expect("eight of thirty-two bytes"));
-        let mut hasher = foldhash::quality::FixedState::with_seed(seed).build_hasher();
-        hasher.write(call_id);
-        hasher.write_u8(0);
-        hasher.write(branch);
-        let mut tag = Vec::with_capacity(16);
-        strowger_core::entropy::write_hex(hasher.finish(), &mut tag);
-        tag
     }
 
     fn hold(&mut self, call_hash: u32, bytes: &[u8], arrival: &Arrival) {

@@ -96,7 +96,7 @@ impl ProxyHost {
                 if request.max_forwards == Some(0) {
                     return;
                 }
-                let routing = self.proxy.route(&request);
+                let routing = self.proxy.route(now, &request);
                 let listener = routing.listener.unwrap_or(arrival.listener);
                 let uri = routing.uri.sip().filter(|uri| self.proxy.identity().is_local_domain(uri.host));
                 let hop = match (routing.route, uri) {
@@ -105,7 +105,7 @@ impl ProxyHost {
                     (route, _) => self.proxy.next_hop(&route.unwrap_or(routing.uri), listener),
                 };
                 if let Some(target) = self.resolve(hop) {
-                    self.proxy.forward_ack(&request, &routing, target, out);
+                    self.proxy.forward_ack(now, &request, &routing, target, out);
                 }
                 return;
             }
@@ -142,7 +142,7 @@ impl ProxyHost {
         if self.proxy.is_loop(&request) {
             return Err(482);
         }
-        let routing = self.proxy.route(&request);
+        let routing = self.proxy.route(now, &request);
         if routing.malformed {
             return Err(400);
         }

@@ -1,23 +1,15 @@
-//! Contact repair: the address that a device behind NAT really sends from, carried as a parameter of its
-//! Contact URI, so that requests within the dialog find their way back to it.
-//!
-//! The parameter is `alias=IP~port~transport`, for a stream followed by `~flow`. It is taken off again
-//! before the request leaves for the device, which sees its own Contact unchanged.
+//! Contact repair: which Contact others cannot reach at what it says, so that the address from which its device really sends is
+//! put beside it (see [`super::seal`]).
 
-use crate::{Flow, ListenerId, Target, Transport};
-use std::io::Write;
+use crate::{Arrival, Transport};
 use std::net::{IpAddr, SocketAddr};
-use strowger_message::Host;
+use strowger_message::header::Via;
 use strowger_message::uri::SipUri;
+use strowger_message::{Host, Message};
 
-/// The parameter's name.
-pub const NAME: &[u8] = b"alias";
-
-/// A Contact that others could not reach at the address that its message came from.
-pub fn is_needed(contact: &SipUri<'_>, transport: Transport, remote: &SocketAddr) -> bool {
-    if contact.params.find(NAME).is_some() {
-        return false;
-    }
+/// A Contact that others could not reach, of a device that sends by `transport` from `remote`. `translated`: its port there may be
+/// that of a translator, not its own.
+pub fn is_needed(contact: &SipUri<'_>, transport: Transport, remote: &SocketAddr, translated: bool) -> bool {
     let named = contact.params.transport().and_then(Transport::of).unwrap_or(Transport::Udp);
     if transport.is_reliable() {
         // A device behind a stream is reached by that stream alone: nobody can connect to the port it connected from.
@@ -25,17 +17,36 @@ pub fn is_needed(contact: &SipUri<'_>, transport: Transport, remote: &SocketAddr
     }
     match contact.host {
         // A name is the device's own affair; only addresses can be seen to be wrong.
-        Host::Name(name) => name.len() > 8 && name[name.len() - 8..].eq_ignore_ascii_case(b".invalid"),
+        Host::Name(name) => is_invalid(name),
         // Another address may be the device's own choice, if the whole world reaches it.
         host if host != Host::from(remote.ip()) => host.ip().is_none_or(|ip| is_private(ip, remote.ip())),
-        // By another transport than it sent by, its port is its own affair.
-        _ => named == transport && contact.port.unwrap_or_else(|| named.default_port()) != remote.port(),
+        // By another transport than it sent by, its port is its own affair; so it is where nothing was translated: it may send
+        // from another port than it listens on.
+        _ => translated && named == transport && contact.port.unwrap_or_else(|| named.default_port()) != remote.port(),
     }
+}
+
+/// The sender of this request does not know its own port: it asks for it (RFC 3581 section 3), or names another address than the one
+/// that the request came from.
+pub fn is_translated(top: &Via<'_>, arrival: &Arrival) -> bool {
+    let ip = arrival.remote.ip().to_canonical();
+    top.rport.is_some() || top.host.ip().is_some_and(|named| named.to_canonical() != ip)
+}
+
+/// The request has one Via: its sender's.
+pub fn is_first_hop(message: &Message<'_>) -> bool {
+    message.vias().nth(1).is_none()
+}
+
+/// A name that leads nowhere on purpose (RFC 2606 section 2): browsers have no other.
+pub fn is_invalid(name: &[u8]) -> bool {
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    name.len() > 8 && name[name.len() - 8..].eq_ignore_ascii_case(b".invalid")
 }
 
 /// An address that means something only where the device is: RFC 1918, RFC 6598, RFC 3927, RFC 4193, loopback seen
 /// from elsewhere.
-fn is_private(ip: IpAddr, seen_from: IpAddr) -> bool {
+pub fn is_private(ip: IpAddr, seen_from: IpAddr) -> bool {
     let alone = ip.is_unspecified() || (ip.is_loopback() && !seen_from.to_canonical().is_loopback());
     alone
         || match ip.to_canonical() {
@@ -47,50 +58,15 @@ fn is_private(ip: IpAddr, seen_from: IpAddr) -> bool {
         }
 }
 
-/// `;alias=...` for the device at `remote`.
-pub fn write(transport: Transport, remote: &SocketAddr, flow: Option<Flow>, out: &mut Vec<u8>) {
-    out.push(b';');
-    out.extend_from_slice(NAME);
-    out.push(b'=');
-    Host::from(remote.ip()).write(out);
-    // Writing to a Vec does not fail.
-    let _ = write!(out, "~{}~{}", remote.port(), transport as u8);
-    if let Some(f) = flow {
-        let _ = write!(out, "~{:x}.{:x}.{:x}.{:x}.{:x}", f.node, f.process, f.shard, f.slot, f.generation);
-    }
-}
-
-/// The target that an alias names; none if it is not one of ours.
-pub fn parse(value: &[u8], listener: ListenerId) -> Option<Target> {
-    let mut parts = std::str::from_utf8(value).ok()?.split('~');
-    let ip = strowger_message::host::parse_ip(parts.next()?.as_bytes())?;
-    let port = parts.next()?.parse().ok()?;
-    let transport = *Transport::ALL.get(parts.next()?.parse::<usize>().ok()?)?;
-    let flow = match parts.next() {
-        None => None,
-        Some(text) => {
-            let mut numbers = text.split('.').map(|n| u32::from_str_radix(n, 16).ok());
-            let mut next = || numbers.next().flatten();
-            Some(Flow {
-                node: next()?.try_into().ok()?,
-                process: next()?.try_into().ok()?,
-                shard: next()?.try_into().ok()?,
-                slot: next()?,
-                generation: next()?,
-            })
-        }
-    };
-    Some(Target { transport, listener, address: SocketAddr::new(ip, port), flow })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_message::Uri;
+    use crate::ListenerId;
+    use strowger_message::{Index, Limits, Uri};
 
     fn needed(contact: &str, transport: Transport, remote: &str) -> bool {
         let uri = Uri::parse(contact.as_bytes()).unwrap();
-        is_needed(uri.sip().unwrap(), transport, &remote.parse().unwrap())
+        is_needed(uri.sip().unwrap(), transport, &remote.parse().unwrap(), true)
     }
 
     #[test]
@@ -108,6 +84,7 @@ mod tests {
         }
         assert!(!needed("sip:a@127.0.0.1:5070", Transport::Udp, "127.0.0.2:5070"));
         assert!(needed("sip:a@x1b2.invalid;transport=ws", Transport::Ws, "192.0.2.1:40000"));
+        assert!(needed("sip:a@x1b2.invalid.", Transport::Udp, "192.0.2.1:40000"));
         assert!(!needed("sip:a@phone.example", Transport::Udp, "192.0.2.1:40000"));
         assert!(needed("sip:a@192.0.2.1:5060;transport=tcp", Transport::Tcp, "192.0.2.1:40000"));
         assert!(needed("sip:a@192.0.2.1:40000;transport=tcp", Transport::Tcp, "192.0.2.1:40000"));
@@ -115,21 +92,25 @@ mod tests {
     }
 
     #[test]
-    fn written_as_read() {
-        let flow = Flow { node: 1, process: 2, shard: 3, slot: 400_000, generation: 77 };
-        for (address, flow) in [("192.0.2.1:5060", None), ("[2001:db8::1]:40000", Some(flow))] {
-            let address = address.parse().unwrap();
-            let mut out = Vec::new();
-            write(Transport::Tls, &address, flow, &mut out);
-            let value = out.strip_prefix(b";alias=").unwrap();
-            let target = parse(value, ListenerId(2)).unwrap();
-            assert_eq!(target, Target { transport: Transport::Tls, listener: ListenerId(2), address, flow });
-            // It stands in a URI.
-            let uri = [b"sip:a@10.0.0.1", &out[..]].concat();
-            assert_eq!(Uri::parse(&uri).unwrap().sip().unwrap().params.find(NAME), Some(Some(value)));
-        }
-        assert!(parse(b"192.0.2.1~99999~1", ListenerId(0)).is_none());
-        assert!(parse(b"192.0.2.1~1~9", ListenerId(0)).is_none());
-        assert!(parse(b"", ListenerId(0)).is_none());
+    fn who_knows_its_port_listens_there() {
+        let remote = "192.0.2.1:40000".parse().unwrap();
+        let needed = |contact: &str| {
+            let uri = Uri::parse(contact.as_bytes()).unwrap();
+            is_needed(uri.sip().unwrap(), Transport::Udp, &remote, false)
+        };
+        assert!(!needed("sip:a@192.0.2.1:5060") && !needed("sip:a@192.0.2.1"));
+        assert!(needed("sip:a@10.0.0.1:5060"), "the address is wrong all the same");
+        let translated = |via: &str| {
+            let text = format!("OPTIONS sip:a SIP/2.0\r\nVia: {via}\r\n\r\n");
+            let mut index = Index::new();
+            index.parse(text.as_bytes(), &Limits::default()).unwrap();
+            let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None };
+            is_translated(&Message::new(text.as_bytes(), &index).via().unwrap(), &arrival)
+        };
+        assert!(!translated("SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bK1"));
+        assert!(!translated("SIP/2.0/UDP gateway.example;branch=z9hG4bK1;received=192.0.2.1"));
+        assert!(translated("SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bK1;rport"));
+        assert!(translated("SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bK1;rport=40000"));
+        assert!(translated("SIP/2.0/UDP 10.0.0.1:5060;branch=z9hG4bK1;received=192.0.2.1"));
     }
 }

@@ -1,7 +1,7 @@
 //! One proxied request: its server transaction and the branches that it was forked to (the response
 //! context of RFC 3261 section 16).
 
-use super::Began;
+use super::contact::Device;
 use crate::transaction::{ClientId, ServerId};
 use crate::{Arrival, Target};
 
@@ -27,6 +27,10 @@ pub(super) struct Exchange {
     pub(super) direct: bool,
     /// It went to contacts that registered here, by no Path: their responses are their own if nobody else record-routed.
     pub(super) registered: bool,
+    /// It makes a dialog, and bears our Record-Route: its responses get the mark that leads to who answers.
+    pub(super) recorded: bool,
+    /// Within a dialog that it proved to be of, and its responses renew the target of that.
+    pub(super) renews: bool,
     pub(super) cancelled: bool,
     /// A final response went upstream.
     pub(super) answered: bool,
@@ -62,8 +66,6 @@ pub(super) struct Pending {
     pub(super) until: u64,
     /// Max-Breadth of each branch of the group that is tried now.
     pub(super) share: u16,
-    /// What its mark is to say.
-    pub(super) began: Began,
 }
 
 /// A target of a request: where it goes and what changes on the way.
@@ -103,15 +105,6 @@ impl OwnedCandidate {
             tried: 0,
         }
     }
-}
-
-/// Whether the sender of a response is the device that its Contact names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Device {
-    Yes,
-    /// If nobody behind us record-routed.
-    IfLast,
-    No,
 }
 
 impl Exchange {

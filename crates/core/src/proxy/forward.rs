@@ -1,8 +1,11 @@
 //! Requests on their way downstream (RFC 3261 section 16.6).
 
+use super::contact::{contact, makes_dialog, renews_target};
 use super::exchange::{Branch, Candidate, Exchange, OwnedCandidate, Pending};
 use super::loop_detection::write_branch;
-use super::{Began, Proxy, Request, Routing, SWEEP, alias, route};
+use super::mark::{Beyond, Party};
+use super::place::Place;
+use super::{Proxy, Request, Routing, SWEEP, route};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{ListenerId, Now, Outbox, Target, Transport};
@@ -44,6 +47,8 @@ impl Proxy {
             invite: request.method == Method::Invite,
             direct: routing.in_dialog && routing.route.is_none(),
             registered: candidates.iter().all(|c| c.uri.is_some() && c.path.is_empty()),
+            recorded: self.records_route(request),
+            renews: routing.in_dialog && renews_target(request.method),
             cancelled: false,
             answered: false,
         });
@@ -86,7 +91,6 @@ impl Proxy {
                 next: 0,
                 until: 0,
                 share: breadth,
-                began: routing.began,
             }));
         }
         self.next_group(now, id, tx, out)
@@ -116,7 +120,7 @@ impl Proxy {
             // Of one group, the breadth is divided; the next one gets it whole again (RFC 5393 section 5.3.3.1.1).
             pending.share = self.breadth(&request) / count as u16;
             let share = pending.share;
-            let routing = Routing { began: pending.began, ..self.route(&request) };
+            let routing = self.route(now, &request);
             for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
                 let target = candidate.targets[0];
                 candidate.tried = 1;
@@ -161,7 +165,7 @@ impl Proxy {
 
     /// Answers a request that cannot be forwarded.
     fn refuse(
-        &mut self,
+        &self,
         now: Now,
         request: &Request<'_>,
         server: ServerId,
@@ -169,8 +173,7 @@ impl Proxy {
         tx: &mut Transactions,
         out: &mut Outbox,
     ) {
-        let mut tag = Vec::with_capacity(16);
-        crate::entropy::write_hex(self.entropy.u64(), &mut tag);
+        let tag = self.own_tag.of(request.call_id);
         let from = out.start();
         strowger_message::build::respond(&request.message, status, None, Some(&tag), &mut out.bytes).finish(b"");
         let range = from..out.bytes.len();
@@ -203,7 +206,7 @@ impl Proxy {
             let mut index = std::mem::take(&mut self.index);
             if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id))
             {
-                let routing = Routing { began: pending.began, ..self.route(&request) };
+                let routing = self.route(now, &request);
                 self.send_branch(now, &request, &routing, id, uri.as_deref(), &path, target, at, share, tx, out);
                 sent = true;
             }
@@ -234,7 +237,7 @@ impl Proxy {
         out: &mut Outbox,
     ) {
         let unique = self.entropy.u64();
-        let (range, branch) = self.write_request(request, routing, uri, path, target, unique, Some(breadth), out);
+        let (range, branch) = self.write_request(now, request, routing, uri, path, target, unique, Some(breadth), out);
         let client =
             tx.send(now, range, &branch, request.message.method_text(), target, request.call_hash, id.to_u64(), out);
         if let Some(exchange) = self.exchanges.get_mut(id) {
@@ -244,10 +247,17 @@ impl Proxy {
 
     /// Forwards an ACK for a 2xx, which is a transaction of its own without a response: nothing is kept.
     /// A retransmission gets the same branch.
-    pub fn forward_ack(&mut self, request: &Request<'_>, routing: &Routing<'_>, target: Target, out: &mut Outbox) {
+    pub fn forward_ack(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        routing: &Routing<'_>,
+        target: Target,
+        out: &mut Outbox,
+    ) {
         let unique =
             self.loop_key.of(request.branch, std::iter::empty(), request.call_id, request.from_tag, request.cseq);
-        let (range, _) = self.write_request(request, routing, None, b"", target, unique, None, out);
+        let (range, _) = self.write_request(now, request, routing, None, b"", target, unique, None, out);
         out.send(target, range, 0);
     }
 
@@ -279,6 +289,7 @@ impl Proxy {
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the branch")]
     fn write_request(
         &mut self,
+        now: Now,
         request: &Request<'_>,
         routing: &Routing<'_>,
         uri: Option<&[u8]>,
@@ -311,13 +322,13 @@ impl Proxy {
         });
 
         // Record-Route (step 4): only what can make a dialog.
-        if self.settings.record_route && request.to_tag.is_empty() && makes_dialog(request.method) {
+        if self.records_route(request) {
             let secure = match (routing.route, uri) {
                 (Some(route), _) => route.is_sips(),
                 (None, Some(uri)) => uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:"),
                 (None, None) => routing.uri.is_sips(),
             };
-            self.write_record_route(request, routing.began, target.listener, secure);
+            self.write_record_route(now, request, target.listener, secure);
         }
 
         // Max-Forwards (step 3).
@@ -369,14 +380,7 @@ impl Proxy {
         if message.has(Name::ProxyAuthorization) || message.has(Name::Authorization) {
             self.consume_credentials(message);
         }
-        // The first hop from a device: nobody stands between it and us. Only where its Contact is the target of a dialog.
-        if self.settings.contact_repair
-            && self.settings.record_route
-            && (makes_dialog(request.method) || !request.to_tag.is_empty())
-            && is_first_hop(message)
-        {
-            self.repair_contact(message, request.arrival);
-        }
+        self.seal_contact_of_request(now, request, routing);
         let from = out.start();
         self.edit.write(message, &mut out.bytes);
         (from..out.bytes.len(), branch)
@@ -387,10 +391,10 @@ impl Proxy {
         let target = uri.unwrap_or(routing.uri_text);
         let cleaned = match uri {
             Some(text) => is_unfit(text).then(|| Uri::parse(text).ok()).flatten(),
-            None => (routing.alias.is_some() || routing.own_maddr).then_some(routing.uri),
+            None => (routing.spent.is_some() || routing.own_maddr).then_some(routing.uri),
         };
         let write = |text: &mut Vec<u8>| match cleaned {
-            Some(Uri::Sip(uri)) => write_clean(&uri, routing.alias.is_some(), routing.own_maddr, text),
+            Some(Uri::Sip(uri)) => write_clean(&uri, routing.spent, routing.own_maddr, text),
             _ => text.extend_from_slice(target),
         };
         if let Some(strict) = routing.strict {
@@ -407,10 +411,12 @@ impl Proxy {
 
     /// One Record-Route, or one for each side where transport, network, family of addresses or sips changes: downstream's on
     /// top. `secure`: the request leaves for a sips URI.
-    fn write_record_route(&mut self, request: &Request<'_>, began: Began, out_by: ListenerId, secure: bool) {
+    fn write_record_route(&mut self, now: Now, request: &Request<'_>, out_by: ListenerId, secure: bool) {
         let index = request.message.index();
         let at = index.first(Name::RecordRoute).map_or_else(|| index.headers_start(), |l| l.start as usize);
-        let mark = self.mac.mark(began, request.call_id, request.from_tag);
+        let beyond = self.behind_us(&request.message);
+        let own = contact(&request.message).map(|(_, uri)| uri);
+        let mark = self.marks.make(now, Party::Caller, request.call_id, request.from_tag, beyond, own.as_ref());
         let (down, up) = (self.identity.face(out_by), self.identity.face(request.arrival.listener));
         // A sips URI may name only a listener that keeps its promise.
         let secure_down = secure && down.transport.is_secure();
@@ -439,6 +445,23 @@ impl Proxy {
         }
     }
 
+    /// We stay on the way of the dialog that this request makes.
+    fn records_route(&self, request: &Request<'_>) -> bool {
+        self.settings.record_route && request.to_tag.is_empty() && makes_dialog(request.method)
+    }
+
+    /// Who record-routed last before this request came here, itself aside: it has been here before if it came round.
+    fn behind_us<'a>(&self, message: &Message<'a>) -> Beyond<'a> {
+        for route in message.record_routes() {
+            match route.map(|route| route.uri) {
+                Ok(Uri::Sip(uri)) if self.is_own(&uri) => (),
+                Ok(Uri::Sip(uri)) => return Beyond::Proxy(Place::of(&uri)),
+                _ => return Beyond::Unknown,
+            }
+        }
+        Beyond::Nobody
+    }
+
     /// Credentials for our realm have done their work (section 22.3).
     fn consume_credentials(&mut self, message: &Message<'_>) {
         if self.settings.realm.is_empty() {
@@ -462,20 +485,15 @@ fn widest(candidates: &[Candidate<'_>]) -> usize {
     if candidates.len() < 2 { candidates.len() } else { candidates.iter().map(|c| with(c.q)).max().unwrap_or(0) }
 }
 
-/// Requests whose 2xx, or whose NOTIFY, makes a dialog (RFC 3261 section 12, RFC 6665, RFC 3515).
-fn makes_dialog(method: Method) -> bool {
-    matches!(method, Method::Invite | Method::Subscribe | Method::Refer | Method::Notify)
-}
-
 /// A URI of a binding with parts that a Request-URI must not have (section 19.1.1 table 1): they are taken off.
 fn is_unfit(uri: &[u8]) -> bool {
     const METHOD: &[u8] = b";method=";
     uri.contains(&b'?') || uri.windows(METHOD.len()).any(|w| w.eq_ignore_ascii_case(METHOD))
 }
 
-/// A Request-URI without headers and method, without the alias that we put there, and if `maddr` names us without what
+/// A Request-URI without headers and method, without the seal that has done its work, and if `maddr` names us without what
 /// brought it here (section 16.4).
-fn write_clean(uri: &SipUri<'_>, alias: bool, maddr: bool, out: &mut Vec<u8>) {
+fn write_clean(uri: &SipUri<'_>, spent: Option<&[u8]>, maddr: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(uri.scheme());
     out.push(b':');
     if let Some(user) = uri.user {
@@ -493,7 +511,8 @@ fn write_clean(uri: &SipUri<'_>, alias: bool, maddr: bool, out: &mut Vec<u8>) {
     }
     for (name, value) in uri.params.iter() {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-        if is(b"method") || (alias && is(alias::NAME)) || (maddr && (is(b"maddr") || is(b"transport"))) {
+        let sealed = spent.is_some() && value == spent && is(super::seal::NAME);
+        if is(b"method") || sealed || (maddr && (is(b"maddr") || is(b"transport"))) {
             continue;
         }
         out.push(b';');
@@ -503,9 +522,4 @@ fn write_clean(uri: &SipUri<'_>, alias: bool, maddr: bool, out: &mut Vec<u8>) {
             out.extend_from_slice(value);
         }
     }
-}
-
-/// The request has one Via: its sender's.
-fn is_first_hop(message: &Message<'_>) -> bool {
-    message.vias().nth(1).is_none()
 }

@@ -1,94 +1,254 @@
-//! The mark in our Record-Route: proof that a later request belongs to a dialog that we let through.
+//! The mark in our Record-Route: proof that a later request belongs to a call that we let through, and goes to the other
+//! party of it.
 //!
-//! It is a keyed hash of Call-ID and the tag of the party that made the dialog, so it opens this dialog
-//! and no other; a To tag alone opens nothing. Whether that party might have gone anywhere, or only to
-//! whom it called, stands in it too.
+//! There are two of them. The one in a request that leaves stands in the route set of who is called, and leads to the caller;
+//! in each response that makes a dialog we write the other one over it, which stands in the caller's and leads to who
+//! answered (RFC 3261 section 16.7 step 8). A mark bears the time and a hash of the party's Contact in clear, and is authenticated as
+//! a whole, with what the later request must have: the Call-ID, the tag of the party that it leads to as its To tag, and as its next Route
+//! the Record-Route behind ours on that side, or none. So it is no good for another call, in the other direction, or anywhere else.
 
-use sha2::{Digest, Sha256};
+use super::place::Place;
+use crate::siphash::SipKey;
+use crate::{Now, base64url};
+use strowger_message::uri::SipUri;
+use subtle::ConstantTimeEq;
 
-/// Characters of the mark: 96 bits in base64url.
-pub(super) const LEN: usize = 16;
+/// Characters of a mark.
+pub(super) const LEN: usize = base64url::len(BYTES);
 
-/// Makes and checks marks. Every shard, and every server that shall let this dialog through, has the same secret.
-#[derive(Clone)]
-pub struct RouteMac {
-    keyed: Sha256,
-}
+/// A byte of version and direction, four of the time, six of the Contact, thirteen of the authentication code.
+const BYTES: usize = CLEAR + 13;
+const CLEAR: usize = 11;
+const VERSION: u8 = 1;
 
-/// What the mark of a dialog proves of who began it.
+/// The mark that leads nowhere: the party has said nothing of where it is.
+const NOWHERE: [u8; LEN] = [b'A'; LEN];
+
+/// To whom a mark leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Began {
-    /// One for whom requests are relayed wherever they go.
-    Trusted,
-    /// Anybody: let through only because a user of ours was called.
-    Stranger,
+pub(super) enum Party {
+    Caller = 0,
+    Called = 1,
 }
 
-impl std::fmt::Debug for RouteMac {
+/// What lies behind us on the side of a party.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Beyond<'a> {
+    /// The party itself.
+    Nobody,
+    /// A proxy that record-routed too.
+    Proxy(Place<'a>),
+    /// Something that cannot be read, or is no SIP URI.
+    Unknown,
+}
+
+/// What a mark says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// It is not of this call, not for this party, not for this next Route, or too old.
+    Refused,
+    /// All this is right, but the Request-URI is not the Contact that the mark was made with.
+    OtherContact,
+    /// The request goes to the party.
+    Granted,
+}
+
+/// Makes and judges marks. Every shard, and every server that shall let this call through, has the same secret.
+#[derive(Clone)]
+pub(super) struct Marks {
+    key: SipKey,
+    contacts: SipKey,
+    /// Seconds.
+    lifetime: u32,
+}
+
+impl std::fmt::Debug for Marks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("RouteMac")
+        f.write_str("Marks(..)")
     }
 }
 
-impl RouteMac {
-    pub fn new(secret: &[u8]) -> Self {
-        // One whole block first: the key's state is computed once.
-        let mut keyed = Sha256::new();
-        let mut block = [0u8; 64];
-        block[..32].copy_from_slice(&Sha256::digest(secret));
-        block[32..].copy_from_slice(&Sha256::digest(b"strowger record-route"));
-        keyed.update(block);
-        Self { keyed }
+impl Marks {
+    pub(super) fn new(secret: &[u8], lifetime: u32) -> Self {
+        Self {
+            key: SipKey::derive(secret, b"strowger record-route 2"),
+            contacts: SipKey::derive(secret, b"strowger record-route contact 2"),
+            lifetime,
+        }
     }
 
-    pub fn mark(&self, began: Began, call_id: &[u8], tag: &[u8]) -> [u8; LEN] {
-        let mut hash = self.keyed.clone();
-        if began == Began::Stranger {
-            // No Call-ID is so long.
-            hash.update(u32::MAX.to_be_bytes());
-        }
-        hash.update((call_id.len() as u32).to_be_bytes());
-        hash.update(call_id);
-        hash.update(tag);
-        let digest = hash.finalize();
-        let mut out = [0; LEN];
-        for (four, three) in out.chunks_exact_mut(4).zip(digest.chunks_exact(3)) {
-            let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
-            for (i, c) in four.iter_mut().enumerate() {
-                *c = ALPHABET[(bits >> (18 - 6 * i)) as usize & 63];
-            }
-        }
-        out
+    /// The mark for requests to this party of the call, whose tag and Contact these are.
+    pub(super) fn make(
+        &self,
+        now: Now,
+        party: Party,
+        call_id: &[u8],
+        tag: &[u8],
+        beyond: Beyond<'_>,
+        contact: Option<&SipUri<'_>>,
+    ) -> [u8; LEN] {
+        let (Some(contact), false) = (contact, matches!(beyond, Beyond::Unknown) || tag.is_empty()) else {
+            return NOWHERE;
+        };
+        let mut bytes = [0; BYTES];
+        bytes[0] = VERSION << 1 | party as u8;
+        bytes[1..5].copy_from_slice(&seconds(now).to_be_bytes());
+        bytes[5..CLEAR].copy_from_slice(&self.contact(contact));
+        let code = self.code(&bytes, call_id, tag, beyond);
+        bytes[CLEAR..].copy_from_slice(&code);
+        let mut text = [0; LEN];
+        base64url::encode(&bytes, &mut text);
+        text
     }
 
-    /// Who began the call, if `mark` is that of this call and of one of the two tags.
-    pub fn holds(&self, mark: &[u8], call_id: &[u8], from_tag: &[u8], to_tag: &[u8]) -> Option<Began> {
-        use subtle::ConstantTimeEq;
-        let is_of = |began, tag: &[u8]| bool::from(self.mark(began, call_id, tag)[..].ct_eq(mark));
-        [Began::Trusted, Began::Stranger]
-            .into_iter()
-            .find(|began| [from_tag, to_tag].iter().any(|tag| !tag.is_empty() && is_of(*began, tag)))
+    /// Whether a request with this Call-ID, To tag, next Route and Request-URI may go on by this mark.
+    pub(super) fn judge(
+        &self,
+        now: Now,
+        mark: &[u8],
+        call_id: &[u8],
+        to_tag: &[u8],
+        beyond: Beyond<'_>,
+        uri: Option<&SipUri<'_>>,
+    ) -> Judgement {
+        let mut bytes = [0; BYTES];
+        if !base64url::decode(mark, &mut bytes) || bytes[0] >> 1 != VERSION || to_tag.is_empty() {
+            return Judgement::Refused;
+        }
+        let code = self.code(&bytes, call_id, to_tag, beyond);
+        let made = u32::from_be_bytes(*bytes[1..].first_chunk().expect("more than five bytes"));
+        if matches!(beyond, Beyond::Unknown)
+            || !bool::from(code[..].ct_eq(&bytes[CLEAR..]))
+            || !is_fresh(now, made, self.lifetime)
+        {
+            return Judgement::Refused;
+        }
+        let same = uri.is_some_and(|uri| self.contact(uri)[..].ct_eq(&bytes[5..CLEAR]).into());
+        if same { Judgement::Granted } else { Judgement::OtherContact }
+    }
+
+    fn code(&self, bytes: &[u8; BYTES], call_id: &[u8], tag: &[u8], beyond: Beyond<'_>) -> [u8; BYTES - CLEAR] {
+        let mut hash = self.key.begin();
+        hash.write(&bytes[..CLEAR]);
+        hash.part(call_id);
+        hash.part(tag);
+        if let Beyond::Proxy(place) = beyond {
+            place.feed(&mut hash);
+        }
+        hash.bytes()
+    }
+
+    fn contact(&self, uri: &SipUri<'_>) -> [u8; 6] {
+        let mut hash = self.contacts.begin();
+        Place::of(uri).feed(&mut hash);
+        hash.bytes()
     }
 }
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// Unix seconds, as marks and seals bear them.
+pub(super) const fn seconds(now: Now) -> u32 {
+    (now.wall / 1000) as u32
+}
+
+/// No older than this, by the clock of any server with the same secret: one from the future was made by a clock that was set
+/// back since, or goes ahead.
+pub(super) const fn is_fresh(now: Now, made: u32, lifetime: u32) -> bool {
+    seconds(now).wrapping_sub(made).cast_signed().unsigned_abs() <= lifetime
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strowger_message::Uri;
+
+    const NOW: Now = Now { mono: 0, wall: 1_700_000_000_000 };
+    const DAY: u32 = 86_400;
+
+    fn later(seconds: i64) -> Now {
+        Now { wall: NOW.wall.wrapping_add_signed(seconds * 1000), ..NOW }
+    }
+
+    fn sip(text: &str) -> SipUri<'_> {
+        *Uri::parse(text.as_bytes()).unwrap().sip().unwrap()
+    }
 
     #[test]
-    fn a_mark_opens_its_dialog_only() {
-        let mac = RouteMac::new(b"secret");
-        for began in [Began::Trusted, Began::Stranger] {
-            let mark = mac.mark(began, b"call", b"alice");
-            assert_eq!(mac.holds(&mark, b"call", b"alice", b"bob"), Some(began));
-            assert_eq!(mac.holds(&mark, b"call", b"bob", b"alice"), Some(began));
-            assert_eq!(mac.holds(&mark, b"other", b"alice", b"bob"), None);
-            assert_eq!(mac.holds(&mark, b"call", b"mallory", b"bob"), None);
-            assert_eq!(mac.holds(&mark[..15], b"call", b"alice", b"bob"), None);
-            assert_eq!(RouteMac::new(b"other").holds(&mark, b"call", b"alice", b"bob"), None);
-            assert_eq!(mac.holds(&mac.mark(began, b"call", b""), b"call", b"alice", b""), None);
+    fn a_mark_is_for_one_party_of_one_call() {
+        let marks = Marks::new(b"secret", DAY);
+        let (bob, other) = (sip("sip:bob@10.0.0.2"), sip("sip:bob@10.0.0.3"));
+        let (edge, far) = (sip("sip:edge.example;lr;x=1"), sip("sip:far.example;lr"));
+        for beyond in [Beyond::Nobody, Beyond::Proxy(Place::of(&edge))] {
+            let mark = marks.make(NOW, Party::Called, b"call", b"bob", beyond, Some(&bob));
+            let judge = |call: &[u8], tag: &[u8], beyond, uri| marks.judge(NOW, &mark, call, tag, beyond, Some(uri));
+            assert_eq!(judge(b"call", b"bob", beyond, &bob), Judgement::Granted);
+            assert_eq!(judge(b"call", b"bob", beyond, &other), Judgement::OtherContact);
+            assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", beyond, None), Judgement::OtherContact);
+            for (call, tag) in [("other", "bob"), ("call", "alice"), ("call", ""), ("cal", "lbob"), ("callbob", "")] {
+                assert_eq!(judge(call.as_bytes(), tag.as_bytes(), beyond, &bob), Judgement::Refused, "{call} {tag}");
+            }
+            assert_eq!(judge(b"call", b"bob", Beyond::Proxy(Place::of(&far)), &bob), Judgement::Refused);
+            assert_eq!(judge(b"call", b"bob", Beyond::Unknown, &bob), Judgement::Refused);
+            assert_eq!(
+                Marks::new(b"other", DAY).judge(NOW, &mark, b"call", b"bob", beyond, Some(&bob)),
+                Judgement::Refused
+            );
+        }
+        let mark = marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, Some(&bob));
+        let through = Beyond::Proxy(Place::of(&edge));
+        assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", through, Some(&bob)), Judgement::Refused);
+        let mark = marks.make(NOW, Party::Called, b"call", b"bob", through, Some(&bob));
+        assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Nobody, Some(&bob)), Judgement::Refused);
+    }
+
+    #[test]
+    fn no_changed_character_is_accepted() {
+        let marks = Marks::new(b"secret", DAY);
+        let bob = sip("sip:bob@10.0.0.2");
+        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Some(&bob));
+        for at in 0..LEN {
+            for character in 0..=255 {
+                let mut forged = mark;
+                forged[at] = character;
+                let judged = marks.judge(NOW, &forged, b"call", b"tag", Beyond::Nobody, Some(&bob));
+                assert_eq!(judged == Judgement::Granted, forged == mark, "{at} {character}");
+            }
+        }
+        assert_eq!(marks.judge(NOW, &mark[1..], b"call", b"tag", Beyond::Nobody, Some(&bob)), Judgement::Refused);
+    }
+
+    #[test]
+    fn a_mark_ends() {
+        let marks = Marks::new(b"secret", DAY);
+        let bob = sip("sip:bob@10.0.0.2");
+        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Some(&bob));
+        for (seconds, judged) in [
+            (0, Judgement::Granted),
+            (86_400, Judgement::Granted),
+            (86_401, Judgement::Refused),
+            (-86_400, Judgement::Granted),
+            (-86_401, Judgement::Refused),
+        ] {
+            let now = later(seconds);
+            assert_eq!(marks.judge(now, &mark, b"call", b"tag", Beyond::Nobody, Some(&bob)), judged, "{seconds}");
+        }
+        // When the count of seconds begins anew, too.
+        let last = Now { wall: u64::from(u32::MAX) * 1000, ..NOW };
+        let mark = marks.make(last, Party::Caller, b"call", b"tag", Beyond::Nobody, Some(&bob));
+        let next = Now { wall: last.wall + 5_000, ..NOW };
+        assert_eq!(marks.judge(next, &mark, b"call", b"tag", Beyond::Nobody, Some(&bob)), Judgement::Granted);
+    }
+
+    #[test]
+    fn who_says_nothing_of_where_it_is_is_not_reached() {
+        let marks = Marks::new(b"secret", DAY);
+        let bob = sip("sip:bob@10.0.0.2");
+        for mark in [
+            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, None),
+            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Unknown, Some(&bob)),
+            marks.make(NOW, Party::Called, b"call", b"", Beyond::Nobody, Some(&bob)),
+        ] {
+            assert_eq!(mark, NOWHERE);
+            assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Nobody, Some(&bob)), Judgement::Refused);
         }
     }
 }

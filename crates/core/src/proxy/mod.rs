@@ -4,22 +4,28 @@
 //! Request-URI say, decides by its own policy where it may go, finds the targets (locations, DNS) and calls
 //! [`Proxy::forward`]. From there on responses, time-outs and CANCEL are handled here.
 
-pub mod alias;
 mod best;
+mod contact;
+pub mod contact_repair;
 mod exchange;
 mod forward;
 mod identity;
 mod loop_detection;
+mod mark;
+mod own_tag;
+mod place;
 mod request;
 mod response;
 mod route;
-mod route_mac;
+pub mod seal;
 
 pub use exchange::Candidate;
 pub use identity::{Face, Identity};
+pub use own_tag::OwnTag;
+pub use place::Place;
 pub use request::Request;
 pub use route::{NextHop, Routing};
-pub use route_mac::{Began, RouteMac};
+pub use seal::Way;
 
 use crate::entropy::Entropy;
 use crate::slots::{Id, Slots};
@@ -27,6 +33,8 @@ use crate::transaction::{ClientId, Event, Record, Role, ServerId, Transactions};
 use crate::{Now, Outbox};
 use exchange::Exchange;
 use loop_detection::LoopKey;
+use mark::Marks;
+use seal::Seals;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -45,8 +53,11 @@ pub struct Settings {
     pub fork_timeout: u64,
     /// Requests larger than so many bytes go by TCP, and by UDP if that fails (section 18.1.1).
     pub tcp_above: Option<usize>,
-    /// Carry a device's real address in its Contact (see [`alias`]).
+    /// Carry a device's real address in its Contact (see [`contact_repair`]).
     pub contact_repair: bool,
+    /// How long what we wrote into a dialog opens the way to its parties, in seconds: the mark of Record-Route from when the
+    /// dialog was made, the seal of a Contact from when it was said. Default a day.
+    pub route_lifetime: u32,
     /// Branches that one request may have in parallel: what it says itself if that is less (RFC 5393 section 5.3.3). Default 60.
     pub max_breadth: u16,
     /// Realm whose credentials are taken off before a request goes on (section 22.3).
@@ -62,6 +73,7 @@ impl Default for Settings {
             fork_timeout: 20_000,
             tcp_above: Some(1300),
             contact_repair: true,
+            route_lifetime: 86_400,
             max_breadth: 60,
             realm: Vec::new(),
         }
@@ -73,7 +85,9 @@ impl Default for Settings {
 pub struct Proxy {
     identity: Arc<Identity>,
     settings: Settings,
-    mac: RouteMac,
+    marks: Marks,
+    seals: Seals,
+    own_tag: OwnTag,
     loop_key: LoopKey,
     entropy: Entropy,
     exchanges: Slots<Exchange>,
@@ -113,10 +127,14 @@ impl Proxy {
         use sha2::{Digest, Sha256};
         let loop_seed = Sha256::new().chain_update(secret).chain_update(b"strowger loop").finalize();
         let loop_seed = u64::from_le_bytes(loop_seed[..8].try_into().expect("eight of thirty-two bytes"));
+        // What tells one server from another with the same secret: nobody else has its first address.
+        let name = identity.faces().first().map_or(&b""[..], |face| &face.sent_by);
         Self {
+            marks: Marks::new(secret, settings.route_lifetime),
+            seals: Seals::new(secret, name, settings.route_lifetime),
+            own_tag: OwnTag::new(secret),
             identity,
             settings,
-            mac: RouteMac::new(secret),
             loop_key: LoopKey::new(loop_seed),
             entropy,
             exchanges: Slots::new(),
@@ -135,6 +153,11 @@ impl Proxy {
 
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The To tag of our own answers.
+    pub fn own_tag(&self) -> &OwnTag {
+        &self.own_tag
     }
 
     /// Requests with a transaction that still lives.

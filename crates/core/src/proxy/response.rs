@@ -1,10 +1,13 @@
 //! Responses on their way upstream (RFC 3261 section 16.7).
 
-use super::exchange::{Best, Device};
-use super::{NOBODY, Proxy, alias, best};
+use super::contact::{Device, contact};
+use super::exchange::{Best, Exchange};
+use super::mark::{self, Beyond, Party};
+use super::place::Place;
+use super::{NOBODY, Proxy, best, route};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Transactions};
-use crate::{Arrival, Now, Outbox};
+use crate::{Arrival, Now, Outbox, Target};
 use strowger_message::{Edit, Index, Limits, Message, Name, Uri, build};
 
 impl Proxy {
@@ -42,8 +45,8 @@ impl Proxy {
             // and only an INVITE has other provisional responses (RFC 4320 section 4.1).
             if status > 100 && exchange.invite && !exchange.answered {
                 exchange.heard = (now.mono / 1000) as u32;
-                let (server, device) = (exchange.server, exchange.device());
-                let range = self.write_upstream(response, arrival, status, device, out);
+                let (server, says) = (exchange.server, Says::of(exchange, tx.client_target(client)));
+                let range = self.write_upstream(now, response, arrival, status, says, out);
                 tx.respond(now, server, status, range, out);
             }
             return;
@@ -57,8 +60,8 @@ impl Proxy {
                 exchange.answered = true;
                 exchange.pending = None;
                 exchange.best = None;
-                let (server, device) = (exchange.server, exchange.device());
-                let range = self.write_upstream(response, arrival, status, device, out);
+                let (server, says) = (exchange.server, Says::of(exchange, tx.client_target(client)));
+                let range = self.write_upstream(now, response, arrival, status, says, out);
                 tx.respond(now, server, status, range, out);
                 self.cancel_others(now, id, tx, out);
             }
@@ -85,12 +88,12 @@ impl Proxy {
                 return;
             }
             let status = best::upstream(status);
-            let range = self.write_upstream(response, arrival, status, Device::No, out);
+            let range = self.write_upstream(now, response, arrival, status, Says::NOTHING, out);
             tx.respond(now, server, status, range, out);
             return;
         }
         let mut text = Outbox::new();
-        let range = self.write_upstream(response, arrival, best::upstream(status), Device::No, &mut text);
+        let range = self.write_upstream(now, response, arrival, best::upstream(status), Says::NOTHING, &mut text);
         self.remember(id, status, &text.bytes[range], response);
         self.conclude(now, id, tx, out);
     }
@@ -221,13 +224,14 @@ impl Proxy {
         }
     }
 
-    /// The response without our Via, its status as it goes upstream, its Contact repaired.
+    /// The response without our Via, its status as it goes upstream, with what proves later where its sender is.
     fn write_upstream(
         &mut self,
+        now: Now,
         response: &Message<'_>,
         arrival: &Arrival,
         status: u16,
-        device: Device,
+        says: Says,
         out: &mut Outbox,
     ) -> std::ops::Range<usize> {
         self.edit.clear();
@@ -240,56 +244,47 @@ impl Proxy {
         }
         let edit = &mut self.edit;
         response.cut_first(Name::Via, 1, |range| edit.remove(range));
-        // The Contact of a redirection is not the device's own.
-        let own_contact = match device {
-            Device::Yes => true,
-            Device::IfLast => self.is_last(response),
-            Device::No => false,
-        };
-        if self.settings.contact_repair && status < 300 && own_contact {
-            self.repair_contact(response, arrival);
+        if says.recorded {
+            self.renew_marks(now, response);
         }
+        self.seal_contact_of_response(now, response, arrival, says.sent, says.device, says.renews);
         let from = out.start();
         self.edit.write(response, &mut out.bytes);
         from..out.bytes.len()
     }
 
-    /// No other proxy that record-routed stands between us and the sender of this response.
-    fn is_last(&self, response: &Message<'_>) -> bool {
-        match response.record_routes().next() {
-            None => false,
-            Some(Ok(route)) => route.uri.sip().is_some_and(|uri| self.is_own(uri)),
-            Some(Err(_)) => false,
+    /// Writes the mark that leads to who answers over the one that leads to the caller, in each Record-Route of ours.
+    fn renew_marks(&mut self, now: Now, response: &Message<'_>) {
+        let mut edit = std::mem::take(&mut self.edit);
+        let mut made = None;
+        let mut beyond = Beyond::Nobody;
+        for value in response.record_routes() {
+            let Ok(Uri::Sip(uri)) = value.map(|value| value.uri) else {
+                (beyond, made) = (Beyond::Unknown, None);
+                continue;
+            };
+            if !self.is_own(&uri) {
+                (beyond, made) = (Beyond::Proxy(Place::of(&uri)), None);
+            } else if let Some(before) = uri.params.find(route::MARK).flatten()
+                && before.len() == mark::LEN
+            {
+                let mark = *made.get_or_insert_with(|| self.mark_to_sender(now, response, beyond));
+                edit.replace(response.range_of(before), |text| text.extend_from_slice(&mark));
+            }
         }
+        self.edit = edit;
     }
 
-    /// Marks the Contact of a device with the address that its message came from, if it needs that.
-    pub(super) fn repair_contact(&mut self, message: &Message<'_>, arrival: &Arrival) {
-        let Some(Ok(contact)) = message.contacts().next() else { return };
-        let Uri::Sip(uri) = &contact.uri else { return };
-        if !alias::is_needed(uri, arrival.transport, &arrival.remote) {
-            return;
-        }
-        let text = contact.uri_text;
-        let range = message.range_of(text);
-        if range.start == 0 || message.bytes()[range.start - 1] != b'<' {
-            // Without angle brackets parameters would be the header's.
-            self.edit.replace(range, |out| {
-                out.push(b'<');
-                out.extend_from_slice(text);
-                alias::write(arrival.transport, &arrival.remote, arrival.flow, out);
-                out.push(b'>');
-            });
-        } else {
-            // Parameters stand before the question mark.
-            let headers = if uri.headers.is_empty() { 0 } else { uri.headers.len() + 1 };
-            self.edit
-                .insert(range.end - headers, |out| alias::write(arrival.transport, &arrival.remote, arrival.flow, out));
-        }
+    /// The mark for requests to the sender of this response.
+    fn mark_to_sender(&self, now: Now, response: &Message<'_>, beyond: Beyond<'_>) -> [u8; mark::LEN] {
+        let contact = contact(response).map(|(_, uri)| uri);
+        let call_id = response.call_id().map_or(&b""[..], |call_id| call_id.text);
+        let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
+        self.marks.make(now, Party::Called, call_id, tag, beyond, contact.as_ref())
     }
 
     /// A response of our own to the request that was sent (our Via on top of it).
-    fn local_response(&mut self, sent: &[u8], status: u16) -> Option<Vec<u8>> {
+    fn local_response(&self, sent: &[u8], status: u16) -> Option<Vec<u8>> {
         let mut index = Index::new();
         index.parse(sent, &UNLIMITED).ok()?;
         let message = Message::new(sent, &index);
@@ -301,16 +296,36 @@ impl Proxy {
     }
 
     /// A response of our own to a request as it was received.
-    fn respond_to(&mut self, request: &[u8], status: u16) -> Option<Vec<u8>> {
+    fn respond_to(&self, request: &[u8], status: u16) -> Option<Vec<u8>> {
         let mut index = Index::new();
         index.parse(request, &UNLIMITED).ok()?;
         let message = Message::new(request, &index);
-        let tag = self.entropy.u64();
-        let mut to_tag = Vec::with_capacity(16);
-        crate::entropy::write_hex(tag, &mut to_tag);
+        let tag = self.own_tag.of(message.call_id().map_or(&b""[..], |call_id| call_id.text));
         let mut bytes = Vec::with_capacity(request.len());
-        build::respond(&message, status, None, Some(&to_tag), &mut bytes).finish(b"");
+        build::respond(&message, status, None, Some(&tag), &mut bytes).finish(b"");
         Some(bytes)
+    }
+}
+
+/// What a response says of its sender, to be proved later.
+#[derive(Clone, Copy, Debug)]
+struct Says {
+    device: Device,
+    /// Its Record-Route is the one of a dialog that it makes.
+    recorded: bool,
+    /// Its Contact is the target of a dialog from then on.
+    renews: bool,
+    /// Where the request went.
+    sent: Option<Target>,
+}
+
+impl Says {
+    /// Of one that makes no dialog. The Contact of a redirection is not the device's own.
+    const NOTHING: Self = Self { device: Device::No, recorded: false, renews: false, sent: None };
+
+    fn of(exchange: &Exchange, sent: Option<Target>) -> Self {
+        let Exchange { recorded, renews, .. } = *exchange;
+        Self { device: exchange.device(), recorded, renews, sent }
     }
 }
 

@@ -1,7 +1,10 @@
 //! What the Route headers and the Request-URI of a request say (RFC 3261 sections 16.4, 16.6 steps 6 and 12).
 
-use super::{Began, Proxy, Request, alias};
-use crate::{ListenerId, Target, Transport};
+use super::mark::{Beyond, Judgement};
+use super::place::Place;
+use super::seal::Seal;
+use super::{Proxy, Request};
+use crate::{ListenerId, Now, Target, Transport};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -11,7 +14,7 @@ use strowger_message::{Index, Name, NameAddr, Uri};
 
 type Value<'a> = Placed<NameAddr<'a>>;
 
-/// The parameter of our Record-Route that carries the mark (see [`super::RouteMac`]).
+/// The parameter of our Record-Route that carries the mark (see [`super::mark`]).
 pub(super) const MARK: &[u8] = b"d";
 
 /// The routing information of one request.
@@ -22,23 +25,23 @@ pub struct Routing<'a> {
     pub uri_text: &'a [u8],
     /// There was a Route of ours; it is taken off.
     pub own_route: bool,
-    /// It carried the mark of this dialog: we let this dialog through before.
+    /// It goes to the other party of a call that we let through before: so says our mark in the Route, or our seal in the
+    /// Request-URI.
     pub in_dialog: bool,
-    /// Who began the dialog, or begins it now: says the mark, or decides the user before it forwards the request.
-    pub began: Began,
     /// The first Route that is left.
     pub route: Option<Uri<'a>>,
     /// The listener that our second Route names: the dialog goes out there.
     pub listener: Option<ListenerId>,
-    /// A mark was looked at.
-    pub(super) judged: bool,
-    /// The address that we put into the device's Contact.
-    pub alias: Option<Target>,
+    /// Whence the device sends that the Request-URI names, if it is not where that says: our seal says so. The listener is the one
+    /// that reaches it; of a connection it says nothing of whether that is still open.
+    pub way: Option<Target>,
     /// A Route value could not be read: answer 400.
     pub malformed: bool,
     pub(super) uri_changed: bool,
     /// The `maddr` of the Request-URI names us: it has done its work (section 16.4).
     pub(super) own_maddr: bool,
+    /// Our seal, which has done its work and is taken off.
+    pub(super) spent: Option<&'a [u8]>,
     pub(super) remove: SmallVec<[Range<usize>; 2]>,
     /// The first Route left is a strict router's: it becomes the Request-URI.
     pub(super) strict: Option<&'a [u8]>,
@@ -57,44 +60,75 @@ pub enum NextHop<'a> {
 
 impl Proxy {
     /// Reads the routing information of a request.
-    pub fn route<'a>(&self, request: &Request<'a>) -> Routing<'a> {
+    pub fn route<'a>(&self, now: Now, request: &Request<'a>) -> Routing<'a> {
         let message = request.message;
         let mut routing = Routing {
             uri: request.uri,
             uri_text: message.request_uri(),
             own_route: false,
             in_dialog: false,
-            began: Began::Trusted,
             route: None,
             listener: None,
-            judged: false,
-            alias: None,
+            way: None,
             malformed: false,
             uri_changed: false,
             own_maddr: false,
+            spent: None,
             remove: SmallVec::new(),
             strict: None,
         };
+        let mut mark = None;
         if message.has(Name::Route) || self.is_record_route(&request.uri) {
-            self.read_routes(request, &mut routing);
+            mark = self.read_routes(request, &mut routing);
         }
-        routing.own_maddr = routing.uri.sip().is_some_and(|uri| self.own_maddr(uri));
-        // Whoever put the alias there is the last proxy on the way: if another Route is left, that is not us.
-        if routing.in_dialog
-            && routing.route.is_none()
-            && let Uri::Sip(uri) = &routing.uri
-            && let Some(value) = uri.params.find(alias::NAME).flatten()
-        {
-            let prefer = routing.listener.unwrap_or(request.arrival.listener);
-            routing.alias = alias::parse(value, prefer).and_then(|target| {
-                let listener = self.identity.listener_for(target.transport, &target.address, prefer)?;
-                Some(Target { listener, ..target })
-            });
+        let uri = routing.uri.sip().copied();
+        routing.own_maddr = uri.as_ref().is_some_and(|uri| self.own_maddr(uri));
+        let beyond = match routing.route {
+            None => Beyond::Nobody,
+            Some(Uri::Sip(route)) => Beyond::Proxy(Place::of(&route)),
+            Some(_) => Beyond::Unknown,
+        };
+        let judged = match mark {
+            None => Judgement::Refused,
+            Some(mark) => self.marks.judge(now, mark, request.call_id, request.to_tag, beyond, uri.as_ref()),
+        };
+        let seal = uri.and_then(|uri| self.seals.find(now, request.call_id, request.to_tag, &uri));
+        let of_party = seal.is_some_and(|seal| seal.of_party);
+        routing.in_dialog = match judged {
+            Judgement::Granted => true,
+            Judgement::OtherContact => of_party,
+            // The seal is the party's own, and nobody else is on the way.
+            Judgement::Refused => of_party && routing.route.is_none(),
+        };
+        if let Some(seal) = seal {
+            self.use_seal(request, &seal, &mut routing);
         }
         routing
     }
 
-    fn read_routes<'a>(&self, request: &Request<'a>, routing: &mut Routing<'a>) {
+    /// Outside of a dialog a seal is what somebody learnt of a party in another call. Within one it must be of its party.
+    fn use_seal<'a>(&self, request: &Request<'a>, seal: &Seal<'a>, routing: &mut Routing<'a>) {
+        if !seal.of_party && !request.to_tag.is_empty() {
+            return;
+        }
+        if routing.route.is_some() {
+            // Who is last on the way to the device needs what it wrote there itself.
+            routing.spent = seal.own.then_some(seal.text);
+            return;
+        }
+        routing.spent = Some(seal.text);
+        let prefer = routing.listener.unwrap_or(request.arrival.listener);
+        routing.way = seal.way.and_then(|way| {
+            let listener = self.identity.listener_for(way.transport, &way.address, prefer)?;
+            Some(Target { transport: way.transport, listener, address: way.address, flow: way.flow })
+        });
+    }
+
+    /// Takes the Routes apart. Returns the mark of the first of ours that bears one: of those that we put into a dialog all are the
+    /// same, and to judge one takes time.
+    fn read_routes<'a>(&self, request: &Request<'a>, routing: &mut Routing<'a>) -> Option<&'a [u8]> {
+        let mark_of = |uri: &SipUri<'a>| uri.params.find(MARK).flatten();
+        let mut mark = None;
         let message = request.message;
         let mut values: SmallVec<[Value<'a>; 4]> = SmallVec::new();
         for value in message.routes() {
@@ -107,7 +141,7 @@ impl Proxy {
         // A strict router put our Record-Route into the Request-URI and the real one last (16.4).
         let last = if self.is_record_route(&request.uri) { rest.split_last() } else { None };
         if let Some((last, before)) = last {
-            self.take_own(&request.uri, request, routing);
+            mark = request.uri.sip().and_then(mark_of);
             routing.own_route = true;
             routing.uri = last.uri;
             routing.uri_text = last.uri_text;
@@ -123,7 +157,7 @@ impl Proxy {
             if own > 0 {
                 routing.listener = self.listener_named(uri).or(routing.listener);
             }
-            self.take_own(&Uri::Sip(*uri), request, routing);
+            mark = mark.or_else(|| mark_of(uri));
             routing.own_route = true;
             own += 1;
         }
@@ -135,23 +169,7 @@ impl Proxy {
             }
         }
         routing.remove = removal(message.index(), &values, own, rest.len() < values.len());
-    }
-
-    fn take_own(&self, uri: &Uri<'_>, request: &Request<'_>, routing: &mut Routing<'_>) {
-        // The first decides: all that we put into a dialog are the same. To compute them takes time, and anybody may send
-        // thousands.
-        if routing.judged {
-            return;
-        }
-        // A mark is for requests within the dialog: alone it starts nothing new.
-        if request.to_tag.is_empty() {
-            return;
-        }
-        let Some(mark) = uri.sip().and_then(|uri| uri.params.find(MARK)).flatten() else { return };
-        routing.judged = true;
-        if let Some(began) = self.mac.holds(mark, request.call_id, request.from_tag, request.to_tag) {
-            (routing.in_dialog, routing.began) = (true, began);
-        }
+        mark
     }
 
     /// A Request-URI that we wrote as Record-Route: it is ours and carries a mark.

@@ -28,7 +28,7 @@ fn call(rig: &mut Rig, n: u64) {
     only(rig.answer(&sent, 180, ""));
     let ok = only(rig.answer(&sent, 200, "Contact: <sip:bob@172.16.8.8>\n"));
     let uri = ok.one("Contact").split(['<', '>']).nth(1).expect("a URI").to_owned();
-    assert!(uri.contains(";alias="));
+    assert!(uri.contains(";x-strowger="));
     let recorded = ok.all("Record-Route");
     let routes = format!("Route: {}\nRoute: {}\n", recorded[1], recorded[0]);
     let within = |method: &str, cseq: u32| {

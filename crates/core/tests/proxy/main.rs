@@ -9,6 +9,7 @@ mod failover;
 mod forks;
 mod forwarding;
 mod loops;
+mod marks;
 mod moves;
 mod responses;
 mod rig;

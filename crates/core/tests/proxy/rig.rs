@@ -146,6 +146,9 @@ pub(crate) fn alice(method: &str, uri: &str, lines: &str) -> String {
     )
 }
 
+/// When a rig begins.
+pub(crate) const NOW: Now = Now { mono: 1_000_000, wall: 1_700_000_000_000 };
+
 pub(crate) const ALICE: &str = "10.1.1.1:5060";
 pub(crate) const BOB: &str = "10.2.2.2:5060";
 
@@ -159,10 +162,21 @@ impl Rig {
     }
 
     pub(crate) fn seeded(settings: Settings, seed: u8) -> Self {
+        Self::made(identity(), settings, b"secret", seed)
+    }
+
+    /// Another server, which listens there by UDP.
+    pub(crate) fn of(sent_by: &[u8], secret: &[u8]) -> Self {
+        let bound = std::str::from_utf8(sent_by).expect("text").parse().expect("an address");
+        let face = Face { transport: Transport::Udp, bound, sent_by: sent_by.into(), network: 0 };
+        Self::made(Identity::new(vec![face], [""; 0], &[]), Settings::default(), secret, 9)
+    }
+
+    fn made(identity: Identity, settings: Settings, secret: &[u8], seed: u8) -> Self {
         Self {
-            now: Now { mono: 1_000_000, wall: 1_700_000_000_000 },
+            now: NOW,
             tx: Transactions::new(TimerSettings::default(), [1, 2]),
-            proxy: Proxy::new(Arc::new(identity()), settings, b"secret", Entropy::new([seed; 32])),
+            proxy: Proxy::new(Arc::new(identity), settings, secret, Entropy::new([seed; 32])),
             out: Outbox::new(),
             events: Vec::new(),
             allocations: 0,
@@ -183,7 +197,7 @@ impl Rig {
         let request = Request::of(message, &arrival, hash).expect("complete");
         let before = allocation::count();
         let incoming = self.tx.request(self.now, &message, &arrival, hash, &mut self.out);
-        let routing = self.proxy.route(&request);
+        let routing = self.proxy.route(self.now, &request);
         std::hint::black_box(self.proxy.is_loop(&request));
         self.allocations += allocation::count() - before;
         match incoming {
@@ -216,7 +230,7 @@ impl Rig {
             Incoming::Ack => {
                 let target = tries.first().map_or_else(|| self.next_hop(&request), |t| t.at.first().copied());
                 let before = allocation::count();
-                self.proxy.forward_ack(&request, &routing, target.expect("a next hop"), &mut self.out);
+                self.proxy.forward_ack(self.now, &request, &routing, target.expect("a next hop"), &mut self.out);
                 self.allocations += allocation::count() - before;
             }
             Incoming::Cancel { cancel, invite } => {
@@ -236,9 +250,9 @@ impl Rig {
     }
 
     fn next_hop(&self, request: &Request<'_>) -> Option<Target> {
-        let routing = self.proxy.route(request);
-        if routing.alias.is_some() {
-            return routing.alias;
+        let routing = self.proxy.route(self.now, request);
+        if routing.way.is_some() {
+            return routing.way;
         }
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
         match self.proxy.next_hop(&routing.route.unwrap_or(routing.uri), prefer) {
@@ -249,11 +263,15 @@ impl Rig {
 
     /// What the proxy says of the Routes of a request, told to `look`.
     pub(crate) fn routing<T>(&self, text: &str, look: impl FnOnce(&Proxy, &Request<'_>) -> T) -> T {
-        let bytes = wire(text);
+        self.routing_of(&wire(text), look).expect("well-formed and complete")
+    }
+
+    /// The same; none if it cannot be read.
+    pub(crate) fn routing_of<T>(&self, bytes: &[u8], look: impl FnOnce(&Proxy, &Request<'_>) -> T) -> Option<T> {
         let mut index = Index::new();
-        index.parse(&bytes, &Limits::default()).expect("well-formed");
+        index.parse(bytes, &Limits::default()).ok()?;
         let arrival = udp(ALICE);
-        look(&self.proxy, &Request::of(Message::new(&bytes, &index), &arrival, 0).expect("complete"))
+        Some(look(&self.proxy, &Request::of(Message::new(bytes, &index), &arrival, 0).ok()?))
     }
 
     /// A response comes in. Returns what was sent.

@@ -136,19 +136,25 @@ pub(crate) fn read_port(scan: &mut Reader<'_>) -> Option<u16> {
 
 /// Text with its escapes undone.
 pub fn unescape(text: &[u8], out: &mut Vec<u8>) {
+    out.extend(unescaped(text));
+}
+
+/// The bytes of a text, its escapes undone.
+pub fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> {
     let mut at = 0;
-    while let Some(&b) = text.get(at) {
-        match text.get(at + 1..at + 3) {
-            Some(&[high, low]) if b == b'%' && high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                out.push(hex(high) << 4 | hex(low));
+    std::iter::from_fn(move || {
+        let byte = *text.get(at)?;
+        Some(match text.get(at + 1..at + 3) {
+            Some(&[high, low]) if byte == b'%' && high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
                 at += 3;
+                hex(high) << 4 | hex(low)
             }
             _ => {
-                out.push(b);
                 at += 1;
+                byte
             }
-        }
-    }
+        })
+    })
 }
 
 /// Text as a user part: what may not stand there is escaped.

@@ -91,6 +91,7 @@ impl Config {
             fork_timeout: milliseconds(self.proxy.fork_timeout),
             tcp_above: self.proxy.udp_to_tcp_above,
             contact_repair: self.nat.contact_repair,
+            route_lifetime: seconds(self.proxy.route_lifetime),
             max_breadth: self.proxy.max_breadth,
             realm: self.realm.clone().into_bytes(),
         }

@@ -1,0 +1,164 @@
+//! Where a URI leads: the parts of it that decide which machine gets a request, and which user there.
+
+use super::route::transport_of;
+use crate::Transport;
+use crate::siphash::Strong;
+use strowger_message::Host;
+use strowger_message::uri::SipUri;
+use strowger_message::uri::sip::unescaped;
+
+/// Scheme, user, host, port, transport and `maddr` of a URI, each in one form. Other parameters lead nowhere: peers add them to
+/// a Contact and take them off.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    secure: bool,
+    user: Option<&'a [u8]>,
+    password: Option<&'a [u8]>,
+    host: Host<'a>,
+    port: u16,
+    /// As far as it is a known one; else as it stands.
+    transport: Result<Transport, &'a [u8]>,
+    maddr: Option<&'a [u8]>,
+}
+
+impl<'a> Place<'a> {
+    pub fn of(uri: &SipUri<'a>) -> Self {
+        let default = if uri.secure { Transport::Tls } else { Transport::Udp };
+        let transport = match (transport_of(uri), uri.params.transport()) {
+            (Some(transport), _) => Ok(transport),
+            (None, Some(text)) => Err(text),
+            (None, None) => Ok(default),
+        };
+        Self {
+            secure: uri.secure,
+            user: uri.user,
+            password: uri.password,
+            host: uri.host,
+            port: uri.port.unwrap_or_else(|| transport.unwrap_or(default).default_port()),
+            transport,
+            maddr: uri.params.maddr(),
+        }
+    }
+
+    pub(super) fn feed(&self, hash: &mut Strong) {
+        let transport = self.transport.map_or(0xff, |transport| transport as u8);
+        let present = |part: Option<&[u8]>| u8::from(part.is_some());
+        let [high, low] = self.port.to_be_bytes();
+        hash.write(&[
+            u8::from(self.secure),
+            transport,
+            present(self.user),
+            present(self.password),
+            present(self.maddr),
+            high,
+            low,
+        ]);
+        match self.host {
+            Host::Name(name) => hash.part_lower(name.strip_suffix(b".").unwrap_or(name)),
+            Host::V4(ip) => hash.part(&ip.octets()),
+            Host::V6(ip) => hash.part(&ip.octets()),
+        }
+        plain(self.user.unwrap_or_default(), hash);
+        plain(self.password.unwrap_or_default(), hash);
+        hash.part_lower(self.maddr.unwrap_or_default());
+        hash.part_lower(self.transport.err().unwrap_or_default());
+    }
+}
+
+impl PartialEq for Place<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |a: Option<&[u8]>, b: Option<&[u8]>| match (a, b) {
+            (Some(a), Some(b)) => unescaped(a).eq(unescaped(b)),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        let same_transport = match (self.transport, other.transport) {
+            (Ok(a), Ok(b)) => a == b,
+            (Err(a), Err(b)) => a.eq_ignore_ascii_case(b),
+            _ => false,
+        };
+        let same_maddr = match (self.maddr, other.maddr) {
+            (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        self.secure == other.secure
+            && self.port == other.port
+            && self.host == other.host
+            && same_transport
+            && same_maddr
+            && same(self.user, other.user)
+            && same(self.password, other.password)
+    }
+}
+
+/// A part of a URI whose escapes stand for their bytes: some user agents write them otherwise than they read them.
+fn plain(text: &[u8], hash: &mut Strong) {
+    if !text.contains(&b'%') {
+        return hash.part(text);
+    }
+    let mut len = 0u32;
+    for byte in unescaped(text) {
+        hash.write(&[byte]);
+        len += 1;
+    }
+    hash.write(&len.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::siphash::SipKey;
+    use strowger_message::Uri;
+
+    /// Both ways of telling say the same.
+    fn same(a: &str, b: &str) -> bool {
+        let hash = |text: &str| {
+            let uri = Uri::parse(text.as_bytes()).unwrap();
+            let mut hash = SipKey::derive(b"secret", b"test").begin();
+            Place::of(uri.sip().unwrap()).feed(&mut hash);
+            hash.finish()
+        };
+        let (x, y) = (Uri::parse(a.as_bytes()).unwrap(), Uri::parse(b.as_bytes()).unwrap());
+        let same = Place::of(x.sip().unwrap()) == Place::of(y.sip().unwrap());
+        assert_eq!(same, hash(a) == hash(b), "{a} {b}");
+        same
+    }
+
+    #[test]
+    fn what_leads_to_the_same_place() {
+        for (a, b) in [
+            ("sip:bob@10.0.0.1", "sip:bob@10.0.0.1:5060;transport=UDP;x=y;ob"),
+            ("sip:bob@Host.Example.", "sip:bob@host.example:5060"),
+            ("sip:b%6Fb@h", "sip:bob@h?Subject=x"),
+            ("sips:bob@h", "sips:bob@h:5061;transport=tcp"),
+            ("sip:bob@h;transport=TCP", "sip:bob@h:5060;transport=tcp"),
+            ("sip:bob@[2001:DB8:0::1]", "sip:bob@[2001:db8::1]"),
+            ("sip:bob@h;maddr=A.example", "sip:bob@h;maddr=a.example"),
+            ("sip:bob@h;transport=SCTP", "sip:bob@h;transport=sctp"),
+        ] {
+            assert!(same(a, b), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn what_leads_elsewhere() {
+        let one = "sip:bob@10.0.0.1";
+        for other in [
+            "sips:bob@10.0.0.1",
+            "sip:Bob@10.0.0.1",
+            "sip:bo@10.0.0.1",
+            "sip:10.0.0.1",
+            "sip:bob:pw@10.0.0.1",
+            "sip:bob@10.0.0.2",
+            "sip:bob@10.0.0.1:5061",
+            "sip:bob@10.0.0.1;transport=tcp",
+            "sip:bob@10.0.0.1;transport=sctp",
+            "sip:bob@10.0.0.1;maddr=10.0.0.2",
+            "sip:bob@10.0.0.1.example",
+        ] {
+            assert!(!same(one, other), "{other}");
+        }
+        // Parts do not run into one another.
+        assert!(!same("sip:ab:c@h", "sip:a:bc@h"));
+        assert!(!same("sip:a@h;maddr=b;transport=c", "sip:a@h;maddr=bc;transport=x"));
+    }
+}

@@ -1,0 +1,333 @@
+//! The seal of a Contact: a parameter of its URI that proves to us later whose Contact it is, and how to reach it.
+//!
+//! A Contact that a party changes within a call cannot stand in the mark of our Record-Route, which was made before: the seal
+//! says that it is the Contact of the party with that tag of that call. And it carries the address, and the connection, from which
+//! a device behind NAT or on a stream really sends. It is authenticated as a whole, together with where the URI leads, bears its
+//! time, and is taken off again before the request leaves for the device, which sees its own Contact unchanged.
+//!
+//! It verifies by itself. So a Refer-To that names a party by its Contact leads to that party too, for a sender whose requests we
+//! relay (RFC 5589 section 7: attended transfer).
+
+use super::mark::{is_fresh, seconds};
+use super::place::Place;
+use crate::siphash::SipKey;
+use crate::{Flow, Now, Transport, base64url};
+use smallvec::SmallVec;
+use std::net::{IpAddr, SocketAddr};
+use strowger_message::uri::SipUri;
+use subtle::ConstantTimeEq;
+
+/// The parameter's name.
+pub const NAME: &[u8] = b"x-strowger";
+
+/// So many parameters of this name are looked at: servers with other secrets may have written some.
+const MOST: usize = 4;
+
+/// Bytes before the way: flags, writer, time, call and party.
+const HEAD: usize = 13;
+const CODE: usize = 12;
+
+const VERSION: u8 = 1 << 6;
+const TRANSPORT: u8 = 0b111;
+const WAY: u8 = 1 << 3;
+const V6: u8 = 1 << 4;
+const FLOW: u8 = 1 << 5;
+
+/// From where a device sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub transport: Transport,
+    pub address: SocketAddr,
+    pub flow: Option<Flow>,
+}
+
+/// A seal that is ours and not too old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seal<'a> {
+    /// Its value as it stands.
+    pub(super) text: &'a [u8],
+    /// None: the Contact says itself how its device is reached.
+    pub(super) way: Option<Way>,
+    /// This very server wrote it, not another one with the same secret.
+    pub(super) own: bool,
+    /// It is the Contact of the party with this tag of this call.
+    pub(super) of_party: bool,
+}
+
+/// Makes and reads seals. Servers with the same secret read those of one another.
+#[derive(Clone)]
+pub(super) struct Seals {
+    key: SipKey,
+    parties: SipKey,
+    writer: [u8; 2],
+    /// Seconds.
+    lifetime: u32,
+}
+
+impl std::fmt::Debug for Seals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seals(..)")
+    }
+}
+
+impl Seals {
+    /// `name` is of this server alone among those with the same secret.
+    pub(super) fn new(secret: &[u8], name: &[u8], lifetime: u32) -> Self {
+        let mut writer = SipKey::derive(secret, b"strowger contact writer 1").begin();
+        writer.part(name);
+        Self {
+            key: SipKey::derive(secret, b"strowger contact 1"),
+            parties: SipKey::derive(secret, b"strowger contact party 1"),
+            writer: writer.bytes(),
+            lifetime,
+        }
+    }
+
+    /// `;x-strowger=...` for the Contact `uri` of the party with this tag of the call.
+    pub(super) fn write(
+        &self,
+        now: Now,
+        call_id: &[u8],
+        tag: &[u8],
+        uri: &SipUri<'_>,
+        way: Option<&Way>,
+        out: &mut Vec<u8>,
+    ) {
+        let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
+        bytes.push(VERSION);
+        bytes.extend_from_slice(&self.writer);
+        bytes.extend_from_slice(&seconds(now).to_be_bytes());
+        bytes.extend_from_slice(&self.party(call_id, tag));
+        if let Some(way) = way {
+            bytes[0] |= WAY | way.transport as u8;
+            match way.address.ip() {
+                IpAddr::V4(ip) => bytes.extend_from_slice(&ip.octets()),
+                IpAddr::V6(ip) => {
+                    bytes[0] |= V6;
+                    bytes.extend_from_slice(&ip.octets());
+                }
+            }
+            bytes.extend_from_slice(&way.address.port().to_be_bytes());
+            if let Some(flow) = way.flow {
+                bytes[0] |= FLOW;
+                bytes.extend_from_slice(&flow.node.to_be_bytes());
+                bytes.extend_from_slice(&flow.process.to_be_bytes());
+                bytes.push(flow.shard);
+                bytes.extend_from_slice(&flow.slot.to_be_bytes());
+                bytes.extend_from_slice(&flow.generation.to_be_bytes());
+            }
+        }
+        let code = self.code(&bytes, uri);
+        bytes.extend_from_slice(&code);
+        out.push(b';');
+        out.extend_from_slice(NAME);
+        out.push(b'=');
+        let from = out.len();
+        out.resize(from + base64url::len(bytes.len()), 0);
+        base64url::encode(&bytes, &mut out[from..]);
+    }
+
+    /// The seal of a URI, if there is a valid one; that of the party with this tag of the call before others.
+    pub(super) fn find<'a>(&self, now: Now, call_id: &[u8], tag: &[u8], uri: &SipUri<'a>) -> Option<Seal<'a>> {
+        let mut found = None;
+        let values = uri.params.iter().filter(|(name, _)| name.eq_ignore_ascii_case(NAME)).filter_map(|(_, v)| v);
+        for text in values.take(MOST) {
+            let Some(seal) = self.read(now, call_id, tag, uri, text) else { continue };
+            if seal.of_party {
+                return Some(seal);
+            }
+            found = found.or(Some(seal));
+        }
+        found
+    }
+
+    fn read<'a>(&self, now: Now, call_id: &[u8], tag: &[u8], uri: &SipUri<'_>, text: &'a [u8]) -> Option<Seal<'a>> {
+        // The longest is that of a flow from an IPv6 address.
+        let mut bytes = [0; HEAD + 18 + 13 + CODE];
+        let len = text.len() * 3 / 4;
+        let bytes = bytes.get_mut(..len)?;
+        if len < HEAD + CODE || !base64url::decode(text, bytes) {
+            return None;
+        }
+        let (said, code) = bytes.split_at(len - CODE);
+        if !bool::from(self.code(said, uri)[..].ct_eq(code)) {
+            return None;
+        }
+        // From here on it is what we wrote.
+        let mut rest = Bytes(said);
+        let [flags] = rest.take()?;
+        let writer: [u8; 2] = rest.take()?;
+        let made = u32::from_be_bytes(rest.take()?);
+        let party: [u8; 6] = rest.take()?;
+        if flags >> 6 != VERSION >> 6 || !is_fresh(now, made, self.lifetime) {
+            return None;
+        }
+        let way = if flags & WAY == 0 { None } else { Some(Way::read(flags, &mut rest)?) };
+        let of_party = !tag.is_empty() && self.party(call_id, tag) == party;
+        Some(Seal { text, way, own: writer == self.writer, of_party })
+    }
+
+    fn party(&self, call_id: &[u8], tag: &[u8]) -> [u8; 6] {
+        let mut hash = self.parties.begin();
+        hash.part(call_id);
+        hash.part(tag);
+        hash.bytes()
+    }
+
+    fn code(&self, bytes: &[u8], uri: &SipUri<'_>) -> [u8; CODE] {
+        let mut hash = self.key.begin();
+        hash.part(bytes);
+        Place::of(uri).feed(&mut hash);
+        hash.bytes()
+    }
+}
+
+impl Way {
+    fn read(flags: u8, rest: &mut Bytes<'_>) -> Option<Self> {
+        let transport = *Transport::ALL.get(usize::from(flags & TRANSPORT))?;
+        let ip = match flags & V6 {
+            0 => IpAddr::from(rest.take::<4>()?),
+            _ => IpAddr::from(rest.take::<16>()?),
+        };
+        let port = u16::from_be_bytes(rest.take()?);
+        let flow = match flags & FLOW {
+            0 => None,
+            _ => Some(Flow {
+                node: u16::from_be_bytes(rest.take()?),
+                process: u16::from_be_bytes(rest.take()?),
+                shard: u8::from_be_bytes(rest.take()?),
+                slot: u32::from_be_bytes(rest.take()?),
+                generation: u32::from_be_bytes(rest.take()?),
+            }),
+        };
+        Some(Self { transport, address: SocketAddr::new(ip, port), flow })
+    }
+}
+
+/// Bytes that are taken off from the front.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_message::Uri;
+
+    const NOW: Now = Now { mono: 0, wall: 1_700_000_000_000 };
+
+    fn seals(secret: &str, name: &str) -> Seals {
+        Seals::new(secret.as_bytes(), name.as_bytes(), 86_400)
+    }
+
+    fn sealed(seals: &Seals, uri: &str, way: Option<&Way>) -> String {
+        let parsed = Uri::parse(uri.as_bytes()).unwrap();
+        let mut out = uri.as_bytes().to_vec();
+        seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), way, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    /// The seal that is found: its way, whether it is our own, whether of this party.
+    fn found(seals: &Seals, now: Now, tag: &str, uri: &str) -> Option<(Option<Way>, bool, bool)> {
+        let uri = Uri::parse(uri.as_bytes()).unwrap();
+        let seal = seals.find(now, b"call", tag.as_bytes(), uri.sip().unwrap())?;
+        Some((seal.way, seal.own, seal.of_party))
+    }
+
+    fn ways() -> Vec<Option<Way>> {
+        let flow = Flow { node: 1, process: 0xfedc, shard: 3, slot: 400_000, generation: u32::MAX };
+        let mut ways = vec![None];
+        for address in ["192.0.2.1:5060", "[2001:db8::1]:40000"] {
+            for transport in Transport::ALL {
+                for flow in [None, Some(flow)] {
+                    ways.push(Some(Way { transport, address: address.parse().unwrap(), flow }));
+                }
+            }
+        }
+        ways
+    }
+
+    #[test]
+    fn read_as_written() {
+        let (one, other) = (seals("secret", "one"), seals("secret", "other"));
+        for way in ways() {
+            for uri in ["sip:alice@10.0.0.1:5070;x=y", "sips:h", "sip:a@x1.invalid;transport=ws;ob"] {
+                let text = sealed(&one, uri, way.as_ref());
+                assert_eq!(found(&one, NOW, "alice", &text), Some((way, true, true)), "{text}");
+                assert_eq!(found(&one, NOW, "bob", &text), Some((way, true, false)));
+                assert_eq!(found(&one, NOW, "", &text), Some((way, true, false)));
+                assert_eq!(found(&other, NOW, "alice", &text), Some((way, false, true)));
+                assert_eq!(found(&seals("Secret", "one"), NOW, "alice", &text), None);
+            }
+        }
+    }
+
+    #[test]
+    fn it_belongs_to_its_contact() {
+        let seals = seals("secret", "one");
+        let text = sealed(&seals, "sip:alice@10.0.0.1:5070", None);
+        assert!(found(&seals, NOW, "alice", &format!("{text};ob")).is_some(), "what leads nowhere may change");
+        for (from, to) in [("alice@", "bob@"), ("10.0.0.1", "10.0.0.2"), (":5070", ""), ("sip:", "sips:")] {
+            assert!(found(&seals, NOW, "alice", &text.replace(from, to)).is_none(), "{from} {to}");
+        }
+        for added in [";transport=tcp", ";maddr=10.0.0.9"] {
+            assert!(found(&seals, NOW, "alice", &format!("{text}{added}")).is_none(), "{added}");
+        }
+    }
+
+    #[test]
+    fn no_changed_character_is_accepted() {
+        let seals = seals("secret", "one");
+        for way in ways() {
+            let text = sealed(&seals, "sip:a@h", way.as_ref());
+            let from = text.find('=').unwrap() + 1;
+            for at in from..text.len() {
+                for character in "ABZaz09-_%.".chars() {
+                    let mut forged = text.clone();
+                    forged.replace_range(at..=at, &character.to_string());
+                    if forged != text && Uri::parse(forged.as_bytes()).is_ok() {
+                        assert_eq!(found(&seals, NOW, "alice", &forged), None, "{forged}");
+                    }
+                }
+            }
+            for length in from..text.len() {
+                assert_eq!(found(&seals, NOW, "alice", &text[..length]), None);
+            }
+            assert_eq!(found(&seals, NOW, "alice", &format!("{text}AAAA")), None);
+            assert_eq!(found(&seals, NOW, "alice", &format!("{text}{}", "A".repeat(200))), None);
+        }
+    }
+
+    #[test]
+    fn it_ends() {
+        let seals = seals("secret", "one");
+        let text = sealed(&seals, "sip:a@h", None);
+        let after = |seconds: u64| Now { wall: NOW.wall + seconds * 1000, ..NOW };
+        assert!(found(&seals, after(86_400), "alice", &text).is_some());
+        assert!(found(&seals, after(86_401), "alice", &text).is_none());
+    }
+
+    #[test]
+    fn of_several_the_right_one_is_found() {
+        let (own, foreign) = (seals("secret", "one"), seals("other", "one"));
+        // A server with another secret wrote first; then we did. Each finds its own.
+        let text = sealed(&own, &sealed(&foreign, "sip:a@h", None), None);
+        assert!(found(&own, NOW, "alice", &text).is_some() && found(&foreign, NOW, "alice", &text).is_some());
+        // One of another call stands before that of this one.
+        let mut copied = b"sip:a@h".to_vec();
+        let uri = Uri::parse(b"sip:a@h").unwrap();
+        own.write(NOW, b"another call", b"alice", uri.sip().unwrap(), None, &mut copied);
+        let copied = String::from_utf8(copied).unwrap();
+        assert_eq!(found(&own, NOW, "alice", &copied), Some((None, true, false)));
+        assert_eq!(found(&own, NOW, "alice", &sealed(&own, &copied, None)), Some((None, true, true)));
+        // There is an end to looking.
+        let many = format!("sip:a@h{}", ";x-strowger=AAAA".repeat(MOST));
+        assert_eq!(found(&own, NOW, "alice", &sealed(&own, &many, None)), None);
+    }
+}

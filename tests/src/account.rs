@@ -1,0 +1,68 @@
+//! A user with a password (RFC 3261 section 22).
+
+use strowger_core::digest::{Answer, Challenge, Secret, strongest};
+
+use crate::call::exchange;
+use crate::text::{Request, fields, status, unique};
+use crate::wire::Wire;
+
+/// The request again, with the answer to this challenge.
+///
+/// # Panics
+/// It is no challenge, or none that can be answered.
+pub fn authorized(request: &Request, challenge: &[u8], user: &str, password: &str) -> Request {
+    let (name, line) = match status(challenge) {
+        Some(401) => ("WWW-Authenticate", "Authorization"),
+        Some(407) => ("Proxy-Authenticate", "Proxy-Authorization"),
+        _ => panic!("no challenge: {}", String::from_utf8_lossy(challenge)),
+    };
+    let values = fields(challenge, name);
+    let challenges: Vec<_> = values.iter().filter_map(|value| Challenge::parse(value.as_bytes()).ok()).collect();
+    let mut value = Vec::new();
+    let answer = Answer {
+        user: user.as_bytes(),
+        secret: Secret::Password(password.as_bytes()),
+        method: request.method.as_bytes(),
+        uri: request.uri.as_bytes(),
+        body: &request.body,
+        cnonce: b"cnonce",
+        nc: 1,
+    };
+    answer.write(strongest(&challenges).expect("one that is known"), &mut value).expect("it can be answered");
+    let mut again = request.clone().with(format!("{line}: {}", String::from_utf8(value).expect("text")));
+    again.cseq += 1;
+    again.branch = unique("z9hG4bK");
+    again
+}
+
+/// The request with this user's credentials: it is sent once without, and what is answered to that is not kept.
+///
+/// # Panics
+/// It is not challenged.
+pub fn challenged(wire: &mut Wire, request: &Request, user: &str, password: &str) -> Request {
+    let challenge = exchange(wire, request);
+    if request.method == "INVITE" {
+        wire.send(&request.ack(&challenge).bytes()).expect("the server takes messages");
+    }
+    authorized(request, &challenge, user, password)
+}
+
+/// Registers a user of `example.org`, who has this password, at a Contact.
+///
+/// # Panics
+/// The answer is not 200.
+pub fn register_at(wire: &mut Wire, user: &str, password: &str, contact: &str) {
+    let request = Request::register(user, "example.org", contact, wire.transport().name(), wire.local());
+    let request = challenged(wire, &request, user, password);
+    let answer = exchange(wire, &request);
+    assert_eq!(status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
+}
+
+/// The same at this wire's own address.
+///
+/// # Panics
+/// The answer is not 200.
+pub fn register(wire: &mut Wire, user: &str, password: &str) {
+    let contact = format!("sip:{user}@{};transport={}", wire.local(), wire.transport().name());
+    register_at(wire, user, password, &contact);
+}

@@ -1,0 +1,402 @@
+//! Whom a party of a call reaches by what we wrote into its messages: the other party of that call, and nobody else. In the
+//! default configuration, where a call may be begun by anybody to a user of ours, and by users of ours to anybody.
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use strowger_tests::account::{challenged, register};
+use strowger_tests::binary::strowger;
+use strowger_tests::call::exchange;
+use strowger_tests::dialog::{End, arrives, contact, invite, set_up, set_up_with};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, address, field, request_uri, respond, status};
+use strowger_tests::wire::{Transport, Wire, listen};
+
+/// Until when an answer must have come.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Every method that may stand in a dialog.
+const METHODS: [&str; 13] = [
+    "INVITE",
+    "BYE",
+    "INFO",
+    "UPDATE",
+    "PRACK",
+    "REFER",
+    "NOTIFY",
+    "SUBSCRIBE",
+    "MESSAGE",
+    "OPTIONS",
+    "PUBLISH",
+    "REGISTER",
+    "NONSENSE",
+];
+
+fn start(transports: &[Transport], lines: &str, users: &[&str]) -> Server {
+    let server = Setup::on(transports).with("domains = [\"example.org\"]").with(lines).start();
+    for user in users {
+        server.add_user(&format!("{user}@example.org"), user);
+    }
+    server
+}
+
+/// The request is refused: not forwarded, whatever is answered.
+fn refused(wire: &mut Wire, request: &Request) -> u16 {
+    wire.send(&request.bytes()).expect("loopback takes it");
+    let status = loop {
+        let answer = wire.final_response(SOON).unwrap_or_else(|| panic!("no answer to {request:#?}"));
+        if field(&answer, "Call-ID").as_deref() == Some(&request.call_id) {
+            if request.method == "INVITE" {
+                wire.send(&request.ack(&answer).bytes()).expect("loopback takes it");
+            }
+            break status(&answer).expect("a response");
+        }
+    };
+    assert!((400..500).contains(&status), "{status} to {request:#?}");
+    status
+}
+
+/// Whatever was sent before has been worked on.
+fn settle(server: &Server, wire: &mut Wire) {
+    let uri = format!("sip:{}", server.address(Transport::Udp));
+    let answer = exchange(wire, &Request::new("OPTIONS", &uri, "udp", wire.local()));
+    assert_eq!(status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
+}
+
+/// A datagram that was sent before is there.
+fn hears_nothing(wire: &mut Wire) {
+    if let Some(message) = wire.receive(Duration::from_millis(20)) {
+        panic!("it heard {}", String::from_utf8_lossy(&message));
+    }
+}
+
+/// A stranger who called a user and whose call rings or is answered: both ends of it.
+fn strangers_call(server: &Server, user: &str, answers: bool) -> (Wire, Wire, End, End) {
+    let (mut stranger, mut bob) = (server.connect(Transport::Udp), server.connect(Transport::Udp));
+    register(&mut bob, user, user);
+    let invite = invite(&format!("sip:{user}@example.org"), &stranger);
+    let (one, other) = set_up(&mut stranger, &mut bob, &invite, answers);
+    (stranger, bob, one, other)
+}
+
+/// By the call of a stranger requests of no method lead elsewhere: not by the Request-URI, a Route behind ours, `maddr`, the port, the
+/// transport, the user, another scheme.
+#[test]
+fn a_strangers_call_leads_to_no_third_party() {
+    let server = start(&[Transport::Udp], "", &["bob"]);
+    for answers in [false, true] {
+        let (mut stranger, mut bob, mut end, _) = strangers_call(&server, "bob", answers);
+        let mut victim = server.connect(Transport::Udp);
+        let (there, party) = (victim.local(), end.uri.clone());
+        for method in METHODS {
+            for uri in [
+                format!("sip:x@{there}"),
+                format!("sip:{there}"),
+                format!("{party};maddr={}", there.ip()),
+                party.replace(&bob.local().port().to_string(), &there.port().to_string()),
+                party.replace("callee@", "+19005551234@"),
+            ] {
+                refused(&mut stranger, &end.request_to(method, &uri));
+            }
+            let mut through = end.request(method);
+            through.headers.push(format!("Route: <sip:{there};lr>"));
+            refused(&mut stranger, &through);
+            through.headers.swap(0, 1);
+            through.branch.push('x');
+            refused(&mut stranger, &through);
+        }
+        for uri in [format!("sip:x@{there}"), party.replace("callee@", "+19005551234@")] {
+            stranger.send(&end.request_to("ACK", &uri).bytes()).expect("loopback takes it");
+        }
+        settle(&server, &mut stranger);
+        hears_nothing(&mut victim);
+        hears_nothing(&mut bob);
+        // The call itself goes on.
+        let bye = end.request("BYE");
+        let (got, _) = arrives(&mut stranger, &mut bob, &bye, &[]);
+        assert_eq!(request_uri(&got), party);
+    }
+}
+
+/// Bytes of the sender's choice to a port of the inner network by TCP, and by what is answered whether one is open.
+#[test]
+fn a_strangers_call_opens_no_connection() {
+    let server = start(&[Transport::Udp, Transport::Tcp], "", &["bob"]);
+    let (mut stranger, _bob, mut end, _) = strangers_call(&server, "bob", false);
+    let (listener, open) = listen();
+    let (free, closed) = listen();
+    drop(free);
+    let mut answers = Vec::new();
+    for method in METHODS {
+        for there in [open, closed] {
+            let uri = format!("sip:x@{there};transport=tcp");
+            let request = end.request_to(method, &uri).with("X-Inject: FLUSHALL");
+            answers.push(refused(&mut stranger, &request));
+        }
+    }
+    assert!(answers.chunks(2).all(|pair| pair[0] == pair[1]), "they tell open from closed ports: {answers:?}");
+    nobody_connects(&listener);
+}
+
+fn nobody_connects(listener: &TcpListener) {
+    listener.set_nonblocking(true).expect("a socket can be set");
+    assert!(listener.accept().is_err(), "a connection was made");
+}
+
+/// The party is in the mark, not in the To header of the request, which its sender writes.
+#[test]
+fn another_party_in_to_changes_nothing() {
+    let server = start(&[Transport::Udp], "", &["bob", "gw"]);
+    let (mut stranger, _bob, mut end, _) = strangers_call(&server, "bob", false);
+    let mut gateway = server.connect(Transport::Udp);
+    register(&mut gateway, "gw", "gw");
+    let tag = end.to.split_once(";tag=").expect("a tag").1.to_owned();
+    for method in ["INVITE", "MESSAGE", "REFER", "BYE"] {
+        for uri in [format!("sip:+19005551234@{}", gateway.local()), format!("sip:gw@{}", gateway.local())] {
+            let mut request = end.request_to(method, &uri);
+            request.to = format!("<sip:gw@example.org>;tag={tag}");
+            refused(&mut stranger, &request);
+        }
+    }
+    hears_nothing(&mut gateway);
+}
+
+/// Whom a user of ours calls can reach that user by the call, and not the world in its name.
+#[test]
+fn whom_a_user_calls_gets_no_open_relay() {
+    let mut server = start(&[Transport::Udp], "", &["alice", "bob"]);
+    let (mut alice, mut mallory) = (server.connect(Transport::Udp), server.connect(Transport::Udp));
+    let mut gateway = server.connect(Transport::Udp);
+    register(&mut alice, "alice", "alice");
+    let mut call = invite(&format!("sip:mallory@{}", mallory.local()), &alice);
+    call.from = "<sip:alice@example.org>;tag=alice".into();
+    let call = challenged(&mut alice, &call, "alice", "alice");
+    alice.send(&call.bytes()).expect("loopback takes it");
+    let got = mallory.request("INVITE", SOON).expect("the INVITE arrives");
+    let mut end = End::called(&got, "mallory", &mallory);
+    mallory.send(&respond(&got, 486, "mallory", &[])).expect("loopback takes it");
+    assert_eq!(alice.final_response(SOON).as_deref().and_then(status), Some(486));
+    mallory.drain();
+    let mut attack = |server: &Server, mallory: &mut Wire| {
+        for method in METHODS {
+            for from in ["<sip:ceo@example.org>", "<sip:alice@example.org>", "<sip:mallory@example.net>"] {
+                for to in ["<sip:+19005551234@example.org>", "<sip:alice@example.org>"] {
+                    let uri = format!("sip:+19005551234@{}", gateway.local());
+                    let mut request = end.request_to(method, &uri);
+                    request.from = format!("{from};tag=mallory");
+                    request.to = format!("{to};tag=alice");
+                    refused(mallory, &request);
+                }
+            }
+        }
+        settle(server, mallory);
+        hears_nothing(&mut gateway);
+    };
+    attack(&server, &mut mallory);
+    // Nor when the server has been started again, nor when the user is gone.
+    server.stop();
+    server.start();
+    attack(&server, &mut mallory);
+    let removed = Command::new(strowger())
+        .args(["user", "remove", "alice@example.org", "--config"])
+        .arg(server.config())
+        .output()
+        .expect("the program runs");
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    attack(&server, &mut mallory);
+}
+
+/// What a peer writes where we wrote a connection or an address is no index and no address: the server goes on, and nobody's connection
+/// gets what is meant for another.
+#[test]
+fn what_stands_in_a_contact_names_no_connection() {
+    for shards in ["1", "\"auto\"", "2"] {
+        let lines = format!("server.shards = {shards}");
+        let mut server = start(&[Transport::Udp, Transport::Tcp], &lines, &["bob"]);
+        let (mut stranger, mut bob) = (server.connect(Transport::Udp), server.connect(Transport::Tcp));
+        // Somebody's trunk, whose connection is open and who never registered.
+        let mut trunk = server.connect(Transport::Tcp);
+        let options = Request::new("OPTIONS", &format!("sip:{}", server.address(Transport::Tcp)), "tcp", trunk.local());
+        trunk.send(&options.bytes()).expect("the server takes messages");
+        assert!(trunk.final_response(SOON).is_some());
+        register(&mut bob, "bob", "bob");
+        let call = invite("sip:bob@example.org", &stranger);
+        let (mut end, _) = set_up(&mut stranger, &mut bob, &call, false);
+        let sealed = end.uri.clone();
+        let plain = format!("sip:callee@{};transport=tcp", bob.local());
+        assert!(sealed.starts_with(&plain) && sealed.len() > plain.len(), "{sealed}");
+        // In the words of before: address, transport, node.process.shard.slot.generation.
+        let process = sealed.rsplit('~').next().and_then(|flow| flow.split('.').nth(1)).unwrap_or("1");
+        let address = format!("{}~{}~1", bob.local().ip(), bob.local().port());
+        let mut forged: Vec<String> = Vec::new();
+        for slot in 0..6 {
+            forged.push(format!("{plain};alias={address}~0.{process}.0.{slot:x}.1"));
+        }
+        for shard in [1, 2, 3, 7, 63, 64, 200, 255] {
+            forged.push(format!("{plain};alias={address}~0.{process}.{shard:x}.0.1"));
+        }
+        // In those of now: what we wrote, with each character changed.
+        let value = sealed.rfind('=').expect("a value") + 1;
+        for at in value..sealed.len() {
+            for character in ["A", "z", "-"] {
+                let mut changed = sealed.clone();
+                changed.replace_range(at..=at, character);
+                if changed != sealed {
+                    forged.push(changed);
+                }
+            }
+        }
+        for (n, uri) in forged.iter().enumerate() {
+            // No more at once than a socket holds answers.
+            if n % 20 == 0 {
+                settle(&server, &mut stranger);
+            }
+            for to in [&end.to, "<sip:nobody@example.org>;tag=x"] {
+                let request = Request { to: to.into(), uri: uri.clone(), ..end.clone().request("INFO") };
+                end.cseq += 1;
+                stranger.send(&request.bytes()).expect("loopback takes it");
+            }
+        }
+        settle(&server, &mut stranger);
+        server.assert_answers(Transport::Udp);
+        server.assert_answers(Transport::Tcp);
+        assert!(trunk.receive(Duration::from_millis(20)).is_none(), "the trunk got what was meant for bob");
+    }
+}
+
+/// What is believed of one call is not believed of another, nor in the other direction, nor for another party.
+#[test]
+fn marks_are_not_exchanged() {
+    let server = start(&[Transport::Udp], "", &["bob", "carol"]);
+    let (mut stranger, mut bob, mut end, mut back) = strangers_call(&server, "bob", true);
+    let (mut second, _, mut other, _) = strangers_call(&server, "carol", true);
+    let foreign = other.routes[0].clone();
+    let (there, home) = (end.routes[0].clone(), back.routes[0].clone());
+    let changed = |end: &mut End, change: &dyn Fn(&mut Request)| {
+        let mut request = end.request("INFO");
+        change(&mut request);
+        request
+    };
+    let from = end.from.clone();
+    let attacks: [&dyn Fn(&mut Request); 12] = [
+        // The mark of another call, of the other direction, and both before the right one.
+        &|r| r.headers[0] = format!("Route: {foreign}"),
+        &|r| r.headers[0] = format!("Route: {home}"),
+        &|r| r.headers.insert(0, format!("Route: {home}")),
+        &|r| r.headers.insert(0, format!("Route: {foreign}")),
+        // Two in one Route.
+        &|r| r.headers[0] = format!("Route: {}", there.replace(";d=", ";d=AAAA;d=")),
+        &|r| r.headers[0] = format!("Route: {}", there.replace(";d=", ";D=x;d=")),
+        // Cut, longer, of no value.
+        &|r| r.headers[0] = format!("Route: {}>", &there[..there.len() - 2]),
+        &|r| r.headers[0] = format!("Route: {}A>", &there[..there.len() - 1]),
+        &|r| r.headers[0] = format!("Route: {}", there.split(";d=").next().map(|s| format!("{s};d>")).expect("a mark")),
+        // Another call, another party, no party.
+        &|r| r.call_id.push('x'),
+        &|r| r.to = from.clone(),
+        &|r| r.to = r.to.replace(";tag=", ";tag=x"),
+    ];
+    for (n, attack) in attacks.iter().enumerate() {
+        let request = changed(&mut end, *attack);
+        let answer = refused(&mut stranger, &request);
+        assert!(answer == 407 || answer == 400, "attack {n}: {answer}");
+    }
+    // The strict router's form: our Route as Request-URI, the target as last Route.
+    let own = there.trim_matches(['<', '>']).to_owned();
+    for target in ["<sip:+19005551234@127.0.0.9>".to_owned(), format!("<sip:x@{}>", second.local())] {
+        let mut request = end.request_to("INFO", &own);
+        request.headers = vec![format!("Route: {target}")];
+        refused(&mut stranger, &request);
+    }
+    hears_nothing(&mut bob);
+    hears_nothing(&mut second);
+    // All of them are good where they belong.
+    arrives(&mut stranger, &mut bob, &end.request("INFO"), &[]);
+    arrives(&mut bob, &mut stranger, &back.request("INFO"), &[]);
+    let mut request = end.request_to("INFO", &own);
+    request.headers = vec![format!("Route: <{}>", end.uri)];
+    arrives(&mut stranger, &mut bob, &request, &[]);
+    other.routes.clear();
+    refused(&mut second, &other.request("INFO"));
+}
+
+/// What is believed in a Request-URI and a Route of ours is believed nowhere else.
+#[test]
+fn marks_and_seals_are_believed_in_their_place_alone() {
+    let server = start(&[Transport::Udp, Transport::Tcp], "", &["bob", "carol"]);
+    let (mut stranger, mut bob) = (server.connect(Transport::Udp), server.connect(Transport::Tcp));
+    register(&mut bob, "bob", "bob");
+    let call = invite("sip:bob@example.org", &stranger);
+    let (mut end, _) = set_up(&mut stranger, &mut bob, &call, true);
+    let (route, sealed) = (end.routes[0].clone(), end.uri.clone());
+    // Out of the call: a request that begins something, by the mark and to the seal.
+    for headers in [vec![], vec![format!("Route: {route}")]] {
+        let mut fresh = invite(&sealed, &stranger);
+        fresh.headers.extend(headers.clone());
+        assert_eq!(refused(&mut stranger, &fresh), 407);
+        fresh.call_id.clone_from(&end.call_id);
+        fresh.branch.push('2');
+        assert_eq!(refused(&mut stranger, &fresh), 407);
+    }
+    // In another call: as its Contact, the seal leads its other party nowhere.
+    let mut third = server.connect(Transport::Udp);
+    let mut carol = server.connect(Transport::Udp);
+    register(&mut carol, "carol", "carol");
+    let call =
+        Request::new("INVITE", "sip:carol@example.org", "udp", third.local()).with(format!("Contact: <{sealed}>"));
+    let own = [contact("callee", &carol)];
+    let (_, mut back) = set_up_with(&mut third, &mut carol, &call, true, &own);
+    assert!(back.uri.contains("callee@"), "{}", back.uri);
+    let bye = back.request("BYE");
+    carol.send(&bye.bytes()).expect("loopback takes it");
+    // It is where that Contact says, by its words, and not over bob's connection.
+    assert!(bob.request("BYE", Duration::from_millis(200)).is_none());
+    // In Path, Refer-To, Record-Route, Via it is text.
+    let mut request = end.request("INFO");
+    request.headers.extend([
+        format!("Path: {route}"),
+        format!("Refer-To: <{sealed}>"),
+        format!("Record-Route: {route}"),
+        format!("Contact: <{sealed}>"),
+    ]);
+    let (got, _) = arrives(&mut stranger, &mut bob, &request, &[]);
+    assert_eq!(field(&got, "Refer-To"), Some(format!("<{sealed}>")));
+    assert_eq!(field(&got, "Contact"), Some(format!("<{sealed}>")));
+}
+
+/// After `proxy.route_lifetime` a call needs what a first request needs; one that is refreshed within it goes on.
+#[test]
+fn marks_end() {
+    let server = start(&[Transport::Udp], "proxy.route_lifetime = \"1s\"", &["bob", "carol"]);
+    let (mut stranger, mut bob, mut end, mut back) = strangers_call(&server, "bob", true);
+    let (mut other, _, mut silent, _) = strangers_call(&server, "carol", true);
+    let began = Instant::now();
+    // The setting is a time: there is nothing to wait for but its end. A second counts when it is over.
+    while began.elapsed() < Duration::from_millis(2_100) {
+        let own = [contact("callee", &bob)];
+        let update = end.request("UPDATE").with(contact("caller", &stranger));
+        let (got, answer) = arrives(&mut stranger, &mut bob, &update, &own);
+        back.uri = address(&field(&got, "Contact").expect("a Contact"));
+        end.uri = address(&field(&answer, "Contact").expect("a Contact"));
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    arrives(&mut stranger, &mut bob, &end.request("BYE"), &[]);
+    assert_eq!(refused(&mut other, &silent.request("BYE")), 407);
+}
+
+/// Two servers with different secrets, and one that only pretends.
+#[test]
+fn a_mark_of_another_server_opens_nothing() {
+    let (one, two) = (start(&[Transport::Udp], "", &["bob"]), start(&[Transport::Udp], "", &["bob"]));
+    let (_stranger, _bob, end, _) = strangers_call(&one, "bob", true);
+    let (_, mut bob, mut second, _) = strangers_call(&two, "bob", true);
+    let mut wire = two.connect(Transport::Udp);
+    let port = |server: &Server| server.address(Transport::Udp).port().to_string();
+    let mut request = second.request("INFO");
+    request.headers = vec![format!("Route: {}", end.routes[0].replace(&port(&one), &port(&two)))];
+    request.call_id.clone_from(&end.call_id);
+    request.to.clone_from(&end.to);
+    refused(&mut wire, &request);
+    hears_nothing(&mut bob);
+}
