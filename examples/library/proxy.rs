@@ -11,7 +11,7 @@ use strowger_core::proxy::{Candidate, Face, Identity, NextHop, Proxy, Request, S
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Incoming, Outgoing, ServerId, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport, call};
-use strowger_message::{Edit, Index, Limits, Message, Method, respond};
+use strowger_message::{Edit, Form, Index, Limits, Message, Method, respond};
 use strowger_net::{Listener, Net, Service, Settings as NetSettings, Shards};
 
 struct Relay {
@@ -83,10 +83,16 @@ impl Service for Relay {
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         let (mut index, limits) = (Index::new(), Limits::default());
-        if index.parse(bytes, &limits).is_err() {
+        if index.parse(bytes, &limits).is_err() || index.form() == Form::Ambiguous {
             return;
         }
-        let message = Message::new(bytes, &index);
+        // What is written loosely could mean another message to the next one.
+        let mut canonical = Vec::new();
+        strowger_message::canonical::write(&Message::new(bytes, &index), &mut canonical);
+        if index.parse(&canonical, &limits).is_err() {
+            return;
+        }
+        let message = Message::new(&canonical, &index);
         if !message.is_request() {
             if let Outgoing::Deliver { id, owner, .. } = self.transactions.response(now, &message, out) {
                 self.proxy.response(now, &message, arrival, id, owner, &mut self.transactions, out);

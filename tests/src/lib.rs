@@ -20,6 +20,8 @@ pub mod program;
 pub mod random;
 pub mod server;
 pub mod sipp;
+pub mod smuggling;
+pub mod strict;
 pub mod text;
 pub mod turn;
 pub mod wire;

@@ -230,6 +230,23 @@ impl Wire {
         }
     }
 
+    /// What came, as it came: bytes of a stream, one datagram or one frame. `None` as for [`Wire::receive`].
+    pub fn chunk(&mut self, limit: Duration) -> Option<Vec<u8>> {
+        match &mut self.way {
+            Way::Stream { stream, rest } => {
+                if !rest.is_empty() {
+                    return Some(std::mem::take(rest));
+                }
+                stream.tcp().set_read_timeout(Some(limit.max(Duration::from_millis(1)))).ok()?;
+                let mut buffer = vec![0; 65_536];
+                let length = stream.read(&mut buffer).ok().filter(|length| *length > 0)?;
+                buffer.truncate(length);
+                Some(buffer)
+            }
+            Way::Udp { .. } | Way::Ws(_) => self.receive(limit),
+        }
+    }
+
     /// Receives until a response with a final status comes; provisional ones and requests are passed over.
     pub fn final_response(&mut self, limit: Duration) -> Option<Vec<u8>> {
         let end = Instant::now() + limit;

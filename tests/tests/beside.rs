@@ -14,4 +14,5 @@ mod logging;
 mod operation;
 mod process_end;
 mod refusals;
+mod strict_reader;
 mod torture;

@@ -2,7 +2,7 @@
 
 use crate::header::{CSeq, CallId, Contact, MaxForwards, Party, Via};
 use crate::write::Write;
-use crate::{Message, Method, Name, NameAddr, Uri, status};
+use crate::{Form, Message, Method, Name, NameAddr, Uri, canonical, status};
 
 /// Writes one message line by line into a buffer, behind what the buffer holds already. Content-Length is
 /// computed by [`Builder::finish`]; do not write it yourself.
@@ -144,13 +144,13 @@ impl<'o> Builder<'o> {
         })
     }
 
-    /// All lines of this name from another message, as they stand there.
+    /// All lines of this name from another message, as they stand there, but folds undone.
     #[inline]
     pub fn copy(self, message: &Message<'_>, name: Name) -> Self {
         for value in message.headers(name) {
             self.out.extend_from_slice(name.text().as_bytes());
             self.out.extend_from_slice(b": ");
-            self.out.extend_from_slice(value);
+            canonical::copy(message, value, self.out);
             self.out.extend_from_slice(b"\r\n");
         }
         self
@@ -180,7 +180,8 @@ impl<'o> Builder<'o> {
 
 /// Starts the response to a request (RFC 3261 section 8.2.6.2): Vias, From, To, Call-ID and CSeq as they
 /// came, To with `to_tag` if it has none; Timestamp too in a 100 (section 8.2.6.1). The caller adds lines
-/// and finishes. Works on a request of which only some lines could be read, for a 400.
+/// and finishes. Works on a request of which only some lines could be read, for a 400: what goes back is canonical (see
+/// [`canonical`]) whatever came.
 ///
 /// The top Via goes back as it came: `received` and `rport` must stand in it already (see [`respond_via`]).
 #[inline]
@@ -215,24 +216,28 @@ pub fn respond_via<'o>(
             out.truncate(before);
             out.extend_from_slice(first);
         }
+        if request.index().form() != Form::Canonical {
+            let written = out.split_off(before);
+            canonical::value(&written, out);
+        }
         out.extend_from_slice(b"\r\n");
     }
     for via in vias {
         out.extend_from_slice(b"Via: ");
-        out.extend_from_slice(via);
+        canonical::copy(request, via, out);
         out.extend_from_slice(b"\r\n");
     }
     let mut copy = |name: &[u8], value: Option<&[u8]>| {
         if let Some(value) = value {
             out.extend_from_slice(name);
-            out.extend_from_slice(value);
+            canonical::copy(request, value, out);
             out.extend_from_slice(b"\r\n");
         }
     };
     copy(b"From: ", request.header(Name::From));
     if let Some(to) = request.header(Name::To) {
         out.extend_from_slice(b"To: ");
-        out.extend_from_slice(to);
+        canonical::copy(request, to, out);
         if let Some(tag) = to_tag
             && Party::parse(to).is_ok_and(|party| party.tag.is_none())
         {
@@ -244,7 +249,7 @@ pub fn respond_via<'o>(
     let mut copy = |name: &[u8], value: Option<&[u8]>| {
         if let Some(value) = value {
             out.extend_from_slice(name);
-            out.extend_from_slice(value);
+            canonical::copy(request, value, out);
             out.extend_from_slice(b"\r\n");
         }
     };

@@ -62,6 +62,8 @@ reasons! {
     TooManyHeaders, 400, "more header lines than the limit";
     MessageTooLarge, 513, "message is larger than the limit";
     BodyTooLarge, 413, "body is larger than the limit";
+    /// A line end that other readers take for part of the line (RFC 3261 section 7 has CRLF).
+    LineEnd, 400, "a line of the header does not end with CRLF";
     /// The blank line that ends the header is missing.
     Unterminated, 400, "the blank line after the header is missing";
     ContentLength, 400, "Content-Length is not one number";

@@ -1,9 +1,11 @@
 //! Cutting messages out of a stream by Content-Length, keep-alive CRLFs between them (RFC 3261 section
 //! 18.3, RFC 5626 section 4.4.1).
 //!
-//! What a line end is (CRLF, LF or CR), what a fold is and what Content-Length says is decided by the same
-//! code here and in [`crate::Index`]: a reader that took other bytes for the end of a message than the one
-//! before it could be made to take a body for a request.
+//! What a line end is, what a fold is and what Content-Length says is decided by the same code here and in
+//! [`crate::Index`]: a reader that took other bytes for the end of a message than the one before it could be made to take
+//! a body for a request. For the same reason a stream is stricter than a datagram: lines end with CRLF, or, where the
+//! start line shows that the peer itself writes so, with LF. A bare CR, or a bare LF behind a start line that ends with
+//! CRLF, is what another reader takes for part of a header field that it only passes on: the stream is broken there.
 
 use crate::scan::{self, Lines};
 use crate::{Limits, Name, Reason, index};
@@ -82,10 +84,13 @@ fn look(bytes: &[u8], memory: Memory, limits: &Limits) -> (Frame, Memory) {
         _ => {
             let from = if let Memory::Header(from) = memory { from } else { 0 };
             let header = match header_end(bytes, from) {
-                Ok(header) if header <= limits.message => header,
-                Ok(_) => return (Frame::Broken(Reason::MessageTooLarge), start),
-                Err(_) if bytes.len() > limits.message => return (Frame::Broken(Reason::MessageTooLarge), start),
-                Err(seen) => return (Frame::Partial(None), Memory::Header(seen)),
+                End::At(header) if header <= limits.message => header,
+                // However the stream is cut, the same of two faults is seen first.
+                End::Wrong(seen) if seen <= limits.message + 1 => return (Frame::Broken(Reason::LineEnd), start),
+                End::Open(seen) if bytes.len() <= limits.message => {
+                    return (Frame::Partial(None), Memory::Header(seen));
+                }
+                _ => return (Frame::Broken(Reason::MessageTooLarge), start),
             };
             let length = match content_length(&bytes[..header]) {
                 Ok(length) => length,
@@ -119,22 +124,51 @@ fn line_ends(bytes: &[u8], mut seen: usize) -> (Frame, Memory) {
     (Frame::Skip(bytes.len()), if seen > 0 { Memory::Ping(seen) } else { Memory::Header(0) })
 }
 
-/// One past the blank line, searched from `from`; or, when it is not there yet, from where to search next time.
-fn header_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
+/// Where a header ends.
+enum End {
+    /// One past the blank line.
+    At(usize),
+    /// Not there yet: from where to search next time.
+    Open(usize),
+    /// The last of so many bytes shows a line end that does not go with the first one.
+    Wrong(usize),
+}
+
+/// The end of the header, searched from `from`.
+fn header_end(bytes: &[u8], from: usize) -> End {
     let mut lines = Lines::new(bytes, from.min(bytes.len()));
     let mut end = lines.end(from.min(bytes.len()));
     // A CR at the end of the bytes may be half of a CRLF.
     let open = |at: usize| bytes[at] == b'\r' && at + 1 == bytes.len();
+    let mut plain = None;
+    let mut wrong = |at: usize, next: usize| {
+        let bare = next - at != 2;
+        // One more byte shows that a CR stands alone.
+        (bare && !is_plain_lf(bytes, at, &mut plain)).then_some(at + 1 + usize::from(bytes[at] == b'\r'))
+    };
     while end < bytes.len() && !open(end) {
         let next = scan::past(bytes, end);
+        if let Some(seen) = wrong(end, next) {
+            return End::Wrong(seen);
+        }
         match bytes.get(next) {
             None => break,
             Some(b'\r' | b'\n') if open(next) => break,
-            Some(b'\r' | b'\n') => return Ok(scan::past(bytes, next)),
+            Some(b'\r' | b'\n') => {
+                let blank = scan::past(bytes, next);
+                return wrong(next, blank).map_or(End::At(blank), End::Wrong);
+            }
             Some(_) => end = lines.end(next),
         }
     }
-    Err(end)
+    End::Open(end)
+}
+
+/// The bare line end at `end` is an LF, as behind the start line. `plain` remembers how that ends.
+#[cold]
+fn is_plain_lf(bytes: &[u8], end: usize, plain: &mut Option<bool>) -> bool {
+    let of_start_line = || memchr::memchr2(b'\r', b'\n', bytes).is_some_and(|at| bytes[at] == b'\n');
+    bytes[end] == b'\n' && *plain.get_or_insert_with(of_start_line)
 }
 
 /// The Content-Length of a header; without one, no body (RFC 3261 section 18.3 demands it on streams;
@@ -204,12 +238,11 @@ mod tests {
     fn length_long_compact_folded_and_none() {
         for (line, body) in [
             ("Content-Length: 3\r\n", 3),
-            ("l:3\n", 3),
+            ("l:3\r\n", 3),
             ("L : \r\n 3\r\n", 3),
-            ("CONTENT-LENGTH\t:3\r", 3),
+            ("CONTENT-LENGTH\t:3\r\n", 3),
             ("X: y\r\n l: 3\r\n", 0),
             ("Xl: 3\r\n", 0),
-            ("X: y\rl: 3\r\n", 3),
             ("l: 3\r\nContent-Length: 003\r\n", 3),
         ] {
             let text = format!("OPTIONS sip:a SIP/2.0\r\n{line}\r\nabcd");
@@ -218,6 +251,29 @@ mod tests {
         for line in ["l: 3\r\nl: 4\r\n", "l: -3\r\n", "l:\r\n", "l: 3, 3\r\n", "l: 99999999999999999999\r\n"] {
             let text = format!("OPTIONS sip:a SIP/2.0\r\n{line}\r\nabcd");
             assert_eq!(all(text.as_bytes()), [Frame::Broken(Reason::ContentLength)], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn line_ends_are_those_of_the_start_line() {
+        for text in [
+            "OPTIONS sip:a SIP/2.0\r\nX: y\r\nl: 0\r\n\r\n",
+            "OPTIONS sip:a SIP/2.0\nX: y\nl: 0\n\n",
+            "OPTIONS sip:a SIP/2.0\nX: y\r\n z\nl: 0\n\r\n",
+        ] {
+            assert_eq!(all(text.as_bytes())[0], Frame::Message(text.len()), "{text:?}");
+        }
+        for text in [
+            "OPTIONS sip:a SIP/2.0\r\nX: y\r\r\nl: 0\r\n\r\n",
+            "OPTIONS sip:a SIP/2.0\r\nX: y\rl: 0\r\n\r\n",
+            "OPTIONS sip:a SIP/2.0\rX: y\rl: 0\r\r",
+            "OPTIONS sip:a SIP/2.0\nX: y\rl: 0\n\n",
+            "OPTIONS sip:a SIP/2.0\r\nX: y\nl: 0\r\n\r\n",
+            "OPTIONS sip:a SIP/2.0\r\nX: y\r\n\nl: 0\r\n\r\n",
+            "OPTIONS sip:a SIP/2.0\r\nX: y\r\n\rl: 0\r\n\r\n",
+            "OPTIONS sip:a SIP/2.0\r\nX: y\r z\r\nl: 0\r\n\r\n",
+        ] {
+            assert_eq!(all(text.as_bytes()), [Frame::Broken(Reason::LineEnd)], "{text:?}");
         }
     }
 

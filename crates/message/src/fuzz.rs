@@ -2,7 +2,7 @@
 //! them; nothing else does.
 
 use crate::frame::{self, Frame};
-use crate::{Edit, Essentials, Index, Limits, Message, Name, NameAddr, Reason, fuzz_views, scan};
+use crate::{Edit, Essentials, Form, Index, Limits, Message, Name, NameAddr, Reason, canonical, fuzz_views, scan};
 
 /// Index, Call-ID scan, writing unedited and edited.
 ///
@@ -34,6 +34,44 @@ pub fn message(data: &[u8]) {
     again.parse(&out, &limits).expect("what was accepted is accepted again");
     assert_eq!((again.lines(), again.start(), again.body()), (index.lines(), index.start(), index.body()));
     edits(&message);
+    canonical(&message);
+}
+
+/// What is canonical is one message of a stream; what is loose becomes canonical and says the same.
+fn canonical(message: &Message<'_>) {
+    let unlimited = Limits { message: usize::MAX, headers: usize::MAX, uri: usize::MAX, ..Limits::default() };
+    let one_frame = |bytes: &[u8]| {
+        assert_eq!(frame::next(bytes, &mut 0, &unlimited), Frame::Message(bytes.len()), "{}", bytes.escape_ascii());
+    };
+    match message.index().form() {
+        Form::Canonical => return one_frame(message.bytes()),
+        Form::Ambiguous => return,
+        Form::Loose => (),
+    }
+    let mut out = Vec::new();
+    canonical::write(message, &mut out);
+    one_frame(&out);
+    let mut again = Index::new();
+    again.parse(&out, &unlimited).unwrap_or_else(|e| panic!("{e} when canonical: {}", out.escape_ascii()));
+    let written = Message::new(&out, &again);
+    let differs = Name::KNOWN.iter().any(|name| {
+        let first = message.header(*name);
+        let once = name.stands_once() && *name != Name::ContentLength;
+        once && message.headers(*name).any(|value| Some(value) != first)
+    });
+    let form = if differs { Form::Loose } else { Form::Canonical };
+    assert_eq!(again.form(), form, "{}", out.escape_ascii());
+    assert_eq!((written.method(), written.status()), (message.method(), message.status()));
+    assert_eq!((written.request_uri(), written.body()), (message.request_uri(), message.body()));
+    for &name in Name::KNOWN.iter().filter(|name| !name.stands_once()) {
+        let clean = |value: &[u8]| {
+            let mut text = Vec::new();
+            canonical::value(value, &mut text);
+            text.trim_ascii().to_vec()
+        };
+        let values: Vec<_> = message.headers(name).map(clean).collect();
+        assert_eq!(written.headers(name).map(<[u8]>::to_vec).collect::<Vec<_>>(), values);
+    }
 }
 
 /// Start line, header lines, blank line and body follow each other without gaps.

@@ -31,6 +31,20 @@ pub enum Start {
     Status { code: u16, reason: (u32, u32) },
 }
 
+/// How start line and header are written, apart from what they say. Readers differ in what they make of the rest: what
+/// goes to another one goes in [`Form::Canonical`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// Every reader finds the same lines and the same body: each line ends with CRLF and goes over one line, no white
+    /// space stands before a colon and no control octet but HTAB anywhere, there is one Content-Length, it has the plain
+    /// digits of the body's length, and what may stand once stands once.
+    Canonical,
+    /// It means one thing, if not to every reader: [`crate::canonical::write`] writes it so that it does.
+    Loose,
+    /// A CR that no LF follows ends a line here, and to other readers is part of one (RFC 3261 section 7 has CRLF).
+    Ambiguous,
+}
+
 /// Offsets of one message. Made once and filled again for each message, so that parsing allocates
 /// nothing once warm.
 #[derive(Clone, Debug)]
@@ -41,6 +55,7 @@ pub struct Index {
     pub(crate) first: [u16; Name::COUNT],
     /// A bit for each name that has more than one line.
     pub(crate) repeated: u128,
+    pub(crate) form: Form,
     /// Some line of the header ends with a bare CR or LF.
     pub(crate) bare_line_ends: bool,
     /// End of the start line: the first header line starts here.
@@ -56,6 +71,7 @@ impl Default for Index {
             lines: Vec::new(),
             first: [0; Name::COUNT],
             repeated: 0,
+            form: Form::Loose,
             bare_line_ends: false,
             headers: 0,
             body: 0,
@@ -85,7 +101,7 @@ impl Index {
         self.lines.clear();
         self.first = [0; Name::COUNT];
         self.repeated = 0;
-        self.bare_line_ends = false;
+        (self.form, self.bare_line_ends) = (Form::Loose, false);
         self.start = Start::Status { code: 0, reason: (0, 0) };
         (self.headers, self.body, self.end) = (0, 0, 0);
         let most = limits.message.min(u32::MAX as usize);
@@ -102,12 +118,15 @@ impl Index {
         let mut lines = Lines::new(bytes, from);
         let end = lines.end(from);
         let mut fault = None;
+        let mut form = if from == 0 { Form::Canonical } else { Form::Loose };
         self.start = start_line(bytes, from..end, limits).unwrap_or_else(|error| {
             fault = Some(error);
             broken_start_line(bytes, from..end)
         });
         let mut at = scan::past(bytes, end);
-        let mut bare = at - end != 2;
+        if at - end != 2 {
+            form = form.max(self.bare(bytes, end));
+        }
         self.headers = at as u32;
         // Line numbers are kept in 16 bits.
         let most = limits.headers.min(u16::MAX as usize - 1);
@@ -124,25 +143,31 @@ impl Index {
                 _ => (),
             }
             let mut next = scan::past(bytes, end);
-            bare |= next - end != 2;
+            if next - end != 2 {
+                form = form.max(self.bare(bytes, end));
+            }
             let mut folded = false;
             while let Some(b' ' | b'\t') = bytes.get(next) {
                 folded = true;
                 end = lines.end(next);
                 next = scan::past(bytes, end);
-                bare |= next - end != 2;
+                form = form.max(if next - end == 2 { Form::Loose } else { self.bare(bytes, end) });
             }
             if self.lines.len() >= most {
                 (self.body, self.end) = (at as u32, at as u32);
                 return Err(fault.unwrap_or_else(|| Error::new(Reason::TooManyHeaders, at)));
             }
-            if let Err(error) = self.header_line(bytes, at, colon, end, next, folded) {
-                fault.get_or_insert(error);
+            match self.header_line(bytes, at, colon, end, next, folded) {
+                Ok(name_end) if name_end == colon => (),
+                Ok(_) => form = form.max(Form::Loose),
+                Err(error) => _ = fault.get_or_insert(error),
             }
             at = next;
         }
         let body = scan::past(bytes, at);
-        self.bare_line_ends = bare || body - at != 2;
+        if body - at != 2 {
+            form = form.max(self.bare(bytes, at));
+        }
         self.body = body as u32;
         self.end = bytes.len() as u32;
         if let Some(fault) = fault {
@@ -159,10 +184,42 @@ impl Index {
         } else if bytes.len() - body > limits.body {
             return Err(Error::new(Reason::BodyTooLarge, body));
         }
+        let plain = self.has_plain_start(bytes, from)
+            && self.has_plain_length(bytes)
+            && self.repeated & STAND_ONCE == 0
+            && !(lines.controls() && bytes[..body].iter().any(|&b| is_control(b)));
+        self.form = if plain { form } else { form.max(Form::Loose) };
         Ok(())
     }
 
-    /// Takes one line down; `colon` is where its first colon is, or its first line end.
+    /// Notes that no CRLF, but one of its two octets, ends the line there.
+    #[cold]
+    fn bare(&mut self, bytes: &[u8], end: usize) -> Form {
+        self.bare_line_ends = true;
+        if bytes.get(end) == Some(&b'\r') { Form::Ambiguous } else { Form::Loose }
+    }
+
+    /// The start line is one that [`crate::canonical::write`] would write.
+    #[inline]
+    fn has_plain_start(&self, bytes: &[u8], from: usize) -> bool {
+        const VERSION: &[u8] = b"SIP/2.0";
+        let at = |at: usize| bytes.get(at..at + VERSION.len()) == Some(VERSION);
+        match self.start {
+            Start::Request { uri, .. } => at(uri.1 as usize + 1),
+            Start::Status { reason, .. } => {
+                at(from) && reason.0 as usize - from == VERSION.len() + 5 && bytes[reason.0 as usize - 1] == b' '
+            }
+        }
+    }
+
+    /// There is one Content-Length and it is written in plain digits. What it says was compared with the body before.
+    #[inline]
+    fn has_plain_length(&self, bytes: &[u8]) -> bool {
+        self.first(Name::ContentLength)
+            .is_some_and(|line| bytes.get(line.value as usize) != Some(&b'0') || line.value_end - line.value == 1)
+    }
+
+    /// Takes one line down; `colon` is where its first colon is, or its first line end. Returns the end of its name.
     #[inline(always)]
     fn header_line(
         &mut self,
@@ -172,7 +229,7 @@ impl Index {
         end: usize,
         next: usize,
         folded: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         if bytes.get(colon) != Some(&b':') {
             return Err(Error::new(Reason::HeaderName, at));
         }
@@ -199,7 +256,7 @@ impl Index {
             name,
             folded,
         });
-        Ok(())
+        Ok(name_end)
     }
 
     /// The one value of Content-Length; several that agree count as one.
@@ -250,6 +307,12 @@ impl Index {
     #[inline]
     pub fn repeated(&self, name: Name) -> bool {
         self.repeated >> name as u32 & 1 != 0
+    }
+
+    /// How start line and header are written. Of bytes that were refused it is never [`Form::Canonical`].
+    #[inline]
+    pub fn form(&self) -> Form {
+        self.form
     }
 
     /// Some line of start line and header ends with a bare CR or LF, which a stricter reader may take for part
@@ -365,6 +428,26 @@ fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
     let method = if text.get(method) == Some(&b' ') && method <= u16::MAX as usize { method } else { 0 };
     let uri = (line.start + method + 1) as u32;
     Start::Request { method: Method::of(&text[..method]), method_len: method as u16, uri: (uri, uri) }
+}
+
+/// Names that may stand once and that somebody acts upon on the way of a message: a reader that takes the first line and
+/// one that takes the last must find the same.
+const STAND_ONCE: u128 = {
+    let (mut names, mut n) = (0, 0);
+    while n < Name::KNOWN.len() {
+        if Name::KNOWN[n].stands_once() {
+            names |= 1 << Name::KNOWN[n] as u32;
+        }
+        n += 1;
+    }
+    names
+};
+
+/// An octet that stands in no line (RFC 3261 section 25.1), but may in a quoted pair; some readers end a line or a text
+/// with it.
+#[inline]
+pub(crate) const fn is_control(b: u8) -> bool {
+    b < b' ' && !matches!(b, b'\t' | b'\r' | b'\n')
 }
 
 /// A token character (RFC 3261 section 25.1).

@@ -8,6 +8,7 @@
 #![forbid(unsafe_op_in_unsafe_fn)]
 
 pub mod build;
+pub mod canonical;
 pub mod edit;
 pub mod error;
 pub mod essentials;
@@ -41,7 +42,7 @@ pub use edit::Edit;
 pub use error::{Error, Reason};
 pub use essentials::Essentials;
 pub use host::Host;
-pub use index::{Index, Line};
+pub use index::{Form, Index, Line};
 pub use limits::Limits;
 pub use message::Message;
 pub use method::Method;

@@ -103,6 +103,21 @@ names! {
 }
 
 impl Name {
+    /// A proxy acts upon it, and it is no list: two lines of it that differ would mean one thing to us and another to the
+    /// next one.
+    pub const fn stands_once(self) -> bool {
+        matches!(
+            self,
+            Self::CallId
+                | Self::ContentLength
+                | Self::CSeq
+                | Self::From
+                | Self::MaxBreadth
+                | Self::MaxForwards
+                | Self::To
+        )
+    }
+
     /// The name of these bytes, in any case, long or compact.
     #[inline]
     pub fn of(text: &[u8]) -> Self {

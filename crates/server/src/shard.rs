@@ -14,7 +14,7 @@ use strowger_core::registrar::Registrar;
 use strowger_core::slots::{Id, Slots};
 use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport, call};
-use strowger_message::{Edit, Error, Index, Message, Method, Name, respond};
+use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason, respond};
 use strowger_net::shown::shown;
 use strowger_net::{Mailbox, Service, Unsent};
 use strowger_store::journal::WriteError;
@@ -69,6 +69,8 @@ pub struct Shard {
     /// How many requests of a call wait.
     waiting: HashMap<u32, u32>,
     index: Index,
+    /// Scratch: a message that was written loosely, as it goes on; one whose top Via was completed.
+    canonical: Vec<u8>,
     completed: Vec<u8>,
     edit: Edit,
     events: Vec<Event>,
@@ -97,21 +99,42 @@ impl Shard {
             return;
         }
         let mut index = std::mem::take(&mut self.index);
-        let parsed = index.parse(bytes, &self.shared.limits);
-        match parsed {
-            Ok(()) => {
-                let message = Message::new(bytes, &index);
-                if message.is_request() {
-                    self.counters().requests.one();
-                    self.complete(now, arrival, bytes, &mut index, out);
-                } else {
-                    self.counters().responses.one();
-                    self.response(now, arrival, &message, out);
-                }
-            }
+        match index.parse(bytes, &self.shared.limits) {
+            Ok(()) if index.form() == Form::Canonical => self.sort(now, arrival, bytes, &mut index, out),
+            Ok(()) => self.rewrite(now, arrival, bytes, &mut index, out),
             Err(error) => self.refuse_unread(arrival, bytes, &index, error, out),
         }
         self.index = index;
+    }
+
+    /// What is written loosely goes on as every reader takes it, or not at all: what we pass on must not be another
+    /// message to the next one than to us.
+    #[cold]
+    fn rewrite(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
+        if index.form() == Form::Ambiguous {
+            return self.refuse_unread(arrival, bytes, index, Error::new(Reason::LineEnd, 0), out);
+        }
+        let mut canonical = std::mem::take(&mut self.canonical);
+        canonical.clear();
+        strowger_message::canonical::write(&Message::new(bytes, index), &mut canonical);
+        match index.parse(&canonical, &self.shared.limits) {
+            Ok(()) => self.sort(now, arrival, &canonical, index, out),
+            Err(error) => self.refuse_unread(arrival, &canonical, index, error, out),
+        }
+        self.canonical = canonical;
+    }
+
+    fn sort(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
+        let message = Message::new(bytes, index);
+        if message.is_request() {
+            self.counters().requests.one();
+            self.complete(now, arrival, bytes, index, out);
+        } else if index.form() == Form::Canonical {
+            self.counters().responses.one();
+            self.response(now, arrival, &message, out);
+        } else {
+            self.counters().unreadable.one();
+        }
     }
 
     /// Fills in `received` and `rport` of the top Via, so that everything further sees a request that says where it
@@ -600,6 +623,7 @@ impl Shard {
             held: HashMap::new(),
             waiting: HashMap::new(),
             index: Index::new(),
+            canonical: Vec::new(),
             completed: Vec::new(),
             edit: Edit::new(),
             events: Vec::new(),

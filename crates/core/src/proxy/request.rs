@@ -1,11 +1,11 @@
 //! A request that has what every request must have.
 
 use crate::Arrival;
-use strowger_message::{Error, Essentials, Index, Limits, Message, Method, Reason, Uri};
+use strowger_message::{Error, Essentials, Form, Index, Limits, Line, Message, Method, Reason, Uri};
 
 /// A parsed request with the views that every step of its way needs, made once.
 ///
-/// Its top Via is complete: `received` and `rport` were filled in when it arrived (RFC 3261 section
+/// It is canonical ([`strowger_message::canonical`]): so is what a proxy makes of it. Its top Via is complete: `received` and `rport` were filled in when it arrived (RFC 3261 section
 /// 18.2.1, RFC 3581).
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -26,9 +26,18 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// # Errors
-    /// What [`Essentials::of`] finds missing or malformed; [`Reason::StartLine`] for a response.
+    /// What [`Essentials::of`] finds missing or malformed; [`Reason::StartLine`] for a response; what keeps the message
+    /// from being [`Form::Canonical`]: what goes on to others must mean the same to them.
     pub fn of(message: Message<'a>, arrival: &'a Arrival, call_hash: u32) -> Result<Self, Error> {
         let essentials = Essentials::of(&message)?;
+        let index = message.index();
+        if index.form() != Form::Canonical {
+            let twice = |line: &&Line| line.name.stands_once() && index.repeated(line.name);
+            return Err(match (index.form(), index.lines().iter().find(twice)) {
+                (Form::Loose, Some(line)) => Error::new(Reason::Repeated, line.start as usize),
+                _ => Error::new(Reason::LineEnd, 0),
+            });
+        }
         let (Some(method), Some(uri)) = (message.method(), essentials.uri) else {
             return Err(Error::new(Reason::StartLine, 0));
         };

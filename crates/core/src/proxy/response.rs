@@ -8,7 +8,7 @@ use super::{NOBODY, Proxy, best, route};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Transactions};
 use crate::{Arrival, Now, Outbox, Target};
-use strowger_message::{Edit, Index, Limits, Message, Name, Uri, build};
+use strowger_message::{Edit, Form, Index, Limits, Message, Name, Uri, build};
 
 impl Proxy {
     /// A response that the transactions gave to us. `late`: one more 2xx of an INVITE that is answered
@@ -29,8 +29,8 @@ impl Proxy {
         }
         let Some(status) = response.status() else { return };
         let id = Id::from_u64(owner);
-        if is_for_us_alone(response) {
-            // Nobody upstream can be told what it says.
+        if is_for_us_alone(response) || response.index().form() != Form::Canonical {
+            // Nobody upstream can be told what it says, or not all would read the same.
             if status >= 200 {
                 self.branch_failed(now, client, owner, 502, tx, out);
             }

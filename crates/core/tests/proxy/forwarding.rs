@@ -10,7 +10,7 @@ fn everything_else_passes_byte_for_byte() {
     let text = "INVITE sip:bob@10.2.2.2 SIP/2.0\n\
         X-Odd:   two  spaces \t and a tab\n\
         v: SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bK1;x=\"a;b,c\"\n\
-        max-forwards : 17\n\
+        max-forwards: 17\n\
         f: \"A \\\"B\\\" C\" <sip:alice@example.org>;tag=alice;unknown=1\n\
         TO: <sip:bob@example.org>\n\
         i: call@10.1.1.1\n\
@@ -25,7 +25,7 @@ fn everything_else_passes_byte_for_byte() {
     let (via, route) = (sent.all("Via")[0].to_owned(), sent.one("Record-Route").to_owned());
     let expected = text
         .replacen("X-Odd", &format!("Via: {via}\r\nRecord-Route: {route}\r\nMax-Breadth: 60\r\nX-Odd"), 1)
-        .replace("max-forwards : 17", "max-forwards : 16");
+        .replace("max-forwards: 17", "max-forwards: 16");
     assert_eq!(sent.text, expected);
     assert!(via.starts_with("SIP/2.0/UDP 10.0.0.1:5060;branch=z9hG4bK"), "{via}");
     assert!(route.starts_with("<sip:10.0.0.1:5060;lr;d="), "{route}");

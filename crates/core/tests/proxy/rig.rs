@@ -8,7 +8,7 @@ use strowger_core::proxy::{Candidate, Face, Identity, NextHop, Proxy, Request, S
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport, call};
-use strowger_message::{Index, Limits, Message, Name, build};
+use strowger_message::{Form, Index, Limits, Message, Name, build};
 
 /// A message that the proxy sent.
 #[derive(Clone, Debug)]
@@ -191,6 +191,10 @@ impl Rig {
 
     pub(crate) fn request_bytes(&mut self, bytes: &[u8], arrival: Arrival, tries: &[Try]) -> Vec<Sent> {
         let mut index = Index::new();
+        index.parse(bytes, &Limits::default()).expect("well-formed");
+        let mut canonical = Vec::new();
+        strowger_message::canonical::write(&Message::new(bytes, &index), &mut canonical);
+        let bytes = if index.form() == Form::Canonical { bytes } else { &canonical };
         index.parse(bytes, &Limits::default()).expect("well-formed");
         let message = Message::new(bytes, &index);
         let hash = call::hash(1, message.call_id().expect("a Call-ID").text);

@@ -1,0 +1,167 @@
+//! Messages as every reader takes them: what old devices and attackers write loosely, written so that the next reader
+//! finds the same lines and the same body as we did.
+
+use crate::index::{Form, is_control};
+use crate::{Message, Name, scan};
+
+/// Appends the message in [`Form::Canonical`]: CRLF behind each line, no line folded (RFC 3261 section 7.3.1), names
+/// right before their colon, a space for each control octet (a quoted pair may hold one), one Content-Length that says
+/// what the body has (section 20.14), and of equal lines of what may stand once, one. The body and all else stay byte for
+/// byte.
+///
+/// Lines that differ but may stand once stay; what comes out then is [`Form::Loose`] still. Where the message is
+/// [`Form::Ambiguous`] it is written as it was read here, which may not be what another one reads: refuse it.
+#[cold]
+pub fn write(message: &Message<'_>, out: &mut Vec<u8>) {
+    out.reserve(message.bytes().len() + 32);
+    match message.status() {
+        Some(code) => {
+            out.extend_from_slice(b"SIP/2.0 ");
+            out.extend_from_slice(itoa::Buffer::new().format(code).as_bytes());
+            out.push(b' ');
+            value(message.reason(), out);
+        }
+        None => {
+            out.extend_from_slice(message.method_text());
+            out.push(b' ');
+            out.extend_from_slice(message.request_uri());
+            out.extend_from_slice(b" SIP/2.0");
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    let index = message.index();
+    let length = |out: &mut Vec<u8>| {
+        out.extend_from_slice(b"Content-Length: ");
+        out.extend_from_slice(itoa::Buffer::new().format(message.body().len()).as_bytes());
+        out.extend_from_slice(b"\r\n");
+    };
+    for line in index.lines() {
+        let is_first = index.first(line.name).is_some_and(|first| first.start == line.start);
+        let is_copy = || message.header(line.name) == Some(message.value(line));
+        if line.name == Name::ContentLength {
+            if is_first {
+                length(out);
+            }
+        } else if is_first || !line.name.stands_once() || !is_copy() {
+            out.extend_from_slice(message.name(line));
+            // What stands between colon and value stays where it is no line end.
+            let between = line.start as usize + line.name_len as usize..line.value as usize;
+            let between = message.bytes().get(between).filter(|between| between.starts_with(b":"));
+            value(between.unwrap_or(b": "), out);
+            value(message.value(line), out);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+    if !message.has(Name::ContentLength) {
+        length(out);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(message.body());
+}
+
+/// Appends a value: a space for each fold, with the white space around it, and for each control octet.
+pub(crate) fn value(text: &[u8], out: &mut Vec<u8>) {
+    let from = out.len();
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match first {
+            b'\r' | b'\n' => {
+                while out.len() > from && matches!(out.last(), Some(b' ' | b'\t')) {
+                    out.pop();
+                }
+                while let [b, tail @ ..] = rest
+                    && scan::is_blank(*b)
+                {
+                    rest = tail;
+                }
+                out.push(b' ');
+            }
+            &b if is_control(b) => out.push(b' '),
+            &b => out.push(b),
+        }
+    }
+}
+
+/// Appends a value of this message as [`value`] does, in one go where nothing is to be done.
+#[inline]
+pub(crate) fn copy(message: &Message<'_>, text: &[u8], out: &mut Vec<u8>) {
+    if message.index().form() == Form::Canonical { out.extend_from_slice(text) } else { value(text, out) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Index, Limits};
+
+    fn form(text: &str) -> Form {
+        let mut index = Index::new();
+        index.parse(text.as_bytes(), &Limits::default()).expect(text);
+        index.form()
+    }
+
+    fn canonical(text: &str) -> String {
+        let mut index = Index::new();
+        index.parse(text.as_bytes(), &Limits::default()).expect(text);
+        let mut out = Vec::new();
+        write(&Message::new(text.as_bytes(), &index), &mut out);
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn what_is_canonical_stays() {
+        for text in [
+            "OPTIONS sip:a SIP/2.0\r\nl: 0\r\n\r\n",
+            "OPTIONS sip:a SIP/2.0\r\nVia:\ta \r\nVia: b\r\nCONTENT-LENGTH:4 \r\n\r\n\n\r\0\n",
+            "SIP/2.0 200 \r\nX: \u{85}\u{7f}\r\nl: 0\r\n\r\nbehind it",
+        ] {
+            assert_eq!(form(text), Form::Canonical, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_loose_becomes_canonical() {
+        for (text, want) in [
+            ("OPTIONS sip:a SIP/2.0\r\n\r\n", "OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n"),
+            (
+                "\r\n\nOPTIONS sip:a sip/2.0\nX:\n 1\n\t 2 \r\n 3\nl:2\n\n\n\nmore",
+                "OPTIONS sip:a SIP/2.0\r\nX: 1 2 3\r\nContent-Length: 2\r\n\r\n\n\n",
+            ),
+            (
+                "sip/2.0  200\r\nX :\u{b}a\0b\u{c}\r\nl: 003\r\n\r\n\r\n\r",
+                "SIP/2.0 200 \r\nX:  a b \r\nContent-Length: 3\r\n\r\n\r\n\r",
+            ),
+            (
+                "SIP/2.0 200 a\u{1b}b\r\nl: 0\r\nMax-Forwards: 1\r\nContent-Length: 0\r\nmax-forwards : 1\r\nX: 1\r\nX: 1\r\n\r\n",
+                "SIP/2.0 200 a b\r\nContent-Length: 0\r\nMax-Forwards: 1\r\nX: 1\r\nX: 1\r\n\r\n",
+            ),
+            ("SIP/2.0 200\r\nl: 0\r\n\r\n", "SIP/2.0 200 \r\nContent-Length: 0\r\n\r\n"),
+            ("SIP/2.0 200 OK\r\nl: 1\r\n\r\nab", "SIP/2.0 200 OK\r\nContent-Length: 1\r\n\r\na"),
+        ] {
+            assert_eq!(canonical(text), want, "{text:?}");
+            assert_eq!(form(want), Form::Canonical, "{want:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_twice_and_differs_does_not_become_canonical() {
+        let text = "OPTIONS sip:a SIP/2.0\r\nt: a\r\nTo: b\r\nt: a\r\nl: 0\r\n\r\n";
+        assert_eq!(form(text), Form::Loose);
+        let again = canonical(text);
+        assert_eq!(again, "OPTIONS sip:a SIP/2.0\r\nt: a\r\nTo: b\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(form(&again), Form::Loose);
+    }
+
+    #[test]
+    fn a_bare_cr_is_ambiguous() {
+        for text in [
+            "OPTIONS sip:a SIP/2.0\rl: 0\r\n\r\n",
+            "OPTIONS sip:a SIP/2.0\r\nX: a\r\r\nl: 0\r\n\r\n",
+            "OPTIONS sip:a SIP/2.0\r\nX: a\r b\r\nl: 0\r\n\r\n",
+            "OPTIONS sip:a SIP/2.0\r\nX: a\r\n b\r c\r\nl: 0\r\n\r\n",
+            "OPTIONS sip:a SIP/2.0\r\nl: 0\r\n\r",
+        ] {
+            assert_eq!(form(text), Form::Ambiguous, "{text:?}");
+        }
+    }
+}
