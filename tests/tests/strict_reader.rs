@@ -75,7 +75,8 @@ fn phone(mut wire: Wire, sent: &Sent, counts: &Counts, over: &AtomicBool) {
             let found = sent.lock().unwrap().remove(&branch(&got));
             let (from, bytes) = found.unwrap_or_else(|| panic!("nobody sent this to {wire:?}, or once: {got:?}"));
             assert_eq!(got.method(), Some("MESSAGE"), "{got:?}");
-            compare(&bytes, &got).unwrap_or_else(|fault| panic!("{} to {wire:?}: {fault}\n{}", from.name(), bytes.escape_ascii()));
+            compare(&bytes, &got)
+                .unwrap_or_else(|fault| panic!("{} to {wire:?}: {fault}\n{}", from.name(), bytes.escape_ascii()));
             *counts.arrived.lock().unwrap().entry((from, wire.transport())).or_default() += 1;
             answers.push(answer(&got));
         }
