@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 /// The alarm of one shard: set to the earliest moment at which something is due.
 pub(crate) struct Alarm {
     clock: Clock,
-    /// What it is set to, [`strowger_core::Now::mono`].
+    /// What it is set to, [`clock::micros`].
     at: Option<u64>,
 }
 
@@ -115,11 +115,11 @@ mod tests {
             let mut alarm = Alarm::new(exact);
             let mut late = Vec::new();
             for _ in 0..50 {
-                let at = clock::now().mono + 3;
+                let at = clock::micros() + 3_000;
                 poll_fn(|cx| {
                     // A later one does not put off an earlier one.
-                    let passed = alarm.set(at, cx) || alarm.set(at + 1_000, cx);
-                    let over = passed || clock::now().mono >= at;
+                    let passed = alarm.set(at, cx) || alarm.set(at + 1_000_000, cx);
+                    let over = passed || clock::micros() >= at;
                     if over { Poll::Ready(()) } else { Poll::Pending }
                 })
                 .await;
@@ -144,7 +144,7 @@ mod tests {
     fn the_kernel_s_says_at_once_what_has_passed() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(poll_fn(|cx| {
-            assert!(Alarm::new(true).set(clock::now().mono, cx));
+            assert!(Alarm::new(true).set(clock::micros(), cx));
             Poll::Ready(())
         }));
     }

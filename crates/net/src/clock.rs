@@ -22,8 +22,16 @@ pub fn micros() -> u64 {
     start().elapsed().as_micros() as u64
 }
 
-/// The instant at which [`Now::mono`] reads `mono`.
-pub(crate) fn instant(mono: u64) -> Instant {
+/// Microseconds of processor time that the calling thread has used; 0 where the kernel does not say.
+pub fn processor_micros() -> u64 {
+    let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes to our own structure.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut used) };
+    if result == 0 { used.tv_sec as u64 * 1_000_000 + used.tv_nsec as u64 / 1_000 } else { 0 }
+}
+
+/// The instant at which [`micros`] reads `at`.
+pub(crate) fn instant(at: u64) -> Instant {
     // A deadline centuries away would overflow the clock of some systems; a year is never reached either.
-    start() + Duration::from_millis(mono.min(365 * 86_400_000))
+    start() + Duration::from_micros(at.min(365 * 86_400_000_000))
 }

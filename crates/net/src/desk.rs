@@ -5,6 +5,7 @@ use crate::buckets::{Buckets, Way};
 use crate::counters::Counters;
 use crate::cross::{Content, Roads};
 use crate::handle::{Letter, Shared};
+use crate::stamp::{Look, Stamps};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -37,6 +38,10 @@ pub(crate) struct Desk<S: Service> {
     share: usize,
     moving: bool,
     letters: Vec<Letter<S>>,
+    /// Where the service wants to know when messages came.
+    stamps: Option<Stamps>,
+    /// When that came which is being read, and when it was read: microseconds of [`crate::clock::micros`].
+    came: (u64, u64),
 }
 
 /// A message sent for another shard.
@@ -79,6 +84,8 @@ impl<S: Service> Desk<S> {
             share: shared.active.load(Acquire),
             moving: false,
             letters: Vec::new(),
+            stamps: shared.settings.stamps.then(Stamps::default),
+            came: (0, 0),
             shared,
         }
     }
@@ -87,18 +94,45 @@ impl<S: Service> Desk<S> {
         &self.shared.seats[self.index].counters
     }
 
+    /// Whether what comes is stamped.
+    pub(crate) const fn stamps(&self) -> bool {
+        self.stamps.is_some()
+    }
+
+    /// Looks at the clocks, after something was read from a socket that stamps; none where none does.
+    #[inline]
+    pub(crate) fn look(&mut self) -> Option<Look> {
+        self.stamps.as_mut().map(Stamps::look)
+    }
+
+    /// What arrives from now on was read at this look, and has this stamp of the kernel.
+    #[inline]
+    pub(crate) fn read_at(&mut self, look: Look, stamp: Option<i64>) {
+        self.came = (look.came(stamp), look.now);
+    }
+
+    #[inline]
+    fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8]) {
+        if self.stamps.is_some() {
+            self.service.arrived(self.came.0, self.came.1);
+        }
+        self.service.receive(now, arrival, bytes, &mut self.out);
+    }
+
     /// A message from a socket or connection of this shard. One without Call-ID is nobody's: it stays here.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8]) {
         if self.buckets.all() {
-            return self.service.receive(now, arrival, bytes, &mut self.out);
+            return self.receive(now, arrival, bytes);
         }
         let Some(range) = scan::call_id(bytes) else {
-            return self.service.receive(now, arrival, bytes, &mut self.out);
+            return self.receive(now, arrival, bytes);
         };
         let bucket = call::bucket(call::hash(self.shared.settings.secret, &bytes[range]));
-        let way = self.buckets.of_ours(bucket);
-        self.pass(now, way, bucket, arrival, bytes);
+        match self.buckets.of_ours(bucket) {
+            Way::Here => self.receive(now, arrival, bytes),
+            way => self.pass(now, way, bucket, arrival, bytes),
+        }
     }
 
     /// A datagram to this address reached nobody. The kernel tells it to any socket of those that share an address, and what is

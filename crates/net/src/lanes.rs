@@ -7,7 +7,7 @@
 use crate::batch::Receiver;
 use crate::counters::Counters;
 use crate::readiness::{Readiness, Ready, Wanted};
-use crate::{Handle, Service, udp, unreachable};
+use crate::{Handle, Service, stamp, udp, unreachable};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -65,6 +65,8 @@ pub struct Lanes {
     waiting_bound: usize,
     /// Sockets for datagrams hear of those that reached nobody.
     hears: bool,
+    /// What comes is stamped.
+    stamps: bool,
     most: usize,
     /// Lanes whose descriptors are open, also those that only wait for the other side to end.
     held: usize,
@@ -136,6 +138,7 @@ impl Lanes {
             send_buffer: settings.send_buffer,
             waiting_bound: settings.datagrams_waiting,
             hears: settings.unreachable,
+            stamps: settings.stamps,
             most,
             held: 0,
             places: Vec::new(),
@@ -183,6 +186,9 @@ impl Lanes {
         let (kind, address) = if wish.transport == Transport::Udp {
             let socket = datagrams(wish.from, self.send_buffer)?;
             let address = socket.local_addr()?;
+            if self.stamps {
+                stamp::ask(socket.as_fd());
+            }
             if self.hears {
                 // A kernel that does not know the option leaves silence.
                 let _ = unreachable::hear(socket.as_fd(), address.is_ipv6());

@@ -35,6 +35,7 @@ mod ring;
 mod scheduling;
 mod shard;
 mod spare;
+mod stamp;
 mod steer;
 mod streams;
 mod tickets;

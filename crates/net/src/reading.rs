@@ -4,10 +4,11 @@ use crate::Service;
 use crate::connection::Phase;
 use crate::desk::Desk;
 use crate::streams::{Streams, drained};
-use crate::ws;
+use crate::{stamp, ws};
 use rustls::Connection as Tls;
 use socket2::SockRef;
 use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 use strowger_core::{Arrival, Now, Transport};
 use strowger_message::frame::{self, Frame};
@@ -60,10 +61,14 @@ impl Streams {
                     return Progress::Over;
                 }
             }
-            let (mut n, mut end) = (0, false);
+            let (mut n, mut end, mut stamp) = (0, false, None);
+            let stamps = desk.stamps();
             // As with UDP: less than asked means that the socket is empty.
             let result = drained(stream, || {
-                n = (&*SockRef::from(stream)).read(scratch)?;
+                (n, stamp) = match stamps {
+                    true => stamp::read(stream.as_fd(), scratch)?,
+                    false => ((&*SockRef::from(stream)).read(scratch)?, None),
+                };
                 end = n == 0;
                 Ok(end || n == scratch.len())
             });
@@ -82,6 +87,9 @@ impl Streams {
                 read = true;
                 self.counters.stream_bytes_in.add(n as u64);
                 connection_heard(self, slot, now);
+                if let Some(look) = desk.look() {
+                    desk.read_at(look, stamp);
+                }
                 self.came(slot, &mut scratch[..n], now, desk);
             }
         }

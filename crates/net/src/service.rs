@@ -46,6 +46,12 @@ pub trait Service {
     #[inline]
     fn end(&mut self, _now: Now, _out: &mut Outbox) {}
 
+    /// The message that is received next came at `came`, as the kernel stamped it, and was read at `now`
+    /// ([`clock::micros`](crate::clock::micros)). Of what was read from a stream at once, all has the time of the last byte.
+    /// Called only where [`Settings::stamps`](crate::Settings) is on, and not for what another shard passes on.
+    #[inline]
+    fn arrived(&mut self, _came: u64, _now: u64) {}
+
     /// One whole message: a datagram, or one cut from a stream. Calls whose bucket this shard owns, only.
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox);
 
@@ -59,6 +65,13 @@ pub trait Service {
 
     /// When [`Service::poll`] must be called at the latest ([`Now::mono`] milliseconds).
     fn deadline(&mut self) -> Option<u64>;
+
+    /// When a round must follow at the latest, though nothing comes: microseconds of [`clock::micros`](crate::clock::micros). Asked
+    /// before the shard sleeps. By default the [`Service::deadline`]; who needs no [`Service::poll`] may have this alone.
+    #[inline]
+    fn wake(&mut self) -> Option<u64> {
+        self.deadline().map(|ms| ms.saturating_mul(1_000))
+    }
 
     /// An answer to something this shard asked the service runtime.
     fn answered(&mut self, now: Now, answer: Self::Answer, out: &mut Outbox);

@@ -82,6 +82,9 @@ pub struct Settings {
     /// Wake at a deadline rather than up to two milliseconds after it, for a system call each time: for who sends on
     /// schedule. Default off.
     pub exact_timers: bool,
+    /// Tell the service when each message came, as the kernel stamps it ([`Service::arrived`](crate::Service::arrived)): for who
+    /// measures. Default off.
+    pub stamps: bool,
     /// A shard that is woken does not take the processor from who has it (`SCHED_BATCH`, sched(7)): who sends to it
     /// finishes first, and there is more to do at each wake. Where a processor is free it makes no difference. Default
     /// off.
@@ -146,6 +149,7 @@ impl Default for Settings {
             batches: 8,
             linger: Duration::ZERO,
             exact_timers: false,
+            stamps: false,
             patient: false,
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,

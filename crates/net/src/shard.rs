@@ -57,7 +57,10 @@ impl<S: Service + 'static> Shard<S> {
         Rc::new_cyclic(|me| {
             RefCell::new(Self {
                 alarm: Alarm::new(desk.shared.settings.exact_timers),
-                receiver: Receiver::new(desk.shared.settings.batch.clamp(1, 1_024), desk.shared.settings.coalesce),
+                receiver: Receiver::new(
+                    desk.shared.settings.batch.clamp(1, 1_024),
+                    desk.shared.settings.coalesce || desk.shared.settings.stamps,
+                ),
                 desk,
                 udp,
                 place,
@@ -190,7 +193,7 @@ impl<S: Service + 'static> Shard<S> {
         // At first only if the last datagram is not long ago.
         let fast = lingered || now.mono <= self.last_heard;
         self.last_heard = now.mono + linger.as_millis() as u64;
-        if fast && self.alarm.at().is_none_or(|at| at > now.mono) {
+        if fast && self.alarm.at().is_none_or(|at| at > now.mono * 1_000) {
             std::thread::sleep(linger);
             self.lingered = true;
         }
@@ -216,13 +219,17 @@ impl<S: Service + 'static> Shard<S> {
             }
             self.heard = true;
             counters.batches_in.add(1);
+            let look = self.desk.look();
             let (mut bytes, mut runs) = (0, 0);
             for i in 0..n {
                 let Some(datagram) = self.receiver.datagram(i) else { continue };
                 bytes += datagram.bytes.len() as u64;
+                if let Some(look) = look {
+                    self.desk.read_at(look, datagram.beside.stamp);
+                }
                 let arrival =
                     Arrival { transport: Transport::Udp, listener: udp.listener, remote: datagram.source, flow: None };
-                let Some(segment) = datagram.segment else {
+                let Some(segment) = datagram.beside.segment else {
                     read(&mut self.desk, now, &arrival, datagram.bytes);
                     continue;
                 };
@@ -268,10 +275,14 @@ impl<S: Service + 'static> Shard<S> {
             self.heard = true;
             counters.batches_in.add(1);
             counters.datagrams_in.add(n as u64);
+            let look = self.desk.look();
             let mut bytes = 0;
             for i in 0..n {
                 let Some(datagram) = self.receiver.datagram(i) else { continue };
                 bytes += datagram.bytes.len() as u64;
+                if let Some(look) = look {
+                    self.desk.read_at(look, datagram.beside.stamp);
+                }
                 let arrival =
                     Arrival { transport: Transport::Udp, listener, remote: datagram.source, flow: Some(flow) };
                 read(&mut self.desk, now, &arrival, datagram.bytes);
@@ -403,8 +414,9 @@ impl<S: Service + 'static> Shard<S> {
 
     /// Sets the alarm if the service's deadline moved earlier; whether it has passed already.
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
-        let deadlines = [self.desk.service.deadline(), self.streams.deadline(), self.desk.roads.deadline()];
-        let Some(at) = deadlines.into_iter().flatten().min() else { return false };
+        let others = [self.streams.deadline(), self.desk.roads.deadline()].into_iter().flatten();
+        let others = others.map(|ms| ms.saturating_mul(1_000));
+        let Some(at) = others.chain(self.desk.service.wake()).min() else { return false };
         self.alarm.set(at, cx)
     }
 }

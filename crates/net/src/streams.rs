@@ -13,13 +13,14 @@ use crate::connection::{Connection, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::handle::Common;
 use crate::shown::brief;
-use crate::{Ending, Unsent, clock, ws};
+use crate::{Ending, Unsent, clock, stamp, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use strowger_core::{Flow, ListenerId, Now, Target, Transport};
@@ -223,6 +224,9 @@ impl Streams {
         };
         // Small messages must not wait for the answer to the one before.
         let _ = stream.set_nodelay(true);
+        if settings.stamps {
+            stamp::ask(stream.as_fd());
+        }
         self.counters.accepted.add(1);
         let slot = self.add(Connection::accepted(stream, transport, listener, remote, layer, now));
         self.born.push((slot, self.slots[slot as usize].generation));
@@ -339,6 +343,9 @@ impl Streams {
             }
         };
         let _ = stream.set_nodelay(true);
+        if common.settings.stamps {
+            stamp::ask(stream.as_fd());
+        }
         connection.stream = Some(stream);
         connection.heard = now.mono;
         let name = common.directory.name_of(connection.remote);

@@ -3,6 +3,7 @@
 use crate::batch::{Receiver, Sender};
 use crate::bursts::{self, Bursts};
 use crate::counters::Counters;
+use crate::stamp;
 use crate::unreachable::{self, Unreachable};
 use crate::{Quota, Settings, clock};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -41,6 +42,9 @@ pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io
     }
     if settings.coalesce && !bursts::coalesce(socket.as_fd()) {
         tracing::info!(%address, "the kernel knows no UDP_GRO: datagrams come one by one");
+    }
+    if settings.stamps && !stamp::ask(socket.as_fd()) {
+        tracing::info!(%address, "the kernel does not stamp datagrams: they count as come when they are read");
     }
     if given < settings.receive_buffer {
         tracing::warn!(
