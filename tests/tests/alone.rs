@@ -9,6 +9,7 @@ mod load_connections;
 mod load_ending;
 mod load_golden;
 mod load_health;
+mod load_times;
 mod load_trouble;
 mod load_use;
 mod shards;

@@ -15,7 +15,7 @@ fn second(books: &mut Books, second: u64) {
         let at = second * 1_000_000 + n * 900;
         books.tick(at);
         books.calls_intended(1);
-        let mut call = books.call_started(at + n % 70, at, n % 10 == 0);
+        let mut call = books.call_started(at + n % 70, at, if n % 10 == 0 { at + n % 50 } else { 0 });
         books.request_sent(&mut call, at, Method::Register, 400);
         books.response_received(
             &mut call,

@@ -19,7 +19,7 @@ impl Flow {
         let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec!["1".into()], 1);
         let mut books = collector.books(0);
         books.calls_intended(1);
-        let call = books.call_started(10 * MS, 3 * MS, false);
+        let call = books.call_started(10 * MS, 3 * MS, 0);
         Self { collector, books, call }
     }
 
@@ -612,7 +612,7 @@ fn a_stalled_server_loses_no_call_from_the_books() {
         books.tick(now);
         if ms < 4_000 {
             books.calls_intended(1);
-            let mut call = books.call_started(now, now, false);
+            let mut call = books.call_started(now, now, 0);
             books.request_sent(&mut call, now, Invite, 500);
             waiting.push_back((now + MS, call));
         }

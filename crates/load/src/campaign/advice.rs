@@ -217,7 +217,7 @@ mod tests {
         for number in 0..10 {
             let now = number * 1_000;
             books.calls_intended(1);
-            let mut book = books.call_started(now, now, false);
+            let mut book = books.call_started(now, now, 0);
             call(&mut books, &mut book, now);
             books.call_ended(&mut book, now + 600, Outcome::Failed(failure));
         }

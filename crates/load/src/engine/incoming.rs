@@ -185,13 +185,13 @@ impl Stage<'_> {
         let bytes = heard.bytes.len();
         if heard.code == 0 {
             self.call.asked = heard.method;
-            world.books.request_received(&mut self.call.book, world.now, heard.method, bytes);
+            world.books.request_received(&mut self.call.book, world.came, heard.method, bytes);
         } else {
             let retry = world.index.first(Name::RetryAfter).is_some();
             if heard.method == Method::Invite && self.call.book.has_two() {
                 self.call.book.answers(hash(branch(heard.bytes)));
             }
-            world.books.response_received(&mut self.call.book, world.now, heard.method, heard.code, retry, bytes);
+            world.books.response_received(&mut self.call.book, world.came, heard.method, heard.code, retry, bytes);
         }
     }
 

@@ -5,6 +5,8 @@
 
 pub mod ledger;
 pub mod pace;
+mod places;
+mod presence;
 pub mod run;
 pub mod script;
 pub mod sockets;

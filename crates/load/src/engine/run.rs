@@ -69,8 +69,12 @@ pub struct Load {
     pub keep_limited: bool,
     /// A closed loop instead of the profile: so many users, each of whom calls again when the call before has ended.
     pub users: Option<u32>,
-    /// Calls are begun at multiples of so many milliseconds, several at once if several are due. 1 to 1,000.
+    /// Calls are begun at multiples of so many milliseconds, several at once if several are due. 1 to 1,000; 1: to the
+    /// microsecond, as far as `gather` lets them.
     pub step: u64,
+    /// A shard that sleeps is woken for calls so many microseconds apart in the mean: where more are due, several begin together,
+    /// late by as much at most.
+    pub gather: u64,
 }
 
 impl Default for Load {
@@ -83,6 +87,7 @@ impl Default for Load {
             keep_limited: true,
             users: None,
             step: 1,
+            gather: 1_000,
         }
     }
 }

@@ -145,17 +145,19 @@ impl Stage<'_> {
 
     /// Timers and counters of a step.
     pub(super) fn keep_books(&mut self, step: &Step) {
+        // What was received ends a timer when it came; what follows from it begins now.
+        let at = if matches!(step.kind, Kind::Receive(_)) { self.world.came } else { self.world.now };
         if let Some(timer) = step.start_timer
             && let Some(started) = self.call.extra().timers.get_mut(usize::from(timer))
         {
-            *started = self.world.now;
+            *started = at;
         }
         if let Some(timer) = step.stop_timer {
             let bit = 1u64 << (timer % 64);
             if self.call.timers_done & bit == 0 {
                 let timers = self.call.extra.as_ref().map_or(&[][..], |e| &e.timers);
                 let started = timers.get(usize::from(timer)).copied().filter(|&at| at > 0);
-                let took = self.world.now.saturating_sub(started.unwrap_or(self.call.started));
+                let took = at.saturating_sub(started.unwrap_or(self.call.started));
                 self.world.books.timer(usize::from(timer), took);
                 if let Some(lengths) = self.world.ledger.timers.get_mut(usize::from(timer)) {
                     lengths.add(took);
@@ -367,6 +369,9 @@ impl Stage<'_> {
             let bytes = &self.out.bytes[range.clone()];
             watch.message(Passage::Sent, self.call.target.transport, self.call.id(), bytes);
         }
+        if self.world.posted == 0 {
+            self.world.posted = self.world.now;
+        }
         let token = u64::from(self.call.generation) << 32 | u64::from(self.slot);
         self.out.send(self.call.target, range, token);
     }
@@ -521,7 +526,7 @@ impl Stage<'_> {
         }
         // How the end of the run finds a call says nothing of the call.
         let outcome = if self.call.leaving == Leaving::No { outcome } else { Outcome::Stopped };
-        self.world.open = self.world.open.saturating_sub(1);
+        self.world.leave_place();
         // Who ends in a pause leaves it.
         if std::mem::take(&mut self.call.paused_until) != 0
             && let Some(Kind::Pause(_) | Kind::TimeWait(_)) = self.step().map(|step| &step.kind)
@@ -533,7 +538,7 @@ impl Stage<'_> {
         }
         if self.call.kind == CallKind::Main {
             if !matches!(outcome, Outcome::Stopped) {
-                let length = self.world.now.saturating_sub(self.call.started);
+                let length = self.world.came.saturating_sub(self.call.started);
                 self.world.ledger.call_length.add(length);
             }
             match outcome {
@@ -548,6 +553,6 @@ impl Stage<'_> {
         if let Some(watch) = &mut self.world.watch {
             watch.call_ended(self.call.id(), matches!(outcome, Outcome::Failed(_)));
         }
-        self.world.books.call_ended(&mut self.call.book, self.world.now, outcome);
+        self.world.books.call_ended(&mut self.call.book, self.world.came, outcome);
     }
 }

@@ -9,6 +9,7 @@ use super::dead::DeadCalls;
 use super::incoming;
 use super::ledger::Ledger;
 use super::pace::Pace;
+use super::presence::Presence;
 use super::run::Run;
 use super::script::Script;
 use super::sockets::{Riders, Ways};
@@ -84,9 +85,12 @@ pub struct Traffic {
     reconnect_at: u64,
     wheel: Wheel,
     pace: Pace,
-    /// The same schedule as far as it has come by the clock: what was wanted, begun or not.
+    /// The same schedule as far as it has come by the clock: what was wanted, begun or not; how many, and how many of them begun.
     wanted: Pace,
     intended: u64,
+    scheduled: u64,
+    /// When the next timer for a call may go off at the earliest, by the mean of those before, µs.
+    next_wake: u64,
     id: Box<[beginning::IdPart]>,
     /// Whether calls of this name belong to this shard.
     owns: Option<Owns>,
@@ -94,9 +98,8 @@ pub struct Traffic {
     /// Begun so far, by the schedule or from outside.
     begun: u64,
     limit: u64,
-    /// The limit was reached when the round began.
-    limited: bool,
-    idle_users: VecDeque<u32>,
+    /// Users without a call, and since when, µs.
+    idle_users: VecDeque<(u32, u64)>,
     /// Who has a higher number makes no calls any more.
     users: u32,
     paused: bool,
@@ -117,10 +120,11 @@ pub struct Traffic {
     events: Sender<Event>,
     /// Messages that came in this round.
     heard: usize,
+    /// When the message came that is received next, if the kernel said so; else 0.
+    stamped: u64,
     /// When the books want to be opened next, ms.
     tick: u64,
-    /// When the shard meant to be back, ms.
-    expected: u64,
+    presence: Presence,
 }
 
 /// Tells by its Call-ID whether a call belongs to a shard.
@@ -133,6 +137,9 @@ const PATIENCE: u64 = 500;
 
 /// Milliseconds between two looks whether the connections of calls have ended.
 const PARTING: u64 = 5;
+
+/// So many wakes for calls may come faster than the mean of them may be.
+const WAKES: u64 = 8;
 
 /// Calls begun in one round at most: what has come in gets its turn between them.
 const BEGUN: usize = 64;
@@ -168,6 +175,9 @@ impl Traffic {
             watch: None,
             now,
             ms,
+            came: now,
+            posted: 0,
+            departing: 0,
             burst: 1,
             wall: 0,
             index: Index::new(),
@@ -175,6 +185,7 @@ impl Traffic {
             limits: Limits::default(),
             dynamic_id: run.dynamic_id.first,
             open: 0,
+            places: super::places::Places::default(),
             halt: None,
             broken: false,
             frozen: false,
@@ -193,9 +204,11 @@ impl Traffic {
         Self {
             wanted: pace.clone(),
             intended: 0,
+            scheduled: 0,
+            next_wake: 0,
             pace,
             limit: run.load.limit,
-            idle_users: (1..=run.load.users.unwrap_or(0)).rev().collect(),
+            idle_users: (1..=run.load.users.unwrap_or(0)).rev().map(|user| (user, now)).collect(),
             users: run.load.users.unwrap_or(0),
             out_of_call,
             id: beginning::id_parts(&run),
@@ -210,7 +223,6 @@ impl Traffic {
             owns: None,
             number: 0,
             begun: 0,
-            limited: false,
             paused: false,
             waiting: false,
             quitting: false,
@@ -221,8 +233,9 @@ impl Traffic {
             uninitialised: !main.scenario.init.is_empty(),
             strangers: 0,
             heard: 0,
+            stamped: 0,
             tick: ms + 1_000,
-            expected: 0,
+            presence: Presence::default(),
             world,
             main,
             events,
@@ -347,7 +360,7 @@ impl Traffic {
         self.number += 1;
         self.begun += 1;
         self.world.books.calls_intended(1);
-        let book = self.world.books.call_started(self.world.now, self.world.now, false);
+        let book = self.world.books.call_started(self.world.now, self.world.came, 0);
         let slot = self.place(hash, Kind::Main, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
@@ -410,7 +423,7 @@ impl Traffic {
     fn end_call(&mut self, slot: u32) {
         let call = &mut self.calls[slot as usize];
         if !call.counted {
-            self.world.open = self.world.open.saturating_sub(1);
+            self.world.leave_place();
         }
         let hash = call.hash;
         self.strangers -= usize::from(call.kind != Kind::Main);
@@ -430,7 +443,7 @@ impl Traffic {
         }
         let user = std::mem::take(&mut call.user);
         if user > 0 && user <= self.users {
-            self.idle_users.push_back(user);
+            self.idle_users.push_back((user, self.world.came));
         }
         if let Ok(entry) = self.table.find_entry(hash, |&s| s == slot) {
             entry.remove();
@@ -452,7 +465,9 @@ impl Traffic {
             }
             call.alarm = u64::MAX;
             let due = call.due();
-            if due > self.world.ms {
+            if due <= self.world.ms {
+                self.world.books.timer_lag(self.world.now.saturating_sub(due * 1_000));
+            } else {
                 if due != u64::MAX {
                     call.alarm = due;
                     self.wheel.set(Alarm { due, ..alarm });

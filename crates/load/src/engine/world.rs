@@ -19,9 +19,15 @@ pub(super) struct World {
     pub(super) shared: Shared,
     pub(super) random: Random,
     pub(super) watch: Option<Box<dyn Watch>>,
-    /// Microseconds and milliseconds of the engine's clock, as of this round.
+    /// Microseconds and milliseconds of the engine's clock.
     pub(super) now: u64,
     pub(super) ms: u64,
+    /// When that came which the call at work has received; else `now`.
+    pub(super) came: u64,
+    /// When the first message counts as sent that is in the outbox, and of those that the round hands to the kernel; 0: there is
+    /// none.
+    pub(super) posted: u64,
+    pub(super) departing: u64,
     /// Counts what was read without a pause: all that lay there when the shard came to read it.
     pub(super) burst: u64,
     /// The wall clock, ms since 1970.
@@ -35,7 +41,9 @@ pub(super) struct World {
     pub(super) desk: Desk,
     pub(super) shelf: Shelf,
     pub(super) dynamic_id: u64,
+    /// Calls that are open and not yet concluded, and what has become free of those that were while others waited.
     pub(super) open: u64,
+    pub(super) places: super::places::Places,
     /// What an action asked of the whole run.
     pub(super) halt: Option<Halt>,
     /// The only connection has ended, and none is made again.
@@ -66,6 +74,29 @@ pub enum Halt {
 }
 
 impl World {
+    /// It is this time by now.
+    #[inline]
+    pub(super) fn at(&mut self, now: u64) {
+        self.now = now.max(self.now);
+        self.ms = self.ms.max(self.now / 1_000);
+        self.came = self.now;
+    }
+
+    /// What the last round left in the outbox is sent by now.
+    #[inline]
+    pub(super) fn sent_by(&mut self, now: u64) {
+        if let departed @ 1.. = std::mem::take(&mut self.departing) {
+            self.books.send_lag(now.saturating_sub(departed));
+        }
+    }
+
+    /// A call is not open any more.
+    #[inline]
+    pub(super) fn leave_place(&mut self) {
+        self.open = self.open.saturating_sub(1);
+        self.places.free(self.came, 1);
+    }
+
     /// The books learn what was sent and received as media.
     pub(super) fn count_media(&mut self) {
         if let Some(media) = &mut self.media {

@@ -110,6 +110,7 @@ impl Books {
             200..=299 => {
                 self.page.count(Counter::DisconnectSuccessful, 1);
                 self.delay(Delay::Disconnect, delay);
+                self.delay(Delay::DisconnectIntended, now.saturating_sub(call.disconnect.intended));
             }
             _ => {
                 self.page.count(Counter::DisconnectFailed, 1);

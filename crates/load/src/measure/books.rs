@@ -154,23 +154,28 @@ impl Books {
         self.page.last_due = wall;
     }
 
-    /// The schedule's call is started, which it wanted at `intended`. `limited`: the limit of concurrent calls held it
-    /// back, so the delay is not the generator's scheduling lag.
+    /// So many calls have fallen due and wait for a place below the limit of concurrent calls.
     #[inline]
-    pub fn call_started(&mut self, now: u64, intended: u64, limited: bool) -> CallBook {
+    pub fn calls_waiting(&mut self, calls: u64) {
+        self.page.waiting = calls;
+    }
+
+    /// The schedule's call is started, which it wanted at `intended`. `free`: when the place that it takes below the limit of
+    /// concurrent calls has become free (0: long ago). What it waited before that is the limit's, the rest the generator's lag.
+    #[inline]
+    pub fn call_started(&mut self, now: u64, intended: u64, free: u64) -> CallBook {
         self.page.count(Counter::CallsOutgoing, 1);
         let wall = self.clock.wall(now);
         if self.page.first_start == 0 {
             self.page.first_start = wall;
         }
         self.page.last_start = wall;
-        let lag = now.saturating_sub(intended);
-        if limited {
+        let free = free.min(now);
+        if free > intended {
             self.page.count(Counter::CallsLimited, 1);
-            self.delay(Delay::LimitWait, lag);
-        } else {
-            self.delay(Delay::Lag, lag);
+            self.delay(Delay::LimitWait, free - intended);
         }
+        self.delay(Delay::Lag, now.saturating_sub(free.max(intended)));
         self.opened();
         CallBook::new(Role::Outgoing, intended.min(now), now)
     }
@@ -455,7 +460,25 @@ impl Books {
         self.page.count(Counter::SocketDrops, datagrams);
     }
 
-    /// The shard was away from its sockets and timers for `us` longer than it asked for.
+    /// A message lay in the socket for `us` before it was read.
+    #[inline]
+    pub fn receive_lag(&mut self, us: u64) {
+        self.delay(Delay::ReceiveLag, us);
+    }
+
+    /// A message counts as sent `us` before the kernel had it.
+    #[inline]
+    pub fn send_lag(&mut self, us: u64) {
+        self.delay(Delay::SendLag, us);
+    }
+
+    /// A timer of a call (the end of a pause, a message to be sent again) went off `us` late.
+    #[inline]
+    pub fn timer_lag(&mut self, us: u64) {
+        self.delay(Delay::TimerLag, us);
+    }
+
+    /// The shard had something to do, and for `us` did not get the processor.
     pub fn stalled(&mut self, us: u64) {
         self.page.count(Counter::Stalls, 1);
         self.delay(Delay::Stall, us);

@@ -53,11 +53,19 @@ table! {
     CallLength = "call.length", "Call length", "SIPp CallLength",
         "From the start of a call's scenario to its end. Successful calls only.";
     Lag = "lag", "Scheduling lag", "generator health",
-        "From the time at which the schedule wanted a call started to its start. Calls held back by the limit of concurrent calls are not in it.";
+        "From the moment at which a call could be started, wanted by the schedule and with a place below the limit of concurrent calls, to its start.";
     LimitWait = "wait.limit", "Wait for the limit of concurrent calls", "generator health",
-        "From the time at which the schedule wanted a call started to its start, for calls that the limit of concurrent calls held back.";
+        "From the time at which the schedule wanted a call started to when there was a place for it below the limit of concurrent calls, for calls that had to wait for one.";
     Stall = "stall", "Stall of the generator", "generator health",
-        "How much longer than asked for a shard was away from its sockets and timers.";
+        "For how long a shard that had something to do (a timer due, a message in its socket, a round of work begun) did not get the processor; from 10 ms on. Work that takes long is no stall.";
+    DisconnectIntended = "sdd.intended", "Session disconnect delay, successful, from the intended time", "RFC 6076 4.4.1, start moved",
+        "As sdd, but from the time at which the BYE should have been sent: the end of the pause before it, or the arrival of the message that it follows.";
+    ReceiveLag = "lag.receive", "Lag of receiving", "generator health",
+        "From the arrival of a message at this machine, by the kernel's time stamp, to its being read. It is in no other delay: those end with the arrival.";
+    SendLag = "lag.send", "Lag of sending", "generator health",
+        "From the moment that counts as that of sending to when the kernel had the message: of each round of the generator the longest. Delays begin so much too early at most.";
+    TimerLag = "lag.timer", "Lag of timers within calls", "generator health",
+        "From the moment at which a pause was to end, or a message was to be sent again, to when the generator came to it.";
 }
 
 /// Longer delays than this are recorded as this (2^40 µs, 12.7 days).

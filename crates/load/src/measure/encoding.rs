@@ -5,7 +5,7 @@
 //! length first, counters, failures, requests sent, received and resent by method; responses received and sent as
 //! (method, code, count); delays and timers. A delay is the number of its buckets that hold something, and if that is not 0:
 //! sum, squares (an IEEE 754 double, little-endian), least, most, and for each bucket the growth of its lowest value and
-//! its count. At the end a list of further times: when the first and the last call fell due. Lists may grow at their end: a reader takes what it knows, and 0 for what is missing.
+//! its count. At the end a list of further numbers: when the first and the last call fell due, calls that wait for a place. Lists may grow at their end: a reader takes what it knows, and 0 for what is missing.
 
 use super::page::{Codes, METHODS, method};
 use super::{Delays, Page};
@@ -75,7 +75,7 @@ impl Page {
             number(out, all.len() as u64);
             all.iter().for_each(|one| delays(out, one));
         }
-        list(out, &[self.first_due, self.last_due]);
+        list(out, &[self.first_due, self.last_due, self.waiting]);
     }
 
     /// The page in `bytes`, in place of what this one held; its memory is used again.
@@ -107,11 +107,11 @@ impl Page {
         for delays in &mut self.timers {
             reader.delays(delays)?;
         }
-        let mut times = [0; 2];
+        let mut further = [0; 3];
         if !reader.0.is_empty() {
-            reader.list(&mut times)?;
+            reader.list(&mut further)?;
         }
-        [self.first_due, self.last_due] = times;
+        [self.first_due, self.last_due, self.waiting] = further;
         Ok(())
     }
 }
@@ -196,7 +196,7 @@ mod tests {
         let mut books = collector.books(0);
         for n in 0..2_000u64 {
             let at = n * 10;
-            let mut call = books.call_started(at, at, false);
+            let mut call = books.call_started(at, at, 0);
             books.request_sent(&mut call, at, Method::Invite, 400);
             books.response_received(
                 &mut call,

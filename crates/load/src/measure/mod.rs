@@ -11,7 +11,7 @@
 //! let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec![], 1);
 //! let mut books = collector.books(0);
 //! books.calls_intended(1);
-//! let mut call = books.call_started(1_000, 900, false);
+//! let mut call = books.call_started(1_000, 900, 0);
 //! books.request_sent(&mut call, 1_010, Method::Invite, 500);
 //! books.response_received(&mut call, 3_010, Method::Invite, 180, false, 300);
 //! books.response_received(&mut call, 9_010, Method::Invite, 200, false, 600);

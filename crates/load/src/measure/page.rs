@@ -98,6 +98,8 @@ pub struct Page {
     /// When the first and the last call of the schedule fell due, started or not, µs since 1970-01-01 UTC; 0: none did.
     pub first_due: u64,
     pub last_due: u64,
+    /// Calls at its end that had fallen due and waited for a place below the limit of concurrent calls.
+    pub waiting: u64,
     pub(super) counters: [u64; COUNTERS],
     pub(super) failures: [u64; Failure::ALL.len()],
     pub(super) requests_sent: [u64; METHODS],
@@ -122,6 +124,7 @@ impl Page {
             last_start: 0,
             first_due: 0,
             last_due: 0,
+            waiting: 0,
             counters: [0; COUNTERS],
             failures: [0; Failure::ALL.len()],
             requests_sent: [0; METHODS],
@@ -190,6 +193,7 @@ impl Page {
         self.covered = end - self.begun;
         self.add(other);
         self.open = self.open.saturating_add(other.open);
+        self.waiting = self.waiting.saturating_add(other.waiting);
         self.peak = self.peak.saturating_add(other.peak);
     }
 
@@ -200,7 +204,7 @@ impl Page {
         }
         self.add(other);
         self.covered = self.covered.saturating_add(other.covered);
-        self.open = other.open;
+        (self.open, self.waiting) = (other.open, other.waiting);
         self.peak = self.peak.max(other.peak);
     }
 
@@ -245,7 +249,7 @@ impl Page {
 
     /// Blank again; the memory stays.
     pub fn clear(&mut self) {
-        (self.second, self.covered, self.open, self.peak) = (0, 0, 0, 0);
+        (self.second, self.covered, self.open, self.peak, self.waiting) = (0, 0, 0, 0, 0);
         (self.begun, self.first_start, self.last_start, self.first_due, self.last_due) = (0, 0, 0, 0, 0);
         self.counters.fill(0);
         self.failures.fill(0);

@@ -30,6 +30,7 @@ pub(super) fn bind(
         coalesce: true,
         batch: 256,
         exact_timers: true,
+        stamps: true,
         receive_buffer: 64 << 20,
         send_buffer: 16 << 20,
         dial_port: if dials && options.sockets == Sockets::One { port } else { 0 },

@@ -77,6 +77,7 @@ pub(super) fn plan(
             keep_limited: false,
             users: options.users,
             step: options.timer_resolution.unwrap_or_else(|| bunch(rate)),
+            ..Load::default()
         },
         behaviour: Behaviour {
             goodbye: options.behaviours.goodbye,

@@ -65,7 +65,7 @@ pub(crate) fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) 
         };
         if step == 0 {
             books.calls_intended(1);
-            calls.push(books.call_started(at + dice.below(200), at, false));
+            calls.push(books.call_started(at + dice.below(200), at, 0));
         }
         let call = &mut calls[n as usize];
         match step {

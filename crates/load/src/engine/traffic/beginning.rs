@@ -1,6 +1,6 @@
 //! How calls begin: by the schedule, by users who are idle, or by a message.
 
-use super::{BEGUN, Traffic, known};
+use super::{BEGUN, Traffic, WAKES, known};
 use crate::engine::call::Kind;
 use crate::engine::incoming;
 use crate::engine::run::Run;
@@ -30,11 +30,11 @@ impl Traffic {
 
     /// Those who come are idle, those who go end their calls first.
     pub(super) fn set_users(&mut self, users: u32) {
-        self.idle_users.retain(|&user| user <= users);
+        self.idle_users.retain(|&(user, _)| user <= users);
         for user in self.users + 1..=users {
             let busy = |slot: usize| self.calls[slot].live && self.calls[slot].user == user;
             if !(0..self.calls.len()).any(busy) {
-                self.idle_users.push_back(user);
+                self.idle_users.push_back((user, self.world.now));
             }
         }
         self.users = users;
@@ -58,14 +58,15 @@ impl Traffic {
         self.drive(slot, out, |stage| stage.initialise());
     }
 
-    /// A call of the schedule.
-    pub(super) fn begin(&mut self, intended: u64, limited: bool, user: u32, out: &mut Outbox) {
+    /// A call of the schedule; there is a place for it.
+    pub(super) fn begin(&mut self, intended: u64, user: u32, out: &mut Outbox) {
         let run = &*self.world.run;
         let Some(address) = run.sending_address.or(run.target) else { return };
         let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
         let keep_slashes = run.behaviour.keep_slashes;
         self.number += 1;
         self.begun += 1;
+        self.scheduled += 1;
         let mut name = std::mem::take(&mut self.world.scratch);
         name.clear();
         for part in &self.id {
@@ -81,7 +82,8 @@ impl Traffic {
         if self.owns.is_some() {
             self.world.books.calls_intended(1);
         }
-        let book = self.world.books.call_started(self.world.now, intended, limited);
+        let free = self.world.places.take(self.limit.saturating_sub(self.world.open));
+        let book = self.world.books.call_started(self.world.now, intended, free);
         let slot = self.place(incoming::hash(known(&name, keep_slashes)), Kind::Main, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
@@ -112,7 +114,7 @@ impl Traffic {
             target.address = address;
         }
         self.number += 1;
-        let book = self.world.books.call_accepted(self.world.now);
+        let book = self.world.books.call_accepted(self.world.came);
         let slot = self.place(hash, kind, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
@@ -147,9 +149,9 @@ impl Traffic {
                 if !self.may_begin() || self.world.open >= self.limit {
                     return;
                 }
-                let Some(user) = self.idle_users.pop_front() else { return };
+                let Some((user, since)) = self.idle_users.pop_front() else { return self.world.places.forget() };
                 self.world.books.calls_intended(1);
-                self.begin(now, false, user, out);
+                self.begin(since, user, out);
             }
             return;
         }
@@ -166,17 +168,41 @@ impl Traffic {
             while self.pace.due(now).is_some() {}
             return;
         }
+        let before = self.scheduled;
         for _ in 0..BEGUN {
             if !self.may_begin() || self.world.open >= self.limit {
-                return;
+                break;
             }
-            let Some(at) = self.pace.due(until) else { return };
-            self.begin(at, self.limited, 0, out);
+            let Some(at) = self.pace.due(until) else { break };
+            self.begin(at, 0, out);
+        }
+        if self.scheduled > before {
+            self.count_wake();
+        }
+        if self.pace.next().is_none_or(|next| next > now) {
+            self.world.places.forget();
         }
     }
 
-    /// Counts what has fallen due, whether or not it can be begun now.
-    pub(super) fn intend(&mut self) {
+    /// When to wake for the next call. Each call has a wake of its own as long as these are [`Load::gather`](crate::engine::run::Load) apart in
+    /// the mean; where more are due, several begin together.
+    pub(super) fn next_begin(&self) -> Option<u64> {
+        let next = self.pace.next()?;
+        match self.world.run.load.step.clamp(1, 1_000) {
+            1 => Some(next.max(self.next_wake)),
+            step => Some(next.div_ceil(1_000).next_multiple_of(step) * 1_000),
+        }
+    }
+
+    /// Calls were begun because it was time: the next wake may be that much later.
+    fn count_wake(&mut self) {
+        let gather = self.world.run.load.gather;
+        let earliest = self.world.now.saturating_sub(gather * WAKES);
+        self.next_wake = self.next_wake.max(earliest) + gather;
+    }
+
+    /// Counts what has fallen due and been begun or not, once a round.
+    pub(super) fn count_due(&mut self) {
         let load = &self.world.run.load;
         if !self.makes_calls() || self.waiting || load.users.is_some() || self.owns.is_some() {
             return;
@@ -192,6 +218,8 @@ impl Traffic {
             self.intended += due;
             self.world.books.calls_intended(due);
         }
+        let room = self.limit.saturating_sub(self.world.open);
+        self.world.books.calls_waiting(self.intended.saturating_sub(self.scheduled).saturating_sub(room));
     }
 }
 

@@ -70,7 +70,7 @@ impl Traffic {
         let length = respond(&message, 503, None, Some(tag.as_bytes()), &mut out.bytes).finish(b"");
         out.send(arrival.reply(), start..start + length, 0);
         let mut book = CallBook::outside(world.now);
-        world.books.request_received(&mut book, world.now, method, bytes.len());
+        world.books.request_received(&mut book, world.came, method, bytes.len());
         world.books.response_sent(&mut book, world.now, method, 503, length);
         true
     }

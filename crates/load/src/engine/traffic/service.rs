@@ -22,31 +22,62 @@ impl Drop for Traffic {
     }
 }
 
-impl Service for Traffic {
-    type Answer = Order;
-    type Record = ();
+impl Traffic {
+    /// When there is something to do though nothing comes, µs.
+    fn wanted(&mut self) -> u64 {
+        let mut ms = self.tick;
+        if self.reconnect_at != 0 {
+            // Everything waits for that.
+            return ms.min(self.reconnect_at) * 1_000;
+        }
+        if let Some(linger) = self.world.ways.as_ref().and_then(|ways| ways.deadline()) {
+            ms = ms.min(linger);
+        }
+        if self.parting {
+            ms = ms.min(self.world.ms + PARTING);
+        }
+        if self.leave_from.is_some() {
+            ms = ms.min(self.world.ms + 1);
+        }
+        let mut at = ms * 1_000;
+        let calls = &mut self.calls;
+        let fate = |alarm: Alarm| {
+            let call = &mut calls[alarm.slot as usize];
+            if !call.live || call.generation != alarm.generation || call.alarm != alarm.due {
+                return Fate::Forgotten;
+            }
+            let due = call.due();
+            if due <= alarm.due {
+                return Fate::Expected;
+            }
+            call.alarm = due;
+            if due == u64::MAX { Fate::Forgotten } else { Fate::Later(due) }
+        };
+        if let Some(alarm) = self.wheel.expected(fate) {
+            at = at.min(alarm * 1_000);
+        }
+        if self.makes_calls() && self.may_begin() && self.world.open < self.limit {
+            if self.world.run.load.users.is_some() {
+                if !self.idle_users.is_empty() {
+                    at = 0;
+                }
+            } else if let Some(next) = self.next_begin() {
+                at = at.min(next);
+            }
+        }
+        at
+    }
 
-    fn begin(&mut self, now: Now) {
-        let micros = clock::micros();
-        self.world.burst += u64::from(self.heard < FLOOD);
-        self.heard = 0;
-        self.world.now = micros;
-        self.world.ms = (micros / 1_000).max(now.mono);
-        self.world.wall = now.wall;
-        if !self.waiting {
-            self.world.books.tick(micros);
-        }
-        self.intend();
-        if self.expected != 0 && self.world.ms > self.expected + 10 && !self.waiting {
-            self.world.books.stalled((self.world.ms - self.expected) * 1_000);
-        }
-        self.limited = self.world.open >= self.limit;
-        if self.limited && !self.world.run.load.keep_limited {
-            while self.pace.due(micros).is_some() {}
+    /// The shard was kept from its work for so long, if it was.
+    #[inline]
+    fn stood_still(&mut self, stall: Option<u64>) {
+        if let Some(stall) = stall.filter(|_| !self.waiting) {
+            self.world.books.stalled(stall);
         }
     }
 
-    fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+    /// A message.
+    fn take(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.uninitialised {
             self.initialise(out);
         }
@@ -93,10 +124,57 @@ impl Service for Traffic {
         }
         self.accept(hash, Kind::Main, name, arrival, bytes, out);
     }
+}
+
+impl Service for Traffic {
+    type Answer = Order;
+    type Record = ();
+
+    fn begin(&mut self, now: Now) {
+        let micros = clock::micros();
+        self.world.burst += u64::from(self.heard < FLOOD);
+        self.heard = 0;
+        self.world.sent_by(micros);
+        self.world.at(micros);
+        self.world.wall = now.wall;
+        if !self.waiting {
+            self.world.books.tick(micros);
+        }
+        let stall = self.presence.begin(micros, clock::processor_micros);
+        self.stood_still(stall);
+        if self.world.open >= self.limit && !self.world.run.load.keep_limited {
+            while self.pace.due(micros).is_some() {}
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, came: u64, now: u64) {
+        // Streams are read between two rounds.
+        if now > self.world.now {
+            self.world.at(now);
+            if !self.waiting {
+                self.world.books.tick(now);
+            }
+        }
+        self.world.books.receive_lag(now.saturating_sub(came));
+        let stall = self.presence.read(came, now, clock::processor_micros);
+        self.stood_still(stall);
+        self.stamped = came;
+    }
+
+    fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        if let came @ 1.. = std::mem::take(&mut self.stamped) {
+            self.world.came = came.min(self.world.now);
+        }
+        self.take(arrival, bytes, out);
+        self.world.came = self.world.now;
+    }
 
     fn poll(&mut self, _: Now, _: &mut Outbox) {}
 
     fn end(&mut self, _: Now, out: &mut Outbox) {
+        // Reading may have taken a while.
+        self.world.at(clock::micros());
         if self.uninitialised {
             self.initialise(out);
         }
@@ -106,6 +184,7 @@ impl Service for Traffic {
         } else if self.reconnect_at <= self.world.ms {
             self.reconnect(out);
         }
+        self.count_due();
         if let Some(ways) = &mut self.world.ways {
             ways.close_due(self.world.ms);
         }
@@ -121,52 +200,20 @@ impl Service for Traffic {
         if let Some(watch) = &mut self.world.watch {
             watch.flush();
         }
-        self.expected = 0;
+        self.world.departing = std::mem::take(&mut self.world.posted);
+        let stall = self.presence.end(clock::micros(), clock::processor_micros);
+        self.stood_still(stall);
     }
 
+    /// Everything is done in [`Service::end`].
     fn deadline(&mut self) -> Option<u64> {
-        let mut at = self.tick;
-        if self.reconnect_at != 0 {
-            // Everything waits for that.
-            self.expected = 0;
-            return Some(at.min(self.reconnect_at));
-        }
-        if let Some(linger) = self.world.ways.as_ref().and_then(|ways| ways.deadline()) {
-            at = at.min(linger);
-        }
-        if self.parting {
-            at = at.min(self.world.ms + PARTING);
-        }
-        if self.leave_from.is_some() {
-            at = at.min(self.world.ms + 1);
-        }
-        let calls = &mut self.calls;
-        let fate = |alarm: Alarm| {
-            let call = &mut calls[alarm.slot as usize];
-            if !call.live || call.generation != alarm.generation || call.alarm != alarm.due {
-                return Fate::Forgotten;
-            }
-            let due = call.due();
-            if due <= alarm.due {
-                return Fate::Expected;
-            }
-            call.alarm = due;
-            if due == u64::MAX { Fate::Forgotten } else { Fate::Later(due) }
-        };
-        if let Some(alarm) = self.wheel.expected(fate) {
-            at = at.min(alarm);
-        }
-        if self.makes_calls() && self.may_begin() && self.world.open < self.limit {
-            if self.world.run.load.users.is_some() {
-                if !self.idle_users.is_empty() {
-                    at = 0;
-                }
-            } else if let Some(next) = self.pace.next() {
-                let step = self.world.run.load.step.clamp(1, 1_000);
-                at = at.min(next.div_ceil(1_000).next_multiple_of(step));
-            }
-        }
-        self.expected = at;
+        None
+    }
+
+    fn wake(&mut self) -> Option<u64> {
+        self.world.sent_by(clock::micros());
+        let at = self.wanted();
+        self.presence.sleep_until(at);
         Some(at)
     }
 
@@ -176,7 +223,13 @@ impl Service for Traffic {
                 self.pace.set_rate(rate, self.world.now);
                 self.wanted.set_rate(rate, self.world.now);
             }
-            Order::Limit(limit) => self.limit = limit,
+            Order::Limit(limit) => {
+                let more = limit.saturating_sub(self.limit.max(self.world.open));
+                if more > 0 {
+                    self.world.places.free(self.world.now, more);
+                }
+                self.limit = limit;
+            }
             Order::Users(users) => self.set_users(users),
             // Where calls connect for themselves, none is made for all.
             Order::Connect if self.world.ways.is_some() => (),
@@ -187,9 +240,13 @@ impl Service for Traffic {
                 self.pace = Pace::profile(profile, now, run.load.arrivals, run.seed);
                 self.world.books.reopen(now);
                 self.wanted = self.pace.clone();
+                self.idle_users.iter_mut().for_each(|(_, since)| *since = now);
                 self.waiting = false;
             }
-            Order::Pause(paused) => self.paused = paused,
+            Order::Pause(paused) => {
+                self.paused = paused;
+                self.idle_users.iter_mut().for_each(|(_, since)| *since = self.world.now);
+            }
             Order::Heard(heard) => self.hear(heard, out),
             Order::Quit => self.quitting = true,
             Order::Close => self.close(out),
