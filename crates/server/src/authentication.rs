@@ -108,7 +108,6 @@ impl Shard {
         if let Some(answer) = subscribers.cached(question, instant) {
             return Some(answer);
         }
-        self.trying(asked);
         asked.found.asks_existence = matches!(question, Question::User { .. });
         let value = self.park(asked);
         if let Err(error) = subscribers.request(Ticket { sink, value }, question, instant) {

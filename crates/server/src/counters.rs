@@ -70,6 +70,8 @@ counters! {
     refused,
     /// Messages of banned sources and of scanners, dropped unread.
     banned,
+    /// UDP requests that were not answered: they proved nothing, and the answer would have been more than three times as long.
+    withheld,
     /// Requests forwarded.
     forwarded,
     /// REGISTER requests answered 200.

@@ -48,6 +48,8 @@ pub(crate) struct Found {
     pub(crate) authenticated: bool,
     /// The credentials were right, but had been used before: nothing may change.
     pub(crate) replayed: bool,
+    /// Its mark or seal proved that it goes to the other party of a call.
+    pub(crate) in_dialog: bool,
     /// A 100 was sent.
     pub(crate) trying: bool,
 }

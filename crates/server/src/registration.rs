@@ -87,7 +87,10 @@ impl Shard {
         match outcome {
             Ok(Standing::Done) => {
                 self.counters().registrations.one();
-                self.reply_stateless(request, 200, |text| text.extend_from_slice(&lines), asked.out);
+                let from = asked.out.start();
+                self.write_reply(request, 200, |text| text.extend_from_slice(&lines), &mut asked.out.bytes);
+                let range = from..asked.out.bytes.len();
+                asked.out.send(crate::via::reply_target(&request.essentials.via, request.arrival), range, 0);
                 if let Some(id) = id {
                     self.parked.remove(id);
                 }

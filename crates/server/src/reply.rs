@@ -1,7 +1,13 @@
 //! Answers of the server's own.
+//!
+//! The source of a UDP request may be forged. So one that proved nothing, neither by a password nor by what we wrote into its call,
+//! gets one answer of at most three times its size, which no timer sends again.
 
 use crate::asked::Asked;
 use crate::shard::Shard;
+use crate::via;
+use strowger_core::proxy::Request;
+use strowger_message::respond;
 use strowger_net::shown::shown;
 
 impl Shard {
@@ -19,13 +25,72 @@ impl Shard {
                 "request not granted"
             );
         }
-        let Some(server) = asked.server else {
-            return self.reply_stateless(asked.request, status, lines, asked.out);
-        };
+        let request = asked.request;
         let from = asked.out.start();
-        self.write_reply(asked.request, status, lines, &mut asked.out.bytes);
+        self.write_reply(request, status, lines, &mut asked.out.bytes);
+        let proven = is_proven(asked);
+        if !proven && !self.fit(request, status, from, &mut asked.out.bytes) {
+            self.counters().withheld.one();
+            asked.out.bytes.truncate(from);
+            if let Some(server) = asked.server {
+                self.transactions.forget(asked.now, server);
+            }
+            return;
+        }
         let range = from..asked.out.bytes.len();
-        self.transactions.respond(asked.now, server, status, range, asked.out);
+        let Some(server) = asked.server else {
+            let target = via::reply_target(&request.essentials.via, request.arrival);
+            return asked.out.send(target, range, 0);
+        };
+        // Whoever has heard nothing yet sends the request again, and gets an answer for it each time: it needs no other, and a forged
+        // source none at all (RFC 3261 section 26.3.2.4).
+        if proven || asked.found.trying || status < 300 {
+            self.transactions.respond(asked.now, server, status, range, asked.out);
+        } else if request.to_tag.is_empty() {
+            self.transactions.respond(asked.now, server, status, range, asked.out);
+            self.transactions.forget(asked.now, server);
+        } else {
+            // Its ACK bears the tag of somebody else's, and is known by the transaction alone.
+            self.transactions.respond_once(asked.now, server, status, range, asked.out);
+        }
+    }
+
+    /// A response of our own; its To tag is known again when it comes back.
+    pub(crate) fn write_reply(
+        &self,
+        request: &Request<'_>,
+        status: u16,
+        lines: impl FnOnce(&mut Vec<u8>),
+        out: &mut Vec<u8>,
+    ) {
+        let tag = self.proxy.own_tag().of(request.call_id);
+        let tag = if status == 100 { None } else { Some(&tag[..]) };
+        let mut builder = respond(&request.message, status, None, tag, out);
+        lines(builder.buffer());
+        builder.buffer().extend_from_slice(&self.shared.server_line);
+        builder.finish(b"");
+    }
+
+    /// Shortens the answer that begins at `from`, which its request did not earn, if it is too long: what it need not say goes. False if
+    /// it is too long all the same.
+    fn fit(&self, request: &Request<'_>, status: u16, from: usize, out: &mut Vec<u8>) -> bool {
+        let via = &request.essentials.via;
+        // What we wrote into the Via ourselves.
+        let added = via.received.map_or(0, |ip| ip.len() + b";received=".len()) + via.rport.map_or(0, |p| p.len() + 1);
+        let size = request.message.bytes().len().saturating_sub(added);
+        if is_in_bounds(out.len() - from, size) {
+            return true;
+        }
+        if matches!(status, 401 | 407) {
+            // It says nothing without its challenges.
+            let end = out.len() - END.len();
+            out.drain(end - self.shared.server_line.len()..end);
+        } else {
+            out.truncate(from);
+            let tag = self.proxy.own_tag().of(request.call_id);
+            respond(&request.message, status, None, Some(&tag), out).finish(b"");
+        }
+        is_in_bounds(out.len() - from, size)
     }
 
     /// [`Shard::reply`] without further lines, and counted as refused.
@@ -39,4 +104,20 @@ impl Shard {
         self.counters().overloaded.one();
         self.reply(asked, 503, |text| text.extend_from_slice(b"Retry-After: 5\r\n"));
     }
+}
+
+/// An answer may be so many times as long as its request: the bound of RFC 9000 section 8.
+const MOST_TIMES: usize = 3;
+
+/// How each answer without a body ends.
+const END: &[u8] = b"Content-Length: 0\r\n\r\n";
+
+/// An answer of this length gives no one who forges the source of a request more bytes than it is worth.
+pub(crate) const fn is_in_bounds(answer: usize, request: usize) -> bool {
+    answer <= MOST_TIMES * request
+}
+
+/// Its sender is there, or was.
+fn is_proven(asked: &Asked<'_, '_>) -> bool {
+    asked.request.arrival.transport.is_reliable() || asked.found.authenticated || asked.found.in_dialog
 }

@@ -67,6 +67,7 @@ impl Shard {
         if self.shared.config.proxy.loop_detection && self.proxy.is_loop(request) {
             return self.refuse_request(asked, 482);
         }
+        asked.found.in_dialog = routing.in_dialog;
         if !routing.in_dialog && !self.may_pass(asked, &routing) {
             return;
         }
@@ -237,6 +238,9 @@ impl Shard {
         if candidates.iter().all(|c| c.targets.is_empty()) {
             self.counters().not_found.one();
             return self.reply(asked, otherwise, |_| ());
+        }
+        if !self.proxy.has_breadth(asked.request, candidates) {
+            return self.refuse_request(asked, 440);
         }
         self.trying(asked);
         self.counters().forwarded.one();

@@ -3,6 +3,7 @@
 use crate::asked::Asked;
 use crate::counters::Counters;
 use crate::parked::{Found, Parked, Waiting};
+use crate::reply::is_in_bounds;
 use crate::shared::Shared;
 use crate::via;
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +15,7 @@ use strowger_core::registrar::Registrar;
 use strowger_core::slots::{Id, Slots};
 use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport, call};
-use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason, respond};
+use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason};
 use strowger_net::shown::shown;
 use strowger_net::{Mailbox, Service, Unsent};
 use strowger_store::journal::WriteError;
@@ -286,53 +287,35 @@ impl Shard {
         let top = message.via().ok();
         let tag = self.proxy.own_tag().of(call_id);
         let from = out.start();
-        let mut completed = Vec::new();
-        let write_top = |text: &mut Vec<u8>| match &top {
-            Some(top) => via::write_completed(message, top, &arrival.remote, &mut completed, text),
-            // As it came: who wrote it must know what it means.
-            None => false,
-        };
-        let mut builder =
-            strowger_message::build::respond_via(message, status, None, Some(&tag), write_top, &mut out.bytes);
-        builder.buffer().extend_from_slice(lines);
-        builder.buffer().extend_from_slice(&self.shared.server_line);
-        builder.finish(b"");
+        let server_line = &self.shared.server_line;
+        // What it need not say goes if that would be too much for a request that may be forged.
+        for more in [&[lines, server_line][..], &[]] {
+            out.bytes.truncate(from);
+            let mut completed = Vec::new();
+            let write_top = |text: &mut Vec<u8>| match &top {
+                Some(top) => via::write_completed(message, top, &arrival.remote, &mut completed, text),
+                // As it came: who wrote it must know what it means.
+                None => false,
+            };
+            let bytes = &mut out.bytes;
+            let mut builder = strowger_message::build::respond_via(message, status, None, Some(&tag), write_top, bytes);
+            more.iter().for_each(|line| builder.buffer().extend_from_slice(line));
+            builder.finish(b"");
+            let length = out.bytes.len() - from;
+            if arrival.transport.is_reliable() || is_in_bounds(length, message.bytes().len()) {
+                break;
+            }
+            if more.is_empty() {
+                self.counters().withheld.one();
+                return out.bytes.truncate(from);
+            }
+        }
         let range = from..out.bytes.len();
         let target = match &top {
             Some(top) if !self.shared.config.nat.force_rport => via::reply_target(top, arrival),
             _ => arrival.reply(),
         };
         out.send(target, range, 0);
-    }
-
-    /// Answers without a transaction (RFC 3261 section 8.2.7).
-    pub(crate) fn reply_stateless(
-        &self,
-        request: &Request<'_>,
-        status: u16,
-        lines: impl FnOnce(&mut Vec<u8>),
-        out: &mut Outbox,
-    ) {
-        let from = out.start();
-        self.write_reply(request, status, lines, &mut out.bytes);
-        let range = from..out.bytes.len();
-        out.send(via::reply_target(&request.essentials.via, request.arrival), range, 0);
-    }
-
-    /// A response of our own; its To tag is known again when it comes back.
-    pub(crate) fn write_reply(
-        &self,
-        request: &Request<'_>,
-        status: u16,
-        lines: impl FnOnce(&mut Vec<u8>),
-        out: &mut Vec<u8>,
-    ) {
-        let tag = self.proxy.own_tag().of(request.call_id);
-        let tag = if status == 100 { None } else { Some(&tag[..]) };
-        let mut builder = respond(&request.message, status, None, tag, out);
-        lines(builder.buffer());
-        builder.buffer().extend_from_slice(&self.shared.server_line);
-        builder.finish(b"");
     }
 
     fn hold(&mut self, call_hash: u32, bytes: &[u8], arrival: &Arrival) {

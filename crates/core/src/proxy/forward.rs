@@ -30,8 +30,7 @@ impl Proxy {
         out: &mut Outbox,
     ) -> bool {
         let breadth = self.breadth(request);
-        if breadth == 0 || widest(candidates) > breadth as usize {
-            // Not enough for the fork that is wanted (RFC 5393 section 5.3.3.1).
+        if !self.has_breadth(request, candidates) {
             self.refuse(now, request, server, 440, tx, out);
             return true;
         }
@@ -152,6 +151,12 @@ impl Proxy {
         }
         self.let_ring(id, now.mono + self.settings.fork_timeout);
         sent
+    }
+
+    /// Whether the request may be forked to so many at once; else it is to be answered 440 (RFC 5393 section 5.3.3.1).
+    pub fn has_breadth(&self, request: &Request<'_>, candidates: &[Candidate<'_>]) -> bool {
+        let breadth = self.breadth(request);
+        breadth > 0 && widest(candidates) <= breadth as usize
     }
 
     /// Max-Breadth of the whole request: its own, but no more than we allow (RFC 5393 section 5.3.3.1).

@@ -162,6 +162,16 @@ impl Transactions {
         matches!(action, Action::Send | Action::SendAndKeep)
     }
 
+    /// The user refuses, and by UDP too the response is not sent again by a timer, only when the request comes again.
+    pub fn respond_once(&mut self, now: Now, id: ServerId, status: u16, range: Range<usize>, out: &mut Outbox) {
+        let class = Class::of(status);
+        let once = |m: Machine, reliable: bool| Step {
+            retransmission: Retransmission::Unchanged,
+            ..m.respond(class, reliable)
+        };
+        self.drive(now, id.0, once, Given::Bytes(range), out);
+    }
+
     /// The user's word for a server transaction; 0 at first and for one that is gone.
     pub fn owner(&self, id: ServerId) -> u64 {
         self.entries.get(id.0).map_or(0, |e| e.owner)

@@ -1,0 +1,189 @@
+//! What a forged source can have sent to somebody else: for a UDP request that proved nothing one answer, of at most three times its
+//! size. And no ACK for an answer of ours goes on to anybody.
+
+use std::time::{Duration, Instant};
+
+use strowger_tests::account::{authorized, challenged, register};
+use strowger_tests::call::exchange;
+use strowger_tests::dialog::{invite, set_up};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, field, status, unique};
+use strowger_tests::wire::{Transport, Wire};
+
+const SOON: Duration = Duration::from_secs(5);
+
+/// Within this time the first two repetitions by timer G would have come (500 ms and 1 s).
+const REPEATED: Duration = Duration::from_millis(1_700);
+
+fn start() -> Server {
+    let server = Setup::on(&[Transport::Udp]).with("domains = [\"example.org\"]").start();
+    for user in ["alice", "bob"] {
+        server.add_user(&format!("{user}@example.org"), user);
+    }
+    server
+}
+
+/// As short as a request can be.
+fn shortest(method: &str, uri: &str, from: &str, lines: &str) -> Vec<u8> {
+    let (branch, call) = (unique("z9hG4bK"), unique("c"));
+    format!(
+        "{method} {uri} SIP/2.0\r\nv:SIP/2.0/UDP a;branch={branch};rport\r\nf:<{from}>;tag=1\r\nt:<{uri}>\r\ni:{call}\r\n\
+         CSeq:1 {method}\r\n{lines}\r\n"
+    )
+    .into_bytes()
+}
+
+#[test]
+fn what_proved_nothing_gets_one_answer() {
+    let server = start();
+    let (local, stranger) = ("sip:alice@example.org", "sip:x@example.net");
+    let mut cases: Vec<(&str, Vec<u8>, Wire)> = Vec::new();
+    for method in ["INVITE", "MESSAGE", "BYE", "SUBSCRIBE", "OPTIONS", "REGISTER", "CANCEL", "NONSENSE"] {
+        for (uri, from, lines) in [
+            // Challenged, unknown, not there, relaying, for us, not routed.
+            ("sip:bob@example.org", local, ""),
+            ("sip:nobody@example.org", stranger, ""),
+            ("sip:bob@example.org", stranger, ""),
+            ("sip:+1900@192.0.2.9", stranger, ""),
+            ("sip:example.org", stranger, ""),
+            ("http://example.org/", stranger, ""),
+            // Refused for what is wrong with it.
+            ("sip:bob@example.org", stranger, "Max-Forwards: 0\r\n"),
+            ("sip:bob@example.org", stranger, "Proxy-Require: x\r\n"),
+            ("sip:bob@example.org", stranger, "Max-Breadth: 0\r\n"),
+            ("sip:bob@example.org", stranger, "Route: <\r\n"),
+            ("sip:bob@example.org", stranger, "CSeq: 2 OTHER\r\n"),
+            ("sip:bob@example.org", stranger, "Content-Length: x\r\n"),
+        ] {
+            cases.push((method, shortest(method, uri, from, lines), server.connect(Transport::Udp)));
+        }
+        // As if within a dialog: the answer bears the tag of somebody else.
+        let inside = String::from_utf8(shortest(method, "sip:bob@192.0.2.9", stranger, "")).expect("text");
+        let inside = inside.replace("\r\ni:", ";tag=2\r\ni:").into_bytes();
+        cases.push((method, inside, server.connect(Transport::Udp)));
+    }
+    // The last one has a thousand letters that come back in the answer.
+    let long = shortest("INVITE", &format!("sip:{}@example.org", "x".repeat(1_000)), stranger, "");
+    cases.push(("INVITE", long, server.connect(Transport::Udp)));
+    for (_, bytes, wire) in &mut cases {
+        wire.send(bytes).expect("loopback takes it");
+    }
+    // What timer G would send comes after its time only.
+    std::thread::sleep(REPEATED);
+    for (method, bytes, wire) in &mut cases {
+        let text = String::from_utf8_lossy(bytes);
+        let mut answers = Vec::new();
+        while let Some(answer) = wire.receive(Duration::from_millis(1)) {
+            answers.push(answer);
+        }
+        let sent: usize = answers.iter().map(Vec::len).sum();
+        assert!(answers.len() <= 1, "{} answers to {method}: {text}", answers.len());
+        assert!(sent <= 3 * bytes.len(), "{sent} bytes for {}: {text}", bytes.len());
+        // It may ask again, and is answered again.
+        wire.send(bytes).expect("loopback takes it");
+        let again = wire.receive(Duration::from_millis(300));
+        assert_eq!(again.map(|a| a.len()).unwrap_or_default(), sent, "{text}");
+    }
+}
+
+/// Who has sent an INVITE of common length is answered, whatever the server says.
+#[test]
+fn common_requests_are_answered() {
+    let server = start();
+    let mut wire = server.connect(Transport::Udp);
+    for (uri, from, expected) in [
+        ("sip:bob@example.org", "<sip:alice@example.org>;tag=1", 407),
+        ("sip:nobody@example.org", "<sip:x@example.net>;tag=1", 404),
+        ("sip:bob@example.org", "<sip:x@example.net>;tag=1", 480),
+        ("sip:+1900@192.0.2.9", "<sip:x@example.net>;tag=1", 407),
+    ] {
+        let mut request = invite(uri, &wire);
+        request.from = from.into();
+        let answer = exchange(&mut wire, &request);
+        assert_eq!(status(&answer), Some(expected), "{}", String::from_utf8_lossy(&answer));
+        assert!(answer.windows(8).any(|w| w == b"\r\nServer") || expected != 407);
+        wire.send(&request.ack(&answer).bytes()).expect("loopback takes it");
+    }
+}
+
+/// A request that proved itself is answered as RFC 3261 section 17.2.1 says: until its ACK comes.
+#[test]
+fn what_proved_itself_is_answered_until_it_hears() {
+    let server = start();
+    let mut alice = server.connect(Transport::Udp);
+    let mut call = invite("sip:nobody@example.org", &alice);
+    call.from = "<sip:alice@example.org>;tag=1".into();
+    let call = challenged(&mut alice, &call, "alice", "alice");
+    alice.send(&call.bytes()).expect("loopback takes it");
+    for _ in 0..2 {
+        let answer = alice.final_response(SOON).expect("an answer, and again by timer G");
+        assert_eq!(status(&answer), Some(404));
+    }
+}
+
+/// An ACK for a refusal of ours is ours, by whatever branch it comes; it is nothing to the user that was called.
+#[test]
+fn an_ack_for_an_answer_of_ours_goes_no_further() {
+    let server = start();
+    let (mut alice, mut bob) = (server.connect(Transport::Udp), server.connect(Transport::Udp));
+    register(&mut bob, "bob", "bob");
+    let mut refused = Vec::new();
+    for from in ["sip:alice@example.org", "sip:x@example.net"] {
+        let mut call = invite("sip:bob@example.org", &alice);
+        call.from = format!("<{from}>;tag={}", unique("f"));
+        if from.contains("example.net") {
+            call = call.with("Proxy-Require: x");
+        }
+        let answer = exchange(&mut alice, &call);
+        refused.push((call, answer));
+    }
+    // The answers of long ago count too: nothing of them is kept.
+    for (call, answer) in &refused {
+        for branch in [call.branch.clone(), unique("z9hG4bK"), "old".into()] {
+            let mut ack = call.ack(answer);
+            ack.branch = branch;
+            alice.send(&ack.bytes()).expect("loopback takes it");
+        }
+    }
+    // One with its transaction, acknowledged by another branch.
+    let mut call = invite("sip:bob@example.org", &alice);
+    call.from = "<sip:alice@example.org>;tag=again".into();
+    let call = challenged(&mut alice, &call, "alice", "wrong");
+    let answer = exchange(&mut alice, &call);
+    assert_eq!(status(&answer), Some(407));
+    let mut ack = call.ack(&answer);
+    ack.branch = unique("z9hG4bK");
+    alice.send(&ack.bytes()).expect("loopback takes it");
+    let options = Request::new("OPTIONS", &format!("sip:{}", server.address(Transport::Udp)), "udp", alice.local());
+    exchange(&mut alice, &options);
+    assert!(bob.receive(Duration::from_millis(50)).is_none(), "bob heard of a call that was refused");
+    // The ACK of a call that he took reaches him.
+    let mut stranger = server.connect(Transport::Udp);
+    let call = invite("sip:bob@example.org", &stranger);
+    set_up(&mut stranger, &mut bob, &call, true);
+}
+
+/// Whether a user is known or was here lately is not told by what comes before the challenge.
+#[test]
+fn nothing_comes_before_a_challenge() {
+    let server = start();
+    let mut wire = server.connect(Transport::Udp);
+    for (user, password) in [("alice", "wrong"), ("nobody", "wrong"), ("alice", "wrong")] {
+        let mut call = invite("sip:bob@example.org", &wire);
+        call.from = format!("<sip:{user}@example.org>;tag=1");
+        let challenge = exchange(&mut wire, &call);
+        wire.send(&call.ack(&challenge).bytes()).expect("loopback takes it");
+        let call = authorized(&call, &challenge, user, password);
+        wire.send(&call.bytes()).expect("loopback takes it");
+        let first = wire.receive(SOON).expect("an answer");
+        assert_eq!(status(&first), Some(407), "{user}: {}", String::from_utf8_lossy(&first));
+        wire.send(&call.ack(&first).bytes()).expect("loopback takes it");
+    }
+    let mut call = invite("sip:nobody@example.org", &wire);
+    call.from = "<sip:x@example.net>;tag=1".into();
+    let began = Instant::now();
+    wire.send(&call.bytes()).expect("loopback takes it");
+    let first = wire.receive(SOON).expect("an answer");
+    assert_eq!(status(&first), Some(404), "after {:?}", began.elapsed());
+    assert_eq!(field(&first, "Call-ID"), Some(call.call_id));
+}
