@@ -7,6 +7,7 @@ mod commands;
 mod config;
 mod connections;
 mod digest;
+mod events;
 mod examples;
 mod flood;
 mod fuzz;

@@ -349,8 +349,7 @@ fn fill(mut server: Server, word: &str) {
     assert!(counts.get(&500).is_some_and(|count| *count > 100), "the room did not run out: {counts:?}");
     assert!(counts.get(&200).is_some_and(|count| *count > 10), "nothing was registered: {counts:?}");
     assert!(counts.keys().all(|status| [200, 500].contains(status)), "{counts:?}");
-    let log = server.log();
-    assert!(log.contains(word), "the log does not say {word:?}:\n{}", server.process().tail());
+    server.process().wait_for(word, 1, Duration::from_secs(5));
     server.assert_answers(Udp);
     server.kill();
     server.start();
@@ -401,7 +400,7 @@ fn a_full_disk_answers_500_and_never_a_wrong_200() {
 #[test]
 fn a_database_that_another_process_holds_answers_500_until_it_lets_go() {
     let _alone = alone();
-    let server = registrar().with("store.busy_timeout = \"100ms\"").start();
+    let mut server = registrar().with("store.busy_timeout = \"100ms\"").start();
     let mut wire = server.connect(Udp);
     let mut ask = |n: usize| {
         wire.send(&register(n, wire.local())).expect("loopback takes datagrams");
@@ -416,8 +415,7 @@ fn a_database_that_another_process_holds_answers_500_until_it_lets_go() {
     assert_eq!(ask(3), Some(500));
     other.execute_batch("ROLLBACK").expect("it was begun");
     assert_eq!(ask(4), Some(200));
-    let log = server.log();
-    assert!(log.contains("bindings cannot be written"), "{log}");
-    assert!(log.contains("lock"), "the log does not say why:\n{log}");
+    server.process().wait_for("bindings cannot be written", 1, Duration::from_secs(5));
+    assert!(server.log().contains("lock"), "the log does not say why:\n{}", server.log());
     assert_eq!(known(server.address(Udp), &[1, 2, 3, 4]), HashSet::from([1, 4]));
 }

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use strowger_core::digest::{Answer, Challenge, Secret, strongest};
+use strowger_tests::account::authorized;
 use strowger_tests::binary::strowger;
 use strowger_tests::process::waits_for_children;
 use strowger_tests::program;
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::{Request, fields, status};
+use strowger_tests::text::{Request, status};
 use strowger_tests::wire::Transport;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -120,23 +120,7 @@ fn fail(socket: &UdpSocket) -> Option<u16> {
     request.call_id = format!("{}{}", "\"".repeat(40_000), request.call_id);
     socket.send(&request.bytes()).expect("loopback takes it");
     let asked = receive(socket, SOON)?;
-    let values = fields(&asked, "WWW-Authenticate");
-    let challenges: Vec<_> = values.iter().filter_map(|value| Challenge::parse(value.as_bytes()).ok()).collect();
-    let mut value = Vec::new();
-    let answer = Answer {
-        user: b"bob",
-        secret: Secret::Password(b"a guess"),
-        method: b"REGISTER",
-        uri: request.uri.as_bytes(),
-        body: b"",
-        cnonce: b"cnonce",
-        nc: 1,
-    };
-    answer.write(strongest(&challenges).expect("a challenge"), &mut value).expect("it can be answered");
-    request.cseq += 1;
-    request.branch.push('2');
-    request.headers.push(format!("Authorization: {}", String::from_utf8(value).expect("text")));
-    socket.send(&request.bytes()).expect("loopback takes it");
+    socket.send(&authorized(&request, &asked, "bob", "a guess").bytes()).expect("loopback takes it");
     status(&receive(socket, SOON)?)
 }
 

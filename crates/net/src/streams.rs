@@ -484,7 +484,7 @@ impl Streams {
             if self.may_say(connection.remote) {
                 let event = if shakes_hands { "handshake failed" } else { "connection not made" };
                 let transport = connection.transport.text();
-                tracing::info!(remote = %connection.remote, transport, reason = %brief(&reason), "{event}");
+                tracing::info!(remote = %connection.remote, %transport, reason = %brief(&reason), "{event}");
             }
             if let (true, Some(refusals)) = (shakes_hands, &self.common.settings.refusals) {
                 refusals.tell(connection.remote, &reason.to_string());

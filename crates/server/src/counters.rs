@@ -96,6 +96,12 @@ counters! {
     overloaded,
     /// Keep-alive requests sent to phones.
     pings,
+    /// Calls that were not logged because as many as `log.open_calls` are open.
+    calls_unlogged,
+    /// Calls of which the log forgot the beginning, since no BYE came for as long as `log.longest_call`.
+    calls_forgotten,
+    /// Gauge: calls that are logged and have not ended.
+    calls_logged,
     /// Gauge: server transactions.
     server_transactions,
     /// Gauge: client transactions.

@@ -8,15 +8,18 @@
 mod asked;
 mod authentication;
 pub mod ban;
+mod call_log;
 pub mod config;
 pub mod counters;
 pub mod flows;
+pub mod line_rate;
 mod node;
 mod parked;
 mod ping;
 mod reach;
 mod refusals;
 mod registration;
+mod registration_log;
 mod removal;
 mod reply;
 mod routing;

@@ -4,7 +4,9 @@ use crate::ban::Bans;
 use crate::config::Config;
 use crate::counters::{Counters, Counts, counted};
 use crate::flows::Flows;
+use crate::line_rate::LineRate;
 use crate::refusals;
+use crate::registration_log::Expired;
 use crate::removal::Removals;
 use crate::shard::{Answer, Shard};
 use crate::shared::Shared;
@@ -15,7 +17,6 @@ use std::time::{Duration, Instant};
 use strowger_core::digest::Authenticator;
 use strowger_core::proxy::{Face, Identity};
 use strowger_net::resolve::Resolver;
-use strowger_net::shown::shown;
 use strowger_net::{Handle, Net, Node};
 use strowger_store::clock::Moment;
 use strowger_store::journal::Journal;
@@ -97,6 +98,8 @@ impl Server {
             algorithms: config.offered_algorithms(),
             bans: Bans::new(config.ban.clone()),
             quota,
+            call_lines: LineRate::new(config.log.calls_per_minute),
+            registration_lines: LineRate::new(config.log.registrations_per_minute),
             resolver: resolver(&config)?,
             secret,
             call_secret,
@@ -224,9 +227,11 @@ async fn keep_up(shared: Arc<Shared>, handle: Handle<Shard>, journal: Option<Wea
         }
         if n.is_multiple_of(4) {
             let now = strowger_net::clock::now();
+            let mut expired = Vec::new();
             shared.location.expire(now.mono, 20_000, &mut |binding| {
-                tracing::debug!(aor = %shown(binding.aor()), "binding expired");
+                expired.extend(Expired::of(&binding, &shared, now.mono));
             });
+            expired.iter().for_each(Expired::log);
             refusals::say_left_out(&shared, now.mono);
             if n.is_multiple_of(20) {
                 shared.bans.tidy(now.mono);

@@ -1,5 +1,6 @@
 //! Requests that wait for something slow.
 
+use crate::registration_log::{Changes, Sender};
 use std::net::SocketAddr;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Arrival, Target, Transport};
@@ -31,6 +32,8 @@ pub(crate) struct Registration {
     pub(crate) target: Option<Target>,
     /// For the log.
     pub(crate) aor: String,
+    /// What is logged when it is kept, if anything is.
+    pub(crate) log: Option<(Changes, Sender)>,
 }
 
 /// A name to resolve: host in lower case, port, transport, sips.

@@ -1,13 +1,13 @@
 //! How many lines the log gets about single requests and connections that were refused or failed: see
 //! [`Quota`](strowger_net::Quota). Bans have lines of their own, which are few.
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Why};
 use crate::shard::Shard;
 use crate::shared::Shared;
 use strowger_core::Now;
 use strowger_core::transaction::Event;
-use strowger_message::{Index, Message, Name};
-use strowger_net::shown::shown;
+use strowger_message::{Index, Message, Name, Uri};
+use strowger_net::shown::{brief, shown};
 
 impl Shard {
     /// A request that was forwarded came to nothing there; the caller hears of it only if it was tried nowhere else.
@@ -28,11 +28,66 @@ impl Shard {
         let (method, call_id) = request.map(|r| (r.method_text(), r.header(Name::CallId))).unwrap_or_default();
         tracing::info!(
             to = %target.address,
-            transport = target.transport.text(),
+            transport = %target.transport.text(),
             method = %shown(method),
             call_id = %shown(call_id.unwrap_or_default()),
             reason,
             "forwarding failed"
+        );
+    }
+
+    /// A request gets this status. Challenges are no refusals: the sender has shown nothing yet.
+    pub(crate) fn log_refusal(&self, asked: &Asked<'_, '_>, status: u16) {
+        let request = asked.request;
+        let challenge = matches!(status, 401 | 407);
+        let reason = match asked.why {
+            Why::Logged => return,
+            Why::Text(text) => text,
+            Why::Status => strowger_message::status::reason(status),
+        };
+        if challenge && !tracing::enabled!(tracing::Level::DEBUG) || !challenge && !self.may_say(asked) {
+            return;
+        }
+        let method = shown(request.message.method_text());
+        let uri = shown(request.message.request_uri());
+        let from = shown(request.essentials.from.addr.uri_text);
+        let (source, transport) = (request.arrival.remote, request.arrival.transport.text());
+        let call_id = shown(request.call_id);
+        if challenge {
+            tracing::debug!(status, %method, %uri, %from, %source, %transport, %call_id, "challenged");
+        } else {
+            tracing::info!(status, reason, %method, %uri, %from, %source, %transport, %call_id, "request refused");
+        }
+    }
+
+    /// A request for a user of a domain that is none of ours, by mistake most often: what a phone calls its server is taken for
+    /// the domain.
+    pub(crate) fn log_domain(&self, asked: &mut Asked<'_, '_>, named: &Uri<'_>) {
+        let Some(uri) = named.sip().filter(|uri| !self.shared.identity.is_local_domain(uri.host)) else { return };
+        asked.why = Why::Logged;
+        if !self.may_say(asked) {
+            return;
+        }
+        let request = asked.request;
+        let mut domain = Vec::new();
+        uri.host.write_lower(&mut domain);
+        let reason = match self.proxy.is_own(uri) {
+            true => {
+                "an address of this server that `domains` does not name: give the phone one of them, or add the address"
+            }
+            false => "not a domain of this server",
+        };
+        let domains: Vec<&str> = self.shared.config.domains.iter().map(|domain| domain.as_str()).collect();
+        tracing::info!(
+            domain = %shown(&domain),
+            reason,
+            domains = %brief(&domains.join(", ")),
+            method = %shown(request.message.method_text()),
+            user = %shown(uri.user.unwrap_or_default()),
+            source = %request.arrival.remote,
+            transport = %request.arrival.transport.text(),
+            call_id = %shown(request.call_id),
+            "request refused"
         );
     }
 
@@ -44,8 +99,13 @@ impl Shard {
 
 /// Says how many were left out, once a minute; `now` in milliseconds.
 pub(crate) fn say_left_out(shared: &Shared, now: u64) {
-    let count = shared.quota.left_out(now);
-    if count > 0 {
-        tracing::warn!(count, setting = "log.refusals_per_minute", "suppressed log lines");
+    for (count, setting) in [
+        (shared.quota.left_out(now), "log.refusals_per_minute"),
+        (shared.call_lines.suppressed(now), "log.calls_per_minute"),
+        (shared.registration_lines.suppressed(now), "log.registrations_per_minute"),
+    ] {
+        if count > 0 {
+            tracing::warn!(count, %setting, "suppressed log lines");
+        }
     }
 }

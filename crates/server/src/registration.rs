@@ -1,9 +1,10 @@
 //! REGISTER: from the request to the location table and back (RFC 3261 section 10.3).
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Why};
 use crate::parked::{Parked, Registration};
 use crate::ping::NEEDS_PING;
 use crate::reach::is_unreachable;
+use crate::registration_log::{Changes, Sender};
 use crate::shard::Shard;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::proxy::Request;
@@ -12,7 +13,7 @@ use strowger_core::registrar::{Current, Refusal, Registrar};
 use strowger_core::slots::Id;
 use strowger_core::{Now, Outbox};
 use strowger_message::{Name, Uri};
-use strowger_net::shown::shown;
+use strowger_net::shown::{brief, shown};
 use strowger_store::binding::{Binding, BindingId, BindingView, Flow, Received};
 use strowger_store::journal::WriteError;
 use strowger_store::location::{self, Standing, Step, UpdateError};
@@ -30,6 +31,7 @@ impl Shard {
         let party = request.essentials.to.uri;
         if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_local(&party) {
             self.counters().not_found.one();
+            self.log_domain(asked, &party);
             return self.reply(asked, 404, |_| ());
         }
         if self.shared.config.registrar.authenticate
@@ -58,8 +60,13 @@ impl Shard {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
         let mut pings = false;
+        let mut changes = Changes::default();
         let outcome = {
             let (lines, pings, node) = (&mut lines, &mut pings, shared.config.server.node);
+            let (noted, now) = (&mut changes, asked.now);
+            let mut note = |registrar: &Registrar, bindings: &[Current<'_>]| {
+                noted.note(now, request, registrar, bindings, &shared.registration_lines);
+            };
             let repair = shared.config.nat.contact_repair;
             // Moved into the closure, so that the steps may borrow from it.
             let decider = &mut *registrar;
@@ -71,8 +78,18 @@ impl Shard {
                 most,
                 ticket,
                 |current| {
-                    let steps =
-                        decide(asked.now, request, decider, current, lines, pings, node, repair, &is_unreachable);
+                    let steps = decide(
+                        asked.now,
+                        request,
+                        decider,
+                        current,
+                        lines,
+                        pings,
+                        node,
+                        repair,
+                        &is_unreachable,
+                        &mut note,
+                    );
                     if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
                         return Err(Refused::Replayed);
                     }
@@ -87,6 +104,9 @@ impl Shard {
         match outcome {
             Ok(Standing::Done) => {
                 self.counters().registrations.one();
+                if !changes.is_empty() {
+                    changes.log(&shown(aor).to_string(), &Sender::of(request));
+                }
                 let from = asked.out.start();
                 self.write_reply(request, 200, |text| text.extend_from_slice(&lines), &mut asked.out.bytes);
                 let range = from..asked.out.bytes.len();
@@ -101,7 +121,8 @@ impl Shard {
                 self.write_reply(request, 500, |_| (), &mut failed);
                 let target = crate::via::reply_target(&request.essentials.via, request.arrival);
                 if let Some(Parked::Registration(waiting)) = id.and_then(|id| self.parked.get_mut(id)) {
-                    **waiting = Registration { ok, failed, target: Some(target), aor: shown(aor).to_string() };
+                    let log = (!changes.is_empty()).then(|| (changes, Sender::of(request)));
+                    **waiting = Registration { ok, failed, target: Some(target), aor: shown(aor).to_string(), log };
                 }
             }
             Err(error) => {
@@ -128,25 +149,28 @@ impl Shard {
                 self.challenge(asked, ChallengeHeader::WwwAuthenticate, true);
             }
             UpdateError::Decision(Refused::Registrar(refusal)) => {
-                tracing::debug!(%call_id, %source, reason = refusal.text(), "registration refused");
+                asked.why = Why::Text(refusal.text());
                 self.counters().refused.one();
                 self.reply(asked, refusal.status(), |text| registrar.write_refusal(refusal, text));
             }
             UpdateError::TooManyContacts { .. } | UpdateError::Unfit(_) => {
                 if self.may_say(asked) {
-                    tracing::info!(%call_id, %source, aor = %shown(aor), "registration refused: {error}");
+                    let reason = brief(&error);
+                    tracing::info!(%call_id, %source, aor = %shown(aor), %reason, "registration refused");
                 }
+                asked.why = Why::Logged;
                 self.refuse_request(asked, 403);
             }
             UpdateError::TableFull | UpdateError::Refused(_) => {
                 // The store tells of its trouble once; a line for each phone would bury that.
-                tracing::debug!(%call_id, aor = %shown(aor), "registration refused: {error}");
+                tracing::debug!(%call_id, aor = %shown(aor), reason = %brief(&error), "registration refused");
                 self.reply_overloaded(asked);
             }
             UpdateError::NoSuchBinding(_) => {
                 if self.may_say(asked) {
-                    tracing::error!(%call_id, aor = %shown(aor), "registration failed: {error}");
+                    tracing::error!(%call_id, aor = %shown(aor), %error, "registration failed");
                 }
+                asked.why = Why::Logged;
                 self.reply(asked, 500, |_| ());
             }
         }
@@ -159,6 +183,9 @@ impl Shard {
         let reply = match result {
             Ok(()) => {
                 self.counters().registrations.one();
+                if let Some((changes, sender)) = &waiting.log {
+                    changes.log(&waiting.aor, sender);
+                }
                 &waiting.ok
             }
             Err(error) => {
@@ -200,6 +227,7 @@ fn decide<'c>(
     node: u16,
     repair: bool,
     is_unreachable: &dyn Fn(&BindingView<'_>) -> bool,
+    note: &mut dyn FnMut(&Registrar, &[Current<'_>]),
 ) -> Result<Vec<Step<'c>>, Refusal> {
     let ids: Vec<BindingId> = current.iter().map(|b| b.id()).collect();
     let most = registrar.settings().max_contacts;
@@ -221,6 +249,7 @@ fn decide<'c>(
     registrar.decide(now, &request.message, &bindings)?;
     registrar.write_ok(now, &request.message, &bindings, lines);
     let registrar: &'c Registrar = registrar;
+    note(registrar, &bindings);
     let message = request.message;
     let bytes = message.bytes();
     let arrival = request.arrival;

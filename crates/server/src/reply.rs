@@ -8,22 +8,12 @@ use crate::shard::Shard;
 use crate::via;
 use strowger_core::proxy::Request;
 use strowger_message::respond;
-use strowger_net::shown::shown;
 
 impl Shard {
     /// Answers a request: through its transaction, or without one. `lines` writes further header lines.
     pub(crate) fn reply(&mut self, asked: &mut Asked<'_, '_>, status: u16, lines: impl FnOnce(&mut Vec<u8>)) {
         if status >= 300 {
-            let request = asked.request;
-            tracing::debug!(
-                status,
-                method = %shown(request.message.method_text()),
-                uri = %shown(request.message.request_uri()),
-                from = %shown(request.essentials.from.addr.uri_text),
-                call_id = %shown(request.call_id),
-                source = %request.arrival.remote,
-                "request not granted"
-            );
+            self.log_refusal(asked, status);
         }
         let request = asked.request;
         let from = asked.out.start();

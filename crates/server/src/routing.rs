@@ -1,6 +1,6 @@
 //! Where a request goes, and whether it may (RFC 3261 sections 16.3 to 16.5).
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Why};
 use crate::config::{Fork, RelayFor};
 use crate::parked::HostKey;
 use crate::reach::{is_gone, is_web, listens_at, may_listen, target_of};
@@ -62,6 +62,7 @@ impl Shard {
         }
         if self.is_nobody_here(&routing) {
             self.counters().not_found.one();
+            self.log_domain(asked, &routing.uri);
             return self.reply(asked, 404, |_| ());
         }
         if self.shared.config.proxy.loop_detection && self.proxy.is_loop(request) {
@@ -121,6 +122,7 @@ impl Shard {
             return self.reply(asked, 481, |_| ());
         };
         self.reply(asked, 200, |_| ());
+        self.log_cancel(asked.request);
         self.proxy.cancel(asked.now, invite, &mut self.transactions, asked.out);
     }
 
@@ -203,12 +205,7 @@ impl Shard {
         }
         if !to_local && relay_for == RelayFor::LocalDomains && !from_local {
             self.counters().relay_denied.one();
-            if self.may_say(asked) {
-                tracing::info!(
-                    call_id = %shown(request.call_id), source = %request.arrival.remote, uri = %shown(routing.uri_text),
-                    "relaying denied: neither end is of a local domain"
-                );
-            }
+            asked.why = Why::Text("relaying denied: neither end is of a local domain");
             self.reply(asked, 403, |_| ());
             return false;
         }
@@ -237,6 +234,11 @@ impl Shard {
         let Some(server) = asked.server else { return };
         if candidates.iter().all(|c| c.targets.is_empty()) {
             self.counters().not_found.one();
+            asked.why = Why::Text(match otherwise {
+                480 => "no contact of the user can be reached",
+                404 => "no route: nothing here leads to this kind of URI",
+                _ => "no route: the next hop has no address that a listener reaches",
+            });
             return self.reply(asked, otherwise, |_| ());
         }
         if !self.proxy.has_breadth(asked.request, candidates) {
@@ -245,6 +247,11 @@ impl Shard {
         self.trying(asked);
         self.counters().forwarded.one();
         self.proxy.forward(asked.now, asked.request, routing, server, candidates, &mut self.transactions, asked.out);
+        match (asked.request.method, asked.request.to_tag) {
+            (Method::Invite, b"") => self.log_call_begun(asked),
+            (Method::Bye, _) => self.log_call_ended(asked),
+            _ => (),
+        }
     }
 
     /// 100 at once: whoever called need not send again (section 17.2.1).
@@ -333,17 +340,18 @@ impl Shard {
                 }
             }
         };
-        let status = match known {
-            Ok(Known::Absent) => 404,
-            Ok(_) => 480,
+        let (status, reason) = match known {
+            Ok(Known::Absent) => (404, Why::Text("unknown user")),
+            Ok(_) => (480, Why::Text("the user is not registered")),
             Err(error) => {
                 self.counters().failed_lookups.one();
                 if self.may_say(asked) {
                     tracing::error!(call_id = %shown(request.call_id), %error, "cannot look up a user");
                 }
-                500
+                (500, Why::Logged)
             }
         };
+        asked.why = reason;
         self.counters().not_found.one();
         self.reply(asked, status, |_| ());
     }

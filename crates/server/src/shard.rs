@@ -1,6 +1,7 @@
 //! The server of one shard: every message that this shard owns comes in here.
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Why};
+use crate::call_log::{CallLog, LoggedCall};
 use crate::counters::Counters;
 use crate::parked::{Found, Parked, Waiting};
 use crate::reply::is_in_bounds;
@@ -41,6 +42,7 @@ pub enum Moved {
     Calls {
         exchanges: Vec<ExchangeRecord>,
         transactions: Vec<Record>,
+        logged: Vec<(u64, LoggedCall)>,
     },
     /// A message that waited behind a look-up: it starts again with its new owner.
     Waiting {
@@ -69,13 +71,14 @@ pub struct Shard {
     held: HashMap<u32, VecDeque<(Vec<u8>, Arrival)>>,
     /// How many requests of a call wait.
     waiting: HashMap<u32, u32>,
-    index: Index,
+    pub(crate) index: Index,
     /// Scratch: a message that was written loosely, as it goes on; one whose top Via was completed.
     canonical: Vec<u8>,
     completed: Vec<u8>,
     edit: Edit,
     events: Vec<Event>,
     pub(crate) pings: crate::ping::Pings,
+    pub(crate) call_log: CallLog,
     pub(crate) contacts: crate::routing::Contacts,
     /// Scratch of registrations: the address-of-record and the header lines of the 200.
     pub(crate) aor: Vec<u8>,
@@ -180,7 +183,8 @@ impl Shard {
         if let (true, Some(flow)) = (request.essentials.via.alias, request.arrival.flow) {
             self.alias(request, flow);
         }
-        let mut asked = Asked { now, request, server: None, found: &mut Found::default(), out };
+        let (found, why) = (&mut Found::default(), Why::Status);
+        let mut asked = Asked { now, request, server: None, found, why, out };
         // Registrations are answered without a transaction: equal requests get equal answers.
         if request.method == Method::Register
             && (self.is_for_registrar(now, request) || self.names_registrar(now, request))
@@ -237,7 +241,7 @@ impl Shard {
             && self.shared.bans.scanner(source.ip(), now.mono) == crate::ban::Standing::Banned;
         if self.shared.quota.may_say(source.ip(), now.mono) {
             let (agent, transport) = (shown(agent), request.arrival.transport.text());
-            tracing::info!(%source, transport, %agent, banned, "scanner dropped");
+            tracing::info!(%source, %transport, %agent, banned, "scanner dropped");
         }
         true
     }
@@ -368,7 +372,8 @@ impl Shard {
         if index.parse(&waiting.bytes, &self.shared.limits).is_ok()
             && let Ok(request) = Request::of(Message::new(&waiting.bytes, &index), &waiting.arrival, call_hash)
         {
-            let mut asked = Asked { now, request: &request, server: waiting.server, found: &mut waiting.found, out };
+            let (server, found, why) = (waiting.server, &mut waiting.found, Why::Status);
+            let mut asked = Asked { now, request: &request, server, found, why, out };
             match (waiting.server, request.method) {
                 (Some(_), _) => self.request(&mut asked),
                 (None, Method::Ack) => self.ack(&mut asked),
@@ -440,6 +445,7 @@ impl Shard {
         let counters = self.counters();
         counters.server_transactions.set(counts.servers);
         counters.client_transactions.set(counts.clients);
+        counters.calls_logged.set(self.call_log.len() as u64);
         counters.kept_bytes.set(counts.kept_bytes);
         counters.retransmissions.set(counts.requests_resent + counts.responses_resent);
         counters.timeouts.set(counts.timeouts);
@@ -452,6 +458,7 @@ impl Service for Shard {
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.take_in(now, arrival, bytes, out);
+        self.log_finals(now, out);
         self.show_busy();
     }
 
@@ -477,6 +484,7 @@ impl Service for Shard {
         self.transactions.poll(now, out, &mut self.events);
         self.run_events(now, "", out);
         self.proxy.poll(now, &mut self.transactions, out);
+        self.log_finals(now, out);
         self.ping(now, out);
         self.parked.tidy();
         self.read_gauges();
@@ -504,6 +512,7 @@ impl Service for Shard {
                 self.go_on(now, ticket, |found| found.names.push((name, targets)), out);
             }
         }
+        self.log_finals(now, out);
         self.show_busy();
     }
 
@@ -520,12 +529,14 @@ impl Service for Shard {
             Unsent::WebSocketHandshake => "WebSocket handshake failed",
         };
         self.run_events(now, reason, out);
+        self.log_finals(now, out);
         self.show_busy();
     }
 
     fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         if self.transactions.unreachable(now, to, quoted, out, &mut self.events) {
             self.run_events(now, "unreachable (ICMP error)", out);
+            self.log_finals(now, out);
             self.show_busy();
         }
     }
@@ -550,8 +561,9 @@ impl Service for Shard {
         }
         let exchanges = self.proxy.export(moves);
         let transactions = self.transactions.export(now, moves);
-        if !exchanges.is_empty() || !transactions.is_empty() {
-            moved.insert(0, Moved::Calls { exchanges, transactions });
+        let logged = self.call_log.export(bucket);
+        if !exchanges.is_empty() || !transactions.is_empty() || !logged.is_empty() {
+            moved.insert(0, Moved::Calls { exchanges, transactions, logged });
         }
         let calls: Vec<u32> = self.held.keys().copied().filter(|h| call::bucket(*h) == bucket).collect();
         for call_hash in calls {
@@ -564,7 +576,8 @@ impl Service for Shard {
 
     fn import(&mut self, now: Now, record: Moved, out: &mut Outbox) {
         match record {
-            Moved::Calls { exchanges, transactions } => {
+            Moved::Calls { exchanges, transactions, logged } => {
+                self.call_log.import(logged);
                 self.proxy.import(now, exchanges, transactions, &mut self.transactions);
             }
             Moved::Waiting { bytes, arrival } => self.take_in(now, &arrival, &bytes, out),
@@ -611,6 +624,7 @@ impl Shard {
             edit: Edit::new(),
             events: Vec::new(),
             pings: Default::default(),
+            call_log: CallLog::default(),
             contacts: Default::default(),
             aor: Vec::new(),
             lines: Vec::new(),

@@ -4,6 +4,7 @@ use crate::ban::Bans;
 use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
+use crate::line_rate::LineRate;
 use crate::node::Program;
 use std::sync::Arc;
 use strowger_core::ListenerId;
@@ -28,8 +29,12 @@ pub struct Shared {
     /// Algorithms of digest authentication that each listener offers.
     pub algorithms: Vec<Box<[Algorithm]>>,
     pub bans: Bans,
-    /// Of lines about requests and connections.
+    /// Of lines about requests and connections that were refused or failed.
     pub quota: Arc<Quota>,
+    /// Of calls that are logged.
+    pub call_lines: LineRate,
+    /// Of lines about registrations.
+    pub registration_lines: LineRate,
     pub resolver: Resolver,
     /// Key of marks, loops and tags; the same on every server that stands in for this one.
     pub secret: Vec<u8>,

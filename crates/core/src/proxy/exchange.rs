@@ -4,6 +4,7 @@
 use super::contact::Device;
 use crate::transaction::{ClientId, ServerId};
 use crate::{Arrival, Target};
+use std::ops::Range;
 
 /// What a proxy remembers of one request. Small: an ended call holds two for 32 seconds.
 #[derive(Debug)]
@@ -34,6 +35,16 @@ pub(super) struct Exchange {
     pub(super) cancelled: bool,
     /// A final response went upstream.
     pub(super) answered: bool,
+    /// The user wants to know its final response, see [`super::Proxy::watch`].
+    pub(super) watched: bool,
+}
+
+/// The final response of a request that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Final {
+    pub status: u16,
+    /// Where it stands in [`crate::Outbox::bytes`], until that is sent.
+    pub bytes: Range<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -50,6 +50,7 @@ impl Proxy {
             renews: routing.in_dialog && renews_target(request.method),
             cancelled: false,
             answered: false,
+            watched: false,
         });
         self.unanswered += 1;
         tx.set_owner(server, id.to_u64());

@@ -19,7 +19,7 @@ mod response;
 mod route;
 pub mod seal;
 
-pub use exchange::Candidate;
+pub use exchange::{Candidate, Final};
 pub use identity::{Face, Identity};
 pub use own_tag::OwnTag;
 pub use place::Place;
@@ -100,6 +100,8 @@ pub struct Proxy {
     rings: BinaryHeap<Reverse<(u64, u64)>>,
     /// [`Now::mono`] of the next giving back of memory.
     tidy_at: Option<u64>,
+    /// Of requests that are watched, since the user took them last.
+    finals: Vec<Final>,
     edit: Edit,
     index: Index,
 }
@@ -142,6 +144,7 @@ impl Proxy {
             sweep_at: None,
             rings: BinaryHeap::new(),
             tidy_at: None,
+            finals: Vec::new(),
             edit: Edit::new(),
             index: Index::new(),
         }
@@ -168,6 +171,19 @@ impl Proxy {
     /// Requests that went out and have no final response yet.
     pub fn unanswered(&self) -> usize {
         self.unanswered
+    }
+
+    /// The first final response to the request of this server transaction is to be among [`Proxy::finals`].
+    pub fn watch(&mut self, server: ServerId, tx: &Transactions) {
+        let exchange = self.exchanges.get_mut(Id::from_u64(tx.owner(server)));
+        if let Some(exchange) = exchange.filter(|exchange| exchange.server == server) {
+            exchange.watched = true;
+        }
+    }
+
+    /// Final responses of watched requests that went into the outbox; the user takes them out before that is sent.
+    pub fn finals(&mut self) -> &mut Vec<Final> {
+        &mut self.finals
     }
 
     /// A CANCEL for the INVITE whose server transaction this is (section 16.10): every branch without a

@@ -1,7 +1,7 @@
 //! Responses on their way upstream (RFC 3261 section 16.7).
 
 use super::contact::{Device, contact};
-use super::exchange::{Best, Exchange};
+use super::exchange::{Best, Exchange, Final};
 use super::mark::{self, Beyond, Party};
 use super::place::Place;
 use super::{NOBODY, Proxy, best, route};
@@ -57,11 +57,14 @@ impl Proxy {
             // Every 2xx of an INVITE goes up, at once (step 5); of another request, the first.
             if !exchange.answered || exchange.invite {
                 self.unanswered -= usize::from(!exchange.answered);
-                exchange.answered = true;
+                let first = !std::mem::replace(&mut exchange.answered, true);
                 exchange.pending = None;
                 exchange.best = None;
                 let (server, says) = (exchange.server, Says::of(exchange, tx.client_target(client)));
                 let range = self.write_upstream(now, response, arrival, status, says, out);
+                if first {
+                    self.report(id, status, &range);
+                }
                 tx.respond(now, server, status, range, out);
                 self.cancel_others(now, id, tx, out);
             }
@@ -89,6 +92,7 @@ impl Proxy {
             }
             let status = best::upstream(status);
             let range = self.write_upstream(now, response, arrival, status, Says::NOTHING, out);
+            self.report(id, status, &range);
             tx.respond(now, server, status, range, out);
             return;
         }
@@ -214,7 +218,15 @@ impl Proxy {
             }
         }
         let range = from..out.bytes.len();
+        self.report(id, best::upstream(held.status), &range);
         tx.respond(now, server, best::upstream(held.status), range, out);
+    }
+
+    fn report(&mut self, id: Id, status: u16, bytes: &std::ops::Range<usize>) {
+        if let Some(exchange) = self.exchanges.get(id).filter(|exchange| exchange.watched) {
+            debug_assert!(exchange.answered);
+            self.finals.push(Final { status, bytes: bytes.clone() });
+        }
     }
 
     fn cancel_others(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) {

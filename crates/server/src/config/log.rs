@@ -44,6 +44,17 @@ section! {
         /// Lines a minute about single requests and connections that were refused or failed, wrong passwords above all, and of one
         /// source a tenth of that; what is left out is counted, and the number logged after the minute. Bans for wrong passwords are always logged.
         pub refusals_per_minute: u32 = 100, Rule::number(0, 1_000_000);
+        /// Calls a minute that are logged, from their beginning to their end: the number is spread over the minute, a sixth of it at
+        /// once; calls without a password leave half of that to others. What is left out is counted, and the number logged after the
+        /// minute. 0: none.
+        pub calls_per_minute: u32 = 600, Rule::number(0, 1_000_000);
+        /// Calls that are logged and have not ended; while there are so many, no other call is logged.
+        pub open_calls: usize = 20_000, Rule::number(1, 10_000_000);
+        /// After this a call whose BYE has not come by is forgotten: no line says that it ended.
+        pub longest_call: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
+        /// Lines a minute about registrations that were made, removed or expired, spread over the minute, a sixth of them at once;
+        /// what is left out is counted, and the number logged after the minute. Refreshed ones are logged at the level debug. 0: none.
+        pub registrations_per_minute: u32 = 600, Rule::number(0, 1_000_000);
         /// How often every counter and gauge is logged, those that are 0 left out; "never": only when the server ends.
         pub statistics: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("never");
     }

@@ -1,0 +1,115 @@
+//! How many log lines about what succeeds: so many a minute, spread over it, and a number at once.
+
+use std::sync::{Mutex, PoisonError};
+
+/// A bucket of tokens for the process; each line takes one.
+#[derive(Debug)]
+pub struct LineRate {
+    /// 0: no lines at all.
+    per_minute: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Of each token 60,000: as many parts come back each millisecond as lines a minute are allowed.
+    parts: u64,
+    /// Milliseconds of [`strowger_core::Now::mono`].
+    at: u64,
+    /// Lines that had no token since the last report.
+    suppressed: u64,
+    reported: u64,
+}
+
+const MINUTE: u64 = 60_000;
+
+/// A full bucket has the tokens of ten seconds.
+const FULL: u64 = MINUTE / 6;
+
+impl LineRate {
+    /// So many lines a minute: a sixth of them at once.
+    pub fn new(per_minute: u32) -> Self {
+        let per_minute = u64::from(per_minute);
+        Self {
+            per_minute,
+            state: Mutex::new(State { parts: Self::full(per_minute), at: 0, suppressed: 0, reported: 0 }),
+        }
+    }
+
+    fn full(per_minute: u64) -> u64 {
+        (per_minute * FULL).max(MINUTE)
+    }
+
+    /// Whether there are lines at all.
+    pub fn is_on(&self) -> bool {
+        self.per_minute > 0
+    }
+
+    /// Whether a line may be written at `now` (milliseconds). If not it is counted.
+    pub fn may_log(&self, now: u64) -> bool {
+        self.take(now, 0)
+    }
+
+    /// The same for what anybody can cause: half a bucket stays for others.
+    pub fn may_log_of_anyone(&self, now: u64) -> bool {
+        self.take(now, Self::full(self.per_minute) / 2)
+    }
+
+    fn take(&self, now: u64, left: u64) -> bool {
+        if !self.is_on() {
+            return false;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let come = now.saturating_sub(state.at).saturating_mul(self.per_minute);
+        state.parts = state.parts.saturating_add(come).min(Self::full(self.per_minute));
+        state.at = state.at.max(now);
+        if state.parts < MINUTE + left.min(Self::full(self.per_minute) - MINUTE) {
+            state.suppressed += 1;
+            return false;
+        }
+        state.parts -= MINUTE;
+        true
+    }
+
+    /// How many lines had no token since this was last answered, once a minute; to be asked now and then. 0: there is nothing to
+    /// report.
+    pub fn suppressed(&self, now: u64) -> u64 {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if now < state.reported.saturating_add(MINUTE) {
+            return 0;
+        }
+        state.reported = now;
+        std::mem::take(&mut state.suppressed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_at_once_and_then_evenly() {
+        let rate = LineRate::new(600);
+        let lines = |from: u64, to: u64| (from..to).filter(|now| rate.may_log(*now)).count();
+        assert_eq!(lines(0, 60_000), 100 + 599);
+        assert_eq!(rate.suppressed(59_999), 0, "the minute is not over");
+        assert_eq!(rate.suppressed(60_000), 60_000 - 699);
+        assert_eq!(lines(600_000, 600_050), 50, "the bucket is full again");
+    }
+
+    #[test]
+    fn what_anyone_causes_leaves_half_a_bucket_to_others() {
+        let rate = LineRate::new(60);
+        assert_eq!((0..20).filter(|_| rate.may_log_of_anyone(0)).count(), 5);
+        assert_eq!((0..20).filter(|_| rate.may_log(0)).count(), 5);
+    }
+
+    #[test]
+    fn one_line_a_minute_and_none() {
+        let rate = LineRate::new(1);
+        assert!(rate.may_log_of_anyone(0) && !rate.may_log(59_999) && rate.may_log(60_000));
+        let off = LineRate::new(0);
+        assert!(!off.may_log(0) && !off.is_on());
+        assert_eq!(off.suppressed(MINUTE), 0, "they are not wanted");
+    }
+}

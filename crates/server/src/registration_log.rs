@@ -1,0 +1,143 @@
+//! Registrations in the log: made, refreshed, removed, expired.
+
+use crate::line_rate::LineRate;
+use crate::shared::Shared;
+use std::net::SocketAddr;
+use strowger_core::proxy::Request;
+use strowger_core::registrar::{Current, Registrar};
+use strowger_core::{Now, Transport};
+use strowger_message::Name;
+use strowger_net::shown::shown;
+use strowger_store::binding::BindingView;
+
+/// What one REGISTER changed, to be logged when it is kept. Empty and without memory of its own where there is nothing to log.
+#[derive(Debug, Default)]
+pub(crate) struct Changes(Vec<Change>);
+
+#[derive(Debug)]
+struct Change {
+    event: Event,
+    /// As it is shown.
+    contact: String,
+    /// Until it expires.
+    seconds: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Registered,
+    Refreshed,
+    Unregistered,
+    /// Unreachable, and in the way of a new one.
+    Dropped,
+}
+
+/// Who sent the REGISTER.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    source: SocketAddr,
+    transport: &'static str,
+    /// As it is shown.
+    agent: String,
+}
+
+impl Sender {
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        let agent = request.message.header(Name::UserAgent).unwrap_or_default();
+        Self {
+            source: request.arrival.remote,
+            transport: request.arrival.transport.text(),
+            agent: shown(agent).to_string(),
+        }
+    }
+}
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What the registrar has decided on the bindings `current`.
+    pub(crate) fn note(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        registrar: &Registrar,
+        current: &[Current<'_>],
+        lines: &LineRate,
+    ) {
+        if !lines.is_on() || !tracing::enabled!(tracing::Level::INFO) {
+            return;
+        }
+        let mut note = |event: Event, contact: &[u8], seconds: u64| {
+            let wanted = match event {
+                Event::Refreshed => tracing::enabled!(tracing::Level::DEBUG),
+                _ => lines.may_log(now.mono),
+            };
+            if wanted {
+                self.0.push(Change { event, contact: shown(contact).to_string(), seconds });
+            }
+        };
+        let adds = !registrar.upserts().is_empty();
+        for binding in registrar.removals().map(|i| &current[i]) {
+            note(if binding.unreachable && adds { Event::Dropped } else { Event::Unregistered }, binding.uri, 0);
+        }
+        for upsert in registrar.upserts() {
+            let contact = request.message.bytes().get(upsert.uri.clone()).unwrap_or_default();
+            let same = upsert.replaces.is_some_and(|i| current[i].uri == contact);
+            let event = if same { Event::Refreshed } else { Event::Registered };
+            note(event, contact, upsert.expires_at.saturating_sub(now.mono) / 1000);
+        }
+    }
+
+    /// They are kept. `aor` as it is shown.
+    pub(crate) fn log(&self, aor: &str, sender: &Sender) {
+        let Sender { source, transport, agent } = sender;
+        for Change { event, contact, seconds } in &self.0 {
+            match event {
+                Event::Registered => {
+                    tracing::info!(%aor, %contact, %source, %transport, expires = seconds, agent, "registered");
+                }
+                Event::Refreshed => {
+                    tracing::debug!(%aor, %contact, %source, %transport, expires = seconds, agent, "registration refreshed");
+                }
+                Event::Unregistered => tracing::info!(%aor, %contact, %source, %transport, agent, "unregistered"),
+                Event::Dropped => {
+                    let reason = "its connection is gone, and another contact takes its place";
+                    tracing::info!(%aor, %contact, reason, "registration removed");
+                }
+            }
+        }
+    }
+}
+
+/// A binding that was not refreshed in time, to be logged when the table is not locked any more.
+#[derive(Debug)]
+pub(crate) struct Expired {
+    aor: String,
+    contact: String,
+    source: Option<(Transport, SocketAddr)>,
+    agent: String,
+}
+
+impl Expired {
+    /// None: no line is wanted, or there are too many.
+    pub(crate) fn of(binding: &BindingView<'_>, shared: &Shared, now: u64) -> Option<Self> {
+        let lines = &shared.registration_lines;
+        let wanted = lines.is_on() && tracing::enabled!(tracing::Level::INFO) && lines.may_log(now);
+        let received = binding.received().map(|r| (Transport::ALL.get(r.transport as usize).copied(), r.address));
+        wanted.then(|| Self {
+            aor: shown(binding.aor()).to_string(),
+            contact: shown(binding.uri()).to_string(),
+            source: received.and_then(|(transport, address)| Some((transport?, address))),
+            agent: shown(binding.user_agent()).to_string(),
+        })
+    }
+
+    pub(crate) fn log(&self) {
+        let Self { aor, contact, source, agent } = self;
+        let transport = source.map(|(transport, _)| tracing::field::display(transport.text()));
+        let source = source.map(|(_, address)| tracing::field::display(address));
+        tracing::info!(%aor, %contact, source, transport, agent, "registration expired");
+    }
+}
