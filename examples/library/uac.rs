@@ -69,7 +69,7 @@ impl Service for Telephone {
 
     /// An order of the main thread: the way in for whatever is no message from the network.
     fn answered(&mut self, now: Now, dial: Dial, out: &mut Outbox) {
-        let target = Target { transport: Transport::Udp, listener: ListenerId(0), address: dial.next_hop, flow: None };
+        let target = Target::new(Transport::Udp, ListenerId(0), dial.next_hop);
         let invite = Invite {
             from: b"\"Example\" <sip:uac@example.invalid>",
             to: dial.uri.as_bytes(),

@@ -77,7 +77,7 @@ fn call() {
     let arrival =
         |n: u8| Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: address(n), flow: None };
     let (from_caller, from_callee) = (arrival(1), arrival(2));
-    let target = Target { transport: Transport::Udp, listener: ListenerId(0), address: address(2), flow: None };
+    let target = Target::new(Transport::Udp, ListenerId(0), address(2));
     let invite = Invite {
         from: b"sip:alice@example.org",
         to: b"sip:bob@127.0.0.2",

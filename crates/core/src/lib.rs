@@ -28,4 +28,4 @@ pub mod user_agent;
 
 pub use now::Now;
 pub use outbox::Outbox;
-pub use transport::{Arrival, Flow, ListenerId, Target, Transport};
+pub use transport::{Arrival, Flow, ListenerId, PeerName, Target, Transport};

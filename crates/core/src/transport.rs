@@ -1,6 +1,7 @@
 //! Where a message came from and where one goes: names, never descriptors.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 
 /// How messages travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,12 +92,17 @@ pub struct Arrival {
 impl Arrival {
     /// Back over the way that it came.
     pub const fn reply(&self) -> Target {
-        Target { transport: self.transport, listener: self.listener, address: self.remote, flow: self.flow }
+        Target { flow: self.flow, ..Target::new(self.transport, self.listener, self.remote) }
     }
 }
 
-/// Where a message goes: over `flow` while it lives, else to `address` (streams: over a connection that
-/// is there already, or a new one).
+/// The name that the peer of a secure connection must prove by its certificate (RFC 5922): a number for it, given by the
+/// network side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerName(pub NonZeroU32);
+
+/// Where a message goes: over `flow` while it lives and is a connection with `address`, else to `address` (streams: over a
+/// connection that is there already, or a new one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     pub transport: Transport,
@@ -104,4 +110,25 @@ pub struct Target {
     pub listener: ListenerId,
     pub address: SocketAddr,
     pub flow: Option<Flow>,
+    /// The port of `address` at which the peer takes connections when the flow has ended (RFC 3261 section 18.2.2); 0: the
+    /// same.
+    pub listens: u16,
+    /// For secure transports: the name that was asked for. None: the peer must prove its address.
+    pub name: Option<PeerName>,
+}
+
+impl Target {
+    /// An address, reached by any connection to it.
+    pub const fn new(transport: Transport, listener: ListenerId, address: SocketAddr) -> Self {
+        Self { transport, listener, address, flow: None, listens: 0, name: None }
+    }
+
+    /// The same without its flow: where a new connection leads.
+    pub fn without_flow(self) -> Self {
+        let mut address = self.address;
+        if self.flow.is_some() && self.listens != 0 {
+            address.set_port(self.listens);
+        }
+        Self { address, flow: None, listens: 0, ..self }
+    }
 }

@@ -2,12 +2,13 @@
 
 use crate::Settings;
 use crate::clock;
-use rustls::pki_types::ServerName;
+use crate::proof::Proof;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use strowger_core::{Flow, ListenerId, Now, Transport};
+use strowger_core::{Flow, ListenerId, Now, PeerName, Transport};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
@@ -31,8 +32,10 @@ pub(crate) struct Connection {
     /// The peer made it, not we.
     pub(crate) accepted: bool,
     pub(crate) remote: SocketAddr,
+    /// Whom we asked for, of a connection that we made.
+    pub(crate) name: Option<PeerName>,
     /// Another address that it leads to, for the peer said so (RFC 5923).
-    pub(crate) alias: Option<Box<SocketAddr>>,
+    pub(crate) alias: Option<Box<Alias>>,
     /// None for plain TCP that is open.
     pub(crate) layer: Option<Box<Layer>>,
     /// The start of a message whose rest has not come.
@@ -50,6 +53,13 @@ pub(crate) struct Connection {
     pub(crate) lane: Option<Flow>,
     /// The service is done with it; it ends when everything was said and the peer has ended it too.
     pub(crate) leaving: bool,
+}
+
+/// An address that a connection leads to beside its own.
+pub(crate) struct Alias {
+    pub(crate) address: SocketAddr,
+    /// Of a secure one: what the peer proved.
+    pub(crate) proof: Option<Arc<Proof>>,
 }
 
 /// What lies between the socket and the messages.
@@ -93,6 +103,7 @@ impl Connection {
             phase: Phase::Dialling,
             accepted: false,
             remote,
+            name: None,
             alias: None,
             layer: Some(Box::new(Layer { websocket, ..Layer::default() })),
             partial: Vec::new(),
@@ -110,6 +121,12 @@ impl Connection {
     /// Its layer; before a connection is open there always is one.
     pub(crate) fn layer(&mut self) -> &mut Layer {
         self.layer.get_or_insert_default()
+    }
+
+    /// The certificate that the peer of a secure connection has shown.
+    pub(crate) fn certificate(&self) -> Option<CertificateDer<'static>> {
+        let tls = self.layer.as_ref()?.tls.as_ref()?;
+        if tls.is_handshaking() { None } else { Some(tls.peer_certificates()?.first()?.clone().into_owned()) }
     }
 
     pub(crate) fn is_partial(&self) -> bool {

@@ -1,78 +1,85 @@
 //! The connections of all shards: where one to an address is, how many there are and from whom.
 
+use crate::names::Names;
+use crate::proof::Proof;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::{Mutex, MutexGuard};
-use strowger_core::{Flow, Transport};
+use std::sync::{Arc, Mutex, MutexGuard};
+use strowger_core::{Flow, PeerName, Target, Transport};
 
 const PARTS: usize = 32;
 
 /// Process-wide; its locks are held for a look-up only, never across I/O.
-#[derive(Default)]
 pub(crate) struct Directory {
-    places: [Mutex<HashMap<(Transport, SocketAddr), Flow>>; PARTS],
+    places: [Mutex<Places>; PARTS],
     sources: [Mutex<HashMap<IpAddr, u32>>; PARTS],
     count: AtomicUsize,
-    /// The name that the server at an address must prove by its certificate.
-    names: Mutex<HashMap<SocketAddr, Box<str>>>,
+    names: Arc<Names>,
 }
 
-/// Names remembered at most; beyond, all are forgotten and told anew.
-const NAMES: usize = 100_000;
+/// Connections by where they lead.
+#[derive(Default)]
+struct Places {
+    /// Those that we made, for the name that was asked for; an alias, if it is not a secure one.
+    by_name: HashMap<(Transport, SocketAddr, Option<PeerName>), Flow>,
+    /// Secure ones over which the peer asked to be reached there, and what it proved.
+    aliases: HashMap<(Transport, SocketAddr), (Flow, Arc<Proof>)>,
+}
 
 impl Directory {
-    pub(crate) fn find(&self, of: Transport, to: SocketAddr) -> Option<Flow> {
-        lock(&self.places[part(to.ip())]).get(&(of, to)).copied()
+    pub(crate) fn new(names: Arc<Names>) -> Self {
+        Self { places: Default::default(), sources: Default::default(), count: AtomicUsize::new(0), names }
     }
 
-    /// The connection to this address; if there is none but `stale`, `make` makes one and it becomes it. The
-    /// second value tells whether it was made.
-    pub(crate) fn find_or(
-        &self,
-        of: Transport,
-        to: SocketAddr,
-        stale: Option<Flow>,
-        make: impl FnOnce() -> Flow,
-    ) -> (Flow, bool) {
-        let mut places = lock(&self.places[part(to.ip())]);
-        match places.get(&(of, to)) {
-            Some(flow) if Some(*flow) != stale => (*flow, false),
+    /// The connection over which this target is reached: one that was made for its name, or whose peer has proved that name.
+    pub(crate) fn find(&self, target: &Target) -> Option<Flow> {
+        self.places(target.address).find(target, &self.names)
+    }
+
+    /// The connection to this target; if there is none but `stale`, `make` makes one and it becomes it. The second value
+    /// tells whether it was made.
+    pub(crate) fn find_or(&self, target: &Target, stale: Option<Flow>, make: impl FnOnce() -> Flow) -> (Flow, bool) {
+        let mut places = self.places(target.address);
+        match places.find(target, &self.names) {
+            Some(flow) if Some(flow) != stale => (flow, false),
             _ => {
                 let flow = make();
-                places.insert((of, to), flow);
+                places.by_name.insert((target.transport, target.address, target.name), flow);
                 (flow, true)
             }
         }
     }
 
     /// This connection leads there no more: it ended, or serves another address.
-    pub(crate) fn forget(&self, of: Transport, to: SocketAddr, flow: Flow) {
-        let mut places = lock(&self.places[part(to.ip())]);
-        if places.get(&(of, to)) == Some(&flow) {
-            places.remove(&(of, to));
+    pub(crate) fn forget(&self, of: Transport, to: SocketAddr, name: Option<PeerName>, flow: Flow) {
+        let mut places = self.places(to);
+        if places.by_name.get(&(of, to, name)) == Some(&flow) {
+            places.by_name.remove(&(of, to, name));
+        }
+        if of.is_secure() && places.aliases.get(&(of, to)).is_some_and(|(known, _)| *known == flow) {
+            places.aliases.remove(&(of, to));
         }
     }
 
     /// Messages to this address go over that connection from now on, until it is [forgotten](Self::forget). Whether they
-    /// did not before.
+    /// did not before. Not for secure ones, see [`Directory::prove`].
     pub(crate) fn alias(&self, of: Transport, to: SocketAddr, flow: Flow) -> bool {
-        lock(&self.places[part(to.ip())]).insert((of, to), flow) != Some(flow)
+        self.places(to).by_name.insert((of, to, None), flow) != Some(flow)
     }
 
-    pub(crate) fn name(&self, address: SocketAddr, name: &str) {
-        let mut names = lock(&self.names);
-        if names.get(&address).is_some_and(|n| **n == *name) {
-            return;
-        }
-        if names.len() >= NAMES {
-            names.clear();
-        }
-        names.insert(address, name.into());
+    /// The same for a secure connection, and for those messages only whose peer has proved to be who is meant.
+    pub(crate) fn prove(&self, of: Transport, to: SocketAddr, flow: Flow, proof: Arc<Proof>) {
+        self.places(to).aliases.insert((of, to), (flow, proof));
     }
 
-    pub(crate) fn name_of(&self, address: SocketAddr) -> Option<Box<str>> {
-        lock(&self.names).get(&address).cloned()
+    /// Whether [`Directory::prove`] has noted this connection.
+    pub(crate) fn is_alias(&self, of: Transport, to: SocketAddr, flow: Flow) -> bool {
+        self.places(to).aliases.get(&(of, to)).is_some_and(|(known, _)| *known == flow)
+    }
+
+    fn places(&self, of: SocketAddr) -> MutexGuard<'_, Places> {
+        lock(&self.places[part(of.ip())])
     }
 
     /// Counts one more connection unless that is more than `most`, or its source has more than `each`.
@@ -106,6 +113,15 @@ impl Directory {
     }
 }
 
+impl Places {
+    fn find(&self, target: &Target, names: &Names) -> Option<Flow> {
+        let Target { transport, address, name, .. } = *target;
+        let alias = if transport.is_secure() { self.aliases.get(&(transport, address)) } else { None };
+        let proven = alias.filter(|(_, proof)| proof.is_of(name, address.ip(), names)).map(|(flow, _)| *flow);
+        proven.or_else(|| self.by_name.get(&(transport, address, name)).copied())
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -122,28 +138,70 @@ fn part(ip: IpAddr) -> usize {
 mod tests {
     use super::*;
 
+    use strowger_core::ListenerId;
+
     fn flow(slot: u32) -> Flow {
         Flow { node: 0, process: 0, shard: 0, slot, generation: 1 }
     }
 
+    fn directory() -> Directory {
+        Directory::new(Arc::new(Names::new(10)))
+    }
+
+    fn to(transport: Transport, address: &str) -> Target {
+        Target::new(transport, ListenerId(0), address.parse().unwrap())
+    }
+
     #[test]
     fn one_connection_for_one_address_and_an_alias_until_it_is_forgotten() {
-        let directory = Directory::default();
-        let [a, b] = ["192.0.2.1:5060", "192.0.2.1:5070"].map(|a| a.parse().unwrap());
-        assert_eq!(directory.find_or(Transport::Tcp, a, None, || flow(1)), (flow(1), true));
-        assert_eq!(directory.find_or(Transport::Tcp, a, None, || unreachable!()), (flow(1), false));
-        assert_eq!(directory.find_or(Transport::Tls, a, None, || flow(2)), (flow(2), true));
-        assert!(directory.alias(Transport::Tcp, b, flow(1)) && !directory.alias(Transport::Tcp, b, flow(1)));
-        assert_eq!(directory.find_or(Transport::Tcp, b, None, || unreachable!()), (flow(1), false));
-        directory.forget(Transport::Tcp, b, flow(2));
-        assert_eq!(directory.find_or(Transport::Tcp, b, None, || unreachable!()), (flow(1), false), "of another");
-        directory.forget(Transport::Tcp, b, flow(1));
-        assert_eq!(directory.find_or(Transport::Tcp, b, None, || flow(3)), (flow(3), true));
+        use Transport::{Tcp, Tls};
+        let directory = directory();
+        let [a, b] = ["192.0.2.1:5060", "192.0.2.1:5070"].map(|a| to(Tcp, a));
+        assert_eq!(directory.find_or(&a, None, || flow(1)), (flow(1), true));
+        assert_eq!(directory.find_or(&a, None, || unreachable!()), (flow(1), false));
+        assert_eq!(directory.find_or(&Target { transport: Tls, ..a }, None, || flow(2)), (flow(2), true));
+        assert!(directory.alias(Tcp, b.address, flow(1)) && !directory.alias(Tcp, b.address, flow(1)));
+        assert_eq!(directory.find_or(&b, None, || unreachable!()), (flow(1), false));
+        directory.forget(Tcp, b.address, None, flow(2));
+        assert_eq!(directory.find_or(&b, None, || unreachable!()), (flow(1), false), "of another");
+        directory.forget(Tcp, b.address, None, flow(1));
+        assert_eq!(directory.find_or(&b, None, || flow(3)), (flow(3), true));
+    }
+
+    #[test]
+    fn each_name_at_an_address_has_a_connection_of_its_own() {
+        let directory = directory();
+        let plain = to(Transport::Tls, "192.0.2.1:5061");
+        let [a, b] = ["a.test", "b.test"].map(|n| Target { name: Some(directory.names.number(n)), ..plain });
+        for (n, target) in [plain, a, b].iter().enumerate() {
+            assert_eq!(directory.find_or(target, None, || flow(n as u32)), (flow(n as u32), true));
+        }
+        directory.forget(a.transport, a.address, a.name, flow(1));
+        assert_eq!([plain, a, b].map(|t| directory.find(&t)), [Some(flow(0)), None, Some(flow(2))]);
+    }
+
+    #[test]
+    fn a_secure_alias_serves_whom_its_certificate_proves() {
+        let made = rcgen::generate_simple_self_signed(["a.test".to_owned(), "192.0.2.1".to_owned()]).unwrap();
+        let directory = directory();
+        let plain = to(Transport::Tls, "192.0.2.1:5061");
+        let [a, b] = ["a.test", "b.test"].map(|n| Target { name: Some(directory.names.number(n)), ..plain });
+        directory.prove(plain.transport, plain.address, flow(7), Arc::new(Proof::new(made.cert.der().clone())));
+        assert!(directory.is_alias(plain.transport, plain.address, flow(7)));
+        for _ in 0..2 {
+            assert_eq!([plain, a, b].map(|t| directory.find(&t)), [Some(flow(7)), Some(flow(7)), None]);
+        }
+        assert_eq!(directory.find_or(&b, None, || flow(8)), (flow(8), true));
+        let elsewhere = to(Transport::Tls, "192.0.2.2:5061");
+        directory.prove(plain.transport, elsewhere.address, flow(9), Arc::new(Proof::new(made.cert.der().clone())));
+        assert_eq!(directory.find(&elsewhere), None, "an address that it does not prove");
+        directory.forget(plain.transport, plain.address, None, flow(7));
+        assert_eq!([plain, a, b].map(|t| directory.find(&t)), [None, None, Some(flow(8))]);
     }
 
     #[test]
     fn limits_count_all_and_each() {
-        let directory = Directory::default();
+        let directory = directory();
         let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|ip| Some(ip.parse().unwrap()));
         assert!(directory.admit(a, 3, 2) && directory.admit(a, 3, 2) && !directory.admit(a, 3, 2));
         assert!(directory.admit(b, 3, 2) && !directory.admit(b, 3, 2));

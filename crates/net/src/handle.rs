@@ -6,6 +6,7 @@ use crate::crew::{Backlog, Crew};
 use crate::cross::Parcel;
 use crate::directory::Directory;
 use crate::failure::Failure;
+use crate::names::Names;
 use crate::ring::{Consumer, Producer};
 use crate::tickets::Clients;
 use crate::{Listener, Service, Settings};
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering::
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strowger_core::call::{self, BUCKETS};
-use strowger_core::{Flow, Transport};
+use strowger_core::{Flow, PeerName, Transport};
 
 /// Everything that the shards of one process share.
 pub(crate) struct Shared<S: Service> {
@@ -42,6 +43,7 @@ pub(crate) struct Common {
     pub(crate) tls_servers: Vec<Option<Arc<ServerConfig>>>,
     pub(crate) tls_client: Clients,
     pub(crate) directory: Directory,
+    pub(crate) names: Arc<Names>,
 }
 
 impl<S: Service> Shared<S> {
@@ -216,20 +218,24 @@ impl<S: Service + 'static> Handle<S> {
 
     /// Messages to `address` go over this connection from now on, while it lives (RFC 5923: the peer asked for it by
     /// an `alias` parameter in its Via, and is trusted to be at that address). A connection has one such address: the
-    /// last.
+    /// last. By TLS only if the peer has shown a certificate that was verified, and only messages for whom that is valid.
     pub fn alias(&self, flow: Flow, transport: Transport, address: SocketAddr) {
-        if self.shared.directory.alias(transport, address, flow)
-            && let Some(seat) = self.shared.seats.get(flow.shard as usize)
-        {
-            // Its shard knows when it ends, or that it has.
+        let directory = &self.shared.directory;
+        // A secure one is looked at by its shard first; any shard knows when a connection ends, or that it has.
+        let news = match transport.is_secure() {
+            true => !directory.is_alias(transport, address, flow),
+            false => transport.is_reliable() && directory.alias(transport, address, flow),
+        };
+        if let (true, Some(seat)) = (news, self.shared.seats.get(flow.shard as usize)) {
             seat.post(Letter::Alias(flow, transport, address));
         }
     }
 
-    /// Connections to `address` by TLS or WebSocket that are yet to be made ask for the server `name` (SNI, Host),
-    /// which its certificate must prove (RFC 5922). Untold, it must prove the address.
-    pub fn name(&self, address: SocketAddr, name: &str) {
-        self.shared.directory.name(address, name);
+    /// The number of a name, for [`Target::name`](strowger_core::Target): connections for it ask for this server (SNI,
+    /// Host), whose certificate must be valid for it (RFC 5922). The oldest of more than
+    /// [`Settings::names`](crate::Settings) are forgotten.
+    pub fn name(&self, name: &str) -> PeerName {
+        self.shared.names.number(name)
     }
 
     /// Ends a connection.

@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::task::Context;
-use strowger_core::{Flow, ListenerId, Transport};
+use strowger_core::{Flow, ListenerId, PeerName, Transport};
 
 /// The slots of lanes, which no connection of a listener or of the directory has.
 const LANE: u32 = 1 << 31;
@@ -53,6 +53,8 @@ pub struct Wish {
     pub from: SocketAddr,
     /// The other side; a socket for datagrams has none.
     pub to: SocketAddr,
+    /// The name that the other side must prove, of a secure connection.
+    pub name: Option<PeerName>,
 }
 
 /// The lanes of one shard.

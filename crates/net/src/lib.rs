@@ -29,6 +29,8 @@ mod cross;
 mod desk;
 mod directory;
 mod failure;
+mod names;
+mod proof;
 mod readiness;
 mod reading;
 mod ring;

@@ -3,6 +3,7 @@
 use crate::crew::{self, Crew, Socket};
 use crate::directory::Directory;
 use crate::handle::{Common, Seat, Shared};
+use crate::names::Names;
 use crate::settings::Shards;
 use crate::tickets::Clients;
 use crate::{Failure, Handle, Listener, Service, Settings};
@@ -12,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use strowger_core::PeerName;
 
 /// Listeners, bound.
 pub struct Net {
@@ -21,6 +23,7 @@ pub struct Net {
     sockets: Vec<Socket>,
     tls_servers: Vec<Option<Arc<ServerConfig>>>,
     tls_client: Clients,
+    names: Arc<Names>,
 }
 
 impl Net {
@@ -28,7 +31,8 @@ impl Net {
     pub fn bind(settings: Settings, listeners: Vec<Listener>) -> io::Result<Self> {
         let tls_client = Clients::new(settings.tls.load_keeping(settings.tls_sessions)?, settings.tls_sessions);
         let (addresses, sockets, tls_servers) = Default::default();
-        let mut net = Self { settings, listeners, addresses, sockets, tls_servers, tls_client };
+        let names = Arc::new(Names::new(settings.names));
+        let mut net = Self { settings, listeners, addresses, sockets, tls_servers, tls_client, names };
         for listener in &net.listeners {
             let named = |e: io::Error| {
                 io::Error::new(e.kind(), format!("{}:{}: {e}", listener.transport.text(), listener.bind))
@@ -50,6 +54,11 @@ impl Net {
         &self.addresses
     }
 
+    /// See [`Handle::name`].
+    pub fn name(&self, name: &str) -> PeerName {
+        self.names.number(name)
+    }
+
     /// Starts the shards. `factory` makes the service of a shard, on its thread.
     pub fn spawn<S, F>(self, factory: F) -> io::Result<Node<S>>
     where
@@ -67,7 +76,8 @@ impl Net {
                 addresses: self.addresses,
                 tls_servers: self.tls_servers,
                 tls_client: self.tls_client,
-                directory: Directory::default(),
+                directory: Directory::new(self.names.clone()),
+                names: self.names,
             }),
             active: AtomicUsize::new(1),
             owners: crew::owners(1),

@@ -127,6 +127,8 @@ pub struct Settings {
     pub farewell_timeout: Duration,
     /// Sessions kept of each TLS server, to be resumed: one is used by each connection. Default 1,024.
     pub tls_sessions: usize,
+    /// Names that secure peers must prove, remembered at most. Default 8,192.
+    pub names: usize,
     /// Bytes that may wait for a connection whose peer does not read; more closes it. Default 1 MB.
     pub write_queue: usize,
     /// How servers are verified to which we connect by TLS.
@@ -169,6 +171,7 @@ impl Default for Settings {
             handshake_timeout: Duration::from_secs(10),
             farewell_timeout: Duration::from_secs(1),
             tls_sessions: 1_024,
+            names: 8_192,
             write_queue: 1 << 20,
             tls: crate::tls::Client::default(),
             quota: Arc::new(Quota::new(100)),

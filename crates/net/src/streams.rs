@@ -6,7 +6,10 @@
 
 mod dial;
 mod lane;
+mod posting;
 mod writing;
+
+pub(crate) use self::posting::Post;
 
 use self::dial::Dial;
 use crate::connection::{Connection, Layer, Phase};
@@ -23,7 +26,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use strowger_core::{Flow, ListenerId, Now, Target, Transport};
+use strowger_core::{Flow, ListenerId, Now, Transport};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -93,13 +96,6 @@ struct Piece {
     /// Its place in the round.
     order: u32,
     range: Range<usize>,
-}
-
-/// What became of a message.
-pub(crate) enum Post {
-    Done,
-    /// It is for a connection of this shard; the target names it.
-    Elsewhere(usize, Target),
 }
 
 impl Streams {
@@ -232,105 +228,6 @@ impl Streams {
         self.born.push((slot, self.slots[slot as usize].generation));
     }
 
-    /// Takes a message for a stream: `bytes[range]`, wanted by the shard `origin`. `leads_to`: whether there is a way to the
-    /// shard of this number, for a flow may name any.
-    pub(crate) fn post(
-        &mut self,
-        target: &Target,
-        range: Range<usize>,
-        origin: usize,
-        token: u64,
-        now: Now,
-        leads_to: impl Fn(usize) -> bool,
-    ) -> Post {
-        if let Some(flow) = target.flow {
-            let settings = &self.common.settings;
-            if flow.node == settings.node && flow.process == settings.process {
-                if flow.shard as usize != self.index && origin == self.index && leads_to(flow.shard as usize) {
-                    return Post::Elsewhere(flow.shard as usize, *target);
-                }
-                if flow.shard as usize == self.index && self.same(flow.slot, flow.generation).is_some() {
-                    self.push(flow.slot, range, origin, token);
-                    return Post::Done;
-                }
-            }
-            // A browser cannot be called back.
-            if matches!(target.transport, Transport::Ws | Transport::Wss) {
-                self.lose(origin, token);
-                return Post::Done;
-            }
-        }
-        let common = self.common.clone();
-        let directory = &common.directory;
-        let known = directory.find(target.transport, target.address);
-        let stale = known.filter(|f| f.shard as usize == self.index && self.same(f.slot, f.generation).is_none());
-        let known = known.filter(|_| stale.is_none());
-        let flow = match known {
-            Some(flow) => flow,
-            None => {
-                if !directory.admit(None, common.settings.connections, usize::MAX) {
-                    self.counters.connections_refused.add(1);
-                    self.lose(origin, token);
-                    return Post::Done;
-                }
-                let (flow, made) =
-                    directory.find_or(target.transport, target.address, stale, || self.start(target, now));
-                if !made {
-                    directory.dismiss(None);
-                }
-                flow
-            }
-        };
-        if flow.shard as usize != self.index {
-            return Post::Elsewhere(flow.shard as usize, Target { flow: Some(flow), ..*target });
-        }
-        // A message of no bytes makes the connection, so that the first real one need not wait for it.
-        if !range.is_empty() {
-            self.push(flow.slot, range, origin, token);
-        }
-        Post::Done
-    }
-
-    fn lose(&mut self, origin: usize, token: u64) {
-        self.counters.streams_lost.add(1);
-        if token != 0 {
-            self.lost.push((origin, token, Unsent::Here));
-        }
-    }
-
-    fn push(&mut self, slot: u32, range: Range<usize>, origin: usize, token: u64) {
-        if token != 0
-            && let Some(layer) = self.connection(slot).filter(|c| c.phase != Phase::Open).and_then(|c| c.layer.as_mut())
-        {
-            layer.tokens.push((origin, token));
-        }
-        let order = self.round.len() as u32;
-        self.round.push(Piece { slot, order, range });
-    }
-
-    /// This address leads to the connection, so one before it does not any more; nor does this one if the connection has ended.
-    pub(crate) fn alias(&mut self, flow: Flow, transport: Transport, address: SocketAddr) {
-        let over = match self.same(flow.slot, flow.generation) {
-            Some(connection) => connection.alias.replace(Box::new(address)).filter(|before| **before != address),
-            None => Some(Box::new(address)),
-        };
-        if let Some(address) = over {
-            self.common.directory.forget(transport, *address, flow);
-        }
-    }
-
-    /// A connection to be made.
-    fn start(&mut self, target: &Target, now: Now) -> Flow {
-        let bind = self.common.addresses.get(target.listener.0 as usize).map(|a| a.ip());
-        let from = bind.filter(|ip| !ip.is_unspecified() && ip.is_ipv4() == target.address.is_ipv4());
-        let slot = self.add(Connection::dialling(target.transport, target.listener, target.address, now));
-        let generation = self.slots[slot as usize].generation;
-        let patience = self.common.settings.connect_timeout;
-        let port = self.common.settings.dial_port;
-        self.dials.push(Dial { slot, generation, from, port, to: target.address, begun: None, patience });
-        self.flow(slot)
-    }
-
     /// The connection was made, or not.
     pub(crate) fn dialled(&mut self, slot: u32, generation: u32, result: io::Result<TcpStream>, now: Now) {
         let common = self.common.clone();
@@ -348,13 +245,17 @@ impl Streams {
         }
         connection.stream = Some(stream);
         connection.heard = now.mono;
-        let name = common.directory.name_of(connection.remote);
+        let name = connection.name.map(|name| common.names.text(name));
         let started = match connection.transport {
             Transport::Tls | Transport::Wss => {
                 connection.phase = Phase::Tls;
                 let address = connection.remote.ip();
                 let config = common.tls_client.of(connection.remote.port());
-                connection.layer().start_tls(config, name.as_deref(), address)
+                match &name {
+                    Some(None) => Err("too many names were asked for since: whom it is for is not known".into()),
+                    Some(Some(name)) => connection.layer().start_tls(config, Some(name), address),
+                    None => connection.layer().start_tls(config, None, address),
+                }
             }
             _ => Ok(()),
         };
@@ -385,7 +286,7 @@ impl Streams {
                 if connection.accepted {
                     return;
                 }
-                let name = common.directory.name_of(connection.remote);
+                let name = connection.name.and_then(|name| common.names.text(name));
                 let host = name.map_or_else(|| connection.remote.to_string(), |n| n.to_string());
                 let layer = connection.layer();
                 let (request, key) = ws::request(&host, std::process::id() as u64 ^ slot as u64);
@@ -454,9 +355,10 @@ impl Streams {
             self.blocked.retain(|&s| s != slot);
         }
         if connection.lane.is_none() {
-            let alias = connection.alias.take().map(|address| *address);
-            for address in std::iter::once(connection.remote).chain(alias) {
-                self.common.directory.forget(connection.transport, address, flow);
+            let directory = &self.common.directory;
+            directory.forget(connection.transport, connection.remote, connection.name, flow);
+            if let Some(alias) = connection.alias.take() {
+                directory.forget(connection.transport, alias.address, None, flow);
             }
         }
         self.common.directory.dismiss(connection.accepted.then(|| connection.remote.ip()));

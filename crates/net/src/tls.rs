@@ -2,11 +2,11 @@
 
 use crate::tickets::Tickets;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, PeerIncompatible, RootCertStore,
@@ -202,6 +202,11 @@ fn authorities(path: &Path) -> io::Result<RootCertStore> {
 
 fn revocations(path: &Path) -> io::Result<Vec<CertificateRevocationListDer<'static>>> {
     sections(path, "no certificate revocation list in it (BEGIN X509 CRL)")
+}
+
+/// Whether a certificate, whose issuers were verified, is valid for whom is meant.
+pub(crate) fn is_valid_for(certificate: &CertificateDer<'_>, meant: &ServerName<'_>) -> bool {
+    ParsedCertificate::try_from(certificate).and_then(|parsed| verify_server_name(&parsed, meant)).is_ok()
 }
 
 /// A revocation list without an authority that could have signed it.

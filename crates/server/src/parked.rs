@@ -3,7 +3,7 @@
 use crate::registration_log::{Changes, Sender};
 use std::net::SocketAddr;
 use strowger_core::transaction::ServerId;
-use strowger_core::{Arrival, Target, Transport};
+use strowger_core::{Arrival, PeerName, Target, Transport};
 use strowger_store::subscriber::{Answer, LookupError};
 
 /// What waits under a ticket.
@@ -39,6 +39,14 @@ pub(crate) struct Registration {
 /// A name to resolve: host in lower case, port, transport, sips.
 pub(crate) type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
 
+/// Where a name leads.
+#[derive(Clone, Debug, Default)]
+pub struct Resolved {
+    pub(crate) targets: Vec<(Transport, SocketAddr)>,
+    /// What those of secure transports must prove: the name that was asked for, not one that it led to (RFC 5922 section 7.2).
+    pub(crate) name: Option<PeerName>,
+}
+
 /// What look-ups of this request have found so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
@@ -46,7 +54,7 @@ pub(crate) struct Found {
     pub(crate) exists: Option<Result<Answer, LookupError>>,
     /// The look-up under way asks whether a user exists, not for a credential.
     pub(crate) asks_existence: bool,
-    pub(crate) names: Vec<(HostKey, Vec<(Transport, SocketAddr)>)>,
+    pub(crate) names: Vec<(HostKey, Resolved)>,
     /// Credentials were verified: a nonce counts once, so they must not be verified again.
     pub(crate) authenticated: bool,
     /// The credentials were right, but had been used before: nothing may change.
@@ -66,7 +74,7 @@ impl Found {
         }
     }
 
-    pub(crate) fn name(&self, key: &HostKey) -> Option<&[(Transport, SocketAddr)]> {
-        self.names.iter().find(|(k, _)| k == key).map(|(_, targets)| &targets[..])
+    pub(crate) fn name(&self, key: &HostKey) -> Option<&Resolved> {
+        self.names.iter().find(|(k, _)| k == key).map(|(_, resolved)| resolved)
     }
 }

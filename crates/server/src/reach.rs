@@ -22,7 +22,7 @@ pub(crate) fn target_of(binding: &BindingView<'_>, identity: &Identity) -> Optio
         slot: f.slot,
         generation: f.generation,
     });
-    Some(Target { transport, listener, address: received.address, flow })
+    Some(Target { flow, ..Target::new(transport, listener, received.address) })
 }
 
 /// It registered over a connection, and that has ended (RFC 5626 section 5.3: such a flow is not to be used).

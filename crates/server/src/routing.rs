@@ -2,19 +2,19 @@
 
 use crate::asked::{Asked, Why};
 use crate::config::{Fork, RelayFor};
-use crate::parked::HostKey;
+use crate::parked::{HostKey, Resolved};
 use crate::reach::{is_gone, is_web, listens_at, may_listen, target_of};
 use crate::registration::write_aor;
 use crate::shard::Shard;
 use smallvec::SmallVec;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::proxy::contact_repair::is_invalid;
 use strowger_core::proxy::{Candidate, NextHop, Place, Request, Routing};
 use strowger_core::registrar::PathRule;
 use strowger_core::transaction::ServerId;
-use strowger_core::{ListenerId, Now, Target};
+use strowger_core::{ListenerId, Now, Target, Transport};
 use strowger_message::header::Token;
 use strowger_message::{Method, Name, SipUri, Uri};
 use strowger_net::Mailbox;
@@ -480,8 +480,12 @@ impl Shard {
             NextHop::Unreachable => Some(Targets::new()),
             NextHop::Name { host, port, transport, secure } => {
                 let key: HostKey = (host.to_ascii_lowercase().into(), port, transport, secure);
-                if let Some(addresses) = asked.found.name(&key) {
-                    return Some(addresses.iter().filter_map(|&(t, a)| self.proxy.target(t, a, prefer)).collect());
+                if let Some(Resolved { targets, name }) = asked.found.name(&key) {
+                    let target = |&(transport, address): &(Transport, SocketAddr)| {
+                        let target = self.proxy.target(transport, address, prefer)?;
+                        Some(Target { name: name.filter(|_| transport.is_secure()), ..target })
+                    };
+                    return Some(targets.iter().filter_map(target).collect());
                 }
                 self.resolve(asked, key);
                 None
@@ -585,11 +589,7 @@ async fn resolve(
             Vec::new()
         }
     };
-    // The certificate there must be for the name that was asked for, not for the address (RFC 5922 section 7.2).
-    for (transport, address) in &targets {
-        if transport.is_secure() {
-            handle.name(*address, &host);
-        }
-    }
-    mailbox.send(crate::shard::Answer::Resolved { ticket, name, targets });
+    let is_secure = targets.iter().any(|(transport, _)| transport.is_secure());
+    let to = Resolved { name: is_secure.then(|| handle.name(&host)), targets };
+    mailbox.send(crate::shard::Answer::Resolved { ticket, name, to });
 }

@@ -15,7 +15,7 @@ use strowger_core::proxy::{ExchangeRecord, Proxy, Request};
 use strowger_core::registrar::Registrar;
 use strowger_core::slots::{Id, Slots};
 use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions};
-use strowger_core::{Arrival, Flow, Now, Outbox, Transport, call};
+use strowger_core::{Arrival, Flow, Now, Outbox, call};
 use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason};
 use strowger_net::shown::shown;
 use strowger_net::{Mailbox, Service, Unsent};
@@ -33,7 +33,7 @@ pub enum Answer {
     /// For the first shard: bindings that want pings were made.
     Pings,
     /// A name was resolved: to nothing if it could not be.
-    Resolved { ticket: u64, name: crate::parked::HostKey, targets: Vec<(Transport, SocketAddr)> },
+    Resolved { ticket: u64, name: crate::parked::HostKey, to: crate::parked::Resolved },
 }
 
 /// What moves with a bucket of calls.
@@ -218,10 +218,14 @@ impl Shard {
     }
 
     /// The sender wants later requests over this connection too (RFC 5923). It is believed about a port of its own address
-    /// only: nobody gets what is meant for another machine.
+    /// only: nobody gets what is meant for another machine. By TLS a name may stand there: what its certificate proves is
+    /// looked at when somebody is to be reached by it.
     fn alias(&self, request: &Request<'_>, flow: Flow) {
         let (top, arrival) = (&request.essentials.via, request.arrival);
-        let own = top.host.ip().is_some_and(|ip| ip.to_canonical() == arrival.remote.ip().to_canonical());
+        let own = match top.host.ip() {
+            Some(ip) => ip.to_canonical() == arrival.remote.ip().to_canonical(),
+            None => arrival.transport.is_secure(),
+        };
         let port = top.port.unwrap_or_else(|| arrival.transport.default_port());
         if own && port != 0 {
             self.handle.alias(flow, arrival.transport, SocketAddr::new(arrival.remote.ip(), port));
@@ -508,8 +512,8 @@ impl Service for Shard {
                 }
             }
             Answer::Pings => self.pings.wake(now),
-            Answer::Resolved { ticket, name, targets } => {
-                self.go_on(now, ticket, |found| found.names.push((name, targets)), out);
+            Answer::Resolved { ticket, name, to } => {
+                self.go_on(now, ticket, |found| found.names.push((name, to)), out);
             }
         }
         self.log_finals(now, out);

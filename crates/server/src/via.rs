@@ -92,9 +92,7 @@ pub(crate) fn reply_target(top: &Via<'_>, arrival: &Arrival) -> Target {
     let port = top.port.unwrap_or_else(|| arrival.transport.default_port());
     if arrival.transport.is_reliable() {
         // If the connection is gone: a new one to where the sender listens (section 18.2.2).
-        if port != 0 {
-            target.address.set_port(port);
-        }
+        target.listens = port;
     } else if top.rport.is_none() && port != 0 {
         target.address.set_port(port);
     }

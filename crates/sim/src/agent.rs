@@ -64,7 +64,7 @@ impl Agent {
             domain: domain.to_owned(),
             address,
             transport,
-            outbound: Target { transport, listener: listener(transport), address: outbound, flow: None },
+            outbound: Target::new(transport, listener(transport), outbound),
             random: Random::new(seed),
             tx: Transactions::new(TimerSettings::default(), [seed, 2]),
             index: Index::new(),
@@ -183,7 +183,7 @@ impl Agent {
         let uri = uri.sip()?;
         let transport = uri.params.transport().and_then(Transport::of).unwrap_or(Transport::Udp);
         let address = SocketAddr::new(uri.host.ip()?, uri.port.unwrap_or_else(|| transport.default_port()));
-        Some(Target { transport, listener: listener(transport), address, flow: None })
+        Some(Target::new(transport, listener(transport), address))
     }
 
     fn events(&mut self) {

@@ -237,7 +237,7 @@ impl ProxyHost {
                 let name = std::str::from_utf8(host).ok()?;
                 let (_, address) = self.settings.names.iter().find(|(n, _)| n.eq_ignore_ascii_case(name))?;
                 let transport = transport.unwrap_or(Transport::Udp);
-                Some(Target { transport, listener: listener(transport), address: *address, flow: None })
+                Some(Target::new(transport, listener(transport), *address))
             }
             NextHop::Unreachable => None,
         }

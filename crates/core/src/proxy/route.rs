@@ -120,7 +120,7 @@ impl Proxy {
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
         routing.way = seal.way.and_then(|way| {
             let listener = self.identity.listener_for(way.transport, &way.address, prefer)?;
-            Some(Target { transport: way.transport, listener, address: way.address, flow: way.flow })
+            Some(Target { flow: way.flow, ..Target::new(way.transport, listener, way.address) })
         });
     }
 
@@ -242,7 +242,7 @@ impl Proxy {
             return None;
         }
         let listener = self.identity.listener_for(transport, &address, prefer)?;
-        Some(Target { transport, listener, address, flow: None })
+        Some(Target::new(transport, listener, address))
     }
 }
 

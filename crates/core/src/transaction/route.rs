@@ -1,28 +1,39 @@
 //! A target in 40 bytes, as a transaction keeps it.
 
-use crate::{Flow, ListenerId, Target, Transport};
+use crate::{Flow, ListenerId, PeerName, Target, Transport};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::num::NonZeroU32;
 
 /// A [`Target`] packed; an IPv6 address loses its flow label, which no reply needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     ip: [u8; 16],
-    scope: u32,
+    /// Scope of an address that was not asked for by name, else the name: names lead to no link-local addresses.
+    scope_or_name: u32,
     flow_slot: u32,
     flow_generation: u32,
     flow_node: u16,
     flow_process: u16,
     port: u16,
+    listens: u16,
     listener: u16,
     flow_shard: u8,
-    has_flow: bool,
-    is_v6: bool,
-    transport: Transport,
+    /// Number of the transport, and the three bits below.
+    marks: u8,
 }
+
+const TRANSPORT: u8 = 7;
+const HAS_FLOW: u8 = 8;
+const IS_V6: u8 = 16;
+const HAS_NAME: u8 = 32;
 
 impl Route {
     pub(super) fn transport(&self) -> Transport {
-        self.transport
+        Transport::ALL[usize::from(self.marks & TRANSPORT)]
+    }
+
+    const fn has(&self, mark: u8) -> bool {
+        self.marks & mark != 0
     }
 }
 
@@ -33,39 +44,45 @@ impl From<Target> for Route {
             SocketAddr::V6(a) => (a.ip().octets(), a.scope_id(), true),
         };
         let flow = target.flow.unwrap_or(Flow { node: 0, process: 0, shard: 0, slot: 0, generation: 0 });
+        let mark = |on: bool, mark: u8| if on { mark } else { 0 };
         Self {
             ip,
-            scope,
+            scope_or_name: target.name.map_or(scope, |name| name.0.get()),
             flow_slot: flow.slot,
             flow_generation: flow.generation,
             flow_node: flow.node,
             flow_process: flow.process,
             port: target.address.port(),
+            listens: target.listens,
             listener: target.listener.0,
             flow_shard: flow.shard,
-            has_flow: target.flow.is_some(),
-            is_v6,
-            transport: target.transport,
+            marks: target.transport as u8
+                | mark(target.flow.is_some(), HAS_FLOW)
+                | mark(is_v6, IS_V6)
+                | mark(target.name.is_some(), HAS_NAME),
         }
     }
 }
 
 impl From<Route> for Target {
     fn from(route: Route) -> Self {
-        let address = if route.is_v6 {
-            SocketAddr::V6(SocketAddrV6::new(route.ip.into(), route.port, 0, route.scope))
+        let name = NonZeroU32::new(route.scope_or_name).filter(|_| route.has(HAS_NAME)).map(PeerName);
+        let address = if route.has(IS_V6) {
+            let scope = if name.is_some() { 0 } else { route.scope_or_name };
+            SocketAddr::V6(SocketAddrV6::new(route.ip.into(), route.port, 0, scope))
         } else {
             let [.., a, b, c, d] = route.ip;
             SocketAddr::new(IpAddr::from([a, b, c, d]), route.port)
         };
-        let flow = route.has_flow.then_some(Flow {
+        let flow = route.has(HAS_FLOW).then_some(Flow {
             node: route.flow_node,
             process: route.flow_process,
             shard: route.flow_shard,
             slot: route.flow_slot,
             generation: route.flow_generation,
         });
-        Self { transport: route.transport, listener: ListenerId(route.listener), address, flow }
+        let listener = ListenerId(route.listener);
+        Self { transport: route.transport(), listener, address, flow, listens: route.listens, name }
     }
 }
 
@@ -79,8 +96,13 @@ mod tests {
         for address in ["127.0.0.1:5060", "[::1]:5061", "[fe80::1%7]:1", "[::ffff:10.0.0.1]:2"] {
             for flow in [None, Some(flow)] {
                 for transport in Transport::ALL {
-                    let target = Target { transport, listener: ListenerId(9), address: address.parse().unwrap(), flow };
+                    let target = Target::new(transport, ListenerId(9), address.parse().unwrap());
+                    let target = Target { flow, listens: 5_070, ..target };
                     assert_eq!(Target::from(Route::from(target)), target);
+                    if !address.contains('%') {
+                        let target = Target { name: NonZeroU32::new(7).map(PeerName), ..target };
+                        assert_eq!(Target::from(Route::from(target)), target);
+                    }
                 }
             }
         }

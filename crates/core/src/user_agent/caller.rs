@@ -391,7 +391,7 @@ impl UserAgent {
 
     fn any_target(&self) -> Target {
         let face = self.identity.face(crate::ListenerId(0));
-        Target { transport: face.transport, listener: crate::ListenerId(0), address: face.bound, flow: None }
+        Target::new(face.transport, crate::ListenerId(0), face.bound)
     }
 
     fn send_prack(&mut self, now: Now, id: Id, leg: usize, rseq: u32, cseq: u32, out: &mut Outbox) {

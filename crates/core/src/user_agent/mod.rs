@@ -279,7 +279,7 @@ impl UserAgent {
             return *other;
         }
         match self.identity.listener_for(transport, &address, other.listener) {
-            Some(listener) => Target { transport, listener, address, flow: None },
+            Some(listener) => Target::new(transport, listener, address),
             None => *other,
         }
     }

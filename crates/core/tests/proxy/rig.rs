@@ -117,7 +117,7 @@ pub(crate) fn by(listener: ListenerId, transport: Transport, address: &str) -> A
 /// A target by UDP.
 pub(crate) fn at(address: &str) -> Target {
     let address: SocketAddr = address.parse().expect("an address");
-    Target { transport: Transport::Udp, listener: UDP, address, flow: None }
+    Target::new(Transport::Udp, UDP, address)
 }
 
 /// One candidate at this address by UDP.

@@ -87,7 +87,7 @@ impl Net {
     }
 
     pub(crate) fn target(&self, n: usize) -> Target {
-        Target { transport: self.transport, listener: ListenerId(0), address: address(n), flow: None }
+        Target::new(self.transport, ListenerId(0), address(n))
     }
 
     /// Lets phone `n` do something.

@@ -157,9 +157,6 @@ impl Campaign {
             let scenario = Arc::new(prepared.facts.scenario(&plan, part)?);
             let run = prepared.facts.run(&plan, part, scenario, bound.address)?;
             let side = Side::prepare(bound, run, journal.books(clock::micros()), remarks.ear())?;
-            if let (Some(address), Some(target)) = (prepared.facts.destination, &plan.target) {
-                side.name(address, &target.host);
-            }
             callers.push(side);
         }
         warm_up(&callers, &plan);

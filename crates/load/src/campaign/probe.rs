@@ -50,9 +50,6 @@ pub fn probe(plan: &Plan, probes: usize, rate: f64, patience: Duration) -> Resul
         let run = prepared.facts.run(&local, part, scenario, bound.address)?;
         let ear = Ear { source: bound.address.ip().to_string(), since: now, seen: seen.clone() };
         let side = Side::prepare(bound, run, collector.books(now), Box::new(ear))?;
-        if let (Some(address), Some(target)) = (prepared.facts.destination, &local.target) {
-            side.name(address, &target.host);
-        }
         sides.push(side);
     }
     warm_up(&sides, &local);

@@ -418,7 +418,9 @@ impl Side {
     }
 
     /// Begins with [`Order::Begin`]; somebody looks on.
-    pub(super) fn prepare(bound: Bound, run: Run, books: Books, watch: Box<dyn Watch>) -> Result<Self, String> {
+    pub(super) fn prepare(bound: Bound, mut run: Run, books: Books, watch: Box<dyn Watch>) -> Result<Self, String> {
+        // The target must prove to be who it is said to be.
+        run.peer = Some(&*run.target_host).filter(|host| !host.is_empty()).map(|host| bound.net.name(host));
         Self::spawn(bound, run, books, Some(watch), true)
     }
 
@@ -458,11 +460,6 @@ impl Side {
 
     pub(super) fn order(&self, order: Order) {
         self.node.handle().mailbox(0).send(order);
-    }
-
-    /// Servers at this address must prove this name, and are asked for it.
-    pub(super) fn name(&self, address: SocketAddr, name: &str) {
-        self.node.handle().name(address, name);
     }
 
     /// The counts as they are now; those of the start if the shard does not answer in time.

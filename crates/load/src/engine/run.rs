@@ -5,7 +5,7 @@ use crate::injection::Injection;
 use crate::scenario::{Distribution, Scenario};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use strowger_core::{ListenerId, Transport};
+use strowger_core::{ListenerId, PeerName, Target, Transport};
 
 /// The constants of one run, shared by its shards.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Run {
     pub target_host: String,
     /// Where messages are sent instead of the target (`-rsa`): the target stays in the texts.
     pub sending_address: Option<SocketAddr>,
+    /// The name that the target must prove, by TLS; it is asked for by WebSocket too.
+    pub peer: Option<PeerName>,
     pub transport: Transport,
     pub sockets: super::sockets::Sockets,
     /// The listener from which calls are made.
@@ -184,6 +186,11 @@ impl Default for Retransmission {
 }
 
 impl Run {
+    /// Where what is sent to this address goes.
+    pub fn to(&self, address: SocketAddr) -> Target {
+        Target { name: self.peer, ..Target::new(self.transport, self.listener, address) }
+    }
+
     /// A run of `scenario` by UDP with nothing else said.
     pub fn new(scenario: Arc<Scenario>) -> Self {
         Self {
@@ -192,6 +199,7 @@ impl Run {
             target: None,
             target_host: String::new(),
             sending_address: None,
+            peer: None,
             transport: Transport::Udp,
             sockets: super::sockets::Sockets::default(),
             listener: ListenerId(0),

@@ -341,7 +341,8 @@ impl Stage<'_> {
                 Some(Key::Address(ip))
             }
         };
-        let wish = Wish { transport: target.transport, listener: target.listener, from, to: target.address };
+        let strowger_core::Target { transport, listener, address: to, name, .. } = target;
+        let wish = Wish { transport, listener, from, to, name };
         ways.lane(key, wish).map(Some)
     }
 
@@ -364,6 +365,10 @@ impl Stage<'_> {
         }
         let moves = self.call.target.address != address;
         self.call.target.address = address;
+        if moves {
+            // It was the name of the one before.
+            self.call.target.name = None;
+        }
         if self.call.socket.is_none() {
             self.call.target.flow = None;
             return true;

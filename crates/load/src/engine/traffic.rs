@@ -356,7 +356,7 @@ impl Traffic {
             return self.world.warn(format_args!("a command for no known call is discarded:\n{text}"));
         };
         let run = &*self.world.run;
-        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
+        let target = run.to(address);
         self.number += 1;
         self.begun += 1;
         self.world.books.calls_intended(1);

@@ -49,6 +49,7 @@ pub(super) fn plan(
         target: remote,
         target_host: options.remote.as_ref().map_or(String::new(), |(host, _)| host.clone()),
         sending_address,
+        peer: None,
         transport: options.transport,
         listener: ListenerId(0),
         local_ip: local.to_string(),

@@ -17,6 +17,7 @@ impl Streams {
         // Lanes have a bound of their own.
         self.common.directory.admit(None, usize::MAX, usize::MAX);
         let mut connection = Connection::dialling(wish.transport, wish.listener, wish.to, now);
+        connection.name = wish.name;
         connection.lane = Some(flow);
         let slot = self.add(connection);
         let generation = self.slots[slot as usize].generation;

@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 use strowger_core::Transport::{self, Tcp, Tls, Udp, Ws, Wss};
-use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target};
+use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, PeerName, Target};
 use strowger_net::lanes::{self, Lanes, Wish};
-use strowger_net::{Ending, Listener, Net, Node, Service, Settings, Snapshot, Unsent, tls};
+use strowger_net::{Ending, Handle, Listener, Net, Node, Service, Settings, Snapshot, Unsent, tls};
 
 /// "OPEN NAME tcp 127.0.0.1:5060" opens a lane and says its port, "SAY NAME TEXT" says something over it, "CLOSE NAME" ends it,
 /// "END NAME" does both at once, "SLEEP MILLISECONDS" keeps the shard from working; what comes over a lane goes to who opened it, and so does the news of its end.
@@ -18,6 +18,8 @@ struct Opener {
     lanes: Lanes,
     open: HashMap<String, (Flow, SocketAddr, Transport)>,
     boss: Option<Arrival>,
+    /// What secure peers must prove.
+    peer: PeerName,
 }
 
 impl Opener {
@@ -34,7 +36,7 @@ impl Opener {
 
     fn say(&self, name: &str, out: &mut Outbox) {
         let (flow, address, transport) = self.open[name];
-        let target = Target { transport, listener: ListenerId(0), address, flow: Some(flow) };
+        let target = Target { flow: Some(flow), ..Target::new(transport, ListenerId(0), address) };
         Self::send(target, &message(&format!("SAID {name}"), name, 30), 7, out);
     }
 }
@@ -61,7 +63,7 @@ impl Service for Opener {
                 let (transport, to): (_, SocketAddr) =
                     (Transport::of(word[2].as_bytes()).unwrap(), word[3].parse().unwrap());
                 let from = SocketAddr::new(if to.is_ipv4() { "127.0.0.3".parse().unwrap() } else { to.ip() }, 0);
-                match self.lanes.open(Wish { transport, listener: ListenerId(0), from, to }) {
+                match self.lanes.open(Wish { transport, listener: ListenerId(0), from, to, name: Some(self.peer) }) {
                     Ok(lane) => {
                         self.open.insert(word[1].to_owned(), (lane.flow, to, transport));
                         if word[0] == "BEGIN" {
@@ -123,8 +125,12 @@ impl Service for Opener {
 
 /// An opener of at most so many lanes, and a socket to speak to it.
 fn start(settings: Settings, most: usize) -> (Node<Opener>, Boss) {
-    let make =
-        move |shard, handle| Opener { lanes: Lanes::new(&handle, shard, most), open: HashMap::new(), boss: None };
+    let make = move |shard, handle: Handle<_>| Opener {
+        lanes: Lanes::new(&handle, shard, most),
+        open: HashMap::new(),
+        boss: None,
+        peer: handle.name("localhost"),
+    };
     let listeners = vec![Listener::new(Udp, "127.0.0.1:0".parse().unwrap())];
     let node = Net::bind(settings, listeners).unwrap().spawn(make).unwrap();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -240,7 +246,6 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
     let (near, boss) = start(Settings { tls: trusting, ..settings(1) }, 100);
     for (i, transport) in [Tcp, Tls, Ws, Wss].into_iter().enumerate() {
         let to = far.handle().addresses()[i];
-        near.handle().name(to, "localhost");
         let mut ports = Vec::new();
         for n in 0..5 {
             let name = format!("{}{n}", transport.text());
@@ -352,7 +357,6 @@ fn how_a_connection_ended_is_told() {
         vec![secure(Tls, &identity), listener(Ws, "127.0.0.1:0")],
     );
     for (transport, to) in [Tls, Ws].into_iter().zip(far.handle().addresses()) {
-        node.handle().name(*to, "localhost");
         boss.open("far", transport, *to);
         assert!(boss.ask("SAY far").starts_with("CAME SAID far"));
         assert_eq!(boss.hear(), "CLOSED far Finished");

@@ -1,5 +1,5 @@
-//! A service that passes messages on: "TO tcp 127.0.0.1:5060 ..." goes there, and what comes back for the same
-//! call goes to who sent it; "FLOW 0 3 1 tcp 127.0.0.1:5060 ..." the same over a flow of this shard, slot and generation.
+//! A service that passes messages on: "TO tcp 127.0.0.1:5060 ..." goes there ("tls@a.test": to whom proves this name), and
+//! what comes back for the same call goes to who sent it; "FLOW 0 3 1 tcp 127.0.0.1:5060 ..." the same over a flow of this shard, slot and generation.
 //! Everything else goes back the way it came.
 
 use std::collections::HashMap;
@@ -44,12 +44,14 @@ impl Service for Relay {
                     generation: n[2],
                 };
                 let flow = (!numbers.is_empty()).then(|| flow(&numbers));
-                let transport = Transport::of(to[0].as_bytes()).unwrap();
+                let (transport, name) = to[0].split_once('@').map_or((to[0], None), |(t, name)| (t, Some(name)));
+                let transport = Transport::of(transport.as_bytes()).unwrap();
                 let address: SocketAddr = to[1].parse().unwrap();
                 self.next += 1;
                 self.tokens.insert(self.next, *arrival);
                 self.waiting.insert(call, *arrival);
-                let target = Target { transport, listener: ListenerId(0), address, flow };
+                let name = name.map(|name| self.handle.name(name));
+                let target = Target { flow, name, ..Target::new(transport, ListenerId(0), address) };
                 Self::send(target, text.replacen(word[0], "AT", 1).as_bytes(), self.next, out);
             }
             "ALIAS" => {

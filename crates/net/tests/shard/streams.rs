@@ -281,6 +281,39 @@ fn a_flow_that_never_was_leads_to_the_address() {
     }
 }
 
+/// Whoever names a flow, no message goes by it to another address or by another transport than the target's.
+#[test]
+fn a_flow_is_used_for_its_own_address_and_transport_alone() {
+    for shards in [1, 3] {
+        let node = start(settings(shards), vec![listener(Udp, V4), listener(Tcp, V4)]);
+        let mut bystander = connect(node.handle().addresses()[1]);
+        let hello = message("HELLO", "1", 0);
+        bystander.write_all(hello.as_bytes()).unwrap();
+        expect(&mut bystander, hello.as_bytes());
+        let (_held, closed) = refusing();
+        let socket = udp(node.handle().addresses()[0]);
+        let own = bystander.local_addr().unwrap();
+        // Every connection that there may be.
+        for shard in 0..shards {
+            for (transport, to) in [("tcp", closed), ("tls", own), ("ws", own)] {
+                let text = message(&format!("FLOW {shard} 0 1 {transport} {to}"), &format!("{shard} {to}"), 0);
+                let answer = ask(&socket, &text);
+                assert!(answer.starts_with("FAILED"), "{transport} {to}: {answer}");
+            }
+        }
+        for shard in 0..shards {
+            socket
+                .send(message(&format!("FLOW {shard} 0 1 tcp {own}"), &format!("own {shard}"), 0).as_bytes())
+                .unwrap();
+        }
+        // Only now something comes, by the one that is its own.
+        let mut came = [0; 300];
+        let n = bystander.read(&mut came).unwrap();
+        let text = String::from_utf8_lossy(&came[..n]);
+        assert!(text.starts_with(&format!("AT 0 1 tcp {own}")) || text.contains(&format!("0 1 tcp {own}")), "{text}");
+    }
+}
+
 /// Certificate and key of "localhost" and 127.0.0.1, and the folder that holds them.
 pub(crate) fn identity() -> (tempfile::TempDir, tls::Server) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
@@ -306,10 +339,10 @@ fn every_transport_accepts_and_connects() {
         let socket = udp(near.handle().addresses()[0]);
         for (i, transport) in [Tcp, Tls, Ws, Wss].into_iter().enumerate() {
             let target = far.handle().addresses()[i];
-            near.handle().name(target, "localhost");
             for round in 0..20 {
                 let body = if round % 5 == 4 { 60_000 } else { round * 50 };
-                let text = message(&format!("TO {} {target}", transport.text()), &format!("{i} {round}"), body);
+                let text =
+                    message(&format!("TO {}@localhost {target}", transport.text()), &format!("{i} {round}"), body);
                 assert!(ask(&socket, &text) == text.replacen("TO", "AT", 1), "{transport:?} {round}");
             }
         }
@@ -337,9 +370,7 @@ fn a_server_that_proves_nothing_is_not_trusted() {
         (tls::Client { unverified: true, ..tls::Client::default() }, Some("example.com"), "AT"),
     ] {
         let near = start(Settings { tls, ..settings(1) }, vec![listener(Udp, V4)]);
-        if let Some(name) = name {
-            near.handle().name(target, name);
-        }
+        let text = name.map_or(text.clone(), |name| text.replacen("tls", &format!("tls@{name}"), 1));
         assert!(ask(&udp(near.handle().addresses()[0]), &text).starts_with(answer), "{name:?}");
         counted(&near, |t| t.handshakes_failed, u64::from(answer == "FAILED"));
     }
@@ -355,8 +386,7 @@ fn a_client_without_certificate_is_refused_where_one_is_demanded() {
         let authorities = Some(identity.certificate.clone());
         let client = tls::Client { authorities, identity: own, ..tls::Client::default() };
         let near = start(Settings { tls: client, ..settings(1) }, vec![listener(Udp, V4)]);
-        let text = message(&format!("TO tls {target}"), "1", 0);
-        near.handle().name(target, "localhost");
+        let text = message(&format!("TO tls@localhost {target}"), "1", 0);
         // TLS 1.3 tells the client only after its handshake: the message is lost with the connection, or reported.
         let socket = udp(near.handle().addresses()[0]);
         socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();

@@ -16,7 +16,7 @@ impl Thrower {
     fn send(address: SocketAddr, bytes: &[u8], out: &mut Outbox) {
         let start = out.start();
         out.bytes.extend_from_slice(bytes);
-        let target = Target { transport: Transport::Udp, listener: ListenerId(0), address, flow: None };
+        let target = Target::new(Transport::Udp, ListenerId(0), address);
         out.send(target, start..out.bytes.len(), 7);
     }
 }

@@ -15,7 +15,7 @@ section! {
         pub timeout: Duration = Duration::from_secs(2), Rule::time(Duration::from_millis(50), Duration::from_secs(60));
         /// How often a question is asked before the name counts as unknown.
         pub attempts: usize = 2, Rule::number(1, 10);
-        /// Answers kept in memory for as long as they say.
+        /// Answers kept in memory for as long as they say, and names that TLS peers have to prove (of these at least 1024).
         pub cache_entries: usize = 8_192, Rule::number(0, 1 << 24);
     }
 }

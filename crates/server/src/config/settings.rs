@@ -205,6 +205,8 @@ impl Config {
             connect_timeout: limits.connect_timeout,
             handshake_timeout: limits.handshake_timeout,
             write_queue: limits.connection_queue,
+            // They come from look-ups.
+            names: self.dns.cache_entries.max(1_024),
             tls: strowger_net::tls::Client {
                 authorities: self.tls.outbound_authorities(),
                 unverified: !self.tls.outbound_verify,

@@ -185,7 +185,7 @@ pub(super) struct Phones {
 
 impl Phones {
     fn target(&self, phone: usize) -> Target {
-        Target { transport: Transport::Udp, listener: ListenerId(phone as u16), address: self.server, flow: None }
+        Target::new(Transport::Udp, ListenerId(phone as u16), self.server)
     }
 
     /// Lets the user agent do something, and records what it sends.

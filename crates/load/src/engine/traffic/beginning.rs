@@ -7,7 +7,7 @@ use crate::engine::run::Run;
 use crate::engine::stage::Go;
 use crate::measure::CallBook;
 use crate::scenario::Role;
-use strowger_core::{Arrival, Outbox, Target};
+use strowger_core::{Arrival, Outbox};
 use strowger_net::lanes;
 
 /// A part of the form of Call-IDs.
@@ -47,7 +47,7 @@ impl Traffic {
         self.number += 1;
         let run = &*self.world.run;
         let address = run.target.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
+        let target = run.to(address);
         let book = CallBook::outside(self.world.now);
         let slot = self.place(incoming::hash(b"init"), Kind::Passing, target, book);
         let call = &mut self.calls[slot as usize];
@@ -62,7 +62,7 @@ impl Traffic {
     pub(super) fn begin(&mut self, intended: u64, user: u32, out: &mut Outbox) {
         let run = &*self.world.run;
         let Some(address) = run.sending_address.or(run.target) else { return };
-        let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
+        let target = run.to(address);
         let keep_slashes = run.behaviour.keep_slashes;
         self.number += 1;
         self.begun += 1;

@@ -7,7 +7,7 @@ use crate::engine::leaving::Leaving;
 use crate::engine::sockets::Each;
 use crate::engine::stage::Go;
 use crate::measure::{CallBook, Outcome};
-use strowger_core::{Arrival, Outbox, Target};
+use strowger_core::{Arrival, Outbox};
 use strowger_message::index::Start;
 use strowger_message::{Message, Method, respond};
 use strowger_net::Ending;
@@ -184,9 +184,8 @@ impl Traffic {
     pub(super) fn connect(&self, out: &mut Outbox) {
         let run = &*self.world.run;
         if let Some(address) = run.sending_address.or(run.target) {
-            let target = Target { transport: run.transport, listener: run.listener, address, flow: None };
             let nothing = out.start();
-            out.send(target, nothing..nothing, 0);
+            out.send(run.to(address), nothing..nothing, 0);
         }
     }
 }

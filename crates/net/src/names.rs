@@ -1,0 +1,83 @@
+//! The names that peers of secure connections must prove by their certificates (RFC 5922), and the small numbers that
+//! stand for them in targets.
+
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard};
+use strowger_core::PeerName;
+
+/// Process-wide; its lock is held for a look alone. Beyond the bound the oldest are forgotten: a connection that is yet to
+/// be made for one of these is not made, and who asks for the name again gets another number.
+pub(crate) struct Names {
+    known: Mutex<Known>,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Names forgotten so far: the first of `texts` is number `forgotten + 1`.
+    forgotten: u32,
+    texts: VecDeque<Arc<str>>,
+    numbers: HashMap<Arc<str>, u32>,
+}
+
+impl Names {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { known: Mutex::default(), most: most.max(1) }
+    }
+
+    /// The number of this name, in any case and with or without the dot of the root.
+    pub(crate) fn number(&self, name: &str) -> PeerName {
+        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+        let mut known = self.lock();
+        let known = &mut *known;
+        let number = match known.numbers.get(&*name) {
+            Some(number) => *number,
+            None => {
+                if known.texts.len() >= self.most
+                    && let Some(oldest) = known.texts.pop_front()
+                {
+                    known.numbers.remove(&oldest);
+                    known.forgotten = known.forgotten.wrapping_add(1);
+                }
+                let text: Arc<str> = name.into();
+                known.texts.push_back(text.clone());
+                let number = known.forgotten.wrapping_add(known.texts.len() as u32);
+                known.numbers.insert(text, number);
+                number
+            }
+        };
+        PeerName(NonZeroU32::new(number).unwrap_or(NonZeroU32::MAX))
+    }
+
+    /// The name of this number, unless it was forgotten.
+    pub(crate) fn text(&self, name: PeerName) -> Option<Arc<str>> {
+        let known = self.lock();
+        known.texts.get(name.0.get().wrapping_sub(known.forgotten).wrapping_sub(1) as usize).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_number_until_it_is_forgotten() {
+        let names = Names::new(3);
+        let [a, b] = ["a.test", "b.test"].map(|n| names.number(n));
+        assert!(a != b && names.number("A.Test.") == a);
+        assert_eq!((names.text(a).as_deref(), names.text(b).as_deref()), (Some("a.test"), Some("b.test")));
+        let [c, d] = ["c", "d"].map(|n| names.number(n));
+        assert_eq!((names.text(a), names.text(b).as_deref()), (None, Some("b.test")));
+        assert_eq!((names.text(c).as_deref(), names.text(d).as_deref()), (Some("c"), Some("d")));
+        let again = names.number("a.test");
+        assert!(again != a && names.text(again).as_deref() == Some("a.test") && names.text(b).is_none());
+        assert_eq!(names.text(PeerName(NonZeroU32::MAX)), None);
+        let known = names.lock();
+        assert_eq!((known.texts.len(), known.numbers.len()), (3, 3));
+    }
+}

@@ -1,0 +1,151 @@
+//! Which connection a message goes over: the one that its flow names, one that leads to whom it is for, or a new one.
+
+use super::dial::Dial;
+use super::{Piece, Streams};
+use crate::Unsent;
+use crate::connection::{Alias, Connection, Phase};
+use crate::proof::Proof;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use strowger_core::{Flow, Now, Target, Transport};
+
+/// What became of a message.
+pub(crate) enum Post {
+    Done,
+    /// It is for a connection of this shard; the target names it.
+    Elsewhere(usize, Target),
+}
+
+impl Streams {
+    /// Takes a message for a stream: `bytes[range]`, wanted by the shard `origin`. `leads_to`: whether there is a way to the
+    /// shard of this number, for a flow may name any.
+    pub(crate) fn post(
+        &mut self,
+        target: &Target,
+        range: Range<usize>,
+        origin: usize,
+        token: u64,
+        now: Now,
+        leads_to: impl Fn(usize) -> bool,
+    ) -> Post {
+        if let Some(flow) = target.flow {
+            let settings = &self.common.settings;
+            if flow.node == settings.node && flow.process == settings.process {
+                if flow.shard as usize != self.index && origin == self.index && leads_to(flow.shard as usize) {
+                    return Post::Elsewhere(flow.shard as usize, *target);
+                }
+                if flow.shard as usize == self.index && self.leads(flow, target) {
+                    self.push(flow.slot, range, origin, token);
+                    return Post::Done;
+                }
+            }
+            // A browser cannot be called back.
+            if matches!(target.transport, Transport::Ws | Transport::Wss) {
+                self.lose(origin, token);
+                return Post::Done;
+            }
+        }
+        let (common, target) = (self.common.clone(), &target.without_flow());
+        let directory = &common.directory;
+        let known = directory.find(target);
+        let stale = known.filter(|f| f.shard as usize == self.index && self.same(f.slot, f.generation).is_none());
+        let known = known.filter(|_| stale.is_none());
+        let flow = match known {
+            Some(flow) => flow,
+            None => {
+                if !directory.admit(None, common.settings.connections, usize::MAX) {
+                    self.counters.connections_refused.add(1);
+                    self.lose(origin, token);
+                    return Post::Done;
+                }
+                let (flow, made) = directory.find_or(target, stale, || self.start(target, now));
+                if !made {
+                    directory.dismiss(None);
+                }
+                flow
+            }
+        };
+        if flow.shard as usize != self.index {
+            return Post::Elsewhere(flow.shard as usize, Target { flow: Some(flow), ..*target });
+        }
+        // A message of no bytes makes the connection, so that the first real one need not wait for it.
+        if !range.is_empty() {
+            self.push(flow.slot, range, origin, token);
+        }
+        Post::Done
+    }
+
+    /// Whether this flow is a connection to whom the target means: of its transport, to its address, and where a name is to be
+    /// proved, of that name. Whoever wrote the flow, no message goes to somebody else by it.
+    fn leads(&mut self, flow: Flow, target: &Target) -> bool {
+        let names = self.common.names.clone();
+        let Some(connection) = self.same(flow.slot, flow.generation) else { return false };
+        // Of a link-local address the zone is not always known.
+        let meant =
+            |address: SocketAddr| (address.ip(), address.port()) == (target.address.ip(), target.address.port());
+        let alias = connection.alias.as_ref();
+        let proved = |alias: &Alias| {
+            alias.proof.as_ref().is_some_and(|proof| proof.is_of(target.name, target.address.ip(), &names))
+        };
+        connection.transport == target.transport
+            && (meant(connection.remote) || alias.is_some_and(|alias| meant(alias.address)))
+            && (target.name.is_none() || connection.name == target.name || alias.is_some_and(|alias| proved(alias)))
+    }
+
+    pub(super) fn lose(&mut self, origin: usize, token: u64) {
+        self.counters.streams_lost.add(1);
+        if token != 0 {
+            self.lost.push((origin, token, Unsent::Here));
+        }
+    }
+
+    pub(super) fn push(&mut self, slot: u32, range: Range<usize>, origin: usize, token: u64) {
+        if token != 0
+            && let Some(layer) = self.connection(slot).filter(|c| c.phase != Phase::Open).and_then(|c| c.layer.as_mut())
+        {
+            layer.tokens.push((origin, token));
+        }
+        let order = self.round.len() as u32;
+        self.round.push(Piece { slot, order, range });
+    }
+
+    /// This address leads to the connection, so one before it does not any more; nor does this one if the connection has ended.
+    /// A secure connection leads there only if its peer has proved who it is (RFC 5923 section 9.3).
+    pub(crate) fn alias(&mut self, flow: Flow, transport: Transport, address: SocketAddr) {
+        let common = self.common.clone();
+        let unverified = common.settings.tls.unverified;
+        let connection = self.same(flow.slot, flow.generation).filter(|c| c.transport == transport);
+        let Some(connection) = connection else { return common.directory.forget(transport, address, None, flow) };
+        let proof = match transport.is_secure() {
+            false => None,
+            // The certificate of a client is verified wherever one is asked for, that of a server unless it was not to be.
+            true if !connection.accepted && unverified => return,
+            true => {
+                let Some(certificate) = connection.certificate() else { return };
+                Some(Arc::new(Proof::new(certificate)))
+            }
+        };
+        if let Some(proof) = &proof {
+            common.directory.prove(transport, address, flow, proof.clone());
+        }
+        let before = connection.alias.replace(Box::new(Alias { address, proof }));
+        if let Some(before) = before.filter(|before| before.address != address) {
+            common.directory.forget(transport, before.address, None, flow);
+        }
+    }
+
+    /// A connection to be made.
+    fn start(&mut self, target: &Target, now: Now) -> Flow {
+        let bind = self.common.addresses.get(target.listener.0 as usize).map(|a| a.ip());
+        let from = bind.filter(|ip| !ip.is_unspecified() && ip.is_ipv4() == target.address.is_ipv4());
+        let mut connection = Connection::dialling(target.transport, target.listener, target.address, now);
+        connection.name = target.name;
+        let slot = self.add(connection);
+        let generation = self.slots[slot as usize].generation;
+        let patience = self.common.settings.connect_timeout;
+        let port = self.common.settings.dial_port;
+        self.dials.push(Dial { slot, generation, from, port, to: target.address, begun: None, patience });
+        self.flow(slot)
+    }
+}
