@@ -370,7 +370,7 @@ fn a_server_that_proves_nothing_is_not_trusted() {
         (tls::Client { unverified: true, ..tls::Client::default() }, Some("example.com"), "AT"),
     ] {
         let near = start(Settings { tls, ..settings(1) }, vec![listener(Udp, V4)]);
-        let text = name.map_or(text.clone(), |name| text.replacen("tls", &format!("tls@{name}"), 1));
+        let text = name.map_or_else(|| text.clone(), |name| text.replacen("tls", &format!("tls@{name}"), 1));
         assert!(ask(&udp(near.handle().addresses()[0]), &text).starts_with(answer), "{name:?}");
         counted(&near, |t| t.handshakes_failed, u64::from(answer == "FAILED"));
     }
