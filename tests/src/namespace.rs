@@ -122,16 +122,29 @@ impl Namespace {
     /// # Errors
     /// What the system says.
     pub fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        self.inside(|| TcpStream::connect(address))
+    }
+
+    /// Makes sockets inside, where they stay wherever they are used.
+    ///
+    /// # Errors
+    /// What the system says.
+    ///
+    /// # Panics
+    /// Making them panics.
+    pub fn inside<T: Send>(&self, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         let file = File::open(format!("/run/netns/{}", self.name))?;
-        // A thread of its own, because entering holds for the thread; the socket stays inside wherever it is used.
-        let inside = std::thread::spawn(move || {
-            // SAFETY: the descriptor is open for the time of the call; only this thread's network changes.
-            match unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } {
-                0 => TcpStream::connect(address),
-                _ => Err(io::Error::last_os_error()),
-            }
-        });
-        inside.join().expect("connecting does not panic")
+        std::thread::scope(|scope| {
+            // A thread of its own, because entering holds for the thread.
+            let thread = scope.spawn(move || {
+                // SAFETY: the descriptor is open for the time of the call; only this thread's network changes.
+                match unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } {
+                    0 => make(),
+                    _ => Err(io::Error::last_os_error()),
+                }
+            });
+            thread.join().expect("making a socket does not panic")
+        })
     }
 
     /// A command that runs inside; the program and its arguments are still to be added.

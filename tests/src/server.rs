@@ -264,8 +264,26 @@ impl Server {
     /// # Panics
     /// The command refuses.
     pub fn add_user(&self, address: &str, password: &str) {
+        self.user(&["add", address], password);
+    }
+
+    /// Gives a user another password with `strowger user passwd`.
+    ///
+    /// # Panics
+    /// The command refuses.
+    pub fn set_password(&self, address: &str, password: &str) {
+        self.user(&["passwd", address], password);
+    }
+
+    /// An order of `strowger user` that wants a password; what it prints.
+    ///
+    /// # Panics
+    /// The command refuses.
+    pub fn user(&self, words: &[&str], password: &str) -> String {
         let mut child = Command::new(strowger())
-            .args(["user", "add", address, "--password-stdin", "--config"])
+            .arg("user")
+            .args(words)
+            .args(["--password-stdin", "--config"])
             .arg(self.config())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -274,7 +292,8 @@ impl Server {
             .expect("the program runs");
         child.stdin.take().expect("it is piped").write_all(password.as_bytes()).expect("it reads its input");
         let output = child.wait_with_output().expect("it ends");
-        assert!(output.status.success(), "user add {address}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "user {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Asserts that it still answers: OPTIONS to the server itself by this transport gets a 200.
