@@ -17,9 +17,13 @@ use strowger_core::digest::{
 const REALM: &[u8] = b"example.org";
 const SOURCE: &[u8] = &[127, 0, 0, 2];
 
+/// The clock that nobody sets reads as much as the other one.
 fn at(seconds: u64) -> Now {
-    Now { mono: 0, wall: seconds * 1_000 }
+    Now { mono: seconds * 1_000, wall: seconds * 1_000 }
 }
+
+/// Long before anything else happens.
+const STARTED: Now = Now { mono: 100_000, wall: 100_000 };
 
 /// user, realm, password, method, uri, nonce, nc, cnonce, body.
 type Inputs<'a> = [&'a str; 9];
@@ -214,8 +218,15 @@ impl Phone {
 /// Offered where a test says nothing else.
 const OFFERED: &[Algorithm] = &[Algorithm::MD5, Algorithm::SHA_256];
 
-const ATTEMPT: Attempt<'_> =
-    Attempt { method: b"REGISTER", uri: b"sip:example.org", body: b"body", source: SOURCE, algorithms: OFFERED };
+const ATTEMPT: Attempt<'_> = Attempt {
+    method: b"REGISTER",
+    uri: b"sip:example.org",
+    body: b"body",
+    to_registrar: true,
+    source: SOURCE,
+    source_is_proven: false,
+    algorithms: OFFERED,
+};
 
 fn judge(server: &Authenticator, now: u64, header: &[u8], ha1: Option<&Ha1Set>) -> Verdict {
     server.verify(at(now), REALM, &ATTEMPT, &Credentials::parse(header).expect("valid"), ha1)
@@ -240,7 +251,7 @@ fn bob() -> (Phone, Ha1Set) {
 }
 
 fn server() -> Authenticator {
-    Authenticator::new(DigestSettings::default(), b"one secret", 1)
+    Authenticator::new(DigestSettings::default(), b"one secret", 1, STARTED)
 }
 
 #[test]
@@ -248,7 +259,7 @@ fn every_algorithm_and_quality_from_challenge_to_verdict() {
     for algorithm in Algorithm::ALL {
         for qop in [QopOffer::AUTH, QopOffer::AUTH_INT, QopOffer::BOTH] {
             let settings = DigestSettings { qop, ..DigestSettings::default() };
-            let server = Authenticator::new(settings, b"one secret", 1);
+            let server = Authenticator::new(settings, b"one secret", 1, STARTED);
             let (mut phone, ha1) = bob();
             phone.take(&challenge_by(&[algorithm], &server, 1_000, 1));
             let attempt = Attempt { algorithms: &[algorithm], ..ATTEMPT };
@@ -263,7 +274,7 @@ fn every_algorithm_and_quality_from_challenge_to_verdict() {
             let read = Credentials::parse(&header).expect("valid");
             let verdict = server.verify(at(1_010), REALM, &body, &read, Some(&ha1));
             let covered = qop == QopOffer::AUTH_INT;
-            assert_eq!(verdict, if covered { Verdict::WrongPassword { same_source: true } } else { Verdict::Ok });
+            assert_eq!(verdict, if covered { Verdict::WrongPassword } else { Verdict::Ok });
         }
     }
 }
@@ -282,7 +293,7 @@ fn the_strongest_algorithm_offered_is_answered() {
     // A subscriber of whom only the MD5 value is stored fails with SHA-256 like a wrong password.
     let old: Ha1Set = [Ha1::new(Hash::Md5, b"bob", REALM, b"zanzibar")].into_iter().collect();
     let header = phone.answer();
-    assert_eq!(judge(&server, 1_000, &header, Some(&old)), Verdict::WrongPassword { same_source: true });
+    assert_eq!(judge(&server, 1_000, &header, Some(&old)), Verdict::WrongPassword);
 }
 
 #[test]
@@ -293,31 +304,33 @@ fn wrong_passwords_and_unknown_users_look_alike_and_leave_no_trace() {
     let mut wrong = Phone::new("bob", "Zanzibar");
     wrong.challenge = phone.challenge.clone();
     let header = wrong.answer();
-    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::WrongPassword { same_source: true });
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::WrongPassword);
     let header = phone.answer_with(1);
-    assert_eq!(judge(&server, 1_000, &header, None), Verdict::WrongPassword { same_source: true });
-    assert_eq!(judge(&server, 1_000, &header, Some(&Ha1Set::default())), Verdict::WrongPassword { same_source: true });
+    assert_eq!(judge(&server, 1_000, &header, None), Verdict::WrongPassword);
+    assert_eq!(judge(&server, 1_000, &header, Some(&Ha1Set::default())), Verdict::WrongPassword);
     assert_eq!(server.used().entries(), 0, "only a right response enters");
     assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::Ok, "and nobody used up the count");
     assert_eq!(server.used().entries(), 1);
 }
 
 #[test]
-fn a_failure_on_a_nonce_that_went_elsewhere_does_not_blame_the_source() {
+fn a_nonce_that_went_to_another_address_is_not_judged_by_udp() {
     let server = server();
-    let mut wrong = Phone::new("bob", "Zanzibar");
-    wrong.take(&challenge(&server, 1_000, 1));
-    let header = wrong.answer();
-    let victim = Attempt { source: &[127, 0, 0, 3], ..ATTEMPT };
-    let verdict = server.verify(at(1_000), REALM, &victim, &Credentials::parse(&header).expect("valid"), None);
-    assert_eq!(verdict, Verdict::WrongPassword { same_source: false });
-    assert!(!verdict.is_failure_of_source(false) && verdict.is_failure_of_source(true));
-    // A right one is right from anywhere: phones move between networks.
     let (mut phone, ha1) = bob();
-    phone.challenge = wrong.challenge;
-    let header = phone.answer();
-    let read = Credentials::parse(&header).expect("valid");
-    assert_eq!(server.verify(at(1_000), REALM, &victim, &read, Some(&ha1)), Verdict::Ok);
+    phone.take(&challenge(&server, 1_000, 1));
+    let mut wrong = Phone::new("bob", "Zanzibar");
+    wrong.challenge = phone.challenge.clone();
+    let elsewhere = Attempt { source: &[127, 0, 0, 3], ..ATTEMPT };
+    for (phone, by_tcp) in [(&mut wrong, Verdict::WrongPassword), (&mut phone, Verdict::Ok)] {
+        let header = phone.answer();
+        let read = Credentials::parse(&header).expect("valid");
+        let by_udp = server.verify(at(1_000), REALM, &elsewhere, &read, Some(&ha1));
+        assert_eq!(by_udp, Verdict::Stale(Staleness::OtherSource));
+        assert!(by_udp.stale());
+        // A handshake proves where the source is: a phone may have moved from one network to another.
+        let proven = Attempt { source_is_proven: true, ..elsewhere };
+        assert_eq!(server.verify(at(1_000), REALM, &proven, &read, Some(&ha1)), by_tcp);
+    }
 }
 
 #[test]
@@ -332,7 +345,7 @@ fn replayed_counts_are_refused_and_reordered_ones_are_not() {
     for header in &headers {
         let verdict = judge(&server, 1_000, header, Some(&ha1));
         assert_eq!(verdict, Verdict::Replay);
-        assert!(verdict.stale() && !verdict.is_failure_of_source(true));
+        assert!(verdict.stale());
     }
 }
 
@@ -357,7 +370,7 @@ fn expired_nonces_are_stale_only_to_who_knows_the_password() {
     phone.take(&challenge(&server, 1_000, 1));
     let header = phone.answer();
     assert_eq!(judge(&server, 1_301, &header, Some(&ha1)), Verdict::Stale(Staleness::Expired));
-    assert_eq!(judge(&server, 1_301, &header, None), Verdict::WrongPassword { same_source: true });
+    assert_eq!(judge(&server, 1_301, &header, None), Verdict::WrongPassword);
     assert_eq!(judge(&server, 980, &header, Some(&ha1)), Verdict::Stale(Staleness::Expired), "from the future");
     assert_eq!(server.used().entries(), 0);
     assert_eq!(judge(&server, 1_300, &header, Some(&ha1)), Verdict::Ok);
@@ -381,9 +394,9 @@ fn forged_nonces_reach_no_secret() {
         let header = phone.answer();
         let verdict = judge(&server, 1_000, &header, Some(&ha1));
         assert_eq!(verdict, Verdict::ForgedNonce, "{nonce}");
-        assert!(verdict.stale() && !verdict.is_failure_of_source(false));
+        assert!(verdict.stale());
         let read = Credentials::parse(&header).expect("valid");
-        assert_eq!(server.check(REALM, &ATTEMPT, &read).map(|_| ()), Err(Verdict::ForgedNonce));
+        assert_eq!(server.check(at(1_000), REALM, &ATTEMPT, &read).map(|_| ()), Err(Verdict::ForgedNonce));
     }
     // A nonce for another realm of the same server.
     let mut lines = Vec::new();
@@ -425,8 +438,8 @@ fn shards_share_one_table() {
 #[test]
 fn servers_with_one_secret_accept_each_others_nonces() {
     let first = server();
-    let second = Authenticator::new(DigestSettings::default(), b"one secret", 2);
-    let stranger = Authenticator::new(DigestSettings::default(), b"another secret", 1);
+    let second = Authenticator::new(DigestSettings::default(), b"one secret", 2, STARTED);
+    let stranger = Authenticator::new(DigestSettings::default(), b"another secret", 1, STARTED);
     let (mut phone, ha1) = bob();
     phone.take(&challenge(&first, 1_000, 1));
     let header = phone.answer();
@@ -436,6 +449,66 @@ fn servers_with_one_secret_accept_each_others_nonces() {
     assert_eq!(judge(&stranger, 1_000, &header, Some(&ha1)), Verdict::ForgedNonce);
     // Tables are not shared between servers: documented, and over with the nonce's life.
     assert_eq!(judge(&first, 1_000, &header, Some(&ha1)), Verdict::Ok);
+}
+
+#[test]
+fn nonces_from_before_the_start_are_stale() {
+    let (mut phone, ha1) = bob();
+    let first = server();
+    phone.take(&challenge(&first, 1_000, 1));
+    let header = phone.answer();
+    assert_eq!(judge(&first, 1_000, &header, Some(&ha1)), Verdict::Ok);
+    // The process ends and begins again within the second. It does not know that the count was used.
+    let settings = DigestSettings { clock_skew: 2, ..DigestSettings::default() };
+    let again = Authenticator::new(settings.clone(), b"one secret", 2, at(1_000));
+    let stale = Verdict::Stale(Staleness::BeforeStart);
+    assert_eq!(judge(&again, 1_001, &header, Some(&ha1)), stale);
+    assert_eq!(judge(&again, 1_001, &header, None), stale, "and says nothing of the password");
+    // Its own are good from the first moment.
+    phone.take(&challenge(&again, 1_000, 1));
+    let header = phone.answer();
+    assert_eq!(judge(&again, 1_000, &header, Some(&ha1)), Verdict::Ok);
+    // So are those of another server with the secret, once its clock may not be behind the start any more.
+    for (issued, verdict) in [(1_002, stale), (1_003, Verdict::Ok)] {
+        phone.take(&challenge(&first, issued, 2));
+        let header = phone.answer();
+        assert_eq!(judge(&again, 1_003, &header, Some(&ha1)), verdict, "{issued}");
+    }
+    // A step of the clock moves the start with it.
+    let stepped = Now { mono: 1_010_000, wall: 410_000 };
+    let mut lines = Vec::new();
+    again.write_challenges(stepped, &demand(REALM, 3, false), &mut lines);
+    phone.take(&lines);
+    let header = phone.answer();
+    let read = Credentials::parse(&header).expect("valid");
+    assert_eq!(again.verify(stepped, REALM, &ATTEMPT, &read, Some(&ha1)), Verdict::Ok);
+}
+
+#[test]
+fn passwords_are_right_after_32_bits_of_seconds_too() {
+    let server = server();
+    let (mut phone, ha1) = bob();
+    for now in [1 << 32, (1 << 32) - 1, (1 << 32) + 1_000_000] {
+        phone.take(&challenge(&server, now, 1));
+        let header = phone.answer();
+        assert_eq!(judge(&server, now + 1, &header, Some(&ha1)), Verdict::Ok, "{now}");
+        assert_eq!(judge(&server, now + 1, &header, Some(&ha1)), Verdict::Replay, "{now}");
+    }
+}
+
+#[test]
+fn credentials_lead_to_no_other_number() {
+    let server = server();
+    let (mut phone, ha1) = bob();
+    phone.take(&challenge(&server, 1_000, 1));
+    let header = phone.answer();
+    let read = Credentials::parse(&header).expect("valid");
+    // The phone's request was for sip:example.org.
+    let to = |uri| Attempt { uri, to_registrar: false, ..ATTEMPT };
+    let elsewhere = server.verify(at(1_000), REALM, &to(b"sip:+1900@example.org"), &read, Some(&ha1));
+    assert_eq!(elsewhere, Verdict::BadRequest(BadRequest::Uri));
+    let there = server.verify(at(1_000), REALM, &to(b"sip:EXAMPLE.org:5060;transport=tcp"), &read, Some(&ha1));
+    assert_eq!(there, Verdict::Ok);
 }
 
 #[test]
@@ -452,15 +525,15 @@ fn answers_without_qop_use_up_their_nonce() {
         DigestSettings { without_qop: false, ..DigestSettings::default() },
         DigestSettings { qop: QopOffer::AUTH_INT, ..DigestSettings::default() },
     ] {
-        let strict = Authenticator::new(settings, b"one secret", 1);
+        let strict = Authenticator::new(settings, b"one secret", 1, STARTED);
         assert_eq!(judge(&strict, 1_000, &header, Some(&ha1)), Verdict::BadRequest(BadRequest::Qop));
     }
 }
 
 #[test]
 fn a_full_table_makes_new_nonces_stale() {
-    let replay = ReplaySettings { entries: 2, partitions: 1, window: 0 };
-    let server = Authenticator::new(DigestSettings { replay, ..DigestSettings::default() }, b"one secret", 1);
+    let replay = ReplaySettings { entries: 3, partitions: 1, window: 0 };
+    let server = Authenticator::new(DigestSettings { replay, ..DigestSettings::default() }, b"one secret", 1, STARTED);
     let (mut phone, ha1) = bob();
     let mut verdicts = Vec::new();
     for entropy in 1..=3 {
@@ -468,6 +541,11 @@ fn a_full_table_makes_new_nonces_stale() {
         verdicts.push(judge(&server, 1_000, &phone.answer(), Some(&ha1)));
     }
     assert_eq!(verdicts, [Verdict::Ok, Verdict::Ok, Verdict::Stale(Staleness::TableFull)]);
+    // One user holds no more than are left free; others find room.
+    let ann = Ha1Set::of_password(b"ann", REALM, b"her own");
+    let mut other = Phone::new("ann", "her own");
+    other.take(&challenge(&server, 1_000, 4));
+    assert_eq!(judge(&server, 1_000, &other.answer(), Some(&ann)), Verdict::Ok);
     assert_eq!(server.used().entries(), server.used().capacity());
     // Room comes back with time.
     phone.take(&challenge(&server, 2_000, 4));
@@ -477,9 +555,10 @@ fn a_full_table_makes_new_nonces_stale() {
 #[test]
 fn unusable_credentials_say_why() {
     let server = Authenticator::new(
-        DigestSettings { uri_check: UriCheck::Loose, ..DigestSettings::default() },
+        DigestSettings { uri_check: UriCheck::Exact, ..DigestSettings::default() },
         b"one secret",
         1,
+        STARTED,
     );
     let (mut phone, ha1) = bob();
     phone.take(&challenge(&server, 1_000, 1));
@@ -520,12 +599,12 @@ fn a_changed_request_is_a_wrong_response() {
         let bad = good.replace(from, to);
         assert_ne!(bad, good, "{from}");
         let verdict = judge(&server, 1_000, bad.as_bytes(), Some(&ha1));
-        assert_eq!(verdict, Verdict::WrongPassword { same_source: true }, "{to}");
+        assert_eq!(verdict, Verdict::WrongPassword, "{to}");
     }
     let invite = Attempt { method: b"INVITE", ..ATTEMPT };
     let read = Credentials::parse(good.as_bytes()).expect("valid");
     let verdict = server.verify(at(1_000), REALM, &invite, &read, Some(&ha1));
-    assert_eq!(verdict, Verdict::WrongPassword { same_source: true });
+    assert_eq!(verdict, Verdict::WrongPassword);
 }
 
 #[test]

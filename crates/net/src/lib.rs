@@ -16,6 +16,7 @@ pub mod resolve;
 pub mod service;
 pub mod settings;
 pub mod shown;
+pub mod source;
 pub mod tls;
 
 mod alarm;

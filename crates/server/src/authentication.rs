@@ -1,13 +1,17 @@
 //! Who sent this? Digest challenges and their answers (RFC 3261 section 22, RFC 7616).
 
 use crate::asked::Asked;
-use crate::ban::Standing;
+use crate::identity::Claim;
 use crate::shard::Shard;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Instant;
-use strowger_core::digest::{Attempt, ChallengeHeader, Credentials, Demand, Ha1, Ha1Set, Hash, Verdict};
+use strowger_core::digest::{
+    Attempt, BadRequest, ChallengeHeader, Credentials, Demand, Ha1, Ha1Set, Hash, Staleness, Ticket as Checked, Verdict,
+};
 use strowger_message::{Name, Uri};
 use strowger_net::shown::shown;
+use strowger_net::source::counted;
 use strowger_store::subscriber::{Answer, Credential, Question};
 use strowger_store::ticket::Ticket;
 
@@ -25,31 +29,42 @@ impl Shard {
             ChallengeHeader::WwwAuthenticate => Name::Authorization,
             ChallengeHeader::ProxyAuthenticate => Name::ProxyAuthorization,
         };
-        let credentials = request
-            .message
-            .headers(name)
-            .filter_map(|value| Credentials::parse(value).ok())
-            .find(|credentials| credentials.realm.value()[..] == *realm);
-        let Some(credentials) = credentials else {
+        let readable = request.message.headers(name).filter_map(|value| Credentials::parse(value).ok());
+        let Some(credentials) = readable.clone().find(|credentials| credentials.realm.value()[..] == *realm) else {
+            if let Some(other) = readable.map(|credentials| credentials.realm).next() {
+                self.log_realm(asked, &other.value());
+            }
             self.challenge(asked, header, false);
             return false;
         };
-        let source = source_bytes(request.arrival.remote.ip());
+        let source = self.source_bytes(request.arrival.remote.ip());
         let attempt = Attempt {
             method: request.message.method_text(),
             uri: request.message.request_uri(),
             body: request.message.body(),
+            to_registrar: header == ChallengeHeader::WwwAuthenticate,
             source: &source,
+            source_is_proven: request.arrival.transport.is_reliable(),
             algorithms: shared.algorithms(request.arrival.listener),
         };
-        let ticket = match shared.authenticator.check(realm, &attempt, &credentials) {
-            Ok(ticket) => ticket,
+        let refusal = Refusal { header, credentials: &credentials, party };
+        let checked = match shared.authenticator.check(asked.now, realm, &attempt, &credentials) {
+            Ok(checked) => checked,
             Err(verdict) => {
-                self.deny(asked, header, &credentials, verdict);
+                self.deny(asked, &refusal, verdict, "");
                 return false;
             }
         };
         let user = credentials.user().unwrap_or_default();
+        if shared.bans.is_suspect(request.arrival.remote.ip(), &user, asked.now.mono) {
+            // Nothing tells it from a nonce that is too old.
+            if self.may_say(asked) {
+                let (call_id, source) = (shown(request.call_id), request.arrival.remote);
+                tracing::info!(%call_id, %source, user = %shown(&user), "not judged: this source failed while the user's password is being guessed");
+            }
+            self.challenge(asked, header, true);
+            return false;
+        }
         let answer = match asked.found.subscriber.take() {
             Some(answer) => answer,
             None => {
@@ -73,26 +88,20 @@ impl Shard {
             }
         };
         let secrets = subscriber.as_deref().map(ha1_set);
-        match shared.authenticator.decide(asked.now, &ticket, &attempt, &credentials, secrets.as_ref()) {
+        match shared.authenticator.decide(asked.now, &checked, &attempt, &credentials, secrets.as_ref()) {
             Verdict::Ok => (),
             // A REGISTER has no transaction: this may be a copy of one that was served, which gets its answer again.
             Verdict::Replay if asked.server.is_none() => asked.found.replayed = true,
             verdict => {
-                self.deny(asked, header, &credentials, verdict);
+                self.deny(asked, &refusal, verdict, why(&checked, secrets.as_ref()));
                 return false;
             }
         }
         let subscriber = subscriber.expect("a right response has a subscriber");
-        if shared.config.auth.user_must_match && !is_user(&subscriber, party) {
-            if self.may_say(asked) {
-                tracing::warn!(
-                    call_id = %shown(request.call_id),
-                    source = %request.arrival.remote,
-                    user = %subscriber.username,
-                    "authenticated, but as another user than the request names"
-                );
-            }
-            self.refuse_request(asked, 403);
+        if shared.config.auth.user_must_match
+            && let Err(claim) = self.claims_only(request, header, party, &subscriber)
+        {
+            self.refuse_claim(asked, &subscriber, &claim);
             return false;
         }
         asked.found.authenticated = true;
@@ -124,7 +133,7 @@ impl Shard {
         let request = asked.request;
         self.counters().challenges.one();
         let shared = self.shared.clone();
-        let source = source_bytes(request.arrival.remote.ip());
+        let source = self.source_bytes(request.arrival.remote.ip());
         let entropy = self.entropy.u64();
         let demand = Demand {
             header,
@@ -139,36 +148,141 @@ impl Shard {
         self.reply(asked, status, |text| shared.authenticator.write_challenges(now, &demand, text));
     }
 
-    fn deny(
-        &mut self,
-        asked: &mut Asked<'_, '_>,
-        header: ChallengeHeader,
-        credentials: &Credentials<'_>,
-        verdict: Verdict,
-    ) {
+    /// Challenges again after a verdict; `why` says what was wrong with a response that was judged.
+    fn deny(&mut self, asked: &mut Asked<'_, '_>, refusal: &Refusal<'_>, verdict: Verdict, why: &str) {
         let request = asked.request;
         let source = request.arrival.remote;
-        if let Verdict::BadRequest(reason) = verdict {
-            if self.may_say(asked) {
-                tracing::info!(call_id = %shown(request.call_id), %source, %reason, "credentials cannot be used");
+        match verdict {
+            Verdict::WrongPassword => self.count_failure(asked, refusal, why),
+            Verdict::BadRequest(reason) => {
+                if self.may_say(asked) {
+                    let setting = match reason {
+                        BadRequest::Uri => "auth.uri_check",
+                        BadRequest::Algorithm => "auth.algorithms",
+                        BadRequest::Qop => "auth.qop",
+                        _ => "",
+                    };
+                    let (call_id, method) = (shown(request.call_id), shown(request.message.method_text()));
+                    let user = refusal.user();
+                    tracing::info!(%call_id, %source, user = %shown(&user), %method, %reason, setting, "credentials cannot be used");
+                }
             }
-            // A phone set up for another algorithm or realm gets what it needs to do better.
-            return self.challenge(asked, header, false);
-        }
-        if let Verdict::WrongPassword { .. } = verdict {
-            self.counters().failed_authentications.one();
-            if self.may_say(asked) {
-                let user = credentials.user().unwrap_or_default();
-                tracing::warn!(call_id = %shown(request.call_id), %source, user = %shown(&user), "authentication failed");
+            Verdict::Stale(reason @ (Staleness::OtherSource | Staleness::TableFull)) => {
+                if reason == Staleness::TableFull {
+                    self.counters().nonces_refused.one();
+                }
+                if self.may_say(asked) {
+                    let (call_id, user) = (shown(request.call_id), refusal.user());
+                    tracing::info!(%call_id, %source, user = %shown(&user), %reason, "challenged again");
+                }
             }
+            _ => (),
         }
-        if verdict.is_failure_of_source(request.arrival.transport.is_reliable())
-            && self.shared.bans.failed(source.ip(), asked.now.mono) == Standing::Banned
-        {
-            let seconds = self.shared.config.ban.duration.as_secs();
-            tracing::warn!(source = %source.ip(), seconds, "source banned: too many failed authentications");
+        // A phone set up for another algorithm gets what it needs to do better.
+        self.challenge(asked, refusal.header, verdict.stale());
+    }
+
+    /// A response was wrong. What it was stands in the log alone: the sender must not learn it.
+    fn count_failure(&mut self, asked: &Asked<'_, '_>, refusal: &Refusal<'_>, why: &str) {
+        let request = asked.request;
+        let source = request.arrival.remote;
+        self.counters().failed_authentications.one();
+        let user = refusal.user();
+        if self.may_say(asked) {
+            let domain = refusal.domain();
+            let (call_id, method) = (shown(request.call_id), shown(request.message.method_text()));
+            tracing::warn!(
+                %call_id, %source, user = %shown(&user), domain = %shown(&domain), %method, reason = why,
+                "authentication failed"
+            );
         }
-        self.challenge(asked, header, verdict.stale());
+        let failure = self.shared.bans.failed(source.ip(), &user, asked.now.mono);
+        let ban = &self.shared.config.ban;
+        if failure.banned {
+            let (seconds, source) =
+                (ban.duration.as_secs(), counted(source.ip(), self.shared.config.limits.ipv6_prefix));
+            tracing::warn!(%source, seconds, "source banned: too many failed authentications");
+        }
+        if failure.guessed {
+            let (failures, seconds) = (ban.account_failures, ban.window.as_secs());
+            tracing::warn!(user = %shown(&user), failures, seconds, "the password of this user is being guessed");
+        }
+    }
+
+    /// Credentials, but none for our realm.
+    fn log_realm(&self, asked: &Asked<'_, '_>, realm: &[u8]) {
+        if self.may_say(asked) {
+            let request = asked.request;
+            tracing::info!(
+                call_id = %shown(request.call_id),
+                source = %request.arrival.remote,
+                method = %shown(request.message.method_text()),
+                realm = %shown(realm),
+                expected = %self.shared.config.realm,
+                "credentials are for another realm"
+            );
+        }
+    }
+
+    /// The right password of a user who says to be another.
+    fn refuse_claim(&mut self, asked: &mut Asked<'_, '_>, subscriber: &Credential, claim: &Claim) {
+        if self.may_say(asked) {
+            let request = asked.request;
+            let domains: Vec<&str> = self.shared.config.domains.iter().map(|domain| domain.as_str()).collect();
+            tracing::warn!(
+                call_id = %shown(request.call_id),
+                source = %request.arrival.remote,
+                method = %shown(request.message.method_text()),
+                user = %format_args!("{}@{}", subscriber.username, subscriber.domain),
+                header = claim.header.text(),
+                names = %shown(&claim.names),
+                domains = domains.join(","),
+                setting = "auth.user_must_match",
+                "authenticated as one user, but the request names another"
+            );
+        }
+        self.refuse_request(asked, 403);
+    }
+
+    /// The source of which a nonce is made, in one form.
+    fn source_bytes(&self, ip: IpAddr) -> [u8; 16] {
+        match counted(ip, self.shared.config.limits.ipv6_prefix) {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+            IpAddr::V6(ip) => ip.octets(),
+        }
+    }
+}
+
+/// Credentials that are not enough.
+struct Refusal<'a> {
+    header: ChallengeHeader,
+    credentials: &'a Credentials<'a>,
+    /// To of a REGISTER, From of anything else.
+    party: &'a Uri<'a>,
+}
+
+impl Refusal<'_> {
+    fn user(&self) -> Cow<'_, [u8]> {
+        self.credentials.user().unwrap_or_default()
+    }
+
+    fn domain(&self) -> Vec<u8> {
+        let mut domain = Vec::new();
+        if let Some(uri) = self.party.sip() {
+            uri.host.write_lower(&mut domain);
+        }
+        domain
+    }
+}
+
+/// Why a response that was judged is wrong.
+fn why(checked: &Checked, secrets: Option<&Ha1Set>) -> &'static str {
+    match secrets {
+        None => "unknown user",
+        Some(secrets) if secrets.of(checked.algorithm().hash).is_none() => {
+            "the password of this user is stored without this algorithm (strowger user passwd)"
+        }
+        Some(_) => "wrong password",
     }
 }
 
@@ -181,23 +295,4 @@ fn ha1_set(credential: &Credential) -> Ha1Set {
         (Hash::Sha512_256, ha1.sha512_256.as_ref().map(|h| &h[..])),
     ];
     parts.into_iter().filter_map(|(hash, bytes)| Ha1::from_bytes(hash, bytes?)).collect()
-}
-
-/// The subscriber is the user that this URI names.
-fn is_user(subscriber: &Credential, party: &Uri<'_>) -> bool {
-    let Uri::Sip(uri) = party else { return false };
-    let Some(user) = uri.user else { return false };
-    let mut plain = Vec::with_capacity(user.len());
-    strowger_message::uri::sip::unescape(user, &mut plain);
-    let mut host = Vec::new();
-    uri.host.write_lower(&mut host);
-    plain == subscriber.username.as_bytes() && host == subscriber.domain.as_bytes()
-}
-
-/// The address without its port, in one form.
-fn source_bytes(ip: IpAddr) -> [u8; 16] {
-    match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
-    }
 }

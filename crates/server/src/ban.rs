@@ -1,196 +1,215 @@
 //! Sources that fail to authenticate too often, and scanners, are not listened to for a while.
+//!
+//! Passwords of one account may also be guessed from many sources, none of which fails too often. Then the account itself is
+//! noticed, and each source that fails for it once is not judged again for it until the guessing has been over for a while. A
+//! right password is always heard from a source that has not failed, so nobody can be locked out of an account this way.
 
 use crate::config;
-use hashbrown::HashMap;
+use crate::tally::{Count, Rule, Tally};
+use aho_corasick::AhoCorasick;
+use std::hash::BuildHasher;
 use std::net::IpAddr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use strowger_net::source::counted;
 
-/// The ban list of the process.
+/// The ban list of the process. Times are milliseconds of [`strowger_core::Now::mono`].
 pub struct Bans {
     settings: config::Ban,
-    parts: Box<[Mutex<HashMap<IpAddr, Record, foldhash::quality::RandomState>>]>,
+    ipv6_prefix: u8,
+    sources: Tally<IpAddr>,
+    accounts: Tally<Account>,
+    /// Sources that failed for an account which is being guessed.
+    suspects: Tally<(IpAddr, Account)>,
+    scanners: Option<AhoCorasick>,
     hasher: foldhash::quality::RandomState,
-    /// How many sources are banned: while it is 0 nobody looks further.
-    banned: AtomicUsize,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Record {
-    /// When the counted failures began, in milliseconds of [`strowger_core::Now::mono`].
-    since: u64,
-    failures: u32,
-    /// Banned until then; 0: not.
-    until: u64,
-}
+/// A user name as credentials spell it, hashed: of a user or of nobody, which are treated alike.
+type Account = u64;
 
-/// What became of a failure.
+/// What a failure came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    Counted(u32),
-    /// This failure was one too many.
-    Banned,
-    Exempt,
+pub struct Failure {
+    /// With this failure its source is banned.
+    pub banned: bool,
+    /// With this failure the account counts as being guessed.
+    pub guessed: bool,
 }
 
-const PARTS: usize = 64;
+/// Bytes of a User-Agent in which a scanner is looked for: their names stand in front.
+const LOOKED_AT: usize = 256;
 
 impl Bans {
-    pub fn new(settings: config::Ban) -> Self {
+    /// `ipv6_prefix`: bits of an IPv6 address that make a source.
+    pub fn new(settings: config::Ban, ipv6_prefix: u8) -> Self {
+        let names: Vec<&String> = settings.scanners.iter().filter(|name| !name.is_empty()).collect();
+        let scanners = AhoCorasick::builder().ascii_case_insensitive(true).build(&names);
+        let entries = settings.sources;
         Self {
+            sources: Tally::new(entries),
+            accounts: Tally::new(entries),
+            suspects: Tally::new(entries),
+            // None to look for, or more than a machine can hold.
+            scanners: scanners.ok().filter(|_| settings.enabled && !names.is_empty()),
             settings,
-            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
-            hasher: foldhash::quality::RandomState::default(),
-            banned: AtomicUsize::new(0),
+            ipv6_prefix,
+            hasher: Default::default(),
         }
     }
 
-    /// Is this source banned at `now` (milliseconds)?
+    /// Is this source banned at `now`?
     #[inline]
     pub fn is_banned(&self, source: IpAddr, now: u64) -> bool {
-        self.banned.load(Relaxed) > 0 && self.look(source, now)
+        // One that is exempt may share its network with one that is banned.
+        self.sources.is_held(&counted(source, self.ipv6_prefix), now) && !self.is_exempt(source)
     }
 
-    #[cold]
-    fn look(&self, source: IpAddr, now: u64) -> bool {
-        let mut part = self.part(source);
-        match part.get(&source) {
-            Some(record) if record.until > now => true,
-            Some(record) if record.until > 0 => {
-                part.remove(&source);
-                self.banned.fetch_sub(1, Relaxed);
-                false
-            }
-            _ => false,
-        }
+    /// Whether this source failed for this account, which is being guessed: it is not to be judged again.
+    #[inline]
+    pub fn is_suspect(&self, source: IpAddr, account: &[u8], now: u64) -> bool {
+        let key = || (counted(source, self.ipv6_prefix), self.account(account));
+        self.suspects.holds_any() && self.suspects.is_held(&key(), now) && !self.is_exempt(source)
     }
 
-    /// One more failed authentication of this source.
-    pub fn failed(&self, source: IpAddr, now: u64) -> Standing {
-        let window = self.settings.window.as_millis() as u64;
-        self.record(source, now, |record| {
-            if now.saturating_sub(record.since) > window {
-                (record.since, record.failures) = (now, 0);
-            }
-            record.failures += 1;
-            record.failures
-        })
+    /// One more failed authentication of this source, as this user.
+    pub fn failed(&self, source: IpAddr, account: &[u8], now: u64) -> Failure {
+        if self.is_exempt(source) {
+            return Failure { banned: false, guessed: false };
+        }
+        let (source, account) = (counted(source, self.ipv6_prefix), self.account(account));
+        let banned = self.sources.fails(source, now, self.rule(self.settings.failures)) == Count::Begins;
+        let count = self.accounts.fails(account, now, self.rule(self.settings.account_failures));
+        if count != Count::Goes {
+            return Failure { banned, guessed: count == Count::Begins };
+        }
+        self.suspects.fails((source, account), now, self.rule(1));
+        Failure { banned, guessed: false }
     }
 
-    /// A scanner: banned at once.
-    pub fn scanner(&self, source: IpAddr, now: u64) -> Standing {
-        self.record(source, now, |_| u32::MAX)
-    }
-
-    fn record(&self, source: IpAddr, now: u64, count: impl FnOnce(&mut Record) -> u32) -> Standing {
-        if !self.settings.enabled || self.settings.exempt.iter().any(|n| n.contains(source)) {
-            return Standing::Exempt;
-        }
-        let most = (self.settings.sources / PARTS).max(1);
-        let mut part = self.part(source);
-        if part.len() >= most && !part.contains_key(&source) {
-            // The bound holds: whoever was counted longest ago goes, banned ones last.
-            if let Some(oldest) = part.iter().min_by_key(|(_, r)| (r.until > now, r.since)).map(|(s, _)| *s)
-                && part.remove(&oldest).is_some_and(|r| r.until > 0)
-            {
-                self.banned.fetch_sub(1, Relaxed);
-            }
-        }
-        let record = part.entry(source).or_insert(Record { since: now, failures: 0, until: 0 });
-        let failures = count(record);
-        if failures < self.settings.failures {
-            return Standing::Counted(failures);
-        }
-        if record.until == 0 {
-            self.banned.fetch_add(1, Relaxed);
-        }
-        record.until = now + self.settings.duration.as_millis() as u64;
-        record.failures = 0;
-        Standing::Banned
+    /// A scanner: banned at once. Whether it was not before.
+    pub fn scanner(&self, source: IpAddr, now: u64) -> bool {
+        !self.is_exempt(source)
+            && self.sources.fails(counted(source, self.ipv6_prefix), now, self.rule(1)) == Count::Begins
     }
 
     /// Is this the User-Agent of a scanner?
     pub fn is_scanner(&self, user_agent: &[u8]) -> bool {
-        self.settings.enabled
-            && self
-                .settings
-                .scanners
-                .iter()
-                .any(|s| !s.is_empty() && user_agent.windows(s.len()).any(|w| w.eq_ignore_ascii_case(s.as_bytes())))
+        let start = &user_agent[..user_agent.len().min(LOOKED_AT)];
+        self.scanners.as_ref().is_some_and(|names| names.is_match(start))
     }
 
     /// Forgets what is over. Returns how many sources are banned.
     pub fn tidy(&self, now: u64) -> usize {
-        let window = self.settings.window.as_millis() as u64;
-        for part in &self.parts {
-            let mut part = part.lock().unwrap_or_else(|e| e.into_inner());
-            part.retain(|_, r| {
-                let stays = if r.until > 0 { r.until > now } else { now.saturating_sub(r.since) <= window };
-                if !stays && r.until > 0 {
-                    self.banned.fetch_sub(1, Relaxed);
-                }
-                stays
-            });
-            if part.is_empty() {
-                part.shrink_to_fit();
-            }
-        }
-        self.banned.load(Relaxed)
+        let window = milliseconds(self.settings.window);
+        self.accounts.tidy(now, window);
+        self.suspects.tidy(now, window);
+        self.sources.tidy(now, window)
     }
 
-    fn part(
-        &self,
-        source: IpAddr,
-    ) -> std::sync::MutexGuard<'_, HashMap<IpAddr, Record, foldhash::quality::RandomState>> {
-        use std::hash::BuildHasher;
-        let part = &self.parts[self.hasher.hash_one(source) as usize % PARTS];
-        part.lock().unwrap_or_else(|e| e.into_inner())
+    fn account(&self, name: &[u8]) -> Account {
+        self.hasher.hash_one(name)
     }
+
+    fn is_exempt(&self, source: IpAddr) -> bool {
+        !self.settings.enabled || self.settings.exempt.iter().any(|network| network.contains(source))
+    }
+
+    fn rule(&self, failures: u32) -> Rule {
+        let (window, duration) = (milliseconds(self.settings.window), milliseconds(self.settings.duration));
+        Rule { failures, window, duration }
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    duration.as_millis() as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
-    fn bans(sources: usize) -> Bans {
+    fn bans(lines: config::Ban) -> Bans {
         let window = Duration::from_secs(10);
         let duration = Duration::from_secs(60);
-        Bans::new(config::Ban { failures: 3, window, duration, exempt: Vec::new(), sources, ..config::Ban::default() })
+        Bans::new(config::Ban { window, duration, exempt: Vec::new(), ..lines }, 64)
     }
 
     fn ip(n: u32) -> IpAddr {
         IpAddr::from(n.to_be_bytes())
     }
 
+    const NONE: Failure = Failure { banned: false, guessed: false };
+
     #[test]
-    fn three_failures_in_a_window_ban_for_a_while() {
-        let bans = bans(1000);
-        assert_eq!(bans.failed(ip(1), 0), Standing::Counted(1));
-        assert_eq!(bans.failed(ip(1), 11_000), Standing::Counted(1));
-        assert_eq!(bans.failed(ip(1), 12_000), Standing::Counted(2));
-        assert!(!bans.is_banned(ip(1), 12_000));
-        assert_eq!(bans.failed(ip(1), 13_000), Standing::Banned);
-        assert!(bans.is_banned(ip(1), 13_000) && !bans.is_banned(ip(2), 13_000));
-        assert!(bans.is_banned(ip(1), 72_999) && !bans.is_banned(ip(1), 73_000));
+    fn a_source_that_fails_too_often_is_banned_for_a_while() {
+        let bans = bans(config::Ban { failures: 3, ..config::Ban::default() });
+        assert_eq!([bans.failed(ip(1), b"bob", 0), bans.failed(ip(1), b"bob", 1)], [NONE; 2]);
+        assert!(bans.failed(ip(1), b"bob", 2).banned);
+        assert!(bans.is_banned(ip(1), 3) && !bans.is_banned(ip(2), 3));
+        assert!(bans.is_banned(ip(1), 60_001) && !bans.is_banned(ip(1), 60_002));
         assert_eq!(bans.tidy(200_000), 0);
     }
 
     #[test]
-    fn exempt_networks_and_scanners() {
-        let exempt = Bans::new(config::Ban::default());
-        assert_eq!(exempt.scanner("127.0.0.1".parse().unwrap(), 0), Standing::Exempt);
-        assert!(exempt.is_scanner(b"Friendly-Scanner/1") && !exempt.is_scanner(b"Linphone"));
-        assert_eq!(bans(1000).scanner(ip(9), 0), Standing::Banned);
+    fn a_network_of_ipv6_is_one_source() {
+        let bans = bans(config::Ban { failures: 3, ..config::Ban::default() });
+        let of = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for address in ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:3"] {
+            bans.failed(of(address), b"bob", 0);
+        }
+        assert!(bans.is_banned(of("2001:db8::4"), 1) && !bans.is_banned(of("2001:db8:0:1::1"), 1));
+        // IPv4 as a socket for both families shows it.
+        for _ in 0..3 {
+            bans.failed(of("::ffff:192.0.2.1"), b"bob", 0);
+        }
+        assert!(bans.is_banned(of("192.0.2.1"), 1) && !bans.is_banned(of("192.0.2.2"), 1));
     }
 
     #[test]
-    fn the_list_is_bounded() {
-        let bans = bans(PARTS);
-        for n in 0..10_000 {
-            bans.failed(ip(n), n as u64);
-        }
-        let held: usize = bans.parts.iter().map(|p| p.lock().unwrap().len()).sum();
-        assert!(held <= PARTS, "{held}");
+    fn exempt_networks_and_scanners() {
+        let exempt = Bans::new(config::Ban::default(), 64);
+        assert!(!exempt.scanner("127.0.0.1".parse().unwrap(), 0));
+        assert!(exempt.is_scanner(b"Friendly-Scanner/1") && !exempt.is_scanner(b"Linphone"));
+        assert!(exempt.is_scanner(b"Linphone (sipcli/1)") && !exempt.is_scanner(b""));
+        // The start of what is written alone is looked at.
+        let hidden = [&[b'x'; 250][..], b"sipcli"].concat();
+        assert!(exempt.is_scanner(&hidden) && !exempt.is_scanner(&[&b"x"[..], &hidden].concat()));
+        let bans = bans(config::Ban::default());
+        assert!(bans.scanner(ip(9), 0) && !bans.scanner(ip(9), 0) && bans.is_banned(ip(9), 1));
+        let off = Bans::new(config::Ban { enabled: false, ..config::Ban::default() }, 64);
+        assert!(!off.is_scanner(b"sipcli"));
+        let none = Bans::new(config::Ban { scanners: vec![String::new()], ..config::Ban::default() }, 64);
+        assert!(!none.is_scanner(b"sipcli"));
+    }
+
+    /// Each of many sources may guess; together they get little more than one guess each, and nobody is locked out.
+    #[test]
+    fn an_account_that_many_sources_guess_hears_each_of_them_once() {
+        let bans = bans(config::Ban { failures: 10, account_failures: 20, ..config::Ban::default() });
+        let judged = |source: u32, account: &[u8]| {
+            (0..10)
+                .filter(|_| {
+                    let judged = !bans.is_suspect(ip(source), account, 5);
+                    judged && {
+                        bans.failed(ip(source), account, 5);
+                        true
+                    }
+                })
+                .count()
+        };
+        assert_eq!([1, 2, 3, 4].map(|source| judged(source, b"bob")), [10, 10, 1, 1]);
+        // Other accounts are not meant, nor is a source that has not failed.
+        assert!(!bans.is_suspect(ip(3), b"ann", 5));
+        assert!(!bans.is_suspect(ip(5), b"bob", 5));
+        // It is over when it has been over for a while.
+        assert!(bans.is_suspect(ip(3), b"bob", 60_000) && !bans.is_suspect(ip(3), b"bob", 60_005));
+        assert!(!bans.failed(ip(6), b"bob", 60_006).guessed);
+    }
+
+    #[test]
+    fn that_an_account_is_guessed_is_told_once() {
+        let bans = bans(config::Ban { account_failures: 5, ..config::Ban::default() });
+        let told: Vec<u32> = (1..20).filter(|n| bans.failed(ip(*n), b"bob", 0).guessed).collect();
+        assert_eq!(told, [5]);
     }
 }

@@ -80,6 +80,8 @@ counters! {
     challenges,
     /// Wrong passwords and unknown users.
     failed_authentications,
+    /// Right responses challenged again because no more used nonces can be remembered, of all users or of that one.
+    nonces_refused,
     /// Requests answered 403 because nobody may relay there.
     relay_denied,
     /// Requests answered 404 or 480: no such user, or not registered.

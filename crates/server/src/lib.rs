@@ -12,6 +12,7 @@ mod call_log;
 pub mod config;
 pub mod counters;
 pub mod flows;
+mod identity;
 pub mod line_rate;
 mod node;
 mod parked;
@@ -25,6 +26,7 @@ mod reply;
 mod routing;
 pub mod shard;
 pub mod shared;
+mod tally;
 mod via;
 
 pub use node::{Program, Server};

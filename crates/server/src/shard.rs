@@ -241,8 +241,7 @@ impl Shard {
         self.counters().banned.one();
         let source = request.arrival.remote;
         // By UDP the source may be forged: this message is dropped, its source not banned.
-        let banned = request.arrival.transport.is_reliable()
-            && self.shared.bans.scanner(source.ip(), now.mono) == crate::ban::Standing::Banned;
+        let banned = request.arrival.transport.is_reliable() && self.shared.bans.scanner(source.ip(), now.mono);
         if self.shared.quota.may_say(source.ip(), now.mono) {
             let (agent, transport) = (shown(agent), request.arrival.transport.text());
             tracing::info!(%source, %transport, %agent, banned, "scanner dropped");

@@ -23,6 +23,11 @@ impl Key {
         Self { user, split: a.len(), text: [a, b].concat().into_boxed_slice() }
     }
 
+    /// Bytes of its texts.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     pub(crate) fn question(&self) -> Question<'_> {
         let (username, second) = self.text.split_at(self.split);
         if self.user {

@@ -31,6 +31,8 @@ pub struct ReadThroughSettings {
     pub found: usize,
     /// Most answers kept that found nothing.
     pub absent: usize,
+    /// Most bytes of a name of which it is kept that there is none: names that are made up may be long.
+    pub absent_name: usize,
     /// How long a found answer is good.
     pub found_ttl: Duration,
     /// How long "there is none" is good.
@@ -50,6 +52,7 @@ impl Default for ReadThroughSettings {
         Self {
             found: 200_000,
             absent: 20_000,
+            absent_name: 256,
             found_ttl: Duration::from_secs(300),
             absent_ttl: Duration::from_secs(30),
             poll: Duration::from_millis(500),
@@ -176,6 +179,9 @@ impl Shared {
     }
 
     fn keep(&self, entry: Entry) {
+        if entry.answer == Answer::Absent && entry.key.len() > self.settings.absent_name {
+            return;
+        }
         let hash = self.hash(entry.key.question());
         let rehash = |e: &Entry| self.hash(e.key.question());
         let mut part = self.part(hash);
@@ -478,6 +484,17 @@ mod tests {
         assert_eq!(bed.ask(user), Answer::Exists);
         let gauges = bed.store.gauges();
         assert_eq!((gauges.entries, gauges.hits, gauges.misses, gauges.in_flight), (3, 2, 3, 0));
+    }
+
+    /// Made-up names are as long as a message: twenty thousand of them would be a gigabyte.
+    #[test]
+    fn that_there_is_no_user_of_a_long_name_is_not_kept() {
+        let bed = bed(ReadThroughSettings::default());
+        for (length, kept) in [(200, 1), (400, 1), (60_000, 1)] {
+            let name = "n".repeat(length);
+            assert_eq!(bed.ask(credential(&name)), Answer::Absent);
+            assert_eq!(bed.store.gauges().entries, kept, "{length}");
+        }
     }
 
     #[test]

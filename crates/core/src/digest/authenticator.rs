@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::algorithm::{Algorithm, Hash, HashValue};
+use super::algorithm::{Algorithm, Hash, HashValue, hex_digit};
 use super::challenge::{ChallengeHeader, NewChallenge, QopOffer};
 use super::compute::{Ha1, Ha1Set, Qop, ResponseInput, response};
 use super::credentials::Credentials;
@@ -35,7 +35,7 @@ impl Default for DigestSettings {
             without_qop: true,
             nonce_life: 300,
             clock_skew: 10,
-            uri_check: UriCheck::Off,
+            uri_check: UriCheck::Loose,
             replay: ReplaySettings::default(),
         }
     }
@@ -43,13 +43,15 @@ impl Default for DigestSettings {
 
 /// How the `uri` parameter is compared with the Request-URI (RFC 7616 section 3.4.6).
 ///
-/// Proxies on the way may rewrite a Request-URI (RFC 3261 section 22.4 item 5), so it is off by default: the response
-/// covers the parameter, and a request cannot be replayed anyway.
+/// The response covers the parameter, not the Request-URI: without a comparison, credentials that were read on their way
+/// and have not arrived yet, or that another server with the same secret accepts as well, lead a call to any number.
+/// Proxies on the way may rewrite a Request-URI (RFC 3261 section 22.4 item 5), mostly its port and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum UriCheck {
-    #[default]
     Off,
-    /// Same user and same host; scheme, port and parameters may differ.
+    /// Same user and same host; scheme, port, parameters and the spelling of escapes may differ. Anything for the registrar:
+    /// whose binding it is stands in To.
+    #[default]
     Loose,
     /// Same bytes.
     Exact,
@@ -62,8 +64,12 @@ pub struct Attempt<'a> {
     /// The Request-URI.
     pub uri: &'a [u8],
     pub body: &'a [u8],
+    /// It is a REGISTER for this server.
+    pub to_registrar: bool,
     /// The address of the source without its port, as bytes of any fixed form; the same as for the challenge.
     pub source: &'a [u8],
+    /// A handshake has proven that the source receives what is sent there; a datagram proves nothing.
+    pub source_is_proven: bool,
     /// What is offered where the request came in; no other algorithm is accepted.
     pub algorithms: &'a [Algorithm],
 }
@@ -88,14 +94,11 @@ pub struct Demand<'a> {
 pub enum Verdict {
     /// The user knows the password, and this request was not seen before.
     Ok,
-    /// The response is right, its nonce no longer good: challenge again with stale=true.
+    /// The nonce is not good, or no longer: challenge again with stale=true.
     Stale(Staleness),
-    /// A nonce of ours, and the response is wrong or the user unknown.
-    WrongPassword {
-        /// Whether the nonce had been issued to the source that used it, which is proof that the source receives what
-        /// we send there.
-        same_source: bool,
-    },
+    /// The response is wrong or the user unknown. The source receives what is sent there: it used a nonce that was sent to it,
+    /// or a handshake proved it. So the failure is its own.
+    WrongPassword,
     /// The nonce is not ours (or of a secret since changed); nothing else was looked at. The new challenge says
     /// stale=true, so that a phone tries again by itself and nobody learns whether the response was right.
     ForgedNonce,
@@ -120,24 +123,32 @@ impl Verdict {
     pub fn stale(self) -> bool {
         matches!(self, Self::Stale(_) | Self::ForgedNonce | Self::Replay)
     }
-
-    /// Whether this counts as a failed authentication of its source. By UDP a source can be forged, so there only a
-    /// failure on a nonce that went to it counts.
-    pub fn is_failure_of_source(self, source_is_proven: bool) -> bool {
-        match self {
-            Self::WrongPassword { same_source } => same_source || source_is_proven,
-            Self::ForgedNonce | Self::BadRequest(_) | Self::Ok | Self::Stale(_) | Self::Replay => false,
-        }
-    }
 }
 
-/// Why a right response was not enough.
+/// Why a nonce is not good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staleness {
-    /// The nonce's life is over.
+    /// Its life is over; the response is right.
     Expired,
-    /// The table of used nonces is full.
+    /// The table of used nonces is full, or this user's share of it; the response is right.
     TableFull,
+    /// It came by UDP, and had been issued to another source: who guesses passwords could use nonces of one source and send
+    /// from another, which no failure could be counted against. The response was not looked at. A phone that changed its
+    /// network tries again by itself; one whose address changes with each datagram never gets in by UDP.
+    OtherSource,
+    /// It was issued before this process began, which does not know how often it was used. The response was not looked at.
+    BeforeStart,
+}
+
+impl fmt::Display for Staleness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "the nonce has expired",
+            Self::TableFull => "no more nonces of this user can be remembered",
+            Self::OtherSource => "the nonce was issued to another address",
+            Self::BeforeStart => "the nonce is of a time before this server started",
+        })
+    }
 }
 
 /// What makes credentials unusable before any secret is looked at (RFC 7616 section 3.4: 400).
@@ -200,20 +211,26 @@ pub struct Authenticator {
     key: NonceKey,
     nobody: Ha1Set,
     used: ReplayTable,
+    /// [`Now::mono`] at which this process began.
+    started: u64,
 }
 
 impl Authenticator {
     /// `secret` is shared by servers that should accept each other's nonces; each keeps its own table of used counts,
-    /// so what was sent to one can be replayed to another until its nonce expires. `seed` is random per process.
-    pub fn new(settings: DigestSettings, secret: &[u8], seed: u64) -> Self {
+    /// so what was sent to one can be replayed to another until its nonce expires. `seed` is random per process. Nonces of
+    /// others count only if they were issued after `started`, since the table knows of no use before.
+    pub fn new(settings: DigestSettings, secret: &[u8], seed: u64, started: Now) -> Self {
         let nobody = Hmac::new(secret);
         let nobody = Hash::ALL.into_iter().filter_map(|hash| {
             let value = nobody.mac(&[b"strowger digest nobody 1"]);
             Ha1::from_bytes(hash, &value[..hash.size()])
         });
+        // Nonces show it: it must tell nothing of the seed.
+        let [a, b, c, ..] = Hmac::new(&seed.to_le_bytes()).mac(&[b"strowger digest process"]);
         Self {
-            key: NonceKey::new(secret),
+            key: NonceKey::new(secret, u32::from_be_bytes([0, a, b, c])),
             nobody: nobody.collect(),
+            started: started.mono,
             used: ReplayTable::new(settings.replay, settings.nonce_life, settings.clock_skew, seed),
             settings,
         }
@@ -244,8 +261,15 @@ impl Authenticator {
         }
     }
 
-    /// Checks everything that needs no secret of the user: form, offer, and whether the nonce is ours.
-    pub fn check(&self, realm: &[u8], attempt: &Attempt<'_>, credentials: &Credentials<'_>) -> Result<Ticket, Verdict> {
+    /// Checks everything that needs no secret of the user: form, offer, and whether the nonce is ours and may be used from
+    /// there.
+    pub fn check(
+        &self,
+        now: Now,
+        realm: &[u8],
+        attempt: &Attempt<'_>,
+        credentials: &Credentials<'_>,
+    ) -> Result<Ticket, Verdict> {
         if credentials.realm.value().as_ref() != realm {
             return Err(BadRequest::Realm.into());
         }
@@ -273,10 +297,16 @@ impl Authenticator {
             return Err(BadRequest::Username.into());
         }
         let uri = credentials.uri.value();
-        if uri.is_empty() || !self.settings.uri_check.accepts(&uri, attempt.uri) {
+        if uri.is_empty() || !self.settings.uri_check.accepts(&uri, attempt) {
             return Err(BadRequest::Uri.into());
         }
         let nonce = self.key.open(credentials.nonce.raw(), realm).ok_or(Verdict::ForgedNonce)?;
+        if !attempt.source_is_proven && !self.key.was_issued_to(&nonce, attempt.source) {
+            return Err(Verdict::Stale(Staleness::OtherSource));
+        }
+        if !self.key.is_own(&nonce) && self.is_before_start(&nonce, now) {
+            return Err(Verdict::Stale(Staleness::BeforeStart));
+        }
         Ok(Ticket { nonce, algorithm, qop, count, given })
     }
 
@@ -308,7 +338,7 @@ impl Authenticator {
             },
         );
         if right != ticket.given || known.is_none() {
-            return Verdict::WrongPassword { same_source: self.key.was_issued_to(&ticket.nonce, attempt.source) };
+            return Verdict::WrongPassword;
         }
         if !ticket.nonce.is_fresh(seconds(now), self.settings.nonce_life, self.settings.clock_skew) {
             return Verdict::Stale(Staleness::Expired);
@@ -330,10 +360,18 @@ impl Authenticator {
         credentials: &Credentials<'_>,
         ha1: Option<&Ha1Set>,
     ) -> Verdict {
-        match self.check(realm, attempt, credentials) {
+        match self.check(now, realm, attempt, credentials) {
             Ok(ticket) => self.decide(now, &ticket, attempt, credentials, ha1),
             Err(verdict) => verdict,
         }
+    }
+
+    /// Whether an earlier life of this process may have issued it: that knew uses of it of which this one knows nothing. Where
+    /// this process began is told by the clock that nobody sets; a step back of the other one between two lives is forgiven
+    /// as far as clocks may differ.
+    fn is_before_start(&self, nonce: &Nonce, now: Now) -> bool {
+        let started = now.wall.saturating_sub(now.mono.saturating_sub(self.started)) / 1_000;
+        nonce.issued_at(seconds(now)) <= started + u64::from(self.settings.clock_skew)
     }
 }
 
@@ -343,16 +381,33 @@ fn seconds(now: Now) -> u64 {
 }
 
 impl UriCheck {
-    fn accepts(self, parameter: &[u8], request_uri: &[u8]) -> bool {
+    fn accepts(self, parameter: &[u8], attempt: &Attempt<'_>) -> bool {
         match self {
             Self::Off => true,
+            Self::Exact => parameter == attempt.uri,
+            Self::Loose if attempt.to_registrar || parameter == attempt.uri => true,
             Self::Loose => {
-                let (a, b) = (user_and_host(parameter), user_and_host(request_uri));
-                a.0 == b.0 && a.1.eq_ignore_ascii_case(b.1)
+                let (a, b) = (user_and_host(parameter), user_and_host(attempt.uri));
+                unescaped(a.0).eq(unescaped(b.0)) && a.1.eq_ignore_ascii_case(b.1)
             }
-            Self::Exact => parameter == request_uri,
         }
     }
+}
+
+/// The bytes of a user part, with its escapes resolved (RFC 3261 section 19.1.4).
+fn unescaped(user: &[u8]) -> impl Iterator<Item = u8> + '_ {
+    let mut rest = user;
+    std::iter::from_fn(move || {
+        let (&first, after) = rest.split_first()?;
+        rest = after;
+        if let (b'%', [high, low, after @ ..]) = (first, after)
+            && let (Some(high), Some(low)) = (hex_digit(*high), hex_digit(*low))
+        {
+            rest = after;
+            return Some(high << 4 | low);
+        }
+        Some(first)
+    })
 }
 
 /// The user part (without a password) and the host of a URI, as much as it has of them.
@@ -371,7 +426,9 @@ fn user_and_host(uri: &[u8]) -> (&[u8], &[u8]) {
         [b'[', ..] => rest.iter().position(|&b| b == b']').map(|end| end + 1),
         _ => rest.iter().position(|b| b":;?>".contains(b)),
     };
-    (user, &rest[..end.unwrap_or(rest.len())])
+    let host = &rest[..end.unwrap_or(rest.len())];
+    // A name may end in the dot of the root.
+    (user, host.strip_suffix(b".").unwrap_or(host))
 }
 
 #[cfg(test)]
@@ -390,23 +447,30 @@ mod tests {
             ("sip:[::1]", "sip:[::2]", false),
             ("tel:+1555", "tel:+1555;phone-context=x", true),
             ("sip:a;b@h", "sip:a@h", false),
+            ("sip:%2B1555@h", "sip:+1555@h.", true),
+            ("sip:a%2@h", "sip:a%2@H", true),
+            ("sip:a%20@h", "sip:a@h", false),
+            ("sip:+1555@h", "sip:+1900@h", false),
+            ("sip:bob@h", "sip:bob@h.evil.example", false),
+            ("sip:bob@h", "sip:bob@evil.example;x=@h", false),
+            ("sip:bob@h", "sip:bob%40h@evil.example", false),
         ] {
-            let (a, b) = (parameter.as_bytes(), request_uri.as_bytes());
-            assert_eq!(UriCheck::Loose.accepts(a, b), loose, "{parameter} {request_uri}");
-            assert_eq!(UriCheck::Exact.accepts(a, b), parameter == request_uri);
-            assert!(UriCheck::Off.accepts(a, b));
+            let (a, uri) = (parameter.as_bytes(), request_uri.as_bytes());
+            let attempt = |to_registrar| Attempt {
+                method: b"INVITE",
+                uri,
+                body: b"",
+                to_registrar,
+                source: b"",
+                source_is_proven: false,
+                algorithms: &[],
+            };
+            assert_eq!(UriCheck::Loose.accepts(a, &attempt(false)), loose, "{parameter} {request_uri}");
+            assert!(UriCheck::Loose.accepts(a, &attempt(true)));
+            for registrar in [false, true] {
+                assert_eq!(UriCheck::Exact.accepts(a, &attempt(registrar)), parameter == request_uri);
+            }
+            assert!(UriCheck::Off.accepts(a, &attempt(false)));
         }
-    }
-
-    #[test]
-    fn only_a_proven_source_is_to_blame() {
-        assert!(Verdict::WrongPassword { same_source: true }.is_failure_of_source(false));
-        assert!(!Verdict::WrongPassword { same_source: false }.is_failure_of_source(false));
-        assert!(Verdict::WrongPassword { same_source: false }.is_failure_of_source(true));
-        for verdict in [Verdict::Ok, Verdict::ForgedNonce, Verdict::Replay, Verdict::Stale(Staleness::Expired)] {
-            assert!(!verdict.is_failure_of_source(true));
-            assert_eq!(verdict.stale(), verdict != Verdict::Ok);
-        }
-        assert!(!Verdict::WrongPassword { same_source: true }.stale());
     }
 }

@@ -1,8 +1,8 @@
 //! Nonces issued without state and authenticated by a key (RFC 7616 section 3.3 and 5.4).
 //!
-//! 27 bytes, as 36 characters of base64url: 4 of time, 8 of salt, 3 that name the source to which the nonce went, 12 of
-//! HMAC-SHA-256 over those and the realm. Whoever knows the secret - each shard, each server that shares it - can
-//! judge a nonce; nobody else can make one or move one to another realm.
+//! 27 bytes, as 36 characters of base64url: 4 of time, 3 that name the process that issued the nonce, 5 of salt, 3 that name
+//! the source to which it went, 12 of HMAC-SHA-256 over those and the realm. Each shard, and each server that shares the
+//! secret, can judge a nonce; without the secret no nonce can be made or moved to another realm.
 
 use std::fmt;
 
@@ -30,47 +30,62 @@ impl NonceText {
 /// A nonce that was issued with our key. Only [`NonceKey::open`] makes one from received text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nonce {
+    /// Unix seconds, the lower 32 bits of them.
     issued: u32,
-    salt: u64,
+    process: [u8; 3],
+    salt: [u8; 5],
     source: [u8; 3],
 }
 
 impl Nonce {
-    /// When it was issued: Unix seconds, by the clock of the server that did.
-    pub fn issued(&self) -> u32 {
-        self.issued
+    /// When it was issued: Unix seconds, by the clock of the server that did. The nonce holds 32 bits of them, which begin again
+    /// in 2106: of all moments that they stand for, the one nearest to `now` is meant.
+    pub fn issued_at(&self, now: u64) -> u64 {
+        now.saturating_add_signed(-self.age(now))
     }
 
-    /// What makes it different from others of the same second.
-    pub fn salt(&self) -> u64 {
-        self.salt
+    /// Seconds since it was issued; less than 0 if a clock that is ahead of ours issued it.
+    fn age(&self, now: u64) -> i64 {
+        (now as u32).wrapping_sub(self.issued).cast_signed().into()
+    }
+
+    /// What makes it different from others: process and salt, and the second in which it was issued.
+    pub(super) fn identity(&self) -> (u64, u32) {
+        let [a, b, c] = self.process;
+        let [d, e, f, g, h] = self.salt;
+        (u64::from_be_bytes([a, b, c, d, e, f, g, h]), self.issued)
     }
 
     /// Whether at `now` (Unix seconds) it is no older than `life` seconds and, because servers that share a secret
     /// have different clocks, no more than `skew` seconds from the future.
     pub fn is_fresh(&self, now: u64, life: u32, skew: u32) -> bool {
-        let issued = u64::from(self.issued);
-        now <= issued + u64::from(life) && issued <= now + u64::from(skew)
+        (-i64::from(skew)..=i64::from(life)).contains(&self.age(now))
     }
 }
 
 /// The key that makes and judges nonces, derived from a server's secret.
 #[derive(Clone)]
-pub struct NonceKey(Hmac);
+pub struct NonceKey {
+    key: Hmac,
+    process: [u8; 3],
+}
 
 impl NonceKey {
-    /// `secret` should hold at least 16 bytes of entropy; any length is accepted.
-    pub fn new(secret: &[u8]) -> Self {
-        Self(Hmac::derive(secret, b"strowger digest nonce 1"))
+    /// `secret` should hold at least 16 bytes of entropy; any length is accepted. The lower 24 bits of `process` go into each
+    /// nonce; they should be random and differ between processes.
+    pub fn new(secret: &[u8], process: u32) -> Self {
+        let [_, a, b, c] = process.to_be_bytes();
+        Self { key: Hmac::derive(secret, b"strowger digest nonce 2"), process: [a, b, c] }
     }
 
     /// Makes a nonce for a realm and a source (its address as bytes, or nothing).
     ///
-    /// `entropy` must differ between any two nonces of one second, servers with the same secret included: 64 random bits.
+    /// The lower 40 bits of `entropy` should be random: they make a nonce different from others of the same second.
     pub fn issue(&self, now: u64, realm: &[u8], source: &[u8], entropy: u64) -> NonceText {
-        // Seconds wrap in 2106; a server that still runs then sees one generation of stale nonces.
         let issued = now as u32;
-        let nonce = Nonce { issued, salt: entropy, source: self.source_tag(issued, entropy, source) };
+        let [_, _, _, salt @ ..] = entropy.to_be_bytes();
+        let source = self.source_tag(issued, salt, source);
+        let nonce = Nonce { issued, process: self.process, salt, source };
         let mut bytes = [0; BYTES];
         bytes[..BODY].copy_from_slice(&nonce.body());
         bytes[BODY..].copy_from_slice(&self.tag(&nonce, realm));
@@ -86,24 +101,31 @@ impl NonceKey {
             return None;
         }
         let (issued, rest) = bytes.split_first_chunk::<4>()?;
-        let (salt, rest) = rest.split_first_chunk::<8>()?;
+        let (process, rest) = rest.split_first_chunk::<3>()?;
+        let (salt, rest) = rest.split_first_chunk::<5>()?;
         let (source, tag) = rest.split_first_chunk::<3>()?;
-        let nonce = Nonce { issued: u32::from_be_bytes(*issued), salt: u64::from_be_bytes(*salt), source: *source };
+        let issued = u32::from_be_bytes(*issued);
+        let nonce = Nonce { issued, process: *process, salt: *salt, source: *source };
         bool::from(self.tag(&nonce, realm)[..].ct_eq(tag)).then_some(nonce)
     }
 
-    /// Whether the nonce was issued to this source. False for one stranger in 16 million by chance.
+    /// Whether this process issued it, not another server with the secret or an earlier life of this one.
+    pub fn is_own(&self, nonce: &Nonce) -> bool {
+        nonce.process == self.process
+    }
+
+    /// Whether the nonce was issued to this source; true for one other source in 16 million by chance.
     pub fn was_issued_to(&self, nonce: &Nonce, source: &[u8]) -> bool {
         self.source_tag(nonce.issued, nonce.salt, source).ct_eq(&nonce.source).into()
     }
 
-    fn source_tag(&self, issued: u32, salt: u64, source: &[u8]) -> [u8; 3] {
-        let mac = self.0.mac(&[b"source", &issued.to_be_bytes(), &salt.to_be_bytes(), source]);
+    fn source_tag(&self, issued: u32, salt: [u8; 5], source: &[u8]) -> [u8; 3] {
+        let mac = self.key.mac(&[b"source", &issued.to_be_bytes(), &salt, source]);
         [mac[0], mac[1], mac[2]]
     }
 
     fn tag(&self, nonce: &Nonce, realm: &[u8]) -> [u8; 12] {
-        let mac = self.0.mac(&[b"nonce:", &nonce.body(), realm]);
+        let mac = self.key.mac(&[b"nonce:", &nonce.body(), realm]);
         *mac.first_chunk().expect("an HMAC-SHA-256 has 32 bytes")
     }
 }
@@ -112,7 +134,8 @@ impl Nonce {
     fn body(&self) -> [u8; BODY] {
         let mut body = [0; BODY];
         body[..4].copy_from_slice(&self.issued.to_be_bytes());
-        body[4..12].copy_from_slice(&self.salt.to_be_bytes());
+        body[4..7].copy_from_slice(&self.process);
+        body[7..12].copy_from_slice(&self.salt);
         body[12..].copy_from_slice(&self.source);
         body
     }
@@ -130,20 +153,22 @@ mod tests {
 
     #[test]
     fn issued_nonces_open_and_others_do_not() {
-        let key = NonceKey::new(b"secret");
+        let key = NonceKey::new(b"secret", 7);
         let text = key.issue(1_000, b"example.org", b"\x7f\0\0\x01", 42);
         let nonce = key.open(text.as_bytes(), b"example.org").expect("just issued");
-        assert_eq!((nonce.issued(), nonce.salt()), (1_000, 42));
+        assert_eq!((nonce.issued_at(1_100), nonce.identity()), (1_000, (7 << 40 | 42, 1_000)));
         assert!(key.was_issued_to(&nonce, b"\x7f\0\0\x01") && !key.was_issued_to(&nonce, b"\x7f\0\0\x02"));
-        assert!(NonceKey::new(b"secret").open(text.as_bytes(), b"example.org").is_some(), "another server");
-        assert!(NonceKey::new(b"Secret").open(text.as_bytes(), b"example.org").is_none(), "another secret");
+        let other = NonceKey::new(b"secret", 8);
+        assert_eq!(other.open(text.as_bytes(), b"example.org"), Some(nonce), "another server");
+        assert!(key.is_own(&nonce) && !other.is_own(&nonce));
+        assert!(NonceKey::new(b"Secret", 7).open(text.as_bytes(), b"example.org").is_none(), "another secret");
         assert!(key.open(text.as_bytes(), b"example.com").is_none(), "another realm");
         assert!(key.open(&text.as_bytes()[1..], b"example.org").is_none() && key.open(b"", b"example.org").is_none());
     }
 
     #[test]
     fn no_changed_character_is_accepted() {
-        let key = NonceKey::new(b"secret");
+        let key = NonceKey::new(b"secret", 7);
         let text = key.issue(1_000, b"example.org", b"", 42);
         for at in 0..NONCE_LEN {
             for character in 0..=255 {
@@ -158,10 +183,15 @@ mod tests {
 
     #[test]
     fn freshness_at_both_ends() {
-        let key = NonceKey::new(b"secret");
-        let nonce = key.open(key.issue(1_000, b"r", b"", 1).as_bytes(), b"r").expect("just issued");
-        for (now, fresh) in [(989, false), (990, true), (1_000, true), (1_300, true), (1_301, false)] {
-            assert_eq!(nonce.is_fresh(now, 300, 10), fresh, "{now}");
+        let key = NonceKey::new(b"secret", 7);
+        // Also where 32 bits of seconds begin again, on 7 February 2106.
+        for issued in [1_000, 1 << 32, (1 << 32) - 150, (3 << 32) + 5] {
+            let nonce = key.open(key.issue(issued, b"r", b"", 1).as_bytes(), b"r").expect("just issued");
+            for (later, fresh) in [(-11, false), (-10, true), (0, true), (300, true), (301, false)] {
+                let now = issued.saturating_add_signed(later);
+                assert_eq!(nonce.is_fresh(now, 300, 10), fresh, "{issued} {later}");
+                assert_eq!(nonce.issued_at(now), issued);
+            }
         }
     }
 }

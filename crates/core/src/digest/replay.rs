@@ -1,8 +1,10 @@
 //! The table of used nonce counts (RFC 7616 section 3.4.5): what keeps a captured request from being sent twice.
 //!
 //! One table serves the whole process. It is bounded, and an entry is made only for a request whose response was right,
-//! so nobody without an account can fill it. Entries lie in slices of the time at which their nonce was issued, and a
-//! slice leaves as a whole when the last of its nonces has expired: no timer and no search per entry.
+//! so that it takes an account to fill it. No account may hold more entries than it leaves free: one alone gets half of the
+//! table, two get a third each and leave a third, and so on, so that no few accounts keep others out. Entries lie in slices
+//! of the time at which their nonce was issued, and a slice leaves as a whole when the last of its nonces has expired: no
+//! timer and no search per entry.
 
 use std::hash::BuildHasher;
 use std::sync::Mutex;
@@ -16,8 +18,8 @@ use super::nonce::Nonce;
 /// Bounds of a [`ReplayTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplaySettings {
-    /// Nonces in use that are remembered at most, about 40 bytes each. When they are, right answers to other nonces
-    /// are treated as stale.
+    /// Nonces in use that are remembered at most, about 40 bytes each; of one user at most as many as are free. Right answers to
+    /// further nonces are treated as stale.
     pub entries: usize,
     /// Parts with a lock each; rounded up to a power of two.
     pub partitions: usize,
@@ -47,7 +49,7 @@ pub enum Admission {
     New,
     /// Seen before, or so far behind that it cannot be told.
     Replayed,
-    /// The table is full.
+    /// The table is full, or what of it is free is no more than this user holds already.
     Full,
 }
 
@@ -67,20 +69,28 @@ pub struct ReplayTable {
 /// Slices in the ring. Those that can hold a fresh nonce are two fewer.
 const SLICES: usize = 8;
 
+/// Counters of users' entries in a partition.
+const SHARES: usize = 256;
+
 #[derive(Debug)]
 struct Partition {
     slices: [Slice; SLICES],
     entries: usize,
+    /// Entries by a hash of their user: never too few for one, and too many only where two users meet. That is another pair
+    /// in each partition, so a user whose entry is refused for that finds room with the next nonce.
+    shares: Box<[u32; SHARES]>,
+    /// Odd, and different in each partition.
+    spread: u32,
 }
 
 #[derive(Debug)]
 struct Slice {
     /// Issue time divided by the length of a slice.
-    number: u32,
+    number: u64,
     used: HashMap<Key, Used, FixedState>,
 }
 
-/// The user stands in the key so that nobody with an account can use up a nonce that went to somebody else.
+/// The user stands in the key so that no account can use up a nonce that was issued for another.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     salt: u64,
@@ -103,7 +113,7 @@ impl ReplayTable {
         let hasher = FixedState::with_seed(seed);
         let slice = life.saturating_add(skew).div_ceil(SLICES as u32 - 2).max(1);
         Self {
-            partitions: (0..partitions).map(|_| Mutex::new(Partition::new(&hasher))).collect(),
+            partitions: (0..partitions as u32).map(|number| Mutex::new(Partition::new(&hasher, number))).collect(),
             entries_each: settings.entries.div_ceil(partitions),
             window: settings.window.min(63),
             slice,
@@ -116,12 +126,14 @@ impl ReplayTable {
     /// Notes that a fresh nonce was used by whom `user` names: the HA1, which the response proves. To be called only after
     /// the response was found right.
     pub fn admit(&self, now: u64, nonce: &Nonce, user: &[u8], count: Count) -> Admission {
-        let key = Key { salt: nonce.salt(), issued: nonce.issued(), user: self.hasher.hash_one(user) as u32 };
-        let part = (self.hasher.hash_one(nonce.salt()) >> 32) as usize & (self.partitions.len() - 1);
+        let (salt, issued) = nonce.identity();
+        let key = Key { salt, issued, user: self.hasher.hash_one(user) as u32 };
+        let number = nonce.issued_at(now) / u64::from(self.slice);
+        let part = (self.hasher.hash_one(salt) >> 32) as usize & (self.partitions.len() - 1);
         let mut part = self.partitions[part].lock().unwrap_or_else(|broken| broken.into_inner());
         let freed = part.purge(now, self.slice, self.life);
         let before = part.entries;
-        let admission = part.admit(key, self.slice, self.window, self.entries_each, count);
+        let admission = part.admit(key, number, self.window, self.entries_each, count);
         let added = part.entries - before;
         drop(part);
         if freed != added {
@@ -153,31 +165,45 @@ impl ReplayTable {
 }
 
 impl Partition {
-    fn new(hasher: &FixedState) -> Self {
+    fn new(hasher: &FixedState, number: u32) -> Self {
         Self {
             slices: std::array::from_fn(|_| Slice { number: 0, used: HashMap::with_hasher(hasher.clone()) }),
             entries: 0,
+            shares: Box::new([0; SHARES]),
+            // Multiplicative hashing: the golden ratio of 2^32, times an odd number.
+            spread: 0x9e37_79b1u32.wrapping_mul(number.wrapping_mul(2) + 1),
         }
+    }
+
+    /// Which counter is this user's.
+    fn share(&self, user: u32) -> usize {
+        (user.wrapping_mul(self.spread) >> 24) as usize % SHARES
     }
 
     /// Empties slices whose last nonce has expired; returns how many entries left.
     fn purge(&mut self, now: u64, length: u32, life: u32) -> usize {
         let mut freed = 0;
-        for slice in &mut self.slices {
-            let last_issue = (u64::from(slice.number) + 1) * u64::from(length) - 1;
-            if !slice.used.is_empty() && last_issue + u64::from(life) < now {
-                freed += slice.used.len();
+        for slice in 0..SLICES {
+            let Slice { number, used } = &mut self.slices[slice];
+            let last_issue = (*number + 1) * u64::from(length) - 1;
+            if !used.is_empty() && last_issue + u64::from(life) < now {
                 // The memory goes too: after a storm the table shrinks to what the next slice needs.
-                slice.used = HashMap::with_hasher(slice.used.hasher().clone());
+                let hasher = used.hasher().clone();
+                let gone = std::mem::replace(used, HashMap::with_hasher(hasher));
+                freed += gone.len();
+                for key in gone.keys() {
+                    let share = self.share(key.user);
+                    self.shares[share] -= 1;
+                }
             }
         }
         self.entries -= freed;
         freed
     }
 
-    fn admit(&mut self, key: Key, length: u32, window: u32, bound: usize, count: Count) -> Admission {
-        let number = key.issued / length;
-        let slice = &mut self.slices[number as usize % SLICES];
+    fn admit(&mut self, key: Key, number: u64, window: u32, bound: usize, count: Count) -> Admission {
+        let share = self.share(key.user);
+        let slice = &mut self.slices[(number % SLICES as u64) as usize];
         if slice.number != number {
             if !slice.used.is_empty() {
                 // Only a clock that jumped brings two live slices to one place: not to be told, so not admitted.
@@ -188,10 +214,11 @@ impl Partition {
         if let Some(used) = slice.used.get_mut(&key) {
             return if used.admit(count, window) { Admission::New } else { Admission::Replayed };
         }
-        if self.entries >= bound {
+        if self.shares[share] as usize >= bound.saturating_sub(self.entries) {
             return Admission::Full;
         }
         self.entries += 1;
+        self.shares[share] += 1;
         slice.used.insert(
             key,
             match count {
@@ -227,7 +254,7 @@ mod tests {
     use super::*;
 
     fn nonce(issued: u64, salt: u64) -> Nonce {
-        let key = NonceKey::new(b"k");
+        let key = NonceKey::new(b"k", 1);
         key.open(key.issue(issued, b"r", b"", salt).as_bytes(), b"r").expect("just issued")
     }
 
@@ -285,12 +312,45 @@ mod tests {
     #[test]
     fn a_full_table_says_so_and_known_nonces_go_on() {
         let table = table(2, 32);
-        for salt in [1, 2] {
-            assert_eq!(table.admit(1_000, &nonce(1_000, salt), b"bob", Count::Nc(1)), Admission::New);
+        for (salt, user) in [(1, b"bob"), (2, b"eve")] {
+            assert_eq!(table.admit(1_000, &nonce(1_000, salt), user, Count::Nc(1)), Admission::New);
         }
-        assert_eq!(table.admit(1_000, &nonce(1_000, 3), b"bob", Count::Nc(1)), Admission::Full);
+        assert_eq!(table.admit(1_000, &nonce(1_000, 3), b"ann", Count::Nc(1)), Admission::Full);
         assert_eq!(table.admit(1_000, &nonce(1_000, 1), b"bob", Count::Nc(2)), Admission::New);
         assert_eq!((table.entries(), table.capacity()), (2, 2));
+    }
+
+    #[test]
+    fn no_user_holds_more_than_is_free() {
+        let settings = ReplaySettings { entries: 4_096, partitions: 4, window: 32 };
+        let table = ReplayTable::new(settings, 300, 10, 7);
+        let mut salt = 0;
+        let mut admits = |user: &[u8]| {
+            salt += 1;
+            table.admit(1_000, &nonce(1_000, salt), user, Count::Nc(1)) == Admission::New
+        };
+        // Of what is free each takes half: 2,048, 1,024, 512.
+        let fill = [b"mal", b"eve", b"sid"].map(|user| (0..10_000).filter(|_| admits(user)).count());
+        assert_eq!(fill, [2_048, 1_024, 512]);
+        // Many others find room all the same.
+        let late = (0..200u32).filter(|n| admits(&n.to_be_bytes())).count();
+        assert!(late >= 190, "{late} of 200 found room");
+        // With the entries their shares expire.
+        table.purge(2_000);
+        assert_eq!(table.entries(), 0);
+        let shares = |part: &Mutex<Partition>| part.lock().expect("no panic").shares.iter().sum::<u32>();
+        assert_eq!(table.partitions.iter().map(shares).sum::<u32>(), 0);
+    }
+
+    #[test]
+    fn entries_outlive_the_end_of_32_bits_of_seconds() {
+        let table = table(100_000, 32);
+        for now in (1 << 32) - 400..(1 << 32) + 400u64 {
+            let fresh = nonce(now, now);
+            assert_eq!(table.admit(now, &fresh, b"bob", Count::Nc(1)), Admission::New, "{now}");
+            assert_eq!(table.admit(now, &fresh, b"bob", Count::Nc(1)), Admission::Replayed, "{now}");
+        }
+        assert!(table.entries() <= 300 + 2 * 52 + 1, "{}", table.entries());
     }
 
     #[test]

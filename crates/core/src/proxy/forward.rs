@@ -6,6 +6,7 @@ use super::loop_detection::write_branch;
 use super::mark::{Beyond, Party};
 use super::place::Place;
 use super::{Proxy, Request, Routing, SWEEP, route};
+use crate::digest::{Credentials, HeaderError};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{ListenerId, Now, Outbox, Target, Transport};
@@ -476,8 +477,13 @@ impl Proxy {
         // A phone may also show what it learnt when it registered: nobody further on shall get that to guess at.
         let index = message.index();
         for line in index.lines_of(Name::ProxyAuthorization).chain(index.lines_of(Name::Authorization)) {
-            let ours = crate::digest::Credentials::parse(message.value(line))
-                .is_ok_and(|c| c.realm.value()[..] == self.settings.realm[..]);
+            let ours = match Credentials::parse(message.value(line)) {
+                Ok(credentials) => credentials.realm.value()[..] == self.settings.realm[..],
+                // Of another scheme, and so never ours.
+                Err(HeaderError::Scheme) => false,
+                // Nobody can use them, and a reader that is more tolerant might guess at them.
+                Err(_) => true,
+            };
             if ours {
                 self.edit.remove(line.start as usize..line.end as usize);
             }

@@ -144,7 +144,8 @@ fn credentials_of_our_realm_are_taken_off_and_others_stay() {
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", &lines), udp(ALICE), &to(BOB)));
     let left = sent.all("Proxy-Authorization");
     assert_eq!(left.len(), 1);
-    assert!(left[0].contains("other.net") && sent.all("Authorization").len() == 1);
+    assert!(left[0].contains("other.net"));
+    assert!(sent.all("Authorization").is_empty(), "what cannot be read may be meant for us");
 }
 
 #[test]

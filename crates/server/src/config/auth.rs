@@ -34,9 +34,9 @@ words! {
 words! {
     /// How the `uri` parameter is compared with the Request-URI.
     pub enum UriCheck {
-        /// Not at all: the response covers it.
+        /// Not at all.
         Off = "off",
-        /// Same user and same host.
+        /// Same user and same host, whatever the port and parameters; for REGISTER anything, since To says whose binding it is.
         Loose = "loose",
         /// Same bytes.
         Exact = "exact",
@@ -84,14 +84,16 @@ section! {
         pub qop: Vec<Qop> = vec![Qop::Auth], ANY;
         /// How long a nonce is good; afterwards the answer is `stale=true` and no phone asks its user again.
         pub nonce_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400));
-        /// Nonces in use that are remembered against replay, some 40 bytes each; beyond this, right answers to further ones are stale.
+        /// Nonces in use that are remembered against replay, some 40 bytes each; beyond this, right answers to further ones are
+        /// stale. One user may hold as many as are left free, at most half.
         pub used_nonces: usize = 1_000_000, Rule::number(1_024, 1 << 28);
         /// By how much the clocks of servers that share the secret may differ.
         pub clock_skew: Duration = Duration::from_secs(10), Rule::time(Duration::ZERO, Duration::from_secs(3_600));
         /// Accept answers without qop, as phones of RFC 2069 give them; each costs a nonce of its own.
         pub without_qop: bool = true, ANY;
-        /// How close the `uri` of an answer must be to the Request-URI (RFC 7616 section 3.4.6); proxies on the way may change the latter.
-        pub uri_check: UriCheck = UriCheck::Off, ANY;
+        /// How close the `uri` of an answer must be to the Request-URI (RFC 7616 section 3.4.6), so that credentials which somebody
+        /// read on their way lead to no other number. Where a proxy on the way rewrites numbers or domains, "off".
+        pub uri_check: UriCheck = UriCheck::Loose, ANY;
         /// Key of nonces and of the routes of calls; servers that stand in for one another share it. At least 16 characters;
         /// also by the environment variable STROWGER_AUTH_SECRET, which wins. "": drawn by the server at its first start and kept beside the database.
         pub secret: Option<Secret> = None, ANY.or("");

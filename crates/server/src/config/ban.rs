@@ -60,22 +60,27 @@ impl Text for Network {
 }
 
 section! {
-    /// Sources that fail too often, and scanners. Over UDP, whose sources can be forged, only a failure on a nonce that
-    /// we issued counts.
+    /// Sources that fail too often, and scanners. Of IPv6 a source is a network (`limits.ipv6_prefix`). Over UDP, whose
+    /// sources can be forged, only a response to a nonce that was issued to that very source is judged, and can fail.
     pub struct Ban = "ban" {
         /// Ban at all.
         pub enabled: bool = true, ANY;
         /// Failed authentications of one source within `window` that ban it.
         pub failures: u32 = 10, Rule::number(1, 1_000_000);
+        /// Failed authentications as one user within `window`, of all sources together, after which that user's password counts
+        /// as being guessed: from then on a source that fails once is not judged again for that user until no failure has come
+        /// for `duration`. The right password is heard from any other source.
+        pub account_failures: u32 = 50, Rule::number(1, 1_000_000);
         /// Time in which the failures are counted.
         pub window: Duration = Duration::from_secs(60), Rule::time(Duration::from_secs(1), Duration::from_secs(86_400));
         /// How long a source stays banned.
         pub duration: Duration = Duration::from_secs(600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
-        /// User-Agent texts of scanners; a request whose User-Agent contains one, whatever the case, is dropped.
+        /// User-Agent texts of scanners; a request whose User-Agent contains one in its first 256 bytes, whatever the case, is
+        /// dropped.
         pub scanners: Vec<String> = ["friendly-scanner", "sipvicious", "sipcli", "sip-scan", "sundayddr", "vaxsipuseragent", "pplsip"].map(String::from).to_vec(), ANY;
         /// Networks that are never banned.
         pub exempt: Vec<Network> = ["127.0.0.0/8", "::1/128"].map(|text| Network::from_text(text).expect("both are networks")).to_vec(), ANY;
-        /// Sources watched at once; beyond this the oldest is forgotten.
+        /// Sources watched at once, and users as many; beyond this the oldest is forgotten.
         pub sources: usize = 65_536, Rule::number(16, 1 << 26);
     }
 }

@@ -20,6 +20,9 @@ section! {
         pub connections: usize = 500_000, Rule::number(1, 10_000_000);
         /// Most connections of one source address; further ones are closed at once.
         pub connections_per_source: usize = 10_000, Rule::number(1, 10_000_000);
+        /// Bits of an IPv6 address that make one source where sources are counted (bans, failures, connections, log lines):
+        /// whoever has one address of a network has all of them.
+        pub ipv6_prefix: u8 = 64, Rule::number(32, 128);
         /// Most transactions alive at once; further requests are answered 503 with Retry-After (RFC 3261 section 21.5.4).
         pub transactions: usize = 1_000_000, Rule::number(16, 100_000_000);
         /// A connection over which nothing arrived for this long, not even a keep-alive, is closed; "never" leaves it open.

@@ -1,0 +1,35 @@
+//! What counts as one source where sources are counted.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The address under which a source is counted: IPv4 as it is, also where it is mapped into IPv6; of IPv6 the network of
+/// `ipv6_prefix` bits (0 to 128), because whoever has one address of it has all of them, mostly a /64 (RFC 6177, RFC 8981).
+pub fn counted(source: IpAddr, ipv6_prefix: u8) -> IpAddr {
+    match source.to_canonical() {
+        IpAddr::V6(ip) => {
+            let host_bits = 128u32.saturating_sub(ipv6_prefix.into());
+            Ipv6Addr::from(u128::from(ip) & u128::MAX.checked_shl(host_bits).unwrap_or(0)).into()
+        }
+        ip => ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_ipv6_is_one_source() {
+        for (source, prefix, same) in [
+            ("192.0.2.7", 64, "192.0.2.7"),
+            ("::ffff:192.0.2.7", 64, "192.0.2.7"),
+            ("2001:db8:1:2:3:4:5:6", 64, "2001:db8:1:2::"),
+            ("2001:db8:1:2:3:4:5:6", 128, "2001:db8:1:2:3:4:5:6"),
+            ("2001:db8:1:2:3:4:5:6", 32, "2001:db8::"),
+            ("2001:db8:1:2:3:4:5:6", 0, "::"),
+            ("::1", 64, "::"),
+        ] {
+            assert_eq!(counted(source.parse().unwrap(), prefix), same.parse::<IpAddr>().unwrap(), "{source}/{prefix}");
+        }
+    }
+}

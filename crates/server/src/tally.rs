@@ -1,0 +1,175 @@
+//! Failures counted by whom they are of: for a while, and of no more than a bound.
+
+use hashbrown::HashMap;
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A table of counted failures, shared by all shards; a lock is held for one entry alone. Times are milliseconds of
+/// [`strowger_core::Now::mono`].
+pub(crate) struct Tally<K> {
+    parts: Box<[Mutex<Part<K>>]>,
+    hasher: foldhash::quality::RandomState,
+    /// Entries of each part at most.
+    most: usize,
+    /// Entries that are held: while there are none, a look costs one load.
+    held: AtomicUsize,
+}
+
+type Part<K> = HashMap<K, Record, foldhash::quality::RandomState>;
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// When the counted failures began.
+    since: u64,
+    failures: u32,
+    /// Too many: held until then; 0: not.
+    until: u64,
+}
+
+/// When a count is too high.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    /// Failures within `window`.
+    pub(crate) failures: u32,
+    pub(crate) window: u64,
+    /// How long an entry is then held.
+    pub(crate) duration: u64,
+}
+
+/// What a failure came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// So many in the window.
+    Below(u32),
+    /// One too many.
+    Begins,
+    /// There had been too many before.
+    Goes,
+}
+
+const PARTS: usize = 64;
+
+impl<K: Hash + Eq + Copy> Tally<K> {
+    /// For `entries` at most.
+    pub(crate) fn new(entries: usize) -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            hasher: foldhash::quality::RandomState::default(),
+            most: (entries / PARTS).max(1),
+            held: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether any entry is held.
+    #[inline]
+    pub(crate) fn holds_any(&self) -> bool {
+        self.held.load(Relaxed) > 0
+    }
+
+    /// Whether it failed too often and is held for that.
+    #[inline]
+    pub(crate) fn is_held(&self, key: &K, now: u64) -> bool {
+        self.holds_any() && self.look(key, now)
+    }
+
+    #[cold]
+    fn look(&self, key: &K, now: u64) -> bool {
+        let mut part = self.part(key);
+        match part.get(key) {
+            Some(record) if record.until > now => true,
+            Some(record) if record.until > 0 => {
+                part.remove(key);
+                self.held.fetch_sub(1, Relaxed);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// One more failure.
+    pub(crate) fn fails(&self, key: K, now: u64, rule: Rule) -> Count {
+        let mut part = self.part(&key);
+        if part.len() >= self.most && !part.contains_key(&key) {
+            // The bound holds: what was counted longest ago goes, what is held last.
+            if let Some(oldest) = part.iter().min_by_key(|(_, r)| (r.until > now, r.since)).map(|(k, _)| *k)
+                && part.remove(&oldest).is_some_and(|r| r.until > 0)
+            {
+                self.held.fetch_sub(1, Relaxed);
+            }
+        }
+        let record = part.entry(key).or_insert(Record { since: now, failures: 0, until: 0 });
+        if now.saturating_sub(record.since) > rule.window {
+            (record.since, record.failures) = (now, 0);
+        }
+        record.failures += 1;
+        if record.failures < rule.failures && record.until <= now {
+            return Count::Below(record.failures);
+        }
+        let goes = record.until > now;
+        if record.until == 0 {
+            self.held.fetch_add(1, Relaxed);
+        }
+        record.until = now + rule.duration;
+        record.failures = 0;
+        if goes { Count::Goes } else { Count::Begins }
+    }
+
+    /// Forgets what is over; returns how many are held.
+    pub(crate) fn tidy(&self, now: u64, window: u64) -> usize {
+        for part in &self.parts {
+            let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            part.retain(|_, r| {
+                let stays = if r.until > 0 { r.until > now } else { now.saturating_sub(r.since) <= window };
+                if !stays && r.until > 0 {
+                    self.held.fetch_sub(1, Relaxed);
+                }
+                stays
+            });
+            if part.is_empty() {
+                part.shrink_to_fit();
+            }
+        }
+        self.held.load(Relaxed)
+    }
+
+    fn part(&self, key: &K) -> MutexGuard<'_, Part<K>> {
+        let part = &self.parts[self.hasher.hash_one(key) as usize % PARTS];
+        part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: Rule = Rule { failures: 3, window: 10_000, duration: 60_000 };
+
+    #[test]
+    fn three_failures_in_a_window_are_held_for_a_while() {
+        let tally = Tally::new(1_000);
+        assert_eq!(tally.fails(1, 0, RULE), Count::Below(1));
+        assert_eq!(tally.fails(1, 11_000, RULE), Count::Below(1));
+        assert_eq!(tally.fails(1, 12_000, RULE), Count::Below(2));
+        assert!(!tally.is_held(&1, 12_000));
+        assert_eq!(tally.fails(1, 13_000, RULE), Count::Begins);
+        assert!(tally.is_held(&1, 13_000) && !tally.is_held(&2, 13_000));
+        assert_eq!(tally.fails(1, 14_000, RULE), Count::Goes);
+        assert!(tally.is_held(&1, 73_999) && !tally.is_held(&1, 74_000));
+        assert_eq!(tally.tidy(200_000, RULE.window), 0);
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_what_is_held_stays_longest() {
+        let tally = Tally::new(PARTS * 4);
+        for _ in 0..3 {
+            tally.fails(u32::MAX, 0, RULE);
+        }
+        for n in 0..10_000 {
+            tally.fails(n, n.into(), RULE);
+        }
+        let entries: usize = tally.parts.iter().map(|p| p.lock().unwrap().len()).sum();
+        assert!(entries <= PARTS * 4, "{entries}");
+        assert!(tally.is_held(&u32::MAX, 10_000));
+    }
+}

@@ -1,0 +1,691 @@
+//! Attacks on passwords: guessing them, using what was read on its way, and keeping others from theirs.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use strowger_core::digest::{Algorithm, Qop};
+use strowger_tests::digest::{Answer, challenges, is_stale};
+use strowger_tests::namespace::{self, Namespace};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, field, method, request_uri, status, unique};
+use strowger_tests::wire::Transport::{self, Tcp, Udp};
+use strowger_tests::wire::Wire;
+
+const LIMIT: Duration = Duration::from_secs(5);
+/// How long a banned source is listened for.
+const SHORT: Duration = Duration::from_millis(500);
+const RIGHT: &str = "his password";
+
+/// A server of example.org with a few users. Loopback is never banned by default, and all attackers here are on it.
+fn start(transports: &[Transport], lines: &str) -> Server {
+    let lines = format!("domains = [\"example.org\"]\nban.exempt = []\n{lines}");
+    let server = Setup::on(transports).with(&lines).start();
+    for (user, password) in [("alice", "her password"), ("bob", RIGHT), ("mallory", "a secret")] {
+        server.add_user(&format!("{user}@example.org"), password);
+    }
+    server
+}
+
+/// A client at another address of loopback.
+fn at(server: &Server, transport: Transport, last: u8) -> Wire {
+    let from = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)), 0);
+    Wire::connect_from(transport, from, server.address(transport), None).expect("loopback takes it")
+}
+
+fn send(wire: &mut Wire, request: &Request) {
+    wire.send(&request.bytes()).expect("loopback takes it");
+}
+
+/// What is answered, if anything is.
+fn ask(wire: &mut Wire, request: &Request) -> Option<Vec<u8>> {
+    ask_within(wire, request, LIMIT)
+}
+
+fn ask_within(wire: &mut Wire, request: &Request, limit: Duration) -> Option<Vec<u8>> {
+    send(wire, request);
+    let end = Instant::now() + limit;
+    loop {
+        // What was answered to another request may come again.
+        let response = wire.final_response(end.saturating_duration_since(Instant::now()))?;
+        if field(&response, "Via").is_some_and(|via| via.contains(&request.branch)) {
+            return Some(response);
+        }
+    }
+}
+
+fn register(wire: &Wire, user: &str) -> Request {
+    let contact = format!("sip:{user}@{}", wire.local());
+    Request::register(user, "example.org", &contact, wire.transport().name(), wire.local())
+}
+
+fn invite(wire: &Wire, user: &str, uri: &str) -> Request {
+    let mut request = Request::new("INVITE", uri, wire.transport().name(), wire.local());
+    request.from = format!("<sip:{user}@example.org>;tag={}", unique("f"));
+    request.with(format!("Contact: <sip:{user}@{}>", wire.local()))
+}
+
+/// Asks for a challenge and gives the answer of this user, to be changed or sent.
+fn answer(wire: &mut Wire, request: &Request, user: &str, password: &str) -> Answer {
+    let refusal = ask(wire, request).expect("a challenge");
+    Answer::to(&refusal, request, user, password)
+}
+
+/// The same request with this password, by a challenge of its own.
+fn with_password(wire: &mut Wire, request: &Request, user: &str, password: &str) -> Option<Vec<u8>> {
+    let answer = answer(wire, request, user, password);
+    ask(wire, &answer.on(request))
+}
+
+/// One guess at bob's password; what is answered, if anything is.
+fn guess(wire: &mut Wire, password: &str) -> Option<u16> {
+    let request = register(wire, "bob");
+    let refusal = ask(wire, &request)?;
+    let answer = Answer::to(&refusal, &request, "bob", password);
+    ask(wire, &answer.on(&request)).and_then(|response| status(&response))
+}
+
+/// Guesses until nothing is answered any more, `most` times at most; how many there were.
+fn guesses(wire: &mut Wire, most: usize) -> usize {
+    let mut request = register(wire, "bob");
+    for n in 0..most {
+        request = Request { call_id: unique("guess"), branch: unique("z9hG4bK"), ..request };
+        let Some(refusal) = ask_within(wire, &request, SHORT) else { return n };
+        let answer = Answer::to(&refusal, &request, "bob", &format!("guess {n}"));
+        if ask(wire, &answer.on(&request)).is_none() {
+            return n;
+        }
+    }
+    most
+}
+
+fn code(response: Option<Vec<u8>>) -> Option<u16> {
+    status(&response?)
+}
+
+// Guessing.
+
+#[test]
+fn a_password_is_not_judged_from_another_address_than_its_nonce_was_sent_to() {
+    let server = start(&[Udp], "");
+    let (mut gets, mut guesses) = (at(&server, Udp, 2), at(&server, Udp, 3));
+    // As many as would ban a source twice over, then the right one.
+    for n in 0..=20 {
+        let request = register(&gets, "bob");
+        let password = if n == 20 { RIGHT } else { "a guess" };
+        let answer = answer(&mut gets, &request, "bob", password);
+        let request = Request { via: ("UDP".into(), guesses.local()), ..answer.on(&request) };
+        let response = ask(&mut guesses, &request).expect("an answer");
+        assert_eq!((status(&response), is_stale(&response)), (Some(401), true), "guess {n}");
+    }
+    // A phone that changed its network tries again with the nonce that it got there, as it does with any that is stale.
+    let request = register(&guesses, "bob");
+    assert_eq!(code(with_password(&mut guesses, &request, "bob", RIGHT)), Some(200));
+}
+
+#[test]
+fn nobody_is_banned_by_answers_to_nonces_of_others() {
+    let server = start(&[Udp], "");
+    let (mut attacker, mut victim) = (at(&server, Udp, 2), at(&server, Udp, 3));
+    for _ in 0..30 {
+        // The attacker forges the victim's address: what is answered goes there.
+        let request = register(&attacker, "bob");
+        let answer = answer(&mut attacker, &request, "bob", "a guess");
+        send(&mut victim, &answer.on(&request));
+    }
+    victim.drain();
+    let request = register(&victim, "bob");
+    assert_eq!(code(with_password(&mut victim, &request, "bob", RIGHT)), Some(200));
+}
+
+#[test]
+fn a_source_that_guesses_is_banned() {
+    let server = start(&[Udp, Tcp], "");
+    assert_eq!(guesses(&mut at(&server, Udp, 2), 50), 10);
+    assert_eq!(guesses(&mut at(&server, Udp, 2), 50), 0, "from another port");
+    assert_eq!(guess(&mut at(&server, Udp, 3), RIGHT), Some(200), "another source");
+}
+
+#[test]
+fn guesses_over_many_connections_of_one_source_count_together() {
+    let server = start(&[Tcp], "");
+    let judged = (0..30).take_while(|_| guesses(&mut at(&server, Tcp, 2), 1) == 1).count();
+    assert_eq!(judged, 10);
+    assert_eq!(guess(&mut at(&server, Tcp, 3), RIGHT), Some(200));
+}
+
+#[test]
+fn guesses_by_other_transports_and_methods_count_together() {
+    let server = start(&[Udp, Tcp], "");
+    let (mut udp, mut tcp) = (at(&server, Udp, 2), at(&server, Tcp, 2));
+    let mut judged = 0;
+    for n in 0..12 {
+        let wire = if n % 2 == 0 { &mut udp } else { &mut tcp };
+        let request = match n % 3 {
+            0 => register(wire, "bob"),
+            1 => invite(wire, "bob", "sip:alice@example.org"),
+            _ => Request { method: "MESSAGE".into(), ..invite(wire, "bob", "sip:+1900@192.0.2.1") },
+        };
+        let Some(refusal) = ask_within(wire, &request, SHORT) else { break };
+        let answer = Answer::to(&refusal, &request, "bob", "a guess");
+        judged += usize::from(ask(wire, &answer.on(&request)).is_some());
+    }
+    assert_eq!(judged, 10);
+}
+
+#[test]
+fn the_right_password_of_an_own_account_clears_no_failures() {
+    let server = start(&[Udp], "");
+    let mut wire = at(&server, Udp, 2);
+    let mut judged = 0;
+    for _ in 0..20 {
+        let request = register(&wire, "mallory");
+        let Some(refusal) = ask_within(&mut wire, &request, SHORT) else { break };
+        let own = Answer::to(&refusal, &request, "mallory", "a secret");
+        assert_eq!(code(ask(&mut wire, &own.on(&request))), Some(200));
+        judged += usize::from(guess(&mut wire, "a guess").is_some());
+    }
+    assert_eq!(judged, 10);
+}
+
+#[test]
+fn many_credentials_in_one_request_are_one_guess() {
+    let server = start(&[Udp], "");
+    let mut wire = at(&server, Udp, 2);
+    let request = register(&wire, "bob");
+    let first = answer(&mut wire, &request, "bob", "a guess");
+    let mut many = first.on(&request);
+    for password in ["another guess", "a third", RIGHT] {
+        many.headers.push(Answer { password: password.into(), ..first.clone() }.line());
+    }
+    assert_eq!(code(ask(&mut wire, &many)), Some(401));
+}
+
+#[test]
+fn an_account_that_many_sources_guess_hears_each_of_them_once_more() {
+    let server = start(&[Udp], "ban.failures = 5\nban.account_failures = 20");
+    // Four sources guess as often as they may; nothing tells them of the others.
+    for last in 10..14 {
+        assert_eq!(guesses(&mut at(&server, Udp, last), 10), 5);
+    }
+    // From now on each has one guess: what follows is stale whatever the password is.
+    for last in 20..23 {
+        let mut wire = at(&server, Udp, last);
+        let request = register(&wire, "bob");
+        let refusal = with_password(&mut wire, &request, "bob", "a guess").expect("an answer");
+        assert!(!is_stale(&refusal));
+        for password in ["a guess", RIGHT] {
+            let request = register(&wire, "bob");
+            let refusal = with_password(&mut wire, &request, "bob", password).expect("an answer");
+            assert_eq!((status(&refusal), is_stale(&refusal)), (Some(401), true), "{password}");
+        }
+        // That source may still be another user.
+        let request = register(&wire, "alice");
+        assert_eq!(code(with_password(&mut wire, &request, "alice", "her password")), Some(200));
+    }
+    // Nobody is locked out: a source that has not failed is heard.
+    assert_eq!(guess(&mut at(&server, Udp, 30), RIGHT), Some(200));
+    let said = server.log();
+    assert_eq!(said.matches("the password of this user is being guessed user=bob").count(), 1, "{said}");
+}
+
+#[test]
+fn users_that_do_not_exist_are_treated_as_those_that_do() {
+    let server = start(&[Udp], "ban.failures = 5\nban.account_failures = 10");
+    let shape = |user: &str, base: u8| {
+        let mut shape = Vec::new();
+        for last in 0..4 {
+            let mut wire = at(&server, Udp, base + last);
+            for _ in 0..4 {
+                let request = register(&wire, user);
+                let response = with_password(&mut wire, &request, user, "a guess").expect("an answer");
+                shape.push((status(&response), is_stale(&response), challenges(&response).len()));
+            }
+        }
+        shape
+    };
+    assert_eq!(shape("bob", 40), shape("eve", 50));
+}
+
+#[test]
+fn addresses_of_one_ipv6_network_are_one_source() {
+    if !namespace::possible() {
+        return;
+    }
+    let net = Namespace::new("six");
+    // Programs inside may take any address of 2001:db8::/32.
+    let sysctl = net.command().args(["sysctl", "-q", "-w", "net.ipv6.ip_nonlocal_bind=1"]).status();
+    assert!(sysctl.is_ok_and(|status| status.success()));
+    net.ip(&["-6", "route", "add", "local", "2001:db8::/32", "dev", "lo"]);
+    let address: SocketAddr = "[2001:db8:ffff::1]:5060".parse().expect("an address");
+    let server = Setup::default().listen(Udp, address).with("domains = [\"example.org\"]").inside(&net).start();
+    server.add_user("bob@example.org", RIGHT);
+    let from = |text: &str| {
+        let from: SocketAddr = text.parse().expect("an address");
+        net.inside(|| Wire::connect_from(Udp, from, address, None)).expect("the route is there")
+    };
+    // Each guess from another address of one /64.
+    let judged = (1..30).take_while(|n| {
+        let mut wire = from(&format!("[2001:db8:1:2::{n:x}]:0"));
+        let request = register(&wire, "bob");
+        let Some(refusal) = ask_within(&mut wire, &request, SHORT) else { return false };
+        let answer = Answer::to(&refusal, &request, "bob", "a guess");
+        ask(&mut wire, &answer.on(&request)).is_some()
+    });
+    assert_eq!(judged.count(), 10);
+    assert_eq!(guess(&mut from("[2001:db8:1:3::1]:0"), RIGHT), Some(200), "the network beside it");
+    // A nonce belongs to the network too: privacy addresses change within it (RFC 8981).
+    let (mut one, mut other) = (from("[2001:db8:1:4::1]:0"), from("[2001:db8:1:4::2]:0"));
+    let request = register(&one, "bob");
+    let answer = answer(&mut one, &request, "bob", RIGHT);
+    let moved = Request { via: ("UDP".into(), other.local()), ..answer.on(&request) };
+    assert_eq!(code(ask(&mut other, &moved)), Some(200));
+}
+
+// What was read on its way.
+
+#[test]
+fn what_was_read_on_its_way_is_not_good_again_after_a_restart() {
+    let mut server = start(&[Udp], "");
+    for ends_by_signal in [true, false] {
+        let mut wire = at(&server, Udp, 2);
+        let (first, call) = (register(&wire, "bob"), invite(&wire, "bob", "sip:nobody@example.org"));
+        let registered = answer(&mut wire, &first, "bob", RIGHT).on(&first);
+        assert_eq!(code(ask(&mut wire, &registered)), Some(200));
+        let called = answer(&mut wire, &call, "bob", RIGHT).on(&call);
+        assert_eq!(code(ask(&mut wire, &called)), Some(404));
+        if ends_by_signal {
+            server.stop()
+        } else {
+            server.kill()
+        }
+        server.start();
+        // The very same requests, only their transactions are others.
+        for (request, refused) in [(&registered, 401), (&called, 407)] {
+            let again = Request { branch: unique("z9hG4bK"), cseq: request.cseq + 1, ..request.clone() };
+            let response = ask(&mut wire, &again).expect("an answer");
+            assert_eq!((status(&response), is_stale(&response)), (Some(refused), true), "{}", request.method);
+        }
+        // A phone does as it does with any nonce that is stale.
+        assert_eq!(guess(&mut wire, RIGHT), Some(200));
+    }
+}
+
+#[test]
+fn credentials_lead_to_no_other_number() {
+    let server = start(&[Udp], "");
+    let gateway = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    gateway.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket can be set");
+    let host = gateway.local_addr().expect("it is bound");
+    let mut wire = at(&server, Udp, 2);
+    // Alice's credentials for a call to bob, read on their way and held back.
+    let call = invite(&wire, "alice", "sip:bob@example.org");
+    let credentials = answer(&mut wire, &call, "alice", "her password");
+    for number in ["+19005551234", "bob"] {
+        let mut other = Request { uri: format!("sip:{number}@{host}"), ..credentials.on(&call) };
+        other.cseq += 5;
+        other.from = format!("<sip:alice@example.org>;tag={}", unique("another"));
+        let response = ask(&mut wire, &other).expect("an answer");
+        assert_eq!(status(&response), Some(407), "{number}");
+        assert!(gateway.recv(&mut [0; 2_000]).is_err(), "the call to {number} left");
+    }
+    // Where they were meant to lead they lead, whatever parameters and port a proxy on the way has put there.
+    let written = Request { uri: "sip:bob@EXAMPLE.org:5060;transport=udp".into(), ..credentials.on(&call) };
+    let own_port = server.address(Udp).port();
+    let written = Request { uri: written.uri.replace("5060", &own_port.to_string()), ..written };
+    assert_eq!(code(ask(&mut wire, &written)), Some(480));
+    assert!(server.log().contains("setting=\"auth.uri_check\""), "{}", server.log());
+}
+
+#[test]
+fn credentials_of_one_method_are_good_for_no_other() {
+    let server = start(&[Udp], "");
+    let mut wire = at(&server, Udp, 2);
+    let call = invite(&wire, "alice", "sip:bob@example.org");
+    let credentials = answer(&mut wire, &call, "alice", "her password");
+    let message = Request { method: "MESSAGE".into(), ..credentials.on(&call) };
+    assert_eq!(code(ask(&mut wire, &message)), Some(407));
+    // Of a REGISTER, put where a proxy looks.
+    let request = register(&wire, "alice");
+    let registers = answer(&mut wire, &request, "alice", "her password");
+    let moved = Answer { header: "Proxy-Authorization", ..registers };
+    assert_eq!(code(ask(&mut wire, &moved.on(&call))), Some(407));
+}
+
+#[test]
+fn a_count_is_good_once_on_whatever_way_it_comes() {
+    let server = start(&[Udp, Tcp], "server.shards = 2");
+    let (mut udp, mut tcp) = (at(&server, Udp, 2), at(&server, Tcp, 2));
+    let call = invite(&udp, "alice", "sip:nobody@example.org");
+    let credentials = answer(&mut udp, &call, "alice", "her password");
+    assert_eq!(code(ask(&mut udp, &credentials.on(&call))), Some(404));
+    for n in 0..16 {
+        // Another Call-ID is another shard's; another connection another source port.
+        let again = Request { call_id: unique("elsewhere"), ..credentials.on(&call) };
+        let wire = if n % 2 == 0 { &mut udp } else { &mut tcp };
+        let response = ask(wire, &again).expect("an answer");
+        assert_eq!((status(&response), is_stale(&response)), (Some(407), true));
+    }
+    // The counts of RFC 7616 section 3.4: over the highest there is none, and what lies far behind is unknown.
+    for (nc, good) in [(u32::MAX, true), (u32::MAX, false), (0, false), (2, false), (u32::MAX - 1, true)] {
+        let response = ask(&mut udp, &Answer { nc, ..credentials.clone() }.on(&call)).expect("an answer");
+        assert_eq!(status(&response), Some(if good { 404 } else { 407 }), "nc {nc}");
+    }
+}
+
+#[test]
+fn what_was_read_proves_no_changed_part_of_it() {
+    let server = start(&[Udp], "ban.failures = 1000");
+    let mut wire = at(&server, Udp, 2);
+    let request = register(&wire, "bob");
+    let good = answer(&mut wire, &request, "bob", RIGHT);
+    let line = good.line();
+    for (from, to) in [
+        ("nc=00000001", "nc=00000002"),
+        ("cnonce=\"0a4f113b\"", "cnonce=\"0a4f113c\""),
+        ("uri=\"sip:example.org\"", "uri=\"sip:example.com\""),
+        ("username=\"bob\"", "username=\"alice\""),
+        ("username=\"bob\"", "username=\"BOB\""),
+        ("username=\"bob\"", "username=\"bob@example.org\""),
+        ("qop=auth,", ""),
+        ("qop=auth", "qop=auth-int"),
+        ("algorithm=MD5", "algorithm=MD5-sess"),
+        ("algorithm=MD5", "algorithm=SHA-256"),
+        ("realm=\"example.org\"", "realm=\"example.com\""),
+        ("realm=\"example.org\"", "realm=\"Example.org\""),
+    ] {
+        let changed = line.replace(from, to);
+        assert_ne!(changed, line, "{from}");
+        let mut request = good.on(&request);
+        *request.headers.last_mut().expect("the credentials") = changed;
+        assert_eq!(code(ask(&mut wire, &request)), Some(401), "{to}");
+    }
+    assert_eq!(code(ask(&mut wire, &good.on(&request))), Some(200));
+}
+
+#[test]
+fn no_nonce_can_be_made_up() {
+    let server = start(&[Udp], "ban.failures = 1000");
+    let another = start(&[Udp], "");
+    let mut wire = at(&server, Udp, 2);
+    let request = register(&wire, "bob");
+    let good = answer(&mut wire, &request, "bob", RIGHT);
+    let mut elsewhere = at(&another, Udp, 2);
+    let theirs = answer(&mut elsewhere, &request, "bob", RIGHT).nonce;
+    let changed = (0..good.nonce.len()).map(|at| {
+        let mut nonce = good.nonce.clone();
+        let other = if nonce.as_bytes()[at] == b'A' { "B" } else { "A" };
+        nonce.replace_range(at..=at, other);
+        nonce
+    });
+    for nonce in changed.chain([theirs, String::new(), "A".repeat(36), format!("{}=", good.nonce)]) {
+        let response = ask(&mut wire, &Answer { nonce: nonce.clone(), ..good.clone() }.on(&request));
+        let response = response.expect("an answer");
+        assert_eq!((status(&response), is_stale(&response)), (Some(401), true), "{nonce}");
+    }
+    assert_eq!(code(ask(&mut wire, &good.on(&request))), Some(200));
+}
+
+#[test]
+fn no_offer_can_be_talked_down() {
+    let server = start(&[Udp], "auth.algorithms = [\"SHA-256\"]\nauth.qop = [\"auth-int\"]\nban.failures = 1000");
+    let mut wire = at(&server, Udp, 2);
+    let request = register(&wire, "bob");
+    let sha = Answer { qop: Some(Qop::AuthInt), ..answer(&mut wire, &request, "bob", RIGHT) };
+    for (weaker, algorithm, qop) in [
+        ("MD5", Algorithm::MD5, Some(Qop::AuthInt)),
+        ("no protection of the body", Algorithm::SHA_256, Some(Qop::Auth)),
+        ("RFC 2069", Algorithm::SHA_256, None),
+        ("RFC 2069 by MD5", Algorithm::MD5, None),
+    ] {
+        let weak = Answer { algorithm, qop, ..sha.clone() };
+        assert_eq!(code(ask(&mut wire, &weak.on(&request))), Some(401), "{weaker}");
+    }
+    assert_eq!(code(ask(&mut wire, &sha.on(&request))), Some(200));
+}
+
+#[test]
+fn an_old_nonce_tells_only_who_knows_the_password() {
+    let server = start(&[Udp], "auth.nonce_lifetime = \"5s\"");
+    let mut wire = at(&server, Udp, 2);
+    let request = register(&wire, "bob");
+    let good = answer(&mut wire, &request, "bob", RIGHT);
+    // It is the server that counts the time of its nonces.
+    std::thread::sleep(Duration::from_millis(6_100));
+    for (password, stale) in [("a guess", false), (RIGHT, true)] {
+        let response = ask(&mut wire, &Answer { password: password.into(), ..good.clone() }.on(&request));
+        let response = response.expect("an answer");
+        assert_eq!((status(&response), is_stale(&response)), (Some(401), stale), "{password}");
+    }
+}
+
+#[test]
+fn credentials_end_with_their_password() {
+    let server = start(&[Udp], "store.poll_interval = \"50ms\"");
+    let mut wire = at(&server, Udp, 2);
+    let request = register(&wire, "bob");
+    let good = answer(&mut wire, &request, "bob", RIGHT);
+    assert_eq!(code(ask(&mut wire, &good.on(&request))), Some(200));
+    server.set_password("bob@example.org", "his new password");
+    let end = Instant::now() + LIMIT;
+    for nc in 2.. {
+        match code(ask(&mut wire, &Answer { nc, ..good.clone() }.on(&request))) {
+            Some(200) => assert!(Instant::now() < end, "the old password is still good"),
+            other => {
+                assert_eq!(other, Some(401));
+                break;
+            }
+        }
+    }
+    assert_eq!(guess(&mut wire, "his new password"), Some(200));
+}
+
+// Being somebody else.
+
+#[test]
+fn a_user_registers_no_other() {
+    let server = start(&[Udp], "");
+    let mut wire = at(&server, Udp, 2);
+    for to in [
+        "<sip:alice@example.org>",
+        "<sip:%61lice@example.org>",
+        "<sip:alice@EXAMPLE.org>",
+        "<sips:alice@example.org>",
+        "<sip:alice:mallory@example.org>",
+        "\"mallory\" <sip:alice@example.org;user=mallory>",
+    ] {
+        let request = Request { to: to.into(), ..register(&wire, "mallory") };
+        let response = with_password(&mut wire, &request, "mallory", "a secret");
+        assert_eq!(code(response), Some(403), "{to}");
+    }
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("the request names another")).expect("a line");
+    for part in ["user=mallory@example.org", "header=\"To\"", "names=alice@example.org", "auth.user_must_match"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+}
+
+/// Calls bob with the right password of mallory; what is answered.
+fn call_as_mallory(wire: &mut Wire, from: &str, more: &[&str], uri: &str) -> Option<u16> {
+    let mut request = invite(wire, "mallory", uri);
+    request.from = format!("{from};tag={}", unique("f"));
+    request.headers.extend(more.iter().map(ToString::to_string));
+    code(with_password(wire, &request, "mallory", "a secret"))
+}
+
+#[test]
+fn a_user_calls_as_no_other() {
+    let server = start(&[Udp], "");
+    let mut wire = at(&server, Udp, 2);
+    let local = "sip:bob@example.org";
+    for (from, more) in [
+        ("<sip:alice@example.org>", &[][..]),
+        ("<sip:%61lice@example.org>", &[]),
+        ("<sip:alice@example.org:5999>", &[]),
+        ("\"Anonymous\" <sip:anonymous@example.org>", &[]),
+        ("<sip:alice@example.org>", &["P-Preferred-Identity: <sip:mallory@example.org>"]),
+        ("<sip:mallory@example.org>", &["P-Asserted-Identity: <sip:alice@example.org>"]),
+        (
+            "<sip:mallory@example.org>",
+            &["P-Asserted-Identity: <sip:mallory@example.org>, <sip:alice@example.org:5999>"],
+        ),
+        ("<sip:mallory@example.org>", &["P-Preferred-Identity: <sip:alice@example.org"]),
+        ("\"Anonymous\" <sip:anonymous@anonymous.invalid>", &["P-Asserted-Identity: <sip:alice@example.org>"]),
+    ] {
+        // From a foreign domain a call to bob needs no password; what it says of local users counts where one was shown.
+        let uri = if from.contains("invalid") { "sip:bob@192.0.2.1" } else { local };
+        assert_eq!(call_as_mallory(&mut wire, from, more, uri), Some(403), "{from} {more:?}");
+    }
+}
+
+#[test]
+fn callers_may_withhold_their_identity_and_gateways_show_another() {
+    let server = start(&[Udp], "");
+    let gateway = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    gateway.set_read_timeout(Some(LIMIT)).expect("a socket can be set");
+    let uri = format!("sip:+4930@{}", gateway.local_addr().expect("it is bound"));
+    let mut wire = at(&server, Udp, 2);
+    for (from, more) in [
+        ("\"Anonymous\" <sip:anonymous@anonymous.invalid>", &[][..]),
+        (
+            "\"Anonymous\" <sip:anonymous@anonymous.invalid>",
+            &["P-Preferred-Identity: <sip:mallory@example.org>", "Privacy: id"],
+        ),
+        ("<sip:+49301@192.0.2.1>", &["P-Preferred-Identity: <sip:mallory@example.org>"]),
+        ("<sip:+49301@192.0.2.1>", &["P-Asserted-Identity: <sip:mallory@example.org>, <tel:+49301>"]),
+    ] {
+        let mut request = invite(&wire, "mallory", &uri);
+        request.from = format!("{from};tag={}", unique("f"));
+        request.headers.extend(more.iter().map(ToString::to_string));
+        let credentials = answer(&mut wire, &request, "mallory", "a secret");
+        send(&mut wire, &credentials.on(&request));
+        let mut buffer = [0; 4_000];
+        let (length, _) =
+            gateway.recv_from(&mut buffer).unwrap_or_else(|_| panic!("{from} {more:?}: {}", server.log()));
+        assert_eq!(
+            (method(&buffer[..length]).as_deref(), request_uri(&buffer[..length])),
+            (Some("INVITE"), uri.clone())
+        );
+        // The answer ends it, so that nothing comes again.
+        let busy = strowger_tests::text::respond(&buffer[..length], 486, "busy", &[]);
+        gateway.send_to(&busy, server.address(Udp)).expect("loopback takes it");
+        assert_eq!(wire.final_response(LIMIT).and_then(|response| status(&response)), Some(486));
+        let mut ack = [0; 4_000];
+        while gateway.recv(&mut ack).is_ok_and(|length| method(&ack[..length]).as_deref() != Some("ACK")) {}
+    }
+    // Without a word of who it is, another's name stays refused.
+    assert_eq!(call_as_mallory(&mut wire, "<sip:+49301@192.0.2.1>", &[], &uri), Some(403));
+    assert!(server.log().contains("header=\"From\" names=+49301@192.0.2.1"), "{}", server.log());
+}
+
+// Keeping others out, and telling too much.
+
+#[test]
+fn one_account_cannot_use_up_the_nonces_of_others() {
+    let server = start(&[Udp], "auth.used_nonces = 1024");
+    let mut wire = at(&server, Udp, 2);
+    let mut stale = 0;
+    for _ in 0..1_500 {
+        let request = register(&wire, "mallory");
+        let response = with_password(&mut wire, &request, "mallory", "a secret").expect("an answer");
+        stale += usize::from(is_stale(&response));
+    }
+    assert!(stale > 500, "the table holds more than it should: {stale}");
+    let mut wire = at(&server, Udp, 3);
+    for _ in 0..20 {
+        assert_eq!(guess(&mut wire, RIGHT), Some(200));
+    }
+}
+
+#[test]
+fn the_log_says_what_the_peer_must_not_learn() {
+    let server = start(&[Udp], "");
+    let mut wire = at(&server, Udp, 2);
+    let mut answers = Vec::new();
+    for (user, reason) in [("bob", "wrong password"), ("eve", "unknown user")] {
+        let request = register(&wire, user);
+        let response = with_password(&mut wire, &request, user, "a guess").expect("an answer");
+        let nonce = Answer::to(&response, &request, user, "").nonce;
+        let text = String::from_utf8(response).expect("text").replace(&nonce, "NONCE");
+        let same = |line: &&str| ["SIP/2.0", "WWW-", "Server", "Content-"].iter().any(|start| line.starts_with(start));
+        answers.push(text.lines().filter(same).map(String::from).collect::<Vec<_>>());
+        let log = server.log();
+        let line = log.lines().find(|line| line.contains(&format!("user={user} "))).unwrap_or_else(|| panic!("{log}"));
+        let said = format!("domain=example.org method=REGISTER reason=\"{reason}\"");
+        assert!(line.contains("authentication failed") && line.contains(&said), "{line}");
+    }
+    assert_eq!(answers[0], answers[1], "the peer learns nothing");
+    // A phone that is set up for another realm.
+    let request = register(&wire, "bob");
+    let good = answer(&mut wire, &request, "bob", RIGHT);
+    assert_eq!(code(ask(&mut wire, &Answer { realm: "asterisk".into(), ..good }.on(&request))), Some(401));
+    let log = server.log();
+    let said = "method=REGISTER realm=asterisk expected=example.org";
+    assert!(log.lines().any(|line| line.contains("credentials are for another realm") && line.contains(said)), "{log}");
+}
+
+#[test]
+fn credentials_for_this_server_go_no_further_however_malformed() {
+    let server = start(&[Udp], "");
+    let mut bob = at(&server, Udp, 3);
+    let request = register(&bob, "bob");
+    assert_eq!(code(with_password(&mut bob, &request, "bob", RIGHT)), Some(200));
+    let mut wire = at(&server, Udp, 2);
+    let parameters =
+        "username=\"alice\", realm=\"example.org\", nonce=\"n\", uri=\"sip:bob@example.org\", response=\"r\"";
+    for value in [
+        format!("Digest {parameters}"),
+        format!("Digest {parameters}, realm=\"x\""),
+        format!("Digest {parameters}, nc"),
+        format!("Digest {parameters}, opaque=\"not closed"),
+        format!("digest {}", parameters.replace("response=\"r\"", "x=y")),
+    ] {
+        for name in ["Authorization", "Proxy-Authorization"] {
+            // A stranger, who needs no password to call a user.
+            let call =
+                Request::new("MESSAGE", "sip:bob@example.org", "udp", wire.local()).with(format!("{name}: {value}"));
+            send(&mut wire, &call);
+            let got = bob.request("MESSAGE", LIMIT).unwrap_or_else(|| panic!("{name}: {value}: {}", server.log()));
+            assert_eq!(field(&got, name), None, "{value}");
+            let answer = strowger_tests::text::respond(&got, 200, "b", &[]);
+            bob.send(&answer).expect("loopback takes it");
+            assert_eq!(wire.final_response(LIMIT).and_then(|response| status(&response)), Some(200));
+        }
+    }
+    // What is another's goes on as it came.
+    let theirs = format!("Digest {}", parameters.replace("realm=\"example.org\"", "realm=\"example.net\""));
+    let call = Request::new("MESSAGE", "sip:bob@example.org", "udp", wire.local())
+        .with(format!("Proxy-Authorization: {theirs}"));
+    send(&mut wire, &call);
+    let got = bob.request("MESSAGE", LIMIT).expect("it goes on");
+    assert_eq!(field(&got, "Proxy-Authorization"), Some(theirs));
+}
+
+/// Processor time of the server for one message, sent `times` times by UDP. Answers, if any come, are thrown away.
+fn cost(server: &mut Server, wire: &mut Wire, times: u32, message: impl Fn() -> Vec<u8>) -> Duration {
+    let before = server.process().cpu();
+    for _ in 0..times {
+        wire.send(&message()).expect("loopback takes it");
+        // One at a time: what the socket cannot hold would cost nothing.
+        let _ = wire.receive(Duration::from_millis(20));
+    }
+    (server.process().cpu() - before) / times
+}
+
+#[test]
+fn a_long_user_agent_costs_no_more_than_another_long_line() {
+    let mut server = start(&[Udp], "");
+    let mut wire = at(&server, Udp, 2);
+    let here = wire.local();
+    let with = |name: &str| {
+        let name = name.to_owned();
+        move || {
+            Request::new("OPTIONS", "sip:example.org", "udp", here)
+                .with(format!("{name}: {}", "s".repeat(60_000)))
+                .bytes()
+        }
+    };
+    let other = cost(&mut server, &mut wire, 200, with("X-Other"));
+    let agent = cost(&mut server, &mut wire, 200, with("User-Agent"));
+    // The clock of processor time has steps of 10 ms, which are 50 us for each of 200.
+    assert!(agent < other * 3 / 2 + Duration::from_micros(200), "{agent:?} against {other:?}");
+}
