@@ -259,6 +259,22 @@ impl Server {
             .into_owned()
     }
 
+    /// What it printed since the first start, once this is in it: its log is written beside its work.
+    ///
+    /// # Panics
+    /// It has not printed this in five seconds.
+    pub fn log_with(&self, text: &str) -> String {
+        let end = std::time::Instant::now() + Duration::from_secs(5);
+        loop {
+            let log = self.log();
+            if log.contains(text) {
+                return log;
+            }
+            assert!(std::time::Instant::now() < end, "no {text:?} in\n{log}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Adds a user with `strowger user add`.
     ///
     /// # Panics

@@ -1,6 +1,6 @@
 //! Who sent this? Digest challenges and their answers (RFC 3261 section 22, RFC 7616).
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Why};
 use crate::identity::Claim;
 use crate::shard::Shard;
 use std::borrow::Cow;
@@ -83,6 +83,7 @@ impl Shard {
                 if self.may_say(asked) {
                     tracing::error!(call_id = %shown(request.call_id), %error, "cannot authenticate");
                 }
+                asked.why = Why::Logged;
                 self.reply(asked, 500, |_| ());
                 return false;
             }
@@ -241,6 +242,7 @@ impl Shard {
                 "authenticated as one user, but the request names another"
             );
         }
+        asked.why = Why::Logged;
         self.refuse_request(asked, 403);
     }
 
