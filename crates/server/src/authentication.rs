@@ -155,18 +155,19 @@ impl Shard {
         let source = request.arrival.remote;
         match verdict {
             Verdict::WrongPassword => self.count_failure(asked, refusal, why),
-            Verdict::BadRequest(reason) => {
-                if self.may_say(asked) {
-                    let setting = match reason {
-                        BadRequest::Uri => "auth.uri_check",
-                        BadRequest::Algorithm => "auth.algorithms",
-                        BadRequest::Qop => "auth.qop",
-                        _ => "",
-                    };
-                    let (call_id, method) = (shown(request.call_id), shown(request.message.method_text()));
-                    let user = refusal.user();
-                    tracing::info!(%call_id, %source, user = %shown(&user), %method, %reason, setting, "credentials cannot be used");
-                }
+            Verdict::BadRequest(reason) if self.may_say(asked) => {
+                let setting = match reason {
+                    BadRequest::Uri => "auth.uri_check",
+                    BadRequest::Algorithm => "auth.algorithms",
+                    BadRequest::Qop => "auth.qop",
+                    _ => "",
+                };
+                let (call_id, method) = (shown(request.call_id), shown(request.message.method_text()));
+                let user = refusal.user();
+                tracing::info!(
+                    %call_id, %source, user = %shown(&user), %method, %reason, setting,
+                    "credentials cannot be used"
+                );
             }
             Verdict::Stale(reason @ (Staleness::OtherSource | Staleness::TableFull)) => {
                 if reason == Staleness::TableFull {
@@ -184,7 +185,7 @@ impl Shard {
     }
 
     /// A response was wrong. What it was stands in the log alone: the sender must not learn it.
-    fn count_failure(&mut self, asked: &Asked<'_, '_>, refusal: &Refusal<'_>, why: &str) {
+    fn count_failure(&self, asked: &Asked<'_, '_>, refusal: &Refusal<'_>, why: &str) {
         let request = asked.request;
         let source = request.arrival.remote;
         self.counters().failed_authentications.one();
