@@ -95,6 +95,9 @@ pub(crate) fn backlog(socket: &UdpSocket) -> io::Result<(u32, u32, u32)> {
     }
 }
 
+/// Batches that go one by one behind a datagram that reached nobody.
+const SINGLE: u32 = 256;
+
 pub(crate) struct Udp {
     /// Watched for reading only: the kernel reports a UDP socket as writable each time a peer has taken one of our
     /// datagrams, and each such report would wake the shard for nothing.
@@ -108,6 +111,8 @@ pub(crate) struct Udp {
     sender: Sender,
     /// Where runs of datagrams are sent as one.
     bursts: Option<Bursts>,
+    /// Batches that go one by one although there are bursts: of a run that reaches nobody only the first is quoted.
+    single: Cell<u32>,
     /// What the socket did not take; while there is any, whatever follows waits behind it.
     waiting: VecDeque<Waiting>,
     waiting_bound: usize,
@@ -139,6 +144,7 @@ impl Udp {
             v6,
             sender: Sender::new(settings.batch),
             bursts: settings.segment.then(|| Bursts::new(settings.batch)),
+            single: Cell::new(0),
             waiting: VecDeque::new(),
             waiting_bound: settings.datagrams_waiting,
             quota: settings.quota.clone(),
@@ -169,7 +175,10 @@ impl Udp {
     pub(crate) fn unreachable(&self, most: usize, room: &mut Vec<u8>, mut tell: impl FnMut(Unreachable<'_>)) {
         for _ in 0..most {
             match unreachable::next(self.socket.get_ref().as_fd(), room) {
-                Ok(Some(told)) => tell(told),
+                Ok(Some(told)) => {
+                    self.single.set(SINGLE);
+                    tell(told);
+                }
                 Ok(None) => (),
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
                 Err(_) => {
@@ -250,7 +259,9 @@ impl Udp {
         let hears = self.news.is_some();
         let mut at = if self.waiting.is_empty() { 0 } else { self.keep(0, bytes, failed, counters) };
         let mut again = false;
-        if at == 0 && n > 1 && self.bursts.is_some() {
+        let single = self.single.get();
+        self.single.set(single.saturating_sub(1));
+        if at == 0 && n > 1 && single == 0 && self.bursts.is_some() {
             at = self.burst(bytes, failed, counters);
         }
         while at < n {

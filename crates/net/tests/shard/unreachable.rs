@@ -123,6 +123,23 @@ fn others_of_the_same_round_are_not_disturbed() {
 }
 
 #[test]
+fn each_datagram_of_a_run_that_reaches_nobody_is_told_in_the_end() {
+    let (_node, boss) = start(Settings { segment: true, ..settings(1) }, "127.0.0.1");
+    let closed = closed("127.0.0.1");
+    let text: String = (0..30).map(|i| format!("{closed} gone {i:02}\n")).collect();
+    // A run is quoted once, from its beginning; a service that repeats what it hears nothing of hears of each.
+    boss.send(text.as_bytes()).unwrap();
+    let first = hear(&boss);
+    assert!(first.starts_with(&format!("0 {closed} gone 00")), "{first}");
+    boss.send(text.as_bytes()).unwrap();
+    let mut gone: Vec<String> = (0..30).map(|_| hear(&boss)).collect();
+    gone.sort();
+    gone.dedup();
+    let all: Vec<String> = (0..30).map(|i| format!("0 {closed} gone {i:02}")).collect();
+    assert_eq!(gone, all);
+}
+
+#[test]
 fn every_shard_hears_of_it_once() {
     let (node, boss) = start(settings(3), "127.0.0.1");
     for i in 0..10 {
