@@ -40,7 +40,7 @@ fn cases_that_bear_company() {
         ("each_transport_and_family", each_transport_and_family),
         ("users_register_with_their_passwords_and_call", users_register_with_their_passwords_and_call),
         ("users_register_and_receive", users_register_and_receive),
-        ("requirements_stand_first", requirements_stand_first_and_have_an_exit_code),
+        ("requirements", requirements_stand_below_the_verdict_and_have_an_exit_code),
         ("refused_command_lines", a_command_line_that_cannot_be_used_is_explained),
         ("a_document_and_its_data", a_document_and_its_data),
         ("a_dry_run_sends_nothing", a_dry_run_sends_nothing),
@@ -202,21 +202,23 @@ fn users_register_and_receive() {
     assert_eq!(ran.json["run"]["ended"], "time is up", "{}", ran.said);
 }
 
-fn requirements_stand_first_and_have_an_exit_code() {
+fn requirements_stand_below_the_verdict_and_have_an_exit_code() {
     let uas = answers(&[]);
     let address = uas.address.to_string();
-    let schedule = [address.as_str(), "-r", "100", "-m", "50", "--hold", "0"];
+    // What is judged here is the server; how late a busy machine lets the generator be is another matter.
+    let wide = ["--max-lag", "1min", "--max-stall", "1min"];
+    let schedule = [&[address.as_str(), "-r", "100", "-m", "50", "--hold", "0"][..], &wide].concat();
     let met = ["--require", "srd.p95<1s", "--require", "calls.successful==50", "--require", "ser>=100%"];
     let good = output(&[&schedule[..], &met[..]].concat());
     let text = String::from_utf8_lossy(&good.stdout).into_owned();
-    let busy = |text: &str| text.contains("INVALID").then_some(4);
-    assert_eq!(good.status.code(), busy(&text).or(Some(0)), "{text}");
-    let marks: Vec<bool> = text.lines().take(3).map(|line| line.starts_with("✓ ")).collect();
-    assert_eq!(marks, [true; 3], "{text}");
+    assert_eq!(good.status.code(), Some(0), "{text}");
+    assert!(text.starts_with("Generator ") && text.contains("\nServer       All 50 calls succeeded."), "{text}");
+    let marks = text.lines().filter(|line| line.starts_with("✓ "));
+    assert_eq!(marks.count(), 3, "{text}");
     let bad = output(&[&schedule[..], &["--require", "srd.p50<1us"]].concat());
     let text = String::from_utf8_lossy(&bad.stdout).into_owned();
-    assert_eq!(bad.status.code(), busy(&text).or(Some(3)), "{text}");
-    assert!(text.starts_with("✗ srd.p50<1us "), "{text}");
+    assert_eq!(bad.status.code(), Some(3), "{text}");
+    assert!(text.contains("\n✗ srd.p50<1us "), "{text}");
     // Every measure can be required: each family once.
     let every =
         ["calls.failed.connect==0", "responses.invite.200==50", "responses.5xx<1", "sent.bye=50", "duration<1min"];
@@ -224,7 +226,7 @@ fn requirements_stand_first_and_have_an_exit_code() {
     let every: Vec<&str> = every.flat_map(|text| ["--require", text]).collect();
     let good = output(&[&schedule[..], &every].concat());
     let text = String::from_utf8_lossy(&good.stdout).into_owned();
-    assert_eq!(good.status.code(), busy(&text).or(Some(0)), "{text}");
+    assert_eq!(good.status.code(), Some(0), "{text}");
     assert_eq!(text.lines().filter(|line| line.starts_with("✓ ")).count(), 9, "{text}");
 }
 

@@ -314,7 +314,7 @@ fn a_redirected_session_is_taken_out() {
 
 #[test]
 fn no_answer_at_all() {
-    for failure in [Failure::MaxUdpRetransmissions, Failure::TimeoutOnReceive, Failure::TimeoutOnSend] {
+    for failure in [Failure::MaxUdpRetransmissions, Failure::TimeoutOnReceive] {
         let page = Flow::outgoing()
             .send(10 * MS, Invite)
             .answer(12 * MS, Invite, 100)

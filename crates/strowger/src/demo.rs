@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
         let figures = Figures {
             calls: &calls,
             cpu: subject.busy().saturating_sub(busy),
-            retransmissions: subject.retransmissions() - resent,
+            resent: subject.retransmissions() - resent,
             memory: table::resident(),
         };
         show.print(&figures.table())?;

@@ -44,6 +44,16 @@ impl Facts<'_> {
         }
         let place = self.destination.map_or_else(|| "the target".into(), |address| address.to_string());
         let transport = self.plan.transport.text();
+        let refused = totals.failures(Failure::Refused);
+        if refused > 0 {
+            out.push(format!(
+                "{} calls: nothing listens on {place} by {transport}, or there is no way to it: is the server running, and are address and port right?",
+                grouped(refused as f64)
+            ));
+            if refused == failed {
+                return out;
+            }
+        }
         if totals.counter(Counter::MessagesReceived) == 0 {
             out.push(self.silence(&place, transport));
             return out;
@@ -176,7 +186,7 @@ impl Facts<'_> {
 /// Seconds of success, then seconds in which every answer is a refusal or there is none: a limiter or a ban that the calls met
 /// on their way.
 fn turned(run: &Run) -> Option<String> {
-    let names = crate::measure::columns(&run.heading().timers);
+    let names = crate::measure::columns(&run.timers);
     let place = |name: &str| names.iter().position(|n| n == name);
     let (successful, sent, received) = (place("responses.2xx")?, place("messages.sent")?, place("messages.received")?);
     let value = |row: usize, column: usize| {

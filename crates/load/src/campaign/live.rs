@@ -48,7 +48,7 @@ impl Live {
 
     fn of_run(run: &Run) -> Self {
         let totals = &run.totals;
-        let names = columns(&run.heading().timers);
+        let names = columns(&run.timers);
         let place = |name: &str| names.iter().position(|n| n == name);
         let seconds = run.recent();
         let value = |row: usize, name: &str| place(name).and_then(|p| seconds.get(row)?.values.get(p).copied());

@@ -27,7 +27,9 @@ pub use target::Target;
 use crate::engine::Halt;
 use crate::engine::ledger::Ledger;
 use crate::engine::traffic::{Event, Order};
-use crate::measure::{Books, Clock, Collector, Counter, Delay, Heading, Journal, Level, Log, Page, Run, grouped};
+use crate::measure::{
+    Books, Clock, Collector, Counter, Delay, GeneratorRole, Heading, Journal, Level, Log, Page, Run, grouped,
+};
 use crate::scenario::Role;
 use crate::workload::Workload;
 use prepared::Prepared;
@@ -96,6 +98,9 @@ pub struct Ended {
 /// How a run ended whose last calls did not end by themselves (see [`Ending`](crate::measure::Ending)).
 pub const CUT: &str = "calls that did not end were cut off";
 
+/// How a run ended that Ctrl-C cut short.
+pub const INTERRUPTED: &str = "interrupted";
+
 /// How a run ended that met an error with which it could not go on.
 pub const HALTED: &str = "an error ended it";
 
@@ -120,7 +125,7 @@ impl Campaign {
         };
         let scenario = prepared.facts.scenario(&plan, first)?;
         right_side(&plan, scenario.role)?;
-        let heading = heading(&plan, clock, now, scenario.timers.clone());
+        let heading = heading(&plan, callers_none, clock, now, scenario.timers.clone());
         let drain = plan.drain(&scenario);
         let log = match &plan.log {
             Some(path) => Some(
@@ -349,7 +354,7 @@ impl Campaign {
     /// waited for as long as [`Plan::grace`] says. Who only answers takes no call any more, and those that are open may end by
     /// themselves for as long.
     pub fn interrupt(&mut self) {
-        self.reason = "interrupted";
+        self.reason = INTERRUPTED;
         self.ending.get_or_insert_with(Instant::now);
         if !self.only_answers() {
             return self.leave();
@@ -408,6 +413,16 @@ impl Campaign {
             self.note(Level::Warning, format!("The run was ended: {}", self.remarks.last()));
         }
         let answering = self.aside.take().map(|aside| aside.finish(|_| {}));
+        // Both ends are ours here: an end that only one of them knows is said.
+        let calls = matches!(self.plan.workload(), Some(Workload::Call | Workload::RegisterThenCall));
+        let there = answering.as_ref().map(|page| page.counter(Counter::IncomingCompleted)).filter(|_| calls);
+        if let Some(there) = there.filter(|there| *there < ledger.successful) {
+            let lost = grouped((ledger.successful - there) as f64);
+            self.note(
+                Level::Warning,
+                format!("{lost} calls that succeeded at the callers did not end well at the answering side."),
+            );
+        }
         // Of what went on at the answering side one thing is the generator's: while it stood still, nobody was answered.
         for (us, times) in answering.iter().flat_map(|page| page.delays(Delay::Stall).buckets()) {
             (0..times).for_each(|_| self.own.stalled(us));
@@ -480,7 +495,7 @@ fn notes(network: &Snapshot, reliable: bool) -> Vec<(Level, String)> {
     notes
 }
 
-fn heading(plan: &Plan, clock: Clock, now: u64, timers: Vec<String>) -> Heading {
+fn heading(plan: &Plan, answers: bool, clock: Clock, now: u64, timers: Vec<String>) -> Heading {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let target = match &plan.target {
         Some(target) => target.to_string(),
@@ -488,6 +503,7 @@ fn heading(plan: &Plan, clock: Clock, now: u64, timers: Vec<String>) -> Heading 
     };
     Heading {
         generator: host.trim().into(),
+        role: if answers { GeneratorRole::Answerer } else { GeneratorRole::Caller },
         program: format!("Strowger {}", env!("CARGO_PKG_VERSION")),
         title: plan.title(),
         target,

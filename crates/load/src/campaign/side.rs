@@ -67,6 +67,8 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
         batch: 256,
         exact_timers: true,
         stamps: true,
+        // A closed port is not waited for.
+        unreachable: true,
         // Who answers may be called by a generator with a connection for each call.
         connections_per_source: usize::MAX,
         tls: strowger_net::tls::Client {

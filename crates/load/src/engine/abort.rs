@@ -45,6 +45,10 @@ impl Stage<'_> {
         let (auto, ping) = (behaviour.auto_answer, behaviour.answer_ping);
         let automatic = heard.code == 0 && script.scenario.unexpected.is_none();
         self.count_received(heard);
+        if heard.code == 0 && heard.method == Method::Ack && self.world.run.retransmission.rfc3261 {
+            // One that was overtaken, or of a 2xx that was acknowledged before: no answer belongs to it.
+            return Go::Waits;
+        }
         match heard.method {
             Method::Bye | Method::Cancel if automatic => {
                 let name = if heard.method == Method::Bye { "a BYE" } else { "a CANCEL" };
@@ -140,7 +144,13 @@ impl Stage<'_> {
         }
         self.keep_last(heard.bytes);
         self.abort_command();
-        match self.give_up(Failure::UnexpectedMessage) {
+        if heard.code >= 200 {
+            self.world.books.refused(heard.method, heard.code);
+        }
+        match self.give_up(match heard.code {
+            401 | 407 => Failure::Authentication,
+            _ => Failure::UnexpectedMessage,
+        }) {
             Whither::Over => Go::Over,
             _ => Go::Waits,
         }

@@ -364,6 +364,14 @@ impl Call {
         or(self.paused_until).min(or(self.receive_until)).min(or(self.retransmit_at))
     }
 
+    /// Whether `quoted` is the beginning of the request that was sent last, and nothing has come since (RFC 3261 section 18.4). An
+    /// ACK waits for no answer.
+    pub(super) fn waits_for_answer_to(&self, quoted: &[u8]) -> bool {
+        let request = !self.sent.starts_with(b"SIP/2.0 ") && !self.sent.starts_with(b"ACK ");
+        let heard = self.received_hash != 0 && self.leaving == Leaving::No;
+        self.has_sent && request && !heard && !quoted.is_empty() && self.sent.starts_with(quoted)
+    }
+
     pub(super) fn id(&self) -> &[u8] {
         &self.names[..usize::from(self.id_length)]
     }
@@ -438,5 +446,34 @@ impl Call {
             list.resize(index + 1, Value::Unset);
         }
         &mut list[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_core::{ListenerId, Transport};
+
+    #[test]
+    fn an_icmp_error_is_about_the_request_that_waits_for_an_answer() {
+        let address = ([127, 0, 0, 1], 5_060).into();
+        let target = Target { transport: Transport::Udp, listener: ListenerId(0), address, flow: None };
+        let mut call = Call::new(target, CallBook::outside(0));
+        let invite = b"INVITE sip:a SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nCall-ID: 1\r\n\r\n";
+        let quoted = &invite[..40];
+        assert!(!call.waits_for_answer_to(quoted), "nothing was sent");
+        (call.sent, call.has_sent) = (invite.to_vec(), true);
+        assert!(call.waits_for_answer_to(quoted) && call.waits_for_answer_to(invite));
+        // Another request of the call, made up or sent before; too little to tell.
+        for other in [&b"INVITE sip:a SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK0"[..], b"BYE sip:a SIP/2.0\r\n", b""]
+        {
+            assert!(!call.waits_for_answer_to(other));
+        }
+        call.received_hash = 7;
+        assert!(!call.waits_for_answer_to(quoted), "the target has answered");
+        for sent in [&b"ACK sip:a SIP/2.0\r\n"[..], b"SIP/2.0 200 OK\r\n"] {
+            (call.sent, call.received_hash) = (sent.to_vec(), 0);
+            assert!(!call.waits_for_answer_to(sent), "no answer is due");
+        }
     }
 }

@@ -39,6 +39,19 @@ pub(super) fn branch(bytes: &[u8]) -> &[u8] {
     &rest[..end]
 }
 
+/// The Call-ID in the beginning of a message of ours, as far as an ICMP error quotes it.
+pub(super) fn quoted_call_id(quoted: &[u8]) -> Option<&[u8]> {
+    let mut lines = quoted.split_inclusive(|&b| b == b'\n').skip(1);
+    lines.find_map(|line| {
+        // The last line may be cut.
+        let line = line.strip_suffix(b"\n")?;
+        let colon = memchr::memchr(b':', line)?;
+        let name = line[..colon].trim_ascii();
+        (name.eq_ignore_ascii_case(b"Call-ID") || name.eq_ignore_ascii_case(b"i"))
+            .then(|| line[colon + 1..].trim_ascii())
+    })
+}
+
 /// The tag of a To header value.
 fn tag(value: &[u8]) -> Option<&[u8]> {
     // Behind the address: a parameter of that name inside angle brackets is the URI's.
@@ -170,6 +183,7 @@ impl Stage<'_> {
         } else {
             return true;
         }
+        self.world.ledger.retransmissions += 1;
         if let Some(counts) = self.world.ledger.steps.get_mut(step as usize) {
             counts.sent_again += 1;
         }
@@ -558,6 +572,17 @@ fn digits(code: u16) -> [u8; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_call_id_of_what_is_quoted() {
+        let text =
+            b"INVITE sip:a SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nCall-ID: 7-1@a\r\nCSeq: 1 INVITE\r\n";
+        let end = text.len() - b"CSeq: 1 INVITE\r\n".len();
+        for length in 0..=text.len() {
+            assert_eq!(quoted_call_id(&text[..length]), (length >= end).then_some(&b"7-1@a"[..]), "{length}");
+        }
+        assert_eq!(quoted_call_id(b"BYE sip:a SIP/2.0\ni : 9\n"), Some(&b"9"[..]));
+    }
 
     #[test]
     fn codes_as_text() {

@@ -112,6 +112,7 @@ impl World {
         if self.halt == Some(Halt::Error) {
             return;
         }
+        self.books.count(Counter::FatalErrors, 1);
         self.ledger.fatal_errors += 1;
         if let Some(watch) = &mut self.watch {
             watch.warning(why);

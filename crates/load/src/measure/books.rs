@@ -223,6 +223,11 @@ impl Books {
         }
     }
 
+    /// The response `code` to a request of `method` is why a call fails: told before [`Books::call_ended`].
+    pub fn refused(&mut self, method: Method, code: u16) {
+        self.page.refusals.count(method, code, 1);
+    }
+
     /// No final response came in time to the open request of this method (Timer B or F, RFC 3261 section 17.1): for
     /// scenarios that go on after it. A call that fails by it needs no telling.
     pub fn timed_out(&mut self, call: &mut CallBook, now: u64, method: Method) {

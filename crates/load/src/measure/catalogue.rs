@@ -1,6 +1,6 @@
 //! Every figure has a name: for requirements, JSON, CSV and the documents alike.
 
-use super::{Counter, Delay, Delays, Failure, Page, Rate, Share};
+use super::{Counter, Delay, Delays, Failure, Page, Rate, Share, concluded_registrations, concluded_sessions};
 use std::borrow::Cow;
 use strowger_message::Method;
 
@@ -171,6 +171,13 @@ enum Kind {
     Duration,
 }
 
+/// Which values of a measure mean fewer failed calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Better {
+    Less,
+    More,
+}
+
 /// A figure with a name. Parsed once, read from any page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
@@ -260,6 +267,37 @@ impl Measure {
         }
     }
 
+    /// The failed calls that this measure counts: a bound of it says how many of these there may be. `ira` is none, since to RFC
+    /// 6076 a wrong password is no failure.
+    pub(super) fn failed_calls(&self, page: &Page) -> Option<(Better, u64)> {
+        let count = |counter| page.counter(counter);
+        let without = |all: u64, others: &[Counter]| all.saturating_sub(others.iter().map(|other| count(*other)).sum());
+        let (sessions, registrations) = (concluded_sessions(page), concluded_registrations(page));
+        use Counter::*;
+        let failed = count(CallsFailed);
+        Some(match self.kind {
+            Kind::Counter(CallsFailed) | Kind::Rate(Rate::Failed) => (Better::Less, failed),
+            Kind::Share(share) => match share {
+                Share::CallSuccess => (Better::More, failed),
+                Share::Establishment => (Better::More, without(sessions, &[SessionAnswered, SessionRedirected])),
+                Share::EffectiveEstablishment => {
+                    (Better::More, without(sessions, &[SessionAnswered, SessionRedirected, SessionEffective]))
+                }
+                Share::IneffectiveAttempts => {
+                    (Better::Less, count(SessionIneffective) + count(SessionTimedOut) + count(SessionTransport))
+                }
+                Share::Completion => (Better::More, without(sessions, &[SessionCompleted, SessionCut])),
+                Share::UnansweredAnyReason if count(SessionRegistered) > 0 => {
+                    (Better::Less, without(count(SessionRegistered), &[SessionRegisteredAnswered]))
+                }
+                Share::UnansweredAnyReason => (Better::Less, without(sessions, &[SessionAnswered])),
+                Share::UnregisteredAnyReason => (Better::Less, without(registrations, &[RegistrationSuccessful])),
+                Share::IneffectiveRegistrations | Share::Retransmissions | Share::RateError => return None,
+            },
+            _ => return None,
+        })
+    }
+
     /// Its value; `None` where nothing was measured that it could be made of.
     pub fn of(&self, page: &Page) -> Option<f64> {
         let count = |count: u64| Some(count as f64);
@@ -293,7 +331,7 @@ fn delay(name: &str) -> Option<Delay> {
 
 fn failure(name: &str) -> Option<Failure> {
     let cause = name.strip_prefix("calls.failed.")?;
-    Failure::ALL.iter().copied().find(|failure| failure.key() == cause)
+    Failure::MEASURES.iter().copied().find(|failure| failure.key() == cause)
 }
 
 fn method(name: &str) -> Option<Method> {
@@ -371,7 +409,7 @@ pub fn catalogue() -> Vec<Described> {
         source: "",
         definition: "",
     });
-    let failures = Failure::ALL.iter().map(|failure| Described {
+    let failures = Failure::MEASURES.iter().map(|failure| Described {
         name: format!("calls.failed.{}", failure.key()),
         title: failure.title(),
         unit: "1",

@@ -2,7 +2,6 @@
 
 use super::table::table;
 
-// The order is part of the raw log's format: new ones at the end only.
 table! {
     /// Something that is counted, per second and whole.
     Counter:
@@ -74,9 +73,7 @@ table! {
     DeadCall = "dead_call", "messages of a call that had ended";
     AutoAnswered = "auto_answered", "requests answered without the scenario";
     Warnings = "warnings", "warnings";
-    FatalErrors = "fatal_errors", "errors that ended a task";
-    WatchdogMajor = "watchdog.major", "long delays of the event loop (SIPp's watchdog, major)";
-    WatchdogMinor = "watchdog.minor", "short delays of the event loop (SIPp's watchdog, minor)";
+    FatalErrors = "fatal_errors", "errors with which the run could not go on";
 
     SendFailuresLocal = "send_failures", "messages that this machine could not send (buffers full, no route, too long)";
     SendFailuresRemote = "send_failures.remote", "messages that the target refused (port closed, connection reset)";

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 
 // The one table of delays. "Wire" figures start with the sending of the first request; figures "from the intended time"
 // start when the schedule wanted the request sent, so that a stall of generator or server is in them (no coordinated
-// omission). RFC 6076 defines the wire figures. The order is part of the raw log's format: new ones at the end only.
+// omission). RFC 6076 defines the wire figures.
 table! {
     /// A delay that is measured. Every figure is in microseconds inside, in the unit asked for outside.
     Delay:

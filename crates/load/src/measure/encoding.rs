@@ -2,12 +2,14 @@
 //!
 //! A page is a run of unsigned numbers in LEB128: second, beginning, µs covered, calls open, most calls open, start of the
 //! first and of the last call; then, each with its
-//! length first, counters, failures, requests sent, received and resent by method; responses received and sent as
-//! (method, code, count); delays and timers. A delay is the number of its buckets that hold something, and if that is not 0:
+//! length first, counters, failures, requests sent, received and resent by method; responses received and sent, and those
+//! that ended a call as a failure, as (method, code, count); delays and timers. Which figure has which place in these lists is
+//! named once, in the heading of the log (see [`super::layout`]). A delay is the number of its buckets that hold something, and if that is not 0:
 //! sum, squares (an IEEE 754 double, little-endian), least, most, and for each bucket the growth of its lowest value and
-//! its count. At the end a list of further numbers: when the first and the last call fell due, calls that wait for a place. Lists may grow at their end: a reader takes what it knows, and 0 for what is missing.
+//! its count. At the end a list of further numbers: when the first and the last call fell due, calls that wait for a place.
 
-use super::page::{Codes, METHODS, method};
+use super::layout::Places;
+use super::page::{Codes, method};
 use super::{Delays, Page};
 
 /// These bytes are no page.
@@ -71,6 +73,7 @@ impl Page {
         list(out, &self.requests_resent);
         codes(out, &self.responses_received);
         codes(out, &self.responses_sent);
+        codes(out, &self.refusals);
         for all in [&self.delays, &self.timers] {
             number(out, all.len() as u64);
             all.iter().for_each(|one| delays(out, one));
@@ -78,8 +81,8 @@ impl Page {
         list(out, &[self.first_due, self.last_due, self.waiting]);
     }
 
-    /// The page in `bytes`, in place of what this one held; its memory is used again.
-    pub fn decode(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
+    /// The page in `bytes`, in place of what this one held; its memory is used again. `places`: where each of its figures belongs.
+    pub(super) fn decode(&mut self, bytes: &[u8], places: &Places) -> Result<(), DecodeError> {
         self.clear();
         let mut reader = Reader(bytes);
         self.second = reader.number()?;
@@ -89,28 +92,26 @@ impl Page {
         self.peak = reader.number()?;
         self.first_start = reader.number()?;
         self.last_start = reader.number()?;
-        reader.list(&mut self.counters)?;
-        reader.list(&mut self.failures)?;
-        reader.list(&mut self.requests_sent)?;
-        reader.list(&mut self.requests_received)?;
-        reader.list(&mut self.requests_resent)?;
-        reader.codes(&mut self.responses_received)?;
-        reader.codes(&mut self.responses_sent)?;
-        for delay in 0..reader.length()? {
-            match self.delays.get_mut(delay) {
-                Some(delays) => reader.delays(delays)?,
-                None => reader.delays(&mut Delays::new())?,
+        reader.list(&mut self.counters, &places.counters)?;
+        reader.list(&mut self.failures, &places.failures)?;
+        reader.list(&mut self.requests_sent, &places.methods)?;
+        reader.list(&mut self.requests_received, &places.methods)?;
+        reader.list(&mut self.requests_resent, &places.methods)?;
+        for codes in [&mut self.responses_received, &mut self.responses_sent, &mut self.refusals] {
+            reader.codes(codes, &places.methods)?;
+        }
+        self.timers.resize_with(places.timer_count, Delays::new);
+        let timers: Vec<Option<usize>> = places.timers.iter().map(|place| Some(*place)).collect();
+        for (all, places) in [(&mut self.delays, &places.delays), (&mut self.timers, &timers)] {
+            for delay in 0..reader.length()? {
+                match places.get(delay).copied().flatten().and_then(|place| all.get_mut(place)) {
+                    Some(delays) => reader.delays(delays)?,
+                    None => reader.delays(&mut Delays::new())?,
+                }
             }
         }
-        let timers = reader.length()?;
-        self.timers.resize_with(timers, Delays::new);
-        for delays in &mut self.timers {
-            reader.delays(delays)?;
-        }
         let mut further = [0; 3];
-        if !reader.0.is_empty() {
-            reader.list(&mut further)?;
-        }
+        reader.list(&mut further, &[Some(0), Some(1), Some(2)])?;
         [self.first_due, self.last_due, self.waiting] = further;
         Ok(())
     }
@@ -141,21 +142,22 @@ impl Reader<'_> {
         Ok(length as usize)
     }
 
-    fn list(&mut self, values: &mut [u64]) -> Result<(), DecodeError> {
+    fn list(&mut self, values: &mut [u64], places: &[Option<usize>]) -> Result<(), DecodeError> {
         for place in 0..self.length()? {
             let value = self.number()?;
-            if let Some(slot) = values.get_mut(place) {
+            if let Some(slot) = places.get(place).copied().flatten().and_then(|place| values.get_mut(place)) {
                 *slot = value;
             }
         }
         Ok(())
     }
 
-    fn codes(&mut self, codes: &mut Codes) -> Result<(), DecodeError> {
+    fn codes(&mut self, codes: &mut Codes, methods: &[Option<usize>]) -> Result<(), DecodeError> {
         for _ in 0..self.length()? {
-            let row = self.number()?.min(METHODS as u64 - 1);
+            let row = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+            let row = methods.get(row).copied().flatten().unwrap_or(usize::MAX);
             let code = u16::try_from(self.number()?).unwrap_or(0);
-            codes.count(method(row as usize), code, self.number()?);
+            codes.count(method(row), code, self.number()?);
         }
         Ok(())
     }
@@ -186,10 +188,15 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::layout::Layout;
     use crate::measure::{Clock, Collector, Counter, Delay, Failure, Outcome};
     use proptest::prelude::*;
     use std::time::SystemTime;
     use strowger_message::Method;
+
+    fn places(timers: usize) -> Places {
+        Places::of(&Layout::own(), timers)
+    }
 
     fn page() -> Page {
         let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec!["a".into()], 1);
@@ -207,6 +214,7 @@ mod tests {
                 300,
             );
             books.timer(0, n << 20);
+            books.refused(Method::Invite, 486);
             books.call_ended(&mut call, at + n * n, Outcome::Failed(Failure::ALL[n as usize % Failure::ALL.len()]));
         }
         books.close(5_000_000);
@@ -219,6 +227,7 @@ mod tests {
         assert!(Counter::ALL.iter().all(|counter| a.counter(*counter) == b.counter(*counter)));
         assert!(Failure::ALL.iter().all(|failure| a.failures(*failure) == b.failures(*failure)));
         assert!(a.responses_received().iter().eq(b.responses_received().iter()));
+        assert!(a.refusals().iter().eq(b.refusals().iter()) && a.refusals().iter().count() > 0);
         assert_eq!((&a.requests_sent, &a.requests_resent), (&b.requests_sent, &b.requests_resent));
         let pairs = Delay::ALL.iter().map(|delay| (a.delays(*delay), b.delays(*delay)));
         for (a, b) in pairs.chain(a.timers().iter().zip(b.timers())) {
@@ -235,10 +244,10 @@ mod tests {
         let (page, mut bytes) = (page(), Vec::new());
         page.encode(&mut bytes);
         let mut back = Page::new(0);
-        back.decode(&bytes).unwrap();
+        back.decode(&bytes, &places(1)).unwrap();
         same(&page, &back);
         // Used again, it holds the second page only.
-        back.decode(&bytes).unwrap();
+        back.decode(&bytes, &places(1)).unwrap();
         same(&page, &back);
         let mut blank = Vec::new();
         Page::new(1).encode(&mut blank);
@@ -251,7 +260,7 @@ mod tests {
         page().encode(&mut bytes);
         let mut back = Page::new(1);
         for length in (0..bytes.len()).step_by(7) {
-            assert!(back.decode(&bytes[..length]).is_err(), "{length} of {} bytes", bytes.len());
+            assert!(back.decode(&bytes[..length], &places(1)).is_err(), "{length} of {} bytes", bytes.len());
         }
     }
 
@@ -259,7 +268,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
         fn any_bytes_are_a_page_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = Page::new(0).decode(&bytes);
+            let _ = Page::new(0).decode(&bytes, &places(3));
         }
     }
 }

@@ -3,6 +3,17 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// On which side of the calls a generator is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GeneratorRole {
+    /// It makes calls.
+    #[default]
+    Caller,
+    /// It only answers.
+    Answerer,
+}
+
 /// What a run was; the first thing in its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -10,6 +21,7 @@ pub struct Heading {
     /// The name of this generator among several: its host's name, if nothing better is known; with a number where the reports of
     /// several of one host are put together.
     pub generator: String,
+    pub role: GeneratorRole,
     /// The program and its version.
     pub program: String,
     /// The workload or scenario.

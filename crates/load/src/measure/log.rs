@@ -1,20 +1,21 @@
 //! The raw log: everything that reports are made from, written as the run goes.
 //!
-//! A file begins with the 8 bytes `STRWLOG` and the version (1). Records follow: length of the payload (u32), kind (u8),
+//! A file begins with the 8 bytes `STRWLOG` and the version (2). Records follow: length of the payload (u32), kind (u8),
 //! CRC-32 of kind and payload (u32), payload; numbers little-endian. Kinds: 1 heading, 2 page, 3 sample of the generator,
-//! 4 note, 5 receive buffer, 6 ending; all but pages in JSON. Readers skip kinds that they do not know. Each record is written
+//! 4 note, 5 receive buffer, 6 ending; all but pages in JSON. The heading also names the figures of pages, in their order. Readers skip kinds that they do not know. Each record is written
 //! by one call, so a process that is killed leaves whole records and at most one cut one, which a reader leaves out.
 
 use super::encoding::DecodeError;
 use super::heading::{Ending, Heading, Note, ReceiveBuffer};
+use super::layout::{Layout, Places};
 use super::{Page, Sample};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8; 8] = b"STRWLOG\x01";
+const MAGIC: &[u8; 8] = b"STRWLOG\x02";
 /// No record is longer; more is damage.
 const LONGEST: u32 = 64 << 20;
 
@@ -24,6 +25,15 @@ const SAMPLE: u8 = 3;
 const NOTE: u8 = 4;
 const BUFFER: u8 = 5;
 const ENDING: u8 = 6;
+
+/// The first record.
+#[derive(Serialize, Deserialize)]
+struct First {
+    #[serde(flatten)]
+    heading: Heading,
+    #[serde(default)]
+    layout: Layout,
+}
 
 /// Where a log is written: a file, or what a test puts in its place.
 pub trait Medium: Write + Send {
@@ -78,11 +88,12 @@ impl Log {
         let Some(heading) = self.headless.take() else { return true };
         self.bytes.clear();
         self.bytes.extend_from_slice(MAGIC);
-        if let Ok(json) = serde_json::to_vec(&heading) {
+        let first = First { heading, layout: Layout::own() };
+        if let Ok(json) = serde_json::to_vec(&first) {
             frame(&mut self.bytes, HEADING, |out| out.extend_from_slice(&json));
         }
         if !self.write() {
-            self.headless = Some(heading);
+            self.headless = Some(first.heading);
         }
         self.headless.is_none()
     }
@@ -200,7 +211,7 @@ pub enum LogError {
     Unreadable { path: PathBuf, error: io::Error },
     #[error("{path} is no log of results: it does not begin with STRWLOG", path = .0.display())]
     NoLog(PathBuf),
-    #[error("{path} is a log of results of version {version}; this program reads version 1", path = .path.display())]
+    #[error("{path} is a log of results of version {version}; this program reads version 2", path = .path.display())]
     Version { path: PathBuf, version: u8 },
     #[error("{path} does not say what was run, its beginning is cut or damaged: nothing can be read from it", path = .0.display())]
     NoHeading(PathBuf),
@@ -211,6 +222,7 @@ pub struct LogReader {
     path: PathBuf,
     input: BufReader<File>,
     heading: Heading,
+    places: Places,
     bytes: Vec<u8>,
     /// Records that were passed over.
     damaged: u64,
@@ -234,12 +246,17 @@ impl LogReader {
             path: path.into(),
             input,
             heading: Heading::default(),
+            places: Places::of(&Layout::default(), 0),
             bytes: Vec::new(),
             damaged: 0,
             stopped: None,
         };
         match reader.record() {
-            Some(HEADING) => reader.heading = reader.json().ok_or_else(|| LogError::NoHeading(path.into()))?,
+            Some(HEADING) => {
+                let First { heading, layout } = reader.json().ok_or_else(|| LogError::NoHeading(path.into()))?;
+                reader.places = Places::of(&layout, heading.timers.len());
+                reader.heading = heading;
+            }
             _ => return Err(LogError::NoHeading(path.into())),
         }
         Ok(reader)
@@ -251,6 +268,11 @@ impl LogReader {
 
     pub fn heading(&self) -> &Heading {
         &self.heading
+    }
+
+    /// Timers have the places of their names among these from now on; the names of this log are among them.
+    pub(super) fn arrange(&mut self, timers: &[String]) {
+        self.places.arrange(&self.heading.timers, timers);
     }
 
     /// What is missing of what was read so far: damaged records, and what stands where reading ended before the file did. A
@@ -270,7 +292,7 @@ impl LogReader {
     pub fn next(&mut self, page: &mut Page) -> Option<Entry> {
         loop {
             let entry = match self.record()? {
-                PAGE => match page.decode(&self.bytes) {
+                PAGE => match page.decode(&self.bytes, &self.places) {
                     Ok(()) => Some(Entry::Page),
                     Err(error) => return self.stop_at(error),
                 },

@@ -30,7 +30,7 @@ impl Codes {
     }
 
     #[inline]
-    pub(super) fn count(&mut self, method: Method, code: u16, by: u64) {
+    pub(crate) fn count(&mut self, method: Method, code: u16, by: u64) {
         self.blank = false;
         let place = &mut self.counts[Self::place(method, code)];
         *place = place.saturating_add(by);
@@ -101,12 +101,13 @@ pub struct Page {
     /// Calls at its end that had fallen due and waited for a place below the limit of concurrent calls.
     pub waiting: u64,
     pub(super) counters: [u64; COUNTERS],
-    pub(super) failures: [u64; Failure::ALL.len()],
+    pub(crate) failures: [u64; Failure::ALL.len()],
     pub(super) requests_sent: [u64; METHODS],
     pub(super) requests_received: [u64; METHODS],
     pub(super) requests_resent: [u64; METHODS],
     pub(super) responses_sent: Codes,
     pub(super) responses_received: Codes,
+    pub(crate) refusals: Codes,
     pub(super) delays: Vec<Delays>,
     pub(super) timers: Vec<Delays>,
 }
@@ -132,6 +133,7 @@ impl Page {
             requests_resent: [0; METHODS],
             responses_sent: Codes::default(),
             responses_received: Codes::default(),
+            refusals: Codes::default(),
             delays: Delay::ALL.iter().map(|_| Delays::new()).collect(),
             timers: (0..timers).map(|_| Delays::new()).collect(),
         }
@@ -171,6 +173,11 @@ impl Page {
         &self.responses_received
     }
 
+    /// Responses that ended a call as a failure, by the method of the request: one for each such call.
+    pub fn refusals(&self) -> &Codes {
+        &self.refusals
+    }
+
     pub fn delays(&self, delay: Delay) -> &Delays {
         &self.delays[delay as usize]
     }
@@ -181,7 +188,7 @@ impl Page {
     }
 
     #[inline]
-    pub(super) fn count(&mut self, counter: Counter, by: u64) {
+    pub(crate) fn count(&mut self, counter: Counter, by: u64) {
         self.counters[counter as usize] += by;
     }
 
@@ -236,6 +243,7 @@ impl Page {
         add(&mut self.requests_resent, &other.requests_resent);
         self.responses_sent.add(&other.responses_sent);
         self.responses_received.add(&other.responses_received);
+        self.refusals.add(&other.refusals);
         for (mine, theirs) in self.delays.iter_mut().zip(&other.delays) {
             mine.add(theirs);
         }
@@ -258,6 +266,7 @@ impl Page {
         self.requests_resent.fill(0);
         self.responses_sent.clear();
         self.responses_received.clear();
+        self.refusals.clear();
         self.delays.iter_mut().chain(&mut self.timers).for_each(Delays::clear);
     }
 }

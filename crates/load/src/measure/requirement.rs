@@ -1,7 +1,7 @@
 //! Requirements: `srd.p95<200ms`, `ser>=99.9%`, `calls.failed==0`.
 
-use super::Page;
-use super::catalogue::{Measure, MeasureError, Unit};
+use super::catalogue::{Better, Measure, MeasureError, Unit};
+use super::{Counter, Page, Run};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,15 @@ const SIGNS: &[(&str, Comparison)] = &[
     ("=", Comparison::Equal),
 ];
 
+/// What stands before a measure of the answering side.
+const ANSWERING: &str = "answering.";
+
 /// What a run must show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requirement {
     text: String,
+    /// It is about the answering side, where callers and answerers stand beside each other.
+    answering: bool,
     measure: Measure,
     comparison: Comparison,
     /// In the unit of the measure.
@@ -78,10 +83,12 @@ impl Requirement {
         if name.is_empty() || value.is_empty() {
             return Err(RequirementError::NoComparison(text.into()));
         }
+        let beside = name.get(..ANSWERING.len()).filter(|start| start.eq_ignore_ascii_case(ANSWERING));
+        let name = &name[beside.map_or(0, str::len)..];
         let measure =
             Measure::parse(name, timers).map_err(|error| RequirementError::Measure { text: text.into(), error })?;
         let bound = bound(text, &measure, value)?;
-        Ok(Self { text: text.into(), measure, comparison, bound })
+        Ok(Self { text: text.into(), answering: beside.is_some(), measure, comparison, bound })
     }
 
     pub fn text(&self) -> &str {
@@ -92,9 +99,38 @@ impl Requirement {
         &self.measure
     }
 
+    /// It is about the answering side, where callers and answerers stand beside each other.
+    pub const fn is_of_answerers(&self) -> bool {
+        self.answering
+    }
+
+    /// The figures that it is about.
+    fn page<'a>(&self, run: &'a Run) -> Option<&'a Page> {
+        match self.answering {
+            true => run.answering.as_ref().map(|run| &run.totals),
+            false => Some(&run.totals),
+        }
+    }
+
+    /// Whether it says how many calls may fail, and counts every call that did: then those that it allows are no failure of the
+    /// run. A requirement that sees but some of the failures (of one cause, of registrations beside calls) says nothing of the
+    /// others, and one that no value can miss says nothing at all.
+    pub fn bounds_all_failures(&self, run: &Run) -> bool {
+        let Some(page) = self.page(run) else { return false };
+        let Some((better, counted)) = self.measure.failed_calls(page) else { return false };
+        let percent = self.measure.unit() == Unit::Percent;
+        let bounds = match (better, self.comparison) {
+            (_, Comparison::Equal) => true,
+            (Better::Less, Comparison::Less | Comparison::LessOrEqual) => !percent || self.bound < 100.0,
+            (Better::More, Comparison::Greater | Comparison::GreaterOrEqual) => !percent || self.bound > 0.0,
+            _ => false,
+        };
+        bounds && counted >= page.counter(Counter::CallsFailed)
+    }
+
     /// Whether the run shows it. A measure without a value (nothing was measured) does not.
-    pub fn judge(&self, page: &Page) -> Judgement {
-        let measured = self.measure.of(page);
+    pub fn judge(&self, run: &Run) -> Judgement {
+        let measured = self.page(run).and_then(|page| self.measure.of(page));
         let met = measured.is_some_and(|value| match self.comparison {
             Comparison::Less => value < self.bound,
             Comparison::LessOrEqual => value <= self.bound,
@@ -106,7 +142,11 @@ impl Requirement {
         let unit = self.measure.unit();
         Judgement {
             requirement: self.text.clone(),
-            measure: self.measure.name().into(),
+            measure: if self.answering {
+                format!("{ANSWERING}{}", self.measure.name())
+            } else {
+                self.measure.name().into()
+            },
             met,
             measured,
             bound: self.bound,
@@ -193,10 +233,11 @@ fn bound(text: &str, measure: &Measure, value: &str) -> Result<f64, RequirementE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Counter, Delay};
+    use crate::measure::{Delay, Heading};
 
-    fn page() -> Page {
-        let mut page = Page::new(0);
+    fn run() -> Run {
+        let mut run = Run::new(Heading::default());
+        let page = &mut run.totals;
         page.covered = 10_000_000;
         page.count(Counter::SessionAnswered, 999);
         page.count(Counter::SessionFailed, 1);
@@ -206,7 +247,7 @@ mod tests {
         for ms in 1..=200 {
             page.delays[Delay::Setup as usize].record(ms * 1_000);
         }
-        page
+        run
     }
 
     #[test]
@@ -232,13 +273,71 @@ mod tests {
             ("duration>=10s", true),
             ("lag.p99<0", false),
         ] {
-            let judgement = Requirement::parse(text, &[]).unwrap_or_else(|error| panic!("{error}")).judge(&page());
+            let judgement = Requirement::parse(text, &[]).unwrap_or_else(|error| panic!("{error}")).judge(&run());
             assert_eq!(judgement.met, met, "{judgement:?}");
         }
-        let judgement = Requirement::parse("srd.p95<200ms", &[]).unwrap().judge(&page());
+        let judgement = Requirement::parse("srd.p95<200ms", &[]).unwrap().judge(&run());
         assert_eq!((judgement.shown.as_str(), judgement.bound), ("190.1 ms", 200_000.0));
-        let nothing = Requirement::parse("sdd.p95<200ms", &[]).unwrap().judge(&page());
+        let nothing = Requirement::parse("sdd.p95<200ms", &[]).unwrap().judge(&run());
         assert!(!nothing.met && nothing.measured.is_none() && nothing.shown == "nothing was measured");
+    }
+
+    #[test]
+    fn failed_calls_are_allowed_by_what_counts_all_of_them() {
+        let mut run = Run::new(Heading::default());
+        for (counter, by) in [
+            (Counter::CallsFailed, 10),
+            (Counter::CallsSuccessful, 90),
+            (Counter::SessionAnswered, 90),
+            (Counter::SessionFailed, 10),
+            (Counter::SessionEffective, 10),
+        ] {
+            run.totals.count(counter, by);
+        }
+        let bounds = |run: &Run, text: &str| Requirement::parse(text, &[]).expect(text).bounds_all_failures(run);
+        for text in
+            ["calls.failed<=10", "calls.failed==10", "calls.success>=90%", "rate.failed<5", "ser>89%", "isa.any<=10"]
+        {
+            assert!(bounds(&run, text), "{text}");
+        }
+        for text in [
+            // The wrong way round, or what no run can miss.
+            "calls.failed>=1",
+            "calls.failed!=7",
+            "calls.success<99%",
+            "calls.success>=0%",
+            "isa.any<=100%",
+            // What counts but some of the failures, or none.
+            "calls.failed.tls==0",
+            "seer>=99%",
+            "isa<1%",
+            "ira<1%",
+            "ira.any<1%",
+            "session.failed<=10",
+            "calls.successful>=90",
+            "srd.p95<200ms",
+            "answering.calls.failed<=10",
+        ] {
+            assert!(!bounds(&run, text), "{text}");
+        }
+        // One call more that failed by its BYE: the sessions do not see it.
+        run.totals.count(Counter::CallsFailed, 1);
+        assert!(!bounds(&run, "ser>=80%") && bounds(&run, "calls.failed<=11"));
+    }
+
+    #[test]
+    fn the_answering_side_is_asked_for_by_name() {
+        let mut both = run();
+        let requirement = Requirement::parse("Answering.calls.failed<=3", &[]).expect("it is read");
+        assert_eq!(requirement.judge(&both).shown, "nothing was measured");
+        let mut answering = run();
+        answering.totals.count(Counter::CallsFailed, 2);
+        both.answering = Some(Box::new(answering));
+        let judgement = requirement.judge(&both);
+        assert_eq!(
+            (judgement.met, judgement.measure.as_str(), judgement.measured),
+            (true, "answering.calls.failed", Some(3.0))
+        );
     }
 
     #[test]

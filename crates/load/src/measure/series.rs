@@ -31,7 +31,7 @@ impl Row {
             values.extend(Statistic::SHOWN.iter().map(|statistic| statistic.of(delays).unwrap_or(f64::NAN)));
         }
         values.extend(Counter::ALL.iter().map(|counter| page.counter(*counter) as f64));
-        values.extend(Failure::ALL.iter().map(|failure| page.failures(*failure) as f64));
+        values.extend(Failure::MEASURES.iter().map(|failure| page.failures(*failure) as f64));
         Self { second: page.second, values: values.into(), codes: page.responses_received().iter().collect() }
     }
 
@@ -48,7 +48,7 @@ impl Row {
             at - count..at
         };
         let (rates, ratios, classes) = (next(Rate::ALL.len()), next(shares().count()), next(CLASSES));
-        let counts = mine.len() - Counter::ALL.len() - Failure::ALL.len()..mine.len();
+        let counts = mine.len() - Counter::ALL.len() - Failure::MEASURES.len()..mine.len();
         let delays = classes.end..counts.start;
         debug_assert_eq!(delays.len() % Statistic::SHOWN.len(), 0);
 
@@ -120,7 +120,7 @@ pub fn columns(timers: &[String]) -> Vec<String> {
         names.extend(Statistic::SHOWN.iter().map(|statistic| format!("{delay}.{}", statistic.key())));
     }
     names.extend(Counter::ALL.iter().map(|counter| counter.key().into()));
-    names.extend(Failure::ALL.iter().map(|failure| format!("calls.failed.{}", failure.key())));
+    names.extend(Failure::MEASURES.iter().map(|failure| format!("calls.failed.{}", failure.key())));
     names
 }
 

@@ -25,7 +25,7 @@ table! {
     Completion = "scr", "Session completion ratio", "RFC 6076 4.9",
         "Sessions that we asked for and that an answered BYE ended, of all concluded INVITEs less sessions cut off by the end of the run.";
     IneffectiveRegistrations = "ira", "Ineffective registration attempts", "RFC 6076 4.2",
-        "REGISTERs answered with 4xx (except 401, 402, 407), 5xx or 6xx, or not at all (Timer F, or a failure of the transport), of all concluded REGISTERs.";
+        "REGISTERs answered with 4xx (except 401, 402, 407), 5xx or 6xx, or not at all (Timer F, or a failure of the transport), of all concluded REGISTERs. One that ends at a challenge is no failure here: with wrong passwords for all it is 0 %. Gate with ira.any.";
     UnregisteredAnyReason = "ira.any", "Registrations that failed for any reason", "testing methodology of Voznak and Rozhon",
         "Concluded REGISTERs that were not answered with 200, whatever the reason, of all concluded REGISTERs.";
     UnansweredAnyReason = "isa.any", "Sessions that failed for any reason", "testing methodology of Voznak and Rozhon",

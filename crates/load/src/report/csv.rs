@@ -3,32 +3,61 @@
 use super::responses::Responses;
 use super::rfc3339;
 use crate::measure::{Run, columns};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// A header line, then a line for each row.
+/// A header line, then a line for each row. Where callers and answerers were put together, a line has the figures of the one, then
+/// those of the other, whose columns are named `answering.`: a requirement can be about them by the same name.
 pub(super) fn csv(run: &Run) -> String {
-    let columns = columns(&run.heading().timers);
-    let responses = Responses::of(run);
-    let mut out = String::with_capacity((run.rows.len() + 2) * columns.len() * 4);
+    let sides: Vec<Side<'_>> = std::iter::once(Side::of(run, ""))
+        .chain(run.answering.as_deref().map(|run| Side::of(run, "answering.")))
+        .collect();
+    let seconds: BTreeSet<u64> = sides.iter().flat_map(|side| side.run.rows.iter().map(|row| row.second)).collect();
+    let columns: usize = sides.iter().map(|side| side.names.len()).sum();
+    let mut out = String::with_capacity((seconds.len() + 2) * columns * 4);
     out.push_str("time,second");
-    for column in columns.iter().chain(&responses.names) {
+    for name in sides.iter().flat_map(|side| &side.names) {
         out.push(',');
-        field(&mut out, column);
+        field(&mut out, name);
     }
     out.push_str("\r\n");
-    for row in &run.rows {
-        let _ = write!(out, "{},{}", rfc3339(row.second * 1_000_000), row.second);
-        for value in row.values.iter().copied().chain(responses.values(row)) {
-            out.push(',');
-            if value.is_finite() {
-                // Six places are microseconds of a second, and more than a ratio means.
-                let text = format!("{value:.6}");
-                out.push_str(text.trim_end_matches('0').trim_end_matches('.'));
+    for second in seconds {
+        let _ = write!(out, "{},{second}", rfc3339(second * 1_000_000));
+        for side in &sides {
+            let row = side.run.rows.binary_search_by_key(&second, |row| row.second);
+            let Ok(place) = row else {
+                side.names.iter().for_each(|_| out.push(','));
+                continue;
+            };
+            let row = &side.run.rows[place];
+            for value in row.values.iter().copied().chain(side.responses.values(row)) {
+                out.push(',');
+                if value.is_finite() {
+                    // Six places are microseconds of a second, and more than a ratio means.
+                    let text = format!("{value:.6}");
+                    out.push_str(text.trim_end_matches('0').trim_end_matches('.'));
+                }
             }
         }
         out.push_str("\r\n");
     }
     out
+}
+
+/// One side of the calls.
+struct Side<'a> {
+    run: &'a Run,
+    responses: Responses,
+    names: Vec<String>,
+}
+
+impl<'a> Side<'a> {
+    fn of(run: &'a Run, start: &str) -> Self {
+        let responses = Responses::of(run);
+        let names = columns(&run.timers).into_iter().chain(responses.names.iter().cloned());
+        let names = names.map(|name| format!("{start}{name}")).collect();
+        Self { run, responses, names }
+    }
 }
 
 fn field(out: &mut String, text: &str) {

@@ -2,6 +2,7 @@
 //! Content-Security-Policy forbids every request.
 
 use super::json::{json_without_series, method_name};
+use super::verdict::{INVALID, Tone};
 use super::{Report, rfc3339};
 use crate::measure::{Counter, Delay, Delays, Page, Rate, Run, Share, Unit, columns, grouped};
 use serde::Serialize;
@@ -89,7 +90,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// What stands first, readable without the script: requirements, verdict, the great figures.
+/// What stands first, readable without the script: verdict, requirements, the great figures.
 fn top(out: &mut String, report: &Report<'_>) {
     let run = report.run;
     let (heading, totals) = (run.heading(), &run.totals);
@@ -104,20 +105,44 @@ fn top(out: &mut String, report: &Report<'_>) {
     if !heading.target.is_empty() {
         let _ = write!(about, " · to {} {}", heading.target, heading.transport);
     }
-    if run.generators.len() > 1 {
-        let _ = write!(about, " · {} generators", run.generators.len());
+    let generators = run.everyone().count();
+    if generators > 1 {
+        let _ = write!(about, " · {generators} generators");
     }
     if let Some(ending) = &run.generators[0].ending {
         let _ = write!(about, " · ended: {}", ending.reason);
     }
     let _ = writeln!(out, "<p class=\"about\">{}</p>", escape(&about));
 
+    for line in report.verdict() {
+        let class = match line.tone {
+            Tone::Good => "good",
+            Tone::Doubtful => "doubt",
+            Tone::Bad => "bad",
+        };
+        let _ = write!(out, "<div class=\"banner {class}\"><strong>{}</strong>{}", line.title, escape(&line.text));
+        if line.title == INVALID {
+            out.push_str("<ul>");
+            report.reasons().iter().for_each(|reason| {
+                let _ = write!(out, "<li>{}</li>", escape(reason));
+            });
+            out.push_str("</ul>");
+        }
+        out.push_str("</div>\n");
+    }
     if !report.judgements.is_empty() {
-        let class = if report.met() { "good" } else { "bad" };
-        let word = if report.met() { "Requirements met" } else { "Requirements not met" };
+        let (class, word) = match (report.valid(), report.met()) {
+            (false, _) => ("doubt", "Requirements not judged"),
+            (true, true) => ("good", "Requirements met"),
+            (true, false) => ("bad", "Requirements not met"),
+        };
         let _ = write!(out, "<div class=\"banner {class}\"><strong>{word}</strong><ul>");
         for judgement in &report.judgements {
-            let (class, mark) = if judgement.met { ("met", "✓") } else { ("missed", "✗") };
+            let (class, mark) = match (report.valid(), judgement.met) {
+                (false, _) => ("", "?"),
+                (true, true) => ("met", "✓"),
+                (true, false) => ("missed", "✗"),
+            };
             let _ = write!(
                 out,
                 "<li><span class=\"{class}\">{mark}</span> {}: {}</li>",
@@ -127,21 +152,21 @@ fn top(out: &mut String, report: &Report<'_>) {
         }
         out.push_str("</ul></div>\n");
     }
-    if report.valid() {
-        let _ = writeln!(out, "<div class=\"banner good\"><strong>VALID</strong>{}</div>", report.praise());
-    } else {
-        out.push_str(
-            "<div class=\"banner bad\"><strong>INVALID</strong>The generator, and not the server, was the limit.<ul>",
-        );
-        report.reasons().iter().for_each(|reason| {
-            let _ = write!(out, "<li>{}</li>", escape(reason));
-        });
-        out.push_str("</ul></div>\n");
-    }
     for warning in report.warnings() {
         let _ = writeln!(out, "<div class=\"banner doubt\"><strong>Note</strong>{}</div>", escape(&warning));
     }
     out.push_str("<div class=\"tiles\">");
+    write_tiles(out, totals);
+    out.push_str("</div>\n");
+    if let Some(answering) = &run.answering {
+        let _ = writeln!(out, "<h2>Answerers: the other ends of these calls</h2>");
+        out.push_str("<div class=\"tiles\">");
+        write_tiles(out, &answering.totals);
+        out.push_str("</div>\n");
+    }
+}
+
+fn write_tiles(out: &mut String, totals: &Page) {
     for (name, value, more) in tiles(totals) {
         let _ = write!(
             out,
@@ -151,7 +176,6 @@ fn top(out: &mut String, report: &Report<'_>) {
             escape(&more)
         );
     }
-    out.push_str("</div>\n");
 }
 
 fn tiles(totals: &Page) -> Vec<(String, String, String)> {
@@ -204,7 +228,7 @@ enum Fold {
 }
 
 fn charts(run: &Run) -> Charts {
-    let timers = &run.heading().timers;
+    let timers = &run.timers;
     let step = run.rows.len().div_ceil(POINTS).max(1);
     let names = columns(timers);
     let place: HashMap<&str, usize> = names.iter().enumerate().map(|(place, name)| (name.as_str(), place)).collect();

@@ -1,17 +1,18 @@
 //! The whole report as JSON; `docs/load-report.schema.json` describes it.
 
 use super::responses::Responses;
+use super::verdict::{Line as Said, Outcome};
 use super::{Report, rfc3339};
 use crate::measure::{
     Counter, Delay, Delays, Ending, Failure, Heading, Health, Judgement, Note, Page, Rate, Reason, ReceiveBuffer, Row,
-    Sample, Share, Statistic, ThreadLoad, Thresholds, Unit, columns, units,
+    Run, Sample, Share, Statistic, ThreadLoad, Thresholds, Unit, columns, units,
 };
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
-use strowger_message::Method;
+use strowger_message::{Method, status};
 
 /// The version of the format; grows when something is renamed or removed, not when something is added.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 pub(super) fn json(report: &Report<'_>) -> String {
     let mut text = serde_json::to_string(&document(report, true)).expect("names are strings and numbers are plain");
@@ -40,8 +41,20 @@ struct Document<'a> {
     run: About<'a>,
     requirements: &'a [Judgement],
     verdict: Judged<'a>,
+    #[serde(flatten)]
+    figures: Figures<'a>,
+    /// The other ends of the calls, where logs of callers and answerers were put together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answering: Option<Figures<'a>>,
+    generators: Vec<GeneratorPart<'a>>,
+}
+
+/// Everything that was counted on one side of the calls.
+#[derive(Serialize)]
+struct Figures<'a> {
     calls: Map<u64>,
     failures: Map<u64>,
+    refusals: Vec<Refusal>,
     concurrency: Concurrency,
     rates: Map<Figure>,
     ratios: Map<Figure>,
@@ -50,7 +63,6 @@ struct Document<'a> {
     counters: Map<u64>,
     requests: Vec<Requests>,
     responses: Vec<Counted>,
-    generators: Vec<GeneratorPart<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<Series<'a>>,
 }
@@ -71,6 +83,10 @@ struct About<'a> {
 struct Judged<'a> {
     valid: bool,
     requirements_met: bool,
+    /// What came of the calls.
+    outcome: Outcome,
+    /// The same for people, a line each: the generator, then the calls.
+    sentences: Vec<String>,
     reasons: Vec<String>,
     warnings: Vec<String>,
     /// By what it was judged.
@@ -114,6 +130,15 @@ struct Counted {
     direction: &'static str,
     method: String,
     code: u16,
+    count: u64,
+}
+
+/// Failed calls that this response ended.
+#[derive(Serialize)]
+struct Refusal {
+    method: String,
+    code: u16,
+    reason: &'static str,
     count: u64,
 }
 
@@ -175,22 +200,7 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
     let run = report.run;
     let (heading, totals) = (run.heading(), &run.totals);
     let started = if heading.started == 0 { totals.second * 1_000_000 } else { heading.started };
-    let responses = Responses::of(run);
-    let calls = [
-        Counter::CallsIntended,
-        Counter::CallsOutgoing,
-        Counter::CallsIncoming,
-        Counter::CallsLimited,
-        Counter::CallsSuccessful,
-        Counter::CallsFailed,
-        Counter::CallsStopped,
-    ];
-    let short = |counter: &Counter| counter.key().trim_start_matches("calls.").to_string();
-    let delays = Delay::ALL
-        .iter()
-        .map(|delay| (delay.key().into(), delay_part(delay.title().into(), delay.source(), totals.delays(*delay))));
-    let timers = heading.timers.iter().zip(totals.timers());
-    let timers = timers.map(|(name, delays)| (name.clone(), delay_part(format!("Timer {name}"), "scenario", delays)));
+    let sentence = |line: Said| format!("{}: {}", line.title, line.text);
     Document {
         format: "strowger-load-report",
         version: VERSION,
@@ -207,12 +217,49 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
         verdict: Judged {
             valid: report.valid(),
             requirements_met: report.met(),
+            outcome: Outcome::of(totals),
+            sentences: report.verdict().into_iter().map(sentence).collect(),
             reasons: report.reasons(),
             warnings: report.warnings(),
             thresholds: &report.thresholds,
         },
+        figures: figures(run, series),
+        answering: run.answering.as_deref().map(|run| figures(run, series)),
+        generators: run.everyone().zip(&report.health).map(|(generator, health)| part(generator, health)).collect(),
+    }
+}
+
+fn figures(run: &Run, series: bool) -> Figures<'_> {
+    let totals = &run.totals;
+    let responses = Responses::of(run);
+    let calls = [
+        Counter::CallsIntended,
+        Counter::CallsOutgoing,
+        Counter::CallsIncoming,
+        Counter::CallsLimited,
+        Counter::CallsSuccessful,
+        Counter::CallsFailed,
+        Counter::CallsStopped,
+    ];
+    let short = |counter: &Counter| counter.key().trim_start_matches("calls.").to_string();
+    let delays = Delay::ALL
+        .iter()
+        .map(|delay| (delay.key().into(), delay_part(delay.title().into(), delay.source(), totals.delays(*delay))));
+    let timers = run.timers.iter().zip(totals.timers());
+    let timers = timers.map(|(name, delays)| (name.clone(), delay_part(format!("Timer {name}"), "scenario", delays)));
+    let refusal = |(method, code, count): (Method, u16, u64)| Refusal {
+        method: method_name(method),
+        code,
+        reason: status::reason(code),
+        count,
+    };
+    Figures {
         calls: Map(calls.iter().map(|counter| (short(counter), totals.counter(*counter))).collect()),
-        failures: Map(Failure::ALL.iter().map(|failure| (failure.key().into(), totals.failures(*failure))).collect()),
+        failures: Map(Failure::MEASURES
+            .iter()
+            .map(|failure| (failure.key().into(), totals.failures(*failure)))
+            .collect()),
+        refusals: totals.refusals().iter().map(refusal).collect(),
         concurrency: Concurrency { at_end: totals.open, most: totals.peak },
         rates: Map(Rate::ALL.iter().map(|rate| (rate.key().into(), rate_figure(*rate, totals))).collect()),
         ratios: Map(Share::ALL.iter().map(|share| (share.key().into(), share_figure(*share, totals))).collect()),
@@ -221,19 +268,10 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
         counters: Map(Counter::ALL.iter().map(|counter| (counter.key().into(), totals.counter(*counter))).collect()),
         requests: requests(totals),
         responses: counted(totals),
-        generators: run
-            .generators
-            .iter()
-            .zip(&report.health)
-            .map(|(generator, health)| part(generator, health))
-            .collect(),
         series: series.then(|| Series {
             step: run.step(),
-            columns: columns(&heading.timers).into_iter().chain(responses.names.iter().cloned()).collect(),
-            units: units(&heading.timers)
-                .into_iter()
-                .chain(responses.names.iter().map(|_| Unit::Count.key()))
-                .collect(),
+            columns: columns(&run.timers).into_iter().chain(responses.names.iter().cloned()).collect(),
+            units: units(&run.timers).into_iter().chain(responses.names.iter().map(|_| Unit::Count.key())).collect(),
             rows: Lines { rows: &run.rows, responses },
         }),
     }

@@ -18,25 +18,30 @@ mod json;
 mod prometheus;
 mod responses;
 mod table;
+mod verdict;
 
 pub use date::rfc3339;
 pub use prometheus::{CONTENT_TYPE, exposition};
+pub use verdict::{Line, Outcome, Tone, failures, option};
 
-use crate::measure::{Counter, Evidence, Health, Judgement, Requirement, Run, Thresholds};
+use crate::measure::{Counter, Evidence, Health, Judgement, Page, Reason, Requirement, Run, Thresholds};
+use std::borrow::Cow;
 
 /// A run with what is made of it: whether the generators were healthy, and whether it shows what was required.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     run: &'a Run,
-    /// Of each generator, in the order of [`Run::generators`].
+    /// Of each generator, in the order of [`Run::everyone`].
     health: Vec<Health>,
     judgements: Vec<Judgement>,
+    /// A requirement says how many calls may fail, of the callers and of the answerers beside them.
+    allowed: [bool; 2],
     thresholds: Thresholds,
 }
 
 impl<'a> Report<'a> {
     pub fn new(run: &'a Run, requirements: &[Requirement], thresholds: &Thresholds) -> Self {
-        let health = run.generators.iter().map(|generator| {
+        let health = run.everyone().map(|generator| {
             let evidence = Evidence {
                 heading: &generator.heading,
                 totals: &generator.totals,
@@ -46,15 +51,19 @@ impl<'a> Report<'a> {
             };
             Health::judge(&evidence, thresholds)
         });
-        let judgements = requirements.iter().map(|requirement| requirement.judge(&run.totals)).collect();
-        Self { run, health: health.collect(), judgements, thresholds: thresholds.clone() }
+        let judgements = requirements.iter().map(|requirement| requirement.judge(run)).collect();
+        let allowed = [false, true].map(|answerers| {
+            let mut of_side = requirements.iter().filter(|requirement| requirement.is_of_answerers() == answerers);
+            of_side.any(|requirement| requirement.bounds_all_failures(run))
+        });
+        Self { run, health: health.collect(), judgements, allowed, thresholds: thresholds.clone() }
     }
 
     pub fn run(&self) -> &Run {
         self.run
     }
 
-    /// The health of each generator, in the order of [`Run::generators`].
+    /// The health of each generator, in the order of [`Run::everyone`].
     pub fn health(&self) -> &[Health] {
         &self.health
     }
@@ -93,20 +102,18 @@ impl<'a> Report<'a> {
         html::html(self)
     }
 
-    /// What VALID says: nothing is the server's where nothing was asked of it.
-    fn praise(&self) -> &'static str {
-        let totals = &self.run.totals;
-        if totals.counter(Counter::CallsOutgoing) + totals.counter(Counter::CallsIncoming) > 0 {
-            "The generator did what it was asked to; the figures are the server's."
-        } else {
-            "The generator did what it was asked to, but no call was begun: there are no figures."
-        }
+    /// Calls failed, and no requirement says that so many may. Where none succeeded, none says so.
+    pub fn failed(&self) -> bool {
+        let failed = |page: &Page| page.counter(Counter::CallsFailed) > 0;
+        let none_succeeded = matches!(Outcome::of(&self.run.totals), Outcome::Silent | Outcome::AllFailed);
+        let beside = self.run.answering.as_ref().is_some_and(|run| failed(&run.totals));
+        none_succeeded || (failed(&self.run.totals) && !self.allowed[0]) || (beside && !self.allowed[1])
     }
 
     /// The sentences of every generator's verdict; with its name where there are several.
-    fn sentences<'b>(&'b self, of: impl Fn(&'b Health) -> Vec<&'b str>) -> Vec<String> {
-        let several = self.run.generators.len() > 1;
-        let each = self.run.generators.iter().zip(&self.health);
+    fn sentences<'b>(&'b self, of: impl Fn(&'b Health) -> Vec<Cow<'b, str>>) -> Vec<String> {
+        let several = self.run.everyone().count() > 1;
+        let each = self.run.everyone().zip(&self.health);
         each.flat_map(|(generator, health)| {
             let name = if several { format!("{}: ", generator.heading.generator) } else { String::new() };
             of(health).into_iter().map(move |sentence| format!("{name}{sentence}"))
@@ -114,11 +121,19 @@ impl<'a> Report<'a> {
         .collect()
     }
 
-    fn reasons(&self) -> Vec<String> {
-        self.sentences(|health| health.verdict.reasons().iter().map(|reason| reason.sentence.as_str()).collect())
+    /// Why the run is INVALID: each sentence names the option that says what is still allowed.
+    pub fn reasons(&self) -> Vec<String> {
+        self.sentences(|health| {
+            let reasons = health.verdict.reasons().iter();
+            let text = |reason: &Reason| match option(&reason.threshold) {
+                Some(option) => format!("{} ({option})", reason.sentence),
+                None => reason.sentence.clone(),
+            };
+            reasons.map(|reason| text(reason).into()).collect()
+        })
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.sentences(|health| health.warnings.iter().map(String::as_str).collect())
+        self.sentences(|health| health.warnings.iter().map(|text| text.as_str().into()).collect())
     }
 }

@@ -18,7 +18,7 @@ pub fn exposition(run: &Run) -> String {
         text.sample(&name, &[], totals.counter(*counter));
     }
     text.family("strowger_load_call_failures_total", "counter", "failed calls by cause");
-    for failure in Failure::ALL {
+    for failure in Failure::MEASURES {
         text.sample("strowger_load_call_failures_total", &[("cause", failure.key())], totals.failures(*failure));
     }
     requests(&mut text, totals);
@@ -34,7 +34,7 @@ pub fn exposition(run: &Run) -> String {
         text.delay("strowger_load_delay_seconds", ("delay", delay.key()), totals.delays(*delay));
     }
     text.family("strowger_load_timer_seconds", "summary", "named timers of the scenario");
-    for (name, delays) in run.heading().timers.iter().zip(totals.timers()) {
+    for (name, delays) in run.timers.iter().zip(totals.timers()) {
         text.delay("strowger_load_timer_seconds", ("timer", name), delays);
     }
     text.family("strowger_load_ratio", "gauge", "ratios of the whole run, 0 to 1; those without a value are left out");
@@ -44,7 +44,7 @@ pub fn exposition(run: &Run) -> String {
         }
     }
     text.family("strowger_load_rate", "gauge", "calls, messages and bytes a second in the last complete second");
-    let columns = crate::measure::columns(&run.heading().timers);
+    let columns = crate::measure::columns(&run.timers);
     if let Some(row) = run.recent().back() {
         for rate in Rate::ALL {
             let place = columns.iter().position(|column| column == rate.key());

@@ -1,9 +1,11 @@
-//! The final table for a terminal: first what was required, then whether the figures may be believed, then the figures.
+//! The final table for a terminal: first whether the figures may be believed and what came of the calls, then what was required,
+//! then the figures.
 
 use super::json::method_name;
+use super::verdict::{INVALID, Tone, failures};
 use super::{Report, rfc3339};
 use crate::measure::{
-    Codes, Counter, Delay, Delays, Failure, Page, Rate, Share, Statistic, Unit, concluded_registrations,
+    Codes, Counter, Delay, Delays, GeneratorRole, Page, Rate, Run, Share, Statistic, Unit, concluded_registrations,
     concluded_sessions, grouped,
 };
 use std::fmt::Write;
@@ -16,13 +18,23 @@ const INDENT: usize = 13;
 pub(super) fn table(report: &Report<'_>, colour: bool) -> String {
     let mut out = Out { text: String::new(), colour };
     let run = report.run;
-    out.requirements(report);
     out.verdict(report);
+    out.requirements(report);
     out.about(report);
-    out.calls(&run.totals);
-    out.sessions(&run.totals);
-    out.delays(report);
-    out.messages(&run.totals);
+    for run in std::iter::once(run).chain(run.answering.as_deref()) {
+        if run.heading().role == GeneratorRole::Answerer && report.run.answering.is_some() {
+            out.blank();
+            out.entry(
+                Ink::Title,
+                "Answerers",
+                &format!("{} generators, the other ends of these calls", run.generators.len()),
+            );
+        }
+        out.calls(&run.totals);
+        out.sessions(&run.totals);
+        out.delays(run);
+        out.messages(&run.totals);
+    }
     out.generators(report);
     out.text
 }
@@ -92,13 +104,18 @@ impl Out {
         self.text.push('\n');
     }
 
+    /// Below a generator that was the limit a requirement has no mark: it was not the server that was measured.
     fn requirements(&mut self, report: &Report<'_>) {
         if report.judgements.is_empty() {
             return;
         }
         let width = report.judgements.iter().map(|judgement| judgement.requirement.chars().count()).max().unwrap_or(0);
         for judgement in &report.judgements {
-            let mark = if judgement.met { self.inked(Ink::Good, "✓") } else { self.inked(Ink::Bad, "✗") };
+            let mark = match (report.valid(), judgement.met) {
+                (false, _) => "?".into(),
+                (true, true) => self.inked(Ink::Good, "✓"),
+                (true, false) => self.inked(Ink::Bad, "✗"),
+            };
             let pad = " ".repeat(width - judgement.requirement.chars().count());
             let _ = writeln!(self.text, "{mark} {}{pad}   {}", judgement.requirement, judgement.shown);
         }
@@ -106,12 +123,17 @@ impl Out {
     }
 
     fn verdict(&mut self, report: &Report<'_>) {
-        if report.valid() {
-            self.entry(Ink::Good, "VALID", report.praise());
-        } else {
-            self.entry(Ink::Bad, "INVALID", "The generator, and not the server, was the limit.");
-            for reason in report.reasons() {
-                self.entry(Ink::Plain, "", &format!("- {reason}"));
+        for line in report.verdict() {
+            let ink = match line.tone {
+                Tone::Good => Ink::Good,
+                Tone::Doubtful => Ink::Doubtful,
+                Tone::Bad => Ink::Bad,
+            };
+            self.entry(ink, line.title, &line.text);
+            if line.title == INVALID {
+                for reason in report.reasons() {
+                    self.entry(Ink::Plain, "", &format!("- {reason}"));
+                }
             }
         }
         for warning in report.warnings() {
@@ -135,8 +157,9 @@ impl Out {
         if let Some(ending) = &run.generators[0].ending {
             let _ = write!(text, ", ended: {}", ending.reason);
         }
-        if run.generators.len() > 1 {
-            let _ = write!(text, "; {} generators", run.generators.len());
+        let generators = run.everyone().count();
+        if generators > 1 {
+            let _ = write!(text, "; {generators} generators");
         }
         self.entry(Ink::Title, "Run", &text);
     }
@@ -170,9 +193,7 @@ impl Out {
             Some(format!("{} {name}", Unit::PerSecond.show(value)))
         });
         self.list("Rate", &rates.collect::<Vec<_>>());
-        let failures = Failure::ALL.iter().filter(|failure| totals.failures(**failure) > 0);
-        let failures = failures.map(|failure| format!("{} × {}", count(totals.failures(*failure)), failure.title()));
-        self.list("Failures", &failures.collect::<Vec<_>>());
+        self.list("Failures", &failures(totals));
     }
 
     fn sessions(&mut self, totals: &Page) {
@@ -203,19 +224,13 @@ impl Out {
         }
     }
 
-    fn delays(&mut self, report: &Report<'_>) {
-        let run = report.run;
+    fn delays(&mut self, run: &Run) {
         let hidden = [Delay::Lag, Delay::LimitWait, Delay::Stall];
         let shown = Delay::ALL.iter().filter(|delay| !hidden.contains(delay));
         let mut rows: Vec<(String, &Delays)> =
             shown.map(|delay| (delay.key().to_string(), run.totals.delays(*delay))).collect();
-        rows.extend(
-            run.heading()
-                .timers
-                .iter()
-                .zip(run.totals.timers())
-                .map(|(name, delays)| (format!("timer.{name}"), delays)),
-        );
+        let timers = run.timers.iter().zip(run.totals.timers());
+        rows.extend(timers.map(|(name, delays)| (format!("timer.{name}"), delays)));
         rows.retain(|(_, delays)| !delays.is_empty());
         if rows.is_empty() {
             return;
@@ -274,8 +289,8 @@ impl Out {
     }
 
     fn generators(&mut self, report: &Report<'_>) {
-        let several = report.run.generators.len() > 1;
-        for (generator, health) in report.run.generators.iter().zip(&report.health) {
+        let several = report.run.everyone().count() > 1;
+        for (generator, health) in report.run.everyone().zip(&report.health) {
             let totals = &generator.totals;
             let mut entries = Vec::new();
             if several {

@@ -4,7 +4,9 @@
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
-use strowger_load::measure::{Clock, Counter, Failure, Heading, Journal, Level, Log, Outcome, ReceiveBuffer, Run};
+use strowger_load::measure::{
+    Clock, Counter, Failure, GeneratorRole, Heading, Journal, Level, Log, Outcome, ReceiveBuffer, Run,
+};
 use strowger_message::Method::{Ack, Bye, Invite, Register};
 
 pub(crate) const MS: u64 = 1_000;
@@ -15,6 +17,7 @@ pub(crate) const STARTED: u64 = 1_795_179_600_400_000;
 pub(crate) fn heading(generator: &str) -> Heading {
     Heading {
         generator: generator.into(),
+        role: GeneratorRole::Caller,
         program: "strowger 0.1.0".into(),
         title: "register-then-call <b>".into(),
         target: "sip:127.0.0.1:5060".into(),
@@ -112,8 +115,10 @@ pub(crate) fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) 
                 books.call_ended(call, at, Outcome::Successful);
             }
             13 => {
-                books.response_received(call, at, Invite, if n % 80 == 7 { 486 } else { 503 }, false, 300);
+                let code = if n % 80 == 7 { 486 } else { 503 };
+                books.response_received(call, at, Invite, code, false, 300);
                 books.unexpected();
+                books.refused(Invite, code);
                 books.request_sent(call, at, Ack, 380);
                 books.call_ended(call, at, Outcome::Failed(Failure::UnexpectedMessage));
             }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use strowger_load::campaign::{Campaign, Ended, Live, Plan, Stage, User};
 use strowger_load::engine::pace::Part;
-use strowger_load::measure::{Counter, Delay, Failure, Page, Rate, Thresholds};
-use strowger_load::report::Report;
+use strowger_load::measure::{Counter, Delay, Page, Rate, Thresholds};
+use strowger_load::report::{self, Report, Tone};
 use strowger_load::scenario::Distribution;
 
 use super::phones::USERS;
@@ -78,23 +78,19 @@ impl Calls {
         self.totals().counter(Counter::CallsOutgoing)
     }
 
-    /// Calls that did not come to their end at both sides.
+    /// Calls that did not come to their end: those that failed, and those that were cut off.
     pub(super) fn failures(&self) -> u64 {
-        let there = self.ended.answering.as_ref().map_or(0, |page| page.counter(Counter::IncomingCompleted));
-        self.made() - self.totals().counter(Counter::CallsSuccessful).min(there).min(self.made())
+        self.made() - self.totals().counter(Counter::CallsSuccessful).min(self.made())
     }
 
     /// Why calls failed.
     pub(super) fn reasons(&self) -> String {
-        let failed = Failure::ALL.iter().filter(|failure| self.totals().failures(**failure) > 0);
-        let mut reasons: Vec<String> =
-            failed.map(|failure| format!("{} × {}", self.totals().failures(*failure), failure.title())).collect();
-        let there = self.ended.answering.as_ref().map_or(0, |page| page.counter(Counter::IncomingCompleted));
-        let here = self.totals().counter(Counter::CallsSuccessful);
-        if there < here {
-            reasons.push(format!("{} whose end did not reach the callee", here - there));
-        }
-        reasons.join(", ")
+        report::failures(self.totals()).join(", ")
+    }
+
+    /// Messages that the generator sent again.
+    pub(super) fn retransmissions(&self) -> u64 {
+        self.totals().counter(Counter::RetransmissionsSent)
     }
 
     /// Milliseconds within which this share of the calls was answered, from the INVITE to the 200.
@@ -107,9 +103,20 @@ impl Calls {
         Rate::Successful.of(self.totals()).unwrap_or(0.0)
     }
 
+    fn report(&self) -> Report<'_> {
+        Report::new(&self.ended.run, &[], &Thresholds::default())
+    }
+
     /// Whether the generator itself kept up.
     pub(super) fn valid(&self) -> bool {
-        Report::new(&self.ended.run, &[], &Thresholds::default()).valid()
+        self.report().valid()
+    }
+
+    /// The verdict of the report, a line each with its tone; behind INVALID the reasons.
+    pub(super) fn verdict(&self) -> Vec<(Tone, String)> {
+        let report = self.report();
+        let lines = report.verdict().into_iter().map(|line| (line.tone, format!("{}: {}", line.title, line.text)));
+        lines.chain(report.reasons().into_iter().map(|reason| (Tone::Bad, format!("- {reason}")))).collect()
     }
 
     /// Writes the report as a page: to this file, or to one of its own in the folder for temporary files.
@@ -117,7 +124,7 @@ impl Calls {
     /// # Errors
     /// It cannot be written.
     pub(super) fn write_page(&self, path: Option<&Path>) -> anyhow::Result<PathBuf> {
-        let page = Report::new(&self.ended.run, &[], &Thresholds::default()).html();
+        let page = self.report().html();
         if let Some(path) = path {
             std::fs::write(path, page).with_context(|| format!("{} cannot be written", path.display()))?;
             return Ok(path.to_owned());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use console::style;
 use serde_json::{Value, json};
+use strowger_load::report::Tone;
 
 use super::load::Calls;
 
@@ -13,7 +14,8 @@ pub(super) struct Figures<'a> {
     pub calls: &'a Calls,
     /// Processor time of the server's shards.
     pub cpu: Duration,
-    pub retransmissions: u64,
+    /// Messages that the server sent again.
+    pub resent: u64,
     /// Resident memory of this process in bytes, where the system tells it.
     pub memory: Option<u64>,
 }
@@ -52,7 +54,12 @@ impl Figures<'_> {
             "µs",
             "of the server's shards, the threads that carry messages",
         );
-        row("retransmissions", &self.retransmissions, "", "");
+        row(
+            "retransmissions",
+            &calls.retransmissions(),
+            "",
+            &format!("of the caller; the server's are {}", self.resent),
+        );
         if let Some(memory) = self.memory {
             row(
                 "memory",
@@ -60,6 +67,15 @@ impl Figures<'_> {
                 "MB",
                 "resident, server and phones together in this process",
             );
+        }
+        out.push('\n');
+        for (tone, line) in calls.verdict() {
+            let line = match tone {
+                Tone::Good => style(line).green(),
+                Tone::Doubtful => style(line).yellow(),
+                Tone::Bad => style(line).red(),
+            };
+            let _ = writeln!(out, "  {line}");
         }
         out
     }
@@ -71,10 +87,12 @@ impl Figures<'_> {
             "failures": calls.failures(),
             "reasons": calls.reasons(),
             "generator_valid": calls.valid(),
+            "verdict": calls.verdict().into_iter().map(|(_, line)| line).collect::<Vec<_>>(),
             "setup_delay_ms": {"p50": calls.delay(50.0), "p95": calls.delay(95.0), "p99": calls.delay(99.0)},
             "calls_per_second": calls.per_second(),
             "server_cpu_us_per_call": self.cpu_per_call(),
-            "retransmissions": self.retransmissions,
+            "retransmissions": calls.retransmissions(),
+            "server_retransmissions": self.resent,
             "resident_bytes": self.memory,
         })
     }

@@ -44,8 +44,10 @@ Exit codes, of several the first in this order:
   4    INVALID: the generator and not the server was the limit
   3    a requirement is not met
   1    calls failed or did not end, no call was begun, a report could not be written, or the run could not begin
+  130  otherwise all well, but Ctrl-C ended the run before its schedule was over
   0    all well
-Where a requirement says how many calls may fail, those that it allows are no 1.")]
+Failed calls are no 1 where a requirement counts every one of them and is met (calls.failed<=10, calls.success>=99%, and \
+ser, scr, isa.any or ira.any where only such calls failed), unless no call succeeded at all.")]
 pub(crate) struct LoadArguments {
     #[command(subcommand)]
     pub command: Option<LoadCommand>,

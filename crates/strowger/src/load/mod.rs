@@ -57,7 +57,7 @@ fn report(arguments: &ReportArguments) -> Result<ExitCode, Refusal> {
     reports::early(&arguments.reports, None, &arguments.files).map_err(usage)?;
     let rows = arguments.reports.series as usize;
     let run = Run::read_bounded(&arguments.files, rows).map_err(|error| usage(error.to_string()))?;
-    let requirements = reports::requirements(&arguments.reports, &run.heading().timers).map_err(usage)?;
+    let requirements = reports::requirements(&arguments.reports, &run.timers).map_err(usage)?;
     Ok(reports::write(&run, &requirements, &arguments.reports, &[]))
 }
 

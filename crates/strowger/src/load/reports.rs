@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use strowger_load::campaign::{CUT, HALTED};
-use strowger_load::measure::{Counter, Level, Requirement, Run};
+use strowger_load::campaign::{CUT, HALTED, INTERRUPTED};
+use strowger_load::measure::{Counter, Generator, GeneratorRole, Level, Requirement, Run};
 use strowger_load::report::Report;
 
 use super::arguments::Reports;
@@ -93,9 +93,8 @@ pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, ad
         for judgement in report.judgements().iter().filter(|judgement| !judgement.met) {
             output::say(&format!("✗ {}   {}", judgement.requirement, judgement.shown));
         }
-        let reasons = report.health().iter().flat_map(|health| health.verdict.reasons());
-        reasons.for_each(|reason| output::say(&format!("INVALID: {}", reason.sentence)));
-        let notes = run.generators.iter().flat_map(|generator| &generator.notes);
+        report.reasons().iter().for_each(|reason| output::say(&format!("INVALID: {reason}")));
+        let notes = run.everyone().flat_map(|generator| &generator.notes);
         notes.filter(|note| note.level == Level::Error).for_each(|note| output::complain(&note.text));
     } else if taken {
         output::say(report.table(console::colors_enabled_stderr()).trim_end());
@@ -127,7 +126,7 @@ pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, ad
             output::complain(&format!("{} cannot be written: {error}; the run itself is not affected", path.display()));
         }
     }
-    ExitCode::from(verdict(&report, requirements, failed))
+    ExitCode::from(exit_code(&report, failed))
 }
 
 fn put(text: &str) -> bool {
@@ -143,50 +142,32 @@ fn put(text: &str) -> bool {
 }
 
 /// INVALID before a missed requirement before failed calls: figures that are not the server's judge nobody.
-fn verdict(report: &Report<'_>, requirements: &[Requirement], unwritten: bool) -> u8 {
-    let totals = &report.run().totals;
-    let failed = totals.counter(Counter::CallsFailed);
-    let begun = totals.counter(Counter::CallsOutgoing) + totals.counter(Counter::CallsIncoming);
-    let endings = report.run().generators.iter().filter_map(|generator| generator.ending.as_ref());
-    let cut = endings.map(|ending| ending.reason.as_str()).any(|reason| reason == CUT || reason == HALTED);
+fn exit_code(report: &Report<'_>, unwritten: bool) -> u8 {
+    let run = report.run();
+    let begun: u64 = [Counter::CallsOutgoing, Counter::CallsIncoming].iter().map(|of| run.totals.counter(*of)).sum();
+    let ended = |generator: &Generator| generator.ending.as_ref().map_or("", |ending| &ending.reason).to_owned();
+    let cut = run.everyone().map(ended).any(|reason| reason == CUT || reason == HALTED);
+    // Who only answers has no schedule that Ctrl-C could cut short.
+    let callers = run.generators.iter().filter(|generator| generator.heading.role == GeneratorRole::Caller);
     if !report.valid() {
         code::INVALID
     } else if !report.met() {
         code::MISSED
-    } else if unwritten || ((failed > 0 || cut) && !requirements.iter().any(says_failures)) || begun == 0 {
+    } else if unwritten || cut || report.failed() || begun == 0 {
         code::FAILED
+    } else if callers.map(ended).any(|reason| reason == INTERRUPTED) {
+        code::INTERRUPTED
     } else {
         code::WELL
     }
 }
 
-/// A requirement about how many calls may fail.
-fn says_failures(requirement: &Requirement) -> bool {
-    let name = requirement.measure().name().to_ascii_lowercase();
-    [
-        "calls.",
-        "ser",
-        "seer",
-        "isa",
-        "scr",
-        "ira",
-        "session.",
-        "registration.",
-        "request.",
-        "rate.successful",
-        "rate.failed",
-    ]
-    .iter()
-    .any(|start| {
-        name == *start || (name.starts_with(start) && (start.ends_with('.') || name[start.len()..].starts_with('.')))
-    }) && !name.starts_with("request.p")
-        && !["request.mean", "request.max", "request.min", "calls.outgoing", "calls.incoming", "calls.intended"]
-            .contains(&name.as_str())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Cli;
+    use clap::CommandFactory;
+    use strowger_load::measure::Thresholds;
 
     #[test]
     fn looking_whether_a_file_can_be_written_changes_nothing() {
@@ -199,20 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn requirements_that_say_how_many_may_fail() {
-        let says = |text: &str| says_failures(&Requirement::parse(text, &[]).expect(text));
-        assert!(
-            says("ser>=99%")
-                && says("calls.failed<10")
-                && says("scr>=90")
-                && says("calls.success>=99.9%")
-                && says("ira<1%")
-        );
-        assert!(
-            !says("srd.p95<200ms")
-                && !says("request.p95<1s")
-                && !says("calls.outgoing>=100")
-                && !says("rate.achieved>9")
-        );
+    fn each_threshold_has_an_option_of_the_command_line() {
+        let thresholds = serde_json::to_value(Thresholds::default()).expect("numbers are JSON");
+        let command = Cli::command();
+        let load = command.find_subcommand("load").expect("there is one");
+        for name in thresholds.as_object().expect("it has members").keys() {
+            let option = strowger_load::report::option(name).unwrap_or_else(|| panic!("{name} has no option"));
+            let known = load.get_arguments().filter_map(clap::Arg::get_long).any(|long| option == format!("--{long}"));
+            assert!(known, "{name}: there is no {option}");
+        }
     }
 }

@@ -9,10 +9,11 @@ use crate::engine::stage::Go;
 use crate::engine::watch::Passage;
 use crate::engine::wheel::{Alarm, Fate};
 use crate::measure::{Failure, Outcome, SendFailure};
+use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_message::Name;
 use strowger_net::lanes::{self, Lanes};
-use strowger_net::{Ending, Service, clock};
+use strowger_net::{Ending, Service, Unsent, clock};
 
 impl Drop for Traffic {
     /// The last page says how long it covers.
@@ -264,7 +265,11 @@ impl Service for Traffic {
         }
     }
 
-    fn failed(&mut self, _: Now, token: u64, out: &mut Outbox) {
+    fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        self.unsent(now, token, Unsent::Here, out);
+    }
+
+    fn unsent(&mut self, _: Now, token: u64, cause: Unsent, out: &mut Outbox) {
         let (slot, generation) = (token as u32, (token >> 32) as u32);
         let Some(call) = self.calls.get(slot as usize) else { return };
         // A connection that is not made is the other side's doing. What this machine did not send is counted beside the
@@ -275,10 +280,30 @@ impl Service for Traffic {
         if !call.live || call.generation != generation || call.counted {
             return;
         }
-        let failure =
-            if call.target.transport.is_reliable() { Failure::TcpConnect } else { Failure::CannotSendMessage };
+        let failure = match cause {
+            Unsent::TlsHandshake => Failure::TlsHandshake,
+            Unsent::WebSocketHandshake => Failure::WebSocketHandshake,
+            _ if call.target.transport.is_reliable() => Failure::TcpConnect,
+            _ => Failure::CannotSendMessage,
+        };
         self.drive(slot, out, |stage| {
             stage.finish(Outcome::Failed(failure));
+            Go::Over
+        });
+    }
+
+    /// What RFC 3261 section 18.4 has a client transaction do: it ends as if a 503 had come.
+    fn unreachable(&mut self, _: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
+        let Some(name) = incoming::quoted_call_id(quoted) else { return };
+        let keep = self.world.run.behaviour.keep_slashes;
+        let name = known(name, keep);
+        let calls = &self.calls;
+        let found = self.table.find(incoming::hash(name), |&s| known(calls[s as usize].id(), keep) == name).copied();
+        let waits = |call: &Call| call.target.address == to && !call.counted && call.waits_for_answer_to(quoted);
+        let Some(slot) = found.filter(|&slot| waits(&self.calls[slot as usize])) else { return };
+        self.world.books.send_failed(SendFailure::Remote);
+        self.drive(slot, out, |stage| {
+            stage.finish(Outcome::Failed(Failure::Refused));
             Go::Over
         });
     }

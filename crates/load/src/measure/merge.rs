@@ -1,0 +1,240 @@
+//! Logs become one run: generators of one role are added up, callers and answerers stand beside each other.
+
+use super::Page;
+use super::heading::{GeneratorRole, Level, Note};
+use super::log::{Entry, LogError, LogReader};
+use super::run::{Generator, ROWS, Run};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+impl Run {
+    /// The runs in these logs, put together by wall-clock second, timers by their names. Generators that only answered are added
+    /// up apart from those that made calls: see [`Run::answering`]. What a kill or a full disk cut off is missing, and said in a
+    /// note.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is no log.
+    pub fn read(paths: &[impl AsRef<Path>]) -> Result<Self, LogError> {
+        Self::read_bounded(paths, ROWS)
+    }
+
+    /// As [`Run::read`], with at most so many rows, see [`Run::bounded`].
+    ///
+    /// # Errors
+    /// As [`Run::read`].
+    pub fn read_bounded(paths: &[impl AsRef<Path>], rows: usize) -> Result<Self, LogError> {
+        let mut sources = Vec::new();
+        for path in paths {
+            sources.push(Source::open(path.as_ref(), rows.max(2))?);
+        }
+        let mut timers: Vec<String> = Vec::new();
+        for name in sources.iter().flat_map(|source| &source.generator.heading.timers) {
+            if !timers.contains(name) {
+                timers.push(name.clone());
+            }
+        }
+        sources.iter_mut().for_each(|source| source.begin(&timers));
+        let calls = |source: &Source| source.generator.heading.role == GeneratorRole::Caller;
+        let (mut first, mut beside): (Vec<_>, Vec<_>) = sources.into_iter().partition(calls);
+        if first.is_empty() {
+            std::mem::swap(&mut first, &mut beside);
+        }
+        let mut run = merge(first, &timers, rows);
+        if !beside.is_empty() {
+            run.answering = Some(Box::new(merge(beside, &timers, rows)));
+        }
+        run.say_what_differs();
+        run.number_names();
+        Ok(run)
+    }
+
+    /// Generators of one host have its name: those that began later have a number behind it, whatever the order of the logs.
+    fn number_names(&mut self) {
+        let mut order: Vec<&mut Generator> = self.everyone_mut().collect();
+        let mut taken: BTreeSet<String> = order.iter().map(|generator| generator.heading.generator.clone()).collect();
+        order.sort_by_key(|generator| (generator.heading.started, generator.heading.seed));
+        let mut met = BTreeSet::new();
+        for generator in order {
+            let name = &mut generator.heading.generator;
+            if met.insert(name.clone()) {
+                continue;
+            }
+            let numbered = (2u32..).map(|number| format!("{name}#{number}")).find(|numbered| !taken.contains(numbered));
+            *name = numbered.expect("there are more numbers than logs");
+            taken.insert(name.clone());
+        }
+    }
+
+    fn say_what_differs(&mut self) {
+        let all: Vec<&Generator> = self.everyone().collect();
+        let mut said = Vec::new();
+        let twice = all.iter().enumerate().any(|(place, one)| all[..place].iter().any(|o| o.heading == one.heading));
+        if twice {
+            said.push("The same run was put together with itself: it is counted once for each of its logs.");
+        }
+        let span = |generator: &&Generator| {
+            let first = generator.totals.second;
+            (first, first + generator.totals.covered / 1_000_000)
+        };
+        let spans: Vec<_> = all.iter().map(span).collect();
+        if spans.iter().any(|(first, _)| spans.iter().any(|(_, last)| last < first)) {
+            said.push("The runs put together do not overlap in time: are the clocks of the generators set alike?");
+        }
+        let note = |text: &str| Note { at: 0, level: Level::Warning, text: text.into() };
+        self.generators[0].notes.extend(said.into_iter().map(note));
+    }
+}
+
+/// The sum of these logs, all of one role.
+fn merge(mut sources: Vec<Source>, timers: &[String], rows: usize) -> Run {
+    let heading = sources.first().map(|source| source.generator.heading.clone()).unwrap_or_default();
+    let mut run = Run::new(heading).bounded(rows);
+    run.timers = timers.to_vec();
+    let mut sum = Page::new(timers.len());
+    let mut until = 0;
+    while let Some(second) = sources.iter().filter_map(Source::second).min() {
+        sum.clear();
+        for source in sources.iter_mut().filter(|source| source.second() == Some(second)) {
+            // One generator may have two pages of a second; its own times do not overlap then.
+            while source.second() == Some(second) {
+                sum.add_beside(&source.page);
+                source.generator.totals.add_after(&source.page);
+                source.advance();
+            }
+        }
+        sum.second = second;
+        until = sum.follow(until);
+        run.second(&sum);
+    }
+    if !sources.is_empty() {
+        run.generators = sources.into_iter().map(Source::finish).collect();
+    }
+    run
+}
+
+/// A log on its way through a merge: its next page, everything else taken as it comes.
+struct Source {
+    reader: LogReader,
+    generator: Generator,
+    page: Page,
+    has_page: bool,
+}
+
+impl Source {
+    fn open(path: &Path, rows: usize) -> Result<Self, LogError> {
+        let reader = LogReader::open(path)?;
+        let generator = Generator::new(reader.heading().clone()).bounded(rows);
+        Ok(Self { reader, generator, page: Page::new(0), has_page: false })
+    }
+
+    /// Goes to the first page. `timers`: the names of all timers of the merge.
+    fn begin(&mut self, timers: &[String]) {
+        self.reader.arrange(timers);
+        self.advance();
+    }
+
+    fn second(&self) -> Option<u64> {
+        self.has_page.then_some(self.page.second)
+    }
+
+    fn advance(&mut self) {
+        let before = if self.has_page { self.page.second } else { 0 };
+        self.has_page = false;
+        while let Some(entry) = self.reader.next(&mut self.page) {
+            if entry == Entry::Page {
+                // Order is what a merge rests on; a page that breaks it is put where it can be.
+                self.page.second = self.page.second.max(before);
+                self.has_page = true;
+                return;
+            }
+            self.generator.take(entry);
+        }
+    }
+
+    fn finish(mut self) -> Generator {
+        if let Some(damage) = self.reader.damage() {
+            self.generator.notes.push(Note { at: 0, level: Level::Error, text: format!("The log {damage}.") });
+        } else if self.generator.ending.is_none() {
+            let text = format!(
+                "The log {} has no ending: the generator goes on, or was killed; the last second may be missing.",
+                self.reader.path().display()
+            );
+            self.generator.notes.push(Note { at: 0, level: Level::Warning, text });
+        }
+        self.generator
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{Counter, Heading, Log};
+
+    fn page(second: u64) -> Page {
+        let mut page = Page::new(0);
+        (page.second, page.begun, page.covered, page.open) = (second, second * 1_000_000, 1_000_000, second);
+        page.count(Counter::CallsOutgoing, 10);
+        page
+    }
+
+    #[test]
+    fn generators_of_one_host_have_names_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = |file: &str, generator: &str, started: u64| {
+            let path = folder.path().join(file);
+            let heading = Heading { generator: generator.into(), started, ..Heading::default() };
+            Log::create(&path, &heading).unwrap().page(&page(1_000));
+            path
+        };
+        let (early, late) = (log("early", "host", 5), log("late", "host", 9));
+        let (other, taken) = (log("other", "east", 7), log("taken", "host#2", 7));
+        let names = |paths: &[&std::path::PathBuf]| {
+            let run = Run::read(paths).unwrap();
+            let notes: Vec<&str> = run.generators[0].notes.iter().map(|note| note.text.as_str()).collect();
+            let twice = notes.iter().any(|text| text.contains("put together with itself"));
+            (run.generators.iter().map(|generator| generator.heading.generator.clone()).collect::<Vec<_>>(), twice)
+        };
+        let of = |names: &[&str], twice| (names.iter().map(|name| (*name).to_owned()).collect(), twice);
+        assert_eq!(names(&[&early, &other, &late]), of(&["host", "east", "host#2"], false));
+        assert_eq!(names(&[&late, &early]), of(&["host#2", "host"], false));
+        assert_eq!(names(&[&late, &taken, &early]), of(&["host#3", "host#2", "host"], false));
+        assert_eq!(names(&[&early, &early]), of(&["host", "host#2"], true));
+        assert_eq!(names(&[&early]), of(&["host"], false));
+    }
+
+    #[test]
+    fn timers_are_added_by_name_and_callers_stand_beside_answerers() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = |file: &str, role: GeneratorRole, timers: &[&str]| {
+            let path = folder.path().join(file);
+            let timers: Vec<String> = timers.iter().map(|name| (*name).to_owned()).collect();
+            let mut page = Page::new(timers.len());
+            (page.second, page.begun, page.covered, page.peak) = (1_000, 1_000_000_000, 1_000_000, 7);
+            page.count(Counter::CallsSuccessful, 50);
+            for (place, name) in timers.iter().enumerate() {
+                (0..name.len()).for_each(|_| page.timers[place].record(100));
+            }
+            Log::create(&path, &Heading { generator: file.into(), role, timers, ..Heading::default() })
+                .unwrap()
+                .page(&page);
+            path
+        };
+        let west = log("west", GeneratorRole::Caller, &["setup", "ring"]);
+        let east = log("east", GeneratorRole::Caller, &["other", "setup"]);
+        let uas = log("uas", GeneratorRole::Answerer, &["ring"]);
+        let run = Run::read(&[&uas, &west, &east]).unwrap();
+        let counts = |run: &Run| {
+            let all = run.timers.iter().zip(run.totals.timers());
+            all.map(|(name, delays)| format!("{name} {}", delays.count())).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(counts(&run), "ring 4, setup 10, other 5");
+        let answering = run.answering.as_deref().unwrap();
+        assert_eq!(counts(answering), "ring 4, setup 0, other 0");
+        assert_eq!((run.totals.counter(Counter::CallsSuccessful), run.totals.peak), (100, 14));
+        assert_eq!((answering.totals.counter(Counter::CallsSuccessful), answering.totals.peak), (50, 7));
+        assert!(run.everyone().all(|generator| generator.notes.iter().all(|note| !note.text.contains("timer"))));
+        // Answerers alone are the run.
+        let alone = Run::read(&[&uas]).unwrap();
+        assert!(alone.answering.is_none() && alone.totals.counter(Counter::CallsSuccessful) == 50);
+    }
+}

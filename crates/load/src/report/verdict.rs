@@ -1,0 +1,256 @@
+//! The verdict in words: what the generator did, and what came of the calls. Two lines, for a generator that kept up says nothing good
+//! of a server that answered nobody.
+
+use super::Report;
+use super::json::method_name;
+use crate::measure::{Counter, Failure, Page, Run, Unit, grouped};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use strowger_message::status;
+
+/// How good something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    Good,
+    Doubtful,
+    Bad,
+}
+
+/// A line of the verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub tone: Tone,
+    /// One word: INVALID, Generator, Server, Calls.
+    pub title: &'static str,
+    pub text: String,
+}
+
+/// The title of the line of a generator that was the limit.
+pub(super) const INVALID: &str = "INVALID";
+
+/// What came of the calls of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// No call was begun.
+    Nothing,
+    /// Not one message came back.
+    Silent,
+    /// No call succeeded, and at least one failed.
+    AllFailed,
+    SomeFailed,
+    /// No call failed, but none came to its end either: the run ended before.
+    Unfinished,
+    Succeeded,
+}
+
+impl Outcome {
+    pub fn of(page: &Page) -> Self {
+        let count = |counter| page.counter(counter);
+        let begun = count(Counter::CallsOutgoing) + count(Counter::CallsIncoming);
+        match (count(Counter::CallsSuccessful), count(Counter::CallsFailed)) {
+            _ if begun == 0 => Self::Nothing,
+            (0, _) if count(Counter::MessagesReceived) == 0 => Self::Silent,
+            (0, 0) => Self::Unfinished,
+            (0, _) => Self::AllFailed,
+            (_, 0) => Self::Succeeded,
+            _ => Self::SomeFailed,
+        }
+    }
+}
+
+impl Report<'_> {
+    /// The verdict: of the generator, then of the calls on each side.
+    pub fn verdict(&self) -> Vec<Line> {
+        let mut lines = vec![self.of_generator()];
+        lines.push(of_calls(self.run, if answers(self.run) { "Calls" } else { "Server" }));
+        lines.extend(self.run.answering.as_deref().map(|run| of_calls(run, "Answerer")));
+        lines
+    }
+
+    fn of_generator(&self) -> Line {
+        if !self.valid() {
+            let text = "The generator was the limit: the figures do not show what the server can do.";
+            return Line { tone: Tone::Bad, title: INVALID, text: text.into() };
+        }
+        let measured = !matches!(Outcome::of(&self.run.totals), Outcome::Nothing);
+        let text = if measured {
+            "kept up with its schedule: the figures are the server's."
+        } else {
+            "did what it was asked to."
+        };
+        Line { tone: Tone::Good, title: "Generator", text: text.into() }
+    }
+}
+
+/// It makes no calls.
+fn answers(run: &Run) -> bool {
+    run.totals.counter(Counter::CallsOutgoing) == 0 && run.totals.counter(Counter::CallsIncoming) > 0
+}
+
+fn of_calls(run: &Run, title: &'static str) -> Line {
+    let page = &run.totals;
+    let count = |counter| grouped(page.counter(counter) as f64);
+    let (successful, failed) = (page.counter(Counter::CallsSuccessful), page.counter(Counter::CallsFailed));
+    let begun = page.counter(Counter::CallsOutgoing) + page.counter(Counter::CallsIncoming);
+    let causes = || match failures(page).first() {
+        Some(first) => format!(", most often by: {first}"),
+        None => String::new(),
+    };
+    let (tone, text) = match Outcome::of(page) {
+        Outcome::Nothing => (Tone::Doubtful, "No call was begun: there are no figures.".into()),
+        Outcome::Silent => (
+            Tone::Bad,
+            format!(
+                "answered nothing: {} calls, {} messages sent, none received.",
+                grouped(begun as f64),
+                count(Counter::MessagesSent)
+            ),
+        ),
+        Outcome::AllFailed => {
+            (Tone::Bad, format!("Every call failed: 0 of {} succeeded{}.", grouped(failed as f64), causes()))
+        }
+        Outcome::SomeFailed => {
+            let share = Unit::Percent.show(failed as f64 / (failed + successful) as f64 * 100.0);
+            let of = grouped((failed + successful) as f64);
+            (Tone::Bad, format!("{} of {of} calls failed ({share}){}.", grouped(failed as f64), causes()))
+        }
+        Outcome::Unfinished => {
+            (Tone::Doubtful, format!("No call came to its end: {} were cut off.", count(Counter::CallsStopped)))
+        }
+        Outcome::Succeeded => (Tone::Good, format!("All {} calls succeeded.", count(Counter::CallsSuccessful))),
+    };
+    Line { tone, title, text }
+}
+
+/// Why calls failed, with how many did, the most frequent first: by the response that ended them, where one did.
+pub fn failures(page: &Page) -> Vec<String> {
+    let mut refused: BTreeMap<(u16, String), u64> = BTreeMap::new();
+    for (method, code, count) in page.refusals().iter() {
+        *refused.entry((code, method_name(method))).or_default() += count;
+    }
+    let answered: u64 = refused.values().sum();
+    let named = refused.into_iter().map(|((code, method), count)| {
+        let reason = status::reason(code);
+        (count, format!("{code} {reason} ({method})"))
+    });
+    // Those are of these two causes; what is left of them no response explains.
+    let mut explained = answered;
+    let others = [Failure::Authentication, Failure::UnexpectedMessage].into_iter().map(|failure| {
+        let count = page.failures(failure);
+        let left = count.saturating_sub(explained);
+        explained = explained.saturating_sub(count);
+        (left, failure)
+    });
+    let others: Vec<(u64, Failure)> = others.collect();
+    let rest = Failure::ALL.iter().filter(|f| !matches!(f, Failure::Authentication | Failure::UnexpectedMessage));
+    let rest = rest.map(|failure| (page.failures(*failure), *failure));
+    let titled = others.into_iter().chain(rest).map(|(count, failure)| (count, failure.title().to_owned()));
+    let mut all: Vec<(u64, String)> = named.chain(titled).filter(|(count, _)| *count > 0).collect();
+    all.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    all.into_iter().map(|(count, text)| format!("{} × {text}", grouped(count as f64))).collect()
+}
+
+/// The option of the command line that says from where on a generator counts as the limit, by the name of the threshold.
+pub fn option(threshold: &str) -> Option<&'static str> {
+    Some(match threshold {
+        "rate_error" => "--max-rate-error",
+        "lag_p99" => "--max-lag",
+        "socket_drops" => "--max-drops",
+        "send_failures" => "--max-send-failures",
+        "stall" => "--max-stall",
+        "media_losses" => "--max-media-losses",
+        "cpu" => "--max-cpu",
+        "saturated" => "--saturated",
+        "saturated_seconds" => "--saturated-seconds",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{Heading, Thresholds};
+    use strowger_message::Method;
+
+    fn run(counts: &[(Counter, u64)]) -> Run {
+        let mut run = Run::new(Heading::default());
+        for (counter, by) in counts {
+            run.totals.count(*counter, *by);
+            run.generators[0].totals.count(*counter, *by);
+        }
+        run
+    }
+
+    fn lines(run: &Run) -> Vec<(Tone, String)> {
+        let lines = Report::new(run, &[], &Thresholds::default()).verdict();
+        lines.into_iter().map(|line| (line.tone, format!("{} {}", line.title, line.text))).collect()
+    }
+
+    #[test]
+    fn the_state_of_the_generator_and_the_result_of_the_server_are_two_lines() {
+        use Counter::*;
+        let kept = (Tone::Good, "Generator kept up with its schedule: the figures are the server's.".to_owned());
+        for (counts, tone, text) in [
+            (
+                &[(CallsOutgoing, 9), (CallsFailed, 9), (MessagesSent, 70)][..],
+                Tone::Bad,
+                "Server answered nothing: 9 calls, 70",
+            ),
+            (
+                &[(CallsOutgoing, 9), (CallsFailed, 9), (MessagesReceived, 1)],
+                Tone::Bad,
+                "Server Every call failed: 0 of 9",
+            ),
+            (
+                &[(CallsOutgoing, 9), (CallsSuccessful, 6), (CallsFailed, 3), (MessagesReceived, 1)],
+                Tone::Bad,
+                "Server 3 of 9 calls failed (33.33 %)",
+            ),
+            (
+                &[(CallsOutgoing, 9), (CallsStopped, 9), (MessagesReceived, 1)],
+                Tone::Doubtful,
+                "Server No call came to its end",
+            ),
+            (
+                &[(CallsOutgoing, 9), (CallsSuccessful, 9), (MessagesReceived, 1)],
+                Tone::Good,
+                "Server All 9 calls succeeded.",
+            ),
+            (
+                &[(CallsIncoming, 9), (CallsSuccessful, 9), (MessagesReceived, 1)],
+                Tone::Good,
+                "Calls All 9 calls succeeded.",
+            ),
+        ] {
+            let lines = lines(&run(counts));
+            assert_eq!(lines[0], kept, "{text}");
+            assert!(lines.len() == 2 && lines[1].0 == tone && lines[1].1.starts_with(text), "{lines:?}");
+        }
+        let nothing = lines(&run(&[]));
+        assert_eq!(nothing[0].1, "Generator did what it was asked to.");
+        assert_eq!(nothing[1], (Tone::Doubtful, "Server No call was begun: there are no figures.".into()));
+        let limit = lines(&run(&[(CallsOutgoing, 9), (CallsSuccessful, 9), (SocketDrops, 5), (MessagesReceived, 1)]));
+        assert!(limit[0].0 == Tone::Bad && limit[0].1.starts_with("INVALID The generator was the limit"), "{limit:?}");
+        let mut both = run(&[(CallsOutgoing, 9), (CallsSuccessful, 9), (MessagesReceived, 1)]);
+        both.answering = Some(Box::new(run(&[(CallsIncoming, 9), (CallsFailed, 9), (MessagesReceived, 1)])));
+        assert!(lines(&both)[2].1.starts_with("Answerer Every call failed"), "{:?}", lines(&both));
+    }
+
+    #[test]
+    fn a_failure_is_named_by_the_response_that_ended_the_call() {
+        let mut run = run(&[(Counter::CallsFailed, 20)]);
+        run.totals.failures[Failure::UnexpectedMessage as usize] = 12;
+        run.totals.failures[Failure::Authentication as usize] = 3;
+        run.totals.failures[Failure::Refused as usize] = 5;
+        run.totals.refusals.count(Method::Invite, 486, 10);
+        run.totals.refusals.count(Method::Register, 401, 3);
+        let want = [
+            "10 × 486 Busy Here (INVITE)",
+            "5 × the target's port is closed, or there is no way to it (ICMP)",
+            "3 × 401 Unauthorized (REGISTER)",
+            "2 × a message that the scenario does not expect",
+        ];
+        assert_eq!(failures(&run.totals), want);
+    }
+}
