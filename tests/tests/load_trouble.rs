@@ -1,11 +1,16 @@
 //! `strowger load` and what goes wrong on the way: what it counts, what it says, and how it ends.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use strowger_tests::certificate::Certificate;
-use strowger_tests::generator::{answers, load, output, peer, refused};
+use strowger_tests::generator::{Running, answers, load, output, peer, refused};
+use strowger_tests::kamailio::Kamailio;
+use strowger_tests::program::{KAMAILIO, have};
+use strowger_tests::server::Setup;
+use strowger_tests::wire::Transport;
 use strowger_tests::{alone, port, together};
 
 #[test]
@@ -16,6 +21,10 @@ fn what_goes_wrong_is_counted_and_said() {
         ("a_frozen_receiver", a_frozen_receiver),
         ("an_overloaded_receiver", an_overloaded_receiver),
         ("a_rate_limiter", a_rate_limiter_is_met_before_the_calls),
+        ("a_silent_host", a_silent_host_is_named_while_calls_wait),
+        ("a_ban_of_our_server", a_ban_of_our_server_is_named_with_the_password),
+        ("pike", pike_is_named_and_the_preflight_does_not_wake_it),
+        ("a_server_itself", options_ask_the_server_itself),
         ("a_handshake_that_fails", a_handshake_that_fails),
         ("a_full_disk", a_full_disk),
     ]);
@@ -80,6 +89,73 @@ fn a_rate_limiter_is_met_before_the_calls() {
     let ran = load(&[&address.to_string(), "-r", "200", "-m", "10", "--hold", "0"]);
     assert!(ran.said.contains("seems to limit the rate: after 6 requests"), "{}", ran.said);
     assert!(ran.json["verdict"]["warnings"].to_string().contains("Retry-After: 7"), "{}", ran.json["verdict"]);
+}
+
+/// Long before the first call is given up, which takes 32 s.
+fn a_silent_host_is_named_while_calls_wait() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let address = socket.local_addr().expect("it is bound").to_string();
+    let mut run = Running::start(&[&address, "-r", "2", "-m", "100", "--grace", "0"]);
+    let begun = Instant::now();
+    run.wait_for(&format!("Nothing has come back from {address} yet"));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    run.signal(libc::SIGINT);
+    let ran = run.end(Duration::from_secs(10));
+    ran.ended_with(1);
+    assert_eq!(ran.calls("failed"), 0, "no call was given up yet: {}", ran.said);
+}
+
+fn a_ban_of_our_server_is_named_with_the_password() {
+    let server = Setup::on(&[Transport::Udp])
+        .with("domains = [\"example.org\"]\nrealm = \"example.org\"\nban.exempt = []")
+        .start();
+    server.add_user("alice@example.org", "secret");
+    let target = server.address(Transport::Udp).to_string();
+    // Ten failures are the ban. An address of its own leaves that of the test alone.
+    let words = [&target, "-w", "register", "--domain", "example.org", "--auth", "alice:wrong"];
+    let ran = load(&[&words[..], &["--source", "127.0.0.9", "-r", "40", "-m", "60", "--timeout", "1500ms"]].concat());
+    ran.ended_with(1);
+    assert_eq!(ran.failures("authentication"), 10, "{}", ran.said);
+    assert!(ran.said.contains("is the password right"), "{}", ran.said);
+    assert!(
+        ran.said.contains("a rate limit or ban of this address (pike, fail2ban, Strowger's [ban])"),
+        "{}",
+        ran.said
+    );
+    let warnings = ran.json["verdict"]["warnings"].to_string();
+    assert!(warnings.contains(&format!("Answers from {target} stopped after")), "{warnings}");
+    assert!(!ran.said.contains("waited in vain"), "one hint is enough: {}", ran.said);
+}
+
+fn pike_is_named_and_the_preflight_does_not_wake_it() {
+    if !have(&[KAMAILIO]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let port = port::free();
+    let _kamailio = Kamailio::start(folder.path(), "pike", &[("UDP", &port.to_string())]);
+    let target = format!("127.0.0.1:{port}");
+    let one = load(&[&target, "-r", "200", "-m", "1", "--hold", "0"]);
+    one.all_successful(1);
+    assert!(!one.said.contains("stopped answering"), "{}", one.said);
+    let ran = load(&[&target, "-r", "50", "-m", "75", "--hold", "0", "--timeout", "1500ms"]);
+    ran.ended_with(1);
+    assert!(ran.said.contains(&format!("Answers from {target} stopped after")), "{}", ran.said);
+    assert!(ran.said.contains("pike"), "{}", ran.said);
+}
+
+/// A server that has no user `service` answers for itself.
+fn options_ask_the_server_itself() {
+    let server = Setup::on(&[Transport::Udp]).start();
+    let target = server.address(Transport::Udp).to_string();
+    for words in [&["-w", "options"][..], &["--mix", "options=100,call=0"]] {
+        let ran = load(&[&[target.as_str(), "-r", "100", "-m", "5"], words].concat());
+        ran.ended_with(0);
+        ran.all_successful(5);
+    }
+    // A user who is named is asked.
+    let ran = load(&[&format!("sip:service@{target}"), "-w", "options", "-r", "100", "-m", "5"]);
+    ran.ended_with(1);
 }
 
 fn a_handshake_that_fails() {

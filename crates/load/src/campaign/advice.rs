@@ -1,9 +1,11 @@
 //! What went wrong in a run, in sentences that say what would help.
 
 use super::plan::{Plan, Work};
-use crate::measure::{Counter, Failure, Run, grouped};
+use super::silence::Change;
+use crate::measure::{Counter, Failure, Run, Unit, grouped};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 use strowger_core::Transport;
 use strowger_net::Snapshot;
 
@@ -16,6 +18,8 @@ pub struct Facts<'a> {
     pub network: Snapshot,
     /// With both ends here: calls that reached the answering side.
     pub answered: Option<u64>,
+    /// Answers came, and stopped: that is said already.
+    pub stopped: bool,
 }
 
 impl Facts<'_> {
@@ -65,31 +69,23 @@ impl Facts<'_> {
         let count = |code: u16| codes.get(&code).copied().unwrap_or(0);
         let credentials = self.plan.users.iter().any(|user| !user.password.is_empty());
         let challenged = count(401) + count(407);
-        // Each of these may be challenged once.
-        let asked: u64 = [
-            Counter::SessionAttempts,
-            Counter::RegistrationAttempts,
-            Counter::DisconnectAttempts,
-            Counter::RequestAttempts,
-        ]
-        .iter()
-        .map(|counter| totals.counter(*counter))
-        .sum();
+        let unauthenticated = totals.failures(Failure::Authentication);
         if challenged > 0 && !credentials && matches!(self.plan.work, Work::Ready(_)) {
             out.push(format!(
                 "{place} asks for a password ({} challenges): give --auth USER:PASSWORD, or --users FILE with a line user;password for each user.",
                 grouped(challenged as f64)
             ));
-        } else if credentials && challenged > asked {
+        } else if credentials && unauthenticated > 0 {
             out.push(format!(
-                "{place} challenged again after an answer to its challenge: is the password right, and does the user belong to the domain? \
-                 --domain NAME says which domain the users are of."
+                "{place} challenged again after an answer to its challenge ({} calls): is the password right, and does the user belong to the \
+                 domain? --domain NAME says which domain the users are of.",
+                grouped(unauthenticated as f64)
             ));
         }
         for (code, sentence) in [
             (
                 403,
-                "is not allowed there: the source address or the user may be refused or banned, or the server does not relay for strangers.",
+                "is not allowed there: the source address or the user may be refused or banned, or the server relays for its own users alone.",
             ),
             (404, "is not known there: name a user as sip:USER@HOST, or let both ends run here with --pair."),
             (
@@ -129,7 +125,7 @@ impl Facts<'_> {
             out.push(sentence);
         }
         let silent = totals.failures(Failure::MaxUdpRetransmissions) + totals.failures(Failure::TimeoutOnReceive);
-        if silent > 0 {
+        if silent > 0 && !self.stopped {
             let reached = self.answered.filter(|reached| *reached < calls && self.plan.pair).map_or_else(
                 String::new,
                 |reached| {
@@ -183,8 +179,7 @@ impl Facts<'_> {
     }
 }
 
-/// Seconds of success, then seconds in which every answer is a refusal or there is none: a limiter or a ban that the calls met
-/// on their way.
+/// Seconds of success, then seconds in which every answer is a refusal: a limiter or a ban that the calls met on their way.
 fn turned(run: &Run) -> Option<String> {
     let names = crate::measure::columns(&run.timers);
     let place = |name: &str| names.iter().position(|n| n == name);
@@ -194,21 +189,33 @@ fn turned(run: &Run) -> Option<String> {
     };
     let last = (0..run.rows.len()).rev().find(|row| value(*row, successful) > 0.0)?;
     let rest = last + 1..run.rows.len();
-    let asked = rest.clone().filter(|row| value(*row, sent) > 0.0).count();
-    if asked < 3 {
-        return None;
-    }
-    let answers: f64 = rest.map(|row| value(row, received)).sum();
+    let answered = rest.filter(|row| value(*row, sent) > 0.0 && value(*row, received) > 0.0).count();
     let after = run.rows[last].second - run.rows[0].second + run.step();
-    Some(if answers > 0.0 {
-        format!(
-            "After {after} s with answers every request was refused: a rate limiter or a ban between here and the server?"
-        )
-    } else {
-        format!(
-            "After {after} s with answers none came any more: a ban (fail2ban, pike, a firewall), or the server died."
-        )
+    (answered >= 3).then(|| {
+        format!("After {after} s with answers every request was refused: a rate limiter or a ban between here and the server?")
     })
+}
+
+/// What a target did while calls were made.
+pub(super) fn news(change: Change, place: &str, transport: Transport) -> String {
+    let seconds = |time: Duration| Unit::Microseconds.show(time.as_micros() as f64);
+    let number = |count: u64| grouped(count as f64);
+    match change {
+        Change::Silent { sent } => format!(
+            "Nothing has come back from {place} yet ({} messages sent): is the server running, does it listen there by {}, and does no \
+             firewall drop what it sends?",
+            number(sent),
+            transport.via()
+        ),
+        Change::Stopped { after, at } => format!(
+            "Answers from {place} stopped after {} messages, {} into the run: a rate limit or ban of this address (pike, fail2ban, \
+             Strowger's [ban]), or the server stands still. Lift the limit for the generator's addresses, or spread the load over several \
+             with --source.",
+            number(after),
+            seconds(at)
+        ),
+        Change::Again { silent } => format!("Answers from {place} come again after {}.", seconds(silent)),
+    }
 }
 
 #[cfg(test)]
@@ -216,7 +223,7 @@ mod tests {
     use super::*;
     use crate::campaign::User;
     use crate::measure::{Books, CallBook, Clock, Collector, Ending, Heading, Outcome};
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
     use strowger_message::Method;
 
     /// Ten calls that fail by this, each after what it does with its books.
@@ -248,9 +255,9 @@ mod tests {
         })
     }
 
-    /// Calls that register first: both requests are challenged so often.
-    fn challenged(times: u64) -> Run {
-        run_of(Failure::UnexpectedMessage, |books, book, now| {
+    /// Calls that register first, both requests challenged so often, and fail by this.
+    fn challenged(times: u64, failure: Failure) -> Run {
+        run_of(failure, |books, book, now| {
             for (method, code) in [(Method::Register, 200), (Method::Invite, 404)] {
                 for _ in 0..times {
                     books.request_sent(book, now, method, 100);
@@ -267,21 +274,21 @@ mod tests {
         let mut network = Snapshot::default();
         change(&mut plan, &mut network);
         let destination = Some("192.0.2.1:5060".parse().unwrap());
-        Facts { plan: &plan, destination, network, answered: None }.sentences(&run(code)).join("\n")
+        Facts { plan: &plan, destination, network, answered: None, stopped: false }.sentences(&run(code)).join("\n")
     }
 
     fn sentences(run: &Run) -> String {
         let mut plan = Plan::to("192.0.2.1".parse().unwrap());
         plan.users = vec![User { name: "alice".into(), password: "secret".into() }];
         let network = Snapshot::default();
-        Facts { plan: &plan, destination: None, network, answered: None }.sentences(run).join("\n")
+        Facts { plan: &plan, destination: None, network, answered: None, stopped: false }.sentences(run).join("\n")
     }
 
     #[test]
     fn a_challenge_of_each_request_says_nothing_of_the_password() {
-        let once = sentences(&challenged(1));
+        let once = sentences(&challenged(1, Failure::UnexpectedMessage));
         assert!(once.contains("is not known there") && !once.contains("password"), "{once}");
-        assert!(sentences(&challenged(2)).contains("is the password right"));
+        assert!(sentences(&challenged(2, Failure::Authentication)).contains("is the password right"));
     }
 
     #[test]

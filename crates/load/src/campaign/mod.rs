@@ -15,6 +15,7 @@ mod probe;
 mod rehearsal;
 mod remarks;
 mod side;
+mod silence;
 
 pub use advice::Facts as AdviceFacts;
 pub use live::Live;
@@ -35,6 +36,7 @@ use crate::workload::Workload;
 use prepared::Prepared;
 use remarks::Remarks;
 use side::{Part, Side};
+use silence::{Change, Silence};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
@@ -74,6 +76,9 @@ pub struct Campaign {
     drain: Duration,
     reason: &'static str,
     remarks: Remarks,
+    silence: Silence,
+    /// What is to be said while it runs.
+    news: Vec<String>,
     /// A thread has ended that should not have.
     broken: bool,
     stage: Stage,
@@ -191,6 +196,8 @@ impl Campaign {
             drain,
             reason: "all calls were made",
             remarks,
+            silence: Silence::default(),
+            news: Vec::new(),
             broken: false,
             stage: Stage::Running,
         })
@@ -225,10 +232,18 @@ impl Campaign {
         self.journal.note(clock::micros(), level, text);
     }
 
+    /// What has become known since it was last asked, in sentences for the user.
+    pub fn news(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.news)
+    }
+
     /// Goes on for about so long, and says how far it is.
     pub fn poll(&mut self, patience: Duration) -> Stage {
         let until = Instant::now() + patience;
         self.keep_books();
+        if self.leaving.is_none() {
+            self.listen();
+        }
         loop {
             self.take_events();
             if self.stage == Stage::Over || Instant::now() >= until {
@@ -327,6 +342,24 @@ impl Campaign {
         }
     }
 
+    /// Whether the target answers the callers.
+    fn listen(&mut self) {
+        let mut counters = Snapshot::default();
+        self.callers.iter().for_each(|side| counters += side.counters());
+        let Some(change) = self.silence.look(self.started.elapsed(), &counters) else { return };
+        let text = advice::news(change, &self.place(), self.plan.transport);
+        // What is said of a run without any answer is said by the advice.
+        if !matches!(change, Change::Silent { .. }) {
+            self.note(Level::Warning, text.clone());
+        }
+        self.news.push(text);
+    }
+
+    /// The target in sentences.
+    fn place(&self) -> String {
+        self.destination.map_or_else(|| "the target".into(), |address| address.to_string())
+    }
+
     fn keep_books(&mut self) {
         let now = clock::micros();
         self.own.tick(now);
@@ -405,6 +438,10 @@ impl Campaign {
         for (level, text) in notes(&network, self.plan.transport.is_reliable()) {
             self.note(level, text);
         }
+        if self.silence.unsaid() > 0 {
+            let times = grouped(self.silence.times() as f64);
+            self.note(Level::Warning, format!("Answers stopped {times} times in all, each for a second or longer."));
+        }
         if matches!(self.plan.work, Work::Document(_)) {
             for text in self.remarks.sentences() {
                 self.note(Level::Warning, format!("The document: {text}"));
@@ -435,6 +472,7 @@ impl Campaign {
             destination: self.destination,
             network,
             answered: answering.as_ref().map(|page| page.counter(Counter::CallsIncoming)),
+            stopped: self.silence.times() > 0,
         };
         let advice = facts.sentences(&run);
         Ended { run, ledger, answering, advice, broken: self.broken }

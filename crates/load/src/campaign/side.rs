@@ -164,6 +164,9 @@ impl Facts {
         let domain = plan.domain.as_deref().map_or_else(|| host.clone(), literal);
         let named =
             plan.target.as_ref().and_then(|t| t.user.clone()).or_else(|| self.callee.as_ref().map(|u| u.name.clone()));
+        // OPTIONS without a user asks the server itself (RFC 3261 section 11.1).
+        let asked =
+            (named.is_none() && !self.direct).then(|| (format!("sip:{place}{transport}"), format!("sip:{place}")));
         let name = literal(named.as_deref().unwrap_or("service"));
         let aimed = plan.domain.as_deref().filter(|_| self.callee.is_some());
         let (uri, to) = match (self.direct, self.target) {
@@ -191,9 +194,12 @@ impl Facts {
             _ => plan.users.iter().any(|user| !user.password.is_empty()),
         };
         let calls = profile::peak(&plan.profile).max(1.0);
+        let (options_uri, options_to) = asked.unwrap_or_else(|| (uri.clone(), to.clone()));
         Words {
             uri,
             to,
+            options_uri,
+            options_to,
             domain,
             user,
             password,

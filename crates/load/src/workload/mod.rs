@@ -126,6 +126,9 @@ pub struct Words {
     /// The Request-URI of calls and requests, and the URI of their To.
     pub uri: String,
     pub to: String,
+    /// The same of OPTIONS.
+    pub options_uri: String,
+    pub options_to: String,
     /// The domain of the users.
     pub domain: String,
     /// A user's name and password.
@@ -254,6 +257,8 @@ impl Words {
                 "dialog" => steps.push_str(dialog),
                 "uri" => steps.push_str(&self.uri),
                 "to" => steps.push_str(&self.to),
+                "options_uri" => steps.push_str(&self.options_uri),
+                "options_to" => steps.push_str(&self.options_to),
                 "domain" => steps.push_str(&self.domain),
                 "user" => steps.push_str(&self.user),
                 "password" => steps.push_str(&self.password),
@@ -310,6 +315,8 @@ mod tests {
         Words {
             uri: "sip:bob@127.0.0.1:5060".into(),
             to: "sip:bob@example.org".into(),
+            options_uri: "sip:127.0.0.1:5060".into(),
+            options_to: "sip:127.0.0.1:5060".into(),
             domain: "example.org".into(),
             user: "user[call_number]".into(),
             password: "secret".into(),

@@ -314,12 +314,14 @@ fn preflight(plan: &Plan, quiet: bool) -> Result<Vec<String>, Refusal> {
         None => target.resolve(plan.transport).map_err(usage)?,
     };
     let rate = profile::peak(&plan.profile).clamp(10.0, 200.0);
+    // A limiter counts the probes too: no more of them than common ones (pike: 16 messages in 2 s) take twice.
+    let probes = ((rate / 10.0) as usize).clamp(3, 8);
     let probing = Probing {
         target,
         address,
         transport: plan.transport,
         sources: &plan.sources,
-        probes: ((rate / 10.0) as usize).clamp(3, 20),
+        probes,
         rate,
         patience: Duration::from_millis(500),
     };
@@ -455,6 +457,9 @@ fn drive(
         let stage = campaign.poll(Duration::from_millis(50));
         if let Some(prometheus) = &mut prometheus {
             prometheus.update(campaign.run());
+        }
+        for text in campaign.news() {
+            screen.say(&format!("{} {text}", console::style("warning:").for_stderr().yellow().bold()));
         }
         if stage == Stage::Over {
             break;

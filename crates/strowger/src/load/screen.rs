@@ -1,4 +1,5 @@
-//! How a run goes, on standard error: a few lines that are drawn anew on a terminal, a line a second elsewhere.
+//! How a run goes, on standard error: a few lines that are drawn again and again on a terminal; elsewhere a line a second, as long
+//! as there is something new.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -17,14 +18,18 @@ pub(crate) struct Screen {
     /// The second of the last line, and how many complete seconds there were when it was last looked.
     told: u64,
     seen: u64,
+    /// The figures of the last line, and their second.
+    last: (String, u64),
     quiet: bool,
     indent: &'static str,
 }
 
 /// A lag of the schedule, µs, from which on the generator is suspected.
 const LATE: f64 = 10_000.0;
-/// So often the terminal is drawn anew.
+/// So often the terminal is drawn.
 const DRAW: Duration = Duration::from_millis(200);
+/// Seconds after which figures that have not changed are told again, in a run that has an end.
+const AGAIN: u64 = 10;
 
 impl Screen {
     pub(crate) fn new(quiet: bool, indent: &'static str) -> Self {
@@ -34,7 +39,7 @@ impl Screen {
         if let Some(term) = &term {
             let _ = term.hide_cursor();
         }
-        Self { term, lines: 0, drawn: None, told: 0, seen: 0, quiet, indent }
+        Self { term, lines: 0, drawn: None, told: 0, seen: 0, last: (String::new(), 0), quiet, indent }
     }
 
     /// There is something to show of a run that goes on for so long and of which so many seconds are complete: its figures need
@@ -72,9 +77,23 @@ impl Screen {
             None => {
                 // The nearest one.
                 self.told = (live.elapsed.as_secs_f64().round() as u64).max(self.told + 1);
-                output::say(&format!("{}{}", self.indent, line(live, self.told)));
+                if let Some(line) = self.next(live) {
+                    output::say(&format!("{}{line}", self.indent));
+                }
             }
         }
+    }
+
+    /// The line of this second, if it says something.
+    fn next(&mut self, live: &Live) -> Option<String> {
+        let figures = figures(live);
+        let ends = live.planned.is_some() || live.calls.is_some();
+        if figures == self.last.0 && !(ends && self.told >= self.last.1 + AGAIN) {
+            return None;
+        }
+        let line = format!("{:>4} s  {figures}", self.told);
+        self.last = (figures, self.told);
+        Some(line)
     }
 
     /// It is drawn on a terminal.
@@ -112,9 +131,9 @@ fn number(count: u64) -> String {
     grouped(count as f64)
 }
 
-/// One line, for logs.
-fn line(live: &Live, second: u64) -> String {
-    let mut text = format!("{second:>4} s  {} calls", number(live.started));
+/// For one line of a log.
+fn figures(live: &Live) -> String {
+    let mut text = format!("{} calls", number(live.started));
     if let Some(calls) = live.calls {
         let _ = write!(text, " of {}", number(calls));
     }
@@ -258,23 +277,50 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let text = line(&live(), 5);
-        assert_eq!(
-            text,
-            "   5 s  1,050 calls, 210.0/s, 48 open, 1,000 successful, 2 failed, delay p50 1.00 ms p95 2.00 ms"
-        );
+        let text = figures(&live());
+        assert_eq!(text, "1,050 calls, 210.0/s, 48 open, 1,000 successful, 2 failed, delay p50 1.00 ms p95 2.00 ms");
         // Before a second is complete.
-        let text = line(&Live { rate: None, delay: None, ..live() }, 1);
-        assert_eq!(text, "   1 s  1,050 calls, 48 open, 1,000 successful, 2 failed");
+        let text = figures(&Live { rate: None, delay: None, ..live() });
+        assert_eq!(text, "1,050 calls, 48 open, 1,000 successful, 2 failed");
         let text = drawing(&Live { rate: None, intended_rate: None, ..live() }, 80);
         assert!(console::strip_ansi_codes(&text).contains("– /s"), "{text}");
     }
 
+    fn screen() -> Screen {
+        Screen {
+            term: None,
+            lines: 0,
+            drawn: None,
+            told: 0,
+            seen: 0,
+            last: Default::default(),
+            quiet: false,
+            indent: "",
+        }
+    }
+
+    #[test]
+    fn figures_that_do_not_change_are_not_told_each_second() {
+        let told = |live: &dyn Fn(u64) -> Live| -> Vec<u64> {
+            let mut screen = screen();
+            let told = |second: u64| {
+                screen.told = second;
+                screen.next(&live(second))
+            };
+            let lines: Vec<String> = (1..=30).filter_map(told).collect();
+            lines.iter().filter_map(|line| line.split_once(" s ")?.0.trim().parse().ok()).collect()
+        };
+        assert_eq!(told(&|second| Live { started: second, ..live() }).len(), 30);
+        assert_eq!(told(&|_| live()), [1, 11, 21], "it goes on");
+        let idle = |second| Live { planned: None, calls: None, started: u64::from(second > 7), ..live() };
+        assert_eq!(told(&idle), [1, 8]);
+    }
+
     #[test]
     fn a_line_comes_with_the_end_of_a_second() {
-        let mut screen = Screen { term: None, lines: 0, drawn: None, told: 0, seen: 0, quiet: false, indent: "" };
+        let mut screen = screen();
         let mut told = Vec::new();
-        // Seconds of the wall clock end 300 ms after those of the run; from 4 s to 8 s nobody knows of one.
+        // Seconds of the wall clock end 300 ms after those of the run; from 4 s to 8 s none is known to end.
         for tenth in 1..=100 {
             let complete = (tenth + 7) / 10;
             let known = if (40..80).contains(&tenth) { 4 } else { complete };

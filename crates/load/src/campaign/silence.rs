@@ -1,0 +1,133 @@
+//! Whether the target still answers, watched from beside the calls while they run: a limiter that drops, a ban or a server that
+//! stands still shows long before the first call is given up.
+
+use std::time::Duration;
+use strowger_net::Snapshot;
+
+/// A silence is one after so long. A server that works sends a provisional response, at the least, in a tenth of it.
+const LONG: Duration = Duration::from_secs(1);
+
+/// And after so many messages without one in return: an ACK and a request may be lost.
+const MESSAGES: u64 = 3;
+
+/// Silences that are said one by one; of more only the number.
+const SAID: u64 = 4;
+
+/// What a target did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Nothing has come back yet, of so many messages.
+    Silent { sent: u64 },
+    /// Nothing comes back any more since so many messages were sent, at this time of the run.
+    Stopped { after: u64, at: Duration },
+    /// Something comes back again, after so long.
+    Again { silent: Duration },
+}
+
+/// What went to the target and came back from it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Silence {
+    received: u64,
+    /// As of when the last message came back.
+    sent: u64,
+    /// When the first message was sent of those that nothing has followed.
+    since: Option<Duration>,
+    /// It was noticed.
+    noticed: bool,
+    /// Silences so far, behind an answer.
+    times: u64,
+}
+
+impl Silence {
+    /// How often answers stopped.
+    pub(super) const fn times(&self) -> u64 {
+        self.times
+    }
+
+    /// How often it was not said.
+    pub(super) const fn unsaid(&self) -> u64 {
+        self.times.saturating_sub(SAID)
+    }
+
+    /// Looks at the counters of the callers, `elapsed` after the start, and says what has changed.
+    pub(super) fn look(&mut self, elapsed: Duration, counters: &Snapshot) -> Option<Change> {
+        let sent = counters.datagrams_out + counters.stream_messages_out;
+        // An ICMP error is an answer, if not of the target: calls end by it.
+        let received = counters.datagrams_in + counters.stream_messages_in + counters.unreachable;
+        if received > self.received {
+            let silent = self.since.filter(|_| self.noticed).map(|since| elapsed.saturating_sub(since));
+            *self = Self { received, sent, since: None, noticed: false, times: self.times };
+            return silent.filter(|_| self.unsaid() == 0).map(|silent| Change::Again { silent });
+        }
+        if sent <= self.sent {
+            return None;
+        }
+        let since = *self.since.get_or_insert(elapsed);
+        if self.noticed || elapsed.saturating_sub(since) < LONG || sent - self.sent < MESSAGES {
+            return None;
+        }
+        self.noticed = true;
+        if received == 0 {
+            return Some(Change::Silent { sent });
+        }
+        self.times += 1;
+        (self.unsaid() == 0).then_some(Change::Stopped { after: self.sent, at: since })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of these counts, each 100 ms after the one before: messages sent and received so far.
+    fn said(counts: &[(u64, u64)]) -> Vec<(u64, Change)> {
+        let mut silence = Silence::default();
+        let mut said = Vec::new();
+        for ((sent, received), at) in counts.iter().zip((0..).step_by(100)) {
+            let counters = Snapshot { datagrams_out: *sent, datagrams_in: *received, ..Snapshot::default() };
+            said.extend(silence.look(Duration::from_millis(at), &counters).map(|change| (at, change)));
+        }
+        said
+    }
+
+    #[test]
+    fn a_target_that_answers_is_not_silent() {
+        let counts: Vec<(u64, u64)> = (1..100).map(|n| (n * 10, n * 10 - 5)).collect();
+        assert_eq!(said(&counts), []);
+        // The call is held: nothing is sent, nothing is awaited.
+        let held: Vec<(u64, u64)> = [(1, 0), (1, 2), (2, 2)].into_iter().chain([(2, 2); 50]).collect();
+        assert_eq!(said(&held), []);
+    }
+
+    #[test]
+    fn one_that_never_answers_is_named_within_two_seconds() {
+        let counts: Vec<(u64, u64)> = (0..40).map(|n| (n, 0)).collect();
+        assert_eq!(said(&counts), [(1_100, Change::Silent { sent: 11 })]);
+        // One call, its INVITE sent again after 500 ms and 1.5 s (Timer A).
+        let one = |n: u64| (1 + u64::from(n >= 5) + u64::from(n >= 15), 0);
+        assert_eq!(said(&(0..20).map(one).collect::<Vec<_>>()), [(1_500, Change::Silent { sent: 3 })]);
+    }
+
+    #[test]
+    fn one_that_stops_is_named_with_what_it_had_been_sent() {
+        let mut counts: Vec<(u64, u64)> = (1..=5).map(|n| (n * 4, n * 4)).collect();
+        counts.extend((6..30).map(|n| (n * 4, 20)));
+        let stopped = (1_500, Change::Stopped { after: 20, at: Duration::from_millis(500) });
+        assert_eq!(said(&counts), [stopped]);
+        counts.push((200, 30));
+        let again = (2_900, Change::Again { silent: Duration::from_millis(2_400) });
+        assert_eq!(said(&counts), [stopped, again]);
+    }
+
+    #[test]
+    fn of_many_silences_the_first_are_said_and_all_counted() {
+        let mut silence = Silence::default();
+        let mut said = 0;
+        for second in 0..60 {
+            // Six seconds each: an answer to each message, then none for five.
+            let counts = Snapshot { datagrams_out: second * 5, datagrams_in: 1 + second / 6, ..Snapshot::default() };
+            said += u64::from(silence.look(Duration::from_secs(second), &counts).is_some());
+        }
+        assert_eq!((silence.times(), silence.unsaid(), said), (10, 6, SAID * 2));
+    }
+}
