@@ -11,6 +11,7 @@ mod digest;
 mod events;
 mod examples;
 mod flood;
+mod forwarding;
 mod fuzz;
 mod library_examples;
 mod logging;

@@ -10,6 +10,7 @@ mod authentication;
 pub mod ban;
 mod call_log;
 pub mod config;
+mod contacts;
 pub mod counters;
 pub mod flows;
 mod identity;

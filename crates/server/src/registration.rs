@@ -19,6 +19,18 @@ use strowger_store::journal::WriteError;
 use strowger_store::location::{self, Standing, Step, UpdateError};
 use strowger_store::ticket::{SinkId, Ticket};
 
+/// Bit of [`Binding::flags`]: the contact names a user of ours, whose contacts stand for it.
+pub(crate) const LEADS_ON: u32 = 2;
+
+/// Where a contact leads, if it is to this server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Here {
+    /// To a user of ours: calls are forwarded.
+    User,
+    /// To the server itself, which would get back what it sends there.
+    Server,
+}
+
 impl Shard {
     /// A REGISTER for a domain of ours, with no Route that leads elsewhere.
     pub(crate) fn is_for_registrar(&self, now: Now, request: &Request<'_>) -> bool {
@@ -72,28 +84,19 @@ impl Shard {
             let decider = &mut *registrar;
             let is_unreachable =
                 |binding: &BindingView<'_>| is_unreachable(binding, &shared.identity, &shared.flows, &self.proxy);
+            let here = |uri: &Uri<'_>| self.leads_here(uri, aor);
             shared.location.update(
                 aor,
                 asked.now.mono,
                 most,
                 ticket,
                 |current| {
-                    let steps = decide(
-                        asked.now,
-                        request,
-                        decider,
-                        current,
-                        lines,
-                        pings,
-                        node,
-                        repair,
-                        &is_unreachable,
-                        &mut note,
-                    );
+                    let world = World { node, repair, is_unreachable: &is_unreachable, here: &here };
+                    let steps = decide(asked.now, request, decider, current, lines, pings, &world, &mut note);
                     if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
                         return Err(Refused::Replayed);
                     }
-                    steps.map_err(Refused::Registrar)
+                    steps
                 },
                 &mut |_| (),
             )
@@ -135,6 +138,15 @@ impl Shard {
         self.lines = lines;
     }
 
+    fn leads_here(&self, uri: &Uri<'_>, own: &[u8]) -> Option<Here> {
+        if !self.names_user(uri) {
+            return uri.sip().is_some_and(|sip| self.proxy.leads_here(sip)).then_some(Here::Server);
+        }
+        let mut aor = Vec::new();
+        write_aor(uri, &mut aor);
+        Some(if aor == own { Here::Server } else { Here::User })
+    }
+
     fn refuse_registration(
         &mut self,
         asked: &mut Asked<'_, '_>,
@@ -152,6 +164,10 @@ impl Shard {
                 asked.why = Why::Text(refusal.text());
                 self.counters().refused.one();
                 self.reply(asked, refusal.status(), |text| registrar.write_refusal(refusal, text));
+            }
+            UpdateError::Decision(Refused::LeadsHere) => {
+                asked.why = Why::Text("a contact names this server");
+                self.refuse_request(asked, 403);
             }
             UpdateError::TooManyContacts { .. } | UpdateError::Unfit(_) => {
                 if self.may_say(asked) {
@@ -205,6 +221,8 @@ impl Shard {
 #[derive(Debug)]
 enum Refused {
     Registrar(Refusal),
+    /// A contact names this server: what is sent there comes back.
+    LeadsHere,
     /// Its credentials were used before, and it is no copy of the request that used them.
     Replayed,
 }
@@ -213,6 +231,14 @@ enum Refused {
 fn is_of(request: &Request<'_>, current: &location::Current<'_>) -> bool {
     request.message.has(Name::Contact)
         && current.iter().any(|binding| binding.call_id() == request.call_id && binding.cseq() == request.cseq)
+}
+
+/// What a decision looks at besides the request.
+struct World<'a> {
+    node: u16,
+    repair: bool,
+    is_unreachable: &'a dyn Fn(&BindingView<'_>) -> bool,
+    here: &'a dyn Fn(&Uri<'_>) -> Option<Here>,
 }
 
 /// Asks the registrar and turns its plan into steps of the table; `lines` gets the header lines of the 200.
@@ -224,11 +250,9 @@ fn decide<'c>(
     current: &location::Current<'_>,
     lines: &mut Vec<u8>,
     pings: &mut bool,
-    node: u16,
-    repair: bool,
-    is_unreachable: &dyn Fn(&BindingView<'_>) -> bool,
+    world: &World<'_>,
     note: &mut dyn FnMut(&Registrar, &[Current<'_>]),
-) -> Result<Vec<Step<'c>>, Refusal> {
+) -> Result<Vec<Step<'c>>, Refused> {
     let ids: Vec<BindingId> = current.iter().map(|b| b.id()).collect();
     let most = registrar.settings().max_contacts;
     let is_full = !current.is_empty() && current.len() + request.message.contacts().count() > most;
@@ -243,10 +267,10 @@ fn decide<'c>(
             instance: b.instance(),
             reg_id: b.reg_id(),
             // Only then does it matter.
-            unreachable: is_full && is_unreachable(&b),
+            unreachable: is_full && (world.is_unreachable)(&b),
         })
         .collect();
-    registrar.decide(now, &request.message, &bindings)?;
+    registrar.decide(now, &request.message, &bindings).map_err(Refused::Registrar)?;
     registrar.write_ok(now, &request.message, &bindings, lines);
     let registrar: &'c Registrar = registrar;
     note(registrar, &bindings);
@@ -259,12 +283,18 @@ fn decide<'c>(
     let mut steps: Vec<Step<'c>> = registrar.removals().map(|i| Step::Remove(ids[i])).collect();
     for upsert in registrar.upserts() {
         let uri = &bytes[upsert.uri.clone()];
-        let moved = match Uri::parse(uri) {
-            Ok(Uri::Sip(uri)) => is_needed(&uri, arrival.transport, &arrival.remote, translated),
+        let parsed = Uri::parse(uri).ok();
+        let moved = match &parsed {
+            Some(Uri::Sip(uri)) => is_needed(uri, arrival.transport, &arrival.remote, translated),
             _ => false,
         };
+        // By its Path another proxy brings to a contact what it names.
+        let here = parsed.filter(|_| registrar.path().is_empty()).and_then(|uri| (world.here)(&uri));
+        if here == Some(Here::Server) {
+            return Err(Refused::LeadsHere);
+        }
         let behind = match registrar.path() {
-            b"" => direct && (arrival.transport.is_reliable() || (repair && moved)),
+            b"" => direct && here.is_none() && (arrival.transport.is_reliable() || (world.repair && moved)),
             _ => arrival.transport.is_reliable(),
         };
         *pings |= behind;
@@ -287,9 +317,9 @@ fn decide<'c>(
                 generation: f.generation,
             }),
             listener: arrival.listener.0,
-            node,
+            node: world.node,
             reg_id: upsert.reg_id,
-            flags: if behind { NEEDS_PING } else { 0 },
+            flags: if behind { NEEDS_PING } else { 0 } | if here.is_some() { LEADS_ON } else { 0 },
             ..Binding::EMPTY
         };
         steps.push(match upsert.replaces {

@@ -2,13 +2,13 @@
 
 use crate::asked::{Asked, Why};
 use crate::config::{Fork, RelayFor};
+use crate::contacts::{Contact, Contacts};
 use crate::parked::{HostKey, Resolved};
 use crate::reach::{is_gone, is_web, listens_at, may_listen, target_of};
 use crate::registration::write_aor;
 use crate::shard::Shard;
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::proxy::contact_repair::is_invalid;
 use strowger_core::proxy::{Candidate, NextHop, Place, Request, Routing};
@@ -20,23 +20,6 @@ use strowger_message::{Method, Name, SipUri, Uri};
 use strowger_net::Mailbox;
 use strowger_net::shown::{brief, shown};
 use strowger_store::subscriber::{Answer as Known, Question};
-
-/// The contacts of a user, collected for one request; kept between requests.
-#[derive(Debug, Default)]
-pub(crate) struct Contacts {
-    text: Vec<u8>,
-    entries: Vec<Contact>,
-}
-
-#[derive(Debug)]
-struct Contact {
-    uri: Range<usize>,
-    path: Range<usize>,
-    /// Where its REGISTER came from, if that is the way to it.
-    target: Option<Target>,
-    listener: ListenerId,
-    q: u16,
-}
 
 type Targets = SmallVec<[Target; 2]>;
 
@@ -273,8 +256,13 @@ impl Shard {
         let mut contacts = std::mem::take(&mut self.contacts);
         self.collect(asked.now, &routing.uri, &mut contacts);
         if contacts.entries.is_empty() {
+            let looped = contacts.looped;
             self.contacts = contacts;
-            return self.absent(asked, routing);
+            if !looped {
+                return self.absent(asked, routing);
+            }
+            asked.why = Why::Text("its contacts lead round");
+            return self.refuse_request(asked, 482);
         }
         let mut targets: SmallVec<[Targets; 2]> = SmallVec::new();
         for contact in &contacts.entries {
@@ -298,15 +286,16 @@ impl Shard {
             .entries
             .iter()
             .zip(&targets)
+            .zip(contacts.groups())
             .enumerate()
-            .map(|(n, (contact, way))| Candidate {
+            .map(|(n, ((contact, way), group))| Candidate {
                 uri: Some(&contacts.text[contact.uri.clone()]),
                 path: &contacts.text[contact.path.clone()],
                 targets: way,
                 q: match fork {
                     Fork::Parallel => 1000,
                     Fork::Sequence => count - (n as u16).min(count),
-                    Fork::ByQ => contact.q,
+                    Fork::ByQ => count - group.min(count),
                 },
                 // What registered by UDP may listen nowhere else (section 18.1.1 is for servers).
                 fixed: contact.path.is_empty(),
@@ -356,45 +345,14 @@ impl Shard {
         self.reply(asked, status, |_| ());
     }
 
-    /// The user's contacts, highest q first. Of a sips URI, those alone that are reached by TLS.
-    fn collect(&self, now: Now, uri: &Uri<'_>, contacts: &mut Contacts) {
-        contacts.text.clear();
-        contacts.entries.clear();
-        write_aor(uri, &mut contacts.text);
-        let aor = contacts.text.len();
-        let Contacts { text, entries } = contacts;
-        let key: SmallVec<[u8; 128]> = SmallVec::from_slice(&text[..aor]);
-        let secure = uri.is_sips();
-        self.shared.location.lookup(&key, now.mono, &mut |binding| {
-            let target = if binding.path().is_empty() { target_of(&binding, &self.shared.identity) } else { None };
-            if secure && !is_secure(binding.uri(), target) {
-                return;
-            }
-            let mut put = |part: &[u8]| {
-                let from = text.len();
-                text.extend_from_slice(part);
-                from..text.len()
-            };
-            let (uri, path) = (put(binding.uri()), put(binding.path()));
-            entries.push(Contact {
-                uri,
-                path,
-                target,
-                listener: ListenerId(binding.listener()),
-                q: binding.q().unwrap_or(1000),
-            });
-        });
-        entries.sort_by_key(|c| std::cmp::Reverse(c.q));
-    }
-
     /// Where a contact's own words lead: its Path first, else its URI. None: waiting for a name.
     fn contact_way(&mut self, asked: &mut Asked<'_, '_>, contacts: &Contacts, contact: &Contact) -> Option<Targets> {
-        let Some(uri) = contact_uri(contacts, contact) else { return Some(Targets::new()) };
+        let Some(uri) = contacts.uri(contact) else { return Some(Targets::new()) };
         self.way_of(asked, &uri, contact.listener)
     }
 
     fn contact_target(&self, contacts: &Contacts, contact: &Contact) -> Option<Target> {
-        match self.proxy.next_hop(&contact_uri(contacts, contact)?, contact.listener) {
+        match self.proxy.next_hop(&contacts.uri(contact)?, contact.listener) {
             NextHop::Known(target) => Some(target),
             _ => None,
         }
@@ -403,7 +361,7 @@ impl Shard {
     /// The ways to a phone that registered from there: its connection, while that is open, and where it takes others. None of
     /// them: it is not there (section 21.4.18).
     fn ways_to(&self, contacts: &Contacts, contact: &Contact, from: Target) -> Targets {
-        let own = contact_uri(contacts, contact).and_then(|uri| listens_at(&self.proxy, &uri, contact.listener, &from));
+        let own = contacts.uri(contact).and_then(|uri| listens_at(&self.proxy, &uri, contact.listener, &from));
         if is_gone(&self.shared.flows, &from) {
             return own.into_iter().collect();
         }
@@ -533,6 +491,12 @@ impl Shard {
         sip.user.is_none() && (self.proxy.is_own(sip) || self.is_local(uri))
     }
 
+    /// A user of ours, whose contacts stand in the location table.
+    pub(crate) fn names_user(&self, uri: &Uri<'_>) -> bool {
+        let has_user = |sip: &SipUri<'_>| sip.user.is_some() && sip.params.maddr().is_none();
+        uri.sip().is_some_and(has_user) && self.is_local(uri)
+    }
+
     /// A REGISTER for this server by its address: what its users are called stands in To.
     pub(crate) fn names_registrar(&self, now: Now, request: &Request<'_>) -> bool {
         self.names_server(&request.uri)
@@ -551,23 +515,6 @@ impl Shard {
     fn is_emergency(&self, uri: &Uri<'_>) -> bool {
         matches!(uri, Uri::Urn(urn) if urn.is_emergency()) && self.shared.config.proxy.emergency_target.is_some()
     }
-}
-
-/// What a sips Request-URI may become: another one, or a connection that keeps its promise (RFC 3261 section 26.2.2, RFC 5630
-/// section 5.3).
-fn is_secure(contact: &[u8], target: Option<Target>) -> bool {
-    target.map_or_else(|| Uri::parse(contact).is_ok_and(|uri| uri.is_sips()), |target| target.transport.is_secure())
-}
-
-/// The first URI of the contact's Path, or its own.
-fn contact_uri<'a>(contacts: &'a Contacts, contact: &Contact) -> Option<Uri<'a>> {
-    let path = &contacts.text[contact.path.clone()];
-    if path.is_empty() {
-        return Uri::parse(&contacts.text[contact.uri.clone()]).ok();
-    }
-    let open = path.iter().position(|&b| b == b'<')? + 1;
-    let close = path[open..].iter().position(|&b| b == b'>')? + open;
-    Uri::parse(&path[open..close]).ok()
 }
 
 async fn resolve(

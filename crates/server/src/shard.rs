@@ -79,7 +79,7 @@ pub struct Shard {
     events: Vec<Event>,
     pub(crate) pings: crate::ping::Pings,
     pub(crate) call_log: CallLog,
-    pub(crate) contacts: crate::routing::Contacts,
+    pub(crate) contacts: crate::contacts::Contacts,
     /// Scratch of registrations: the address-of-record and the header lines of the 200.
     pub(crate) aor: Vec<u8>,
     pub(crate) lines: Vec<u8>,

@@ -75,8 +75,16 @@ pub(super) struct Pending {
     pub(super) next: usize,
     /// [`crate::Now::mono`] at which the group that rings now has rung long enough, if another one follows it.
     pub(super) until: u64,
+    pub(super) share: Share,
+}
+
+/// What each branch of a request takes along of what the whole may become.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
     /// Max-Breadth of each branch of the group that is tried now.
-    pub(super) share: u16,
+    pub(super) breadth: u16,
+    /// Branches that what goes out may become when it comes back.
+    pub(super) left: u16,
 }
 
 /// A target of a request: where it goes and what changes on the way.

@@ -1,8 +1,8 @@
 //! Requests on their way downstream (RFC 3261 section 16.6).
 
 use super::contact::{contact, makes_dialog, renews_target};
-use super::exchange::{Branch, Candidate, Exchange, OwnedCandidate, Pending};
-use super::loop_detection::write_branch;
+use super::exchange::{Branch, Candidate, Exchange, OwnedCandidate, Pending, Share};
+use super::loop_detection::{self, Said};
 use super::mark::{Beyond, Party};
 use super::place::Place;
 use super::{Proxy, Request, Routing, SWEEP, route};
@@ -30,11 +30,11 @@ impl Proxy {
         tx: &mut Transactions,
         out: &mut Outbox,
     ) -> bool {
-        let breadth = self.breadth(request);
         if !self.has_breadth(request, candidates) {
             self.refuse(now, request, server, 440, tx, out);
             return true;
         }
+        let (breadth, budget) = (self.breadth(request), self.budget(request));
         let id = self.exchanges.insert(Exchange {
             server,
             first: Branch { client: None, status: 0, candidate: 0 },
@@ -64,7 +64,8 @@ impl Proxy {
             && let [target] = candidate.targets
             && (candidate.fixed || self.with_tcp(request, *target).is_none())
         {
-            self.send_branch(now, request, routing, id, candidate.uri, candidate.path, *target, 0, breadth, tx, out);
+            let share = Share { breadth, left: budget - 1 };
+            self.send_branch(now, request, routing, id, candidate.uri, candidate.path, *target, 0, share, tx, out);
             return true;
         }
         let mut owned: Vec<OwnedCandidate> =
@@ -82,6 +83,7 @@ impl Proxy {
             tx.set_owner(server, super::NOBODY);
             return false;
         }
+        let left = divide(budget, &mut owned);
         let mut request_bytes = Vec::with_capacity(request.message.bytes().len());
         request_bytes.extend_from_slice(request.message.bytes());
         if let Some(exchange) = self.exchanges.get_mut(id) {
@@ -91,7 +93,7 @@ impl Proxy {
                 candidates: owned,
                 next: 0,
                 until: 0,
-                share: breadth,
+                share: Share { breadth, left },
             }));
         }
         self.next_group(now, id, tx, out)
@@ -119,7 +121,7 @@ impl Proxy {
         let mut index = std::mem::take(&mut self.index);
         if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id)) {
             // Of one group, the breadth is divided; the next one gets it whole again (RFC 5393 section 5.3.3.1.1).
-            pending.share = self.breadth(&request) / count as u16;
+            pending.share.breadth = self.breadth(&request) / count as u16;
             let share = pending.share;
             let routing = self.route(now, &request);
             for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
@@ -155,10 +157,11 @@ impl Proxy {
         sent
     }
 
-    /// Whether the request may be forked to so many at once; else it is to be answered 440 (RFC 5393 section 5.3.3.1).
+    /// Whether the request may be forked to so many at once, and to any; else it is to be answered 440 (RFC 5393 section
+    /// 5.3.3.1).
     pub fn has_breadth(&self, request: &Request<'_>, candidates: &[Candidate<'_>]) -> bool {
         let breadth = self.breadth(request);
-        breadth > 0 && widest(candidates) <= breadth as usize
+        breadth > 0 && widest(candidates) <= breadth as usize && self.budget(request) > 0
     }
 
     /// Max-Breadth of the whole request: its own, but no more than we allow (RFC 5393 section 5.3.3.1).
@@ -239,12 +242,12 @@ impl Proxy {
         path: &[u8],
         target: Target,
         candidate: u16,
-        breadth: u16,
+        share: Share,
         tx: &mut Transactions,
         out: &mut Outbox,
     ) {
         let unique = self.entropy.u64();
-        let (range, branch) = self.write_request(now, request, routing, uri, path, target, unique, Some(breadth), out);
+        let (range, branch) = self.write_request(now, request, routing, uri, path, target, unique, share, out);
         let client =
             tx.send(now, range, &branch, request.message.method_text(), target, request.call_hash, id.to_u64(), out);
         if let Some(exchange) = self.exchanges.get_mut(id) {
@@ -262,28 +265,39 @@ impl Proxy {
         target: Target,
         out: &mut Outbox,
     ) {
+        let budget = self.budget(request);
+        if budget == 0 {
+            return;
+        }
+        let no_routes = std::iter::empty();
         let unique =
-            self.loop_key.of(request.branch, std::iter::empty(), request.call_id, request.from_tag, request.cseq);
-        let (range, _) = self.write_request(now, request, routing, None, b"", target, unique, None, out);
+            self.branch_key.of_request(request.branch, no_routes, request.call_id, request.from_tag, request.cseq);
+        let share = Share { breadth: 0, left: budget - 1 };
+        let (range, _) = self.write_request(now, request, routing, None, b"", target, unique, share, out);
         out.send(target, range, 0);
     }
 
     /// The request came by here before with nothing changed that routing depends on (section 16.3 item 4, RFC
     /// 5393 section 4.2).
     pub fn is_loop(&self, request: &Request<'_>) -> bool {
-        let mut vias = request.message.vias();
-        let _top = vias.next();
         let mut hash = None;
-        vias.any(|via| {
-            let Ok(via) = via else { return false };
-            let Some(branch) = via.branch.filter(|b| b.len() == super::loop_detection::LEN) else { return false };
-            super::loop_detection::is_loop(branch, *hash.get_or_insert_with(|| self.loop_hash(request)))
-        })
+        self.visits(request).any(|said| said.of_request == *hash.get_or_insert_with(|| self.loop_hash(request)))
+    }
+
+    /// What the branches of ours say that stand in the request, the last one first.
+    fn visits(&self, request: &Request<'_>) -> impl Iterator<Item = Said> {
+        request.message.vias().skip(1).filter_map(|via| self.branch_key.read(via.ok()?.branch?))
+    }
+
+    /// How many branches this request may become: when it first comes the whole number, when it comes back what it took along.
+    fn budget(&self, request: &Request<'_>) -> u16 {
+        let most = self.settings.max_branches;
+        self.visits(request).next().map_or(most, |said| said.left.min(most))
     }
 
     fn loop_hash(&self, request: &Request<'_>) -> u64 {
         let message = &request.message;
-        self.loop_key.of(
+        self.branch_key.of_request(
             message.request_uri(),
             message.headers(Name::Route),
             request.call_id,
@@ -303,28 +317,26 @@ impl Proxy {
         path: &[u8],
         target: Target,
         unique: u64,
-        breadth: Option<u16>,
+        share: Share,
         out: &mut Outbox,
-    ) -> (Range<usize>, [u8; super::loop_detection::LEN]) {
+    ) -> (Range<usize>, [u8; loop_detection::LEN]) {
         let message = &request.message;
         let index = message.index();
         let top = index.headers_start();
-        let loop_hash = self.loop_hash(request);
+        let said = Said { of_request: self.loop_hash(request), left: share.left };
+        let branch = self.branch_key.write(unique, said);
         self.edit.clear();
         self.write_uri(message, routing, uri);
 
         // Our Via (step 8).
         let face = self.identity.face(target.listener);
-        let mut branch = [0; super::loop_detection::LEN];
         self.edit.insert(top, |text| {
             text.extend_from_slice(b"Via: SIP/2.0/");
             text.extend_from_slice(face.transport.via().as_bytes());
             text.push(b' ');
             text.extend_from_slice(&face.sent_by);
             text.extend_from_slice(b";branch=");
-            let from = text.len();
-            write_branch(unique, loop_hash, text);
-            branch.copy_from_slice(&text[from..]);
+            text.extend_from_slice(&branch);
             text.extend_from_slice(b"\r\n");
         });
 
@@ -355,9 +367,10 @@ impl Proxy {
                 });
             }
         }
-        if let Some(breadth) = breadth {
+        // Nobody forks an ACK.
+        if request.method != Method::Ack {
             let mut number = itoa::Buffer::new();
-            let text = number.format(breadth).as_bytes();
+            let text = number.format(share.breadth).as_bytes();
             match index.first(Name::MaxBreadth) {
                 Some(line) if message.value(line) == text => (),
                 Some(line) => {
@@ -489,6 +502,16 @@ impl Proxy {
             }
         }
     }
+}
+
+/// Cuts the candidates and their addresses to as many branches as the request may have, and returns what is left to each.
+/// Those of the highest q stay, and of each candidate at least one address.
+fn divide(budget: u16, candidates: &mut Vec<OwnedCandidate>) -> u16 {
+    candidates.truncate(budget as usize);
+    let each = budget as usize / candidates.len().max(1);
+    candidates.iter_mut().for_each(|candidate| candidate.targets.truncate(each));
+    let branches = candidates.iter().map(|candidate| candidate.targets.len()).sum::<usize>() as u16;
+    (budget - branches) / branches.max(1)
 }
 
 /// How many candidates of one q there are at most.

@@ -1,30 +1,57 @@
-//! Branches of our own Via, with a part that tells a loop from a spiral (RFC 3261 section 16.6 step 8, RFC
-//! 5393 section 4.2).
+//! Branches of our own Via, with a part that tells a loop from a spiral (RFC 3261 section 16.6 step 8, RFC 5393 section
+//! 4.2) and one that says how many branches the request may still have.
 //!
-//! `z9hG4bK` + 16 digits that are unique + 16 digits that are the same whenever the same routing decision
-//! would be made on the same request.
+//! `z9hG4bK`, then in hexadecimal digits: 16 that are unique; 16 that are the same whenever the same routing decision would
+//! be made on the same request; 4 of what is left to it; 8 that prove that a server with our secret wrote them all.
+//!
+//! Max-Breadth (RFC 5393 section 5) bounds what is under way at once. A request that comes back to us by several ways, one
+//! tried after the other, would still walk every permutation of them: so each branch also takes its share of a number that
+//! is fixed when the request first comes, and that travels with it.
 
-use crate::entropy::write_hex;
+use crate::entropy::hex;
+use crate::siphash::SipKey;
 use std::hash::{BuildHasher, Hasher};
 
 /// Bytes of a branch of ours.
-pub(super) const LEN: usize = MAGIC.len() + 32;
+pub(super) const LEN: usize = MAGIC.len() + 44;
 const MAGIC: &[u8] = b"z9hG4bK";
 
-/// Computes the part of the branch that depends on the request.
-#[derive(Clone, Debug)]
-pub(super) struct LoopKey {
-    state: foldhash::quality::FixedState,
+/// Writes branches and reads them again.
+#[derive(Clone)]
+pub(super) struct BranchKey {
+    of_request: foldhash::quality::FixedState,
+    proof: SipKey,
 }
 
-impl LoopKey {
-    pub(super) fn new(seed: u64) -> Self {
-        Self { state: foldhash::quality::FixedState::with_seed(seed) }
+impl std::fmt::Debug for BranchKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BranchKey")
+    }
+}
+
+/// What a branch of ours says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    /// [`BranchKey::of_request`] of the request that was forwarded with it.
+    pub(super) of_request: u64,
+    /// How many branches what was forwarded may become.
+    pub(super) left: u16,
+}
+
+impl BranchKey {
+    pub(super) fn new(secret: &[u8]) -> Self {
+        use sha2::{Digest, Sha256};
+        let seed = Sha256::new().chain_update(secret).chain_update(b"strowger loop").finalize();
+        let seed = u64::from_le_bytes(seed[..8].try_into().expect("eight of thirty-two bytes"));
+        Self {
+            of_request: foldhash::quality::FixedState::with_seed(seed),
+            proof: SipKey::derive(secret, b"strowger branch"),
+        }
     }
 
     /// The hash of everything that the routing decision depends on: the Request-URI and the Route values
     /// as received, besides what names the request.
-    pub(super) fn of<'a>(
+    pub(super) fn of_request<'a>(
         &self,
         uri: &[u8],
         routes: impl Iterator<Item = &'a [u8]>,
@@ -32,7 +59,7 @@ impl LoopKey {
         from_tag: &[u8],
         cseq: u32,
     ) -> u64 {
-        let mut hasher = self.state.build_hasher();
+        let mut hasher = self.of_request.build_hasher();
         for part in [uri, call_id, from_tag] {
             hasher.write(part);
             hasher.write_u8(0);
@@ -44,19 +71,38 @@ impl LoopKey {
         }
         hasher.finish()
     }
-}
 
-/// A branch, appended.
-pub(super) fn write_branch(unique: u64, of_request: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(MAGIC);
-    write_hex(unique, out);
-    write_hex(of_request, out);
-}
+    /// A branch that says this.
+    pub(super) fn write(&self, unique: u64, said: Said) -> [u8; LEN] {
+        let mut branch = [0; LEN];
+        let tail = u64::from(said.left) << 32 | u64::from(self.proof(unique, said));
+        let parts = [MAGIC, &hex(unique)[..], &hex(said.of_request), &hex(tail)[4..]];
+        let mut at = 0;
+        for part in parts {
+            branch[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        branch
+    }
 
-/// The branch was made by [`write_branch`] for a request with this hash: it has come round unchanged.
-pub(super) fn is_loop(branch: &[u8], of_request: u64) -> bool {
-    let digits = branch.strip_prefix(MAGIC).filter(|_| branch.len() == LEN).and_then(|hex| hex.get(16..));
-    digits.and_then(|hex| u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()) == Some(of_request)
+    /// What a branch says that [`BranchKey::write`] wrote; none if somebody else did.
+    pub(super) fn read(&self, branch: &[u8]) -> Option<Said> {
+        let digits = branch.strip_prefix(MAGIC).filter(|_| branch.len() == LEN)?;
+        // A sign is no digit.
+        let digits = std::str::from_utf8(digits).ok().filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        let number = |range| u64::from_str_radix(digits.get(range)?, 16).ok();
+        let (unique, of_request, tail) = (number(0..16)?, number(16..32)?, number(32..44)?);
+        let said = Said { of_request, left: (tail >> 32) as u16 };
+        (tail as u32 == self.proof(unique, said)).then_some(said)
+    }
+
+    fn proof(&self, unique: u64, said: Said) -> u32 {
+        let mut hash = self.proof.begin();
+        hash.write(&unique.to_le_bytes());
+        hash.write(&said.of_request.to_le_bytes());
+        hash.write(&said.left.to_le_bytes());
+        u32::from_le_bytes(hash.bytes())
+    }
 }
 
 #[cfg(test)]
@@ -65,14 +111,28 @@ mod tests {
 
     #[test]
     fn a_spiral_is_no_loop() {
-        let key = LoopKey::new(7);
-        let hash = |uri: &[u8], route: &[u8]| key.of(uri, [route].into_iter(), b"c", b"t", 1);
-        let mut branch = Vec::new();
-        write_branch(1, hash(b"sip:a@b", b""), &mut branch);
-        assert_eq!(branch.len(), LEN);
-        assert!(is_loop(&branch, hash(b"sip:a@b", b"")));
-        assert!(!is_loop(&branch, hash(b"sip:a@c", b"")));
-        assert!(!is_loop(&branch, hash(b"sip:a@b", b"<sip:p;lr>")));
-        assert!(!is_loop(b"z9hG4bK1", hash(b"sip:a@b", b"")));
+        let key = BranchKey::new(b"secret");
+        let hash = |uri: &[u8], route: &[u8]| key.of_request(uri, [route].into_iter(), b"c", b"t", 1);
+        let said = Said { of_request: hash(b"sip:a@b", b""), left: 7 };
+        assert_eq!(key.read(&key.write(1, said)), Some(said));
+        assert_ne!(said.of_request, hash(b"sip:a@c", b""));
+        assert_ne!(said.of_request, hash(b"sip:a@b", b"<sip:p;lr>"));
+    }
+
+    #[test]
+    fn only_what_we_wrote_is_read() {
+        let key = BranchKey::new(b"secret");
+        let said = Said { of_request: u64::MAX, left: u16::MAX };
+        let branch = key.write(0, said);
+        assert_eq!(key.read(&branch), Some(said));
+        for at in 0..LEN {
+            let mut other = branch;
+            other[at] = if other[at] == b'1' { b'2' } else { b'1' };
+            assert_eq!(key.read(&other), None, "byte {at}");
+        }
+        assert_eq!(BranchKey::new(b"other").read(&branch), None);
+        assert_eq!(key.read(&branch[..LEN - 1]), None);
+        assert_eq!(key.read(b"z9hG4bK1"), None);
+        assert_eq!(key.read(&[b'+'; LEN]), None);
     }
 }

@@ -32,7 +32,7 @@ use crate::slots::{Id, Slots};
 use crate::transaction::{ClientId, Event, Record, Role, ServerId, Transactions};
 use crate::{Now, Outbox};
 use exchange::Exchange;
-use loop_detection::LoopKey;
+use loop_detection::BranchKey;
 use mark::Marks;
 use seal::Seals;
 use std::cmp::Reverse;
@@ -60,6 +60,8 @@ pub struct Settings {
     pub route_lifetime: u32,
     /// Branches that one request may have in parallel: what it says itself if that is less (RFC 5393 section 5.3.3). Default 60.
     pub max_breadth: u16,
+    /// Branches that one request may have in all, whatever ways lead it back to us. Default 64.
+    pub max_branches: u16,
     /// Realm whose credentials are taken off before a request goes on (section 22.3).
     pub realm: Vec<u8>,
 }
@@ -75,6 +77,7 @@ impl Default for Settings {
             contact_repair: true,
             route_lifetime: 86_400,
             max_breadth: 60,
+            max_branches: 64,
             realm: Vec::new(),
         }
     }
@@ -88,7 +91,7 @@ pub struct Proxy {
     marks: Marks,
     seals: Seals,
     own_tag: OwnTag,
-    loop_key: LoopKey,
+    branch_key: BranchKey,
     entropy: Entropy,
     exchanges: Slots<Exchange>,
     /// Exchanges without a final response.
@@ -126,9 +129,6 @@ impl Proxy {
     /// `secret` is shared by all shards and by every server that shall let the same dialogs through;
     /// `entropy` is this shard's own.
     pub fn new(identity: Arc<Identity>, settings: Settings, secret: &[u8], entropy: Entropy) -> Self {
-        use sha2::{Digest, Sha256};
-        let loop_seed = Sha256::new().chain_update(secret).chain_update(b"strowger loop").finalize();
-        let loop_seed = u64::from_le_bytes(loop_seed[..8].try_into().expect("eight of thirty-two bytes"));
         // What tells one server from another with the same secret: nobody else has its first address.
         let name = identity.faces().first().map_or(&b""[..], |face| &face.sent_by);
         Self {
@@ -137,7 +137,7 @@ impl Proxy {
             own_tag: OwnTag::new(secret),
             identity,
             settings,
-            loop_key: LoopKey::new(loop_seed),
+            branch_key: BranchKey::new(secret),
             entropy,
             exchanges: Slots::new(),
             unanswered: 0,

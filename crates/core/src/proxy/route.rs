@@ -184,6 +184,11 @@ impl Proxy {
             || (uri.user.is_none() && uri.port.is_none() && self.identity.is_local_domain(uri.host))
     }
 
+    /// What is sent to this URI comes to this server.
+    pub fn leads_here(&self, uri: &SipUri<'_>) -> bool {
+        if uri.params.maddr().is_some() { self.own_maddr(uri) } else { self.is_own(uri) }
+    }
+
     /// The `maddr` of this URI is an address of ours.
     fn own_maddr(&self, uri: &SipUri<'_>) -> bool {
         let Some(maddr) = uri.params.maddr() else { return false };

@@ -76,6 +76,9 @@ section! {
         pub fork_timeout: Duration = Duration::from_secs(20), Rule::time(Duration::from_secs(1), Duration::from_secs(600));
         /// Branches that one request may have at once when it says nothing itself (RFC 5393 section 5.3).
         pub max_breadth: u16 = 60, Rule::number(1, 1_024);
+        /// Branches that one request may have in all: contacts and their addresses, one after the other too, and what becomes of it where
+        /// one of them leads it back to this server. Of more contacts, those of the highest q are tried; what comes back with none left is answered 440.
+        pub max_branches: u16 = 64, Rule::number(1, 1_024);
         /// Refuse with 482 what comes back unchanged (RFC 3261 section 16.3 step 4, RFC 5393 section 4.2).
         pub loop_detection: bool = true, ANY;
         /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), but never away from the flow of a binding.

@@ -93,6 +93,7 @@ impl Config {
             contact_repair: self.nat.contact_repair,
             route_lifetime: seconds(self.proxy.route_lifetime),
             max_breadth: self.proxy.max_breadth,
+            max_branches: self.proxy.max_branches,
             realm: self.realm.clone().into_bytes(),
         }
     }

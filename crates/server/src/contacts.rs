@@ -1,0 +1,137 @@
+//! The contacts of a user: what has registered, and in place of an address of this server (a user who forwards calls by
+//! registering another one) the contacts of the user there.
+
+use crate::reach::target_of;
+use crate::registration::{LEADS_ON, write_aor};
+use crate::shard::Shard;
+use smallvec::SmallVec;
+use std::ops::Range;
+use strowger_core::{ListenerId, Now, Target};
+use strowger_message::Uri;
+
+/// The contacts collected for one request; kept between requests.
+#[derive(Debug, Default)]
+pub(crate) struct Contacts {
+    pub(crate) text: Vec<u8>,
+    /// Those to be tried first stand first.
+    pub(crate) entries: Vec<Contact>,
+    /// The users whose contacts they are.
+    users: Vec<Range<usize>>,
+    /// A user was met again that calls were forwarded from.
+    pub(crate) looped: bool,
+}
+
+/// When a contact is tried: equal ones together, lower ones first. By how much the q of the contact, and before it that of each
+/// one that led to it, is below the best of its user; zeros at the end are left out.
+type Order = SmallVec<[u16; 4]>;
+
+#[derive(Debug)]
+pub(crate) struct Contact {
+    pub(crate) uri: Range<usize>,
+    pub(crate) path: Range<usize>,
+    /// Where its REGISTER came from, if that is the way to it.
+    pub(crate) target: Option<Target>,
+    pub(crate) listener: ListenerId,
+    order: Order,
+    /// It names another user of ours.
+    leads_on: bool,
+}
+
+impl Contacts {
+    /// Contacts of this order are tried together with those before them or after all of them.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = u16> {
+        let mut group = 0;
+        self.entries.iter().enumerate().map(move |(n, contact)| {
+            if n > 0 && contact.order != self.entries[n - 1].order {
+                group += 1;
+            }
+            group
+        })
+    }
+
+    /// The first URI of the contact's Path, or its own.
+    pub(crate) fn uri(&self, contact: &Contact) -> Option<Uri<'_>> {
+        let path = &self.text[contact.path.clone()];
+        if path.is_empty() {
+            return Uri::parse(&self.text[contact.uri.clone()]).ok();
+        }
+        let open = path.iter().position(|&b| b == b'<')? + 1;
+        let close = path[open..].iter().position(|&b| b == b'>')? + open;
+        Uri::parse(&path[open..close]).ok()
+    }
+
+    /// The next contact that leads to a user of ours, taken out: its order, and the user if nobody else led there.
+    fn take_leading(&mut self) -> Option<(Order, Option<Range<usize>>)> {
+        let at = self.entries.iter().position(|contact| contact.leads_on)?;
+        let contact = self.entries.remove(at);
+        let from = self.text.len();
+        let uri: SmallVec<[u8; 128]> = SmallVec::from_slice(&self.text[contact.uri]);
+        if let Ok(uri) = Uri::parse(&uri) {
+            write_aor(&uri, &mut self.text);
+        }
+        let user = from..self.text.len();
+        let is_new = !self.users.iter().any(|known| self.text[known.clone()] == self.text[user.clone()]);
+        self.looped |= !is_new;
+        Some((contact.order, is_new.then_some(user)))
+    }
+}
+
+impl Shard {
+    /// The user's contacts, best first. Of a sips URI, those alone that are reached by TLS.
+    pub(crate) fn collect(&self, now: Now, uri: &Uri<'_>, contacts: &mut Contacts) {
+        contacts.text.clear();
+        contacts.entries.clear();
+        contacts.users.clear();
+        contacts.looped = false;
+        write_aor(uri, &mut contacts.text);
+        let user = 0..contacts.text.len();
+        self.add_contacts(now, user, &[], uri.is_sips(), contacts);
+        while let Some((order, user)) = contacts.take_leading() {
+            // Each user costs a look-up as each branch does.
+            if let Some(user) = user.filter(|_| contacts.users.len() < self.proxy.settings().max_branches.into()) {
+                self.add_contacts(now, user, &order, uri.is_sips(), contacts);
+            }
+        }
+        contacts.entries.sort_by(|a, b| a.order.cmp(&b.order));
+        // No more can be tried: their names need not be resolved.
+        contacts.entries.truncate(self.proxy.settings().max_branches.into());
+    }
+
+    fn add_contacts(&self, now: Now, user: Range<usize>, order: &[u16], secure: bool, contacts: &mut Contacts) {
+        let key: SmallVec<[u8; 128]> = SmallVec::from_slice(&contacts.text[user.clone()]);
+        contacts.users.push(user);
+        let Contacts { text, entries, .. } = contacts;
+        let (first, mut best) = (entries.len(), 0);
+        self.shared.location.lookup(&key, now.mono, &mut |binding| {
+            let leads_on =
+                binding.flags() & LEADS_ON != 0 && Uri::parse(binding.uri()).is_ok_and(|uri| self.names_user(&uri));
+            let target = if binding.path().is_empty() { target_of(&binding, &self.shared.identity) } else { None };
+            if secure && !leads_on && !is_secure(binding.uri(), target) {
+                return;
+            }
+            let mut put = |part: &[u8]| {
+                let from = text.len();
+                text.extend_from_slice(part);
+                from..text.len()
+            };
+            let (uri, path) = (put(binding.uri()), put(binding.path()));
+            let q = binding.q().unwrap_or(1000);
+            best = best.max(q);
+            let listener = ListenerId(binding.listener());
+            entries.push(Contact { uri, path, target, listener, order: SmallVec::from_slice(&[q]), leads_on });
+        });
+        for contact in &mut entries[first..] {
+            contact.order[0] = best - contact.order[0];
+            contact.order.insert_from_slice(0, order);
+            while contact.order.last() == Some(&0) {
+                contact.order.pop();
+            }
+        }
+    }
+}
+
+/// What a sips Request-URI may become: another one, or a connection that keeps its promise (RFC 3261 section 26.2.2, RFC 5630
+/// section 5.3).
+fn is_secure(contact: &[u8], target: Option<Target>) -> bool {
+    target.map_or_else(|| Uri::parse(contact).is_ok_and(|uri| uri.is_sips()), |target| target.transport.is_secure())
+}

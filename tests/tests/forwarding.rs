@@ -1,0 +1,158 @@
+//! Contacts that lead back to this server: calls are forwarded by them, and no request becomes many.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, fields, request_uri, respond, status};
+use strowger_tests::wire::Transport::Udp;
+use strowger_tests::wire::Wire;
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// A registrar that asks for no passwords; that strangers may call its users is its default.
+fn start(lines: &str) -> Server {
+    let lines = format!("domains = [\"example.org\"]\nregistrar.authenticate = false\nlog.level = \"error\"\n{lines}");
+    Setup::on(&[Udp]).with(&lines).in_memory().start()
+}
+
+/// Registers these contacts, as they stand in the header field; the status.
+fn register(wire: &mut Wire, user: &str, contacts: &str) -> Option<u16> {
+    let mut request = Request::register(user, "example.org", "sip:x", "udp", wire.local());
+    request.headers = vec![format!("Contact: {contacts}"), "Expires: 600".into()];
+    wire.send(&request.bytes()).expect("loopback takes it");
+    wire.final_response(LIMIT).as_deref().and_then(status)
+}
+
+/// A phone of this user.
+fn phone(server: &Server, user: &str) -> Wire {
+    let mut wire = server.connect(Udp);
+    let contact = format!("<sip:{user}@{}>", wire.local());
+    assert_eq!(register(&mut wire, user, &contact), Some(200));
+    wire
+}
+
+/// Asks this user; the wire that it waits at.
+fn ask(server: &Server, user: &str) -> Wire {
+    let mut wire = server.connect(Udp);
+    let request = Request::new("MESSAGE", &format!("sip:{user}@example.org"), "udp", wire.local());
+    wire.send(&request.bytes()).expect("loopback takes it");
+    wire
+}
+
+fn answer(phone: &mut Wire, code: u16) {
+    let request = phone.request("MESSAGE", LIMIT).expect("the request");
+    phone.send(&respond(&request, code, "t", &[])).expect("loopback takes it");
+}
+
+#[test]
+fn a_contact_that_is_a_user_of_ours_stands_for_its_phones() {
+    let server = start("");
+    let mut admin = server.connect(Udp);
+    let [mut bob, mut carol, mut desk] = ["bob", "carol", "alice"].map(|user| phone(&server, user));
+    // Alice has a desk phone, and forwards to Bob and, after him, to Carol by way of a group.
+    assert_eq!(register(&mut admin, "alice", "<sip:bob@example.org>;q=0.5, <sip:group@EXAMPLE.org>;q=0.4"), Some(200));
+    assert_eq!(register(&mut admin, "group", "<sip:carol@example.org>"), Some(200));
+    let mut caller = ask(&server, "alice");
+    answer(&mut desk, 480);
+    answer(&mut bob, 486);
+    let request = carol.request("MESSAGE", LIMIT).expect("the request");
+    assert_eq!(request_uri(&request), format!("sip:carol@{}", carol.local()));
+    assert_eq!(fields(&request, "Via").len(), 2, "it did not leave the server in between");
+    carol.send(&respond(&request, 200, "c", &[])).expect("loopback takes it");
+    assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(200));
+}
+
+#[test]
+fn contacts_that_lead_round_end_in_482() {
+    let server = start("");
+    let mut admin = server.connect(Udp);
+    assert_eq!(register(&mut admin, "alice", "<sip:bob@example.org>"), Some(200));
+    assert_eq!(register(&mut admin, "bob", "<sip:carol@example.org>, <sip:alice@example.org>;q=0.5"), Some(200));
+    assert_eq!(register(&mut admin, "carol", "<sip:alice@example.org>"), Some(200));
+    assert_eq!(ask(&server, "alice").final_response(LIMIT).as_deref().and_then(status), Some(482));
+    // A phone among them is found all the same, once.
+    let mut dave = phone(&server, "dave");
+    assert_eq!(register(&mut admin, "carol", "<sip:dave@example.org>;q=0.1"), Some(200));
+    let mut caller = ask(&server, "alice");
+    answer(&mut dave, 200);
+    assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(200));
+}
+
+#[test]
+fn a_contact_that_names_this_server_is_refused() {
+    let server = start("");
+    let mut admin = server.connect(Udp);
+    let own = server.address(Udp);
+    for contact in [
+        format!("<sip:m@{own};x=1>"),
+        format!("<sip:{own}>"),
+        format!("<sip:m@elsewhere.test:{};maddr=127.0.0.1>", own.port()),
+        String::from("<sip:example.org>"),
+        // Nobody forwards to himself.
+        String::from("<sip:m@example.org;x=1>"),
+    ] {
+        assert_eq!(register(&mut admin, "m", &contact), Some(403), "{contact}");
+    }
+    // To a phone on this machine it may lead.
+    let here = admin.local();
+    assert_eq!(register(&mut admin, "m", &format!("<sip:m@{here}>")), Some(200));
+}
+
+/// What stands in front of the server at another address, as its own name does that no resolver here knows: all that comes
+/// goes back there.
+struct Reflector {
+    address: SocketAddr,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Reflector {
+    fn start(server: SocketAddr) -> Self {
+        let socket = UdpSocket::bind("127.0.0.2:0").expect("loopback has a port");
+        let address = socket.local_addr().expect("it is bound");
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counter = requests.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65_536];
+            while let Ok((length, _)) = socket.recv_from(&mut buffer) {
+                let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+                let Some((start, rest)) = text.split_once("\r\n") else { continue };
+                let back = if start.starts_with("SIP/2.0") {
+                    // Its own Via goes.
+                    format!("{start}\r\n{}", rest.split_once("\r\n").map_or("", |(_, rest)| rest))
+                } else {
+                    let number = counter.fetch_add(1, Ordering::SeqCst);
+                    let start = start.replace(&address.to_string(), "example.org");
+                    format!("{start}\r\nVia: SIP/2.0/UDP {address};branch=z9hG4bKreflected{number}\r\n{rest}")
+                };
+                let _ = socket.send_to(back.as_bytes(), server);
+            }
+        });
+        Self { address, requests }
+    }
+}
+
+/// Each contact leads the request back to all of them: every order of them could be walked.
+#[test]
+fn one_request_costs_a_bounded_number_of_branches() {
+    for (most, lines) in [(64, ""), (20, "proxy.max_branches = 20")] {
+        let server = start(lines);
+        for count in [3, 5, 10] {
+            let reflector = Reflector::start(server.address(Udp));
+            let mut admin = server.connect(Udp);
+            let user = format!("m{count}");
+            let contacts: Vec<_> =
+                (0..count).map(|n| format!("<sip:{user}@{};x={n}>;q=0.{}", reflector.address, 99 - n)).collect();
+            assert_eq!(register(&mut admin, &user, &contacts.join(", ")), Some(200));
+            let begun = Instant::now();
+            let answer = ask(&server, &user).final_response(LIMIT);
+            let requests = reflector.requests.load(Ordering::SeqCst);
+            assert!((count..=most).contains(&requests), "{requests} requests by {count} contacts");
+            // What was left ran out, or nothing but loops remained.
+            let answer = answer.as_deref().and_then(status);
+            assert!(matches!(answer, Some(440 | 482)), "{answer:?} after {:?}", begun.elapsed());
+        }
+    }
+}
