@@ -13,6 +13,7 @@ mod examples;
 mod flood;
 mod forwarding;
 mod fuzz;
+mod in_dialog;
 mod library_examples;
 mod logging;
 mod operation;

@@ -318,3 +318,17 @@ fn transaction() {
     }
     run("transaction", &seeds, strowger_core::fuzz::transaction);
 }
+
+/// Scripts that change requests with true marks and seals: what is taken for a request of a call reaches its parties alone.
+#[test]
+fn dialog() {
+    let mut random = Random(0xd1a1);
+    let script = |n: usize, random: &mut Random| {
+        let steps = 1 + random.below(4);
+        let changes = (0..4 * steps).map(|_| (random.next() >> 32) as u8);
+        std::iter::once(n as u8).chain(changes).collect::<Vec<u8>>()
+    };
+    let requests = strowger_core::fuzz_dialog::requests();
+    let seeds: Vec<Vec<u8>> = (0..20 * requests).map(|n| script(n % requests, &mut random)).collect();
+    run("dialog", &seeds, strowger_core::fuzz_dialog::dialog);
+}

@@ -12,6 +12,8 @@ pub mod digest;
 pub mod entropy;
 #[doc(hidden)]
 pub mod fuzz;
+#[doc(hidden)]
+pub mod fuzz_dialog;
 mod hmac;
 pub mod kept;
 pub mod now;

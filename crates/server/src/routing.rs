@@ -201,7 +201,14 @@ impl Shard {
             return self.call_user(asked, routing);
         }
         let Some(targets) = self.next_hop(asked, routing) else { return };
-        let candidate = Candidate { uri: None, path: b"", targets: &targets, q: 1000, fixed: routing.way.is_some() };
+        let candidate = Candidate {
+            uri: None,
+            path: b"",
+            targets: &targets,
+            q: 1000,
+            fixed: routing.way.is_some(),
+            translated: routing.way.is_some(),
+        };
         let otherwise = match routing.uri.sip() {
             // A number or a service that nobody here leads on has no next hop at all.
             None if routing.route.is_none() => 404,
@@ -299,6 +306,7 @@ impl Shard {
                 },
                 // What registered by UDP may listen nowhere else (section 18.1.1 is for servers).
                 fixed: contact.path.is_empty(),
+                translated: contact.target.is_some(),
             })
             .collect();
         self.send(asked, routing, &candidates, 480);

@@ -1,10 +1,11 @@
 //! The Contact of what passes, where it needs our seal: because its device is not where it says, or because a party of a call changes
 //! it, so that the mark of its Record-Route does not lead there.
 
-use super::contact_repair::{is_first_hop, is_needed, is_translated};
-use super::{Proxy, Request, Routing, Way};
+use super::contact_repair::{is_first_hop, is_invalid, is_narrower, is_needed, is_private, is_translated};
+use super::mark::{Beyond, Named};
+use super::{Proxy, Request, Way};
 use crate::{Arrival, Now, Target, Transport};
-use strowger_message::{Message, Method, SipUri, Uri};
+use strowger_message::{Host, Message, Method, Name, SipUri, Uri};
 
 /// Requests whose 2xx, or whose NOTIFY, makes a dialog (RFC 3261 section 12, RFC 6665, RFC 3515).
 pub(super) const fn makes_dialog(method: Method) -> bool {
@@ -26,65 +27,81 @@ pub(super) enum Device {
     No,
 }
 
+/// What a message says of where its sender is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said<'a> {
+    /// The URI of the first Contact as it stands.
+    text: &'a [u8],
+    uri: SipUri<'a>,
+    /// Where its sender really is, if others could not reach that.
+    way: Option<Target>,
+}
+
+impl Said<'_> {
+    /// The Contact that a mark is to lead to: by its own words only if they do not mean something else to others.
+    pub(super) fn named(&self) -> Named<'_> {
+        match (&self.way, self.uri.host) {
+            (None, _) => Named::Contact(&self.uri),
+            (Some(_), Host::Name(name)) if !is_invalid(name) => Named::Contact(&self.uri),
+            (Some(way), host) => match host.ip() {
+                Some(ip) if ip == way.address.ip() || !is_private(ip, way.address.ip()) => Named::Contact(&self.uri),
+                _ => Named::Seal,
+            },
+        }
+    }
+}
+
 impl Proxy {
-    pub(super) fn seal_contact_of_request(&mut self, now: Now, request: &Request<'_>, routing: &Routing<'_>) {
-        let (message, arrival) = (&request.message, request.arrival);
-        let (begins, method) = (request.to_tag.is_empty(), request.method);
-        if !self.settings.record_route || !(if begins { makes_dialog(method) } else { renews_target(method) }) {
-            return;
-        }
-        let Some((text, uri)) = contact(message) else { return };
+    /// What a request says that makes a dialog or renews the target of one.
+    pub(super) fn said_by_request<'a>(&self, request: &Request<'a>) -> Option<Said<'a>> {
+        let (message, arrival, method) = (&request.message, request.arrival, request.method);
+        let says = if request.to_tag.is_empty() { makes_dialog(method) } else { renews_target(method) };
+        let (text, uri) = contact(message).filter(|_| says && self.settings.record_route)?;
+        let (from, first_hop) = (arrival.reply(), is_first_hop(message));
         // The first hop from a device: nobody stands between it and us.
-        let way = (self.settings.contact_repair && is_first_hop(message)).then_some(arrival.reply()).filter(|from| {
+        let is_moved = || {
             let translated = is_translated(&request.essentials.via, arrival);
-            is_needed(&uri, from.transport, &from.address, translated)
-        });
-        if way.is_some() || routing.in_dialog {
-            self.seal_contact(now, message, text, &uri, request.call_id, request.from_tag, way);
-        }
+            first_hop && is_needed(&uri, from.transport, &from.address, translated)
+        };
+        let is_lost = || is_narrower(&uri, &from.address) && matches!(self.behind_us(message), Beyond::Nobody);
+        let way = (self.settings.contact_repair && (is_moved() || is_lost())).then_some(from);
+        Some(Said { text, uri, way })
     }
 
-    /// `sent`: where the request went. `renews`: that was one which renews targets, within a dialog.
-    pub(super) fn seal_contact_of_response(
-        &mut self,
-        now: Now,
-        response: &Message<'_>,
+    /// The same of a response. `sent`: where the request went, and whether a translator stands before that.
+    pub(super) fn said_by_response<'a>(
+        &self,
+        response: &Message<'a>,
         arrival: &Arrival,
-        sent: Option<Target>,
+        sent: (Option<Target>, bool),
         device: Device,
-        renews: bool,
-    ) {
-        let repairs = self.settings.contact_repair && device != Device::No;
-        if !(repairs || renews) {
-            return;
-        }
-        let Some((text, uri)) = contact(response) else { return };
-        let is_own = repairs && (device == Device::Yes || self.is_last(response));
-        let way = is_own.then(|| way_back(&uri, arrival, sent)).flatten();
-        if way.is_none() && !renews {
-            return;
-        }
-        if let (Ok(call_id), Ok(to)) = (response.call_id(), response.to()) {
-            self.seal_contact(now, response, text, &uri, call_id.text, to.tag.unwrap_or_default(), way);
-        }
+    ) -> Option<Said<'a>> {
+        let (text, uri) = contact(response)?;
+        let is_own = match device {
+            Device::Yes => true,
+            Device::IfLast => response.has(Name::RecordRoute) && self.is_last(response),
+            Device::No => is_narrower(&uri, &arrival.remote) && self.is_last(response),
+        };
+        let way = (is_own && self.settings.contact_repair).then(|| way_back(&uri, arrival, sent)).flatten();
+        Some(Said { text, uri, way })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each says one thing about the Contact")]
-    fn seal_contact(
+    /// Seals the Contact of the party with this tag, if it needs that. `renews`: it is the target of a dialog from now on.
+    pub(super) fn seal_contact(
         &mut self,
         now: Now,
         message: &Message<'_>,
-        text: &[u8],
-        uri: &SipUri<'_>,
         call_id: &[u8],
         tag: &[u8],
-        way: Option<Target>,
+        said: &Said<'_>,
+        renews: bool,
     ) {
-        if tag.is_empty() {
+        let Said { text, uri, way } = *said;
+        if tag.is_empty() || (way.is_none() && !renews) {
             return;
         }
         // Another server with our secret, or this one when the request passed it before, has done so.
-        if way.is_none() && self.seals.find(now, call_id, tag, uri).is_some_and(|seal| seal.of_party) {
+        if way.is_none() && self.seals.find(now, call_id, tag, &uri).is_some_and(|seal| seal.of_party) {
             return;
         }
         let way = way.map(|from| Way { transport: from.transport, address: from.address, flow: from.flow });
@@ -95,20 +112,20 @@ impl Proxy {
             self.edit.replace(range, |out| {
                 out.push(b'<');
                 out.extend_from_slice(text);
-                seals.write(now, call_id, tag, uri, way.as_ref(), out);
+                seals.write(now, call_id, tag, &uri, way.as_ref(), out);
                 out.push(b'>');
             });
         } else {
             // Parameters stand before the question mark.
             let headers = if uri.headers.is_empty() { 0 } else { uri.headers.len() + 1 };
-            self.edit.insert(range.end - headers, |out| seals.write(now, call_id, tag, uri, way.as_ref(), out));
+            self.edit.insert(range.end - headers, |out| seals.write(now, call_id, tag, &uri, way.as_ref(), out));
         }
     }
 
     /// No other proxy that record-routed stands between us and the sender of this response.
     fn is_last(&self, response: &Message<'_>) -> bool {
         match response.record_routes().next() {
-            None => false,
+            None => true,
             Some(Ok(route)) => route.uri.sip().is_some_and(|uri| self.is_own(uri)),
             Some(Err(_)) => false,
         }
@@ -116,7 +133,7 @@ impl Proxy {
 }
 
 /// The first Contact, its text and what it says.
-pub(super) fn contact<'a>(message: &Message<'a>) -> Option<(&'a [u8], SipUri<'a>)> {
+fn contact<'a>(message: &Message<'a>) -> Option<(&'a [u8], SipUri<'a>)> {
     let contact = message.contacts().next()?.ok()?.value;
     match contact.uri {
         Uri::Sip(uri) => Some((contact.uri_text, uri)),
@@ -126,10 +143,10 @@ pub(super) fn contact<'a>(message: &Message<'a>) -> Option<(&'a [u8], SipUri<'a>
 
 /// The way to a device that answered, if its Contact leads elsewhere. By UDP that is where the request reached it: it may answer
 /// from another port than it listens on.
-fn way_back(contact: &SipUri<'_>, arrival: &Arrival, sent: Option<Target>) -> Option<Target> {
+fn way_back(contact: &SipUri<'_>, arrival: &Arrival, sent: (Option<Target>, bool)) -> Option<Target> {
     let from = arrival.reply();
-    let needed = |way: &Target| is_needed(contact, way.transport, &way.address, true);
-    match sent.filter(|sent| arrival.transport == Transport::Udp && sent.transport == Transport::Udp) {
+    let needed = |way: &Target| is_needed(contact, way.transport, &way.address, sent.1);
+    match sent.0.filter(|sent| arrival.transport == Transport::Udp && sent.transport == Transport::Udp) {
         Some(sent) => (needed(&from) && needed(&sent)).then_some(sent),
         None => Some(from).filter(needed),
     }

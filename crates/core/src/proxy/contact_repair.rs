@@ -33,6 +33,23 @@ pub fn is_translated(top: &Via<'_>, arrival: &Arrival) -> bool {
     top.rport.is_some() || top.host.ip().is_some_and(|named| named.to_canonical() != ip)
 }
 
+/// An address of a narrower scope than the one that its message came from: whoever it means, it is nobody that we reach there. It needs
+/// repair whatever stands between; else anybody could have requests sent to our own network.
+pub fn is_narrower(contact: &SipUri<'_>, remote: &SocketAddr) -> bool {
+    contact.host.ip().is_some_and(|ip| scope(ip) < scope(remote.ip()))
+}
+
+/// How far an address reaches: this machine, this link, this site, the world.
+fn scope(ip: IpAddr) -> u8 {
+    match ip.to_canonical() {
+        ip if ip.is_loopback() || ip.is_unspecified() => 0,
+        IpAddr::V4(ip) if ip.is_link_local() => 1,
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => 1,
+        ip if is_private(ip, ip) => 2,
+        _ => 3,
+    }
+}
+
 /// The request has one Via: its sender's.
 pub fn is_first_hop(message: &Message<'_>) -> bool {
     message.vias().nth(1).is_none()
@@ -89,6 +106,35 @@ mod tests {
         assert!(needed("sip:a@192.0.2.1:5060;transport=tcp", Transport::Tcp, "192.0.2.1:40000"));
         assert!(needed("sip:a@192.0.2.1:40000;transport=tcp", Transport::Tcp, "192.0.2.1:40000"));
         assert!(!needed("sip:a@192.0.2.1:5060;transport=tcp", Transport::Udp, "192.0.2.1:40000"));
+    }
+
+    #[test]
+    fn nobody_is_in_a_narrower_place_than_where_it_sends_from() {
+        let narrower = |contact: &str, remote: &str| {
+            let uri = Uri::parse(contact.as_bytes()).unwrap();
+            is_narrower(uri.sip().unwrap(), &remote.parse().unwrap())
+        };
+        for (contact, remote) in [
+            ("sip:a@10.0.0.1", "192.0.2.1:5060"),
+            ("sip:a@127.0.0.1:7379;transport=tcp", "192.0.2.1:5060"),
+            ("sip:a@127.0.0.1", "10.0.0.1:5060"),
+            ("sip:a@169.254.169.254", "10.0.0.1:5060"),
+            ("sip:a@0.0.0.0", "10.0.0.1:5060"),
+            ("sip:a@[::1]", "[2001:db8::1]:5060"),
+            ("sip:a@[fe80::1]", "[fd00::1]:5060"),
+            ("sip:a@[::ffff:10.0.0.1]", "192.0.2.1:5060"),
+        ] {
+            assert!(narrower(contact, remote), "{contact} {remote}");
+        }
+        for (contact, remote) in [
+            ("sip:a@10.0.0.1", "192.168.0.1:5060"),
+            ("sip:a@127.0.0.2", "127.0.0.1:5060"),
+            ("sip:a@203.0.113.1", "10.0.0.1:5060"),
+            ("sip:a@203.0.113.1", "192.0.2.1:5060"),
+            ("sip:a@pbx.example", "192.0.2.1:5060"),
+        ] {
+            assert!(!narrower(contact, remote), "{contact} {remote}");
+        }
     }
 
     #[test]

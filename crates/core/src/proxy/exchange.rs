@@ -28,6 +28,8 @@ pub(super) struct Exchange {
     pub(super) direct: bool,
     /// It went to contacts that registered here, by no Path: their responses are their own if nobody else record-routed.
     pub(super) registered: bool,
+    /// A device that it went to is not where its URI says.
+    pub(super) translated: bool,
     /// It makes a dialog, and bears our Record-Route: its responses get the mark that leads to who answers.
     pub(super) recorded: bool,
     /// Within a dialog that it proved to be of, and its responses renew the target of that.
@@ -100,6 +102,8 @@ pub struct Candidate<'a> {
     pub q: u16,
     /// Large requests are not moved to TCP: the device is reached this way and no other.
     pub fixed: bool,
+    /// The device is not where its URI says, but where its messages came from: a translator stands between.
+    pub translated: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -128,7 +132,7 @@ impl OwnedCandidate {
 
 impl Exchange {
     pub(super) fn device(&self) -> Device {
-        match (self.direct, self.registered) {
+        match (self.direct, self.registered || self.translated) {
             (true, _) => Device::Yes,
             (false, true) => Device::IfLast,
             (false, false) => Device::No,

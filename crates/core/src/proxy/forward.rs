@@ -1,9 +1,9 @@
 //! Requests on their way downstream (RFC 3261 section 16.6).
 
-use super::contact::{contact, makes_dialog, renews_target};
+use super::contact::{Said, makes_dialog, renews_target};
 use super::exchange::{Branch, Candidate, Exchange, OwnedCandidate, Pending, Share};
-use super::loop_detection::{self, Said};
-use super::mark::{Beyond, Party};
+use super::loop_detection::{self, Visit};
+use super::mark::{Beyond, Named, Party};
 use super::place::Place;
 use super::{Proxy, Request, Routing, SWEEP, route};
 use crate::digest::{Credentials, HeaderError};
@@ -47,6 +47,7 @@ impl Proxy {
             invite: request.method == Method::Invite,
             direct: routing.in_dialog && routing.route.is_none(),
             registered: candidates.iter().all(|c| c.uri.is_some() && c.path.is_empty()),
+            translated: candidates.iter().any(|c| c.translated),
             recorded: self.records_route(request),
             renews: routing.in_dialog && renews_target(request.method),
             cancelled: false,
@@ -281,18 +282,18 @@ impl Proxy {
     /// 5393 section 4.2).
     pub fn is_loop(&self, request: &Request<'_>) -> bool {
         let mut hash = None;
-        self.visits(request).any(|said| said.of_request == *hash.get_or_insert_with(|| self.loop_hash(request)))
+        self.visits(request).any(|visit| visit.of_request == *hash.get_or_insert_with(|| self.loop_hash(request)))
     }
 
     /// What the branches of ours say that stand in the request, the last one first.
-    fn visits(&self, request: &Request<'_>) -> impl Iterator<Item = Said> {
+    fn visits(&self, request: &Request<'_>) -> impl Iterator<Item = Visit> {
         request.message.vias().skip(1).filter_map(|via| self.branch_key.read(via.ok()?.branch?))
     }
 
     /// How many branches this request may become: when it first comes the whole number, when it comes back what it took along.
     fn budget(&self, request: &Request<'_>) -> u16 {
         let most = self.settings.max_branches;
-        self.visits(request).next().map_or(most, |said| said.left.min(most))
+        self.visits(request).next().map_or(most, |visit| visit.left.min(most))
     }
 
     fn loop_hash(&self, request: &Request<'_>) -> u64 {
@@ -323,8 +324,8 @@ impl Proxy {
         let message = &request.message;
         let index = message.index();
         let top = index.headers_start();
-        let said = Said { of_request: self.loop_hash(request), left: share.left };
-        let branch = self.branch_key.write(unique, said);
+        let visit = Visit { of_request: self.loop_hash(request), left: share.left };
+        let branch = self.branch_key.write(unique, visit);
         self.edit.clear();
         self.write_uri(message, routing, uri);
 
@@ -341,13 +342,14 @@ impl Proxy {
         });
 
         // Record-Route (step 4): only what can make a dialog.
+        let said = self.said_by_request(request);
         if self.records_route(request) {
             let secure = match (routing.route, uri) {
                 (Some(route), _) => route.is_sips(),
                 (None, Some(uri)) => uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:"),
                 (None, None) => routing.uri.is_sips(),
             };
-            self.write_record_route(now, request, target.listener, secure);
+            self.write_record_route(now, request, target.listener, secure, said.as_ref());
         }
 
         // Max-Forwards (step 3).
@@ -400,7 +402,9 @@ impl Proxy {
         if message.has(Name::ProxyAuthorization) || message.has(Name::Authorization) {
             self.consume_credentials(message);
         }
-        self.seal_contact_of_request(now, request, routing);
+        if let Some(said) = &said {
+            self.seal_contact(now, message, request.call_id, request.from_tag, said, routing.in_dialog);
+        }
         let from = out.start();
         self.edit.write(message, &mut out.bytes);
         (from..out.bytes.len(), branch)
@@ -431,12 +435,19 @@ impl Proxy {
 
     /// One Record-Route, or one for each side where transport, network, family of addresses or sips changes: downstream's on
     /// top. `secure`: the request leaves for a sips URI.
-    fn write_record_route(&mut self, now: Now, request: &Request<'_>, out_by: ListenerId, secure: bool) {
+    fn write_record_route(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        out_by: ListenerId,
+        secure: bool,
+        said: Option<&Said<'_>>,
+    ) {
         let index = request.message.index();
         let at = index.first(Name::RecordRoute).map_or_else(|| index.headers_start(), |l| l.start as usize);
         let beyond = self.behind_us(&request.message);
-        let own = contact(&request.message).map(|(_, uri)| uri);
-        let mark = self.marks.make(now, Party::Caller, request.call_id, request.from_tag, beyond, own.as_ref());
+        let named = said.map_or(Named::Nothing, Said::named);
+        let mark = self.marks.make(now, Party::Caller, request.call_id, request.from_tag, beyond, named);
         let (down, up) = (self.identity.face(out_by), self.identity.face(request.arrival.listener));
         // A sips URI may name only a listener that keeps its promise.
         let secure_down = secure && down.transport.is_secure();
@@ -471,7 +482,7 @@ impl Proxy {
     }
 
     /// Who record-routed last before this request came here, itself aside: it has been here before if it came round.
-    fn behind_us<'a>(&self, message: &Message<'a>) -> Beyond<'a> {
+    pub(super) fn behind_us<'a>(&self, message: &Message<'a>) -> Beyond<'a> {
         for route in message.record_routes() {
             match route.map(|route| route.uri) {
                 Ok(Uri::Sip(uri)) if self.is_own(&uri) => (),

@@ -31,7 +31,7 @@ impl std::fmt::Debug for BranchKey {
 
 /// What a branch of ours says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct Visit {
     /// [`BranchKey::of_request`] of the request that was forwarded with it.
     pub(super) of_request: u64,
     /// How many branches what was forwarded may become.
@@ -73,10 +73,10 @@ impl BranchKey {
     }
 
     /// A branch that says this.
-    pub(super) fn write(&self, unique: u64, said: Said) -> [u8; LEN] {
+    pub(super) fn write(&self, unique: u64, visit: Visit) -> [u8; LEN] {
         let mut branch = [0; LEN];
-        let tail = u64::from(said.left) << 32 | u64::from(self.proof(unique, said));
-        let parts = [MAGIC, &hex(unique)[..], &hex(said.of_request), &hex(tail)[4..]];
+        let tail = u64::from(visit.left) << 32 | u64::from(self.proof(unique, visit));
+        let parts = [MAGIC, &hex(unique)[..], &hex(visit.of_request), &hex(tail)[4..]];
         let mut at = 0;
         for part in parts {
             branch[at..at + part.len()].copy_from_slice(part);
@@ -86,21 +86,21 @@ impl BranchKey {
     }
 
     /// What a branch says that [`BranchKey::write`] wrote; none if somebody else did.
-    pub(super) fn read(&self, branch: &[u8]) -> Option<Said> {
+    pub(super) fn read(&self, branch: &[u8]) -> Option<Visit> {
         let digits = branch.strip_prefix(MAGIC).filter(|_| branch.len() == LEN)?;
         // A sign is no digit.
         let digits = std::str::from_utf8(digits).ok().filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
         let number = |range| u64::from_str_radix(digits.get(range)?, 16).ok();
         let (unique, of_request, tail) = (number(0..16)?, number(16..32)?, number(32..44)?);
-        let said = Said { of_request, left: (tail >> 32) as u16 };
-        (tail as u32 == self.proof(unique, said)).then_some(said)
+        let visit = Visit { of_request, left: (tail >> 32) as u16 };
+        (tail as u32 == self.proof(unique, visit)).then_some(visit)
     }
 
-    fn proof(&self, unique: u64, said: Said) -> u32 {
+    fn proof(&self, unique: u64, visit: Visit) -> u32 {
         let mut hash = self.proof.begin();
         hash.write(&unique.to_le_bytes());
-        hash.write(&said.of_request.to_le_bytes());
-        hash.write(&said.left.to_le_bytes());
+        hash.write(&visit.of_request.to_le_bytes());
+        hash.write(&visit.left.to_le_bytes());
         u32::from_le_bytes(hash.bytes())
     }
 }
@@ -113,18 +113,18 @@ mod tests {
     fn a_spiral_is_no_loop() {
         let key = BranchKey::new(b"secret");
         let hash = |uri: &[u8], route: &[u8]| key.of_request(uri, [route].into_iter(), b"c", b"t", 1);
-        let said = Said { of_request: hash(b"sip:a@b", b""), left: 7 };
-        assert_eq!(key.read(&key.write(1, said)), Some(said));
-        assert_ne!(said.of_request, hash(b"sip:a@c", b""));
-        assert_ne!(said.of_request, hash(b"sip:a@b", b"<sip:p;lr>"));
+        let visit = Visit { of_request: hash(b"sip:a@b", b""), left: 7 };
+        assert_eq!(key.read(&key.write(1, visit)), Some(visit));
+        assert_ne!(visit.of_request, hash(b"sip:a@c", b""));
+        assert_ne!(visit.of_request, hash(b"sip:a@b", b"<sip:p;lr>"));
     }
 
     #[test]
     fn only_what_we_wrote_is_read() {
         let key = BranchKey::new(b"secret");
-        let said = Said { of_request: u64::MAX, left: u16::MAX };
-        let branch = key.write(0, said);
-        assert_eq!(key.read(&branch), Some(said));
+        let visit = Visit { of_request: u64::MAX, left: u16::MAX };
+        let branch = key.write(0, visit);
+        assert_eq!(key.read(&branch), Some(visit));
         for at in 0..LEN {
             let mut other = branch;
             other[at] = if other[at] == b'1' { b'2' } else { b'1' };

@@ -24,6 +24,9 @@ const VERSION: u8 = 1;
 /// The mark that leads nowhere: the party has said nothing of where it is.
 const NOWHERE: [u8; LEN] = [b'A'; LEN];
 
+/// In place of the hash of a Contact: there is none by which the party is reached.
+const NO_CONTACT: [u8; 6] = [0; 6];
+
 /// To whom a mark leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Party {
@@ -42,12 +45,22 @@ pub(super) enum Beyond<'a> {
     Unknown,
 }
 
+/// What a party says of where it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named<'a> {
+    /// Its Contact.
+    Contact(&'a SipUri<'a>),
+    /// A Contact that leads to it only by our seal, and without that to somebody else.
+    Seal,
+    Nothing,
+}
+
 /// What a mark says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     /// It is not of this call, not for this party, not for this next Route, or too old.
     Refused,
-    /// All this is right, but the Request-URI is not the Contact that the mark was made with.
+    /// All this is right, but the Request-URI is not the Contact that the mark was made with: it needs a seal.
     OtherContact,
     /// The request goes to the party.
     Granted,
@@ -77,7 +90,7 @@ impl Marks {
         }
     }
 
-    /// The mark for requests to this party of the call, whose tag and Contact these are.
+    /// The mark for requests to this party of the call, whose tag this is.
     pub(super) fn make(
         &self,
         now: Now,
@@ -85,15 +98,20 @@ impl Marks {
         call_id: &[u8],
         tag: &[u8],
         beyond: Beyond<'_>,
-        contact: Option<&SipUri<'_>>,
+        named: Named<'_>,
     ) -> [u8; LEN] {
-        let (Some(contact), false) = (contact, matches!(beyond, Beyond::Unknown) || tag.is_empty()) else {
-            return NOWHERE;
+        let contact = match named {
+            Named::Contact(uri) => self.contact(uri),
+            Named::Seal => NO_CONTACT,
+            Named::Nothing => return NOWHERE,
         };
+        if matches!(beyond, Beyond::Unknown) || tag.is_empty() {
+            return NOWHERE;
+        }
         let mut bytes = [0; BYTES];
         bytes[0] = VERSION << 1 | party as u8;
         bytes[1..5].copy_from_slice(&seconds(now).to_be_bytes());
-        bytes[5..CLEAR].copy_from_slice(&self.contact(contact));
+        bytes[5..CLEAR].copy_from_slice(&contact);
         let code = self.code(&bytes, call_id, tag, beyond);
         bytes[CLEAR..].copy_from_slice(&code);
         let mut text = [0; LEN];
@@ -178,7 +196,7 @@ mod tests {
         let (bob, other) = (sip("sip:bob@10.0.0.2"), sip("sip:bob@10.0.0.3"));
         let (edge, far) = (sip("sip:edge.example;lr;x=1"), sip("sip:far.example;lr"));
         for beyond in [Beyond::Nobody, Beyond::Proxy(Place::of(&edge))] {
-            let mark = marks.make(NOW, Party::Called, b"call", b"bob", beyond, Some(&bob));
+            let mark = marks.make(NOW, Party::Called, b"call", b"bob", beyond, Named::Contact(&bob));
             let judge = |call: &[u8], tag: &[u8], beyond, uri| marks.judge(NOW, &mark, call, tag, beyond, Some(uri));
             assert_eq!(judge(b"call", b"bob", beyond, &bob), Judgement::Granted);
             assert_eq!(judge(b"call", b"bob", beyond, &other), Judgement::OtherContact);
@@ -193,18 +211,27 @@ mod tests {
                 Judgement::Refused
             );
         }
-        let mark = marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, Some(&bob));
+        let mark = marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, Named::Contact(&bob));
         let through = Beyond::Proxy(Place::of(&edge));
         assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", through, Some(&bob)), Judgement::Refused);
-        let mark = marks.make(NOW, Party::Called, b"call", b"bob", through, Some(&bob));
+        let mark = marks.make(NOW, Party::Called, b"call", b"bob", through, Named::Contact(&bob));
         assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Nobody, Some(&bob)), Judgement::Refused);
+    }
+
+    #[test]
+    fn without_a_contact_of_its_own_a_party_needs_its_seal() {
+        let marks = Marks::new(b"secret", DAY);
+        let mark = marks.make(NOW, Party::Caller, b"call", b"alice", Beyond::Nobody, Named::Seal);
+        for uri in [None, Some(&sip("sip:alice@10.0.0.1"))] {
+            assert_eq!(marks.judge(NOW, &mark, b"call", b"alice", Beyond::Nobody, uri), Judgement::OtherContact);
+        }
     }
 
     #[test]
     fn no_changed_character_is_accepted() {
         let marks = Marks::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
-        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Some(&bob));
+        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob));
         for at in 0..LEN {
             for character in 0..=255 {
                 let mut forged = mark;
@@ -220,7 +247,7 @@ mod tests {
     fn a_mark_ends() {
         let marks = Marks::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
-        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Some(&bob));
+        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob));
         for (seconds, judged) in [
             (0, Judgement::Granted),
             (86_400, Judgement::Granted),
@@ -233,7 +260,7 @@ mod tests {
         }
         // When the count of seconds begins anew, too.
         let last = Now { wall: u64::from(u32::MAX) * 1000, ..NOW };
-        let mark = marks.make(last, Party::Caller, b"call", b"tag", Beyond::Nobody, Some(&bob));
+        let mark = marks.make(last, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob));
         let next = Now { wall: last.wall + 5_000, ..NOW };
         assert_eq!(marks.judge(next, &mark, b"call", b"tag", Beyond::Nobody, Some(&bob)), Judgement::Granted);
     }
@@ -243,9 +270,9 @@ mod tests {
         let marks = Marks::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
         for mark in [
-            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, None),
-            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Unknown, Some(&bob)),
-            marks.make(NOW, Party::Called, b"call", b"", Beyond::Nobody, Some(&bob)),
+            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, Named::Nothing),
+            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Unknown, Named::Contact(&bob)),
+            marks.make(NOW, Party::Called, b"call", b"", Beyond::Nobody, Named::Contact(&bob)),
         ] {
             assert_eq!(mark, NOWHERE);
             assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Nobody, Some(&bob)), Judgement::Refused);

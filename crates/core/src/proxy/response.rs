@@ -1,8 +1,8 @@
 //! Responses on their way upstream (RFC 3261 section 16.7).
 
-use super::contact::{Device, contact};
+use super::contact::{Device, Said};
 use super::exchange::{Best, Exchange, Final};
-use super::mark::{self, Beyond, Party};
+use super::mark::{self, Beyond, Marks, Named, Party};
 use super::place::Place;
 use super::{NOBODY, Proxy, best, route};
 use crate::slots::Id;
@@ -256,17 +256,25 @@ impl Proxy {
         }
         let edit = &mut self.edit;
         response.cut_first(Name::Via, 1, |range| edit.remove(range));
-        if says.recorded {
-            self.renew_marks(now, response);
+        if says.recorded || says.renews {
+            let said = self.said_by_response(response, arrival, says.sent, says.device);
+            let call_id = response.call_id().map_or(&b""[..], |call_id| call_id.text);
+            let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
+            if says.recorded {
+                let named = said.as_ref().map_or(Named::Nothing, Said::named);
+                self.renew_marks(response, |marks, beyond| marks.make(now, Party::Called, call_id, tag, beyond, named));
+            }
+            if let Some(said) = &said {
+                self.seal_contact(now, response, call_id, tag, said, says.renews);
+            }
         }
-        self.seal_contact_of_response(now, response, arrival, says.sent, says.device, says.renews);
         let from = out.start();
         self.edit.write(response, &mut out.bytes);
         from..out.bytes.len()
     }
 
     /// Writes the mark that leads to who answers over the one that leads to the caller, in each Record-Route of ours.
-    fn renew_marks(&mut self, now: Now, response: &Message<'_>) {
+    fn renew_marks(&mut self, response: &Message<'_>, make: impl Fn(&Marks, Beyond<'_>) -> [u8; mark::LEN]) {
         let mut edit = std::mem::take(&mut self.edit);
         let mut made = None;
         let mut beyond = Beyond::Nobody;
@@ -280,19 +288,11 @@ impl Proxy {
             } else if let Some(before) = uri.params.find(route::MARK).flatten()
                 && before.len() == mark::LEN
             {
-                let mark = *made.get_or_insert_with(|| self.mark_to_sender(now, response, beyond));
+                let mark = *made.get_or_insert_with(|| make(&self.marks, beyond));
                 edit.replace(response.range_of(before), |text| text.extend_from_slice(&mark));
             }
         }
         self.edit = edit;
-    }
-
-    /// The mark for requests to the sender of this response.
-    fn mark_to_sender(&self, now: Now, response: &Message<'_>, beyond: Beyond<'_>) -> [u8; mark::LEN] {
-        let contact = contact(response).map(|(_, uri)| uri);
-        let call_id = response.call_id().map_or(&b""[..], |call_id| call_id.text);
-        let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
-        self.marks.make(now, Party::Called, call_id, tag, beyond, contact.as_ref())
     }
 
     /// A response of our own to the request that was sent (our Via on top of it).
@@ -327,17 +327,17 @@ struct Says {
     recorded: bool,
     /// Its Contact is the target of a dialog from then on.
     renews: bool,
-    /// Where the request went.
-    sent: Option<Target>,
+    /// Where the request went, and whether a translator stands before that.
+    sent: (Option<Target>, bool),
 }
 
 impl Says {
     /// Of one that makes no dialog. The Contact of a redirection is not the device's own.
-    const NOTHING: Self = Self { device: Device::No, recorded: false, renews: false, sent: None };
+    const NOTHING: Self = Self { device: Device::No, recorded: false, renews: false, sent: (None, false) };
 
     fn of(exchange: &Exchange, sent: Option<Target>) -> Self {
-        let Exchange { recorded, renews, .. } = *exchange;
-        Self { device: exchange.device(), recorded, renews, sent }
+        let Exchange { recorded, renews, translated, .. } = *exchange;
+        Self { device: exchange.device(), recorded, renews, sent: (sent, translated) }
     }
 }
 

@@ -246,6 +246,44 @@ fn a_port_is_repaired_only_where_it_may_have_been_translated() {
     assert_eq!(bye.to(), "10.2.2.2:5060", "where the INVITE reached it");
 }
 
+/// Who writes a second Via, or answers without having registered, may not have requests sent to the server's own network.
+#[test]
+fn a_contact_of_a_narrower_scope_than_its_source_leads_back_there() {
+    const WORLD: &str = "203.0.113.9:5060";
+    for contact in ["sip:x@127.0.0.1:7379;transport=tcp", "sip:x@10.0.0.9:22", "sip:x@169.254.169.254", "sip:x@[::1]"] {
+        let mut rig = Rig::new();
+        let invite = alice("INVITE", "sip:bob@example.org", "").replace("sip:alice@10.1.1.1:5060", contact).replacen(
+            "Via: ",
+            "Via: SIP/2.0/UDP 203.0.113.9;branch=z9hG4bKtop\nVia: ",
+            1,
+        );
+        let invite = only(rig.request(&invite, udp(WORLD), &[contact_of(BOB)]));
+        let routes = format!("Route: {}\n", invite.one("Record-Route"));
+        let bye = from_bob("BYE", uri_of(invite.one("Contact")), &routes).replace("at40002", "at5060");
+        assert_eq!(only(rig.request(&bye, udp(BOB), &[])).to(), WORLD, "{contact}");
+        // Without the seal it leads nowhere.
+        let bye = from_bob("BYE", contact, &routes).replace("at40002", "at5060").replace("bKb", "bKc");
+        assert!(!in_dialog(&rig, &bye));
+        // Somebody out there who was called.
+        let mut rig = Rig::new();
+        let invite = only(rig.request(&alice("INVITE", "sip:x@203.0.113.9", ""), udp(ALICE), &to(WORLD)));
+        let ok = only(rig.answer(&invite, 200, &format!("Contact: <{contact}>\n")));
+        let routes = format!("Route: {}\n", ok.one("Record-Route"));
+        let ack = from_alice("ACK", 1, uri_of(ok.one("Contact")), &routes).replace("at40002", "at5060");
+        assert_eq!(only(rig.request(&ack, udp(ALICE), &[])).to(), WORLD, "{contact}");
+    }
+    // Behind a proxy that record-routed it is that one's affair.
+    let mut rig = Rig::new();
+    let invite = alice("INVITE", "sip:bob@example.org", "Record-Route: <sip:203.0.113.9;lr>\n");
+    let invite = invite.replacen("Via: ", "Via: SIP/2.0/UDP 203.0.113.9;branch=z9hG4bKtop\nVia: ", 1);
+    let invite = only(rig.request(&invite, udp(WORLD), &[contact_of(BOB)]));
+    assert_eq!(invite.one("Contact"), "<sip:alice@10.1.1.1:5060>");
+}
+
+fn in_dialog(rig: &Rig, text: &str) -> bool {
+    rig.routing(text, |proxy, request| proxy.route(NOW, request).in_dialog)
+}
+
 fn contact_of(address: &str) -> Try {
     contact(address, 1000)
 }

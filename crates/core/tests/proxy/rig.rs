@@ -223,6 +223,7 @@ impl Rig {
                         targets: &t.at,
                         q: t.q,
                         fixed: t.fixed,
+                        translated: t.uri.as_deref().is_some_and(|uri| !uri.ends_with(&t.at[0].address.to_string())),
                     })
                     .collect();
                 let (tx, out) = (&mut self.tx, &mut self.out);
@@ -267,15 +268,11 @@ impl Rig {
 
     /// What the proxy says of the Routes of a request, told to `look`.
     pub(crate) fn routing<T>(&self, text: &str, look: impl FnOnce(&Proxy, &Request<'_>) -> T) -> T {
-        self.routing_of(&wire(text), look).expect("well-formed and complete")
-    }
-
-    /// The same; none if it cannot be read.
-    pub(crate) fn routing_of<T>(&self, bytes: &[u8], look: impl FnOnce(&Proxy, &Request<'_>) -> T) -> Option<T> {
+        let bytes = wire(text);
         let mut index = Index::new();
-        index.parse(bytes, &Limits::default()).ok()?;
+        index.parse(&bytes, &Limits::default()).expect("well-formed");
         let arrival = udp(ALICE);
-        Some(look(&self.proxy, &Request::of(Message::new(bytes, &index), &arrival, 0).ok()?))
+        look(&self.proxy, &Request::of(Message::new(&bytes, &index), &arrival, 0).expect("complete"))
     }
 
     /// A response comes in. Returns what was sent.

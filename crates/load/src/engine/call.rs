@@ -457,7 +457,7 @@ mod tests {
     #[test]
     fn an_icmp_error_is_about_the_request_that_waits_for_an_answer() {
         let address = ([127, 0, 0, 1], 5_060).into();
-        let target = Target { transport: Transport::Udp, listener: ListenerId(0), address, flow: None };
+        let target = Target::new(Transport::Udp, ListenerId(0), address);
         let mut call = Call::new(target, CallBook::outside(0));
         let invite = b"INVITE sip:a SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nCall-ID: 1\r\n\r\n";
         let quoted = &invite[..40];
