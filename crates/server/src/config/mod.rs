@@ -22,6 +22,7 @@ mod key;
 mod limits;
 mod listen;
 mod log;
+mod mask;
 mod nat;
 mod proxy;
 mod reader;

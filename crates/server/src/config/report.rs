@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::{Secret, mask};
+
 /// How bad a [`Fault`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
@@ -46,13 +48,17 @@ pub struct Report {
     file: String,
     text: String,
     faults: Vec<Fault>,
+    /// Parts of the text that are not shown.
+    secrets: Vec<Range<usize>>,
 }
 
 impl Report {
     /// A report about `text`, which came from `file` (a name for people). Faults are put in the order of the file.
     pub fn new(file: impl Into<String>, text: impl Into<String>, mut faults: Vec<Fault>) -> Self {
         faults.sort_by_key(|fault| fault.span.as_ref().map_or(usize::MAX, |span| span.start));
-        Self { file: file.into(), text: text.into(), faults }
+        let text = text.into();
+        let secrets = mask::secrets(&text);
+        Self { file: file.into(), text, faults, secrets }
     }
 
     /// Name of the file the faults are in.
@@ -81,6 +87,18 @@ impl Report {
         let line = self.line_at(start);
         let column = self.text.get(line.start..start).map_or(0, |before| before.chars().count());
         Some((line.number, column + 1))
+    }
+
+    /// The line without secrets, and where a mask stands in it: in bytes.
+    fn shown(&self, line: &Line<'_>) -> (String, Option<Range<usize>>) {
+        let end = line.start + line.text.len();
+        let Some(secret) = self.secrets.iter().find(|secret| secret.start < end && secret.end > line.start) else {
+            return (line.text.to_owned(), None);
+        };
+        let from = secret.start.saturating_sub(line.start);
+        let to = secret.end.min(end) - line.start;
+        let shown = format!("{}{}{}", &line.text[..from], Secret::MASK, &line.text[to..]);
+        (shown, Some(from..from + Secret::MASK.len()))
     }
 
     fn line_at(&self, offset: usize) -> Line<'_> {
@@ -113,19 +131,20 @@ impl fmt::Display for Report {
                     writeln!(f, "{}:{number}:{column}: {word}: {}", self.file, fault.message)?;
                     let line = self.line_at(span.start);
                     let margin = " ".repeat(number.to_string().len());
+                    let (text, mask) = self.shown(&line);
                     writeln!(f, " {margin} |")?;
-                    writeln!(f, " {number} | {}", line.text)?;
+                    writeln!(f, " {number} | {text}")?;
                     // A value over several lines is underlined on its first line only.
                     let from = (span.start - line.start).min(line.text.len());
                     let to = (span.end.max(span.start) - line.start).min(line.text.len());
-                    let width = line.text.get(from..to).map_or(1, |marked| marked.chars().count().max(1));
+                    let marked = match mask {
+                        Some(mask) if to > mask.start => from.min(mask.start)..mask.end,
+                        _ => from..to,
+                    };
+                    let width = text.get(marked.clone()).map_or(1, |marked| marked.chars().count().max(1));
                     // Tabs stay tabs, so that the caret stands under the word on any terminal.
-                    let lead: String = line
-                        .text
-                        .chars()
-                        .take(column - 1)
-                        .map(|character| if character == '\t' { '\t' } else { ' ' })
-                        .collect();
+                    let lead = text.get(..marked.start).unwrap_or_default().chars();
+                    let lead: String = lead.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
                     writeln!(f, " {margin} | {lead}{}", "^".repeat(width))?;
                     writeln!(f, " {margin} = {}", fault.cure)?;
                 }

@@ -1,0 +1,95 @@
+//! Secrets in the text of a configuration, which no report may show: not even where the text cannot be read as TOML.
+
+use std::ops::Range;
+
+use super::reader::nearest;
+
+/// Keys whose values are secrets.
+const SECRET: &str = "secret";
+
+/// What opens and closes a text of several lines.
+const FENCES: [&str; 2] = ["\"\"\"", "'''"];
+
+/// The parts of `text` that may be a secret: on each line what follows a key that is called so, or nearly so, and what is left of a
+/// text of several lines that begins there.
+pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let (mut at, mut covered) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        if start < covered {
+            continue;
+        }
+        let Some(value) = value_of(line) else { continue };
+        let value = start + value;
+        covered = end_of(text, value, at);
+        found.push(value..covered);
+    }
+    found
+}
+
+/// Where the value of a secret begins in this line. A file that holds one may be named.
+fn value_of(line: &str) -> Option<usize> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let mut next = 0;
+    let end = line.split(|c| !is_part(c)).find_map(|word| {
+        let (start, end) = (next, next + word.len());
+        next = end + line[end..].chars().next().map_or(0, char::len_utf8);
+        let plain = word.to_ascii_lowercase();
+        let is_named = plain.contains(SECRET) || nearest(&plain, [SECRET].into_iter()).is_some();
+        (is_named && plain != "secret_file" && !is_text(line, start, end)).then_some(end)
+    })?;
+    // The sign and the quotes of the key are shown, nothing of the value is.
+    let between = line[end..].find(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | '=' | ':'));
+    let between = &line[end..end + between.unwrap_or(line.len() - end)];
+    let sign = between.find(['=', ':']).map_or(0, |at| at + 1);
+    let space = between[sign..].len() - between[sign..].trim_start_matches([' ', '\t']).len();
+    Some(end + sign + space)
+}
+
+/// Whether what stands there is part of a value in quotes.
+fn is_text(line: &str, start: usize, end: usize) -> bool {
+    let before = &line[..start];
+    before.contains('=') && before.matches(['"', '\'']).count() % 2 == 1 && !line[end..].contains('=')
+}
+
+/// The end of the value that begins at `from`: that of its line, or of the text of several lines that it opens.
+fn end_of(text: &str, from: usize, line: usize) -> usize {
+    let value = &text[from..line];
+    let Some((open, fence)) = FENCES.iter().filter_map(|fence| Some((value.find(fence)?, fence))).min() else {
+        return line;
+    };
+    let inside = from + open + fence.len();
+    let Some(close) = text[inside..].find(fence) else { return text.len() };
+    let close = inside + close;
+    text[close..].find('\n').map_or(text.len(), |end| close + end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_a_secret_is_found_in_any_text() {
+        for (text, shown) in [
+            ("[auth]\nsecret = \"hunter2\" # mine\nqop = 1\n", "[auth]\nsecret = qop = 1\n"),
+            ("auth.secret=hunter2", "auth.secret="),
+            ("auth = { secret = \"hunter2\" }\nx", "auth = { secret = x"),
+            ("SECRET: hunter2\r\nx", "SECRET: x"),
+            ("é secrte = \"hunter2\"\nx", "é secrte = x"),
+            ("my-secrets 'hunter2\nx", "my-secrets x"),
+            ("secret = \"\"\"\nhunter2\nhunter3\"\"\"\nx", "secret = x"),
+            ("secret = '''hunter2\nhunter3", "secret = "),
+            ("\"secret\" = \"hunter2\"\nx", "\"secret\" = x"),
+            ("database = \"/var/secret/db\"\n", "database = \"/var/secret/db\"\n"),
+            ("secret_file = \"a\"\nrealm = \"example.org\"", "secret_file = \"a\"\nrealm = \"example.org\""),
+        ] {
+            let mut left = text.to_owned();
+            for range in secrets(text).into_iter().rev() {
+                left.replace_range(range, "");
+            }
+            assert_eq!(left, shown, "{text}");
+        }
+    }
+}
