@@ -18,6 +18,7 @@ use strowger_core::digest::Authenticator;
 use strowger_core::proxy::{Face, Identity};
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Net, Node};
+use strowger_store::access;
 use strowger_store::clock::Moment;
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
@@ -260,7 +261,13 @@ fn open_store(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<
         let now = strowger_net::clock::now();
         Moment { mono: now.mono, wall: now.wall }
     });
-    let (journal, loaded) = sqlite_bindings::keep(&settings, location, config.journal_settings(), clock)?;
+    let (journal, loaded) =
+        sqlite_bindings::keep(&settings, location, config.journal_settings(), clock).map_err(|error| {
+            match access::denial(&settings.path, true) {
+                Some(reason) => anyhow::anyhow!("{error}; {reason}"),
+                None => error.into(),
+            }
+        })?;
     tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
     let subscribers = ReadThrough::start(SqliteSubscribers::open(&settings)?, config.read_through_settings())?;
     Ok((journal, Some(Arc::new(subscribers))))
@@ -278,7 +285,10 @@ fn kept_secret(config: &Config) -> anyhow::Result<Vec<u8>> {
         Ok(secret) if secret.len() >= 16 => return Ok(secret),
         Ok(_) => anyhow::bail!("{} is shorter than 16 bytes: remove the file, the server draws another", what()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => (),
-        Err(error) => return Err(error).with_context(|| format!("{} cannot be read", what())),
+        Err(error) => {
+            let reason = access::denial(&path, false).map(|reason| format!(": {reason}")).unwrap_or_default();
+            return Err(error).with_context(|| format!("{} cannot be read{reason}", what()));
+        }
     }
     let secret = random::<32>()?;
     // Whole or not at all: another start must not find half of it.

@@ -35,6 +35,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod agents;
 pub mod binding;
 mod claim;

@@ -190,7 +190,7 @@ impl Config {
                 return Err(Report::new(file, text, vec![fault]));
             }
             Err(error) => {
-                let message = format!("cannot read the file: {error}");
+                let message = format!("cannot read the file: {}", with_reason(&error, path));
                 let cure = "name a file that exists and that this user may read; `strowger init` writes one";
                 return Err(Report::new(file, "", vec![Fault::error(None, message, cure)]));
             }
@@ -225,6 +225,14 @@ impl Config {
     pub fn is_local(&self, domain: &str) -> bool {
         let domain = domain.strip_suffix('.').unwrap_or(domain);
         self.domains.iter().any(|local| local.eq_ignore_ascii_case(domain))
+    }
+}
+
+/// An error of reading a file, with its owner and mode where they are the reason.
+fn with_reason(error: &std::io::Error, path: &Path) -> String {
+    match strowger_store::access::denial(path, false) {
+        Some(reason) => format!("{error}; {reason}"),
+        None => error.to_string(),
     }
 }
 
@@ -430,7 +438,7 @@ fn secret(auth: &Auth, source: Source<'_>, reader: &mut Reader) -> Option<Secret
             }
         },
         Err(error) => {
-            let message = format!("cannot read auth.secret_file {}: {error}", path.display());
+            let message = format!("cannot read auth.secret_file {}: {}", path.display(), with_reason(&error, path));
             reader.push(Fault::error(span, message, cure));
             None
         }
