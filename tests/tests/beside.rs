@@ -5,7 +5,7 @@ mod attacks_passwords;
 mod attacks_reflection;
 mod attacks_relay;
 mod commands;
-mod config;
+pub(crate) mod config;
 mod connections;
 mod digest;
 mod events;

@@ -63,7 +63,7 @@ const WRONG: &[Wrong] = &[
     Wrong {
         kind: "text where true or false belongs",
         text: "[registrar]\nauthenticate = »\"yes\"«\n",
-        message: "registrar.authenticate is text",
+        message: "registrar.authenticate must be true or false, not text",
         cure: "write true or false, without quotes",
     },
     Wrong {
@@ -99,7 +99,7 @@ const WRONG: &[Wrong] = &[
     Wrong {
         kind: "a word that a key does not know",
         text: "[registrar]\ndurability = »\"powerloss\"«\n",
-        message: "registrar.durability is \"powerloss\"",
+        message: "unknown value \"powerloss\" for registrar.durability",
         cure: "did you mean \"power-loss\"?",
     },
     Wrong {
@@ -328,6 +328,9 @@ fn each_mistake_is_reported_with_file_line_column_and_cure() {
         let line = text[..from].matches('\n').count() + 1;
         let column = text[line_start..from].chars().count() + 1;
         let whole_line = text[line_start..].lines().next().expect("the mark stands in a line");
+        // A secret is not shown.
+        let (whole_line, marked) =
+            if whole_line.starts_with("secret =") { ("secret = ********", "********") } else { (whole_line, marked) };
         let caret = format!("| {}{}\n", " ".repeat(column - 1), "^".repeat(marked.chars().count()));
 
         let output = check(&text, folder.path());
@@ -377,13 +380,18 @@ fn a_file_that_is_not_there_or_not_text_is_named() {
     assert!(error_of(&output).contains("binary.toml:2:3: error: the file is not UTF-8"), "{}", error_of(&output));
 }
 
+/// A listener that the world reaches.
+const PUBLIC: &str = "[[listener]]\naddress = \"0.0.0.0\"\nadvertise = \"sip.example.org\"\n";
+
 #[test]
 fn what_is_only_doubtful_is_a_warning() {
     let folder = folder();
     let doubtful = [
         ("listen = [\"udp:0.0.0.0:5060\"]\n", "none is advertised"),
-        ("listen = [\"udp:192.0.2.1:5060\"]\n[proxy]\nrelay_for = \"everyone\"\n", "open relay"),
-        ("listen = [\"udp:192.0.2.1:5060\"]\n[registrar]\nauthenticate = false\n", "register as any user"),
+        ("listen = [\"udp:192.0.2.1:5060\"]\n", "this machine does not have the address 192.0.2.1"),
+        (&format!("{PUBLIC}[proxy]\nrelay_for = \"everyone\"\n"), "open relay"),
+        (&format!("{PUBLIC}[proxy]\nrelay_for = \"local-domains\"\n[auth]\ncalls = false\n"), "an open relay of"),
+        (&format!("{PUBLIC}[registrar]\nauthenticate = false\n"), "register as any user"),
         ("[timers]\ntimer_c = \"3m\"\n", "not over 3 minutes"),
         ("[auth]\nalgorithms = [\"MD5\", \"SHA-256\"]\n", "baresip 1.0, JsSIP 3.13 and SIP.js 0.21"),
         ("[auth]\nalgorithms = [\"SHA-256\", \"MD5\"]\n", "baresip 1.0, SIPp 3.6 and sipsak 0.9.8"),
@@ -501,6 +509,67 @@ fn a_secret_comes_from_key_file_or_environment_and_is_never_shown() {
     assert!(!text_of(&effective("", None)).contains(masked));
 }
 
+/// However a file is wrong, its report shows no secret.
+#[test]
+fn a_report_of_mistakes_shows_no_secret() {
+    let folder = folder();
+    for text in [
+        "[auth]\nsecret = \"correct-horse-battery\" oops\n",
+        "[auth]\nsecret = \"correct-horse-battery\n",
+        "[auth]\nsecret = correct-horse-battery\n",
+        "[auth]\nsecrte = \"correct-horse-battery\"\n",
+        "secret = \"correct-horse-battery\"\n",
+        "auth = { secret = \"correct-horse-battery\", qop = 1 }\n",
+        "[auth]\nsecret = [\"correct-horse-battery\"]\n",
+        "[auth]\nsecret = \"\"\"\ncorrect-horse-battery\n\"\"\" oops\n",
+        "[auth]\nsecret = \"\"\"\ncorrect-horse-battery \\q\n\"\"\"\n",
+        "[auth]\nsecret = \"correct-horse-battery\"\nsecret = \"correct-horse-battery\"\n",
+        "[auth]\nsecret_file = \"secret\"\nsecret = \"correct-horse-battery\"\n",
+    ] {
+        let output = check(text, folder.path());
+        let error = error_of(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}{error}");
+        assert!(error.contains("strowger.toml:") && !error.contains("horse"), "{text}{error}");
+        let output = run(&["serve"], folder.path());
+        assert!(!error_of(&output).contains("horse"), "{text}{}", error_of(&output));
+    }
+}
+
+#[test]
+fn messages_are_in_plain_words() {
+    let folder = folder();
+    for (text, message, cure) in [
+        ("domains = \"example.org\"\n", "domains must be a list, not text", "write a list in brackets"),
+        ("[proxy]\nrelay_for = \"all\"\n", "unknown value \"all\" for proxy.relay_for", "\"authenticated\""),
+        ("[proxy]\nrecord_route = yes\n", "this is not TOML", "write true or false, without quotes"),
+        ("[[listener]]\nadvertise = \"https://foo\"\n", "which is a URL: write its host alone", "a host or HOST:PORT"),
+    ] {
+        let output = check(text, folder.path());
+        let error = error_of(&output);
+        assert!(error.contains(message) && error.contains(cure), "{text}{error}");
+    }
+    let output = run(&["init", "--domain", "example.org", "--advertise", "https://foo"], folder.path());
+    assert!(error_of(&output).contains("which is a URL"), "{}", error_of(&output));
+}
+
+#[test]
+fn a_database_that_everyone_can_read_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder();
+    let text = "domains = [\"example.org\"]\nstore.database = \"users.sqlite\"\n";
+    fs::write(folder.path().join("strowger.toml"), text).expect("it can be written");
+    assert!(add_user("alice@example.org", folder.path()).status.success());
+    assert!(!error_of(&check(text, folder.path())).contains("warning"));
+    fs::write(folder.path().join("users.secret"), "0123456789abcdef").expect("it can be written");
+    for name in ["users.sqlite", "users.secret"] {
+        fs::set_permissions(folder.path().join(name), fs::Permissions::from_mode(0o644)).expect("it is ours");
+        let error = error_of(&check(text, folder.path()));
+        assert!(error.contains(&format!("everyone on this machine can read {name}")), "{error}");
+        assert!(error.contains(&format!("chmod 600 {name}")), "{error}");
+        fs::set_permissions(folder.path().join(name), fs::Permissions::from_mode(0o600)).expect("it is ours");
+    }
+}
+
 #[test]
 fn the_effective_configuration_is_a_file_that_gives_the_same() {
     let folder = folder();
@@ -512,8 +581,10 @@ fn the_effective_configuration_is_a_file_that_gives_the_same() {
     let second = run(&["check", "again.toml", "--effective"], folder.path());
     assert_eq!(first, text_of(&second), "{}", error_of(&second));
     assert!(first.contains("ping_interval = \"never\"") && first.contains("shards = 2"), "{first}");
-    // Without a file: the defaults.
-    let defaults = text_of(&run(&["check", "--effective"], folder.path()));
+    // The one of this folder, and none at all.
+    assert_eq!(text_of(&run(&["check", "--effective"], folder.path())), first);
+    let defaults = text_of(&run(&["check", "/dev/null", "--effective"], folder.path()));
+    assert!(!defaults.contains("shards = 2"), "{defaults}");
     assert!(defaults.contains("relay_for = \"authenticated\""), "{defaults}");
 }
 
@@ -559,6 +630,7 @@ fn serve_refuses_what_check_refuses() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(error_of(&output).contains("strowger.toml:2:9: error: "), "{}", error_of(&output));
     }
+    fs::remove_file(folder.path().join("strowger.toml")).expect("it is there");
     let output = run(&["serve", "--check", "--listen", "ws:127.0.0.1:8080"], folder.path());
     assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
     assert!(text_of(&output).contains("ws:127.0.0.1:8080"), "{}", text_of(&output));

@@ -18,7 +18,7 @@ use super::proxy::RelayFor;
 use super::reader::Reader;
 use super::registrar::Durability;
 use super::report::Fault;
-use super::{Config, Source, validity};
+use super::{Config, Source, validity, with_reason};
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_identity(config, reader);
@@ -173,7 +173,8 @@ fn certificates(path: &Path, span: &Span, reader: &mut Reader) -> Option<Vec<Cer
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) => {
-            reader.push(Fault::error(span.clone(), format!("cannot read {}: {error}", path.display()), cure));
+            let message = format!("cannot read {}: {}", path.display(), with_reason(&error, path));
+            reader.push(Fault::error(span.clone(), message, cure));
             return None;
         }
     };
@@ -191,7 +192,8 @@ fn private_key(path: &Path, span: &Span, reader: &mut Reader) -> Option<PrivateK
         Ok(bytes) => bytes,
         Err(error) => {
             let cure = "name a private key in PEM that this user may read";
-            reader.push(Fault::error(span.clone(), format!("cannot read {}: {error}", path.display()), cure));
+            let message = format!("cannot read {}: {}", path.display(), with_reason(&error, path));
+            reader.push(Fault::error(span.clone(), message, cure));
             return None;
         }
     };
@@ -398,6 +400,10 @@ fn check_database(config: &Config, reader: &mut Reader) {
         return;
     };
     let span = reader.value_of("store.database");
+    // It has the HA1s, which are as good as passwords; the file beside it has the key of routes and nonces.
+    for file in [path.clone(), path.with_extension("secret")] {
+        warn_if_others_read(&file, &span, reader);
+    }
     if path.is_dir() {
         let cure = "name a file in it, such as \"strowger.sqlite\"";
         reader.push(Fault::error(span, format!("store.database {} is a folder", path.display()), cure));
@@ -430,6 +436,15 @@ fn check_relay(config: &Config, reader: &mut Reader) {
             "proxy.relay_for = \"everyone\" makes an open relay of {listener}, which strangers find within hours"
         );
         let cure = "write \"authenticated\", or listen on an address that only trusted machines reach";
+        reader.push(Fault::warning(span, message, cure));
+    }
+    if let (RelayFor::LocalDomains, false, Some(listener)) = (config.proxy.relay_for, config.auth.calls, open) {
+        let span = reader.first_of(&["proxy.relay_for", "auth.calls"]);
+        let message = format!(
+            "proxy.relay_for = \"local-domains\" with auth.calls = false makes an open relay of {listener}: anyone can write a \
+             From of a local domain"
+        );
+        let cure = "set auth.calls = true, or listen on an address that only trusted machines reach";
         reader.push(Fault::warning(span, message, cure));
     }
     if config.proxy.relay_for == RelayFor::LocalDomains && config.domains.is_empty() {

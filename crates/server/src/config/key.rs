@@ -82,8 +82,14 @@ fn kind(value: &DeValue<'_>) -> &'static str {
 
 impl Reader {
     /// Notes that the type of value is wrong.
-    pub(super) fn wrong_type(&mut self, path: &str, value: &Spanned<DeValue<'_>>, cure: impl Into<String>) {
-        let message = format!("{path} is {}, which it cannot be", kind(value.get_ref()));
+    pub(super) fn wrong_type(
+        &mut self,
+        path: &str,
+        value: &Spanned<DeValue<'_>>,
+        wanted: &str,
+        cure: impl Into<String>,
+    ) {
+        let message = format!("{path} must be {wanted}, not {}", kind(value.get_ref()));
         self.error(value.span(), message, cure);
     }
 }
@@ -93,7 +99,7 @@ impl Key for bool {
         if let DeValue::Boolean(value) = value.get_ref() {
             return Some(*value);
         }
-        reader.wrong_type(path, value, "write true or false, without quotes");
+        reader.wrong_type(path, value, "true or false", "write true or false, without quotes");
         None
     }
 
@@ -118,7 +124,8 @@ fn read_whole(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, most: u64, 
             }
         },
         _ => {
-            reader.wrong_type(path, value, cure);
+            let wanted = if rule.unit == Unit::Bytes { "a size" } else { "a whole number" };
+            reader.wrong_type(path, value, wanted, cure);
             return None;
         }
     };
@@ -200,7 +207,7 @@ impl Key for Duration {
                     example.map_or_else(String::new, |text| format!("name the unit, for example \"{text}\"; "));
                 reader.error(value.span(), message, format!("{example}{cure}"));
             }
-            _ => reader.wrong_type(path, value, cure),
+            _ => reader.wrong_type(path, value, "a duration", cure),
         }
         None
     }
@@ -255,7 +262,7 @@ impl<T: Text> Key for T {
     fn read(path: &str, value: &Spanned<DeValue<'_>>, _: &Rule, reader: &mut Reader) -> Option<Self> {
         let cure = || format!("write {}", T::EXPECTED);
         let DeValue::String(text) = value.get_ref() else {
-            reader.wrong_type(path, value, cure());
+            reader.wrong_type(path, value, "text", cure());
             return None;
         };
         match T::from_text(text) {
@@ -356,7 +363,7 @@ impl<T: Key> Key for Vec<T> {
     fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
         let DeValue::Array(items) = value.get_ref() else {
             let cure = format!("write a list in brackets; each item is {}", T::allowed(rule));
-            reader.wrong_type(path, value, cure);
+            reader.wrong_type(path, value, "a list", cure);
             return None;
         };
         // Each wrong item is reported, not only the first.

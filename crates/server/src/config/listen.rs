@@ -103,6 +103,9 @@ impl FromStr for Advertised {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains("://") {
+            return Err(format!("is {text:?}, which is a URL: write its host alone"));
+        }
         let colon = if text.starts_with('[') { text.find("]:").map(|at| at + 1) } else { text.find(':') };
         let (host, port) = match colon {
             Some(colon) => (&text[..colon], Some(&text[colon + 1..])),

@@ -22,6 +22,7 @@ mod key;
 mod limits;
 mod listen;
 mod log;
+mod machine;
 mod mask;
 mod nat;
 mod proxy;
@@ -266,7 +267,10 @@ fn syntax_faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
 fn syntax_fault(error: &toml::de::Error, text: &str) -> Fault {
     let span = error.span().map(|span| span.start.min(text.len())..span.end.min(text.len()));
     let message = error.message();
-    let cure = if message.contains("duplicate key") {
+    let written = span.clone().and_then(|span| text.get(span)).unwrap_or_default();
+    let cure = if matches!(&written.to_ascii_lowercase()[..], "yes" | "no" | "on" | "off" | "true" | "false") {
+        "write true or false, without quotes"
+    } else if message.contains("duplicate key") {
         "a key or table may stand only once: remove one of the two"
     } else if message.contains("string") {
         "text stands between two quotes on one line: key = \"text\""
@@ -298,7 +302,7 @@ fn read_tables(document: &DeTable<'_>, reader: &mut Reader) -> Tables {
                             reader.note_place(&path, key.span(), item.span());
                             tables.listener.push(reader.section(&path, table));
                         }
-                        _ => reader.wrong_type(&path, item, "write each listener as a [[listener]] table"),
+                        _ => reader.wrong_type(&path, item, "a table", "write each listener as a [[listener]] table"),
                     }
                 }
             }

@@ -219,9 +219,9 @@ impl Reader {
                     Some(near) => format!("did you mean \"{near}\"? Write {allowed}"),
                     None => format!("write {allowed}"),
                 };
-                self.error(value.span(), format!("{path} is {text:?}, which it does not know"), cure);
+                self.error(value.span(), format!("unknown value {text:?} for {path}"), cure);
             }
-            _ => self.wrong_type(path, value, format!("write {allowed}")),
+            _ => self.wrong_type(path, value, "text", format!("write {allowed}")),
         }
     }
 }
