@@ -68,7 +68,7 @@ fn a_call_is_drawn_and_measured() {
         value.parse().unwrap_or_else(|_| panic!("{name} is no number: {line}"))
     };
     assert!((figure("calls"), figure("failures")) == (100.0, 0.0), "{text}");
-    let (p50, p95, p99) = (figure("set-up delay, p50"), figure("p95"), figure("p99"));
+    let (p50, p95, p99) = (figure("call setup, p50"), figure("p95"), figure("p99"));
     assert!(0.0 < p50 && p50 <= p95 && p95 <= p99, "{text}");
     assert!((10.0..=60.0).contains(&figure("calls per second")), "{text}");
     assert!(figure("CPU per call") > 0.0 && figure("memory") > 1.0, "{text}");
@@ -118,7 +118,7 @@ fn without_load_there_is_no_table() {
     let _alone = alone();
     let text = String::from_utf8(demo(&["--seconds", "0"]).stdout).expect("UTF-8");
     assert!(text.contains("│── BYE") && text.contains("What to try next"), "{text}");
-    assert!(!text.contains("set-up delay"), "{text}");
+    assert!(!text.contains("call setup"), "{text}");
 }
 
 #[test]

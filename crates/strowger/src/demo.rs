@@ -33,13 +33,20 @@ What to try next
   strowger load --help                     calls for a server of your own, and what came of them
   strowger init                            a few questions, and a configuration of your own
   strowger user add alice@DOMAIN           a name and a password for a phone
-  strowger serve --config strowger.toml    the server; it prints what the phone has to be told
+  strowger serve                           the server; it prints the settings for a phone
 ";
 
 pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
     // Nobody wants log lines between the pictures, unless they are asked for.
     if std::env::var_os(logging::FILTER_VARIABLE).is_some() {
         logging::start(&Log::default())?;
+    }
+    if let Some(path) = &arguments.html {
+        // Before the run, not after it.
+        if let Err(error) = std::fs::File::options().create(true).append(true).open(path) {
+            output::complain(&format!("{} cannot be written: {error}", path.display()));
+            return Ok(Outcome::Usage);
+        }
     }
     let show = Show { quiet: arguments.json };
     let mut document = json!({});

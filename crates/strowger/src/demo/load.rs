@@ -15,6 +15,7 @@ use strowger_load::scenario::Distribution;
 use super::phones::USERS;
 use super::server::DOMAIN;
 use crate::load::{Interrupted, Screen};
+use crate::output;
 
 /// Who answers the calls in number: a phone of the two would ring otherwise.
 pub(super) const CALLEE: (&str, &str) = ("carol", "lighthouse");
@@ -53,7 +54,7 @@ pub(super) fn run(server: SocketAddr, seconds: u32, rate: u32, quiet: bool) -> a
         let second = live.elapsed.as_secs();
         if !quiet && !screen.is_drawn() && second > said {
             said = second;
-            eprintln!("{}", line(&live, calls));
+            output::say(&line(&live, calls));
         }
         if interrupted.times() > 0 {
             drop(screen);

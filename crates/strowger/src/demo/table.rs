@@ -40,7 +40,7 @@ impl Figures<'_> {
         row("calls", &calls.made(), "", "");
         row("failures", &failures, "", &calls.reasons());
         for (name, percentile, note) in [
-            ("set-up delay, p50", 50.0, "from INVITE to 200, seen by the caller"),
+            ("call setup, p50", 50.0, "from INVITE to 200, seen by the caller"),
             ("p95", 95.0, ""),
             ("p99", 99.0, ""),
         ] {
