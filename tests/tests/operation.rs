@@ -1,10 +1,21 @@
 //! What an operator does with a server day by day: signals, starts that fail, files in the folder.
 
+use std::fs;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
+use strowger_tests::binary::strowger;
+use strowger_tests::process::Process;
+use strowger_tests::program;
 use strowger_tests::server::Setup;
+use strowger_tests::text::Request;
 use strowger_tests::wire::Transport;
+
+use crate::config::{error_of, folder, run, text_of};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -24,10 +35,159 @@ fn a_start_without_its_port_leaves_no_file_behind() {
     let ended = server.try_start().end(SOON);
     assert_eq!(ended.code(), Some(1), "{}", server.log());
     assert!(server.log().contains("Address already in use"), "{}", server.log());
-    let mut names: Vec<_> = std::fs::read_dir(server.folder())
+    let mut names: Vec<_> = fs::read_dir(server.folder())
         .expect("it is there")
         .map(|entry| entry.expect("it can be read").file_name())
         .collect();
     names.sort();
     assert_eq!(names, ["strowger.log", "strowger.toml"]);
+}
+
+/// `strowger init` writes it, and every command finds it.
+#[test]
+fn commands_take_strowger_toml_of_their_folder_and_say_so() {
+    let folder = folder();
+    let port = strowger_tests::port::free();
+    let text = format!("listen = [\"udp:127.0.0.1:{port}\"]\ndomains = [\"example.org\"]\nrealm = \"office\"\n");
+    fs::write(folder.path().join("strowger.toml"), text).expect("it is ours");
+    let using = "using strowger.toml of this folder";
+
+    let output = run(&["check"], folder.path());
+    assert!(error_of(&output).contains(using), "{}", error_of(&output));
+    assert!(text_of(&output).starts_with("strowger.toml: can be used"), "{}", text_of(&output));
+    // What is named needs no word.
+    assert!(!error_of(&run(&["check", "strowger.toml"], folder.path())).contains(using));
+
+    let output = run(&["user", "list"], folder.path());
+    assert!(error_of(&output).contains(using), "{}", error_of(&output));
+
+    let mut command = Command::new(strowger());
+    command.arg("serve").current_dir(folder.path()).env_remove("STROWGER_CONFIG");
+    let mut serve = Process::start("strowger", folder.path(), &mut command);
+    serve.wait_for("\nready", 1, SOON);
+    let log = serve.log();
+    let first = log.lines().next().unwrap_or_default();
+    assert!(first.contains("configuration file=strowger.toml") && first.contains("found in this folder"), "{log}");
+    assert!(log.contains(&format!("127.0.0.1:{port}")) && log.contains("office"), "{log}");
+    serve.signal(libc::SIGTERM);
+    serve.end(SOON);
+}
+
+#[test]
+fn init_takes_several_domains() {
+    let folder = folder();
+    let words = ["init", "--domain", "example.org", "--domain", "example.net", "--domain", "example.org"];
+    let output = run(&[&words[..], &["--listen", "udp:127.0.0.1:5060"]].concat(), folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
+    let written = fs::read_to_string(folder.path().join("strowger.toml")).expect("it was written");
+    assert!(written.contains("domains = [\"example.org\", \"example.net\"]"), "{written}");
+    assert!(written.contains("realm = \"example.org\""), "{written}");
+    let next = text_of(&output);
+    assert!(next.contains("user add alice@example.org\n") && next.contains("user add alice@example.net\n"), "{next}");
+    assert!(next.contains("  strowger serve\n"), "{next}");
+}
+
+/// Root writes files that the user of a service cannot read: the error names owner and mode.
+#[test]
+fn files_of_another_user_are_named_with_owner_and_mode() {
+    if !program::is_root() {
+        return program::skipped("files of another user need root");
+    }
+    let folder = folder();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let port = strowger_tests::port::free();
+    let listen = format!("udp:127.0.0.1:{port}");
+    let output = run(&["init", "--domain", "example.org", "--listen", &listen], folder.path());
+    let hint =
+        "strowger.toml belongs to root (mode 0600): if the server runs as another user, chown USER strowger.toml*";
+    assert!(text_of(&output).contains(hint), "{}", text_of(&output));
+
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new(strowger());
+        command.args(arguments).current_dir(folder.path()).stdin(Stdio::null()).uid(65_534).gid(65_534);
+        command.env_remove("STROWGER_CONFIG").output().expect("the program runs")
+    };
+    // The program itself may lie where nobody else may look.
+    if as_nobody(&["check", "/dev/null"]).status.code() != Some(0) {
+        return program::skipped("another user cannot run the program where it lies");
+    }
+    let error = error_of(&as_nobody(&["check"]));
+    assert!(error.contains("strowger.toml belongs to root (mode 0600), and this process runs as nobody"), "{error}");
+
+    // Its configuration can be read now, its database cannot.
+    fs::set_permissions(folder.path().join("strowger.toml"), fs::Permissions::from_mode(0o644)).expect("it is ours");
+    let mut add = Command::new(strowger());
+    add.args(["user", "add", "alice@example.org", "--password-stdin"]).current_dir(folder.path());
+    add.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_remove("STROWGER_CONFIG");
+    let mut child = add.spawn().expect("the program runs");
+    std::io::Write::write_all(&mut child.stdin.take().expect("it is piped"), b"open sesame").expect("it reads it");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(text_of(&output).contains("strowger.sqlite belongs to root (mode 0600)"), "{}", text_of(&output));
+    for command in [&["serve"][..], &["user", "list"]] {
+        let output = as_nobody(command);
+        assert_eq!(output.status.code(), Some(1), "{}", error_of(&output));
+        let error = error_of(&output);
+        assert!(
+            error.contains("strowger.sqlite belongs to root (mode 0600), and this process runs as nobody"),
+            "{error}"
+        );
+    }
+}
+
+/// From the first line to the last: warnings of the configuration, counters as fields, the error that ends the server.
+#[test]
+fn a_json_log_is_json_and_nothing_else() {
+    let lines = "domains = [\"example.org\", \"example.org\"]\nlog.format = \"json\"\nlog.statistics = \"1s\"";
+    let server = Setup::on(&[Transport::Udp]).with(lines).prepare();
+    let log = server.folder().join("log.json");
+    let mut command = Command::new(strowger());
+    command.args(["serve", "--config"]).arg(server.config()).current_dir(server.folder());
+    let start = |command: &mut Command| {
+        let file = fs::File::options().create(true).append(true).open(&log).expect("the folder can be written");
+        command.stdout(Stdio::null()).stderr(file).stdin(Stdio::null()).spawn().expect("the program runs")
+    };
+    let mut child = start(&mut command);
+    let events = || {
+        let text = fs::read_to_string(&log).expect("it is there");
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let event = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        whole.lines().map(event).collect::<Vec<_>>()
+    };
+    let is = |event: &Value, name: &str, value: &str| event[name].as_str() == Some(value);
+    let begun = std::time::Instant::now();
+    while !events().iter().any(|event| is(event, "message", "statistics") && is(event, "of", "server")) {
+        assert!(begun.elapsed() < SOON, "{:?}", events());
+        let mut wire = server.connect(Transport::Udp);
+        let request = Request::new("OPTIONS", "sip:nobody@example.org", "udp", wire.local());
+        wire.send(&request.bytes()).expect("loopback takes it");
+        let _ = wire.receive(Duration::from_millis(100));
+    }
+    // The port is taken: a second one ends with an error.
+    let mut second = start(&mut command);
+    assert_eq!(second.wait().expect("it ends").code(), Some(1));
+    // SAFETY: the child was not waited for, so the id is still its own.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    let events = events();
+    let warning = events.iter().find(|event| is(event, "level", "WARN")).expect("a warning");
+    assert!(
+        is(warning, "message", "domains names example.org twice") && is(warning, "cure", "name it once"),
+        "{warning}"
+    );
+    assert!(warning["file"].is_string() && warning["line"].is_u64() && warning["column"].is_u64(), "{warning}");
+    let statistics = events.iter().find(|event| is(event, "of", "server") && event["requests"].is_u64());
+    assert!(statistics.is_some(), "{events:?}");
+    let error = events.iter().find(|event| is(event, "level", "ERROR")).expect("an error");
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("Address already in use")), "{error}");
+    drop(server);
+}
+
+#[test]
+fn the_demo_tells_before_it_runs_that_its_report_cannot_be_written() {
+    let folder = folder();
+    let begun = std::time::Instant::now();
+    let output = run(&["demo", "--html", "nowhere/report.html"], folder.path());
+    assert_eq!(output.status.code(), Some(2), "{}", error_of(&output));
+    assert!(error_of(&output).contains("nowhere/report.html cannot be written"), "{}", error_of(&output));
+    assert!(text_of(&output).is_empty() && begun.elapsed() < Duration::from_secs(5), "{}", text_of(&output));
 }

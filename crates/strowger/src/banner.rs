@@ -1,4 +1,4 @@
-//! What `serve` prints once it listens: where, for whom, and what a phone has to be told.
+//! What `serve` prints once it listens: where, for whom, and what a phone needs.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
     let mut out = format!("Strowger {}\n", env!("CARGO_PKG_VERSION"));
     let mut line = |name: &str, value: &str| {
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "  {name:<10} {value}");
+        let _ = writeln!(out, "  {name:<13} {value}");
     };
     for (index, listener) in bound.iter().enumerate() {
         let known = listener.advertise.as_ref().map_or_else(String::new, |name| format!("   known as {name}"));
@@ -48,26 +48,27 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
     let database = config.store.database.as_ref().map_or_else(|| "in memory".into(), |path| path.display().to_string());
     line("database", &database);
     line(
-        "bindings",
+        "registrations",
         match config.registrar.durability {
-            Durability::Crash => "survive the death of the process",
-            Durability::PowerLoss => "survive a power cut",
-            Durability::None => "in memory only, forgotten at a restart",
+            Durability::Crash => "survive a crash of the process",
+            Durability::PowerLoss => "survive a power failure",
+            Durability::None => "in memory only, lost at a restart",
         },
     );
     line(
-        "relays for",
-        match config.proxy.relay_for {
-            RelayFor::Authenticated => "users with a password",
-            RelayFor::LocalDomains => "callers of the local domains",
-            RelayFor::Everyone => "everyone",
+        "calls out",
+        match (config.proxy.relay_for, config.auth.calls) {
+            (RelayFor::Authenticated, _) => "authenticated users only",
+            (RelayFor::LocalDomains, true) => "authenticated users of the local domains",
+            (RelayFor::LocalDomains, false) => "callers of the local domains, without a password",
+            (RelayFor::Everyone, _) => "everyone (open relay)",
         },
     );
 
     if let Some(domain) = config.domains.first() {
         out.push_str("\nWhat a phone needs\n");
         let mut line = |name: &str, value: &str| {
-            let _ = writeln!(out, "  {name:<10} {value}");
+            let _ = writeln!(out, "  {name:<13} {value}");
         };
         let mut servers: Vec<(String, Vec<&str>)> = Vec::new();
         for listener in bound {
@@ -86,7 +87,7 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
         if config.registrar.authenticate {
             line("user", &format!("NAME and password of: strowger user add NAME@{domain}"));
         } else if config.auth.calls {
-            line("user", "any name, no password; but who calls needs one, unless auth.calls = false");
+            line("user", "any name; registering needs no password, calling does (auth.calls)");
         } else {
             line("user", "any name, no password");
         }
@@ -112,7 +113,7 @@ mod tests {
         let config = Config::default();
         let text = banner(&config, &bound(&config));
         assert!(text.contains("udp  127.0.0.1:5060\n"), "{text}");
-        assert!(text.contains("server     127.0.0.1:5060 by udp or tcp\n"), "{text}");
+        assert!(text.contains("server        127.0.0.1:5060 by udp or tcp\n"), "{text}");
         assert!(text.contains("strowger user add NAME@127.0.0.1"), "{text}");
         assert!(text.contains("warning: only this machine"), "{text}");
         assert!(text.ends_with("\nready\n"), "{text}");
@@ -126,7 +127,7 @@ mod tests {
         config.listeners[0].advertise = Some("sip.example.org".parse().expect("a name"));
         let text = banner(&config, &bound(&config));
         assert!(text.contains("known as sip.example.org"), "{text}");
-        assert!(text.contains("server     sip.example.org:5070 by udp\n"), "{text}");
+        assert!(text.contains("server        sip.example.org:5070 by udp\n"), "{text}");
         assert!(!text.contains("warning"), "{text}");
     }
 
@@ -134,7 +135,7 @@ mod tests {
     fn who_may_register_without_a_password_hears_that_calls_need_one() {
         let mut config = Config::default();
         config.registrar.authenticate = false;
-        assert!(banner(&config, &bound(&config)).contains("who calls needs one, unless auth.calls = false"));
+        assert!(banner(&config, &bound(&config)).contains("registering needs no password, calling does"));
         config.auth.calls = false;
         assert!(banner(&config, &bound(&config)).contains("any name, no password\n"));
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use strowger_server::config::{Config, Fault, Report, Source, reference};
 
 use crate::cli::CheckArguments;
+use crate::configuration::Choice;
 use crate::output::{self, Outcome};
 use crate::realm;
 
@@ -16,12 +17,16 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     }
     let checked = match arguments.file.as_deref() {
         Some(path) if path == Path::new("-") => standard_input(),
-        path => Config::load(path, &[]),
+        path => {
+            let choice = Choice::of(path);
+            choice.announce();
+            Config::load(choice.file(), &[])
+        }
     };
     match checked {
         Ok((config, warnings)) => {
             output::report(&warnings);
-            let strangers = realm::check(&config, warnings.file());
+            let strangers = surroundings(&config, warnings.file());
             if arguments.effective {
                 output::print(&config.effective())?;
             } else {
@@ -51,6 +56,13 @@ fn standard_input() -> Result<(Config, Report), Report> {
     }
     let environment = |name: &str| std::env::var(name).ok();
     Config::read(Source { file: NAME, text: &text, environment: &environment, ..Source::default() })
+}
+
+/// Reports what does not fit this machine and this database; the number of warnings.
+pub(crate) fn surroundings(config: &Config, file: &str) -> usize {
+    let foreign = config.foreign_listeners();
+    output::report(&Report::new(file, "", foreign.clone()));
+    foreign.len() + realm::check(config, file)
 }
 
 /// One line that says that the configuration can be used, and for what.

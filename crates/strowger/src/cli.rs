@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use strowger_server::config::{Advertised, Domain, ListenAddress};
 
+use crate::configuration::Choice;
+
 /// A SIP server: proxy and registrar over UDP, TCP, TLS and WebSocket.
 #[derive(Debug, Parser)]
 #[command(name = "strowger", version, max_term_width = 110)]
@@ -14,9 +16,9 @@ Examples:
   strowger demo                                  see it work, on loopback
   strowger init                                  answer a few questions, get a configuration
   strowger user add alice@example.org            give a phone its name and password
-  strowger serve --config strowger.toml          run the server
+  strowger serve                                 run the server
   strowger load 192.0.2.1                        make calls and measure them
-  strowger check strowger.toml                   find what is wrong in a configuration
+  strowger check                                 find what is wrong in a configuration
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
 pub(crate) struct Cli {
@@ -39,18 +41,22 @@ pub(crate) enum Command {
 
 /// Run the server.
 ///
-/// Without a configuration it listens on 127.0.0.1:5060 by UDP and TCP, where only this machine reaches it. SIGTERM
-/// lets calls that are being set up finish first; a second one ends it at once. SIGUSR2 asks for one thread less that
-/// carries messages, SIGUSR1 for one more, up to server.shards or, if that is "auto", to the cores.
+/// Takes strowger.toml of this folder if no other configuration is named; where there is none, it listens on
+/// 127.0.0.1:5060 by UDP and TCP, where only this machine reaches it. The log goes to standard error.
+///
+/// SIGTERM and SIGINT shut down gracefully: new calls get 503, calls that are being set up have server.drain_timeout; a
+/// second one ends it at once. SIGHUP is logged and ignored: there is no reload. SIGUSR1 asks for one more thread that
+/// carries messages, up to server.shards or, if that is "auto", to the cores; SIGUSR2 for one less.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   strowger serve
   strowger serve --config /etc/strowger/strowger.toml
   strowger serve --listen udp:192.0.2.10:5060 --listen tcp:192.0.2.10:5060
-  strowger serve --config strowger.toml --check
+  strowger serve --check
 
-Exit codes: 0 ended as asked, 1 refused or failed, 2 the command line cannot be used.")]
+Exit codes: 0 ended as asked, 1 refused or failed, 2 the command line cannot be used,
+70 a part of the running server failed.")]
 pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub config: ConfigArgument,
@@ -66,9 +72,16 @@ pub(crate) struct ServeArguments {
 /// The configuration file of commands that need one.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgument {
-    /// Configuration file; without it the defaults hold.
+    /// Configuration file [default: strowger.toml of this folder; where there is none, the defaults hold].
     #[arg(long, short, value_name = "FILE", env = "STROWGER_CONFIG", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
+}
+
+impl ConfigArgument {
+    /// The file that is meant.
+    pub(crate) fn choose(&self) -> Choice {
+        Choice::of(self.config.as_deref())
+    }
 }
 
 /// Write a commented configuration from a few answers.
@@ -79,15 +92,17 @@ pub(crate) struct ConfigArgument {
 #[command(after_long_help = "\
 Examples:
   strowger init
-  strowger init --domain example.org --realm example.org --listen udp:0.0.0.0:5060 --listen tcp:0.0.0.0:5060 \\
+  strowger init --domain example.org --advertise sip.example.org
+  strowger init --domain example.org --domain example.net --realm example.org \\
+      --listen udp:0.0.0.0:5060 --listen tcp:0.0.0.0:5060 \\
       --advertise sip.example.org --output /etc/strowger/strowger.toml
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
 pub(crate) struct InitArguments {
-    /// Domain of the users, as in alice@DOMAIN.
+    /// Domain of the users, as in alice@DOMAIN; may be given several times.
     #[arg(long, value_parser = domain)]
-    pub domain: Option<Domain>,
-    /// Realm of the passwords; phones may show it when they ask for one [default: the domain].
+    pub domain: Vec<Domain>,
+    /// Realm of the passwords; phones may show it when they ask for one [default: the first domain].
     #[arg(long)]
     pub realm: Option<String>,
     /// Where to listen [default: udp and tcp on 0.0.0.0:5060].
@@ -183,15 +198,17 @@ pub(crate) struct AddressOfRecord {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  strowger check strowger.toml
-  strowger check strowger.toml --effective       every key in force, secrets masked
-  strowger check --effective                     the defaults
+  strowger check
+  strowger check /etc/strowger/strowger.toml
+  strowger check --effective             every key in force, secrets masked
+  strowger check /dev/null --effective   the defaults
   sed s/5060/5070/ strowger.toml | strowger check -
-  strowger check --keys                          all keys as a Markdown table
+  strowger check --keys                  all keys as a Markdown table
 
 Exit codes: 0 it can be used, 1 it cannot, 2 the command line cannot be used.")]
 pub(crate) struct CheckArguments {
-    /// Configuration file, or - for standard input; without it the defaults are checked.
+    /// Configuration file, or - for standard input [default: strowger.toml of this folder; where there is none, the
+    /// defaults].
     #[arg(value_name = "FILE", env = "STROWGER_CONFIG", value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
     /// Print the whole configuration in force as a commented file, secrets masked.
@@ -225,8 +242,8 @@ pub(crate) struct ParseArguments {
     after_long_help = "Everything happens on loopback, on free ports, with a database that is gone afterwards.\n\n\
 Examples:
   strowger demo
-  strowger demo --rate 1000 --seconds 30         more calls, for longer
-  strowger demo --seconds 0 --json               the one call alone, for a program
+  strowger demo --rate 1000 --seconds 30   more calls, for longer
+  strowger demo --seconds 0 --json         the one call alone, for a program
 
 Exit codes: 0 every call succeeded, 1 one did not, 2 the command line cannot be used."
 )]
@@ -327,6 +344,18 @@ mod tests {
         for command in Cli::command().get_subcommands() {
             let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Examples:"), "{}", command.get_name());
+        }
+    }
+
+    /// A line that is copied from a terminal of 80 columns must be whole.
+    #[test]
+    fn no_line_of_examples_is_wrapped() {
+        // Those of the generator stand elsewhere.
+        for command in Cli::command().get_subcommands().filter(|command| command.get_name() != "load") {
+            let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines().filter(|line| line.starts_with("  ")) {
+                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+            }
         }
     }
 

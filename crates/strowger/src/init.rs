@@ -1,5 +1,6 @@
 //! `strowger init`: a commented configuration from a few answers.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -10,14 +11,16 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use strowger_server::config::{Advertised, Config, Domain, ListenAddress, Source};
 
+use crate::access;
 use crate::cli::{Advertise, InitArguments};
+use crate::configuration;
 use crate::output::{self, Outcome};
 use crate::prompt;
 
 /// Everything that the file is made of.
 #[derive(Debug)]
 struct Answers {
-    domain: Domain,
+    domains: Vec<Domain>,
     realm: String,
     listen: Vec<ListenAddress>,
     advertise: Option<Advertised>,
@@ -46,14 +49,14 @@ pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<Outcome> {
         }
     }
     write(&output_file, &text)?;
-    output::print(&next_steps(&answers.domain, &output_file))?;
+    output::print(&next_steps(&answers.domains, &output_file))?;
     Ok(Outcome::Done)
 }
 
 /// Asks for what no flag says; `None` after a complaint that there is nobody to ask.
 fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     let missing: Vec<&str> = [
-        ("--domain", arguments.domain.is_none()),
+        ("--domain", arguments.domain.is_empty()),
         (
             "--advertise",
             arguments.advertise.is_none()
@@ -69,22 +72,25 @@ fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     }
     let ask = prompt::can_ask();
 
-    let domain = match arguments.domain {
-        Some(domain) => domain,
-        None => prompt::ask("Domain of the users, as in alice@DOMAIN", None, |answer| {
-            answer.parse().map_err(|error| format!("that {error}; write a domain alone, such as example.org"))
+    let mut domains = match arguments.domain {
+        domains if !domains.is_empty() => domains,
+        _ => prompt::ask("Domain of the users, as in alice@DOMAIN; several with spaces between", None, |answer| {
+            let domains = words(answer).map(str::parse).collect::<Result<Vec<Domain>, _>>();
+            domains.map_err(|error| format!("that {error}; write domains such as example.org"))
         })?,
     };
+    let mut seen = HashSet::new();
+    domains.retain(|domain| seen.insert(domain.clone()));
     let realm = match arguments.realm {
         Some(realm) => realm,
-        None if ask => {
-            prompt::ask("Realm of the passwords, which phones may show", Some(&domain), |answer| Ok(answer.to_owned()))?
-        }
-        None => domain.to_string(),
+        None if ask => prompt::ask("Realm of the passwords, which phones may show", Some(&domains[0]), |answer| {
+            Ok(answer.to_owned())
+        })?,
+        None => domains[0].to_string(),
     };
     let everywhere = "udp:0.0.0.0:5060 tcp:0.0.0.0:5060";
     let read_listen = |answer: &str| {
-        let listen = answer.split([' ', ',']).filter(|part| !part.is_empty()).map(str::parse::<ListenAddress>);
+        let listen = words(answer).map(str::parse::<ListenAddress>);
         listen
             .collect::<Result<Vec<_>, _>>()
             .and_then(|listen| if listen.is_empty() { Err("has no listener".into()) } else { Ok(listen) })
@@ -134,7 +140,12 @@ fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
         Some((certificate, key)) => Some((std::path::absolute(certificate)?, std::path::absolute(key)?)),
         None => None,
     };
-    Ok(Some(Answers { domain, realm, listen, advertise, tls, secret: secret()? }))
+    Ok(Some(Answers { domains, realm, listen, advertise, tls, secret: secret()? }))
+}
+
+/// Of a list with spaces or commas between.
+fn words(answer: &str) -> impl Iterator<Item = &str> {
+    answer.split([' ', ',']).filter(|word| !word.is_empty())
 }
 
 fn is_unspecified(listen: &ListenAddress) -> bool {
@@ -167,8 +178,9 @@ fn file(answers: &Answers) -> String {
         "# Configuration of Strowger. Every key has a default; `strowger check --effective FILE` shows them all,\n\
          # `strowger check FILE` finds what is wrong.\n\n",
     );
-    let _ = writeln!(out, "# Whose users live here: alice@{0} registers with this server.", answers.domain);
-    let _ = writeln!(out, "domains = [{}]\n", quoted(&answers.domain));
+    let domains: Vec<String> = answers.domains.iter().map(|domain| quoted(domain)).collect();
+    let _ = writeln!(out, "# Whose users live here: alice@{} registers with this server.", answers.domains[0]);
+    let _ = writeln!(out, "domains = [{}]\n", domains.join(", "));
     out.push_str(
         "# Realm of the passwords. They are stored hashed with it: who changes it sets every password again.\n",
     );
@@ -258,11 +270,19 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn next_steps(domain: &Domain, path: &Path) -> String {
-    let path = path.display();
-    format!(
-        "wrote {path}\n\nNext\n  strowger user add alice@{domain} --config {path}\n  strowger serve --config {path}\n"
-    )
+fn next_steps(domains: &[Domain], path: &Path) -> String {
+    // Commands find it by themselves in this folder.
+    let config =
+        if path == Path::new(configuration::NAME) { String::new() } else { format!(" --config {}", path.display()) };
+    let mut out = format!("wrote {}\n\nNext\n", path.display());
+    for domain in domains {
+        let _ = writeln!(out, "  strowger user add alice@{domain}{config}");
+    }
+    let _ = writeln!(out, "  strowger serve{config}");
+    if let Some(hint) = access::hint_for_service(path) {
+        let _ = write!(out, "\n{hint}\n");
+    }
+    out
 }
 
 #[cfg(test)]
@@ -271,7 +291,7 @@ mod tests {
 
     fn answers() -> Answers {
         Answers {
-            domain: "example.org".parse().expect("a domain"),
+            domains: vec!["example.org".parse().expect("a domain"), "example.net".parse().expect("another")],
             realm: "The \"office\" \\ here".into(),
             listen: vec!["udp:0.0.0.0:5060".parse().expect("a listener"), "tcp:[::]:5070".parse().expect("another")],
             advertise: Some("sip.example.org".parse().expect("a name")),
@@ -287,7 +307,7 @@ mod tests {
             let text = file(&answers);
             let (config, _) = Config::read(Source { text: &text, ..Source::default() })
                 .unwrap_or_else(|report| panic!("{report}\n{text}"));
-            assert_eq!(config.domains, [answers.domain]);
+            assert_eq!(config.domains, answers.domains);
             assert_eq!(config.realm, answers.realm);
             assert_eq!(config.listeners.len(), 2);
             assert_eq!(config.listeners[1].address, answers.listen[1].address);

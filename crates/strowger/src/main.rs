@@ -1,10 +1,12 @@
 //! The command line of Strowger: wiring and words for people, nothing else.
 
+mod access;
 mod allocator;
 mod banner;
 mod check;
 mod cli;
 mod completion;
+mod configuration;
 mod demo;
 mod init;
 mod load;

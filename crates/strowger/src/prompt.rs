@@ -4,6 +4,8 @@ use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 use anyhow::{Context, bail};
 
+use crate::output;
+
 /// Whether somebody is there to answer.
 pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal()
@@ -21,8 +23,7 @@ pub(crate) fn ask<T>(
     let mut input = io::stdin().lock();
     loop {
         let hint = default.map_or_else(String::new, |default| format!(" [{default}]"));
-        eprint!("{question}{hint}: ");
-        io::stderr().flush()?;
+        write!(io::stderr(), "{question}{hint}: ")?;
         let mut line = String::new();
         if input.read_line(&mut line)? == 0 {
             bail!("the input ended before the question was answered");
@@ -33,7 +34,7 @@ pub(crate) fn ask<T>(
         };
         match read(answer) {
             Ok(value) => return Ok(value),
-            Err(error) => eprintln!("  {error}"),
+            Err(error) => output::say(&format!("  {error}")),
         }
     }
 }

@@ -15,19 +15,23 @@ use crate::output::{self, Outcome};
 use crate::realm;
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
-    let config = match Config::load(arguments.config.config.as_deref(), &arguments.listen) {
+    let choice = arguments.config.choose();
+    let config = match Config::load(choice.file(), &arguments.listen) {
         Ok((config, warnings)) => {
             if arguments.check {
+                choice.announce();
                 output::report(&warnings);
-                let warned = warnings.warnings() + realm::check(&config, warnings.file());
+                let warned = warnings.warnings() + check::surroundings(&config, warnings.file());
                 output::print(&format!("{}: {}\n", warnings.file(), check::verdict(&config, warned)))?;
                 return Ok(Outcome::Done);
             }
             logging::start(&config.log)?;
+            choice.log();
             logging::report(&warnings);
             config
         }
         Err(report) => {
+            choice.announce();
             output::report(&report);
             return Ok(Outcome::Failed);
         }

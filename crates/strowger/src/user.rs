@@ -12,6 +12,7 @@ use strowger_store::sqlite::SqliteSettings;
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{AdminError, Ha1s, Listed, SubscriberAdmin};
 
+use crate::access::{self, denied};
 use crate::cli::{AddressOfRecord, ConfigArgument, UserArguments, UserCommand, UserWithPassword};
 use crate::output::{self, Outcome};
 use crate::prompt;
@@ -39,24 +40,32 @@ pub(crate) fn run(arguments: &UserArguments) -> anyhow::Result<Outcome> {
 struct Users {
     config: Config,
     admin: SqliteAdmin,
+    /// Of the configuration, for people.
+    file: String,
+    /// The database file, if it was made now.
+    made: Option<PathBuf>,
 }
 
 impl Users {
     /// Opens the database that the configuration names; `None` after the configuration was reported as wrong.
     fn open(argument: &ConfigArgument) -> anyhow::Result<Option<Self>> {
-        let config = match Config::load(argument.config.as_deref(), &[]) {
+        let choice = argument.choose();
+        choice.announce();
+        let config = match Config::load(choice.file(), &[]) {
             Ok((config, _)) => config,
             Err(report) => {
                 output::report(&report);
                 return Ok(None);
             }
         };
+        let file = choice.file().map_or_else(|| "the defaults".into(), |file| file.display().to_string());
         let Some(path) = config.store.database.clone() else {
             bail!("store.database is \"memory\", which keeps no users: name a file in the configuration");
         };
-        let settings = SqliteSettings { busy_timeout: config.store.busy_timeout, ..SqliteSettings::new(path) };
-        let admin = SqliteAdmin::open(&settings)?;
-        Ok(Some(Self { config, admin }))
+        let is_new = !path.exists();
+        let settings = SqliteSettings { busy_timeout: config.store.busy_timeout, ..SqliteSettings::new(&path) };
+        let admin = SqliteAdmin::open(&settings).map_err(|error| denied(error, &path))?;
+        Ok(Some(Self { config, admin, file, made: is_new.then_some(path) }))
     }
 }
 
@@ -71,8 +80,12 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
     let Some(mut users) = Users::open(&arguments.user.config)? else { return Ok(Outcome::Failed) };
     if !users.config.is_local(domain) {
         let warning = console::style("warning:").for_stderr().yellow().bold();
-        let file: PathBuf = arguments.user.config.config.clone().unwrap_or_else(|| "the defaults".into());
-        eprintln!("{warning} {domain} is none of the domains of {}: this user cannot register", file.display());
+        let domains: Vec<&str> = users.config.domains.iter().map(|domain| domain.as_str()).collect();
+        let domains = if domains.is_empty() { "none".into() } else { domains.join(", ") };
+        output::say(&format!(
+            "{warning} {domain} is not a domain of {} (domains: {domains}): this user cannot register",
+            users.file
+        ));
     }
     // Better said before a password is typed twice.
     let known = users.admin.list(Some(domain))?.iter().any(|listed| listed.username == *name);
@@ -103,6 +116,9 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
     }
     let done = if change == Change::Add { "added" } else { "changed the password of" };
     output::print(&format!("{done} {} in the realm {realm:?}\n", arguments.user.address))?;
+    if let Some(hint) = users.made.as_deref().and_then(access::hint_for_service) {
+        output::print(&format!("{hint}\n"))?;
+    }
     Ok(Outcome::Done)
 }
 
