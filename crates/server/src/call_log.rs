@@ -22,6 +22,8 @@ pub struct LoggedCall {
     began: u64,
     /// Of its answer; 0: there is none yet.
     answered: u64,
+    /// Status code of its answer.
+    code: u16,
     /// The caller has cancelled it.
     cancelled: bool,
 }
@@ -83,7 +85,7 @@ impl Shard {
             return;
         }
         let caller = self.hash_of_tag(request.from_tag);
-        let entry = LoggedCall { call_hash: request.call_hash, caller, began: now, answered: 0, cancelled: false };
+        let entry = LoggedCall { call_hash: request.call_hash, caller, began: now, answered: 0, code: 0, cancelled: false };
         self.call_log.calls.insert(key, entry);
         self.watch(asked);
         let (caller, callee) = parties(request);
@@ -127,12 +129,14 @@ impl Shard {
         let (from, to) = parties(request);
         let by_caller = self.hash_of_tag(request.from_tag) == entry.caller;
         let (by, caller, callee) = if by_caller { ("caller", from, to) } else { ("callee", to, from) };
+        let answered = entry.answered > 0;
         let seconds = asked.now.mono.saturating_sub(entry.answered) as f64 / 1000.0;
         tracing::info!(
             caller = %shown(caller),
             callee = %shown(callee),
             %by,
-            seconds = if entry.answered > 0 { Some(seconds) } else { None },
+            code = answered.then_some(entry.code),
+            seconds = answered.then_some(seconds),
             call_id = %shown(request.call_id),
             "call ended"
         );
@@ -170,7 +174,7 @@ impl Shard {
         let (caller, callee, call_id) = (shown(from.addr.uri_text), shown(to.addr.uri_text), shown(call_id.text));
         let seconds = now.mono.saturating_sub(entry.began) as f64 / 1000.0;
         if code < 300 {
-            entry.answered = now.mono.max(1);
+            (entry.answered, entry.code) = (now.mono.max(1), code);
             tracing::info!(%caller, %callee, code, seconds, %call_id, "call answered");
             // Its BYE will not come by.
             if !self.shared.config.proxy.record_route {

@@ -101,7 +101,9 @@ impl Changes {
                 Event::Refreshed => {
                     tracing::debug!(%aor, %contact, %source, %transport, expires = seconds, agent, "registration refreshed");
                 }
-                Event::Unregistered => tracing::info!(%aor, %contact, %source, %transport, agent, "unregistered"),
+                Event::Unregistered => {
+                    tracing::info!(%aor, %contact, %source, %transport, expires = seconds, agent, "unregistered");
+                }
                 Event::Dropped => {
                     let reason = "its connection is gone, and another contact takes its place";
                     tracing::info!(%aor, %contact, reason, "registration removed");
