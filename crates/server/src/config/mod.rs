@@ -375,18 +375,17 @@ fn listeners(tables: &mut Tables, from_command_line: &[ListenAddress], reader: &
     if from_command_line.is_empty() {
         for table in tables.listener.drain(..) {
             let port = table.port.unwrap_or_else(|| table.transport.default_port());
-            let own_identity = table.certificate.zip(table.key).map(|(certificate, key)| Identity {
-                certificate,
-                key,
-                client_ca: table.client_ca.or_else(|| tables.tls.client_ca.clone()),
-            });
+            // Whose certificate it shows and of whom it demands one are two questions.
+            let tls = &tables.tls;
+            let shown = table.certificate.zip(table.key).or_else(|| tls.certificate.clone().zip(tls.key.clone()));
+            let client_ca = table.client_ca.or_else(|| tls.client_ca.clone());
             listeners.push(Listener {
                 transport: table.transport,
                 address: (table.address, port).into(),
                 advertise: table.advertise,
                 network: table.network,
                 algorithms: table.algorithms,
-                identity: own_identity,
+                identity: shown.map(|(certificate, key)| Identity { certificate, key, client_ca }),
             });
         }
     }
