@@ -217,6 +217,11 @@ impl Server {
         found.map(|(_, address)| *address).unwrap_or_else(|| panic!("no listener for {}", transport.name()))
     }
 
+    /// The addresses of all its listeners, in their order.
+    pub fn listeners(&self) -> Vec<SocketAddr> {
+        self.listen.iter().map(|(_, address)| *address).collect()
+    }
+
     /// A client of this server.
     ///
     /// # Panics

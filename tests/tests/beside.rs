@@ -14,6 +14,7 @@ mod flood;
 mod forwarding;
 mod fuzz;
 mod in_dialog;
+mod keys;
 mod library_examples;
 mod logging;
 mod operation;

@@ -238,6 +238,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn pages_are_kept_as_the_settings_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings { cache_kib: 777, ..SqliteSettings::new(dir.path().join("pages")) };
+        let connection = open(&settings).unwrap();
+        let size: i64 = connection.pragma_query_value(None, "cache_size", |row| row.get(0)).unwrap();
+        // Negative: in KiB, not in pages.
+        assert_eq!(size, -777);
+    }
+
+    #[test]
     fn a_file_that_cannot_be_used_is_named_with_the_cure() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();

@@ -266,6 +266,17 @@ mod tests {
         assert_eq!((ours.connect_timeout, ours.write_queue), (theirs.connect_timeout, theirs.write_queue));
     }
 
+    /// Settings whose effect no peer can bring about in a test without a broken machine.
+    #[test]
+    fn what_no_peer_can_see_arrives_at_the_floors_below() {
+        let text = "server.node = 7\nlimits.udp_queue = 77\nlimits.shard_queue = 777\nregistrar.commit_rows = 7777\nstore.page_cache = \"7MiB\"";
+        let (config, _) = Config::read(super::super::Source { text, ..Default::default() }).expect("right");
+        let net = config.net_settings(1);
+        assert_eq!((net.node, net.datagrams_waiting, net.ring), (7, 77, 777));
+        assert_eq!(config.journal_settings().group, 7777);
+        assert_eq!(config.sqlite_settings().expect("a database").cache_kib, 7 << 10);
+    }
+
     #[test]
     fn service_routes_are_name_addrs() {
         let text = "registrar.service_route = [\"sip:a.example.org;lr\", \"sip:b.example.org;lr\"]";

@@ -1,0 +1,121 @@
+//! What may be bound, for how long, and when it is written.
+
+use std::time::{Duration, Instant};
+
+use strowger_tests::call::exchange;
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{self, Request};
+use strowger_tests::wire::Transport::{Tcp, Udp};
+use strowger_tests::wire::Wire;
+
+use super::{SOON, code, open, send};
+
+/// A REGISTER that wants to live so long; `None` leaves it to the server.
+fn binding(wire: &Wire, user: &str, expires: Option<u32>) -> Request {
+    let contact = format!("sip:{user}@{}", wire.local());
+    let mut request = Request::register(user, "example.org", &contact, wire.transport().name(), wire.local());
+    request.headers.truncate(1);
+    request.headers.extend(expires.map(|seconds| format!("Expires: {seconds}")));
+    request
+}
+
+fn granted(answer: &[u8]) -> u32 {
+    let contact = text::field(answer, "Contact").unwrap_or_default();
+    let value = contact.split("expires=").nth(1).unwrap_or_default();
+    value.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or_default()
+}
+
+#[test]
+fn bindings_live_as_long_as_the_bounds_say() {
+    let server = open(
+        "registrar.min_expires = \"2m\"\nregistrar.max_expires = \"4m\"\nregistrar.default_expires = \"3m\"\n\
+         registrar.max_bindings = 2\nregistrar.max_binding_size = 512",
+    );
+    let mut wire = server.connect(Udp);
+    let mut ask = |request: &Request| exchange(&mut wire, request);
+    let local = server.connect(Udp);
+    let brief = ask(&binding(&local, "a", Some(119)));
+    assert_eq!((code(&brief), text::field(&brief, "Min-Expires").as_deref()), (423, Some("120")));
+    assert_eq!(granted(&ask(&binding(&local, "a", Some(9_999)))), 240);
+    assert_eq!(granted(&ask(&binding(&local, "a", None))), 180);
+    // One of so many bytes would have found room.
+    let mut large = binding(&local, "b", None);
+    large.headers[0] = format!("Contact: <sip:{}@127.0.0.1>", "x".repeat(512));
+    assert!((400..600).contains(&code(&ask(&large))));
+    assert_eq!(code(&ask(&binding(&local, "b", None))), 200);
+    assert_eq!(code(&ask(&binding(&local, "c", None))), 503);
+}
+
+/// A phone that supports it says so; "demand" refuses a Path that was put above one that does not.
+#[test]
+fn path_is_kept_ignored_or_demanded() {
+    for (setting, said, unsaid) in [
+        ("keep", (200, true), (200, true)),
+        ("ignore", (200, false), (200, false)),
+        ("demand", (200, true), (421, false)),
+    ] {
+        let server = open(&format!("registrar.path = \"{setting}\""));
+        let mut wire = server.connect(Udp);
+        for (supported, expected) in [("path", said), ("outbound", unsaid)] {
+            let request = binding(&wire, "a", None).with(format!("Supported: {supported}"));
+            let answer = exchange(&mut wire, &request.with("Path: <sip:127.0.0.1:9;lr>"));
+            assert_eq!((code(&answer), text::field(&answer, "Path").is_some()), expected, "{setting}, {supported}");
+        }
+    }
+}
+
+fn on_disk(lines: &str) -> Server {
+    Setup::on(&[Udp, Tcp]).open_registrar().with(lines).start()
+}
+
+/// A binding waits for others to be written with it.
+#[test]
+fn bindings_wait_for_others_to_be_written_with() {
+    for (linger, waits) in [("700ms", true), ("0s", false)] {
+        let server = on_disk(&format!("registrar.linger = \"{linger}\""));
+        let mut wire = server.connect(Tcp);
+        let mut time = |user: &str| {
+            let request = binding(&wire, user, None);
+            let begun = Instant::now();
+            assert_eq!(code(&exchange(&mut wire, &request)), 200);
+            begun.elapsed()
+        };
+        // The first may come at the end of a wait.
+        let (_, second) = (time("a"), time("b"));
+        assert_eq!(second > Duration::from_millis(500), waits, "{linger}: {second:?}");
+    }
+}
+
+#[test]
+fn bindings_beyond_the_queue_are_refused() {
+    let server = on_disk(
+        "registrar.commit_queue = 16\nregistrar.commit_rows = 1\nstore.busy_timeout = \"1m\"\nregistrar.linger = \"0s\"",
+    );
+    let other = rusqlite::Connection::open(server.folder().join("test.sqlite")).expect("it is a database");
+    other.execute_batch("BEGIN IMMEDIATE").expect("it can be locked");
+    let mut wire = server.connect(Tcp);
+    for n in 0..32 {
+        let request = binding(&wire, &format!("user{n}"), None);
+        send(&mut wire, &request);
+    }
+    let refused = wire.final_response(SOON).expect("some are refused");
+    assert_eq!(code(&refused), 503);
+    assert!(text::field(&refused, "Retry-After").is_some());
+    other.execute_batch("ROLLBACK").expect("it was begun");
+}
+
+/// By default a request keeps the connection open; this is the other choice.
+#[test]
+fn a_phone_is_pinged_by_line_ends_if_the_setting_says_so() {
+    let server = open("nat.ping_interval = \"1s\"\nnat.ping_method = \"crlf\"");
+    let mut wire = server.connect(Tcp);
+    assert_eq!(
+        code(&{
+            let request = binding(&wire, "a", None);
+            exchange(&mut wire, &request)
+        }),
+        200
+    );
+    let came = wire.chunk(SOON).expect("a ping comes");
+    assert!(came.iter().all(|byte| b"\r\n".contains(byte)), "{}", String::from_utf8_lossy(&came));
+}

@@ -1,0 +1,78 @@
+//! What is asked of the kernel, by a trace.
+
+use std::time::Duration;
+
+use strowger_tests::program::{STRACE, have};
+use strowger_tests::server::Setup;
+use strowger_tests::wire::Transport::Udp;
+
+use super::{SOON, request, send};
+
+/// The system calls of a server with these lines that reads twenty datagrams which have waited for it.
+fn trace(lines: &str) -> Option<String> {
+    if !have(&[STRACE]) {
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("trace");
+    let strace = STRACE.path().expect("strace is there").display().to_string();
+    let calls = "trace=setsockopt,sched_setscheduler,sched_setattr,recvmmsg,epoll_wait,epoll_pwait,clock_nanosleep";
+    // -D: the server stays the child, strace becomes its grandchild.
+    let words = [strace.as_str(), "-D", "-f", "-s", "16", "-e", calls, "-o", file.to_str().expect("a plain name")];
+    let mut server = Setup::on(&[Udp]).relay().with(lines).under(&words).start();
+    let mut wire = server.connect(Udp);
+    let options = request(&wire, "OPTIONS", &format!("sip:{}", server.address(Udp)));
+    server.process().signal(libc::SIGSTOP);
+    for _ in 0..20 {
+        send(&mut wire, &options);
+    }
+    server.process().signal(libc::SIGCONT);
+    // What comes one after the other within the time of a linger comes fast.
+    for _ in 0..50 {
+        wire.final_response(SOON).expect("it is answered");
+        send(&mut wire, &options);
+    }
+    server.stop();
+    // The tracer writes its last lines behind the end of what it traces.
+    std::thread::sleep(Duration::from_millis(200));
+    Some(std::fs::read_to_string(&file).expect("strace has written"))
+}
+
+/// Each datagram that was read, by reads: how many one took.
+fn reads(trace: &str) -> Vec<usize> {
+    let received = trace.lines().filter(|line| line.contains("recvmmsg"));
+    received.filter_map(|line| line.rsplit_once("= ")?.1.split(' ').next()?.parse().ok()).collect()
+}
+
+#[test]
+fn the_kernel_is_asked_for_what_the_settings_say() {
+    let lines = "server.shards = 2\nserver.udp_receive_buffer = 123456\nserver.udp_send_buffer = 65432\n\
+                 server.udp_batch = 5\nserver.udp_batches = 2\nserver.scheduling = \"normal\"\nserver.kernel_steering = false\n\
+                 server.udp_linger = \"7ms\"";
+    let Some(set) = trace(lines) else { return };
+    let Some(default) = trace("server.shards = 2") else { return };
+    for (words, of) in [
+        ("SO_RCVBUF, [123456]", (true, false)),
+        ("SO_RCVBUF, [4194304]", (false, true)),
+        ("SO_SNDBUF, [65432]", (true, false)),
+        ("SO_SNDBUF, [4194304]", (false, true)),
+        ("SCHED_BATCH", (false, true)),
+        ("SO_ATTACH_REUSEPORT_CBPF", (false, true)),
+        ("tv_nsec=7000000", (true, false)),
+    ] {
+        assert_eq!((set.contains(words), default.contains(words)), of, "{words}");
+    }
+    assert_eq!(reads(&set).into_iter().max(), Some(5));
+    assert!(reads(&default).into_iter().max() > Some(5), "{:?}", reads(&default));
+    // Between two rounds of reading the shard looks for everything else.
+    let most = |trace: &str| {
+        let calls = trace.lines().filter(|line| line.contains("recvmmsg") || line.contains("epoll_"));
+        let (mut row, mut most) = (0, 0);
+        for call in calls {
+            row = if call.contains("recvmmsg") { row + 1 } else { 0 };
+            most = most.max(row);
+        }
+        most
+    };
+    assert!(most(&set) <= 2 * 2, "two shards: {}", most(&set));
+}

@@ -1,0 +1,103 @@
+//! What is remembered of users, and for how long. Changes are looked for once a minute here, so that nothing else voids it.
+
+use std::process::Command;
+use std::time::Duration;
+
+use strowger_tests::account::authorized;
+use strowger_tests::process::Process;
+use strowger_tests::program::{STRACE, have};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::Request;
+use strowger_tests::wire::Transport::Tcp;
+use strowger_tests::wire::Wire;
+
+use super::{ask, code};
+
+fn start(lines: &str, users: &[&str]) -> Server {
+    let lines = format!("domains = [\"example.org\"]\nstore.poll_interval = \"1m\"\nban.enabled = false\n{lines}");
+    let server = Setup::on(&[Tcp]).with(&lines).start();
+    for user in users {
+        server.add_user(&format!("{user}@example.org"), "the first password");
+    }
+    server
+}
+
+/// The status of a REGISTER with this password.
+fn register(wire: &mut Wire, user: &str, password: &str) -> u16 {
+    let request = Request::register(user, "example.org", &format!("sip:{user}@127.0.0.1"), "tcp", wire.local());
+    let challenge = ask(wire, &request);
+    code(&ask(wire, &authorized(&request, &challenge, user, password)))
+}
+
+#[test]
+fn an_answer_is_good_for_its_lifetime() {
+    for (lines, at_once) in [("", 401), ("store.cache_lifetime = \"0s\"", 200)] {
+        let server = start(lines, &["bob"]);
+        let mut wire = server.connect(Tcp);
+        assert_eq!(register(&mut wire, "bob", "the first password"), 200);
+        server.set_password("bob@example.org", "the second password");
+        assert_eq!(register(&mut wire, "bob", "the second password"), at_once, "{lines}");
+    }
+}
+
+#[test]
+fn that_there_is_no_such_user_is_good_for_its_lifetime() {
+    for (lines, at_once) in [("", 401), ("store.cache_absent_lifetime = \"0s\"", 200)] {
+        let server = start(lines, &[]);
+        let mut wire = server.connect(Tcp);
+        assert_eq!(register(&mut wire, "bob", "the first password"), 401);
+        server.add_user("bob@example.org", "the first password");
+        assert_eq!(register(&mut wire, "bob", "the first password"), at_once, "{lines}");
+    }
+}
+
+/// With room for one answer in each of its 16 parts the cache has forgotten the first of many users.
+#[test]
+fn so_many_answers_are_kept() {
+    let users: Vec<String> = (0..64).map(|n| format!("user{n}")).collect();
+    let names: Vec<&str> = users.iter().map(String::as_str).collect();
+    let server = start("store.cache_entries = 1", &names);
+    let mut wire = server.connect(Tcp);
+    for user in &users {
+        assert_eq!(register(&mut wire, user, "the first password"), 200);
+    }
+    let forgotten = users[..8].iter().filter(|user| {
+        server.set_password(&format!("{user}@example.org"), "the second password");
+        register(&mut wire, user, "the second password") == 200
+    });
+    assert!(forgotten.count() >= 6);
+
+    let server = start("store.cache_absent_entries = 1", &[]);
+    let mut wire = server.connect(Tcp);
+    for user in &users {
+        assert_eq!(register(&mut wire, user, "the first password"), 401);
+    }
+    let forgotten = users[..8].iter().filter(|user| {
+        server.add_user(&format!("{user}@example.org"), "the first password");
+        register(&mut wire, user, "the first password") == 200
+    });
+    assert!(forgotten.count() >= 6);
+}
+
+/// The thread that reads users is held up by the kernel for longer than a look-up may take.
+#[test]
+fn a_look_up_that_takes_too_long_fails() {
+    if !have(&[STRACE]) {
+        return;
+    }
+    let mut server = start("store.lookup_timeout = \"100ms\"", &["bob"]);
+    let process = server.process().id();
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process lives");
+    let reader = tasks
+        .flatten()
+        .map(|task| task.path())
+        .find(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == "subscriber-read"));
+    let reader = reader.expect("there is such a thread");
+    let id = reader.file_name().expect("a number").to_string_lossy().into_owned();
+    let mut strace = Command::new(STRACE.path().expect("it is there"));
+    strace.args(["-e", "trace=fcntl,pread64", "-e", "inject=fcntl,pread64:delay_enter=1000000", "-p", &id]);
+    let mut strace = Process::start("strace", server.folder(), &mut strace);
+    strace.wait_for("attached", 1, Duration::from_secs(10));
+    let mut wire = server.connect(Tcp);
+    assert_eq!(register(&mut wire, "bob", "the first password"), 500);
+}

@@ -1,0 +1,282 @@
+//! Each key and the tests that show its effect, beside what it may be set to (`config.rs`, `server/src/config/`).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use strowger_tests::binary::strowger;
+
+/// Tests by file, seen from the root of the project, and name.
+const TESTS: &[(&str, &[&str])] = &[
+    (
+        "listen",
+        &[
+            "tests/tests/commands.rs::init_writes_a_file_that_check_accepts_and_never_overwrites_it",
+            "tests/tests/examples.rs::a_server_starts_with_every_example",
+        ],
+    ),
+    ("domains", &["tests/tests/events.rs::a_refusal_names_its_reason"]),
+    ("realm", &["tests/tests/config.rs::users_of_another_realm_are_told"]),
+    ("listener.transport", &["tests/tests/algorithms.rs::a_listener_offers_its_own_algorithms_and_accepts_no_others"]),
+    ("listener.address", &["tests/tests/algorithms.rs::a_listener_offers_its_own_algorithms_and_accepts_no_others"]),
+    ("listener.port", &["tests/tests/algorithms.rs::a_listener_offers_its_own_algorithms_and_accepts_no_others"]),
+    (
+        "listener.advertise",
+        &["crates/server/tests/policy/relaying.rs::a_domain_may_bear_a_dot_at_its_end_and_a_port_that_we_are_known_by"],
+    ),
+    ("listener.network", &["tests/tests/keys/forwarding.rs::a_call_from_one_network_to_another_has_a_route_for_each"]),
+    ("listener.algorithms", &["tests/tests/algorithms.rs::a_listener_offers_its_own_algorithms_and_accepts_no_others"]),
+    (
+        "listener.certificate",
+        &["tests/tests/keys/tls.rs::a_listener_shows_its_own_certificate_and_demands_one_of_its_own_authorities"],
+    ),
+    (
+        "listener.key",
+        &["tests/tests/keys/tls.rs::a_listener_shows_its_own_certificate_and_demands_one_of_its_own_authorities"],
+    ),
+    (
+        "listener.client_ca",
+        &["tests/tests/keys/tls.rs::a_listener_shows_its_own_certificate_and_demands_one_of_its_own_authorities"],
+    ),
+    (
+        "server.shards",
+        &[
+            "tests/tests/shards.rs::telephones_of_one_shard_are_called_from_another",
+            "crates/server/tests/policy/gone.rs::who_cannot_be_reached_any_more_is_not_available",
+        ],
+    ),
+    ("server.kernel_steering", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
+    ("server.udp_receive_buffer", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
+    ("server.udp_send_buffer", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
+    ("server.udp_batch", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
+    ("server.udp_batches", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
+    ("server.udp_linger", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
+    ("server.scheduling", &["tests/tests/keys/sockets.rs::the_kernel_is_asked_for_what_the_settings_say"]),
+    (
+        "server.icmp_errors",
+        &["crates/server/tests/policy/unreachable.rs::who_does_not_believe_icmp_waits_for_the_timer"],
+    ),
+    ("server.drain_timeout", &["tests/tests/keys/forwarding.rs::a_shutdown_waits_for_calls_as_long_as_it_may"]),
+    ("server.node", &["crates/server/src/config/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below"]),
+    ("server.software", &["tests/tests/keys/forwarding.rs::what_is_forwarded_and_answered_is_as_the_settings_say"]),
+    (
+        "proxy.relay_for",
+        &[
+            "crates/server/tests/policy/relaying.rs::authenticated_users_only",
+            "crates/server/tests/policy/relaying.rs::from_local_domains",
+            "crates/server/tests/policy/relaying.rs::everyone",
+        ],
+    ),
+    ("proxy.record_route", &["tests/tests/keys/forwarding.rs::what_is_forwarded_and_answered_is_as_the_settings_say"]),
+    ("proxy.route_lifetime", &["tests/tests/attacks_relay.rs::marks_end"]),
+    ("proxy.max_forwards", &["tests/tests/keys/forwarding.rs::what_is_forwarded_and_answered_is_as_the_settings_say"]),
+    (
+        "proxy.fork",
+        &["tests/tests/keys/forwarding.rs::contacts_ring_in_the_order_of_the_setting_and_as_long_as_they_may"],
+    ),
+    (
+        "proxy.fork_timeout",
+        &["tests/tests/keys/forwarding.rs::contacts_ring_in_the_order_of_the_setting_and_as_long_as_they_may"],
+    ),
+    ("proxy.max_breadth", &["tests/tests/keys/forwarding.rs::what_is_forwarded_and_answered_is_as_the_settings_say"]),
+    ("proxy.max_branches", &["tests/tests/forwarding.rs::one_request_costs_a_bounded_number_of_branches"]),
+    (
+        "proxy.loop_detection",
+        &["tests/tests/keys/forwarding.rs::without_loop_detection_hops_alone_end_what_goes_round"],
+    ),
+    ("proxy.udp_to_tcp_above", &["tests/tests/keys/forwarding.rs::a_large_request_leaves_by_tcp"]),
+    ("proxy.emergency_target", &["crates/server/tests/policy/answers.rs::emergency_calls_have_a_way"]),
+    ("registrar.authenticate", &["crates/server/tests/policy/registrations.rs::without_passwords"]),
+    (
+        "registrar.durability",
+        &[
+            "tests/tests/durability.rs::no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second",
+            "tests/tests/durability.rs::a_trace_shows_that_the_sync_returned_before_the_200",
+        ],
+    ),
+    ("registrar.min_expires", &["tests/tests/keys/registering.rs::bindings_live_as_long_as_the_bounds_say"]),
+    ("registrar.max_expires", &["tests/tests/keys/registering.rs::bindings_live_as_long_as_the_bounds_say"]),
+    ("registrar.default_expires", &["tests/tests/keys/registering.rs::bindings_live_as_long_as_the_bounds_say"]),
+    ("registrar.max_contacts", &["crates/server/tests/policy/registrations.rs::too_many"]),
+    ("registrar.linger", &["tests/tests/keys/registering.rs::bindings_wait_for_others_to_be_written_with"]),
+    (
+        "registrar.commit_rows",
+        &[
+            "crates/server/src/config/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/store/src/journal.rs::a_large_group_does_not_wait_for_its_linger",
+        ],
+    ),
+    ("registrar.commit_queue", &["tests/tests/keys/registering.rs::bindings_beyond_the_queue_are_refused"]),
+    ("registrar.max_bindings", &["tests/tests/keys/registering.rs::bindings_live_as_long_as_the_bounds_say"]),
+    ("registrar.max_binding_size", &["tests/tests/keys/registering.rs::bindings_live_as_long_as_the_bounds_say"]),
+    ("registrar.path", &["tests/tests/keys/registering.rs::path_is_kept_ignored_or_demanded"]),
+    ("registrar.service_route", &["crates/server/tests/policy/registrations.rs::path_and_service_route"]),
+    ("auth.algorithms", &["tests/tests/algorithms.rs::md5_alone_is_offered_unless_the_configuration_says_otherwise"]),
+    ("auth.qop", &["tests/tests/attacks_passwords.rs::no_offer_can_be_talked_down"]),
+    ("auth.nonce_lifetime", &["tests/tests/attacks_passwords.rs::an_old_nonce_tells_only_who_knows_the_password"]),
+    ("auth.used_nonces", &["tests/tests/attacks_passwords.rs::one_account_cannot_use_up_the_nonces_of_others"]),
+    ("auth.clock_skew", &["tests/tests/keys/passwords.rs::servers_of_one_secret_take_nonces_of_each_other"]),
+    ("auth.without_qop", &["tests/tests/keys/passwords.rs::answers_without_qop_are_taken_if_the_setting_says_so"]),
+    ("auth.uri_check", &["tests/tests/attacks_passwords.rs::credentials_lead_to_no_other_number"]),
+    ("auth.secret", &["tests/tests/keys/passwords.rs::servers_of_one_secret_take_nonces_of_each_other"]),
+    ("auth.secret_file", &["tests/tests/keys/passwords.rs::servers_of_one_secret_take_nonces_of_each_other"]),
+    ("auth.user_must_match", &["tests/tests/attacks_passwords.rs::a_user_registers_no_other"]),
+    ("auth.calls", &["crates/server/tests/policy/relaying.rs::from_local_domains_without_a_password"]),
+    ("ban.enabled", &["crates/server/tests/policy/bans.rs::switched_off"]),
+    ("ban.failures", &["crates/server/tests/policy/bans.rs::who_fails_too_often_is_not_heard"]),
+    (
+        "ban.account_failures",
+        &["tests/tests/attacks_passwords.rs::an_account_that_many_sources_guess_hears_each_of_them_once_more"],
+    ),
+    ("ban.window", &["tests/tests/keys/passwords.rs::failures_count_within_the_window"]),
+    ("ban.duration", &["crates/server/tests/policy/bans.rs::who_fails_too_often_is_not_heard"]),
+    ("ban.scanners", &["tests/tests/keys/passwords.rs::scanners_are_those_of_the_list"]),
+    ("ban.exempt", &["crates/server/tests/policy/bans.rs::those_exempt_may_fail"]),
+    ("ban.sources", &["tests/tests/keys/passwords.rs::so_many_sources_are_watched"]),
+    ("nat.contact_repair", &["tests/tests/shards.rs::answers_come_by_other_connections"]),
+    (
+        "nat.force_rport",
+        &["tests/tests/keys/forwarding.rs::answers_go_where_requests_came_from_if_the_setting_says_so"],
+    ),
+    ("nat.ping_interval", &["crates/server/tests/policy/pings.rs::every_phone_behind_nat_is_pinged_once_an_interval"]),
+    ("nat.ping_method", &["tests/tests/keys/registering.rs::a_phone_is_pinged_by_line_ends_if_the_setting_says_so"]),
+    (
+        "store.database",
+        &["tests/tests/durability.rs::no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second"],
+    ),
+    (
+        "store.busy_timeout",
+        &["tests/tests/durability.rs::a_database_that_another_process_holds_answers_500_until_it_lets_go"],
+    ),
+    ("store.lookup_timeout", &["tests/tests/keys/subscribers.rs::a_look_up_that_takes_too_long_fails"]),
+    ("store.cache_entries", &["tests/tests/keys/subscribers.rs::so_many_answers_are_kept"]),
+    ("store.cache_lifetime", &["tests/tests/keys/subscribers.rs::an_answer_is_good_for_its_lifetime"]),
+    ("store.cache_absent_entries", &["tests/tests/keys/subscribers.rs::so_many_answers_are_kept"]),
+    (
+        "store.cache_absent_lifetime",
+        &["tests/tests/keys/subscribers.rs::that_there_is_no_such_user_is_good_for_its_lifetime"],
+    ),
+    (
+        "store.poll_interval",
+        &[
+            "tests/tests/attacks_passwords.rs::credentials_end_with_their_password",
+            "tests/tests/keys/subscribers.rs::an_answer_is_good_for_its_lifetime",
+        ],
+    ),
+    ("store.page_cache", &["crates/store/src/sqlite.rs::pages_are_kept_as_the_settings_say"]),
+    ("store.max_size", &["tests/tests/durability.rs::a_database_at_its_size_answers_500_and_never_a_wrong_200"]),
+    (
+        "tls.certificate",
+        &["tests/tests/keys/tls.rs::a_listener_shows_its_own_certificate_and_demands_one_of_its_own_authorities"],
+    ),
+    (
+        "tls.key",
+        &["tests/tests/keys/tls.rs::a_listener_shows_its_own_certificate_and_demands_one_of_its_own_authorities"],
+    ),
+    (
+        "tls.client_ca",
+        &["tests/tests/keys/tls.rs::a_listener_shows_its_own_certificate_and_demands_one_of_its_own_authorities"],
+    ),
+    ("tls.outbound_ca", &["tests/tests/keys/tls.rs::certificates_of_other_servers_are_verified"]),
+    ("tls.outbound_verify", &["tests/tests/keys/tls.rs::certificates_of_other_servers_are_verified"]),
+    ("limits.message_size", &["tests/tests/keys/forwarding.rs::messages_beyond_the_limits_are_refused"]),
+    ("limits.body_size", &["tests/tests/keys/forwarding.rs::messages_beyond_the_limits_are_refused"]),
+    ("limits.header_count", &["tests/tests/keys/forwarding.rs::messages_beyond_the_limits_are_refused"]),
+    ("limits.uri_length", &["tests/tests/keys/forwarding.rs::messages_beyond_the_limits_are_refused"]),
+    ("limits.connections", &["tests/tests/keys/streams.rs::so_many_connections_are_taken"]),
+    ("limits.connections_per_source", &["tests/tests/keys/streams.rs::so_many_connections_are_taken"]),
+    ("limits.ipv6_prefix", &["tests/tests/keys/passwords.rs::sources_are_networks_of_so_many_bits"]),
+    ("limits.transactions", &["tests/tests/keys/forwarding.rs::further_transactions_than_the_bound_are_refused"]),
+    ("limits.idle_connection_timeout", &["tests/tests/keys/streams.rs::connections_end_that_keep_the_server_waiting"]),
+    ("limits.partial_message_timeout", &["tests/tests/keys/streams.rs::connections_end_that_keep_the_server_waiting"]),
+    ("limits.connect_timeout", &["tests/tests/keys/streams.rs::a_connection_must_be_made_in_time"]),
+    ("limits.handshake_timeout", &["tests/tests/keys/streams.rs::connections_end_that_keep_the_server_waiting"]),
+    (
+        "limits.udp_queue",
+        &[
+            "crates/server/src/config/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/net/src/udp.rs::what_waits_goes_later_in_order_and_the_rest_is_dropped",
+        ],
+    ),
+    ("limits.connection_queue", &["tests/tests/keys/streams.rs::so_many_bytes_wait_for_a_slow_peer"]),
+    (
+        "limits.shard_queue",
+        &[
+            "crates/server/src/config/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/net/tests/shard/shed.rs::what_a_full_ring_takes_no_more_is_answered_by_who_read_it",
+        ],
+    ),
+    ("limits.lookup_queue", &["tests/tests/keys/names.rs::so_many_look_ups_wait_and_so_many_messages_of_a_call"]),
+    (
+        "limits.held_messages_per_call",
+        &["tests/tests/keys/names.rs::so_many_look_ups_wait_and_so_many_messages_of_a_call"],
+    ),
+    ("timers.t1", &["tests/tests/keys/timers.rs::copies_and_ends_follow_the_estimate_of_the_round_trip"]),
+    ("timers.t2", &["tests/tests/keys/timers.rs::copies_and_ends_follow_the_estimate_of_the_round_trip"]),
+    ("timers.t4", &["tests/tests/keys/timers.rs::what_was_answered_is_remembered_while_a_copy_may_be_on_its_way"]),
+    ("timers.timer_d", &["tests/tests/keys/timers.rs::a_failure_is_acknowledged_for_as_long_as_it_may_come"]),
+    ("timers.timer_c", &["tests/tests/keys/timers.rs::what_rings_too_long_is_cancelled"]),
+    ("timers.step", &["tests/tests/keys/timers.rs::ends_of_transactions_share_a_wake_up"]),
+    ("dns.servers", &["tests/tests/keys/names.rs::answers_are_kept"]),
+    ("dns.timeout", &["tests/tests/keys/names.rs::a_silent_name_server_is_asked_so_often_and_waited_for_so_long"]),
+    ("dns.attempts", &["tests/tests/keys/names.rs::a_silent_name_server_is_asked_so_often_and_waited_for_so_long"]),
+    ("dns.cache_entries", &["tests/tests/keys/names.rs::answers_are_kept"]),
+    ("log.format", &["tests/tests/operation.rs::a_json_log_is_json_and_nothing_else"]),
+    ("log.level", &["tests/tests/events.rs::refreshed_registrations_are_logged_at_the_level_debug"]),
+    ("log.queue", &["tests/tests/logging.rs::lines_that_find_no_room_are_counted"]),
+    ("log.refusals_per_minute", &["tests/tests/refusals.rs::wrong_passwords_do_not_fill_the_log"]),
+    ("log.calls_per_minute", &["tests/tests/events.rs::lines_about_what_succeeds_are_bounded_and_can_be_left_out"]),
+    ("log.open_calls", &["tests/tests/events.rs::the_table_of_logged_calls_is_bounded"]),
+    ("log.longest_call", &["tests/tests/events.rs::the_table_of_logged_calls_is_bounded"]),
+    (
+        "log.registrations_per_minute",
+        &["tests/tests/events.rs::lines_about_what_succeeds_are_bounded_and_can_be_left_out"],
+    ),
+    ("log.statistics", &["tests/tests/operation.rs::a_json_log_is_json_and_nothing_else"]),
+];
+
+/// Every key that the program knows, with its table in front.
+fn keys() -> BTreeSet<String> {
+    let output = Command::new(strowger()).args(["check", "--keys"]).output().expect("the program runs");
+    let page = String::from_utf8(output.stdout).expect("it is text");
+    let mut table = String::new();
+    let mut keys = BTreeSet::new();
+    for line in page.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            let name = heading.trim_matches(['`', '[', ']']);
+            table = if heading.starts_with('`') { format!("{name}.") } else { String::new() };
+        } else if let Some(key) = line.strip_prefix("| `").and_then(|rest| rest.split('`').next()) {
+            keys.insert(format!("{table}{key}"));
+        }
+    }
+    keys
+}
+
+fn root() -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).to_owned()
+}
+
+#[test]
+fn every_key_has_a_test_of_its_effect() {
+    let (known, named) = (keys(), TESTS.iter().map(|(key, _)| (*key).to_owned()).collect::<BTreeSet<_>>());
+    assert!(known.len() > 100, "{known:?}");
+    let missing: Vec<_> = known.difference(&named).collect();
+    assert!(missing.is_empty(), "no test of its effect is named in {} for: {missing:?}", file!());
+    let gone: Vec<_> = named.difference(&known).collect();
+    assert!(gone.is_empty(), "no such key: {gone:?}");
+}
+
+#[test]
+fn every_test_that_is_named_exists() {
+    let mut missing = Vec::new();
+    for test in TESTS.iter().flat_map(|(_, tests)| *tests) {
+        let (file, name) = test.split_once("::").expect("a file and a name");
+        let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
+        let place = text.find(&format!("fn {name}("));
+        let before = place.map(|at| text[..at].trim_end());
+        if !before.is_some_and(|before| before.strip_suffix("async").unwrap_or(before).trim_end().ends_with(']')) {
+            missing.push(test);
+        }
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}

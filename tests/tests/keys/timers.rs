@@ -1,0 +1,113 @@
+//! The timers of RFC 3261, seen from outside.
+
+use std::time::{Duration, Instant};
+
+use strowger_tests::call::{exchange, register};
+use strowger_tests::text::{self, respond};
+use strowger_tests::wire::Transport::Udp;
+
+use super::{NEVER, SOON, open, request, send};
+
+/// Copies of a request that nobody answers: after `t1`, doubled up to `t2`; an INVITE ends after 64 times `t1`. By default the eighth
+/// copy comes after 31 seconds, and with `t2` as it is after six.
+#[test]
+fn copies_and_ends_follow_the_estimate_of_the_round_trip() {
+    let server = open("timers.t1 = \"20ms\"\ntimers.t2 = \"40ms\"");
+    let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
+    register(&mut bob, "bob");
+    let message = request(&caller, "MESSAGE", "sip:bob@example.org");
+    let begun = Instant::now();
+    send(&mut caller, &message);
+    for n in 0..12 {
+        assert!(bob.request("MESSAGE", SOON).is_some(), "copy {n}");
+    }
+    assert!(begun.elapsed() > Duration::from_millis(20 + 10 * 40), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    let invite = request(&caller, "INVITE", "sip:bob@example.org");
+    let begun = Instant::now();
+    send(&mut caller, &invite);
+    let late = caller.final_response(2 * SOON).expect("an answer");
+    assert_eq!(text::status(&late), Some(408));
+    assert!(begun.elapsed() >= Duration::from_millis(64 * 20), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_rings_too_long_is_cancelled() {
+    let server = open("timers.timer_c = \"1s\"");
+    let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
+    register(&mut bob, "bob");
+    let invite = request(&caller, "INVITE", "sip:bob@example.org");
+    send(&mut caller, &invite);
+    let got = bob.request("INVITE", SOON).expect("the INVITE arrives");
+    bob.send(&respond(&got, 180, "bob", &[])).expect("loopback takes it");
+    assert!(bob.request("CANCEL", SOON).is_some());
+}
+
+/// A failure that comes again is acknowledged again, for as long as its transaction is remembered.
+#[test]
+fn a_failure_is_acknowledged_for_as_long_as_it_may_come() {
+    let server = open("timers.timer_d = \"1s\"");
+    let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
+    register(&mut bob, "bob");
+    let invite = request(&caller, "INVITE", "sip:bob@example.org");
+    send(&mut caller, &invite);
+    let got = bob.request("INVITE", SOON).expect("the INVITE arrives");
+    let busy = respond(&got, 486, "bob", &[]);
+    for _ in 0..2 {
+        bob.send(&busy).expect("loopback takes it");
+        assert!(bob.request("ACK", SOON).is_some());
+    }
+    std::thread::sleep(Duration::from_millis(1_300));
+    bob.send(&busy).expect("loopback takes it");
+    assert!(bob.request("ACK", NEVER).is_none());
+}
+
+/// What was answered is remembered for `t4`, in case the answer comes again.
+#[test]
+fn what_was_answered_is_remembered_while_a_copy_may_be_on_its_way() {
+    for (t4, remembered) in [("10ms", false), ("1m", true)] {
+        let mut server = open(&format!("timers.t4 = \"{t4}\"\ntimers.t1 = \"10ms\"\nlog.statistics = \"1s\""));
+        let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
+        register(&mut bob, "bob");
+        let message = request(&caller, "MESSAGE", "sip:bob@example.org");
+        send(&mut caller, &message);
+        let got = bob.request("MESSAGE", SOON).expect("it arrives");
+        bob.send(&respond(&got, 200, "bob", &[])).expect("loopback takes it");
+        assert!(caller.final_response(SOON).is_some());
+        // Longer than the end of both transactions with the short setting.
+        std::thread::sleep(Duration::from_millis(900));
+        let own = format!("sip:{}", server.address(Udp));
+        let options = request(&caller, "OPTIONS", &own);
+        exchange(&mut caller, &options);
+        server.stop();
+        let log = server.log();
+        let end = log.lines().find(|line| line.contains("statistics at the end") && line.contains("requests="));
+        let end = end.unwrap_or_else(|| panic!("{log}"));
+        assert_eq!(end.contains("client_transactions=1"), remembered, "t4 = {t4}: {end}");
+    }
+}
+
+/// Three calls that nobody answers, begun apart, end at multiples of a second.
+#[test]
+fn ends_of_transactions_share_a_wake_up() {
+    let server = open("timers.t1 = \"10ms\"\ntimers.t2 = \"10ms\"\ntimers.step = \"1s\"");
+    let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
+    register(&mut bob, "bob");
+    for _ in 0..3 {
+        let invite = request(&caller, "INVITE", "sip:bob@example.org");
+        send(&mut caller, &invite);
+        std::thread::sleep(Duration::from_millis(250));
+    }
+    let ends: Vec<Instant> = (0..3)
+        .map(|_| {
+            // Each is sent again until its ACK: another Call-ID is another call.
+            let end = caller.final_response(SOON).expect("an answer");
+            assert_eq!(text::status(&end), Some(408));
+            Instant::now()
+        })
+        .collect();
+    for pair in ends.windows(2) {
+        let apart = pair[1] - pair[0];
+        assert!(apart < Duration::from_millis(150) || apart > Duration::from_millis(800), "{apart:?}");
+    }
+}
