@@ -85,7 +85,8 @@ impl Shard {
             return;
         }
         let caller = self.hash_of_tag(request.from_tag);
-        let entry = LoggedCall { call_hash: request.call_hash, caller, began: now, answered: 0, code: 0, cancelled: false };
+        let entry =
+            LoggedCall { call_hash: request.call_hash, caller, began: now, answered: 0, code: 0, cancelled: false };
         self.call_log.calls.insert(key, entry);
         self.watch(asked);
         let (caller, callee) = parties(request);

@@ -75,6 +75,8 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
         let bound = config.listeners.iter().zip(server.addresses());
         let bound: Vec<BoundListener> =
             bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();
+        // Where both go to one file, what was logged before stands before.
+        logging::flush();
         if let Err(error) = output::print(&banner(config, &bound)) {
             tracing::warn!(%error, "the banner cannot be printed on standard output");
         }
