@@ -39,11 +39,9 @@ impl Figures<'_> {
         };
         row("calls", &calls.made(), "", "");
         row("failures", &failures, "", &calls.reasons());
-        for (name, percentile, note) in [
-            ("call setup, p50", 50.0, "from INVITE to 200, seen by the caller"),
-            ("p95", 95.0, ""),
-            ("p99", 99.0, ""),
-        ] {
+        for (name, percentile, note) in
+            [("call setup, p50", 50.0, "from INVITE to 200, seen by the caller"), ("p95", 95.0, ""), ("p99", 99.0, "")]
+        {
             let name = if note.is_empty() { format!("              {name}") } else { name.to_owned() };
             row(&name, &format!("{:.2}", calls.delay(percentile)), "ms", note);
         }
