@@ -108,14 +108,22 @@ impl Terminal {
         loop {
             if let Some(status) = self.child.try_wait().expect("a child can be asked") {
                 assert_eq!(settings(&self.line), self.before, "the terminal is not as it was");
-                let text = self.text();
-                let (shown, left) = (text.rfind("\x1b[?1049h"), text.rfind("\x1b[?1049l"));
-                assert!(left > shown, "the other screen was not left");
+                // What the child wrote last may still be on its way to the reader.
+                while !self.has_left_screen() {
+                    assert!(Instant::now() < end, "the other screen was not left");
+                    std::thread::sleep(Duration::from_millis(5));
+                }
                 return status;
             }
             assert!(Instant::now() < end, "it does not end:\n{}", self.picture());
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// The alternate screen was left after it was last entered.
+    fn has_left_screen(&self) -> bool {
+        let text = self.text();
+        text.rfind("\x1b[?1049l") > text.rfind("\x1b[?1049h")
     }
 }
 
