@@ -108,12 +108,31 @@ impl Baresip {
         write!(self.control, "{}:{json},", json.len()).expect("baresip takes orders");
     }
 
-    /// Waits until it is registered. That may be before it takes orders, so its output tells.
+    /// Waits until it is registered.
     ///
     /// # Panics
     /// It is not in this time.
     pub fn registered(&mut self, limit: Duration) {
-        self.process.wait_for("binding]", 1, limit);
+        assert!(self.registers(limit), "baresip is not registered:\n{}", self.process.tail());
+    }
+
+    /// Waits until it is registered (true) or gives up (false). That may be before it takes orders, so its output tells.
+    ///
+    /// # Panics
+    /// Neither in this time.
+    pub fn registers(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            let log = self.process.log();
+            if log.contains("binding]") || log.contains("bindings]") {
+                return true;
+            }
+            if log.contains("Register: ") || log.contains("reg: ") {
+                return false;
+            }
+            assert!(Instant::now() < end, "baresip says nothing of its registration:\n{}", self.process.tail());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Waits for an event such as `CALL_ESTABLISHED` or `CALL_CLOSED`.

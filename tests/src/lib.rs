@@ -3,6 +3,7 @@
 pub mod account;
 pub mod baresip;
 pub mod binary;
+pub mod browser;
 pub mod call;
 pub mod certificate;
 pub mod corpora;
@@ -11,6 +12,7 @@ pub mod digest;
 pub mod duel;
 pub mod generator;
 pub mod kamailio;
+pub mod linphone;
 pub mod mutation;
 pub mod namespace;
 pub mod peer;

@@ -20,6 +20,8 @@ pub const KAMAILIO: Program = Program { name: "kamailio", package: "kamailio" };
 pub const SIPSAK: Program = Program { name: "sipsak", package: "sipsak" };
 /// A telephone.
 pub const BARESIP: Program = Program { name: "baresip", package: "baresip-core" };
+/// Another telephone.
+pub const LINPHONE: Program = Program { name: "linphone-daemon", package: "linphone-cli" };
 /// A browser.
 pub const CHROMIUM: Program = Program { name: "chromium", package: "chromium" };
 /// Writes down the system calls of a process.

@@ -14,6 +14,7 @@ mod load_health;
 mod load_times;
 mod load_trouble;
 mod load_use;
+mod phones;
 mod shards;
 mod sipp_connections;
 mod sipp_face;

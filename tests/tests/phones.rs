@@ -1,0 +1,221 @@
+//! Telephones by others on the configuration as it ships: which digest each knows, browsers, and phones that start again, move
+//! or find the server at another port.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use strowger_tests::baresip::{Baresip, Phone};
+use strowger_tests::browser::{Library, Page};
+use strowger_tests::program::{BARESIP, CHROMIUM, LINPHONE, SIPP, SIPSAK, have};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::sipp::{Scenario, Sipp};
+use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Wss};
+use strowger_tests::{beside, linphone, port};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// The lists of the table in docs/phones.md.
+const LISTS: [&str; 4] = ["[\"MD5\"]", "[\"MD5\", \"SHA-256\"]", "[\"SHA-256\", \"MD5\"]", "[\"SHA-256\"]"];
+
+/// A server with a listener by UDP and one by secure WebSocket for each list.
+fn with_each_list() -> (Server, Vec<(SocketAddr, SocketAddr)>) {
+    let ends: Vec<_> =
+        LISTS.iter().map(|_| (strowger_tests::server::loopback(port::short()), port::free_address())).collect();
+    let mut lines = String::from("domains = [\"example.org\", \"127.0.0.1\"]\n");
+    let mut listen = Vec::new();
+    for (list, (udp, wss)) in LISTS.iter().zip(&ends) {
+        for (transport, address) in [(Udp, *udp), (Wss, *wss)] {
+            lines.push_str(&format!(
+                "[[listener]]\ntransport = \"{}\"\naddress = \"127.0.0.1\"\nport = {}\nalgorithms = {list}\n",
+                transport.name(),
+                address.port()
+            ));
+            listen.push((transport, address));
+        }
+    }
+    let server = Setup::tables(&listen).with(&lines).start();
+    server.add_user("alice@example.org", "secret-of-alice");
+    // Some phones take the server's address for the domain.
+    server.add_user("carol@127.0.0.1", "secret-of-carol");
+    (server, ends)
+}
+
+/// The row of a list in the table of docs/phones.md: `yes` or `no` for each column.
+fn documented(list: &str) -> [bool; 4] {
+    let text = include_str!("../../docs/phones.md");
+    let row = text.lines().find(|line| line.starts_with(&format!("| `{list}` |")));
+    let row = row.unwrap_or_else(|| panic!("docs/phones.md has no row for {list}"));
+    let cells: Vec<bool> = row.split('|').skip(2).take(4).map(|cell| cell.trim() == "yes").collect();
+    cells.try_into().expect("four columns")
+}
+
+fn baresip_registers(server: SocketAddr) -> bool {
+    let mut phone = Baresip::start(&alice(server, "udp"));
+    phone.registers(SOON)
+}
+
+fn sipp_registers(server: SocketAddr) -> bool {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let target = server.to_string();
+    let arguments = [target.as_str(), "-m", "1", "-timeout", "20s"];
+    let mut sipp =
+        Sipp::start("register", folder.path(), Scenario::Ours("register_digest"), port::free(), "u1", &arguments);
+    sipp.end(SOON).successful == 1
+}
+
+fn sipsak_registers(folder: &Path, server: SocketAddr) -> bool {
+    let uri = format!("sip:carol@{server}");
+    let arguments =
+        ["-U", "-s", &uri, "-C", "sip:carol@127.0.0.1:5999", "-x", "120", "-u", "carol", "-a", "secret-of-carol", "-i"];
+    let mut command = Command::new(SIPSAK.path().expect("sipsak is there"));
+    command.args(arguments).current_dir(folder).output().expect("sipsak runs").status.success()
+}
+
+#[test]
+fn each_phone_registers_with_the_lists_that_the_table_names() {
+    let _beside = beside();
+    if !have(&[BARESIP, SIPP, SIPSAK, LINPHONE, CHROMIUM]) {
+        return;
+    }
+    let (server, ends) = with_each_list();
+    let browsers = [Library::JsSip, Library::SipJs].map(|library| {
+        let listeners: Vec<SocketAddr> = ends.iter().map(|(_, wss)| *wss).collect();
+        (library, Page::open(library, &listeners))
+    });
+    for (list, (udp, _)) in LISTS.iter().zip(&ends) {
+        let [baresip, sipp, _, linphone] = documented(list);
+        assert_eq!(baresip_registers(*udp), baresip, "baresip with {list}\n{}", server.log());
+        assert_eq!(sipp_registers(*udp), sipp, "SIPp with {list}\n{}", server.log());
+        assert_eq!(sipsak_registers(server.folder(), *udp), sipp, "sipsak with {list}\n{}", server.log());
+        let registered = linphone::registers(*udp, "carol", "secret-of-carol", "example.org", SOON);
+        assert_eq!(registered, linphone, "Linphone with {list}\n{}", server.log());
+    }
+    for (library, mut page) in browsers {
+        for (at, list) in LISTS.iter().enumerate() {
+            let [_, _, browser, _] = documented(list);
+            let expected = if browser { "registered" } else { "not registered" };
+            page.expect(&format!("{at} {expected}"), SOON);
+            let events = page.events();
+            let other = if browser { "not registered" } else { "registered" };
+            assert!(
+                !events.iter().any(|event| event.starts_with(&format!("{at} {other}"))),
+                "{library:?} {list} {events:?}"
+            );
+        }
+    }
+}
+
+/// Alice's telephone.
+fn alice(server: SocketAddr, transport: &str) -> Phone<'_> {
+    Phone {
+        user: "alice",
+        domain: "example.org",
+        password: "secret-of-alice",
+        server,
+        transport,
+        authority: None,
+        answers: false,
+        namespace: None,
+        listen: end(),
+    }
+}
+
+/// Bob's telephone, which answers.
+fn bob(server: SocketAddr, transport: &str) -> Phone<'_> {
+    Phone { user: "bob", password: "secret-of-bob", answers: true, ..alice(server, transport) }
+}
+
+/// Baresip takes the port that it is given and the one above, for TLS.
+fn end() -> SocketAddr {
+    let address = port::free_address();
+    port::free();
+    address
+}
+
+fn with_users(transports: &[Transport]) -> Server {
+    let server = Setup::on(transports).with("domains = [\"example.org\"]").start();
+    server.add_user("alice@example.org", "secret-of-alice");
+    server.add_user("bob@example.org", "secret-of-bob");
+    server
+}
+
+/// Two telephones of one page: they register, talk, and their second call outlives the server's end and new start.
+fn browsers(library: Library) {
+    if !have(&[CHROMIUM]) {
+        return;
+    }
+    let mut server = with_users(&[Wss]);
+    let mut page = Page::open(library, &[server.address(Wss)]);
+    page.expect("first call done", SOON);
+    page.expect("second call stands", SOON);
+    server.kill();
+    server.start();
+    page.expect("second call done", SOON);
+    let events = page.events();
+    assert!(!events.iter().any(|event| event.contains("failed") || event.contains("broke")), "{events:?}");
+}
+
+#[test]
+fn jssip_calls_jssip_through_a_server_that_starts_again() {
+    let _beside = beside();
+    browsers(Library::JsSip);
+}
+
+#[test]
+fn sipjs_calls_sipjs_through_a_server_that_starts_again() {
+    let _beside = beside();
+    browsers(Library::SipJs);
+}
+
+/// Bob's phone starts again at another port, the server starts again, alice calls bob each time.
+fn starts_again(transport: Transport, name: &str) {
+    if !have(&[BARESIP]) {
+        return;
+    }
+    let mut server = with_users(&[transport]);
+    let address = server.address(transport);
+    let authority = transport.is_secure().then(|| server.authority());
+    let mut alice = Baresip::start(&Phone { authority: authority.clone(), ..alice(address, name) });
+    alice.registered(SOON);
+    let mut call = |what: &str| {
+        let mut phone = Baresip::start(&Phone { authority: authority.clone(), ..bob(address, name) });
+        phone.registered(SOON);
+        alice.order("dial", "sip:bob@example.org");
+        for end in [&mut alice, &mut phone] {
+            end.expect("CALL_ESTABLISHED", SOON);
+        }
+        // Who was called ends the call: the way back to the caller is right too.
+        phone.order("hangup", "");
+        for end in [&mut phone, &mut alice] {
+            end.expect("CALL_CLOSED", SOON);
+        }
+        // Without a farewell: its binding stays.
+        phone.process().kill();
+        println!("{what}: called");
+    };
+    call("the first phone");
+    call("the phone that started again at another port");
+    server.kill();
+    server.start();
+    call("the phone of after the server's new start");
+}
+
+#[test]
+fn a_phone_and_the_server_start_again_by_udp() {
+    let _beside = beside();
+    starts_again(Udp, "udp");
+}
+
+#[test]
+fn a_phone_and_the_server_start_again_by_tcp() {
+    let _beside = beside();
+    starts_again(Tcp, "tcp");
+}
+
+#[test]
+fn a_phone_and_the_server_start_again_by_tls() {
+    let _beside = beside();
+    starts_again(Tls, "tls");
+}
