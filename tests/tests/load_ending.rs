@@ -30,6 +30,8 @@ fn ctrl_c_ends_a_run() {
         ("who_answers_lets_calls_end", who_answers_lets_calls_end),
         ("who_answers_waits_no_longer_than_it_may", who_answers_waits_no_longer_than_it_may),
         ("who_answers_ends_at_once_by_a_second_ctrl_c", who_answers_ends_at_once_by_a_second_ctrl_c),
+        ("who_answers_ends_the_calls_that_are_left", who_answers_ends_the_calls_that_are_left),
+        ("who_answers_hears_a_cancel", who_answers_hears_a_cancel),
         ("users_who_are_called_let_calls_end", users_who_are_called_let_calls_end),
     ]);
 }
@@ -52,8 +54,10 @@ impl Phone {
         let own = self.socket.local_addr().expect("it is bound");
         let number = if method == "BYE" { 2 } else { 1 };
         let to = self.to;
+        // A CANCEL is of the transaction that it cancels (RFC 3261 section 9.1).
+        let branch = if method == "CANCEL" { "INVITE" } else { method };
         let text = format!(
-            "{method} sip:bob@{to} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{call}{method}\r\nMax-Forwards: 70\r\n\
+            "{method} sip:bob@{to} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{call}{branch}\r\nMax-Forwards: 70\r\n\
              From: <sip:anna@{own}>;tag=1\r\nTo: <sip:bob@{to}>{tag}\r\nCall-ID: {call}\r\nCSeq: {number} {method}\r\n\
              Contact: <sip:anna@{own}>\r\nContent-Length: 0\r\n\r\n"
         );
@@ -72,6 +76,23 @@ impl Phone {
                 return (code, to.find(";tag=").map_or("", |at| &to[at..]).to_owned());
             }
         }
+    }
+
+    /// The next response of any kind: its code and the method that it answers.
+    fn answer(&self) -> (String, String) {
+        let mut buffer = [0; 65_536];
+        let (length, _) = self.socket.recv_from(&mut buffer).expect("an answer comes");
+        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        let code = text.split(' ').nth(1).unwrap_or_default().to_owned();
+        let method = text.lines().find_map(|line| line.strip_prefix("CSeq: 1 ")).unwrap_or_default().to_owned();
+        (code, method)
+    }
+
+    /// The request that comes next, and who sent it.
+    fn request(&self) -> (String, SocketAddr) {
+        let mut buffer = [0; 65_536];
+        let (length, from) = self.socket.recv_from(&mut buffer).expect("a request comes");
+        (String::from_utf8_lossy(&buffer[..length]).into_owned(), from)
     }
 
     /// A call that is answered; the tag of its dialog.
@@ -125,6 +146,59 @@ fn who_answers_waits_no_longer_than_it_may() {
     assert!((Duration::from_secs(1)..Duration::from_secs(3)).contains(&took), "{took:?}: {}", ran.said);
     ran.ended_with(0);
     assert_eq!((ran.calls("incoming"), ran.calls("stopped")), (1, 1), "{}", ran.said);
+}
+
+/// Its caller is never to wait for a BYE that does not come.
+fn who_answers_ends_the_calls_that_are_left() {
+    let uas = answers(&["--grace", "500ms"]);
+    let phone = Phone::of(uas.address);
+    let tag = phone.call("left");
+    let begun = Instant::now();
+    uas.signal(libc::SIGTERM);
+    let (bye, from) = phone.request();
+    let own = phone.socket.local_addr().expect("it is bound");
+    let header = |name: &str| {
+        let line = bye.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.unwrap_or_default().to_owned()
+    };
+    assert!(bye.starts_with(&format!("BYE sip:anna@{own} SIP/2.0\r\n")), "{bye}");
+    // It comes from who was called (RFC 3261 section 12.2.1.1).
+    assert!(header("From").starts_with("<sip:bob@") && header("From").ends_with(&tag), "{bye}");
+    assert_eq!(header("To"), format!("<sip:anna@{own}>;tag=1"), "{bye}");
+    phone.socket.send_to(reply("200 OK", &bye, own).replace(";tag=peer", "").as_bytes(), from).expect("it is sent");
+    let ran = uas.end();
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}: {}", begun.elapsed(), ran.said);
+    ran.ended_with(0);
+    assert_eq!((ran.calls("incoming"), ran.calls("stopped"), ran.calls("failed")), (1, 1, 0), "{}", ran.said);
+}
+
+fn who_answers_hears_a_cancel() {
+    // One that crosses the 200 has no effect (RFC 3261 section 9.2), and the call goes on.
+    let uas = answers(&[]);
+    let phone = Phone::of(uas.address);
+    phone.say("INVITE", "crossing", "");
+    let (code, tag) = phone.hear();
+    assert_eq!(code, "200");
+    phone.say("CANCEL", "crossing", "");
+    assert_eq!(phone.answer(), ("200".into(), "CANCEL".into()));
+    phone.say("ACK", "crossing", &tag);
+    phone.say("BYE", "crossing", &tag);
+    assert_eq!(phone.hear().0, "200");
+    let ran = uas.report();
+    assert_eq!((ran.calls("successful"), ran.calls("failed")), (1, 0), "{}", ran.said);
+
+    // One that comes while it rings ends it.
+    let uas = answers(&["--ring", "1h"]);
+    let phone = Phone::of(uas.address);
+    phone.say("INVITE", "ringing", "");
+    assert_eq!(phone.answer().0, "180");
+    phone.say("CANCEL", "ringing", "");
+    let mut both = [phone.answer(), phone.answer()];
+    both.sort_unstable();
+    assert_eq!(both, [("200".into(), "CANCEL".into()), ("487".into(), "INVITE".into())]);
+    phone.say("ACK", "ringing", "");
+    let ran = uas.report();
+    assert_eq!((ran.calls("incoming"), ran.calls("failed")), (1, 0), "{}", ran.said);
 }
 
 fn who_answers_ends_at_once_by_a_second_ctrl_c() {

@@ -72,6 +72,8 @@ pub struct Campaign {
     leaving: Option<Instant>,
     /// When a side that only answers was last told to take no call any more.
     closed: Option<Instant>,
+    /// When it was told to end those that are open.
+    hung_up: Option<Instant>,
     /// How long calls may then take to end.
     drain: Duration,
     reason: &'static str,
@@ -108,6 +110,9 @@ pub const INTERRUPTED: &str = "interrupted";
 
 /// How a run ended that met an error with which it could not go on.
 pub const HALTED: &str = "an error ended it";
+
+/// Who was called waits for the answers to its BYEs for so long, but no longer than for calls to end by themselves.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Where no call is taken any more, those that ended since are kept for so long, in case the peer repeats what it said last.
 const REPETITIONS: Duration = Duration::from_millis(500);
@@ -193,6 +198,7 @@ impl Campaign {
             ending: None,
             leaving: None,
             closed: None,
+            hung_up: None,
             drain,
             reason: "all calls were made",
             remarks,
@@ -308,7 +314,9 @@ impl Campaign {
                     self.reason = CUT;
                     self.leave();
                 }
-                Some(since) if since.elapsed() > self.plan.grace => self.cut(false),
+                Some(_) if self.hung_up.is_some() => self.hang_up(),
+                Some(since) if since.elapsed() > self.plan.grace && self.only_answers() => self.hang_up(),
+                Some(since) if since.elapsed() > self.plan.grace => self.cut(),
                 _ => (),
             }
         }
@@ -322,23 +330,35 @@ impl Campaign {
         }
     }
 
-    /// Calls that are open are ended with CANCEL or BYE, and their answers waited for. Who only answers hangs up at once.
+    /// Calls that are open are ended with CANCEL or BYE, and their answers waited for.
     fn leave(&mut self) {
         if self.leaving.is_some() {
             return;
         }
         self.leaving = Some(Instant::now());
         match self.only_answers() {
-            true => self.cut(true),
+            true => self.hang_up(),
             // The side that answers here is to hear the BYE, too.
             false => self.callers.iter().for_each(|side| side.order(Order::Leave)),
         }
     }
 
-    /// Calls that are open end at once, with a word to the peer or without.
-    fn cut(&self, goodbye: bool) {
+    /// A side that only answers ends the calls that its peers did not.
+    fn hang_up(&mut self) {
+        match self.hung_up {
+            None => {
+                self.hung_up = Some(Instant::now());
+                self.answerer.iter().for_each(|side| side.order(Order::Leave));
+            }
+            Some(at) if at.elapsed() > GOODBYE.min(self.plan.grace) => self.cut(),
+            Some(_) => (),
+        }
+    }
+
+    /// Calls that are open end at once.
+    fn cut(&self) {
         for side in self.callers.iter().chain(&self.answerer) {
-            side.order(Order::End { goodbye });
+            side.order(Order::End { goodbye: false });
         }
     }
 
@@ -384,8 +404,8 @@ impl Campaign {
     }
 
     /// No call is begun any more, and those that are open are ended with CANCEL or BYE. What is not answered is repeated, and
-    /// waited for as long as [`Plan::grace`] says. Who only answers takes no call any more, and those that are open may end by
-    /// themselves for as long.
+    /// waited for as long as [`Plan::grace`] says. Who only answers takes no call any more, those that are open may end by
+    /// themselves for as long, and then are ended with a BYE.
     pub fn interrupt(&mut self) {
         self.reason = INTERRUPTED;
         self.ending.get_or_insert_with(Instant::now);
@@ -409,7 +429,7 @@ impl Campaign {
     /// Ends what still runs, at once, and puts the books together.
     pub fn finish(mut self) -> Ended {
         if self.stage != Stage::Over {
-            self.cut(false);
+            self.cut();
             let until = Instant::now() + Duration::from_millis(300);
             while self.stage != Stage::Over && Instant::now() < until {
                 self.poll(Duration::from_millis(20));

@@ -231,7 +231,7 @@ impl Facts {
             (_, Part::Answerer) => words.answering(),
             (super::Work::Ready(workload), Part::Caller { .. }) => words.document(*workload),
         };
-        Scenario::parse(text.as_bytes(), Path::new("workload"), &environment(plan))
+        Scenario::parse(text.as_bytes(), Path::new("workload"), &Environment { ready: true, ..environment(plan) })
             .map_err(|refusal| format!("{refusal}\n{text}"))
     }
 

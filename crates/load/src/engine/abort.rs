@@ -50,6 +50,7 @@ impl Stage<'_> {
             return Go::Waits;
         }
         match heard.method {
+            Method::Cancel if heard.code == 0 && self.is_answerer() && self.call.has_sent => self.hear_cancel(heard),
             Method::Bye | Method::Cancel if automatic => {
                 let name = if heard.method == Method::Bye { "a BYE" } else { "a CANCEL" };
                 self.keep_last(heard.bytes);
@@ -68,19 +69,11 @@ impl Stage<'_> {
                 Go::Over
             }
             Method::Info | Method::Notify | Method::Options | Method::Update if automatic && auto => {
-                // What the scenario refers to stays what it was.
-                let mut before = self.world.desk.buffer();
-                std::mem::swap(&mut before, &mut self.call.last);
-                let had_last = self.call.has_last;
-                self.keep_last(heard.bytes);
-                self.answer(&format!(
-                    "Automatic response mode for an unexpected INFO, NOTIFY, OPTIONS or UPDATE for call: {}",
-                    self.id_text()
+                let id = self.id_text();
+                self.world.warn(format_args!(
+                    "Automatic response mode for an unexpected INFO, NOTIFY, OPTIONS or UPDATE for call: {id}"
                 ));
-                std::mem::swap(&mut before, &mut self.call.last);
-                self.world.desk.give(before);
-                self.call.has_last = had_last;
-                self.world.parsed = None;
+                self.answer_beside(heard);
                 Go::Waits
             }
             _ if automatic && heard.method_text == b"PING" => {
@@ -90,16 +83,29 @@ impl Stage<'_> {
                     self.world.warn(format_args!("Do not answer on an unexpected PING for call: {id}"));
                     return Go::Waits;
                 }
-                self.answer(&format!("Automatic response mode for an unexpected PING for call: {id}"));
+                self.world.warn(format_args!("Automatic response mode for an unexpected PING for call: {id}"));
+                self.answer();
                 Go::Waits
             }
             _ => self.process_unexpected(heard, abort),
         }
     }
 
-    fn answer(&mut self, warning: &str) {
+    /// Answers with 200 what the scenario does not ask for; what it refers to stays what it was.
+    pub(super) fn answer_beside(&mut self, heard: &Heard<'_>) {
+        let mut before = self.world.desk.buffer();
+        std::mem::swap(&mut before, &mut self.call.last);
+        let had_last = self.call.has_last;
+        self.keep_last(heard.bytes);
+        self.answer();
+        std::mem::swap(&mut before, &mut self.call.last);
+        self.world.desk.give(before);
+        self.call.has_last = had_last;
+        self.world.parsed = None;
+    }
+
+    fn answer(&mut self) {
         let script = self.script;
-        self.world.warn(format_args!("{warning}"));
         self.say(&script.ok, -1);
         self.world.books.count(Counter::AutoAnswered, 1);
         self.world.ledger.auto_answered += 1;

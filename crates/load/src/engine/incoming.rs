@@ -53,7 +53,7 @@ pub(super) fn quoted_call_id(quoted: &[u8]) -> Option<&[u8]> {
 }
 
 /// The tag of a To header value.
-fn tag(value: &[u8]) -> Option<&[u8]> {
+pub(super) fn tag(value: &[u8]) -> Option<&[u8]> {
     // Behind the address: a parameter of that name inside angle brackets is the URI's.
     let from = memchr::memchr(b'>', value).unwrap_or(0);
     let value = &value[from..];

@@ -1,14 +1,16 @@
 //! Calls that are open when the run ends before them: what is open with the peer is ended, and the call stays until that is
 //! answered.
 
-use super::incoming::{Heard, cseq};
+use super::incoming::{Heard, cseq, tag};
 use super::render::OF_REFUSAL;
 use super::script::Line;
 use super::stage::{Go, Stage};
 use crate::measure::Outcome;
+use crate::scenario::Role;
 use crate::scenario::step::Kind;
-use strowger_message::Method;
+use std::ops::Range;
 use strowger_message::index::Start;
+use strowger_message::{Index, Message, Method, Name, respond};
 
 /// How far a call is in its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,10 @@ pub(super) enum Leaving {
     Cancelled,
     /// So many times a BYE was sent: again after a challenge.
     Ended(u8),
+    /// The 2xx of an INVITE of the peer was sent; before its ACK there is no BYE (RFC 3261 section 15).
+    Answered,
+    /// An INVITE of the peer was refused, its ACK is to come.
+    Refused,
 }
 
 /// T1 (RFC 3261 section 17.1.1.1), milliseconds.
@@ -36,6 +42,9 @@ impl Stage<'_> {
         let (invite, bye) = (sent(b"INVITE "), sent(b"BYE "));
         if self.call.timewait || self.call.counted {
             return self.cut_off();
+        }
+        if self.is_answerer() {
+            return self.hang_up();
         }
         let dialog = self.call.confirmed != 0;
         if bye && !dialog && matches!(self.step().map(|step| &step.kind), Some(Kind::Receive(_))) {
@@ -70,6 +79,64 @@ impl Stage<'_> {
             }
         }
         Go::Waits
+    }
+
+    /// It is a call of the ready answering side.
+    pub(super) fn is_answerer(&self) -> bool {
+        self.script.scenario.ready && self.script.scenario.role == Role::Server
+    }
+
+    /// The side that was called ends a call that its caller did not: one that rings is refused.
+    fn hang_up(&mut self) -> Go {
+        self.call.receive_until = 0;
+        match self.final_answer() {
+            _ if self.call.established => self.end_dialog(1),
+            Some(true) => {
+                self.call.leaving = Leaving::Answered;
+                Go::Waits
+            }
+            Some(false) => self.refuse(480),
+            None => self.cut_off(),
+        }
+    }
+
+    /// Whether the INVITE of the peer has its final answer; `None`: what was asked was something else.
+    fn final_answer(&self) -> Option<bool> {
+        (self.call.has_sent && self.call.last.starts_with(b"INVITE "))
+            .then(|| !self.call.sent.starts_with(b"SIP/2.0 1"))
+    }
+
+    /// The INVITE of the peer, which rings, has this for an answer.
+    fn refuse(&mut self, code: u16) -> Go {
+        let mut index = Index::new();
+        let to = index.parse(&self.call.sent, &self.world.limits).ok().and_then(|()| index.first(Name::To));
+        let to = to.map_or(&b""[..], |to| &self.call.sent[to.value as usize..to.value_end as usize]);
+        let own = tag(to).map(<[u8]>::to_vec);
+        if !self.parse_last() {
+            return self.cut_off();
+        }
+        let start = self.out.start();
+        let invite = Message::new(&self.call.last, &self.world.index);
+        let length = respond(&invite, code, None, own.as_deref(), &mut self.out.bytes).finish(b"");
+        if std::mem::take(&mut self.call.paused_until) != 0 {
+            self.leave_pause();
+        }
+        let world = &mut *self.world;
+        // Timer H (RFC 3261 section 17.2.1).
+        self.call.receive_until = world.ms + u64::from(T1) * 64;
+        world.books.response_sent(&mut self.call.book, world.now, Method::Invite, code, length);
+        self.keep_asking(start..start + length);
+        self.call.leaving = Leaving::Refused;
+        Go::Waits
+    }
+
+    /// The peer takes its INVITE back (RFC 3261 section 9.2): that has an effect only while it rings.
+    pub(super) fn hear_cancel(&mut self, heard: &Heard<'_>) -> Go {
+        self.answer_beside(heard);
+        match self.final_answer() {
+            Some(false) => self.refuse(487),
+            _ => Go::Waits,
+        }
     }
 
     /// The end of the run for this call.
@@ -117,8 +184,15 @@ impl Stage<'_> {
     fn ask(&mut self, line: &Line, method: Method) {
         let range = self.write(line, -1);
         let world = &mut *self.world;
-        world.shelf.keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
         world.books.request_sent(&mut self.call.book, world.now, method, range.len());
+        self.keep_asking(range);
+    }
+
+    /// Sends what is sent again until it is answered.
+    fn keep_asking(&mut self, range: Range<usize>) {
+        let world = &mut *self.world;
+        world.shelf.keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
+        self.call.has_sent = true;
         // Of no step.
         self.call.sent_step = u32::MAX;
         self.call.retransmit_at = 0;
@@ -142,6 +216,18 @@ impl Stage<'_> {
         }
         self.count_received(heard);
         match (heard.method, heard.code) {
+            (Method::Ack, 0) => match self.call.leaving {
+                Leaving::Answered => {
+                    self.keep_last(heard.bytes);
+                    self.end_dialog(1)
+                }
+                Leaving::Refused => self.cut_off(),
+                _ => Go::Waits,
+            },
+            (Method::Cancel, 0) => {
+                self.answer_beside(heard);
+                Go::Waits
+            }
             (Method::Bye, 0) => {
                 self.keep_last(heard.bytes);
                 self.say(&script.ok, -1);
@@ -201,6 +287,9 @@ impl Stage<'_> {
     /// enough.
     pub(super) fn wake_leaving(&mut self) -> Go {
         let ms = self.world.ms;
+        if self.call.receive_until != 0 && self.call.receive_until <= ms {
+            return self.cut_off();
+        }
         if self.call.retransmit_at != 0 && self.call.retransmit_at <= ms {
             let delay = self.call.retransmit_delay.saturating_mul(2);
             // Timer A of an INVITE has no bound (RFC 3261 section 17.1.1.2).

@@ -261,7 +261,7 @@ impl Stage<'_> {
     }
 
     /// `[last_Name]`, with a colon or without: all lines of that name as one, joined by commas, with the name before
-    /// the first; the short form only if there is no long one.
+    /// the first unless only the value is wanted; the short form only if there is no long one.
     fn last_header(&mut self, header: &LastHeader, out: &mut Vec<u8>) {
         if !self.parse_last() {
             return;
@@ -275,7 +275,7 @@ impl Stage<'_> {
         let colon = |line: &Line| bytes.get(line.start as usize + usize::from(line.name_len)) == Some(&b':');
         if header.known != Name::Other && !index.repeated(header.known) {
             if let Some(line) = index.first(header.known).filter(|line| colon(line)) {
-                part(line.start as usize, line, out);
+                part(if header.whole_line { line.start } else { line.value } as usize, line, out);
             }
             return;
         }
@@ -291,8 +291,10 @@ impl Stage<'_> {
         let is_long = index.lines().iter().filter(of).any(|l| l.name_len > 1);
         let mut first = true;
         for line in index.lines().iter().filter(of).filter(|l| !is_long || l.name_len > 1) {
-            if first {
+            if first && header.whole_line {
                 part(line.start as usize, line, out);
+            } else if first {
+                part(line.value as usize, line, out);
             } else {
                 out.push(b',');
                 part(line.start as usize + usize::from(line.name_len) + 1, line, out);

@@ -111,13 +111,14 @@ impl Keywords<'_> {
             let text = parameter(word, b"text=").filter(|text| !text.is_empty()).unwrap_or(b"X");
             return Ok(Piece::Fill(Box::new(Fill { length, text: text.into() })));
         }
-        if let Some(name) = word.strip_prefix(b"last_") {
+        let value = word.strip_prefix(b"value_").filter(|_| self.environment.ready);
+        if let Some(name) = value.or_else(|| word.strip_prefix(b"last_")) {
             let name = name.strip_suffix(b":").unwrap_or(name);
             return Ok(Piece::LastHeader(Box::new(LastHeader {
                 name: name.into(),
                 // One letter is looked for as it is, not as the compact form of a longer name.
                 known: if name.len() == 1 { Name::Other } else { Name::of(name) },
-                whole_line: true,
+                whole_line: value.is_none(),
             })));
         }
         if word.starts_with(b"authentication") {

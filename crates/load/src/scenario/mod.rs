@@ -61,6 +61,8 @@ pub struct Scenario {
     pub newer: Vec<Warning>,
     /// Why SIPp 3.6 refuses the document although it is clear what is meant: a raw `<` in an attribute.
     pub tolerated: Option<Warning>,
+    /// It is a document of this program, [`Environment::ready`].
+    pub ready: bool,
     /// Which controller of 3PCC this is, if it is one.
     pub third_party: Option<ThirdPartyRole>,
 }
@@ -188,6 +190,8 @@ pub struct Environment {
     pub peers: Vec<String>,
     /// `-rtp_payload`: the payload type of streams that name none; 8 (G.711 A-law) if not given.
     pub payload_type: Option<u8>,
+    /// A ready document of this program: `[value_NAME]` is known, what stands behind the colon of `[last_NAME]`.
+    pub ready: bool,
     pub limits: Limits,
 }
 

@@ -333,7 +333,8 @@ mod tests {
     }
 
     fn read(text: &str) -> Scenario {
-        Scenario::parse(text.as_bytes(), Path::new("workload"), &Environment::default())
+        let environment = Environment { ready: true, ..Environment::default() };
+        Scenario::parse(text.as_bytes(), Path::new("workload"), &environment)
             .unwrap_or_else(|refusal| panic!("{refusal}\n{text}"))
     }
 

@@ -97,7 +97,8 @@ impl Traffic {
         let mut left = BEGUN;
         while left > 0 && (slot as usize) < self.calls.len() {
             let call = &self.calls[slot as usize];
-            if call.live && call.kind == Kind::Main && call.leaving == Leaving::No {
+            let takes = call.kind == Kind::Main || self.world.run.retransmission.rfc3261;
+            if call.live && takes && call.leaving == Leaving::No {
                 left -= 1;
                 self.drive(slot, out, |stage| stage.take_leave());
             }

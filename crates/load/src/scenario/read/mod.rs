@@ -339,6 +339,7 @@ impl<'a> Reader<'a> {
             warnings,
             newer: self.newer,
             tolerated: None,
+            ready: self.environment.ready,
         }
     }
 }
