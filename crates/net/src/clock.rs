@@ -22,6 +22,20 @@ pub fn micros() -> u64 {
     start().elapsed().as_micros() as u64
 }
 
+/// Seconds by which local time (`TZ`, /etc/localtime) is ahead of UTC at this moment, seconds since 1970.
+pub fn zone(seconds: u64) -> i64 {
+    let Ok(seconds) = libc::time_t::try_from(seconds) else { return 0 };
+    let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: both are our own, and the C library keeps neither. It reads the environment, which nothing here changes while
+    // threads run.
+    let filled = unsafe { libc::localtime_r(&raw const seconds, parts.as_mut_ptr()) };
+    if filled.is_null() {
+        return 0;
+    }
+    // SAFETY: all zeroes are a time, and the C library has filled it in.
+    unsafe { parts.assume_init() }.tm_gmtoff
+}
+
 /// Microseconds of processor time that the calling thread has used; 0 where the kernel does not say.
 pub fn processor_micros() -> u64 {
     let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };

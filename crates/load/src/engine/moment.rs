@@ -1,6 +1,7 @@
 //! Moments as text.
 
 use std::fmt;
+use strowger_net::clock;
 
 /// Year, month 1-12, day 1-31 of a day counted from 1970-01-01 (the civil calendar of the proleptic Gregorian rule).
 fn civil(day: i64) -> (i64, u32, u32) {
@@ -30,10 +31,20 @@ impl fmt::Display for Rfc1123 {
     }
 }
 
-/// `2010-11-13<TAB>23:29:00.000000` of microseconds since 1970, in UTC.
+/// `2010-11-13<TAB>23:29:00.000000` of microseconds since 1970, in the local time of the machine (`TZ`).
 pub(crate) struct Local(pub u64);
 
 impl fmt::Display for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let local = (self.0 / 1_000_000).saturating_add_signed(clock::zone(self.0 / 1_000_000));
+        Utc(local * 1_000_000 + self.0 % 1_000_000).fmt(f)
+    }
+}
+
+/// The same in UTC.
+pub(crate) struct Utc(pub u64);
+
+impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0 / 1_000_000;
         let (year, month, day) = civil((seconds / 86_400) as i64);
@@ -42,16 +53,11 @@ impl fmt::Display for Local {
     }
 }
 
-/// The same as text.
-pub(crate) fn local(micros: u64) -> String {
-    Local(micros).to_string()
-}
-
 #[cfg(test)]
 mod tests {
     #[test]
     fn moments() {
         assert_eq!(super::Rfc1123(1_289_690_940).to_string(), "Sat, 13 Nov 2010 23:29:00 GMT");
-        assert_eq!(super::local(951_782_400_000_001), "2000-02-29\t00:00:00.000001");
+        assert_eq!(super::Utc(951_782_400_000_001).to_string(), "2000-02-29\t00:00:00.000001");
     }
 }

@@ -5,6 +5,7 @@ use super::error_codes::Codes;
 use super::errors::Errors;
 use super::log_file::LogFile;
 use super::traces::Traces;
+use crate::engine::moment::{Local, Utc};
 use crate::engine::watch::{Passage, Watch};
 use std::fmt::Arguments;
 use std::fs::File;
@@ -42,12 +43,7 @@ impl Stamp {
         if RFC3339.load(Ordering::Relaxed) {
             return self.rfc3339();
         }
-        format!(
-            "{}\t{}.{:06}",
-            crate::engine::moment::local(self.micros),
-            self.micros / 1_000_000,
-            self.micros % 1_000_000
-        )
+        format!("{}\t{}.{:06}", Local(self.micros), self.micros / 1_000_000, self.micros % 1_000_000)
     }
 
     /// The form of the message log.
@@ -55,11 +51,11 @@ impl Stamp {
         if RFC3339.load(Ordering::Relaxed) {
             return self.rfc3339();
         }
-        crate::engine::moment::local(self.micros).replace('\t', " ")
+        Local(self.micros).to_string().replace('\t', " ")
     }
 
     fn rfc3339(&self) -> String {
-        crate::engine::moment::local(self.micros).replace('\t', "T") + "Z"
+        Utc(self.micros).to_string().replace('\t', "T") + "Z"
     }
 }
 
