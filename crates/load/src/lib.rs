@@ -13,4 +13,5 @@ pub mod media;
 pub mod report;
 pub mod scenario;
 pub mod sipp;
+mod wave;
 pub mod workload;

@@ -9,6 +9,7 @@ use super::tally::{Snapshot, Tally};
 use crate::engine::run::Run;
 use crate::scenario::Scenario;
 use crate::scenario::action::{Action, RtpStream};
+use crate::wave;
 use hashbrown::HashMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -190,13 +191,15 @@ impl Files {
                             Capture::load(file).map_err(|error| PlaneError::Capture { file: file.clone(), error })?;
                         files.captures.insert(file.clone(), Arc::new(capture));
                     }
-                    Action::RtpStream(RtpStream::Play { file, .. }) if !files.samples.contains_key(file) => {
+                    Action::RtpStream(RtpStream::Play { file, format, .. }) if !files.samples.contains_key(file) => {
                         let error = |error| PlaneError::Samples { file: file.clone(), error };
                         let bytes = std::fs::read(file).map_err(error)?;
-                        if bytes.is_empty() {
+                        let samples = wave::samples(&bytes, format.payload_type)
+                            .map_err(|why| error(std::io::Error::new(ErrorKind::InvalidData, why)))?;
+                        if samples.is_empty() {
                             return Err(error(ErrorKind::UnexpectedEof.into()));
                         }
-                        files.samples.insert(file.clone(), bytes.into());
+                        files.samples.insert(file.clone(), bytes[samples].into());
                     }
                     _ => (),
                 }

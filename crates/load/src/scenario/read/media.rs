@@ -8,6 +8,7 @@ use super::Reader;
 use crate::scenario::action::{RtpStream, StreamFormat};
 use crate::scenario::refusal::{Cause, Fault};
 use crate::scenario::xml::Attribute;
+use crate::wave;
 
 impl Reader<'_> {
     /// Beside the document if it is there, else as it is named, seen from the working folder.
@@ -63,14 +64,18 @@ impl Reader<'_> {
         let codec = parts.next().unwrap_or_default();
         let format = self.stream_format(value, payload_type, codec)?;
         let path = self.find(name);
-        let readable = File::open(&path).and_then(|mut file| file.read(&mut [0]));
-        let why = match readable {
-            Ok(0) => "it is empty".to_owned(),
-            Ok(_) => return Ok(RtpStream::Play { file: path, video: codec.starts_with("H26"), loops, format }),
+        let why = match std::fs::read(&path) {
+            Ok(file) if file.is_empty() => "it is empty".to_owned(),
+            Ok(file) => match wave::samples(&file, format.payload_type) {
+                Ok(_) => return Ok(RtpStream::Play { file: path, video: codec.starts_with("H26"), loops, format }),
+                Err(why) => why,
+            },
             Err(error) => error.to_string(),
         };
         Err(Fault::new(value.at, format!("`{name}` cannot be streamed: {why}"))
-            .hint("a file of raw samples, named from the document's folder or the working folder")
+            .hint(
+                "a file of raw samples or a WAV file of G.711, named from the document's folder or the working folder",
+            )
             .cause(Cause::MediaFile))
     }
 
