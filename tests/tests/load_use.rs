@@ -134,7 +134,7 @@ fn documents_say_what_they_meet() {
     ran.all_successful(3);
     ran.ended_with(0);
     assert!(ran.said.contains("call.xml:12:") && ran.said.contains("a second time"), "{}", ran.said);
-    assert!(ran.said.contains("3 × play_dtmf is not run"), "{}", ran.said);
+    assert!(ran.said.contains("3 × audio cannot be sent"), "{}", ran.said);
 
     let ran = run("486", "");
     ran.ended_with(1);

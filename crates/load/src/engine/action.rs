@@ -317,6 +317,7 @@ impl Stage<'_> {
     fn media(&mut self, action: &Action) {
         let switch = match action {
             Action::EchoSwitch(number) => Some(self.number(*number) != 0.0),
+            Action::PlayDtmf(digits) => return self.with_texts([digits], |stage, [digits]| stage.digits(digits)),
             _ => None,
         };
         let Some(media) = &mut self.world.media else { return };
@@ -328,6 +329,13 @@ impl Stage<'_> {
             None => media.act(self.slot, action),
         };
         if let Err(refusal) = played {
+            self.warn_call(format_args!("{refusal}"));
+        }
+    }
+
+    /// `play_dtmf`.
+    fn digits(&mut self, digits: &[u8]) {
+        if let Some(Err(refusal)) = self.world.media.as_mut().map(|media| media.digits(self.slot, digits)) {
             self.warn_call(format_args!("{refusal}"));
         }
     }

@@ -55,6 +55,17 @@ impl Capture {
         found.capture()
     }
 
+    /// Of datagrams that are made here: microseconds after the first, in order, and their bytes. All have the same port.
+    pub(super) fn of(datagrams: Vec<(u64, Vec<u8>)>) -> Self {
+        let (mut bytes, mut packets) = (Vec::new(), Vec::with_capacity(datagrams.len()));
+        for (at, payload) in datagrams {
+            let start = bytes.len() as u32;
+            bytes.extend(payload);
+            packets.push(Packet { at, above: 0, start, end: bytes.len() as u32 });
+        }
+        Self { bytes, packets }
+    }
+
     pub fn packets(&self) -> &[Packet] {
         &self.packets
     }

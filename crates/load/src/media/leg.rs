@@ -1,5 +1,6 @@
 //! The media of the calls of one shard: where each call's peer wants them, and from which port they come.
 
+use super::dtmf;
 use super::plane::Shared;
 use super::player::{Lane, Play, Wish};
 use super::remote::Remote;
@@ -22,6 +23,8 @@ pub enum Refusal {
     Port(u16, String),
     #[error("media are not played: too many wishes wait for the thread that sends them")]
     Busy,
+    #[error("play_dtmf without a digit: 0 to 9, *, # and A to D are")]
+    NoDigit,
     #[error("the file is not among those that were read when the run began")]
     NoFile,
 }
@@ -43,9 +46,21 @@ struct Leg {
     /// The port that it told the peer for its audio; 0: the common one.
     port: u16,
     own: Option<Arc<UdpSocket>>,
+    /// The stream of its digits, once there was one.
+    events: Option<Events>,
     /// To whom goes back what they send, audio and video.
     mirrored: [Option<SocketAddr>; 2],
 }
+
+/// A stream of telephone events: its source (SSRC) and the sequence number of its next packet.
+#[derive(Clone, Copy)]
+struct Events {
+    source: u32,
+    next: u16,
+}
+
+/// The sources of telephone events count from here, as SIPp's.
+const FIRST_SOURCE: u32 = 0x0102_0304;
 
 impl Legs {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
@@ -133,11 +148,21 @@ impl Legs {
                 RtpStream::Pattern { .. } | RtpStream::PausePattern { .. } | RtpStream::ResumePattern { .. },
             ) => Err(Refusal::Unknown("the RTP pattern", "play a file with rtp_stream instead")),
             Action::RtpEcho(echo) => self.mirror(slot, echo.command, echo.video),
-            Action::PlayDtmf(_) => {
-                Err(Refusal::Unknown("play_dtmf", "play a capture of RFC 4733 events with play_pcap_audio instead"))
-            }
             _ => Ok(()),
         }
+    }
+
+    /// `play_dtmf`: digits as telephone events, from the port of audio. What a call played before from a capture ends.
+    ///
+    /// # Errors
+    /// Why nothing is played.
+    pub fn digits(&mut self, slot: u32, digits: &[u8]) -> Result<(), Refusal> {
+        let source = self.shared.desk.legs.load(Relaxed) as u32;
+        let leg = self.leg(slot);
+        let events = *leg.events.get_or_insert_with(|| Events { source: FIRST_SOURCE.wrapping_add(source), next: 0 });
+        let (capture, count) = dtmf::capture(digits, events.next, events.source).ok_or(Refusal::NoDigit)?;
+        leg.events = Some(Events { next: events.next.wrapping_add(count), ..events });
+        self.play(slot, Lane::Capture, Media::Audio, Track::Capture(Arc::new(capture)))
     }
 
     fn play(&mut self, slot: u32, lane: Lane, media: Media, track: Track) -> Result<(), Refusal> {

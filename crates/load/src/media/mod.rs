@@ -5,6 +5,7 @@
 //! go, and asks the plane to play, pause and end. Nothing here ever waits on a shard's thread.
 
 mod capture;
+mod dtmf;
 mod echo;
 mod leg;
 mod plane;
