@@ -16,6 +16,7 @@ mod load_trouble;
 mod load_use;
 mod phones;
 mod shards;
+mod sipp_actions;
 mod sipp_connections;
 mod sipp_face;
 mod sipp_regress;

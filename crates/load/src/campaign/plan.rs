@@ -95,6 +95,8 @@ pub struct Plan {
     pub trust: Trust,
     /// `-key` of documents.
     pub keys: Vec<(String, String)>,
+    /// Documents that run commands in a shell are refused.
+    pub no_exec: bool,
     /// Injection files of documents.
     pub injections: Vec<PathBuf>,
     /// Randomness is drawn from it.
@@ -142,6 +144,7 @@ impl Plan {
             max_sockets: None,
             trust: Trust::default(),
             keys: Vec::new(),
+            no_exec: false,
             injections: Vec::new(),
             seed: 0,
             log: None,

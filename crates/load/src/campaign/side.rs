@@ -343,6 +343,7 @@ fn environment(plan: &Plan) -> Environment {
     Environment {
         keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
         injections: injections(plan),
+        no_exec: plan.no_exec,
         ..Environment::default()
     }
 }
@@ -371,7 +372,7 @@ pub fn warnings(plan: &Plan) -> Result<Vec<String>, String> {
     let super::Work::Document(path) = &plan.work else { return Ok(Vec::new()) };
     let scenario = document(plan, path)?;
     let file = path.display();
-    Ok(scenario.warnings.iter().map(|w| format!("{file}:{}:{}: {}", w.line, w.column, w.text)).collect())
+    Ok(scenario.remarks().iter().map(|w| format!("{file}:{}:{}: {}", w.line, w.column, w.text)).collect())
 }
 
 /// Calls take users by a list of their own.

@@ -8,8 +8,10 @@ use crate::expression::{Expression, Matcher, Options, Span};
 use crate::measure::{Failure, Outcome};
 use crate::scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
 use crate::scenario::step::{Expected, Kind, Step};
-use crate::scenario::{Scenario, Slot, Template};
+use crate::scenario::{Scenario, Scope, Slot, Template};
 use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 
 /// The expressions of a scenario, compiled, by their text.
 pub(super) type Expressions = HashMap<Box<[u8]>, Expression>;
@@ -407,11 +409,37 @@ impl Stage<'_> {
         self.script.scenario.variables.name(slot).to_owned()
     }
 
+    /// The variables that a command finds in its environment: `$SIPP_name`. What a peer sent is text there, and no part of the command.
+    fn exported(&mut self) -> Vec<(String, OsString)> {
+        let script = self.script;
+        let variables = &script.scenario.variables;
+        let mut all = Vec::new();
+        // The innermost scope last: it counts.
+        for scope in [Scope::Global, Scope::User, Scope::Call] {
+            for (index, name) in variables.names(scope).iter().enumerate() {
+                let slot = Slot { scope, index: index as u16 };
+                let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+                if !plain || matches!(self.call.value(slot, &self.world.shared), Value::Unset | Value::Spare(_)) {
+                    continue;
+                }
+                let value = self.value_text(slot);
+                // No environment can hold a NUL.
+                let end = memchr::memchr(0, &value).unwrap_or(value.len());
+                all.push((format!("SIPP_{name}"), OsString::from_vec(value[..end].to_vec())));
+                self.world.desk.give(value);
+            }
+        }
+        all
+    }
+
     /// `exec command`: in a shell of its own, not waited for.
     fn command(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text).into_owned();
         let mut shell = std::process::Command::new("/bin/sh");
         shell.arg("-c").arg(&text).stdin(std::process::Stdio::null());
+        for (name, value) in self.exported() {
+            shell.env(name, value);
+        }
         match shell.spawn() {
             Ok(mut child) => {
                 std::thread::spawn(move || child.wait());

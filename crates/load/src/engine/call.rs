@@ -215,6 +215,8 @@ pub(super) struct Call {
     /// The lane that it uses, and the port of its own side.
     pub(super) socket: Option<Flow>,
     pub(super) local_port: u16,
+    /// Its TDM circuit, where there are any.
+    pub(super) circuit: Option<u32>,
     /// The scenario has closed it, and nothing was said since.
     pub(super) unplugged: bool,
     pub(super) book: CallBook,
@@ -296,6 +298,7 @@ impl Call {
             target,
             socket: None,
             local_port: 0,
+            circuit: None,
             unplugged: false,
             book,
             counted: false,

@@ -3,6 +3,7 @@
 //! [`Run`](run::Run) says what is to be done; [`Script`](script::Script) is a scenario with its texts made ready for that
 //! run, shared by the shards; [`Traffic`](traffic::Traffic) is the service of one shard.
 
+mod circuits;
 pub mod ledger;
 pub mod pace;
 mod places;
@@ -32,5 +33,6 @@ mod shelf;
 mod stage;
 mod world;
 
+pub use circuits::Circuits;
 pub use world::Halt;
 pub(crate) use world::Random;

@@ -220,7 +220,10 @@ impl Stage<'_> {
                 let (seconds, ms) = (self.world.wall / 1_000, self.world.wall % 1_000);
                 let _ = write!(out, "{time}\t{seconds}.{ms:03}000");
             }
-            Piece::TdmMap => out.extend_from_slice(b"0.0.0/0"),
+            Piece::TdmMap => match (&self.world.run.circuits, self.call.circuit) {
+                (Some(circuits), Some(circuit)) => circuits.name(circuit, out),
+                _ => self.halt(format_args!("[tdmmap] keyword without -tdmmap parameter on command line")),
+            },
             Piece::CallId => out.extend_from_slice(self.call.id()),
             Piece::CallNumber(n) => number(out, self.call.number as i64 + i64::from(*n)),
             // Made constant when the run began.
@@ -237,9 +240,7 @@ impl Stage<'_> {
             | Piece::Pid(_)
             | Piece::Service
             | Piece::SippVersion
-            | Piece::Generic(_)
-            // Of SIPp 3.7's SRTP: nothing is encrypted here.
-            | Piece::Crypto(_) => (),
+            | Piece::Generic(_) => (),
         }
     }
 

@@ -49,6 +49,8 @@ pub struct Run {
     pub dynamic_id: DynamicId,
     /// `-base_cseq`.
     pub base_cseq: u32,
+    /// `-tdmmap`: calls have a circuit each.
+    pub circuits: Option<Arc<super::Circuits>>,
     pub load: Load,
     pub behaviour: Behaviour,
     pub retransmission: Retransmission,
@@ -219,6 +221,7 @@ impl Run {
             pid: std::process::id(),
             dynamic_id: DynamicId::default(),
             base_cseq: 0,
+            circuits: None,
             load: Load::default(),
             behaviour: Behaviour::default(),
             retransmission: Retransmission::default(),

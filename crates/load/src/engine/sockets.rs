@@ -282,6 +282,18 @@ impl Stage<'_> {
         self.world.ways.is_none() || self.open_socket()
     }
 
+    /// Sees to it that the call has a TDM circuit, where there are any; false: all are busy, and the call has failed.
+    #[inline]
+    pub(super) fn take_circuit(&mut self) -> bool {
+        let Some(circuits) = &self.world.run.circuits else { return true };
+        self.call.circuit = circuits.take(self.world.random.word());
+        if self.call.circuit.is_none() {
+            self.world.warn(format_args!("Can't create new outgoing call: all tdm_map circuits busy"));
+            self.finish(Outcome::Failed(Failure::Congestion));
+        }
+        self.call.circuit.is_some()
+    }
+
     /// The same before each message: the scenario may have closed it.
     #[inline]
     pub(super) fn retake_socket(&mut self) -> bool {

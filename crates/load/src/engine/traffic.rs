@@ -449,6 +449,9 @@ impl Traffic {
             entry.remove();
         }
         self.dead.add(hash, self.world.ms);
+        if let (Some(circuits), Some(circuit)) = (&self.world.run.circuits, self.calls[slot as usize].circuit.take()) {
+            circuits.give(circuit);
+        }
         self.free.push(slot);
     }
 

@@ -31,10 +31,11 @@ table! {
     Refused = "refused", "FailedMaxUDPRetrans", "the target's port is closed, or there is no way to it (ICMP)";
     Authentication = "authentication", "FailedUnexpectedMessage", "a challenge (401, 407) that no password was given for, or that came again after the answer to it";
     CommandNotSent = "command_not_sent", "FailedCmdNotSent", "a command to another controller could not be sent";
+    Congestion = "congestion", "FailedOutboundCongestion", "every TDM circuit (-tdmmap) was busy";
 }
 
 impl Failure {
-    /// Those that are measures. Commands to other controllers are of `strowger sipp` alone, which has SIPp's columns.
+    /// Those that are measures. Commands to other controllers and circuits are of `strowger sipp` alone, which has SIPp's columns.
     pub const MEASURES: &'static [Self] = Self::ALL.split_at(Self::CommandNotSent as usize).0;
 
     /// No answer came: to an open request this is the expiry of Timer B or F (RFC 3261 section 17.1).

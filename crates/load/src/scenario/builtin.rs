@@ -380,7 +380,7 @@ fn routed(method: &str, cseq: &str) -> String {
 fn constant(text: &str) -> Template {
     let environment = Environment::default();
     let mut names = Names::default();
-    let mut keywords = Keywords { names: &mut names, environment: &environment, notes: Vec::new(), newer: Vec::new() };
+    let mut keywords = Keywords { names: &mut names, environment: &environment, notes: Vec::new() };
     keywords.template(text.as_bytes()).ok().expect("a text of this file, which a test reads")
 }
 

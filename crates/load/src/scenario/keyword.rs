@@ -9,7 +9,7 @@ use strowger_message::Name;
 use super::Environment;
 use super::names::Names;
 use super::refusal::{Cause, Fault};
-use super::template::{Authentication, Crypto, CryptoItem, Field, Fill, LastHeader, Piece, Template, Text};
+use super::template::{Authentication, Field, Fill, LastHeader, Piece, Template, Text};
 use super::variable::Slot;
 
 /// The longest text between brackets, in bytes, as in SIPp.
@@ -21,8 +21,6 @@ pub(super) struct Keywords<'a> {
     pub environment: &'a Environment,
     /// Texts of warnings.
     pub notes: Vec<String>,
-    /// Keywords that SIPp 3.6 does not know.
-    pub newer: Vec<String>,
 }
 
 /// Why a text cannot be cut, and the part of it that is to blame.
@@ -135,9 +133,9 @@ impl Keywords<'_> {
             return Ok(Piece::Generic(u16::try_from(index).map_err(|_| keyword("too many -key"))?));
         }
         let shown = String::from_utf8_lossy(word).into_owned();
-        if let Some(crypto) = crypto(word) {
-            self.newer.push(format!("[{shown}]"));
-            return Ok(Piece::Crypto(crypto));
+        if is_crypto(word) {
+            return Err(keyword(format!("`[{shown}]`: SRTP is not spoken here"))
+                .hint("offer RTP/AVP without `a=crypto` lines; SIPp 3.6 does not know the keyword either"));
         }
         Err(keyword(format!("`[{shown}]` is no keyword")).hint(match nearest(word) {
             Some(near) => format!("is `[{near}]` meant? A value of one's own needs -key {shown} VALUE"),
@@ -366,25 +364,9 @@ fn nearest(word: &[u8]) -> Option<&'static str> {
 }
 
 /// `crypto…` and `ue…` of SIPp 3.7.
-fn crypto(word: &[u8]) -> Option<Crypto> {
-    const ITEMS: [(&[u8], CryptoItem); 8] = [
-        (b"cryptotag", CryptoItem::Tag),
-        (b"cryptokeyparams", CryptoItem::KeyParameters),
-        (b"cryptosuiteaescm128sha180", CryptoItem::AesCm128HmacSha1_80),
-        (b"cryptosuiteaescm128sha132", CryptoItem::AesCm128HmacSha1_32),
-        (b"cryptosuitenullsha180", CryptoItem::NullHmacSha1_80),
-        (b"cryptosuitenullsha132", CryptoItem::NullHmacSha1_32),
-        (b"ueaescm128sha180", CryptoItem::UnencryptedAesCm128HmacSha1_80),
-        (b"ueaescm128sha132", CryptoItem::UnencryptedAesCm128HmacSha1_32),
-    ];
-    let (rest, video) = match word.strip_suffix(b"audio") {
-        Some(rest) => (rest, false),
-        None => (word.strip_suffix(b"video")?, true),
-    };
-    let (which, item) = rest.split_last()?;
-    let which = which.checked_sub(b'0').filter(|w| (1..=2).contains(w))?;
-    let (_, item) = ITEMS.iter().find(|(name, _)| *name == item)?;
-    Some(Crypto { item: *item, which, video })
+fn is_crypto(word: &[u8]) -> bool {
+    const ITEMS: [&[u8]; 4] = [b"cryptotag", b"cryptokeyparams", b"cryptosuite", b"ueaescm"];
+    (word.ends_with(b"audio") || word.ends_with(b"video")) && ITEMS.iter().any(|item| word.starts_with(item))
 }
 
 #[cfg(test)]
@@ -393,7 +375,7 @@ mod tests {
 
     fn cut(text: &str, environment: &Environment) -> Result<(Template, Names), Fault> {
         let mut names = Names::default();
-        let mut keywords = Keywords { names: &mut names, environment, notes: Vec::new(), newer: Vec::new() };
+        let mut keywords = Keywords { names: &mut names, environment, notes: Vec::new() };
         let template = keywords.template(text.as_bytes()).map_err(|wrong| wrong.fault)?;
         Ok((template, names))
     }
@@ -509,11 +491,12 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_next_version_are_known() {
-        assert_eq!(
-            pieces("[cryptosuiteaescm128sha1802video]"),
-            [Piece::Crypto(Crypto { item: CryptoItem::AesCm128HmacSha1_80, which: 2, video: true })]
-        );
-        refused("[cryptotag3audio]");
+    fn what_would_be_encrypted_is_refused() {
+        for word in
+            ["cryptotag1audio", "cryptosuiteaescm128sha1802video", "cryptokeyparams1audio", "ueaescm128sha1801audio"]
+        {
+            let fault = cut(&format!("a=crypto:[{word}]"), &Environment::default()).err().expect("it is refused");
+            assert!(fault.what.contains("SRTP"), "{fault:?}");
+        }
     }
 }

@@ -68,6 +68,17 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// What a user should know of the document before it runs, in its order: what is sloppy, and what SIPp 3.6 refuses.
+    pub fn remarks(&self) -> Vec<Warning> {
+        let newer = self
+            .newer
+            .iter()
+            .map(|newer| Warning { text: format!("{}: SIPp 3.6 refuses the document", newer.text), ..newer.clone() });
+        let mut all: Vec<Warning> = self.warnings.iter().cloned().chain(newer).collect();
+        all.sort_by_key(|warning| (warning.line, warning.column));
+        all
+    }
+
     /// Reads a document and checks everything that SIPp checks before its first message, the media files that the
     /// document names included.
     ///
@@ -190,6 +201,8 @@ pub struct Environment {
     pub peers: Vec<String>,
     /// `-rtp_payload`: the payload type of streams that name none; 8 (G.711 A-law) if not given.
     pub payload_type: Option<u8>,
+    /// `-no_exec`: a document that runs a command in a shell is refused.
+    pub no_exec: bool,
     /// A ready document of this program: `[value_NAME]` is known, what stands behind the colon of `[last_NAME]`.
     pub ready: bool,
     pub limits: Limits,

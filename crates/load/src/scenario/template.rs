@@ -94,6 +94,7 @@ pub enum Piece {
     Date,
     /// `[sipp_version]`: `3.6.1`.
     SippVersion,
+    /// `[tdmmap]`: the call's TDM circuit (`-tdmmap`).
     TdmMap,
     /// `[next_url]`: the Contact kept by `rrs`.
     NextUrl,
@@ -123,8 +124,6 @@ pub enum Piece {
     File(Box<Template>),
     /// A value of `-key`, known when the document is read: where it stands in [`super::Environment::keys`].
     Generic(u16),
-    /// Keywords of SDES (RFC 4568), SIPp 3.7.
-    Crypto(Crypto),
 }
 
 /// `[last_X]` and `[last_X:]`, which write the same.
@@ -168,26 +167,4 @@ pub struct Authentication {
     pub aka_op: Option<Template>,
     pub aka_amf: Option<Template>,
     pub aka_k: Option<Template>,
-}
-
-/// The 32 names of SDES: `cryptotag1audio`, `cryptokeyparams2video`, `cryptosuiteaescm128sha1801audio` …
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crypto {
-    pub item: CryptoItem,
-    /// 1 (primary) or 2 (secondary).
-    pub which: u8,
-    pub video: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CryptoItem {
-    Tag,
-    KeyParameters,
-    AesCm128HmacSha1_80,
-    AesCm128HmacSha1_32,
-    NullHmacSha1_80,
-    NullHmacSha1_32,
-    /// `ueaescm…`: with UNENCRYPTED_SRTP.
-    UnencryptedAesCm128HmacSha1_80,
-    UnencryptedAesCm128HmacSha1_32,
 }

@@ -51,7 +51,7 @@ pub fn run(words: &[String]) -> u8 {
 fn try_run(words: &[String]) -> Result<u8, Failure> {
     let options = Options::parse(words).map_err(|text| Failure(code::FAILED, text))?;
     if options.version {
-        println!("\n SIPp v3.6.1-SCTP-PCAP-RTPSTREAM, as Strowger {} has it.\n", env!("CARGO_PKG_VERSION"));
+        println!("\n SIPp v3.6.1-TLS-PCAP-RTPSTREAM, as Strowger {} has it.\n", env!("CARGO_PKG_VERSION"));
         return Ok(code::NO_CALLS);
     }
     if options.help || words.is_empty() {
@@ -113,6 +113,7 @@ fn load(options: &Options, source: &Source, globals: &[String]) -> Result<Scenar
         third_party,
         peers,
         payload_type: options.payload_type,
+        no_exec: options.no_exec,
         ..Environment::default()
     };
     let loaded = match source {
@@ -130,7 +131,7 @@ fn load(options: &Options, source: &Source, globals: &[String]) -> Result<Scenar
         Source::File(path) => path.display().to_string(),
         Source::BuiltIn(name) => name.clone(),
     };
-    let warnings = if options.background { &[][..] } else { &scenario.warnings };
+    let warnings: Vec<_> = if options.background { Vec::new() } else { scenario.remarks() };
     for warning in warnings.iter().take(WARNINGS) {
         eprintln!("Warning: {name}:{}:{}: {}", warning.line, warning.column, warning.text);
     }

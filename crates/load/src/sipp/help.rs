@@ -16,12 +16,14 @@ Scenario
   -s USER  -key NAME VALUE                  [service]; a keyword of your own
   -set NAME VALUE                           a variable that the document names in <Global>
   -inf FILE  -infindex FILE FIELD           data for [field0] ...; an index for <lookup>
+  -no_exec                                  refuse documents that run a command in a shell
   -au USER  -ap PASSWORD  -auth_uri URI     for [authentication]
   -base_cseq N  -cid_str FORM               first CSeq; form of Call-IDs: %u call, %p process, %s address
   -dynamicStart N  -dynamicMax N  -dynamicStep N      [dynamic_id]
 
 Calls
   -r N  -rp TIME (ms)  -m N  -l N           calls a period; the period; in all; open at once
+  -tdmmap {A-B}{C}{D-E}{F-G}                TDM circuits, one for each call: [tdmmap]
   -users N                                  so many users instead, each with one call after the other
   -d TIME (ms)                              length of <pause/>
   -rate_increase N  -rate_interval TIME (s)  -rate_max N  -no_rate_quit  -rate_scale N

@@ -4,8 +4,10 @@ use super::behaviours::Behaviours;
 use super::time::milliseconds;
 use super::tls;
 use super::traces::Traces;
+use crate::engine::Circuits;
 use crate::engine::run::DynamicId;
 use std::path::PathBuf;
+use std::sync::Arc;
 use strowger_core::Transport;
 use strowger_net::tls::Versions;
 
@@ -114,6 +116,10 @@ pub struct Options {
     pub tls_revoked: Option<PathBuf>,
     /// `-tls_version`
     pub tls_versions: Versions,
+    /// `-no_exec`: documents with `exec command` are refused.
+    pub no_exec: bool,
+    /// `-tdmmap`.
+    pub circuits: Option<Arc<Circuits>>,
     /// `-h`, `-v`.
     pub help: bool,
     pub version: bool,
@@ -220,6 +226,8 @@ impl Default for Options {
             tls_ca: None,
             tls_revoked: None,
             tls_versions: Versions::All,
+            no_exec: false,
+            circuits: None,
             help: false,
             version: false,
             ignored: Vec::new(),
@@ -234,7 +242,6 @@ const IGNORED: &[(&str, usize)] = &[
     ("skip_rlimit", 0),
     ("buff_size", 1),
     ("sendbuffer_warn", 1),
-    ("tdmmap", 1),
     ("max_recv_loops", 1),
     ("max_sched_loops", 1),
     ("watchdog_interval", 1),
@@ -259,9 +266,6 @@ const IGNORED: &[(&str, usize)] = &[
     ("gracefulclose", 1),
     ("cid_type", 1),
     ("trace_timeout", 0),
-    ("rxsf", 1),
-    ("rxsn", 1),
-    ("rxinf", 1),
     ("dump_xml", 0),
     ("dump_sequence_diagram", 0),
 ];
@@ -310,6 +314,17 @@ impl Options {
         match name {
             "h" | "help" => self.help = true,
             "v" => self.version = true,
+            "no_exec" => self.no_exec = true,
+            "tdmmap" => {
+                let map = Circuits::parse(&value()?).map_err(|error| format!("'-{name}': {error}"))?;
+                self.circuits = Some(Arc::new(map));
+            }
+            "rxsf" | "rxsn" | "rxinf" => {
+                return Err(format!(
+                    "'-{name}': one process that makes calls and takes others (mixed mode of SIPp 3.7) is not supported; start a \
+                     second one for the calls that come in"
+                ));
+            }
             "sf" => self.scenario = Source::File(value()?.into()),
             "sn" => self.scenario = Source::BuiltIn(value()?),
             "sd" => self.dump = Some(value()?),

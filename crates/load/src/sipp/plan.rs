@@ -64,6 +64,7 @@ pub(super) fn plan(
         globals: options.sets.clone(),
         call_id: options.call_id.clone().unwrap_or_else(|| "%u-%p@%s".into()),
         dynamic_id: options.dynamic_id,
+        circuits: options.circuits.clone(),
         // The first request has it.
         base_cseq: options.base_cseq.saturating_sub(1),
         load: Load {

@@ -355,6 +355,7 @@ impl Session {
                 (Role::Client, None) => Arrival::Rate { calls: self.rate, period: self.options.rate_period },
             },
             duration: self.options.duration.unwrap_or(0),
+            circuits: self.options.circuits.as_deref(),
             port: self.run.local_port,
             elapsed: self.started.elapsed(),
             period: self.period.elapsed(),

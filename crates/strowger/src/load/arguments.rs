@@ -117,8 +117,8 @@ Examples:
   strowger load uas --ring 2s --duration 10m --json -
   strowger load uas --scenario answer.xml
 
-Ctrl-C refuses new calls with 503, lets those that are open end by themselves (--grace), and writes the reports. A second Ctrl-C \
-waits for nothing and writes the reports, a third not even that.
+Ctrl-C refuses new calls with 503, lets those that are open end by themselves (--grace), ends the rest with a BYE, and writes \
+the reports. A second Ctrl-C waits for nothing and writes the reports, a third not even that.
 
 Exit codes: as those of `strowger load`.")]
 pub(crate) struct UasArguments {
@@ -137,10 +137,13 @@ pub(crate) struct UasArguments {
     /// A SIPp document that waits for calls, instead.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub scenario: Option<PathBuf>,
+    /// Refuse a document that runs commands in a shell.
+    #[arg(long)]
+    pub no_exec: bool,
     /// It ends after so long.
     #[arg(long, short = 'd', value_name = "TIME", value_parser = period::duration)]
     pub duration: Option<Duration>,
-    /// How long Ctrl-C leaves calls that are open to end by themselves.
+    /// How long Ctrl-C leaves calls that are open to end by themselves, before they get a BYE.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = period::duration)]
     pub grace: Duration,
     #[command(flatten)]
@@ -191,6 +194,9 @@ pub(crate) struct Traffic {
     /// A SIPp document that makes the calls.
     #[arg(long, visible_alias = "sf", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub scenario: Option<PathBuf>,
+    /// Refuse a document that runs commands in a shell.
+    #[arg(long, requires = "scenario")]
+    pub no_exec: bool,
     /// Data for [field0] and so on of the document; several are possible.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "scenario")]
     pub inf: Vec<PathBuf>,

@@ -138,6 +138,7 @@ fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
     if let Some(path) = arguments.scenario {
         plan.work = Work::Document(path);
     }
+    plan.no_exec = arguments.no_exec;
     plan.ring = milliseconds(arguments.ring);
     plan.grace = arguments.grace;
     plan.trust = trust(&arguments.certificates, plan.transport, true)?;
@@ -203,6 +204,7 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     if let Some(path) = &traffic.scenario {
         plan.work = Work::Document(path.clone());
     }
+    plan.no_exec = traffic.no_exec;
     plan.pair = arguments.pair;
     plan.grace = arguments.grace;
     plan.domain.clone_from(&traffic.domain);

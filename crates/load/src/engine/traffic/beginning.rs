@@ -93,7 +93,7 @@ impl Traffic {
         self.world.ledger.outgoing += 1;
         self.drive(slot, out, |stage| {
             stage.prepare();
-            if stage.take_socket() { stage.drive() } else { Go::Over }
+            if stage.take_circuit() && stage.take_socket() { stage.drive() } else { Go::Over }
         });
     }
 
@@ -134,7 +134,7 @@ impl Traffic {
             if let Some(flow) = lane {
                 stage.keep_socket(flow);
             }
-            stage.receive(bytes)
+            if stage.take_circuit() { stage.receive(bytes) } else { Go::Over }
         });
     }
 

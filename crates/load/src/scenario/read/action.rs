@@ -260,6 +260,10 @@ impl Reader<'_> {
     /// The first of these attributes counts, as in SIPp.
     fn exec(&mut self, element: &Element) -> Result<Option<Action>, Fault> {
         if let Some(command) = self.attribute(element, "command") {
+            if self.environment.no_exec {
+                return Err(Fault::new(command.at, "`exec command` runs a program, and none may be run here")
+                    .hint("it needs a run without -no_exec (--no-exec of `load`)"));
+            }
             return self.keywords(&command).map(Action::Command).map(Some);
         }
         if let Some(command) = self.attribute(element, "int_cmd") {

@@ -285,16 +285,10 @@ impl<'a> Reader<'a> {
             // Known names keep their slots; the counts of the copy do not matter.
             self.names = own.clone();
         }
-        let mut keywords =
-            Keywords { names: &mut self.names, environment: self.environment, notes: Vec::new(), newer: Vec::new() };
+        let mut keywords = Keywords { names: &mut self.names, environment: self.environment, notes: Vec::new() };
         let result = keywords.template(text);
-        let (notes, newer) = (keywords.notes, keywords.newer);
-        for note in notes {
+        for note in keywords.notes {
             self.warn(at, note);
-        }
-        for word in newer {
-            let offset = self.document.after(at, word.trim_end_matches(']').as_bytes()).unwrap_or(at);
-            self.newer(offset, format!("{word} is a keyword of SIPp 3.7"));
         }
         result.map_err(|Wrong { mut fault, part }| {
             fault.offset = self.document.after(at, &part).unwrap_or(at);

@@ -8,6 +8,7 @@ mod scenario;
 mod statistics;
 
 use super::trace::Stamp;
+use crate::engine::Circuits;
 use crate::engine::ledger::Ledger;
 use crate::scenario::{Role, Scenario, ThirdPartyRole};
 use std::fmt::Write;
@@ -72,6 +73,7 @@ pub(super) struct View<'a> {
     pub(super) last_error: Option<String>,
     /// Third party call control with names.
     pub(super) extended: bool,
+    pub(super) circuits: Option<&'a Circuits>,
     pub(super) state: State,
 }
 
@@ -82,7 +84,10 @@ impl View<'_> {
             2 => self.statistics(),
             3 => self.repartition(),
             4 => self.actions(),
-            5 => head("TDM Map Screen") + "  There is no map of TDM circuits: -tdmmap is not kept.\n",
+            5 => {
+                let none = || "  There are no TDM circuits: -tdmmap says which.\n".to_owned();
+                head("TDM Map Screen") + &self.circuits.map_or_else(none, Circuits::map)
+            }
             6..=9 => self.further_repartition(usize::from(number) - 5),
             _ => self.steps(),
         };
