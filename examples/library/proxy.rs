@@ -31,7 +31,7 @@ impl Relay {
             Incoming::Ack => {
                 // The ACK of a 2xx is no transaction: it only finds its way.
                 let routing = self.proxy.route(now, &request);
-                let uri = routing.route.unwrap_or(routing.uri);
+                let uri = routing.next();
                 if let NextHop::Known(target) = self.proxy.next_hop(&uri, arrival.listener) {
                     self.proxy.forward_ack(now, &request, &routing, target, out);
                 }
@@ -55,7 +55,7 @@ impl Relay {
             self.answer(now, server, request, 100, out);
         }
         let routing = self.proxy.route(now, request);
-        let uri = routing.route.unwrap_or(routing.uri);
+        let uri = routing.next();
         let NextHop::Known(target) = self.proxy.next_hop(&uri, request.arrival.listener) else {
             return self.answer(now, server, request, 404, out);
         };

@@ -19,6 +19,7 @@ mod library_examples;
 mod logging;
 mod operation;
 mod process_end;
+mod proxy_rules;
 mod refusals;
 mod strict_reader;
 mod torture;

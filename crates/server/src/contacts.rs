@@ -7,7 +7,7 @@ use crate::shard::Shard;
 use smallvec::SmallVec;
 use std::ops::Range;
 use strowger_core::{ListenerId, Now, Target};
-use strowger_message::Uri;
+use strowger_message::{SipUri, Uri};
 
 /// The contacts collected for one request; kept between requests.
 #[derive(Debug, Default)]
@@ -52,12 +52,17 @@ impl Contacts {
     /// The first URI of the contact's Path, or its own.
     pub(crate) fn uri(&self, contact: &Contact) -> Option<Uri<'_>> {
         let path = &self.text[contact.path.clone()];
+        let own = Uri::parse(&self.text[contact.uri.clone()]).ok();
         if path.is_empty() {
-            return Uri::parse(&self.text[contact.uri.clone()]).ok();
+            return own;
         }
         let open = path.iter().position(|&b| b == b'<')? + 1;
         let close = path[open..].iter().position(|&b| b == b'>')? + open;
-        Uri::parse(&path[open..close]).ok()
+        match Uri::parse(&path[open..close]).ok()? {
+            // Every hop to a sips URI is secure (section 16.6 step 7).
+            Uri::Sip(first) if own.is_some_and(|own| own.is_sips()) => Some(Uri::Sip(SipUri { secure: true, ..first })),
+            first => Some(first),
+        }
     }
 
     /// The next contact that leads to a user of ours, taken out: its order, and the user if nobody else led there.

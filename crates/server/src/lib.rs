@@ -16,6 +16,7 @@ pub mod flows;
 mod identity;
 pub mod line_rate;
 mod node;
+mod own_name;
 mod parked;
 mod ping;
 mod reach;

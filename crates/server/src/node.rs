@@ -326,7 +326,8 @@ fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
             network: network as u16,
         }
     });
-    Identity::new(faces.collect(), config.domains.iter().map(|d| d.as_str()), &interfaces)
+    let names = config.server.names.iter().map(|name| name.as_str());
+    Identity::new(faces.collect(), config.domains.iter().map(|d| d.as_str()), &interfaces).with_names(names)
 }
 
 fn reachable(bound: IpAddr, interfaces: &[IpAddr]) -> IpAddr {

@@ -44,9 +44,12 @@ impl Shard {
             return self.refuse_request(asked, 483);
         }
         if self.is_nobody_here(&routing) {
-            self.counters().not_found.one();
-            self.log_domain(asked, &routing.uri);
-            return self.reply(asked, 404, |_| ());
+            return self.refuse_unknown(asked, &routing.uri);
+        }
+        match self.is_own_by_name(asked, &routing) {
+            None => return,
+            Some(true) => return self.arrive(asked, &routing),
+            Some(false) => (),
         }
         if self.shared.config.proxy.loop_detection && self.proxy.is_loop(request) {
             return self.refuse_request(asked, 482);
@@ -69,6 +72,11 @@ impl Shard {
             return;
         }
         let routing = self.proxy.route(asked.now, request);
+        match self.is_own_by_name(asked, &routing) {
+            None => return,
+            Some(true) => return self.arrive(asked, &routing),
+            Some(false) => (),
+        }
         let local = routing.route.is_none() && self.is_local(&routing.uri);
         let passes = routing.in_dialog
             || local
@@ -124,8 +132,15 @@ impl Shard {
         self.reply(asked, 420, lines);
     }
 
+    /// A user whom nobody here knows.
+    pub(crate) fn refuse_unknown(&mut self, asked: &mut Asked<'_, '_>, uri: &Uri<'_>) {
+        self.counters().not_found.one();
+        self.log_domain(asked, uri);
+        self.reply(asked, 404, |_| ());
+    }
+
     /// A request for this server itself.
-    fn serve(&mut self, asked: &mut Asked<'_, '_>) {
+    pub(crate) fn serve(&mut self, asked: &mut Asked<'_, '_>) {
         let request = asked.request;
         let with_path = self.registrar.settings().path != PathRule::Ignore;
         let known = |tag: &Token<'_>| with_path && tag.is(b"path");
@@ -387,11 +402,10 @@ impl Shard {
         let shared = self.shared.clone();
         let emergency = &shared.config.proxy.emergency_target;
         let uri = match (routing.route, routing.uri) {
-            (Some(route), _) => route,
             (None, uri) if self.is_emergency(&uri) => {
                 Uri::parse(emergency.as_ref().map_or("", |t| t.as_str()).as_bytes()).ok().unwrap_or(uri)
             }
-            (None, uri) => uri,
+            _ => routing.next(),
         };
         self.way_of(asked, &uri, prefer)
     }
@@ -406,6 +420,8 @@ impl Shard {
         }
         let Uri::Sip(contact) = &routing.uri else { return Some(ways) };
         ways.extend(self.way_of_binding(asked, contact).filter(|other| *other != way));
+        // What is said to travel under TLS does (section 26.2.2). By WebSocket it may as far as a server in front of this one.
+        ways.retain(|way| !contact.secure || way.transport.is_secure() || is_web(way.transport));
         if !way.transport.is_reliable() {
             return Some(ways);
         }
@@ -453,6 +469,7 @@ impl Shard {
                     };
                     return Some(targets.iter().filter_map(target).collect());
                 }
+                self.trying(asked);
                 self.resolve(asked, key);
                 None
             }
@@ -460,7 +477,7 @@ impl Shard {
     }
 
     /// Lets the request wait until a name is resolved (RFC 3263).
-    fn resolve(&mut self, asked: &mut Asked<'_, '_>, name: HostKey) {
+    pub(crate) fn resolve(&mut self, asked: &mut Asked<'_, '_>, name: HostKey) {
         let request = asked.request;
         let Some(mailbox) = self.mailbox.clone() else { return };
         if self.parked.len() >= self.shared.config.limits.lookup_queue {
@@ -469,7 +486,6 @@ impl Shard {
             }
             return;
         }
-        self.trying(asked);
         let ticket = self.park(asked);
         let shared = self.shared.clone();
         let source = request.arrival.remote.ip();

@@ -102,7 +102,7 @@ impl ProxyHost {
                 let hop = match (routing.route, uri) {
                     // A late ACK of a failure whose transaction has ended: its INVITE went to a name, it goes nowhere.
                     (None, Some(_)) => return,
-                    (route, _) => self.proxy.next_hop(&route.unwrap_or(routing.uri), listener),
+                    _ => self.proxy.next_hop(&routing.next(), listener),
                 };
                 if let Some(target) = self.resolve(hop) {
                     self.proxy.forward_ack(now, &request, &routing, target, out);
@@ -175,7 +175,7 @@ impl ProxyHost {
             let sent = self.proxy.forward(now, &request, &routing, id, &candidates, &mut self.tx, out);
             return if sent { Ok(()) } else { Err(480) };
         }
-        let hop = self.proxy.next_hop(&routing.route.unwrap_or(routing.uri), prefer);
+        let hop = self.proxy.next_hop(&routing.next(), prefer);
         let target = self.resolve(hop).ok_or(404u16)?;
         let candidate = Candidate { targets: &[target], ..Candidate::default() };
         let sent = self.proxy.forward(now, &request, &routing, id, &[candidate], &mut self.tx, out);

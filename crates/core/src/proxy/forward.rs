@@ -345,7 +345,7 @@ impl Proxy {
         let said = self.said_by_request(request);
         if self.records_route(request) {
             let secure = match (routing.route, uri) {
-                (Some(route), _) => route.is_sips(),
+                (Some(_), _) => routing.next().is_sips(),
                 (None, Some(uri)) => uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:"),
                 (None, None) => routing.uri.is_sips(),
             };

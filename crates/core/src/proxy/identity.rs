@@ -26,6 +26,8 @@ pub struct Identity {
     /// Lower-case local domains.
     domains: Vec<Box<[u8]>>,
     domain_ips: Vec<IpAddr>,
+    /// Lower-case names of this server beside those, at any port of ours.
+    names: Vec<Box<[u8]>>,
 }
 
 impl Identity {
@@ -34,6 +36,10 @@ impl Identity {
         let mut identity = Self { faces, ..Self::default() };
         for face in &identity.faces {
             let port = face.bound.port();
+            if face.bound.ip().is_unspecified() || face.bound.ip().is_loopback() {
+                // RFC 6761 section 6.3.
+                identity.addresses.push((LOCALHOST.into(), port));
+            }
             if face.bound.ip().is_unspecified() {
                 let same_family = |ip: &&IpAddr| ip.is_ipv4() == face.bound.is_ipv4();
                 identity.ips.extend(interfaces.iter().filter(same_family).map(|ip| (*ip, port)));
@@ -55,6 +61,20 @@ impl Identity {
             }
         }
         identity
+    }
+
+    /// Hosts by which peers name this server too, such as that of its outbound proxy: a Route with one of them, and no port or a port
+    /// of ours, is ours. They are no domains.
+    #[must_use]
+    pub fn with_names(mut self, names: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
+        for name in names {
+            let name = name.as_ref().to_ascii_lowercase();
+            match ip_of(&name) {
+                Some(ip) => self.ips.extend(self.faces.iter().map(|face| (ip, face.bound.port()))),
+                None => self.names.push(name.into()),
+            }
+        }
+        self
     }
 
     pub fn face(&self, id: ListenerId) -> &Face {
@@ -84,11 +104,27 @@ impl Identity {
 
     /// One of our listeners: a Route or Request-URI that names it names us.
     pub fn is_own_address(&self, host: Host<'_>, port: Option<u16>, transport: Transport) -> bool {
-        let port = port.unwrap_or_else(|| transport.default_port());
+        let is_port = |own: u16| match port {
+            Some(port) => own == port,
+            // `transport=ws` says nothing of TLS (RFC 7118 section 5.2).
+            None if transport == Transport::Ws => {
+                [Transport::Ws, Transport::Wss].iter().any(|t| t.default_port() == own)
+            }
+            None => own == transport.default_port(),
+        };
         match host.ip() {
-            Some(ip) => self.ips.iter().any(|&(i, p)| p == port && i == ip),
-            None => self.addresses.iter().any(|(h, p)| *p == port && host == Host::Name(h)),
+            Some(ip) => self.ips.iter().any(|&(i, p)| is_port(p) && i == ip),
+            None => {
+                self.addresses.iter().any(|(h, p)| is_port(*p) && host == Host::Name(h))
+                    || (port.is_none_or(|port| self.is_own_port(port))
+                        && self.names.iter().any(|name| host == Host::Name(name)))
+            }
         }
+    }
+
+    /// What is sent there reaches a listener of ours.
+    pub fn is_own_socket(&self, address: &SocketAddr) -> bool {
+        self.ips.contains(&(address.ip().to_canonical(), address.port()))
     }
 
     /// A port of one of our listeners: the bound one, the one that it is known by, or the one that its transport has by default.
@@ -99,6 +135,14 @@ impl Identity {
             .any(|f| f.bound.port() == port || f.transport.default_port() == port || known_by(f) == Some(port))
     }
 
+    /// A name below a domain that we are responsible for.
+    pub fn is_below_local_domain(&self, name: &[u8]) -> bool {
+        self.domains.iter().any(|domain| {
+            let host = name.len().checked_sub(domain.len()).and_then(|at| name.split_at_checked(at));
+            host.is_some_and(|(host, rest)| host.ends_with(b".") && rest.eq_ignore_ascii_case(domain))
+        })
+    }
+
     /// A domain that we are responsible for.
     pub fn is_local_domain(&self, host: Host<'_>) -> bool {
         match host.ip() {
@@ -107,6 +151,9 @@ impl Identity {
         }
     }
 }
+
+/// What every machine calls itself.
+const LOCALHOST: &[u8] = b"localhost";
 
 /// `host[:port]`, an IPv6 reference in brackets.
 pub(super) fn split_port(text: &[u8]) -> (&[u8], Option<u16>) {

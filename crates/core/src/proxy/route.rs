@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use strowger_message::uri::SipUri;
 use strowger_message::values::Placed;
-use strowger_message::{Index, Name, NameAddr, Uri};
+use strowger_message::{Edit, Index, Message, Name, NameAddr, Uri};
 
 type Value<'a> = Placed<NameAddr<'a>>;
 
@@ -56,6 +56,18 @@ pub enum NextHop<'a> {
     Name { host: &'a [u8], port: Option<u16>, transport: Option<Transport>, secure: bool },
     /// No listener of ours reaches it, or the URI names no host.
     Unreachable,
+}
+
+impl<'a> Routing<'a> {
+    /// Where the request goes next: its first Route or its Request-URI; as if that were a sips URI if the Request-URI is one
+    /// (section 16.6 step 7).
+    pub fn next(&self) -> Uri<'a> {
+        match (self.route, self.uri.is_sips()) {
+            (Some(Uri::Sip(route)), true) => Uri::Sip(SipUri { secure: true, ..route }),
+            (Some(route), _) => route,
+            (None, _) => self.uri,
+        }
+    }
 }
 
 impl Proxy {
@@ -168,8 +180,28 @@ impl Proxy {
                 own += 1;
             }
         }
-        routing.remove = removal(message.index(), &values, own, rest.len() < values.len());
+        let last = rest.len() < values.len();
+        routing.remove = removal(message.index(), &values, |i| i < own || (last && i + 1 == values.len()));
         mark
+    }
+
+    /// Writes the request without those Route values that name us by names that `names_us` alone knows, as far as nothing but Routes
+    /// of ours stands before them: they have done their work (section 16.4). Those that we wrote stay.
+    pub fn take_off_routes(&self, message: &Message<'_>, names_us: impl Fn(&SipUri<'_>) -> bool, out: &mut Vec<u8>) {
+        let values: SmallVec<[Value<'_>; 4]> = message.routes().filter_map(Result::ok).collect();
+        let is_sip = |value: &Value<'_>, is: &dyn Fn(&SipUri<'_>) -> bool| value.uri.sip().is_some_and(is);
+        let by_name: SmallVec<[bool; 4]> = values
+            .iter()
+            .map_while(|value| match is_sip(value, &|uri| self.is_own(uri)) {
+                true => Some(false),
+                false => is_sip(value, &names_us).then_some(true),
+            })
+            .collect();
+        let mut edit = Edit::new();
+        for range in removal(message.index(), &values, |i| by_name.get(i) == Some(&true)) {
+            edit.remove(range);
+        }
+        edit.write(message, out);
     }
 
     /// A Request-URI that we wrote as Record-Route: it is ours and carries a mark.
@@ -261,28 +293,32 @@ pub(super) fn transport_of(uri: &SipUri<'_>) -> Option<Transport> {
     }
 }
 
-/// The bytes that go when the first `first` values and, if `last`, the last one are taken off: whole lines
-/// where no value stays.
-fn removal(index: &Index, values: &[Value<'_>], first: usize, last: bool) -> SmallVec<[Range<usize>; 2]> {
+/// The bytes that go when these values are taken off: whole lines where no value stays.
+fn removal(index: &Index, values: &[Value<'_>], goes: impl Fn(usize) -> bool) -> SmallVec<[Range<usize>; 2]> {
     let mut ranges = SmallVec::new();
-    let goes = |i: usize| i < first || (last && i + 1 == values.len());
+    let stay = |i: &usize| !goes(*i);
     let mut at = 0;
     while at < values.len() {
         let line = values[at].line();
-        let count = values[at..].iter().take_while(|v| v.line() == line).count();
-        let stay = |i: &usize| !goes(*i);
-        match ((at..at + count).find(stay), (at..at + count).rfind(stay)) {
-            (Some(from), Some(to)) => {
-                if from > at {
-                    ranges.push(values[at].range().start..values[from].range().start);
+        let end = at + values[at..].iter().take_while(|v| v.line() == line).count();
+        if !(at..end).any(|i| stay(&i)) {
+            ranges.push(index.lines()[line].start as usize..index.lines()[line].end as usize);
+            at = end;
+        }
+        // Each goes with the comma behind it, the last ones of a line with that before them.
+        while let Some(first) = (at..end).find(|i| goes(*i)) {
+            match (first..end).find(stay) {
+                Some(next) => {
+                    ranges.push(values[first].range().start..values[next].range().start);
+                    at = next;
                 }
-                if to + 1 < at + count {
-                    ranges.push(values[to].range().end..values[at + count - 1].range().end);
+                None => {
+                    ranges.push(values[first - 1].range().end..values[end - 1].range().end);
+                    break;
                 }
             }
-            _ => ranges.push(index.lines()[line].start as usize..index.lines()[line].end as usize),
         }
-        at += count;
+        at = end;
     }
     ranges
 }

@@ -260,7 +260,7 @@ impl Rig {
             return routing.way;
         }
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
-        match self.proxy.next_hop(&routing.route.unwrap_or(routing.uri), prefer) {
+        match self.proxy.next_hop(&routing.next(), prefer) {
             NextHop::Known(target) => Some(target),
             other => panic!("{other:?}"),
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::domains::Domain;
 use super::key::{Rule, words};
 use super::reader::{ANY, section};
 
@@ -42,6 +43,9 @@ section! {
         pub drain_timeout: Duration = Duration::from_secs(30), Rule::time(Duration::ZERO, Duration::from_secs(86_400));
         /// Number of this server among those that work together; part of the name of a flow.
         pub node: u16 = 0, Rule::number(0, 65_535);
+        /// Names of this server beside `domains` and `advertise`, such as that of the outbound proxy that phones are given: a Route with one of
+        /// them is taken off (RFC 3261 section 16.4). Names below a domain of ours that resolve to an address of ours need not stand here.
+        pub names: Vec<Domain> = Vec::new(), ANY;
         /// What the headers Server and User-Agent say (RFC 3261 sections 20.35 and 20.41); "" for neither.
         pub software: String = "Strowger".into(), ANY;
     }
