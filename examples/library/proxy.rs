@@ -37,7 +37,8 @@ impl Relay {
                 }
             }
             Incoming::Cancel { cancel, invite } => {
-                let found = invite.is_some_and(|invite| self.proxy.cancel(now, invite, &mut self.transactions, out));
+                let found =
+                    invite.is_some_and(|invite| self.proxy.cancel(now, invite, &message, &mut self.transactions, out));
                 self.answer(now, cancel, &request, if found { 200 } else { 481 }, out);
             }
             Incoming::Absorbed | Incoming::Full => (),

@@ -101,7 +101,7 @@ impl World {
             5 => self.send(script),
             6 => {
                 if let Some(id) = script.pick(&self.known_clients()) {
-                    self.table.cancel(self.now, ClientId::from_u64(id), &mut self.out);
+                    self.table.cancel(self.now, ClientId::from_u64(id), None, &mut self.out);
                 }
             }
             7 => self.pass(u64::from(script.any()) * 10),
@@ -264,10 +264,10 @@ impl World {
     fn note(&mut self) {
         for event in self.events.drain(..) {
             match event {
-                Event::Timeout { id, .. } | Event::ClientTransportError { id, .. } => {
+                Event::Timeout { id, .. } | Event::ClientTransportError { id, .. } | Event::NoNews { id, .. } => {
                     assert!(self.clients.contains_key(&id.to_u64()));
                 }
-                Event::ServerTransportError { id, .. } | Event::NoAck { id, .. } => {
+                Event::ServerTransportError { id, .. } | Event::NoAck { id, .. } | Event::NoAnswerYet { id, .. } => {
                     assert!(self.servers.contains_key(&id.to_u64()));
                 }
                 Event::ServerEnded { id, owner } => {
@@ -297,7 +297,7 @@ impl World {
         }
         for _ in 0..2 {
             for id in self.clients.keys() {
-                self.table.cancel(self.now, ClientId::from_u64(*id), &mut self.out);
+                self.table.cancel(self.now, ClientId::from_u64(*id), None, &mut self.out);
             }
             self.out.clear();
             let mut rounds = 0;

@@ -10,12 +10,14 @@ use std::collections::{BinaryHeap, VecDeque};
 /// The lengths of all timers in ms: RFC 3261 table 4 (appendix A), RFC 6026.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerSettings {
-    /// Round-trip time estimate. Default 500. Timers A, E and G start with it; B, F, H, J, L, M last 64 times as long.
+    /// Round-trip time estimate. Default 500. Timers A, E and G start with it; F, H, J, L, M last 64 times as long.
     pub t1: u64,
     /// The longest pause between retransmissions of a non-INVITE request or an INVITE response. Default 4,000.
     pub t2: u64,
     /// How long a message may stay in the network: timers I and K. Default 5,000.
     pub t4: u64,
+    /// Timer B: how long an INVITE waits for its first response. None: 64*T1.
+    pub b: Option<u64>,
     /// Timer D over unreliable transports; at least 32 s (RFC 3261 section 17.1.1.2). Default 32,000.
     pub d: u64,
     /// Timer C of a proxy: more than three minutes (RFC 3261 section 16.6 step 11). Default 181,000.
@@ -27,14 +29,20 @@ pub struct TimerSettings {
 
 impl Default for TimerSettings {
     fn default() -> Self {
-        Self { t1: 500, t2: 4_000, t4: 5_000, d: 32_000, c: 181_000, step: 100 }
+        Self { t1: 500, t2: 4_000, t4: 5_000, b: None, d: 32_000, c: 181_000, step: 100 }
     }
 }
 
 impl TimerSettings {
-    /// 64*T1: timers B, F, H, J, L and M.
+    /// 64*T1: timers F, H, J, L and M, and B unless it is set.
     pub const fn t1_64(&self) -> u64 {
         self.t1.saturating_mul(64)
+    }
+
+    /// How long it takes until Timer E is set to T2: when a request that is no INVITE must have had a response (RFC 4320 section 4.1).
+    pub fn until_t2(&self) -> u64 {
+        let pauses = std::iter::successors(Some(self.t1.max(1)), |pause| pause.checked_mul(2));
+        pauses.take_while(|pause| *pause < self.t2).sum::<u64>().max(self.t1)
     }
 }
 
@@ -171,6 +179,17 @@ impl Timers {
         let waiting = self.pop(from)?;
         self.running -= 1;
         Some((waiting.slot, Stamp(waiting.stamp)))
+    }
+
+    /// Takes out the timers of this length that were stopped, up to the first that runs. For a length that most timers do not last: behind
+    /// shorter ones that run they would pile up.
+    pub fn shed(&mut self, length: Length, runs: impl Fn(u32, Stamp) -> bool) {
+        let at = usize::from(length.0);
+        while let Some(head) = self.queues[at].chunks.front().and_then(VecDeque::front)
+            && !runs(head.slot, Stamp(head.stamp))
+        {
+            self.pop(Some(at));
+        }
     }
 
     /// When the next timer ends.

@@ -272,8 +272,8 @@ fn a_cancel_waits_for_a_provisional_response() {
     let mut world = World::new();
     let id = world.send(&message(INVITE, "z9hG4bK1", "1 INVITE"), "z9hG4bK1", Transport::Udp);
     world.sent();
-    assert!(world.table.cancel(world.now, id, &mut world.out));
-    assert!(!world.table.cancel(world.now, id, &mut world.out), "once is enough");
+    assert!(world.table.cancel(world.now, id, None, &mut world.out));
+    assert!(!world.table.cancel(world.now, id, None, &mut world.out), "once is enough");
     assert_eq!(world.sent(), Vec::<String>::new());
     world.response(&message("SIP/2.0 100 Trying", "z9hG4bK1", "1 INVITE"));
     let cancel = world.sent();
@@ -294,7 +294,7 @@ fn a_cancelled_invite_without_final_response_ends() {
     let mut world = World::new();
     let id = world.send(&message(INVITE, "z9hG4bK1", "1 INVITE"), "z9hG4bK1", Transport::Udp);
     world.response(&message("SIP/2.0 180 Ringing", "z9hG4bK1", "1 INVITE"));
-    assert!(world.table.cancel(world.now, id, &mut world.out));
+    assert!(world.table.cancel(world.now, id, None, &mut world.out));
     world.pass(33_000);
     assert_eq!(world.events, [Event::Timeout { id, owner: 42 }, Event::ClientEnded { id, owner: 42 }]);
     world.assert_empty();

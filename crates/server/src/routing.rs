@@ -114,7 +114,7 @@ impl Shard {
         };
         self.reply(asked, 200, |_| ());
         self.log_cancel(asked.request);
-        self.proxy.cancel(asked.now, invite, &mut self.transactions, asked.out);
+        self.proxy.cancel(asked.now, invite, &asked.request.message, &mut self.transactions, asked.out);
     }
 
     /// Extensions that a proxy must understand, and we understand none (section 16.3 item 5).

@@ -14,9 +14,9 @@ use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{ExchangeRecord, Proxy, Request};
 use strowger_core::registrar::Registrar;
 use strowger_core::slots::{Id, Slots};
-use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Record, ServerId, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, call};
-use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason};
+use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason, respond};
 use strowger_net::shown::shown;
 use strowger_net::{Mailbox, Service, Unsent};
 use strowger_store::journal::WriteError;
@@ -339,6 +339,9 @@ impl Shard {
     pub(crate) fn park(&mut self, asked: &Asked<'_, '_>) -> u64 {
         let request = asked.request;
         self.counters().parked.one();
+        if let Some(server) = asked.server {
+            self.transactions.expect_answer(asked.now, server);
+        }
         *self.waiting.entry(request.call_hash).or_insert(0) += 1;
         let id = self.parked.insert(Parked::Request(Box::new(Waiting {
             bytes: request.message.bytes().to_vec(),
@@ -348,6 +351,18 @@ impl Shard {
             found: asked.found.clone(),
         })));
         id.to_u64()
+    }
+
+    /// A 100 is due to a request that waits for a look-up (RFC 4320 section 4.1).
+    fn still_waits(&mut self, now: Now, server: ServerId, out: &mut Outbox) {
+        let is_it = |parked: &Parked| matches!(parked, Parked::Request(waiting) if waiting.server == Some(server));
+        let Some((_, Parked::Request(waiting))) = self.parked.iter().find(|(_, parked)| is_it(parked)) else { return };
+        let mut index = Index::new();
+        if index.parse(&waiting.bytes, &self.shared.limits).is_ok() {
+            let from = out.start();
+            respond(&Message::new(&waiting.bytes, &index), 100, None, None, &mut out.bytes).finish(b"");
+            self.transactions.respond(now, server, 100, from..out.bytes.len(), out);
+        }
     }
 
     /// Takes back a request that should have waited; its ticket will not come.
@@ -407,6 +422,9 @@ impl Shard {
         for event in events.drain(..) {
             if let Event::Timeout { .. } | Event::ClientTransportError { .. } = event {
                 self.log_lost(now, &event, reason);
+            }
+            if let Event::NoAnswerYet { id, owner: strowger_core::proxy::NOBODY } = event {
+                self.still_waits(now, id, out);
             }
             self.proxy.event(now, &event, &mut self.transactions, out);
         }

@@ -202,6 +202,8 @@ impl Agent {
                     }
                 }
                 Event::ServerTransportError { .. } | Event::NoAck { .. } | Event::ServerEnded { .. } => (),
+                // Of a proxy.
+                Event::NoNews { .. } | Event::NoAnswerYet { .. } => (),
             }
         }
         self.events = events;

@@ -112,7 +112,7 @@ impl ProxyHost {
             Incoming::Cancel { cancel, invite } => {
                 self.respond(now, &message, cancel, if invite.is_some() { 200 } else { 481 }, b"", out);
                 if let Some(invite) = invite {
-                    self.proxy.cancel(now, invite, &mut self.tx, out);
+                    self.proxy.cancel(now, invite, &message, &mut self.tx, out);
                 }
                 return;
             }

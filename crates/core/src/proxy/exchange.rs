@@ -19,8 +19,6 @@ pub(super) struct Exchange {
     /// The request and the targets not yet tried.
     pub(super) pending: Option<Box<Pending>>,
     pub(super) call_hash: u32,
-    /// Seconds ([`crate::Now::mono`] / 1000) of the last provisional response: Timer C counts from it.
-    pub(super) heard: u32,
     /// Transactions of this exchange that still live, the server's included.
     pub(super) live: u16,
     pub(super) invite: bool,

@@ -5,7 +5,7 @@ use super::exchange::{Branch, Candidate, Exchange, OwnedCandidate, Pending, Shar
 use super::loop_detection::{self, Visit};
 use super::mark::{Beyond, Named, Party};
 use super::place::Place;
-use super::{Proxy, Request, Routing, SWEEP, route};
+use super::{Proxy, Request, Routing, route};
 use crate::digest::{Credentials, HeaderError};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
@@ -42,7 +42,6 @@ impl Proxy {
             best: None,
             pending: None,
             call_hash: request.call_hash,
-            heard: (now.mono / 1000) as u32,
             live: 1,
             invite: request.method == Method::Invite,
             direct: routing.in_dialog && routing.route.is_none(),
@@ -57,8 +56,8 @@ impl Proxy {
         self.unanswered += 1;
         tx.set_owner(server, id.to_u64());
         self.tidy_at.get_or_insert(now.mono + super::TIDY);
-        if request.method == Method::Invite && self.sweep_at.is_none() {
-            self.sweep_at = Some(now.mono + SWEEP);
+        if request.method != Method::Invite {
+            tx.expect_answer(now, server);
         }
         // The way of nearly every request: one candidate, one address, no fork.
         if let [candidate] = candidates
@@ -148,11 +147,8 @@ impl Proxy {
         self.index = index;
         let left =
             pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
-        if let Some(exchange) = self.exchanges.get_mut(id) {
-            exchange.heard = (now.mono / 1000) as u32;
-            if left {
-                exchange.pending = Some(pending);
-            }
+        if let Some(exchange) = self.exchanges.get_mut(id).filter(|_| left) {
+            exchange.pending = Some(pending);
         }
         self.let_ring(id, now.mono + self.settings.fork_timeout);
         sent
@@ -225,9 +221,6 @@ impl Proxy {
         }
         if let Some(exchange) = self.exchanges.get_mut(id) {
             exchange.pending = Some(pending);
-            if sent {
-                exchange.heard = (now.mono / 1000) as u32;
-            }
         }
         sent
     }

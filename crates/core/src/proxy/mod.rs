@@ -38,7 +38,7 @@ use seal::Seals;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
-use strowger_message::{Edit, Index};
+use strowger_message::{Edit, Index, Message, Name};
 
 /// How a proxy treats what it forwards.
 #[derive(Clone, Debug)]
@@ -47,8 +47,6 @@ pub struct Settings {
     pub record_route: bool,
     /// Written when a request has no Max-Forwards (section 16.6 step 3). Default 70.
     pub max_forwards: u8,
-    /// Timer C in milliseconds, at least 180,000 (section 16.6 step 11).
-    pub timer_c: u64,
     /// How long a group of candidates may ring before the next one is tried, in milliseconds.
     pub fork_timeout: u64,
     /// Requests larger than so many bytes go by TCP, and by UDP if that fails (section 18.1.1).
@@ -71,7 +69,6 @@ impl Default for Settings {
         Self {
             record_route: true,
             max_forwards: 70,
-            timer_c: 180_000,
             fork_timeout: 20_000,
             tcp_above: Some(1300),
             contact_repair: true,
@@ -96,8 +93,6 @@ pub struct Proxy {
     exchanges: Slots<Exchange>,
     /// Exchanges without a final response.
     unanswered: usize,
-    /// [`Now::mono`] of the next look for requests over which Timer C has run out.
-    sweep_at: Option<u64>,
     /// Groups of candidates that ring while others wait: until when, and of which exchange. Those of calls that went on
     /// otherwise stay until then and mean nothing.
     rings: BinaryHeap<Reverse<(u64, u64)>>,
@@ -105,6 +100,8 @@ pub struct Proxy {
     tidy_at: Option<u64>,
     /// Of requests that are watched, since the user took them last.
     finals: Vec<Final>,
+    /// The Reason that goes with the CANCEL of a branch that lost (RFC 3326 section 3.1).
+    completed_elsewhere: Arc<[u8]>,
     edit: Edit,
     index: Index,
 }
@@ -116,11 +113,8 @@ pub struct ExchangeRecord {
     exchange: Exchange,
 }
 
-/// How often requests are looked through for Timer C, in milliseconds: it may fire so much late.
-const SWEEP: u64 = 5_000;
-
-/// The end of a group's ringing is rounded up to a multiple of so many milliseconds: many share one wake-up.
-const RING_STEP: u64 = 100;
+/// How long one more address of a group may ring whose time is over, in milliseconds.
+const LAST_RING: u64 = 5_000;
 
 /// How often memory is given back, in milliseconds.
 const TIDY: u64 = 1_000;
@@ -141,10 +135,10 @@ impl Proxy {
             entropy,
             exchanges: Slots::new(),
             unanswered: 0,
-            sweep_at: None,
             rings: BinaryHeap::new(),
             tidy_at: None,
             finals: Vec::new(),
+            completed_elsewhere: Arc::from(&b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n"[..]),
             edit: Edit::new(),
             index: Index::new(),
         }
@@ -187,8 +181,15 @@ impl Proxy {
     }
 
     /// A CANCEL for the INVITE whose server transaction this is (section 16.10): every branch without a
-    /// final response is cancelled, their 487 goes upstream. False: the request was not forwarded (yet).
-    pub fn cancel(&mut self, now: Now, invite: ServerId, tx: &mut Transactions, out: &mut Outbox) -> bool {
+    /// final response is cancelled for the same Reason, their 487 goes upstream. False: the request was not forwarded (yet).
+    pub fn cancel(
+        &mut self,
+        now: Now,
+        invite: ServerId,
+        cancel: &Message<'_>,
+        tx: &mut Transactions,
+        out: &mut Outbox,
+    ) -> bool {
         let id = Id::from_u64(tx.owner(invite));
         let Some(exchange) = self.exchanges.get_mut(id) else { return false };
         if exchange.server != invite {
@@ -196,18 +197,32 @@ impl Proxy {
         }
         exchange.cancelled = true;
         exchange.pending = None;
-        self.cancel_branches(now, id, tx, out);
+        let mut lines = Vec::new();
+        for value in cancel.headers(Name::Reason) {
+            for part in [b"Reason: ", value, b"\r\n"] {
+                lines.extend_from_slice(part);
+            }
+        }
+        let lines = (!lines.is_empty()).then(|| Arc::from(lines));
+        self.cancel_branches(now, id, lines.as_ref(), tx, out);
         true
     }
 
-    fn cancel_branches(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) {
+    fn cancel_branches(
+        &mut self,
+        now: Now,
+        id: Id,
+        lines: Option<&Arc<[u8]>>,
+        tx: &mut Transactions,
+        out: &mut Outbox,
+    ) {
         let Some(exchange) = self.exchanges.get_mut(id) else { return };
         if !exchange.invite {
             return;
         }
         for branch in std::iter::once(&exchange.first).chain(exchange.others.iter().flat_map(|o| o.iter())) {
             if let (Some(client), ..200) = (branch.client, branch.status) {
-                tx.cancel(now, client, out);
+                tx.cancel(now, client, lines, out);
             }
         }
     }
@@ -217,6 +232,9 @@ impl Proxy {
         match *event {
             Event::Timeout { id, owner } => self.branch_failed(now, id, owner, 408, tx, out),
             Event::ClientTransportError { id, owner } => self.branch_failed(now, id, owner, 503, tx, out),
+            // Section 16.8: it rings, so it can be cancelled.
+            Event::NoNews { id, .. } => _ = tx.cancel(now, id, None, out),
+            Event::NoAnswerYet { id, owner } => self.trying(now, id, owner, tx, out),
             Event::ServerEnded { owner, .. } | Event::ClientEnded { owner, .. } => self.transaction_ended(owner),
             _ => (),
         }
@@ -235,11 +253,10 @@ impl Proxy {
     /// When [`Proxy::poll`] must be called at the latest.
     pub fn deadline(&self) -> Option<u64> {
         let ring = self.rings.peek().map(|Reverse((until, _))| *until);
-        [self.sweep_at, self.tidy_at, ring].into_iter().flatten().min()
+        [self.tidy_at, ring].into_iter().flatten().min()
     }
 
-    /// Timer C: an INVITE that nobody answers is cancelled (section 16.8). And a group of candidates that has rung long
-    /// enough is cancelled, so that the next one gets its turn (section 16.7 step 5).
+    /// A group of candidates that has rung long enough is cancelled, so that the next one gets its turn (section 16.7 step 5).
     pub fn poll(&mut self, now: Now, tx: &mut Transactions, out: &mut Outbox) {
         if self.tidy_at.is_some_and(|at| at <= now.mono) {
             if self.exchanges.is_empty() {
@@ -249,32 +266,10 @@ impl Proxy {
             self.tidy_at = (more || !self.exchanges.is_empty()).then_some(now.mono + TIDY);
         }
         self.end_rings(now, tx, out);
-        if self.sweep_at.is_none_or(|at| at > now.mono) {
-            return;
-        }
-        let limit = self.settings.timer_c / 1000;
-        let seconds = now.mono / 1000;
-        let late: Vec<Id> = self
-            .exchanges
-            .iter()
-            .filter(|(_, e)| {
-                e.invite && !e.answered && !e.cancelled && e.is_waiting() && seconds > e.heard as u64 + limit
-            })
-            .map(|(id, _)| id)
-            .collect();
-        for id in late {
-            if let Some(exchange) = self.exchanges.get_mut(id) {
-                exchange.cancelled = true;
-                exchange.pending = None;
-            }
-            self.cancel_branches(now, id, tx, out);
-        }
-        self.sweep_at = (!self.exchanges.is_empty()).then_some(now.mono + SWEEP);
     }
 
     /// Gives the group that rings now so much time, if another one waits for its end.
     fn let_ring(&mut self, id: Id, until: u64) {
-        let until = until.next_multiple_of(RING_STEP);
         let Some(exchange) = self.exchanges.get_mut(id) else { return };
         if let Some(pending) = &mut exchange.pending {
             pending.until = until;
@@ -292,11 +287,11 @@ impl Proxy {
             if !rings(self) {
                 continue;
             }
-            self.cancel_branches(now, id, tx, out);
+            self.cancel_branches(now, id, None, tx, out);
             self.silent_branches_failed(now, id, tx, out);
             // Until the last has answered its CANCEL one of them may be tried at its next address: it is not to ring for long.
             if rings(self) {
-                self.let_ring(id, now.mono + SWEEP);
+                self.let_ring(id, now.mono + LAST_RING);
             }
         }
     }
@@ -353,7 +348,6 @@ impl Proxy {
             }
         }
         if !self.exchanges.is_empty() {
-            self.sweep_at.get_or_insert(now.mono + SWEEP);
             self.tidy_at.get_or_insert(now.mono + TIDY);
         }
     }

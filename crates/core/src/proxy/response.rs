@@ -6,8 +6,9 @@ use super::mark::{self, Beyond, Marks, Named, Party};
 use super::place::Place;
 use super::{NOBODY, Proxy, best, route};
 use crate::slots::Id;
-use crate::transaction::{ClientId, Transactions};
+use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{Arrival, Now, Outbox, Target};
+use std::sync::Arc;
 use strowger_message::{Edit, Form, Index, Limits, Message, Name, Uri, build};
 
 impl Proxy {
@@ -39,12 +40,15 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(id) else { return };
         if status < 200 {
             if let Some(branch) = exchange.branch_mut(client).filter(|b| b.status < 200) {
-                branch.status = status;
+                let before = std::mem::replace(&mut branch.status, status);
+                // A 100 that tells nothing new does not prolong Timer C (step 2).
+                if status > 100 || before == 0 {
+                    tx.start_timer_c(now, client);
+                }
             }
-            // 100 is hop by hop and says nothing to Timer C (step 2); what comes after a final response is too late;
+            // 100 is hop by hop; what comes after a final response is too late;
             // and only an INVITE has other provisional responses (RFC 4320 section 4.1).
             if status > 100 && exchange.invite && !exchange.answered {
-                exchange.heard = (now.mono / 1000) as u32;
                 let (server, says) = (exchange.server, Says::of(exchange, tx.client_target(client)));
                 let range = self.write_upstream(now, response, arrival, status, says, out);
                 tx.respond(now, server, status, range, out);
@@ -66,7 +70,8 @@ impl Proxy {
                     self.report(id, status, &range);
                 }
                 tx.respond(now, server, status, range, out);
-                self.cancel_others(now, id, tx, out);
+                let lines = self.completed_elsewhere.clone();
+                self.cancel_others(now, id, &lines, tx, out);
             }
             return;
         }
@@ -76,7 +81,9 @@ impl Proxy {
         if status >= 600 {
             // Nobody else shall answer (step 5); the rest is waited for.
             exchange.pending = None;
-            self.cancel_others(now, id, tx, out);
+            let text = strowger_message::status::reason(status);
+            let lines = Arc::from(format!("Reason: SIP;cause={status};text=\"{text}\"\r\n").into_bytes());
+            self.cancel_others(now, id, &lines, tx, out);
         } else if status == 503 && self.next_address(now, id, client, tx, out) {
             return;
         }
@@ -147,6 +154,20 @@ impl Proxy {
             self.remember_local(id, 408, &bytes);
         }
         self.conclude(now, id, tx, out);
+    }
+
+    /// A request that is no INVITE takes long: its sender hears that it arrived (RFC 4320 section 4.1).
+    pub(super) fn trying(&self, now: Now, server: ServerId, owner: u64, tx: &mut Transactions, out: &mut Outbox) {
+        let Some(exchange) = self.exchanges.get(Id::from_u64(owner)) else { return };
+        let mut sent = Vec::new();
+        if !exchange.branches().filter_map(|branch| branch.client).any(|client| tx.sent_request(client, &mut sent)) {
+            return;
+        }
+        if let Some(bytes) = self.local_response(&sent, 100) {
+            let from = out.start();
+            out.bytes.extend_from_slice(&bytes);
+            tx.respond(now, server, 100, from..out.bytes.len(), out);
+        }
     }
 
     fn remember_local(&mut self, id: Id, status: u16, bytes: &[u8]) {
@@ -229,10 +250,11 @@ impl Proxy {
         }
     }
 
-    fn cancel_others(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) {
+    /// `lines`: the Reason.
+    fn cancel_others(&mut self, now: Now, id: Id, lines: &Arc<[u8]>, tx: &mut Transactions, out: &mut Outbox) {
         let Some(exchange) = self.exchanges.get(id) else { return };
         if exchange.others.is_some() {
-            self.cancel_branches(now, id, tx, out);
+            self.cancel_branches(now, id, Some(lines), tx, out);
         }
     }
 
@@ -253,6 +275,10 @@ impl Proxy {
                 text.push(b' ');
                 text.extend_from_slice(strowger_message::status::reason(status).as_bytes());
             });
+            // When that next hop can be asked again says nothing of this server.
+            for line in response.index().lines_of(Name::RetryAfter) {
+                self.edit.remove(line.start as usize..line.end as usize);
+            }
         }
         let edit = &mut self.edit;
         response.cut_first(Name::Via, 1, |range| edit.remove(range));
@@ -313,8 +339,9 @@ impl Proxy {
         index.parse(request, &UNLIMITED).ok()?;
         let message = Message::new(request, &index);
         let tag = self.own_tag.of(message.call_id().map_or(&b""[..], |call_id| call_id.text));
+        let tag = (status != 100).then_some(&tag[..]);
         let mut bytes = Vec::with_capacity(request.len());
-        build::respond(&message, status, None, Some(&tag), &mut bytes).finish(b"");
+        build::respond(&message, status, None, tag, &mut bytes).finish(b"");
         Some(bytes)
     }
 }

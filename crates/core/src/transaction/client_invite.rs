@@ -28,7 +28,7 @@ pub enum Event {
 /// The first state; the request is sent by the caller.
 pub fn start(reliable: bool) -> Step<State> {
     let retransmission = if reliable { Retransmission::Unchanged } else { Retransmission::Start };
-    Step::to(State::Calling, Action::SendAndKeep).retransmission(retransmission).end(End::T1_64)
+    Step::to(State::Calling, Action::SendAndKeep).retransmission(retransmission).end(End::B)
 }
 
 pub fn step(state: State, event: Event, reliable: bool) -> Step<State> {

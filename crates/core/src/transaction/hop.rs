@@ -7,16 +7,16 @@ use strowger_message::{Message, Name};
 /// an ACK must have.
 pub(super) fn write_ack(invite: &Message<'_>, response: &Message<'_>, out: &mut Vec<u8>) -> Option<()> {
     let to = response.header(Name::To)?;
-    write(b"ACK", invite, to, out)
+    write(b"ACK", invite, to, b"", out)
 }
 
-/// Appends the CANCEL of the INVITE (section 9.1).
-pub(super) fn write_cancel(invite: &Message<'_>, out: &mut Vec<u8>) -> Option<()> {
+/// Appends the CANCEL of the INVITE (section 9.1) with these further header lines.
+pub(super) fn write_cancel(invite: &Message<'_>, lines: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let to = invite.header(Name::To)?;
-    write(b"CANCEL", invite, to, out)
+    write(b"CANCEL", invite, to, lines, out)
 }
 
-fn write(method: &[u8], invite: &Message<'_>, to: &[u8], out: &mut Vec<u8>) -> Option<()> {
+fn write(method: &[u8], invite: &Message<'_>, to: &[u8], lines: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let via = TopVia::of_message(invite)?;
     let (number, _) = cseq(invite.header(Name::CSeq)?)?;
     let (from, call_id) = (invite.header(Name::From)?, invite.header(Name::CallId)?);
@@ -43,6 +43,7 @@ fn write(method: &[u8], invite: &Message<'_>, to: &[u8], out: &mut Vec<u8>) -> O
             }
         }
     }
+    out.extend_from_slice(lines);
     out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
     Some(())
 }
@@ -82,10 +83,13 @@ mod tests {
             Call-ID: 987asjd97y7atg\r\nCSeq: 986759 ACK\r\nProxy-Authorization: Digest x\r\nContent-Length: 0\r\n\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), want);
         let mut out = Vec::new();
-        write_cancel(&invite, &mut out).unwrap();
+        write_cancel(&invite, b"Reason: SIP;cause=200\r\n", &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();
         assert!(out.starts_with("CANCEL sip:bob@biloxi.com SIP/2.0\r\nVia: SIP/2.0/UDP pc33"));
-        assert!(out.contains("\r\nTo: Bob <sip:bob@biloxi.com>\r\n") && out.contains("CSeq: 986759 CANCEL\r\n"));
+        assert!(
+            out.contains("\r\nTo: Bob <sip:bob@biloxi.com>\r\n")
+                && out.contains("CSeq: 986759 CANCEL\r\nReason: SIP;cause=200\r\nContent-Length: 0\r\n\r\n")
+        );
         assert!(!out.contains("Authorization"));
     }
 }

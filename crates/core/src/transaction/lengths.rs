@@ -12,7 +12,11 @@ pub(super) struct Lengths {
     pub(super) now: Length,
     t4: Length,
     t1_64: Length,
+    b: Length,
+    pub(super) c: Length,
     d: Length,
+    /// Until a 100 is due to a request that is no INVITE.
+    pub(super) trying: Length,
 }
 
 impl Lengths {
@@ -23,7 +27,10 @@ impl Lengths {
             now: timers.length(0, 1),
             t4: timers.length(settings.t4, settings.step),
             t1_64: timers.length(settings.t1_64(), settings.step),
+            b: timers.length(settings.b.unwrap_or_else(|| settings.t1_64()), settings.step),
+            c: timers.length(settings.c, 1),
             d: timers.length(settings.d, settings.step),
+            trying: timers.length(settings.until_t2(), 1),
         }
     }
 
@@ -61,6 +68,7 @@ impl Lengths {
             End::Now => Some(self.now),
             End::T4 => Some(self.t4),
             End::T1_64 => Some(self.t1_64),
+            End::B => Some(self.b),
             End::D => Some(self.d),
         }
     }

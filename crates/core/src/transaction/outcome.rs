@@ -52,6 +52,11 @@ pub enum Event {
     ServerTransportError { id: ServerId, owner: u64 },
     /// A 300-699 to an INVITE found no ACK: timer H.
     NoAck { id: ServerId, owner: u64 },
+    /// Timer C ran out ([`Transactions::start_timer_c`](super::Transactions::start_timer_c)): the INVITE is to be cancelled, or waited for
+    /// again.
+    NoNews { id: ClientId, owner: u64 },
+    /// A 100 is due ([`Transactions::expect_answer`](super::Transactions::expect_answer)).
+    NoAnswerYet { id: ServerId, owner: u64 },
     /// The last word of this transaction.
     ServerEnded { id: ServerId, owner: u64 },
     /// The last word of this transaction.

@@ -8,6 +8,7 @@ use crate::slots::Id;
 use crate::timer::Stamp;
 use crate::{Now, Target};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Which side of the transaction this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Record {
     pub(super) kept: Option<Vec<u8>>,
     pub(super) attempts: u8,
     pub(super) cancel: Cancel,
+    /// Of its CANCEL, if that is held back.
+    pub(super) cancel_lines: Option<Arc<[u8]>>,
     /// Milliseconds that its timers still have to run.
     pub(super) retransmission: Option<u64>,
     pub(super) end: Option<u64>,
@@ -64,6 +67,7 @@ impl Transactions {
                 kept,
                 attempts: entry.attempts,
                 cancel: entry.cancel,
+                cancel_lines: self.cancel_lines.get(&id.to_u64()).cloned(),
                 retransmission: left(entry.retransmission),
                 end: left(entry.end),
             });
@@ -80,6 +84,7 @@ impl Transactions {
         entry.attempts = record.attempts;
         entry.cancel = record.cancel;
         let id = self.insert(now, entry);
+        self.cancel_lines.extend(record.cancel_lines.map(|lines| (id.to_u64(), lines)));
         let mut start = |left: Option<u64>| left.map_or(Stamp::NONE, |ms| self.timers.start_at(now.mono + ms, id.slot));
         let (retransmission, end) = (start(record.retransmission), start(record.end));
         let entry = self.entries.get_mut(id).expect("the entry was just put there");

@@ -1,6 +1,6 @@
 //! The non-INVITE server transaction: RFC 3261 section 17.2.2.
 
-use super::step::{Action, Class, End, Step};
+use super::step::{Action, Class, End, Retransmission, Step};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -27,7 +27,8 @@ pub fn step(state: State, event: Event, reliable: bool) -> Step<State> {
     match (state, event) {
         (Trying | Proceeding, Event::Respond(Class::Provisional)) => Step::to(Proceeding, send),
         (Trying | Proceeding, Event::Respond(_)) => {
-            Step::to(Completed, send).end(if reliable { End::Now } else { End::T1_64 })
+            let end = if reliable { End::Now } else { End::T1_64 };
+            Step::to(Completed, send).retransmission(Retransmission::Stop).end(end)
         }
         (Proceeding | Completed, Event::Request) => Step::to(state, Action::Resend),
         (Proceeding | Completed, Event::TransportError) => Step::to(Terminated, Action::TransportError),

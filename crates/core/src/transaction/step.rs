@@ -91,8 +91,10 @@ pub enum End {
     Now,
     /// After T4: timers I and K.
     T4,
-    /// After 64*T1: timers B, F, H, J, L, M.
+    /// After 64*T1: timers F, H, J, L, M.
     T1_64,
+    /// Timer B.
+    B,
     /// Timer D.
     D,
 }

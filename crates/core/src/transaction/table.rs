@@ -14,8 +14,10 @@ use crate::kept::{Kept, KeptStore};
 use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, TimerSettings, Timers};
 use crate::{Arrival, Now, Outbox, Target, Transport, call};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use strowger_message::{Index, Limits, Message, Method, Name};
 
 /// One transaction: 96 bytes.
@@ -43,7 +45,15 @@ impl Entry {
     fn runs(&self, stamp: Stamp) -> bool {
         self.retransmission == stamp || self.end == stamp
     }
+
+    /// An INVITE that rings and is not cancelled: no other timer ends that.
+    fn may_run_timer_c(&self) -> bool {
+        self.machine == Machine::ClientInvite(client_invite::State::Proceeding) && self.cancel == Cancel::No
+    }
 }
+
+/// A request that is no INVITE and has had no response.
+const TRYING: Machine = Machine::ServerNonInvite(server_non_invite::State::Trying);
 
 /// A request that nobody answered.
 #[derive(Debug)]
@@ -76,6 +86,8 @@ pub struct Transactions {
     tidy: Option<u64>,
     /// Requests without an answer, of the events of the last [`Transactions::poll`] or [`Transactions::failed`].
     lost: Vec<Lost>,
+    /// Header lines of CANCELs that are held back until a provisional response comes.
+    pub(super) cancel_lines: HashMap<u64, Arc<[u8]>>,
 }
 
 impl Transactions {
@@ -97,6 +109,7 @@ impl Transactions {
             index: Index::new(),
             tidy: None,
             lost: Vec::new(),
+            cancel_lines: HashMap::new(),
         }
     }
 
@@ -287,7 +300,8 @@ impl Transactions {
         let Some(entry) = self.entries.get(id) else { return Outgoing::Absorbed };
         let (owner, cancel) = (entry.owner, entry.cancel);
         if class == Class::Provisional && cancel == Cancel::Wanted {
-            self.send_cancel(now, id, out);
+            let lines = self.cancel_lines.remove(&id.to_u64());
+            self.send_cancel(now, id, lines.as_deref().unwrap_or_default(), out);
         }
         let deliver = |after_final| match cancel {
             Cancel::Itself => Outgoing::Absorbed,
@@ -304,24 +318,25 @@ impl Transactions {
     }
 
     /// Cancels an INVITE that has no final response yet (RFC 3261 section 9.1): at once if a provisional one came, else when one comes. If
-    /// then no final response comes for 64*T1, [`Event::Timeout`] tells. What becomes of the CANCEL itself is not told. Returns whether
-    /// there was something to cancel.
-    pub fn cancel(&mut self, now: Now, id: ClientId, out: &mut Outbox) -> bool {
+    /// then no final response comes for 64*T1, [`Event::Timeout`] tells. What becomes of the CANCEL itself is not told. `lines`: header
+    /// lines of the CANCEL, such as its Reason (RFC 3326). Returns whether there was something to cancel.
+    pub fn cancel(&mut self, now: Now, id: ClientId, lines: Option<&Arc<[u8]>>, out: &mut Outbox) -> bool {
         let Some(entry) = self.entries.get_mut(id.0) else { return false };
         match (entry.machine, entry.cancel) {
             (Machine::ClientInvite(client_invite::State::Calling), Cancel::No) => {
                 entry.cancel = Cancel::Wanted;
+                self.cancel_lines.extend(lines.map(|lines| (id.to_u64(), lines.clone())));
                 true
             }
             (Machine::ClientInvite(client_invite::State::Proceeding), Cancel::No) => {
-                self.send_cancel(now, id.0, out);
+                self.send_cancel(now, id.0, lines.map_or(&[], |lines| lines), out);
                 true
             }
             _ => false,
         }
     }
 
-    fn send_cancel(&mut self, now: Now, id: Id, out: &mut Outbox) {
+    fn send_cancel(&mut self, now: Now, id: Id, lines: &[u8], out: &mut Outbox) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let Machine::ClientInvite(client_invite::State::Proceeding) = entry.machine else { return };
         entry.cancel = Cancel::Sent;
@@ -329,7 +344,7 @@ impl Transactions {
         let Some(kept) = &entry.kept else { return };
         let start = out.start();
         let key = read_kept(&self.kept, kept, &mut self.invite, &mut self.index).and_then(|invite| {
-            hop::write_cancel(&invite, &mut out.bytes)?;
+            hop::write_cancel(&invite, lines, &mut out.bytes)?;
             Some(self.keys.client(TopVia::of_message(&invite)?.branch, b"CANCEL"))
         });
         if let Some(key) = key {
@@ -343,6 +358,25 @@ impl Transactions {
             other => Step::to(other, Action::Absorb),
         };
         self.drive(now, id, cancelled, Given::Nothing, out);
+    }
+
+    /// Starts Timer C of an INVITE that was sent and has had a provisional response: [`Event::NoNews`] when it has run, unless it is started
+    /// again, a final response comes or the INVITE is cancelled (RFC 3261 sections 16.6 step 11 and 16.7 step 2).
+    pub fn start_timer_c(&mut self, now: Now, id: ClientId) {
+        let Some(entry) = self.entries.get_mut(id.0) else { return };
+        if entry.may_run_timer_c() {
+            self.timers.stop(&mut entry.end);
+            entry.end = self.timers.start(now.mono, self.lengths.c, id.0.slot);
+        }
+    }
+
+    /// The user goes on with a request that is no INVITE, and knows not how long it takes: [`Event::NoAnswerYet`] when a 100 is due (RFC
+    /// 4320 section 4.1). The time counts from when this is said first.
+    pub fn expect_answer(&mut self, now: Now, id: ServerId) {
+        let Some(entry) = self.entries.get_mut(id.0) else { return };
+        if entry.machine == TRYING && !entry.retransmission.is_running() {
+            entry.retransmission = self.timers.start(now.mono, self.lengths.trying, id.0.slot);
+        }
     }
 
     /// What was sent with this token could not be sent. Any token may be given.
@@ -383,13 +417,23 @@ impl Transactions {
     /// Runs the timers that are due. `events` are appended in the order in which things happened.
     pub fn poll(&mut self, now: Now, out: &mut Outbox, events: &mut Vec<Event>) {
         self.lost.clear();
+        self.timers.shed(self.lengths.c, runs(&self.entries));
         while let Some((slot, stamp)) = self.timers.due(now.mono, runs(&self.entries)) {
             let Some((id, entry)) = self.entries.at(slot) else { continue };
             let retransmit = entry.retransmission == stamp;
             let entry = self.entries.get_mut(id).expect("the entry was just found");
-            let action = if retransmit {
+            let (owner, is_trying) = (entry.owner, entry.machine == TRYING);
+            let action = if retransmit && is_trying {
+                entry.retransmission = Stamp::NONE;
+                events.push(Event::NoAnswerYet { id: ServerId(id), owner });
+                continue;
+            } else if retransmit {
                 entry.retransmission = Stamp::NONE;
                 self.drive(now, id, |m, reliable| m.retransmit(reliable), Given::Nothing, out)
+            } else if entry.may_run_timer_c() {
+                entry.end = Stamp::NONE;
+                events.push(Event::NoNews { id: ClientId(id), owner });
+                continue;
             } else {
                 entry.end = Stamp::NONE;
                 self.drive(now, id, |m, reliable| m.end(reliable), Given::Nothing, out)
@@ -417,6 +461,12 @@ impl Transactions {
 
     fn lost(&self, id: ClientId) -> Option<&Lost> {
         self.lost.iter().find(|lost| lost.id == id.0)
+    }
+
+    /// Appends the request of this transaction to `out`, as it was sent. False: it is kept no longer.
+    pub fn sent_request(&self, id: ClientId, out: &mut Vec<u8>) -> bool {
+        let kept = self.entries.get(id.0).and_then(|entry| entry.kept.as_ref());
+        kept.inspect(|kept| self.kept.append_to(kept, out)).is_some()
     }
 
     /// When [`Transactions::poll`] is to be called next, as `Now::mono`.
@@ -463,6 +513,9 @@ impl Transactions {
         self.places.remove(&entry.key, id.slot);
         self.timers.stop(&mut entry.retransmission);
         self.timers.stop(&mut entry.end);
+        if entry.cancel == Cancel::Wanted {
+            self.cancel_lines.remove(&id.to_u64());
+        }
         if let Some(kept) = entry.kept {
             self.kept.free(kept);
         }

@@ -254,6 +254,9 @@ impl UserAgent {
                 }
                 TransactionEvent::ServerEnded { .. }
                 | TransactionEvent::NoAck { .. }
+                // Of a proxy.
+                | TransactionEvent::NoNews { .. }
+                | TransactionEvent::NoAnswerYet { .. }
                 | TransactionEvent::ServerTransportError { .. } => (),
             }
         }

@@ -43,7 +43,7 @@ impl UserAgent {
             Stage::Inviting => {
                 call.stage = Stage::Cancelling;
                 if let Some(client) = call.inviting.and_then(|r| self.requests.get(r)?.client) {
-                    self.transactions.cancel(now, client, out);
+                    self.transactions.cancel(now, client, None, out);
                 }
             }
             Stage::Incoming => self.reject(now, CallKey(id), 480, out),

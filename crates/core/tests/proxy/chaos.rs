@@ -84,7 +84,7 @@ impl Seen {
 
 fn call(seed: u32) -> Seen {
     let mut dice = Dice::of(seed);
-    let mut rig = Rig::with(Settings { timer_c: 180_000, ..Settings::default() });
+    let mut rig = Rig::with(Settings::default());
     let method = *dice.pick(&["INVITE", "INVITE", "INVITE", "MESSAGE"]);
     let contacts: Vec<Try> = (0..=dice.roll(5))
         .map(|n| {

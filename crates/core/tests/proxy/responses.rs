@@ -102,6 +102,12 @@ fn a_503_becomes_a_500() {
     assert_eq!(words(&both), ["ACK", "500"]);
     assert_eq!(both[1].start(), "SIP/2.0 500 Server Internal Error");
     assert_eq!(both[1].all("Via").len(), 1);
+    assert!(both[1].all("Retry-After").is_empty());
+    rig.end();
+    // What another server says of itself stays.
+    let mut rig = Rig::new();
+    let sent = invited(&mut rig);
+    assert_eq!(rig.answer(&sent, 500, "Retry-After: 60\n")[1].all("Retry-After"), ["60"]);
     rig.end();
 }
 

@@ -245,7 +245,7 @@ impl Rig {
                 let range = from..self.out.bytes.len();
                 self.tx.respond(self.now, cancel, status, range, &mut self.out);
                 if let Some(invite) = invite {
-                    self.proxy.cancel(self.now, invite, &mut self.tx, &mut self.out);
+                    self.proxy.cancel(self.now, invite, &message, &mut self.tx, &mut self.out);
                 }
             }
             Incoming::Absorbed => (),

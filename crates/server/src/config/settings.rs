@@ -35,6 +35,7 @@ impl Config {
             t1: milliseconds(self.timers.t1),
             t2: milliseconds(self.timers.t2),
             t4: milliseconds(self.timers.t4),
+            b: self.timers.timer_b.map(milliseconds),
             d: milliseconds(self.timers.timer_d),
             c: milliseconds(self.timers.timer_c),
             step: milliseconds(self.timers.step),
@@ -87,7 +88,6 @@ impl Config {
         strowger_core::proxy::Settings {
             record_route: self.proxy.record_route,
             max_forwards: self.proxy.max_forwards,
-            timer_c: milliseconds(self.timers.timer_c),
             fork_timeout: milliseconds(self.proxy.fork_timeout),
             tcp_above: self.proxy.udp_to_tcp_above,
             contact_repair: self.nat.contact_repair,
@@ -250,8 +250,8 @@ mod tests {
         let timers = TimerSettings::default();
         let ours = config.timer_settings();
         assert_eq!(
-            (ours.t1, ours.t2, ours.t4, ours.d, ours.c, ours.step),
-            (timers.t1, timers.t2, timers.t4, timers.d, timers.c, timers.step)
+            (ours.t1, ours.t2, ours.t4, ours.b, ours.d, ours.c, ours.step),
+            (timers.t1, timers.t2, timers.t4, timers.b, timers.d, timers.c, timers.step)
         );
         assert_eq!(config.message_limits(), strowger_message::Limits::default());
         assert_eq!(config.registrar_settings(), RegistrarSettings::default());

@@ -108,6 +108,7 @@ fn emergency_calls_have_a_way() {
         phone.send(&phone.text(&phone.call("INVITE", uri)));
         let got = psap.next();
         assert_eq!((got.method(), got.uri()), ("INVITE", uri));
+        assert!(got.all("Route").is_empty(), "only the way is chosen: {}", got.0);
         psap.respond(&got, 486, "");
         assert_eq!(phone.answer().status(), 486);
         assert_eq!(psap.next().method(), "ACK");

@@ -46,7 +46,7 @@ impl Agent {
             Task::Cancel(at) => {
                 let sent = &mut self.sent[at];
                 if let (None, Some(id)) = (sent.outcome, sent.id) {
-                    sent.cancelled = self.tx.cancel(now, id, out);
+                    sent.cancelled = self.tx.cancel(now, id, None, out);
                     if !sent.cancelled {
                         self.wrong("an INVITE without final response that cannot be cancelled".to_owned());
                     }
