@@ -4,14 +4,18 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
+use strowger_tests::account::{challenged, register};
 use strowger_tests::baresip::{Baresip, Phone};
+use strowger_tests::dialog::{arrives, invite, set_up};
 use strowger_tests::kamailio::Kamailio;
 use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::port;
 use strowger_tests::program::{BARESIP, KAMAILIO, SIPP, SIPSAK, have};
 use strowger_tests::server::{Server, Setup, loopback};
 use strowger_tests::sipp::{Scenario, Sipp};
-use strowger_tests::wire::Transport::{Tcp, Tls, Udp, Ws};
+use strowger_tests::text::Request;
+use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Ws};
+use strowger_tests::wire::Wire;
 use strowger_tests::{alone, beside};
 use tempfile::TempDir;
 
@@ -303,19 +307,21 @@ fn baresip_calls_baresip_behind_two_routers_that_translate_addresses_by_tcp() {
 }
 
 /// Starts Kamailio with the certificate of the server.
-fn peer(server: &Server, ports: &[(&str, u16); 3], next: &str) -> Kamailio {
+fn kamailio(server: &Server, config: &str, ports: &[(&str, u16)], values: &[(&str, &str)]) -> Kamailio {
     let folder = server.folder();
     let file = |name: &str| folder.join(name).display().to_string();
-    let ports: Vec<(&str, String)> = ports.iter().map(|(name, port)| (*name, port.to_string())).collect();
-    let mut values = vec![
-        ("CERTIFICATE", file("certificate.pem")),
-        ("KEY", file("key.pem")),
-        ("AUTHORITY", file("authority.pem")),
-        ("NEXT", next.to_owned()),
-    ];
-    values.extend(ports);
-    let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    Kamailio::start(folder, "peer", &values)
+    let ports = ports.iter().map(|(name, port)| (*name, port.to_string()));
+    let files =
+        [("CERTIFICATE", file("certificate.pem")), ("KEY", file("key.pem")), ("AUTHORITY", file("authority.pem"))];
+    let own: Vec<(&str, String)> = ports.chain(files).collect();
+    let own = own.iter().map(|(name, value)| (*name, value.as_str()));
+    let values: Vec<(&str, &str)> = own.chain(values.iter().copied()).collect();
+    Kamailio::start(folder, config, &values)
+}
+
+/// One that sends every call to one next hop.
+fn peer(server: &Server, ports: &[(&str, u16); 3], next: &str) -> Kamailio {
+    kamailio(server, "peer", ports, &[("NEXT", next)])
 }
 
 #[test]
@@ -359,4 +365,80 @@ fn kamailio_is_reached_by_websocket() {
         peer(&server, &[("UDP", port::free()), ("TLS", port::free()), ("WS", ws)], &format!("sip:127.0.0.1:{uas}"));
     let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "ws", calls: 100, rate: 50 };
     calls.run(server.address(Udp), Some(loopback(ws)), uas);
+}
+
+/// Two telephones behind a Kamailio that passes their requests on to the server, which asks for their passwords.
+fn behind_kamailio(way: Transport, path: &str) {
+    if !have(&[BARESIP, KAMAILIO]) {
+        return;
+    }
+    let server = with_users(Setup::on(&[Udp, Tcp, Tls]));
+    let edge = port::free();
+    let registrar = format!("sip:127.0.0.1:{};transport={}", server.address(way).port(), way.name());
+    let _edge = kamailio(
+        &server,
+        "edge",
+        &[("UDP", edge), ("TLS", port::free())],
+        &[("REGISTRAR", &registrar), ("PATH", path)],
+    );
+    telephones(loopback(edge), &base("udp"), [(end(), None), (end(), None)]);
+    drop(server);
+}
+
+#[test]
+fn telephones_behind_kamailio_with_path_call_each_other() {
+    let _beside = beside();
+    behind_kamailio(Udp, "1");
+    behind_kamailio(Tcp, "1");
+}
+
+/// The registrar reaches them at their Contact then (RFC 3261 section 10.3), not at Kamailio's address.
+#[test]
+fn telephones_behind_kamailio_without_path_call_each_other() {
+    let _beside = beside();
+    behind_kamailio(Udp, "0");
+    behind_kamailio(Tcp, "0");
+}
+
+/// Calls out by a trunk with a password, calls in without one; either side ends them.
+#[test]
+fn kamailio_is_a_trunk_by_udp_tcp_and_tls() {
+    let _beside = beside();
+    if !have(&[KAMAILIO]) {
+        return;
+    }
+    for way in [Udp, Tcp, Tls] {
+        let server = with_users(Setup::on(&[Udp, Tcp, Tls]));
+        let mut alice = server.connect(Udp);
+        register(&mut alice, "alice", "secret-of-alice");
+        let (trunk, tls) = (port::free(), port::free());
+        let mut number = Wire::udp(loopback(trunk));
+        let beyond = format!("sip:{}", number.local());
+        let at = if way == Tls { tls } else { trunk };
+        let ports = [("UDP", trunk), ("TLS", tls), ("WS", trunk)];
+        let out = peer(&server, &ports, &beyond);
+        for by_caller in [true, false] {
+            let call = invite(&format!("sip:+4930@127.0.0.1:{at};transport={}", way.name()), &alice);
+            let call = Request { from: "<sip:alice@example.org>;tag=alice".into(), ..call };
+            let call = challenged(&mut alice, &call, "alice", "secret-of-alice");
+            let (mut one, mut other) = set_up(&mut alice, &mut number, &call, true);
+            if by_caller {
+                arrives(&mut alice, &mut number, &one.request("BYE"), &[]);
+            } else {
+                arrives(&mut number, &mut alice, &other.request("BYE"), &[]);
+            }
+        }
+        drop(out);
+        let registrar = format!("sip:127.0.0.1:{};transport={}", server.address(way).port(), way.name());
+        let _in = peer(&server, &ports, &registrar);
+        for by_caller in [true, false] {
+            let call = invite("sip:alice@example.org", &number);
+            let (mut one, mut other) = set_up(&mut number, &mut alice, &call, true);
+            if by_caller {
+                arrives(&mut number, &mut alice, &one.request("BYE"), &[]);
+            } else {
+                arrives(&mut alice, &mut number, &other.request("BYE"), &[]);
+            }
+        }
+    }
 }
