@@ -45,10 +45,10 @@ help:
 	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message'
 
 demo:
-	$(CARGO) run --release --package strowger -- demo
+	$(CARGO) run --locked --release --package strowger -- demo
 
 build:
-	$(CARGO) build --release --package strowger
+	$(CARGO) build --locked --release --package strowger
 
 # A package that cannot be installed is named here, and again by the test that needs it.
 packages:
@@ -56,22 +56,22 @@ packages:
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
+	$(CARGO) clippy --locked --workspace --all-targets --quiet -- --deny warnings
 
 # One profile builds the tests and the server that they start, all in one go: what they depend on is compiled once
 # (Cargo.toml says how far it is optimised). Tests that measure take turns (tests/src/turn.rs).
 test: packages
-	$(CARGO) build --workspace --all-targets
-	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --workspace --no-fail-fast -- $(TESTS)
+	$(CARGO) build --locked --workspace --all-targets
+	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked --workspace --no-fail-fast -- $(TESTS)
 	@echo 'make test: everything passed'
 
 # SIPp reads each document of the corpus in its folder, then our own oddities, then mutants; it takes three minutes.
 test-sipp-corpus: packages
-	$(CARGO) test --package strowger-load --test scenario_corpus --test scenario_quirks --test scenario_mutations -- \
+	$(CARGO) test --locked --package strowger-load --test scenario_corpus --test scenario_quirks --test scenario_mutations -- \
 		--include-ignored --nocapture
 
 simulate:
-	STROWGER_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --package strowger-tests --test simulate -- --nocapture
+	STROWGER_SIM_SEEDS=$(SEEDS) $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
 
 # cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`. What is found
 # stays in fuzz/artifacts, what is learnt in FUZZ_CORPUS, from which the next run goes on. To `transaction` bytes are
@@ -86,30 +86,30 @@ fuzz:
 	done
 
 test-sipp-wire: packages
-	$(CARGO) build --package strowger
-	STROWGER_BIN=$(TESTED) $(CARGO) test --package strowger-tests --test alone -- --nocapture sipp_wire::
+	$(CARGO) build --locked --package strowger
+	STROWGER_BIN=$(TESTED) $(CARGO) test --locked --package strowger-tests --test alone -- --nocapture sipp_wire::
 
 soak: packages build
 	STROWGER_BIN=$(STROWGER) STROWGER_SOAK_SECONDS=$(SOAK_SECONDS) \
-		$(CARGO) test --package strowger-tests --test soak -- --ignored --nocapture --test-threads=1
+		$(CARGO) test --locked --package strowger-tests --test soak -- --ignored --nocapture --test-threads=1
 
 bench-parser:
-	$(CARGO) run --release --quiet --package strowger-benches --bin bench_parser
+	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_parser
 
 # With BASELINE=COMMIT that commit is checked out and built below target/, and stands in for Kamailio and the floor: seven rounds
 # of each scenario at 1,000 and 2,500 a second. Exit 1 if the median ratio of one is above 1.03.
 ifdef BASELINE
 bench-relay: packages build
-	$(CARGO) build --release --package strowger-benches --bin bench_relay
+	$(CARGO) build --locked --release --package strowger-benches --bin bench_relay
 	[ -e $(BASELINE_TREE) ] || { git worktree prune && git worktree add --detach $(BASELINE_TREE) $(BASELINE); }
-	cd $(BASELINE_TREE) && CARGO_TARGET_DIR=target $(CARGO) build --release --locked --package strowger
+	cd $(BASELINE_TREE) && CARGO_TARGET_DIR=target $(CARGO) build --locked --release --package strowger
 	failed=; for scenario in relay record-route register; do for rate in $(or $(BASELINE_RATES),1000 2500); do \
 		STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_relay --scenario $$scenario --baseline $(BASELINE_TREE) \
 			--rate $$rate --seconds $(SECONDS) --rounds $(BASELINE_ROUNDS) || failed=1; \
 	done; done; [ -z "$$failed" ]
 else
 bench-relay: packages build
-	$(CARGO) build --release --package strowger-benches --bin bench_relay
+	$(CARGO) build --locked --release --package strowger-benches --bin bench_relay
 	for scenario in relay record-route register; do \
 		STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_relay --scenario $$scenario \
 			--rate $(RATE) --seconds $(SECONDS) --rounds $(ROUNDS) || exit 1; \
@@ -117,9 +117,9 @@ bench-relay: packages build
 endif
 
 bench-memory: packages
-	$(CARGO) build --release --package strowger-benches --bin bench_memory --bin memory_contacts --bin memory_calls
+	$(CARGO) build --locked --release --package strowger-benches --bin bench_memory --bin memory_contacts --bin memory_calls
 	$(TARGET)/release/bench_memory
 
 bench-load: packages build
-	$(CARGO) build --release --package strowger-benches --bin bench_load
+	$(CARGO) build --locked --release --package strowger-benches --bin bench_load
 	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_load --rounds $(ROUNDS)

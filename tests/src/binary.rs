@@ -21,7 +21,7 @@ pub fn strowger() -> &'static Path {
         let profile = test.ancestors().nth(2).expect("cargo puts tests two folders below the profile's");
         let target = profile.parent().expect("the profile's folder lies in the target folder");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "--package", "strowger", "--target-dir"]).arg(target);
+        cargo.args(["build", "--locked", "--quiet", "--package", "strowger", "--target-dir"]).arg(target);
         match profile.file_name().and_then(|name| name.to_str()) {
             Some("debug") | None => {}
             Some(name) => {

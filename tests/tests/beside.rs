@@ -22,4 +22,5 @@ mod process_end;
 mod proxy_rules;
 mod refusals;
 mod strict_reader;
+mod supply_chain;
 mod torture;
