@@ -191,3 +191,17 @@ fn the_demo_tells_before_it_runs_that_its_report_cannot_be_written() {
     assert!(error_of(&output).contains("nowhere/report.html cannot be written"), "{}", error_of(&output));
     assert!(text_of(&output).is_empty() && begun.elapsed() < Duration::from_secs(5), "{}", text_of(&output));
 }
+
+#[test]
+fn help_says_what_signals_and_a_new_password_do() {
+    let folder = folder();
+    for (arguments, words) in [
+        (&["serve", "--help"][..], &["shut down gracefully", "503", "SIGHUP is logged and ignored", "SIGUSR1"][..]),
+        (&["user", "--help"], &["stays until it expires"]),
+    ] {
+        let help = text_of(&run(arguments, folder.path())).split_whitespace().collect::<Vec<_>>().join(" ");
+        for word in words {
+            assert!(help.contains(word), "{word}: {help}");
+        }
+    }
+}

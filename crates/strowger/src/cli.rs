@@ -152,7 +152,7 @@ pub(crate) struct UserArguments {
 pub(crate) enum UserCommand {
     /// Add a user; asks for the password without showing it.
     Add(UserWithPassword),
-    /// Change the password of a user.
+    /// Change the password of a user; what was registered with the old one stays until it expires.
     Passwd(UserWithPassword),
     /// Remove a user with its passwords; a running server ends its registrations too.
     Remove(UserName),
