@@ -273,6 +273,13 @@ fn commands_can_be_refused() {
     let path = folder.path().join("acts.xml").display().to_string();
     let (code, said) = refused(&[&target.to_string(), "--scenario", &path, "--no-exec"]);
     assert!(code == 2 && said.contains("--no-exec"), "{code}: {said}");
+    // A dry run has no effect but its words.
+    let there = folder.path().join("there").display().to_string();
+    let first = format!("<nop><action><exec command=\"touch {there}\"/></action></nop>\n<send retrans");
+    let early = document("command", "", 0).replace("<send retrans", &first);
+    std::fs::write(&path, early).expect("the folder can be written");
+    let (_, said) = refused(&[&target.to_string(), "--scenario", &path, "--dry-run"]);
+    assert!(said.contains(&format!("a dry run runs no command: touch {there}")), "{said}");
     assert!(!folder.path().join("there").exists());
 }
 

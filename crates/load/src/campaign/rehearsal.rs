@@ -100,6 +100,7 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let mut run = facts.run(&local, part, scenario.clone(), bound.address)?;
     let port = if plan.port == 0 { bound.address.port() } else { plan.port };
     (run.local_ip, run.media_ip, run.local_port) = (own.to_string(), own.to_string(), port);
+    run.behaviour.commands = false;
     let (lines, heard) = channel();
     let warnings = Arc::new(Mutex::new(Vec::new()));
     let ear = Box::new(Ear { lines, warnings: warnings.clone() });

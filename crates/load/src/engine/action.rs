@@ -435,6 +435,9 @@ impl Stage<'_> {
     /// `exec command`: in a shell of its own, not waited for.
     fn command(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text).into_owned();
+        if !self.world.run.behaviour.commands {
+            return self.world.warn(format_args!("a dry run runs no command: {text}"));
+        }
         let mut shell = std::process::Command::new("/bin/sh");
         shell.arg("-c").arg(&text).stdin(std::process::Stdio::null());
         for (name, value) in self.exported() {

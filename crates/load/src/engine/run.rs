@@ -133,6 +133,8 @@ pub struct Behaviour {
     pub receive_timeout: Option<u32>,
     /// How long the name of an ended call is known, milliseconds; 0: not at all.
     pub dead_call_wait: u32,
+    /// `exec command` runs a program.
+    pub commands: bool,
     /// Percent of messages lost where the step does not say.
     pub lost: f64,
 }
@@ -149,6 +151,7 @@ impl Default for Behaviour {
             pause: Distribution::Fixed(0.0),
             receive_timeout: None,
             dead_call_wait: 33_000,
+            commands: true,
             lost: 0.0,
         }
     }

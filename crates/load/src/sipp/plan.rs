@@ -91,6 +91,7 @@ pub(super) fn plan(
             pause: Distribution::Fixed(duration as f64),
             receive_timeout: options.receive_timeout.filter(|&t| t > 0).map(|t| or(Some(t), 0)),
             dead_call_wait: or(options.dead_call_wait, behaviour.dead_call_wait),
+            commands: true,
             lost: options.lost,
         },
         retransmission: Retransmission {
