@@ -20,6 +20,7 @@ fn cases_of_strangers() {
         ("documents_say_what_they_meet", documents_say_what_they_meet),
         ("documents_that_do_not_fit_are_explained", documents_that_do_not_fit_are_explained),
         ("no_report_costs_another", no_report_costs_another),
+        ("who_waits_for_calls_says_nothing_meanwhile", who_waits_for_calls_says_nothing_meanwhile),
     ]);
 }
 
@@ -51,6 +52,17 @@ fn no_report_costs_another() {
     let nowhere = ["--json", "/dev/null", "--html", "/dev/null", "--quiet"];
     let written = strowger_tests::generator::output(&[&["report", &log][..], &nowhere].concat());
     assert_ne!(written.status.code(), Some(2), "{}", String::from_utf8_lossy(&written.stderr));
+}
+
+/// Without a terminal there is no line a second about nothing.
+fn who_waits_for_calls_says_nothing_meanwhile() {
+    let uas = answers(&[]);
+    // A line for each second would be three by then.
+    std::thread::sleep(Duration::from_millis(3_500));
+    uas.signal(libc::SIGINT);
+    let ran = uas.end();
+    let lines: Vec<&str> = ran.said.lines().filter(|line| line.contains(" s  0 calls")).collect();
+    assert!(lines.len() <= 1, "{}", ran.said);
 }
 
 fn who_answers_is_reached_by_every_address() {

@@ -16,7 +16,7 @@ table! {
     CallsLimited = "calls.limited", "calls that the limit of concurrent calls held back";
     CallsSuccessful = "calls.successful", "calls that reached the end of their scenario";
     CallsFailed = "calls.failed", "calls that failed";
-    CallsStopped = "calls.stopped", "calls that were cut off by the end of the run";
+    CallsStopped = "calls.stopped", "calls that were cut off by the end of the run, or taken back by the caller (CANCEL) while they rang at the answering side";
 
     SessionAttempts = "session.attempts", "initial INVITEs sent; one tried again after a challenge is the same attempt";
     SessionAnswered = "session.answered", "session attempts answered with 2xx";
