@@ -59,7 +59,7 @@ impl Phone {
         let text = format!(
             "{method} sip:bob@{to} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{call}{branch}\r\nMax-Forwards: 70\r\n\
              From: <sip:anna@{own}>;tag=1\r\nTo: <sip:bob@{to}>{tag}\r\nCall-ID: {call}\r\nCSeq: {number} {method}\r\n\
-             Contact: <sip:anna@{own}>\r\nContent-Length: 0\r\n\r\n"
+             Record-Route: <sip:{own};lr>\r\nContact: <sip:anna@{own}>\r\nContent-Length: 0\r\n\r\n"
         );
         self.socket.send_to(text.as_bytes(), self.to).expect("it is sent");
     }
@@ -165,6 +165,7 @@ fn who_answers_ends_the_calls_that_are_left() {
     // It comes from who was called (RFC 3261 section 12.2.1.1).
     assert!(header("From").starts_with("<sip:bob@") && header("From").ends_with(&tag), "{bye}");
     assert_eq!(header("To"), format!("<sip:anna@{own}>;tag=1"), "{bye}");
+    assert_eq!(header("Route"), format!("<sip:{own};lr>"), "{bye}");
     phone.socket.send_to(reply("200 OK", &bye, own).replace(";tag=peer", "").as_bytes(), from).expect("it is sent");
     let ran = uas.end();
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}: {}", begun.elapsed(), ran.said);
