@@ -104,7 +104,7 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let (lines, heard) = channel();
     let warnings = Arc::new(Mutex::new(Vec::new()));
     let ear = Box::new(Ear { lines, warnings: warnings.clone() });
-    let mut collector_here = Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), 1);
+    let mut collector_here = Collector::new(Clock::new(now, SystemTime::now()), scenario.timed(), 1);
     let here = Side::start(bound, run, collector_here.books(now), Some(ear))?;
     let until = Instant::now() + LONGEST;
     let mut ended = None;

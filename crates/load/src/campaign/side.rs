@@ -354,7 +354,7 @@ fn environment(plan: &Plan) -> Environment {
 /// Why the document cannot be read.
 pub fn timers(plan: &Plan) -> Result<Vec<String>, String> {
     match &plan.work {
-        super::Work::Document(path) => Ok(document(plan, path)?.timers),
+        super::Work::Document(path) => Ok(document(plan, path)?.timed()),
         super::Work::Ready(_) => Ok(Vec::new()),
     }
 }

@@ -135,13 +135,20 @@ pub(super) enum Kind {
     Passing,
 }
 
+/// When a timer of the scenario was started, and when it should have been, µs; 0: with the call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Started {
+    pub(super) at: u64,
+    pub(super) intended: u64,
+}
+
 /// What only few scenarios need of a call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extra {
     pub(super) variables: Vec<Value>,
     pub(super) transactions: Vec<Transaction>,
-    /// When each timer was started last, µs; 0: with the call.
-    pub(super) timers: Vec<u64>,
+    /// When each timer was started last.
+    pub(super) timers: Vec<Started>,
     /// `[routes]`, without its name; `[next_url]`.
     pub(super) routes: Vec<u8>,
     pub(super) next_url: Vec<u8>,
@@ -405,7 +412,7 @@ impl Call {
                 (transaction.answer, transaction.ack) = (0, None);
             }
             extra.timers.clear();
-            extra.timers.resize(timers, 0);
+            extra.timers.resize(timers, Started::default());
             extra.routes.clear();
             extra.next_url.clear();
             extra.has_routes = false;

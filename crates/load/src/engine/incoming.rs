@@ -197,6 +197,8 @@ impl Stage<'_> {
         }
         let world = &mut *self.world;
         let bytes = heard.bytes.len();
+        // What the scenario says to it should be said at once.
+        self.call.book.due(world.came);
         if heard.code == 0 {
             self.call.asked = heard.method;
             world.books.request_received(&mut self.call.book, world.came, heard.method, bytes);

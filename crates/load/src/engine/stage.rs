@@ -1,6 +1,6 @@
 //! A call moves through its scenario, step by step, until it has to wait.
 
-use super::call::{Call, Kind as CallKind};
+use super::call::{Call, Kind as CallKind, Started};
 use super::leaving::Leaving;
 use super::script::{Line, Script};
 use super::watch::Passage;
@@ -145,25 +145,32 @@ impl Stage<'_> {
 
     /// Timers and counters of a step.
     pub(super) fn keep_books(&mut self, step: &Step) {
-        // What was received ends a timer when it came; what follows from it begins now.
-        let at = if matches!(step.kind, Kind::Receive(_)) { self.world.came } else { self.world.now };
-        if let Some(timer) = step.start_timer
-            && let Some(started) = self.call.extra().timers.get_mut(usize::from(timer))
-        {
-            *started = at;
+        // What was received ends a timer when it came; what follows from it begins now, and should have begun when it came.
+        let received = matches!(step.kind, Kind::Receive(_));
+        let at = if received { self.world.came } else { self.world.now };
+        if let Some(timer) = step.start_timer {
+            let intended = if received { at } else { self.call.book.intends(at) };
+            if let Some(started) = self.call.extra().timers.get_mut(usize::from(timer)) {
+                *started = Started { at, intended };
+            }
         }
         if let Some(timer) = step.stop_timer {
             let bit = 1u64 << (timer % 64);
             if self.call.timers_done & bit == 0 {
+                let place = usize::from(timer);
                 let timers = self.call.extra.as_ref().map_or(&[][..], |e| &e.timers);
-                let started = timers.get(usize::from(timer)).copied().filter(|&at| at > 0);
-                let took = at.saturating_sub(started.unwrap_or(self.call.started));
-                self.world.books.timer(usize::from(timer), took);
-                if let Some(lengths) = self.world.ledger.timers.get_mut(usize::from(timer)) {
+                let started = timers.get(place).copied().filter(|started| started.at > 0);
+                let book = &self.call.book;
+                let started = started.unwrap_or(Started { at: self.call.started, intended: book.intended });
+                let took = at.saturating_sub(started.at);
+                self.world.books.timer(place, took);
+                let twin = place + self.script.scenario.timers.len();
+                self.world.books.timer(twin, at.saturating_sub(started.intended));
+                if let Some(lengths) = self.world.ledger.timers.get_mut(place) {
                     lengths.add(took);
                 }
                 if let Some(watch) = &mut self.world.watch {
-                    watch.timer(usize::from(timer), took);
+                    watch.timer(place, took);
                 }
                 if !step.repeat_timer {
                     self.call.timers_done |= bit;
@@ -260,7 +267,8 @@ impl Stage<'_> {
     }
 
     fn receive_timed_out(&mut self) -> Go {
-        self.call.receive_until = 0;
+        let until = std::mem::take(&mut self.call.receive_until);
+        self.call.book.due(until * 1_000);
         let script = self.script;
         let index = self.call.step;
         let Some(step) = script.scenario.steps.get(index as usize) else { return Go::Waits };
@@ -299,7 +307,8 @@ impl Stage<'_> {
         let most = settings.most.min(if invite { settings.most_invite } else { settings.most_non_invite });
         let index = self.call.sent_step;
         if self.call.retransmissions > most {
-            self.call.retransmit_at = 0;
+            let until = std::mem::take(&mut self.call.retransmit_at);
+            self.call.book.due(until * 1_000);
             if let Some(counts) = self.world.ledger.steps.get_mut(index as usize) {
                 counts.timeouts += 1;
             }

@@ -148,12 +148,18 @@ impl CallBook {
         }
     }
 
-    /// The next request of this call should be sent at `due` (µs). To be called when a pause ends, with the time at which it
-    /// should have ended, and with 0 when a message was waited for before the first request. Without this, the first request of
-    /// an outgoing call is intended when the call is, and every other one when it is sent.
+    /// The next request of this call should be sent at `due` (µs). To be called when a pause or a wait ends, with the time at
+    /// which it should have ended, and when a message comes, with the time at which it came. Without this, the first request of an
+    /// outgoing call is intended when the call is, and every other one when it is sent.
     #[inline]
     pub fn due(&mut self, due: u64) {
         self.due = due;
+    }
+
+    /// When that should have been done which is done `now` (µs).
+    #[inline]
+    pub fn intends(&self, now: u64) -> u64 {
+        if self.due == 0 { now } else { self.due.min(now) }
     }
 
     /// Looks at the other INVITE of the call.

@@ -79,6 +79,12 @@ impl Scenario {
         all
     }
 
+    /// The names of the delays that its timers give: each as it was started, then each from when it should have been started.
+    pub fn timed(&self) -> Vec<String> {
+        let intended = self.timers.iter().map(|name| format!("{name}.intended"));
+        self.timers.iter().cloned().chain(intended).collect()
+    }
+
     /// Reads a document and checks everything that SIPp checks before its first message, the media files that the
     /// document names included.
     ///

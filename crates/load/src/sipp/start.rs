@@ -80,8 +80,7 @@ impl Session {
         };
         let base = format!("{}_{}", name_of(&options.scenario), run.pid);
         let now = clock::micros();
-        let mut collector =
-            Collector::new(Clock::new(now, SystemTime::now()), scenario.timers.clone(), options.threads);
+        let mut collector = Collector::new(Clock::new(now, SystemTime::now()), scenario.timed(), options.threads);
         let files = Files::open(&options, &scenario, &base)?;
         let Files { statistics, counts, error_codes, errors, switches, screens, tracer } = files;
         // Nobody connects before the shards run.
