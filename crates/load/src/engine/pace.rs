@@ -14,12 +14,16 @@ pub enum Arrivals {
     Poisson,
 }
 
+/// Calls of a burst are due so many microseconds apart, for no wire carries them at once: 20,000 a second. What a slower
+/// generator adds to that is its lag.
+pub const BURST_GAP: u64 = 50;
+
 /// A part of a rate profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part {
     /// From one rate to another, straight, in so many microseconds; equal rates make a step.
     Ramp { from: f64, to: f64, micros: u64 },
-    /// So many calls at one moment.
+    /// So many calls at one moment: one behind the other, [`BURST_GAP`] apart.
     Burst { calls: u64 },
     /// This rate from now on.
     Hold { rate: f64 },
@@ -38,6 +42,8 @@ pub struct Pace {
     /// Where the next one is.
     at: Position,
     next: Option<u64>,
+    /// No call is due before this: a burst has the way to itself.
+    earliest: u64,
     arrivals: Arrivals,
     random: u64,
 }
@@ -64,7 +70,8 @@ impl Pace {
     /// A profile from `start` on; after its last part no call is due.
     pub fn profile(parts: Vec<Part>, start: u64, arrivals: Arrivals, seed: u64) -> Self {
         let base = Position { since: start, ..Position::default() };
-        let mut pace = Self { parts, base, left: 0.0, behind: None, at: base, next: None, arrivals, random: seed };
+        let mut pace =
+            Self { parts, base, left: 0.0, behind: None, at: base, next: None, earliest: 0, arrivals, random: seed };
         if arrivals == Arrivals::Poisson {
             pace.left = pace.distance();
         }
@@ -174,9 +181,11 @@ impl Pace {
                 }
                 Some(&Part::Burst { calls }) => {
                     if at.gone < calls {
+                        let due = at.since.max(self.earliest) + if at.gone == 0 { 0 } else { BURST_GAP };
                         at.gone += 1;
                         self.behind = Some(left);
-                        break Some(at.since);
+                        self.earliest = due;
+                        break Some(due);
                     }
                     at.gone = 0;
                     at.part += 1;
@@ -200,6 +209,7 @@ impl Pace {
                 }
             }
         };
+        self.next = self.next.map(|next| next.max(self.earliest));
         self.at = at;
     }
 }
@@ -240,8 +250,11 @@ mod tests {
         assert!((99..=101).contains(&between(0, 2_000_000)), "{}", between(0, 2_000_000));
         assert!((24..=26).contains(&between(0, 1_000_000)));
         assert!((99..=101).contains(&between(2_000_000, 3_000_000)));
-        assert!((50..=51).contains(&between(3_000_000, 3_000_001)));
-        assert!((48..=51).contains(&between(3_000_001, 5_000_001)));
+        // The calls of the burst follow each other, and what falls due meanwhile follows them.
+        let burst: Vec<u64> = (0..50).map(|call| 3_000_000 + call * BURST_GAP).collect();
+        let begun = calls.partition_point(|&at| at < 3_000_000);
+        assert!(calls[begun..begun + 51].windows(50).any(|window| window == burst), "{:?}", &calls[begun..begun + 51]);
+        assert!((48..=51).contains(&between(3_000_000 + 50 * BURST_GAP, 5_000_001)));
         assert_eq!(pace.next(), None);
     }
 
@@ -254,7 +267,10 @@ mod tests {
         // Of a call that the burst finds half begun, half is left.
         let parts = vec![Part::Ramp { from: 1.0, to: 1.0, micros: 1_500_000 }, Part::Burst { calls: 2 }, hold(1.0, 2)];
         let calls = all(&mut Pace::profile(parts, 0, Arrivals::Fixed, 1), u64::MAX);
-        assert_eq!(calls, [0, 1_000_000, 1_500_000, 1_500_000, 2_000_000, 3_000_000]);
+        assert_eq!(calls, [0, 1_000_000, 1_500_000, 1_500_050, 2_000_000, 3_000_000]);
+        let parts = vec![Part::Burst { calls: 1_000 }, hold(1_000.0, 1)];
+        let calls = all(&mut Pace::profile(parts, 0, Arrivals::Fixed, 1), u64::MAX);
+        assert_eq!((calls.len(), calls[999], calls[1_000], calls[1_050]), (2_000, 49_950, 49_950, 50_000));
         let mut none = Pace::constant(0.0, 0, Arrivals::Fixed, 1);
         assert_eq!(none.due(u64::MAX), None);
         none.set_rate(10.0, 2_000_000);
