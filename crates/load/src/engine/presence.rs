@@ -9,47 +9,49 @@ const LOOK: u64 = 5_000;
 /// One shard's. Times are microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    /// When the round began.
+    /// When the round began, and when the one before was done.
     began: u64,
+    done: u64,
     /// Since when, or from when on, the shard wants the processor again.
     wanted: u64,
     /// The last look: the time, and the processor time used by then.
     looked: (u64, u64),
-    /// A stall has been found in this round.
-    told: bool,
+    /// A stall before this round, as far as it is known.
+    stall: Option<u64>,
 }
 
 impl Presence {
-    /// A round begins. `used`: processor time of this thread. The length of a stall before it.
+    /// A round begins. `used`: processor time of this thread.
     #[inline]
-    pub(super) fn begin(&mut self, now: u64, used: impl FnOnce() -> u64) -> Option<u64> {
+    pub(super) fn begin(&mut self, now: u64, used: impl FnOnce() -> u64) {
         self.began = now;
-        let stall = self.absence(self.wanted, now, used);
-        self.told = stall.is_some();
-        stall
+        self.stall = self.absence(self.wanted, now, used);
     }
 
-    /// Something is read `now` that came at `came`, while the shard slept until a later time: it would have been woken.
+    /// Something is read `now` that came at `came`, while the shard slept: it would have been woken.
     #[inline]
-    pub(super) fn read(&mut self, came: u64, now: u64, used: impl FnOnce() -> u64) -> Option<u64> {
-        let slept = came < self.began && self.began < self.wanted;
-        if self.told || !slept || now - came <= SHORT {
-            return None;
+    pub(super) fn read(&mut self, came: u64, now: u64, used: impl FnOnce() -> u64) {
+        let slept = self.done <= came && came < self.began.min(self.wanted);
+        if now - came <= SHORT || !slept {
+            return;
         }
-        let stall = self.absence(came, self.began, used);
-        self.told = stall.is_some();
-        stall
+        self.stall = match self.stall {
+            // It began before the shard was to wake.
+            Some(stall) => Some(stall + self.wanted - came),
+            None => self.absence(came, self.began, used),
+        };
+        self.wanted = came;
     }
 
-    /// The round's work is done. The length of a stall within it.
+    /// The round's work is done. The length of a stall before it, and of one within it.
     #[inline]
-    pub(super) fn end(&mut self, now: u64, used: impl Fn() -> u64) -> Option<u64> {
-        let stall = self.absence(self.began, now, &used);
+    pub(super) fn end(&mut self, now: u64, used: impl Fn() -> u64) -> [Option<u64>; 2] {
+        let stalls = [self.stall.take(), self.absence(self.began, now, &used)];
         if now >= self.looked.0 + LOOK {
             self.looked = (now, used());
         }
-        self.wanted = now;
-        stall
+        (self.wanted, self.done) = (now, now);
+        stalls
     }
 
     /// The shard goes to sleep, unless that has passed.
@@ -76,50 +78,53 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000;
+    const NONE: [u64; 0] = [];
+
+    /// A round from `began` on, in which something is read that came then; the stalls, ms.
+    fn round(presence: &mut Presence, began: u64, came: &[u64], done: u64, used: u64) -> Vec<u64> {
+        presence.begin(began * MS, || used * MS);
+        came.iter().for_each(|came| presence.read(came * MS, began * MS, || used * MS));
+        presence.end(done * MS, || used * MS).into_iter().flatten().map(|stall| stall / MS).collect()
+    }
 
     #[test]
     fn who_is_woken_late_has_stood_still_and_who_is_woken_early_has_not() {
         let mut presence = Presence::default();
-        assert_eq!(presence.begin(100 * MS, || 0), None, "the first round");
-        assert_eq!(presence.end(101 * MS, || 500), None);
+        assert_eq!(round(&mut presence, 100, &[], 101, 0), NONE, "the first round");
         presence.sleep_until(200 * MS);
-        assert_eq!(presence.begin(150 * MS, || unreachable!()), None, "a message came");
-        assert_eq!(presence.end(151 * MS, || 600), None);
+        assert_eq!(round(&mut presence, 150, &[150], 151, 0), NONE, "a message came");
         presence.sleep_until(200 * MS);
-        assert_eq!(presence.begin(205 * MS, || unreachable!()), None, "late, no stall");
-        presence.end(206 * MS, || 700);
+        assert_eq!(round(&mut presence, 205, &[], 206, 1), NONE, "late, no stall");
         presence.sleep_until(300 * MS);
-        assert_eq!(presence.begin(550 * MS, || 800), Some(249_900));
+        assert_eq!(round(&mut presence, 550, &[], 551, 1), [250]);
     }
 
     #[test]
     fn work_is_no_stall_whenever_it_is_done() {
         let mut presence = Presence::default();
-        presence.begin(100 * MS, || 0);
         // A round of 300 ms in which the thread worked, one of 300 ms in which it did not.
-        assert_eq!(presence.end(400 * MS, || 299 * MS), None);
-        presence.begin(400 * MS, || unreachable!());
-        assert_eq!(presence.end(700 * MS, || 300 * MS), Some(299 * MS));
+        assert_eq!(round(&mut presence, 100, &[], 400, 299), NONE);
+        assert_eq!(round(&mut presence, 400, &[], 700, 300), [299]);
         // Nothing to wait for: between two rounds connections are read for 50 ms.
         presence.sleep_until(650 * MS);
-        assert_eq!(presence.begin(750 * MS, || 350 * MS), None);
-        assert_eq!(presence.end(751 * MS, || 350 * MS), None);
-        assert_eq!(presence.begin(900 * MS, || 351 * MS), Some(148 * MS));
+        assert_eq!(round(&mut presence, 750, &[], 751, 350), NONE);
+        assert_eq!(round(&mut presence, 900, &[], 900, 351), [148]);
     }
 
     #[test]
     fn what_came_while_the_shard_slept_would_have_woken_it() {
-        let mut presence = Presence::default();
-        presence.begin(100 * MS, || 0);
-        presence.end(100 * MS, || 0);
-        presence.sleep_until(1_100 * MS);
-        assert_eq!(presence.begin(900 * MS, || unreachable!()), None);
-        assert_eq!(presence.read(200 * MS, 900 * MS, || 100), Some(699_900));
-        assert_eq!(presence.read(201 * MS, 900 * MS, || unreachable!()), None, "one stall is counted once");
-        presence.end(901 * MS, || 200);
-        // What came during the round waited for no wake.
-        presence.sleep_until(1_100 * MS);
-        presence.begin(950 * MS, || unreachable!());
-        assert_eq!(presence.read(949 * MS, 950 * MS, || unreachable!()), None);
+        let asleep = |until: u64| {
+            let mut presence = Presence::default();
+            assert_eq!(round(&mut presence, 100, &[], 101, 0), NONE);
+            presence.sleep_until(until * MS);
+            presence
+        };
+        assert_eq!(round(&mut asleep(1_100), 900, &[200, 201, 890], 901, 0), [700], "one stall is counted once");
+        // That it was to wake meanwhile, or just when it is let on, hides nothing.
+        assert_eq!(round(&mut asleep(800), 900, &[200, 201, 850], 901, 0), [700]);
+        assert_eq!(round(&mut asleep(895), 900, &[200, 300], 901, 0), [700]);
+        assert_eq!(round(&mut asleep(800), 900, &[810], 901, 0), [100]);
+        // What came during the round before waited for no wake.
+        assert_eq!(round(&mut asleep(1_100), 150, &[100], 151, 0), NONE);
     }
 }

@@ -196,9 +196,9 @@ impl Traffic {
 
     /// Calls were begun because it was time: the next wake may be that much later.
     fn count_wake(&mut self) {
-        let gather = self.world.run.load.gather;
-        let earliest = self.world.now.saturating_sub(gather * WAKES);
-        self.next_wake = self.next_wake.max(earliest) + gather;
+        let (now, gather) = (self.world.now, self.world.run.load.gather);
+        let earliest = now.saturating_sub(gather * WAKES);
+        self.next_wake = (self.next_wake.max(earliest) + gather).min(now + gather);
     }
 
     /// Counts what has fallen due and been begun or not, once a round.

@@ -69,14 +69,6 @@ impl Traffic {
         at
     }
 
-    /// The shard was kept from its work for so long, if it was.
-    #[inline]
-    fn stood_still(&mut self, stall: Option<u64>) {
-        if let Some(stall) = stall.filter(|_| !self.waiting) {
-            self.world.books.stalled(stall);
-        }
-    }
-
     /// A message.
     fn take(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.uninitialised {
@@ -141,8 +133,7 @@ impl Service for Traffic {
         if !self.waiting {
             self.world.books.tick(micros);
         }
-        let stall = self.presence.begin(micros, clock::processor_micros);
-        self.stood_still(stall);
+        self.presence.begin(micros, clock::processor_micros);
         if self.world.open >= self.limit && !self.world.run.load.keep_limited {
             while self.pace.due(micros).is_some() {}
         }
@@ -158,8 +149,7 @@ impl Service for Traffic {
             }
         }
         self.world.books.receive_lag(now.saturating_sub(came));
-        let stall = self.presence.read(came, now, clock::processor_micros);
-        self.stood_still(stall);
+        self.presence.read(came, now, clock::processor_micros);
         self.stamped = came;
     }
 
@@ -202,8 +192,10 @@ impl Service for Traffic {
             watch.flush();
         }
         self.world.departing = std::mem::take(&mut self.world.posted);
-        let stall = self.presence.end(clock::micros(), clock::processor_micros);
-        self.stood_still(stall);
+        let stalls = self.presence.end(clock::micros(), clock::processor_micros);
+        if !self.waiting {
+            stalls.into_iter().flatten().for_each(|stall| self.world.books.stalled(stall));
+        }
     }
 
     /// Everything is done in [`Service::end`].
