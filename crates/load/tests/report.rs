@@ -248,9 +248,15 @@ fn beyond(threshold: &str) -> Run {
     books.close(S);
     let mut run = journal.finish(S, "time is up");
     if threshold == "cpu" {
-        let thread = ThreadUse { id: 7, name: "shard-0".into(), cpu: S, core: 0 };
-        let busy =
-            Sample { second: STARTED / S, interval: S, threads: vec![thread], resident: 5, cores: vec![1.0, 0.2] };
+        let thread = ThreadUse { id: 7, name: "shard-0".into(), cpu: S, ..ThreadUse::default() };
+        let busy = Sample {
+            second: STARTED / S,
+            interval: S,
+            threads: vec![thread],
+            resident: 5,
+            cores: vec![1.0, 0.2],
+            stolen: 0.0,
+        };
         run.generators[0].sample(busy);
     }
     run
@@ -285,6 +291,53 @@ fn every_verdict_is_as_the_schema_says_and_names_the_option_that_judged_it() {
         let mut run = beyond("nothing");
         run.generators[0].ending = Some(Ending { at: STARTED, reason: reason.into() });
         assert_eq!(schema::problems(&schema, &json(&run)), Vec::<String>::new(), "{reason}");
+    }
+}
+
+/// Thirty seconds; the generator stood still in the thirteenth.
+fn spoilt() -> Run {
+    let clock = Clock::new(0, UNIX_EPOCH + Duration::from_micros(STARTED));
+    let mut journal = Journal::new(clock, measured::heading("west"), 1, None);
+    let mut books = journal.books(0);
+    for second in 0..30 {
+        let now = second * S + 50_000;
+        books.tick(now);
+        books.calls_intended(1);
+        let mut call = books.call_started(now, now, 0);
+        books.call_ended(&mut call, now + 10_000, Outcome::Successful);
+        if second == 12 {
+            books.stalled(900_000);
+        }
+        journal.poll(now);
+    }
+    books.close(30 * S);
+    journal.finish(30 * S, "time is up")
+}
+
+#[test]
+fn a_window_that_is_bad_is_named_everywhere_and_the_others_are_the_servers() {
+    let run = spoilt();
+    let (from, until) = (STARTED / S + 10, STARTED / S + 20);
+    for (most, valid) in [(10.0, false), (50.0, true)] {
+        let thresholds = Thresholds { bad_windows: most, ..Thresholds::default() };
+        let report = Report::new(&run, &[], &thresholds);
+        assert_eq!(report.valid(), valid);
+        let json: Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(schema::problems(&schema_of_docs(), &json), Vec::<String>::new());
+        let windows = json["generators"][0]["windows"].as_array().unwrap();
+        let bad: Vec<&Value> =
+            windows.iter().filter(|window| !window["reasons"].as_array().unwrap().is_empty()).collect();
+        assert_eq!((windows.len(), bad.len()), (3, 1), "{windows:?}");
+        assert_eq!((&bad[0]["from"], &bad[0]["until"]), (&from.into(), &until.into()));
+        assert_eq!(bad[0]["reasons"][0]["threshold"], "stall");
+        let good = &json["good"];
+        assert_eq!((&good["windows"], &good["of"], &good["calls"]["outgoing"]), (&2.into(), &3.into(), &20.into()));
+        let table = report.table(false);
+        assert!(table.contains("Bad windows  10 s to 20 s: stall\n"), "{table}");
+        let whole = if valid { "kept up in 2 of 3 windows" } else { "INVALID" };
+        assert!(table.lines().next().unwrap().contains(whole), "{table}");
+        let html = report.html();
+        assert!(html.contains("window-table") && html.contains(whole), "{whole}");
     }
 }
 
@@ -373,7 +426,7 @@ fn the_table_says_first_what_became_of_generator_and_server() {
 fn an_invalid_run_says_so_before_its_figures() {
     let mut run = measured::run("west", 12, 1, None);
     run.generators[0].receive_buffers[0].got = 200_000;
-    let strict = Thresholds { lag_p99: 0.05, ..Thresholds::default() };
+    let strict = Thresholds { lag_p99: Some(0.05), ..Thresholds::default() };
     let report = Report::new(&run, &requirements(), &strict);
     assert!(!report.valid());
     let table = report.table(false);

@@ -75,6 +75,8 @@ fn check(page: &Path, dark: bool, expected: &[&str]) {
     assert_eq!(console(&log), Vec::<&str>::new());
     let charts: Vec<&str> = attribute(&dom, "data-charts").unwrap_or_default().split('|').collect();
     assert_eq!(charts, expected);
+    let judged = dom.contains("the server\u{2019}s</span>") || dom.contains("<td class=\"left\">no calls</td>");
+    assert_eq!(judged, dom.contains("id=\"delay-table\"") && expected.len() > 7, "the windows are in the page");
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::engine::Halt;
 use crate::engine::ledger::Ledger;
 use crate::engine::traffic::{Event, Order};
 use crate::measure::{
-    Books, Clock, Collector, Counter, Delay, GeneratorRole, Heading, Journal, Level, Log, Page, Run, grouped,
+    Books, Clock, Collector, Counter, GeneratorRole, Heading, Journal, Level, Log, Page, Run, grouped,
 };
 use crate::scenario::Role;
 use crate::workload::Workload;
@@ -135,7 +135,7 @@ impl Campaign {
         };
         let scenario = prepared.facts.scenario(&plan, first)?;
         right_side(&plan, scenario.role)?;
-        let heading = heading(&plan, callers_none, clock, now, scenario.timers.clone());
+        let heading = heading(&plan, callers_none, clock, now, scenario.timed());
         let drain = plan.drain(&scenario);
         let log = match &plan.log {
             Some(path) => Some(
@@ -144,7 +144,7 @@ impl Campaign {
             ),
             None => None,
         };
-        let mut journal = Journal::new(clock, heading, count + 2, log).bounded(plan.rows);
+        let mut journal = Journal::new(clock, heading, count + 2, log).bounded(plan.rows).in_windows(plan.window);
         let remarks = Remarks::default();
         let mut aside = None;
         let mut answerer = None;
@@ -154,7 +154,7 @@ impl Campaign {
             let books = if callers_none {
                 journal.books(now)
             } else {
-                let mut collector = Collector::new(clock, scenario.timers.clone(), 1);
+                let mut collector = Collector::new(clock, scenario.timed(), 1);
                 let books = collector.books(now);
                 aside = Some(collector);
                 books
@@ -388,8 +388,9 @@ impl Campaign {
         let unsent = sides().map(|side| unsent(&side.counters())).sum();
         self.count_losses(drops, unsent);
         self.journal.poll(now);
+        let own = &mut self.own;
         if let Some(aside) = &mut self.aside {
-            aside.poll(now, |_| {});
+            aside.poll(now, |page| own.beside(page));
         }
     }
 
@@ -469,7 +470,8 @@ impl Campaign {
         } else if self.reason == HALTED {
             self.note(Level::Warning, format!("The run was ended: {}", self.remarks.last()));
         }
-        let answering = self.aside.take().map(|aside| aside.finish(|_| {}));
+        let own = &mut self.own;
+        let answering = self.aside.take().map(|aside| aside.finish(|page| own.beside(page)));
         // Both ends are ours here: an end that only one of them knows is said.
         let calls = matches!(self.plan.workload(), Some(Workload::Call | Workload::RegisterThenCall));
         let there = answering.as_ref().map(|page| page.counter(Counter::IncomingCompleted)).filter(|_| calls);
@@ -479,10 +481,6 @@ impl Campaign {
                 Level::Warning,
                 format!("{lost} calls that succeeded at the callers did not end well at the answering side."),
             );
-        }
-        // Of what went on at the answering side one thing is the generator's: while it stood still, nobody was answered.
-        for (us, times) in answering.iter().flat_map(|page| page.delays(Delay::Stall).buckets()) {
-            (0..times).for_each(|_| self.own.stalled(us));
         }
         let now = clock::micros();
         self.own.close(now);

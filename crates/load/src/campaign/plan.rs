@@ -105,6 +105,8 @@ pub struct Plan {
     pub log: Option<PathBuf>,
     /// Rows of the series at most; a longer run has rows of several seconds.
     pub rows: usize,
+    /// Seconds of the windows in which the generator is judged.
+    pub window: u64,
     /// What the user asked for, in the user's words, for reports.
     pub settings: BTreeMap<String, String>,
 }
@@ -149,6 +151,7 @@ impl Plan {
             seed: 0,
             log: None,
             rows: 3_600,
+            window: crate::measure::WINDOW,
             settings: BTreeMap::new(),
         }
     }

@@ -261,8 +261,8 @@ impl Books {
         if matches!(method, Method::Ack | Method::Cancel | Method::Prack) {
             return;
         }
-        let due = std::mem::take(&mut call.due);
-        let intended = if due == 0 { now } else { due.min(now) };
+        let intended = call.intends(now);
+        call.due = 0;
         let begun = Open { sent: now, intended, state: State::Open };
         if attempt == Attempt::Initial {
             self.conclude(call, now, method, Outcome::Successful);
@@ -487,6 +487,15 @@ impl Books {
     pub fn stalled(&mut self, us: u64) {
         self.page.count(Counter::Stalls, 1);
         self.delay(Delay::Stall, us);
+    }
+
+    /// A second of a side that answers in the same process: while it stood still, or did not read, nobody was answered, and that is
+    /// the generator's doing.
+    pub fn beside(&mut self, page: &Page) {
+        self.page.count(Counter::Stalls, page.counter(Counter::Stalls));
+        for delay in [Delay::Stall, Delay::ReceiveLag, Delay::SendLag] {
+            self.page.delays[delay as usize].add(page.delays(delay));
+        }
     }
 
     #[inline]

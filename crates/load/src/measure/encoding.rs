@@ -8,7 +8,7 @@
 //! sum, squares (an IEEE 754 double, little-endian), least, most, and for each bucket the growth of its lowest value and
 //! its count. At the end a list of further numbers: when the first and the last call fell due, calls that wait for a place.
 
-use super::layout::Places;
+use super::layout::{Layout, Places};
 use super::page::{Codes, method};
 use super::{Delays, Page};
 
@@ -79,6 +79,12 @@ impl Page {
             all.iter().for_each(|one| delays(out, one));
         }
         list(out, &[self.first_due, self.last_due, self.waiting]);
+    }
+
+    /// A page with so many timers that this program has encoded, in place of what this one held.
+    pub(super) fn restore(&mut self, bytes: &[u8], timers: usize) {
+        let read = self.decode(bytes, &Places::of(&Layout::own(), timers));
+        debug_assert!(read.is_ok(), "it was encoded here");
     }
 
     /// The page in `bytes`, in place of what this one held; its memory is used again. `places`: where each of its figures belongs.

@@ -32,6 +32,13 @@ impl Journal {
         self
     }
 
+    /// See [`Run::in_windows`].
+    #[must_use]
+    pub fn in_windows(mut self, seconds: u64) -> Self {
+        self.run = self.run.in_windows(seconds);
+        self
+    }
+
     /// The books of one more shard, open from `now` (µs).
     pub fn books(&mut self, now: u64) -> Books {
         self.collector.books(now)
@@ -126,6 +133,6 @@ fn write(run: &mut Run, log: &mut Option<Log>, page: &Page) {
     if let Some(log) = log {
         log.page(page);
     }
-    run.generators[0].totals.add_after(page);
+    run.generators[0].second(page);
     run.second(page);
 }

@@ -1,9 +1,9 @@
 //! Logs become one run: generators of one role are added up, callers and answerers stand beside each other.
 
-use super::Page;
 use super::heading::{GeneratorRole, Level, Note};
 use super::log::{Entry, LogError, LogReader};
 use super::run::{Generator, ROWS, Run};
+use super::{Page, WINDOW};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -15,17 +15,18 @@ impl Run {
     /// # Errors
     /// A file cannot be read, or is no log.
     pub fn read(paths: &[impl AsRef<Path>]) -> Result<Self, LogError> {
-        Self::read_bounded(paths, ROWS)
+        Self::read_bounded(paths, ROWS, WINDOW)
     }
 
-    /// As [`Run::read`], with at most so many rows, see [`Run::bounded`].
+    /// As [`Run::read`], with at most so many rows, see [`Run::bounded`], and windows of so many seconds, see
+    /// [`Run::in_windows`].
     ///
     /// # Errors
     /// As [`Run::read`].
-    pub fn read_bounded(paths: &[impl AsRef<Path>], rows: usize) -> Result<Self, LogError> {
+    pub fn read_bounded(paths: &[impl AsRef<Path>], rows: usize, window: u64) -> Result<Self, LogError> {
         let mut sources = Vec::new();
         for path in paths {
-            sources.push(Source::open(path.as_ref(), rows.max(2))?);
+            sources.push(Source::open(path.as_ref(), rows.max(2), window)?);
         }
         let mut timers: Vec<String> = Vec::new();
         for name in sources.iter().flat_map(|source| &source.generator.heading.timers) {
@@ -98,7 +99,7 @@ fn merge(mut sources: Vec<Source>, timers: &[String], rows: usize) -> Run {
             // One generator may have two pages of a second; its own times do not overlap then.
             while source.second() == Some(second) {
                 sum.add_beside(&source.page);
-                source.generator.totals.add_after(&source.page);
+                source.generator.second(&source.page);
                 source.advance();
             }
         }
@@ -121,9 +122,9 @@ struct Source {
 }
 
 impl Source {
-    fn open(path: &Path, rows: usize) -> Result<Self, LogError> {
+    fn open(path: &Path, rows: usize, window: u64) -> Result<Self, LogError> {
         let reader = LogReader::open(path)?;
-        let generator = Generator::new(reader.heading().clone()).bounded(rows);
+        let generator = Generator::new(reader.heading().clone()).bounded(rows, window);
         Ok(Self { reader, generator, page: Page::new(0), has_page: false })
     }
 

@@ -3,7 +3,7 @@
 use super::heading::{Ending, Heading, Note, ReceiveBuffer};
 use super::log::Entry;
 use super::series::Row;
-use super::{Page, Sample};
+use super::{Page, Sample, Windows};
 use std::collections::VecDeque;
 
 /// A run has so many rows, unless set otherwise: an hour by the second.
@@ -16,6 +16,8 @@ const RECENT: usize = 60;
 pub struct Generator {
     pub heading: Heading,
     pub totals: Page,
+    /// The same in pieces.
+    pub windows: Windows,
     pub samples: Vec<Sample>,
     pub notes: Vec<Note>,
     pub receive_buffers: Vec<ReceiveBuffer>,
@@ -29,9 +31,11 @@ pub struct Generator {
 impl Generator {
     pub fn new(heading: Heading) -> Self {
         let totals = Page::new(heading.timers.len());
+        let windows = Windows::new(heading.timers.len());
         Self {
             heading,
             totals,
+            windows,
             samples: vec![],
             notes: vec![],
             receive_buffers: vec![],
@@ -41,9 +45,15 @@ impl Generator {
         }
     }
 
-    /// With at most so many samples.
-    pub(super) fn bounded(self, most: usize) -> Self {
-        Self { most, ..self }
+    /// With at most so many samples, and windows of so many seconds.
+    pub(super) fn bounded(self, most: usize, window: u64) -> Self {
+        Self { most, windows: self.windows.of_seconds(window), ..self }
+    }
+
+    /// What it did in another second, later than any before.
+    pub fn second(&mut self, page: &Page) {
+        self.totals.add_after(page);
+        self.windows.second(page);
     }
 
     /// What the process used in another second.
@@ -132,6 +142,15 @@ impl Run {
     pub fn bounded(mut self, rows: usize) -> Self {
         self.most = rows.max(2);
         self.generators.iter_mut().for_each(|generator| generator.most = self.most);
+        self
+    }
+
+    /// Judged in windows of so many seconds (see [`Windows`]): 10 unless set. To be said before the first second.
+    #[must_use]
+    pub fn in_windows(mut self, seconds: u64) -> Self {
+        for generator in &mut self.generators {
+            generator.windows = generator.windows.clone().of_seconds(seconds);
+        }
         self
     }
 

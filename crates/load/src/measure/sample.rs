@@ -18,6 +18,8 @@ pub struct Sample {
     pub resident: u64,
     /// How busy each core of the machine was, whoever used it, 0 to 1.
     pub cores: Vec<f64>,
+    /// The share of the machine's cores that its host gave to others while there was work for them, 0 to 1.
+    pub stolen: f64,
 }
 
 /// What one thread used.
@@ -28,6 +30,10 @@ pub struct ThreadUse {
     pub name: String,
     /// CPU time within the interval, µs.
     pub cpu: u64,
+    /// Time in which it could run and waited for a core (the run-queue delay of `schedstat`), µs.
+    pub waited: u64,
+    /// How often it was given a core.
+    pub turns: u64,
     /// The core on which it was seen last.
     pub core: u32,
 }
@@ -47,10 +53,13 @@ impl Sample {
         }
         let theirs = next.cores.iter().copied().chain(std::iter::repeat(0.0));
         self.cores = self.cores.iter().zip(theirs).map(|(mine, theirs)| mean(*mine, theirs)).collect();
+        self.stolen = mean(self.stolen, next.stolen);
         for used in next.threads {
             match self.threads.iter_mut().find(|thread| thread.id == used.id) {
                 Some(thread) => {
                     thread.cpu += used.cpu;
+                    thread.waited += used.waited;
+                    thread.turns += used.turns;
                     thread.core = used.core;
                 }
                 None => self.threads.push(used),
@@ -67,11 +76,27 @@ impl Sample {
     }
 }
 
+/// What the kernel has counted of a thread: µs on a core, µs in a run queue, turns on a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Scheduled {
+    cpu: u64,
+    waited: u64,
+    turns: u64,
+}
+
+/// Ticks of a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ticks {
+    busy: u64,
+    stolen: u64,
+    all: u64,
+}
+
 /// Takes samples; the first call of [`Sampler::sample`] sets the zero.
 #[derive(Default)]
 pub struct Sampler {
-    threads: HashMap<u64, u64>,
-    cores: Vec<(u64, u64)>,
+    threads: HashMap<u64, Scheduled>,
+    cores: Vec<Ticks>,
     taken: Option<u64>,
 }
 
@@ -92,25 +117,30 @@ impl Sampler {
                 continue;
             };
             // Nanoseconds where the kernel counts them, else its ticks of 10 ms.
-            let exact = fs::read_to_string(path.join("schedstat")).ok();
-            let exact = exact.and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok());
-            let cpu = exact.map_or(ticks * 10_000, |nanoseconds| nanoseconds / 1_000);
-            let new = if self.taken.is_some() { 0 } else { cpu };
+            let exact = fs::read_to_string(path.join("schedstat")).ok().and_then(|text| scheduled(&text));
+            let counted = exact.unwrap_or_else(|| Scheduled { cpu: ticks * 10_000, ..Scheduled::default() });
+            let new = if self.taken.is_some() { Scheduled::default() } else { counted };
             let before = self.threads.get(&id).copied().unwrap_or(new);
-            seen.insert(id, cpu);
-            let used = cpu.saturating_sub(before);
-            if used > 0 {
-                sample.threads.push(ThreadUse { id, name, cpu: used, core });
+            seen.insert(id, counted);
+            let cpu = counted.cpu.saturating_sub(before.cpu);
+            let waited = counted.waited.saturating_sub(before.waited);
+            let turns = counted.turns.saturating_sub(before.turns);
+            if cpu > 0 || waited > 0 {
+                sample.threads.push(ThreadUse { id, name, cpu, waited, turns, core });
             }
         }
         sample.threads.sort_by_key(|thread| std::cmp::Reverse(thread.cpu));
         self.threads = seen;
         let cores = fs::read_to_string("/proc/stat").map(|text| cores(&text)).unwrap_or_default();
-        for (place, (busy, all)) in cores.iter().enumerate() {
-            let (busy_before, all_before) = self.cores.get(place).copied().unwrap_or_default();
-            let passed = all.saturating_sub(all_before);
-            sample.cores.push(if passed == 0 { 0.0 } else { busy.saturating_sub(busy_before) as f64 / passed as f64 });
+        let mut stolen = Ticks::default();
+        for (place, now) in cores.iter().enumerate() {
+            let before = self.cores.get(place).copied().unwrap_or_default();
+            let passed = now.all.saturating_sub(before.all);
+            sample.cores.push(share(now.busy.saturating_sub(before.busy), passed));
+            stolen.stolen += now.stolen.saturating_sub(before.stolen);
+            stolen.all += passed;
         }
+        sample.stolen = share(stolen.stolen, stolen.all);
         self.cores = cores;
         sample.resident = fs::read_to_string("/proc/self/statm")
             .ok()
@@ -132,16 +162,28 @@ fn thread(stat: &str) -> Option<(String, u32, u64)> {
     Some((stat.get(open + 1..close)?.into(), field(39)? as u32, field(14)? + field(15)?))
 }
 
-/// Busy and all ticks of each core, from `/proc/stat`.
-fn cores(stat: &str) -> Vec<(u64, u64)> {
+/// The numbers of `schedstat` (Documentation/scheduler/sched-stats.rst): nanoseconds on a core and in a run queue, turns.
+fn scheduled(text: &str) -> Option<Scheduled> {
+    let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse::<u64>().ok());
+    let (cpu, waited, turns) = (numbers.next()?, numbers.next()?, numbers.next()?);
+    Some(Scheduled { cpu: cpu / 1_000, waited: waited / 1_000, turns })
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Ticks of each core, from `/proc/stat`.
+fn cores(stat: &str) -> Vec<Ticks> {
     let lines = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
     lines
         .map(|line| {
             let ticks: Vec<u64> =
                 line.split_ascii_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();
-            let idle = ticks.get(3).copied().unwrap_or(0) + ticks.get(4).copied().unwrap_or(0);
+            let of = |place: usize| ticks.get(place).copied().unwrap_or(0);
             let all: u64 = ticks.iter().sum();
-            (all - idle, all)
+            // What is stolen was wanted, so it is no idle time.
+            Ticks { busy: all - of(3) - of(4), stolen: of(7), all }
         })
         .collect()
 }
@@ -180,17 +222,20 @@ mod tests {
         let sample = |second, interval, cpu, share| Sample {
             second,
             interval,
-            threads: vec![ThreadUse { id: 7, name: "shard-0".into(), cpu, core: 1 }],
+            threads: vec![ThreadUse { id: 7, name: "shard-0".into(), cpu, waited: cpu / 10, turns: 3, core: 1 }],
             resident: cpu,
             cores: vec![share],
+            stolen: share / 10.0,
         };
         let mut both = sample(10, 1_000_000, 300_000, 0.3);
         let mut next = sample(13, 3_000_000, 2_100_000, 0.7);
-        next.threads.push(ThreadUse { id: 8, name: "shard-1".into(), cpu: 9, core: 0 });
+        next.threads.push(ThreadUse { id: 8, name: "shard-1".into(), cpu: 9, ..ThreadUse::default() });
         both.append(next);
         assert_eq!((both.second, both.interval, both.resident), (13, 4_000_000, 2_100_000));
         assert!((both.cores[0] - 0.6).abs() < 1e-9 && (both.share(&both.threads[0]) - 0.6).abs() < 1e-9);
         assert_eq!((both.threads.len(), both.threads[1].cpu), (2, 9));
+        assert_eq!((both.threads[0].waited, both.threads[0].turns), (240_000, 6));
+        assert!((both.stolen - 0.06).abs() < 1e-9);
     }
 
     #[test]
@@ -199,6 +244,10 @@ mod tests {
             "7 (a (b) c) R 1 1 1 0 -1 4194304 0 0 0 0 120 30 0 0 20 0 1 0 5 6 7 8 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0";
         assert_eq!(thread(stat), Some(("a (b) c".into(), 3, 150)));
         assert_eq!(thread("7 (a"), None);
-        assert_eq!(cores("cpu  9 9 9 9\ncpu0 10 0 5 80 5 0 0 0 0 0\ncpu1 1 1 1 1 0 0 0\nintr 4"), [(15, 100), (3, 4)]);
+        let ticks = |busy, stolen, all| Ticks { busy, stolen, all };
+        let text = "cpu  9 9 9 9\ncpu0 10 0 5 80 3 0 0 2 0 0\ncpu1 1 1 1 1 0 0 0\nintr 4";
+        assert_eq!(cores(text), [ticks(17, 2, 100), ticks(3, 0, 4)]);
+        assert_eq!(scheduled("5000000 2999 7\n"), Some(Scheduled { cpu: 5_000, waited: 2, turns: 7 }));
+        assert_eq!(scheduled(""), None);
     }
 }

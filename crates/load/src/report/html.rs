@@ -17,6 +17,9 @@ const POINTS: usize = 1_200;
 /// So many codes have a colour of their own; the rest are one.
 const CODES: usize = 7;
 
+/// What says how the generator fared has a chart of its own.
+const HEALTH: [Delay; 5] = [Delay::Lag, Delay::ReceiveLag, Delay::SendLag, Delay::TimerLag, Delay::Stall];
+
 /// The percentiles of the chart of distributions.
 const PERCENTS: &[f64] = &[
     0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 92.5, 95.0, 97.0, 98.0, 99.0, 99.3, 99.5,
@@ -70,7 +73,7 @@ pub(super) fn html(report: &Report<'_>) -> String {
          <p class=\"about\">Delays run from the first bit sent to the last bit received; those named .intended run from the time at \
          which the schedule wanted the request sent, so that a stall of generator or server is in them.</p>\n\
          <h2>Ratios</h2><div class=\"wide\" id=\"ratio-table\"></div>\n\
-         <h2>Generator</h2><div class=\"charts\" id=\"health\"></div>\n\
+         <h2>Generator</h2><div class=\"charts\" id=\"health\"></div><p></p><div class=\"wide\" id=\"window-table\"></div>\n\
          <h2>Counters</h2><div class=\"charts\"><div class=\"wide\" id=\"counter-table\"></div><div class=\"wide\" id=\"code-table\"></div></div>\n\
          <h2>Settings</h2><div class=\"wide\" id=\"setting-table\"></div>\n",
     );
@@ -237,7 +240,7 @@ fn charts(run: &Run) -> Charts {
 
     let delays: Vec<(String, String, String, &Delays)> = Delay::ALL
         .iter()
-        .filter(|delay| !matches!(delay, Delay::Lag | Delay::Stall))
+        .filter(|delay| !HEALTH.contains(delay))
         .map(|delay| (delay.key().into(), delay.title().into(), delay.definition().into(), run.totals.delays(*delay)))
         .chain(timers.iter().zip(run.totals.timers()).map(|(name, delays)| {
             (format!("timer.{name}"), format!("Timer {name}"), "A named timer of the scenario.".into(), delays)
@@ -250,8 +253,18 @@ fn charts(run: &Run) -> Charts {
             .map(|name| (name.into(), Fold::Mean))
             .into();
     wanted.extend(
-        ["concurrency", "concurrency.max", "lag.p50", "lag.p99", "lag.max", "stall.max"]
-            .map(|name| (name.into(), Fold::Most)),
+        [
+            "concurrency",
+            "concurrency.max",
+            "lag.p50",
+            "lag.p99",
+            "lag.max",
+            "lag.receive.p99",
+            "lag.timer.p99",
+            "lag.send.p99",
+            "stall.max",
+        ]
+        .map(|name| (name.into(), Fold::Most)),
     );
     let counters = [
         Counter::RetransmissionsSent,

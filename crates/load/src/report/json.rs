@@ -4,8 +4,8 @@ use super::responses::Responses;
 use super::verdict::{Line as Said, Outcome};
 use super::{Report, rfc3339};
 use crate::measure::{
-    Counter, Delay, Delays, Ending, Failure, Heading, Health, Judgement, Note, Page, Rate, Reason, ReceiveBuffer, Row,
-    Run, Sample, Share, Statistic, ThreadLoad, Thresholds, Unit, columns, units,
+    Counter, Delay, Delays, Ending, Failure, Heading, Health, Judged as JudgedWindow, Judgement, Note, Page, Rate,
+    Reason, ReceiveBuffer, Row, Run, Sample, Share, Statistic, ThreadLoad, Thresholds, Unit, columns, units,
 };
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -46,7 +46,21 @@ struct Document<'a> {
     /// The other ends of the calls, where logs of callers and answerers were put together.
     #[serde(skip_serializing_if = "Option::is_none")]
     answering: Option<Figures<'a>>,
+    /// Where not all windows are good.
+    good: Option<GoodPart>,
     generators: Vec<GeneratorPart<'a>>,
+}
+
+/// What was counted and timed in the good windows.
+#[derive(Serialize)]
+struct GoodPart {
+    windows: usize,
+    of: usize,
+    duration_s: f64,
+    calls: Map<u64>,
+    ratios: Map<Figure>,
+    delays: Map<DelayPart>,
+    timers: Map<DelayPart>,
 }
 
 /// Everything that was counted on one side of the calls.
@@ -154,6 +168,8 @@ struct GeneratorPart<'a> {
     stalls: u64,
     threads: &'a [ThreadLoad],
     cores: &'a [f64],
+    stolen: f64,
+    windows: &'a [JudgedWindow],
     resident: u64,
     receive_buffers: &'a [ReceiveBuffer],
     notes: &'a [Note],
@@ -225,6 +241,7 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
         },
         figures: figures(run, series),
         answering: run.answering.as_deref().map(|run| figures(run, series)),
+        good: good(report),
         generators: run.everyone().zip(&report.health).map(|(generator, health)| part(generator, health)).collect(),
     }
 }
@@ -232,21 +249,6 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
 fn figures(run: &Run, series: bool) -> Figures<'_> {
     let totals = &run.totals;
     let responses = Responses::of(run);
-    let calls = [
-        Counter::CallsIntended,
-        Counter::CallsOutgoing,
-        Counter::CallsIncoming,
-        Counter::CallsLimited,
-        Counter::CallsSuccessful,
-        Counter::CallsFailed,
-        Counter::CallsStopped,
-    ];
-    let short = |counter: &Counter| counter.key().trim_start_matches("calls.").to_string();
-    let delays = Delay::ALL
-        .iter()
-        .map(|delay| (delay.key().into(), delay_part(delay.title().into(), delay.source(), totals.delays(*delay))));
-    let timers = run.timers.iter().zip(totals.timers());
-    let timers = timers.map(|(name, delays)| (name.clone(), delay_part(format!("Timer {name}"), "scenario", delays)));
     let refusal = |(method, code, count): (Method, u16, u64)| Refusal {
         method: method_name(method),
         code,
@@ -254,7 +256,7 @@ fn figures(run: &Run, series: bool) -> Figures<'_> {
         count,
     };
     Figures {
-        calls: Map(calls.iter().map(|counter| (short(counter), totals.counter(*counter))).collect()),
+        calls: calls(totals),
         failures: Map(Failure::MEASURES
             .iter()
             .map(|failure| (failure.key().into(), totals.failures(*failure)))
@@ -262,9 +264,9 @@ fn figures(run: &Run, series: bool) -> Figures<'_> {
         refusals: totals.refusals().iter().map(refusal).collect(),
         concurrency: Concurrency { at_end: totals.open, most: totals.peak },
         rates: Map(Rate::ALL.iter().map(|rate| (rate.key().into(), rate_figure(*rate, totals))).collect()),
-        ratios: Map(Share::ALL.iter().map(|share| (share.key().into(), share_figure(*share, totals))).collect()),
-        delays: Map(delays.collect()),
-        timers: Map(timers.collect()),
+        ratios: ratios(totals),
+        delays: delays(totals),
+        timers: timers(totals, &run.timers),
         counters: Map(Counter::ALL.iter().map(|counter| (counter.key().into(), totals.counter(*counter))).collect()),
         requests: requests(totals),
         responses: counted(totals),
@@ -275,6 +277,47 @@ fn figures(run: &Run, series: bool) -> Figures<'_> {
             rows: Lines { rows: &run.rows, responses },
         }),
     }
+}
+
+fn good(report: &Report<'_>) -> Option<GoodPart> {
+    let ((windows, of), page) = (report.good_windows()?, report.good()?);
+    Some(GoodPart {
+        windows,
+        of,
+        duration_s: page.covered as f64 / 1e6,
+        calls: calls(&page),
+        ratios: ratios(&page),
+        delays: delays(&page),
+        timers: timers(&page, &report.run.timers),
+    })
+}
+
+fn calls(totals: &Page) -> Map<u64> {
+    let calls = [
+        Counter::CallsIntended,
+        Counter::CallsOutgoing,
+        Counter::CallsIncoming,
+        Counter::CallsLimited,
+        Counter::CallsSuccessful,
+        Counter::CallsFailed,
+        Counter::CallsStopped,
+    ];
+    let short = |counter: &Counter| counter.key().trim_start_matches("calls.").to_string();
+    Map(calls.iter().map(|counter| (short(counter), totals.counter(*counter))).collect())
+}
+
+fn ratios(totals: &Page) -> Map<Figure> {
+    Map(Share::ALL.iter().map(|share| (share.key().into(), share_figure(*share, totals))).collect())
+}
+
+fn delays(totals: &Page) -> Map<DelayPart> {
+    let part = |delay: &Delay| delay_part(delay.title().into(), delay.source(), totals.delays(*delay));
+    Map(Delay::ALL.iter().map(|delay| (delay.key().into(), part(delay))).collect())
+}
+
+fn timers(totals: &Page, names: &[String]) -> Map<DelayPart> {
+    let part = |name: &String, delays| delay_part(format!("Timer {name}"), "scenario", delays);
+    Map(names.iter().zip(totals.timers()).map(|(name, delays)| (name.clone(), part(name, delays))).collect())
 }
 
 fn rate_figure(rate: Rate, totals: &Page) -> Figure {
@@ -337,6 +380,8 @@ fn part<'a>(generator: &'a crate::measure::Generator, health: &'a Health) -> Gen
         stalls: totals.counter(Counter::Stalls),
         threads: &health.threads,
         cores: &health.cores,
+        stolen: health.stolen,
+        windows: &health.windows,
         resident: health.resident,
         receive_buffers: &health.receive_buffers,
         notes: &generator.notes,

@@ -24,7 +24,7 @@ pub use date::rfc3339;
 pub use prometheus::{CONTENT_TYPE, exposition};
 pub use verdict::{Line, Outcome, Tone, failures, option};
 
-use crate::measure::{Counter, Evidence, Health, Judgement, Page, Reason, Requirement, Run, Thresholds};
+use crate::measure::{Counter, Health, Judgement, Page, Reason, Requirement, Run, Thresholds};
 use std::borrow::Cow;
 
 /// A run with what is made of it: whether the generators were healthy, and whether it shows what was required.
@@ -41,16 +41,7 @@ pub struct Report<'a> {
 
 impl<'a> Report<'a> {
     pub fn new(run: &'a Run, requirements: &[Requirement], thresholds: &Thresholds) -> Self {
-        let health = run.everyone().map(|generator| {
-            let evidence = Evidence {
-                heading: &generator.heading,
-                totals: &generator.totals,
-                samples: &generator.samples,
-                receive_buffers: &generator.receive_buffers,
-                notes: &generator.notes,
-            };
-            Health::judge(&evidence, thresholds)
-        });
+        let health = run.everyone().map(|generator| Health::judge(generator, thresholds));
         let judgements = requirements.iter().map(|requirement| requirement.judge(run)).collect();
         let allowed = [false, true].map(|answerers| {
             let mut of_side = requirements.iter().filter(|requirement| requirement.is_of_answerers() == answerers);
@@ -75,6 +66,24 @@ impl<'a> Report<'a> {
     /// No generator was the limit.
     pub fn valid(&self) -> bool {
         self.health.iter().all(|health| health.verdict.is_valid())
+    }
+
+    /// How many windows are good and how many there are, over all generators; none where all are good.
+    fn good_windows(&self) -> Option<(usize, usize)> {
+        let windows = || self.health.iter().flat_map(|health| &health.windows);
+        let good = windows().filter(|window| window.is_good()).count();
+        Some((good, windows().count())).filter(|(good, all)| good < all)
+    }
+
+    /// What was counted and timed in the good windows of all callers (or answerers, where there are no callers); none where all
+    /// are good.
+    pub fn good(&self) -> Option<Page> {
+        self.good_windows()?;
+        let mut sum = Page::new(self.run.totals.timers().len());
+        for (generator, health) in self.run.generators.iter().zip(&self.health) {
+            sum.add_beside(health.good.as_deref().unwrap_or(&generator.totals));
+        }
+        Some(sum)
     }
 
     /// Every requirement is met; true where none was given.

@@ -5,11 +5,13 @@ use super::json::method_name;
 use super::verdict::{INVALID, Tone, failures};
 use super::{Report, rfc3339};
 use crate::measure::{
-    Codes, Counter, Delay, Delays, GeneratorRole, Page, Rate, Run, Share, Statistic, Unit, concluded_registrations,
-    concluded_sessions, grouped,
+    Codes, Counter, Delay, Delays, GeneratorRole, Judged, Page, Rate, Run, Share, Statistic, Unit,
+    concluded_registrations, concluded_sessions, grouped,
 };
 use std::fmt::Write;
 
+/// The source of measures that say how the generator fared, see [`Delay::source`].
+const GENERATOR: &str = "generator health";
 /// Lines are broken here.
 const WIDTH: usize = 118;
 /// Where the second column begins.
@@ -33,6 +35,9 @@ pub(super) fn table(report: &Report<'_>, colour: bool) -> String {
         out.calls(&run.totals);
         out.sessions(&run.totals);
         out.delays(run);
+        if let Some(good) = report.good().filter(|_| std::ptr::eq(run, report.run)) {
+            out.delays_of(&good, &run.timers, "Good windows");
+        }
         out.messages(&run.totals);
     }
     out.generators(report);
@@ -225,11 +230,14 @@ impl Out {
     }
 
     fn delays(&mut self, run: &Run) {
-        let hidden = [Delay::Lag, Delay::LimitWait, Delay::Stall];
-        let shown = Delay::ALL.iter().filter(|delay| !hidden.contains(delay));
+        self.delays_of(&run.totals, &run.timers, "Delay");
+    }
+
+    fn delays_of(&mut self, totals: &Page, timers: &[String], title: &str) {
+        let shown = Delay::ALL.iter().filter(|delay| delay.source() != GENERATOR);
         let mut rows: Vec<(String, &Delays)> =
-            shown.map(|delay| (delay.key().to_string(), run.totals.delays(*delay))).collect();
-        let timers = run.timers.iter().zip(run.totals.timers());
+            shown.map(|delay| (delay.key().to_string(), totals.delays(*delay))).collect();
+        let timers = timers.iter().zip(totals.timers());
         rows.extend(timers.map(|(name, delays)| (format!("timer.{name}"), delays)));
         rows.retain(|(_, delays)| !delays.is_empty());
         if rows.is_empty() {
@@ -249,7 +257,7 @@ impl Out {
         ];
         let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(INDENT - 1);
         let head = statistics.map(|statistic| format!(" {:>10}", statistic.key())).concat();
-        let line = self.inked(Ink::Title, &format!("{:width$}{head}", "Delay"));
+        let line = self.inked(Ink::Title, &format!("{title:width$}{head}"));
         let _ = writeln!(self.text, "{line}");
         for (name, delays) in rows {
             let cells = statistics.map(|statistic| {
@@ -301,6 +309,13 @@ impl Out {
                 let show = |us: u64| Unit::Microseconds.show(us as f64);
                 entries.push(format!("lag p99 {}, at most {}", show(p99), show(most)));
             }
+            if let Some(p99) = totals.delays(Delay::ReceiveLag).percentile(99.0) {
+                entries.push(format!("read after {} (p99)", Unit::Microseconds.show(p99 as f64)));
+            }
+            let bad = health.windows.iter().filter(|window| !window.is_good()).count();
+            if bad > 0 {
+                entries.push(format!("{bad} of {} windows bad", health.windows.len()));
+            }
             entries.push(format!("{} socket drops", count(totals.counter(Counter::SocketDrops))));
             entries.push(format!("{} send failures", count(totals.counter(Counter::SendFailuresLocal))));
             entries.push(format!("{} stalls", count(totals.counter(Counter::Stalls))));
@@ -311,14 +326,42 @@ impl Out {
             }
             for thread in health.threads.iter().take(4).filter(|thread| thread.mean >= 1.0) {
                 entries.push(format!("{} {:.0} % of a core (at most {:.0} %)", thread.name, thread.mean, thread.most));
+                if thread.waited >= 5.0 {
+                    entries.push(format!("{} waited for one {:.0} % of the time", thread.name, thread.waited));
+                }
+            }
+            if health.stolen >= 1.0 {
+                entries.push(format!("{:.0} % of the cores taken by the host", health.stolen));
             }
             entries.extend(cores(&health.cores));
             if health.resident > 0 {
                 entries.push(format!("{} of memory", Unit::Bytes.show(health.resident as f64)));
             }
             self.list("Generator", &entries);
+            self.list("Bad windows", &bad_windows(&health.windows, generator.heading.started));
         }
     }
+}
+
+/// So many are named.
+const WINDOWS: usize = 12;
+
+/// `70 s to 80 s: stall`, one entry for each window that is bad, seen from the start of the run.
+fn bad_windows(windows: &[Judged], started: u64) -> Vec<String> {
+    let bad: Vec<&Judged> = windows.iter().filter(|window| !window.is_good()).collect();
+    if windows.len() == 1 {
+        return Vec::new();
+    }
+    let after = |second: u64| second.saturating_sub(started / 1_000_000);
+    let entry = |window: &&Judged| {
+        let reasons: Vec<&str> = window.reasons.iter().map(|reason| reason.threshold.as_str()).collect();
+        format!("{} s to {} s: {}", after(window.from), after(window.until), reasons.join(", "))
+    };
+    let mut entries: Vec<String> = bad.iter().take(WINDOWS).map(entry).collect();
+    if bad.len() > WINDOWS {
+        entries.push(format!("and {} more", bad.len() - WINDOWS));
+    }
+    entries
 }
 
 /// How busy the cores of the machine were, whoever used them.

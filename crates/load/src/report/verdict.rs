@@ -73,6 +73,10 @@ impl Report<'_> {
             let text = "The generator was the limit: the figures do not show what the server can do.";
             return Line { tone: Tone::Bad, title: INVALID, text: text.into() };
         }
+        if let Some((good, all)) = self.good_windows() {
+            let text = format!("kept up in {good} of {all} windows: the figures of those are the server's, see below.");
+            return Line { tone: Tone::Doubtful, title: "Generator", text };
+        }
         let measured = !matches!(Outcome::of(&self.run.totals), Outcome::Nothing);
         let text = if measured {
             "kept up with its schedule: the figures are the server's."
@@ -156,6 +160,12 @@ pub fn option(threshold: &str) -> Option<&'static str> {
     Some(match threshold {
         "rate_error" => "--max-rate-error",
         "lag_p99" => "--max-lag",
+        "receive_lag" => "--max-receive-lag",
+        "run_queue" => "--max-run-queue",
+        "lag_share" => "--lag-share",
+        "lag_floor" => "--lag-floor",
+        "lag_most" => "--lag-most",
+        "bad_windows" => "--max-bad-windows",
         "socket_drops" => "--max-drops",
         "send_failures" => "--max-send-failures",
         "stall" => "--max-stall",
@@ -175,10 +185,10 @@ mod tests {
 
     fn run(counts: &[(Counter, u64)]) -> Run {
         let mut run = Run::new(Heading::default());
-        for (counter, by) in counts {
-            run.totals.count(*counter, *by);
-            run.generators[0].totals.count(*counter, *by);
-        }
+        let mut page = Page::new(0);
+        counts.iter().for_each(|(counter, by)| page.count(*counter, *by));
+        run.totals.add_after(&page);
+        run.generators[0].second(&page);
         run
     }
 

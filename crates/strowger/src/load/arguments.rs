@@ -307,12 +307,27 @@ pub(crate) struct Reports {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Health (beyond these a run is INVALID)")]
 pub(crate) struct Bounds {
-    /// Calls that fell due and were not begun.
+    /// Calls that fell due, had a place, and were not begun by the end of a window.
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
     pub max_rate_error: f64,
-    /// The scheduling lag of calls, its 99th percentile.
+    /// The lag of calls, of timers within calls and of sending, its 99th percentile [default: by the delays, see --lag-share].
+    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    pub max_lag: Option<f64>,
+    /// How long messages lay in our own sockets, its 99th percentile [default: as --max-lag].
+    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    pub max_receive_lag: Option<f64>,
+    /// How long a thread waited for a core each time, in the mean [default: as --max-lag].
+    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    pub max_run_queue: Option<f64>,
+    /// Where they have no bound of their own, the three may be this part of the delays measured (their 95th percentile),
+    #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = percent)]
+    pub lag_share: f64,
+    /// but at least so much,
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = milliseconds)]
+    pub lag_floor: f64,
+    /// and at most so much.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = milliseconds)]
-    pub max_lag: f64,
+    pub lag_most: f64,
     /// Datagrams that the kernel dropped before they were read.
     #[arg(long, value_name = "N", default_value = "0", value_parser = period::count)]
     pub max_drops: u64,
@@ -334,6 +349,12 @@ pub(crate) struct Bounds {
     /// But not if it is so in no more than this share of the seconds.
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
     pub saturated_seconds: f64,
+    /// All of this is judged in windows of so many seconds (in runs of hours, of a hundredth of the run).
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period::duration)]
+    pub window: Duration,
+    /// Windows, of those with calls, that may be bad in a run that is VALID as a whole.
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
+    pub max_bad_windows: f64,
 }
 
 impl Reports {
@@ -349,6 +370,11 @@ impl Bounds {
         Thresholds {
             rate_error: self.max_rate_error,
             lag_p99: self.max_lag,
+            receive_lag: self.max_receive_lag,
+            run_queue: self.max_run_queue,
+            lag_share: self.lag_share,
+            lag_floor: self.lag_floor,
+            lag_most: self.lag_most,
             socket_drops: self.max_drops,
             send_failures: self.max_send_failures,
             stall: self.max_stall,
@@ -356,7 +382,13 @@ impl Bounds {
             cpu: self.max_cpu,
             saturated: self.saturated,
             saturated_seconds: self.saturated_seconds,
+            bad_windows: self.max_bad_windows,
         }
+    }
+
+    /// Seconds of a window.
+    pub(super) fn window(&self) -> u64 {
+        self.window.as_secs().max(1)
     }
 }
 
@@ -468,8 +500,13 @@ mod tests {
             "--max-cpu",
             "80",
         ]);
-        let want =
-            Thresholds { lag_p99: 1_000.0, rate_error: 2.5, socket_drops: 1_000, cpu: 80.0, ..Thresholds::default() };
+        let want = Thresholds {
+            lag_p99: Some(1_000.0),
+            rate_error: 2.5,
+            socket_drops: 1_000,
+            cpu: 80.0,
+            ..Thresholds::default()
+        };
         assert_eq!(wide.ok(), Some(want));
         assert!(percent("101").is_err() && percent("much").is_err() && percent("-1").is_err());
     }

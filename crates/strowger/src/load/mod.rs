@@ -56,7 +56,8 @@ pub(crate) fn run(arguments: LoadArguments) -> ExitCode {
 fn report(arguments: &ReportArguments) -> Result<ExitCode, Refusal> {
     reports::early(&arguments.reports, None, &arguments.files).map_err(usage)?;
     let rows = arguments.reports.series as usize;
-    let run = Run::read_bounded(&arguments.files, rows).map_err(|error| usage(error.to_string()))?;
+    let window = arguments.reports.bounds.window();
+    let run = Run::read_bounded(&arguments.files, rows, window).map_err(|error| usage(error.to_string()))?;
     let requirements = reports::requirements(&arguments.reports, &run.timers).map_err(usage)?;
     Ok(reports::write(&run, &requirements, &arguments.reports, &[]))
 }
@@ -148,6 +149,7 @@ fn uas(arguments: UasArguments) -> Result<ExitCode, Refusal> {
     };
     plan.log.clone_from(&arguments.output.log);
     plan.rows = arguments.output.reports.series as usize;
+    plan.window = arguments.output.reports.bounds.window();
     plan.seed = 1;
     let requirements = required(&plan, &arguments.output)?;
     if !arguments.output.reports.quiet {
@@ -270,6 +272,7 @@ fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
         }
     }
     plan.rows = arguments.output.reports.series as usize;
+    plan.window = arguments.output.reports.bounds.window();
     plan.calls = schedule.calls;
     if let Some(most) = schedule.concurrent {
         plan.limit = most;

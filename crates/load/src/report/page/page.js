@@ -239,8 +239,10 @@
   }
 
   const health = document.getElementById('health');
-  health.append(over('lag', 'Scheduling lag', `how late calls were started ${every}`, 'us', [
-    line('lag.p50', 'p50', 'c1'), line('lag.p99', 'p99', 'c3'), line('lag.max', 'max', 'c5', { dashed: true }), line('stall.max', 'stall', 'c4'),
+  health.append(over('lag', 'Lag', `how late calls were started, messages read, timers served ${every}`, 'us', [
+    line('lag.p50', 'starts p50', 'c1'), line('lag.p99', 'starts p99', 'c3'), line('lag.max', 'starts max', 'c5', { dashed: true }),
+    line('lag.receive.p99', 'reading p99', 'c2'), line('lag.timer.p99', 'timers p99', 'c6'), line('lag.send.p99', 'sending p99', 'c7'),
+    line('stall.max', 'stall', 'c4'),
   ], { canLog: true }).box);
   report.generators.forEach((generator, g) => {
     const samples = generator.samples.filter((sample) => sample.interval > 0);
@@ -274,6 +276,12 @@
     .map(([name, delay]) => `<tr><td title="${escape(delay.title)}">${escape(name)}</td><td class="left">${escape(delay.title)}</td><td>${show['1'](delay.count)}</td>
       ${percentiles.map((p) => `<td>${figure(delay[p], 'us')}</td>`).join('')}</tr>`);
   put('delay-table', `<table><tr><th>measure</th><th class="left"></th><th>count</th>${percentiles.map((p) => `<th>${p}</th>`).join('')}</tr>${rows.join('')}</table>`);
+  const after = (generator, second) => `${second - Math.floor(generator.heading.started / 1e6)} s`;
+  const windows = report.generators.flatMap((generator) => generator.windows.map((window) =>
+    `<tr><td>${escape(generator.heading.generator)}</td><td>${after(generator, window.from)}</td><td>${after(generator, window.until)}</td>
+      <td class="left">${window.reasons.length ? '<span class="missed">not the server\u2019s</span>' : window.active ? '<span class="met">the server\u2019s</span>' : 'no calls'}</td>
+      <td class="left">${window.reasons.map((reason) => escape(`${reason.threshold}: ${reason.sentence}`)).join('<br>')}</td></tr>`));
+  put('window-table', `<table><tr><th>window of</th><th>from</th><th>to</th><th class="left">figures</th><th class="left">why</th></tr>${windows.join('')}</table>`);
   const ratios = Object.entries(report.ratios).filter(([, ratio]) => ratio.value !== null);
   put('ratio-table', `<table><tr><th>measure</th><th class="left"></th><th>value</th><th class="left">source</th></tr>${ratios.map(([name, ratio]) =>
     `<tr><td>${escape(name)}</td><td class="left">${escape(ratio.title)}</td><td>${figure(ratio.value, '%')}</td><td class="left">${escape(ratio.source)}</td></tr>`).join('')}</table>`);

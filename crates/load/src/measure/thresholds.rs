@@ -1,0 +1,97 @@
+//! From where on a generator counts as the limit.
+
+use serde::{Deserialize, Serialize};
+
+/// From where on a generator counts as the limit. Every one is a setting. Each is held against each window of the run.
+///
+/// A lag is held against the delays that it pollutes: a tenth of a second of it is nothing beside calls that take ten, and
+/// everything beside answers within a millisecond. Where no bound is given, half of the 95th percentile of the delays that were
+/// measured is allowed, at least [`lag_floor`](Self::lag_floor) and at most [`lag_most`](Self::lag_most).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Thresholds {
+    /// Calls that fell due, had a place below the limit of concurrent calls, and were not started by the end of the window, per
+    /// cent of those that fell due in it. Default 1.
+    pub rate_error: f64,
+    /// The 99th percentile of the lag of calls, of timers within calls and of sending, milliseconds. Default: by the delays.
+    pub lag_p99: Option<f64>,
+    /// The 99th percentile of the time for which messages lay in our own socket, milliseconds. Default: as `lag_p99`.
+    pub receive_lag: Option<f64>,
+    /// The mean time for which a thread waited for a core each time that it could run, milliseconds. Default: as `lag_p99`.
+    pub run_queue: Option<f64>,
+    /// What of the 95th percentile of the delays a lag may be, where it has no bound of its own, per cent. Default 50.
+    pub lag_share: f64,
+    /// What a lag may be however short the delays are, milliseconds. Default 2.
+    pub lag_floor: f64,
+    /// What a lag may not be however long the delays are, milliseconds. Default 10.
+    pub lag_most: f64,
+    /// Datagrams that the kernel dropped before we read them. Default 0.
+    pub socket_drops: u64,
+    /// Messages that this machine could not send. Default 0.
+    pub send_failures: u64,
+    /// The longest stall of a shard, milliseconds. Default 250.
+    pub stall: f64,
+    /// Media packets that were left out or that this machine could not send, and media actions that were refused. Default 0.
+    pub media_losses: u64,
+    /// The mean share of a core that a thread of the generator may use, per cent. Default 100: no bound, for a saturated
+    /// thread that keeps its times measures what it should.
+    pub cpu: f64,
+    /// The share of a core from which on a thread counts as saturated, per cent. Default 95. A saturated thread alone gives a
+    /// warning; with one of the above it is named as the cause.
+    pub saturated: f64,
+    /// The seconds, per cent of all, in which a thread may be saturated without a word. Default 10.
+    pub saturated_seconds: f64,
+    /// The windows in which one of the above is exceeded, per cent of those in which the generator made calls or took some, from
+    /// where on the run as a whole is invalid. Default 10: in a run of less than ten windows one is enough.
+    pub bad_windows: f64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            rate_error: 1.0,
+            lag_p99: None,
+            receive_lag: None,
+            run_queue: None,
+            lag_share: 50.0,
+            lag_floor: 2.0,
+            lag_most: 10.0,
+            socket_drops: 0,
+            send_failures: 0,
+            stall: 250.0,
+            media_losses: 0,
+            cpu: 100.0,
+            saturated: 95.0,
+            saturated_seconds: 10.0,
+            bad_windows: 10.0,
+        }
+    }
+}
+
+impl Thresholds {
+    /// What a lag may be, µs: as `set` (ms), else by the delays that it pollutes, of which `p95` (µs) is the 95th percentile.
+    /// Where none was measured, [`lag_most`](Self::lag_most).
+    pub fn lag(&self, set: Option<f64>, p95: Option<u64>) -> f64 {
+        let by_delays = match p95 {
+            Some(p95) => p95 as f64 * self.lag_share / 100.0,
+            None => f64::INFINITY,
+        };
+        let most = self.lag_most.max(self.lag_floor) * 1e3;
+        set.map_or_else(|| by_delays.clamp(self.lag_floor * 1e3, most), |ms| ms * 1e3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lag_is_held_against_the_delays() {
+        let of = Thresholds::default();
+        let bounds = [Some(150), Some(6_000), Some(3_000_000), None].map(|p95| of.lag(None, p95));
+        assert_eq!(bounds, [2_000.0, 3_000.0, 10_000.0, 10_000.0]);
+        assert_eq!((of.lag(Some(0.0), Some(150)), of.lag(Some(1_000.0), None)), (0.0, 1_000_000.0));
+        let odd = Thresholds { lag_floor: 20.0, ..of };
+        assert_eq!(odd.lag(None, Some(150)), 20_000.0);
+    }
+}
