@@ -16,6 +16,7 @@ pub mod linphone;
 pub mod mutation;
 pub mod namespace;
 pub mod peer;
+pub mod plant;
 pub mod port;
 pub mod process;
 pub mod program;

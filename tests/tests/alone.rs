@@ -24,3 +24,4 @@ mod sipp_statistics;
 mod sipp_terminal;
 mod sipp_tls;
 mod sipp_wire;
+mod verdict;

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use strowger_tests::beside;
-use strowger_tests::generator::{load, reply};
+use strowger_tests::generator::{Running, answers, load, peer, reply};
+use strowger_tests::{alone, beside};
 
 /// How long the peer takes to answer.
 const TAKES: Duration = Duration::from_millis(40);
@@ -40,4 +40,54 @@ fn a_delay_over_a_stream_is_as_long_as_the_peer_took() {
         assert!(ran.delay(delay, "min") >= took, "{delay}: {}", ran.said);
     }
     assert!(ran.delay("request.intended", "min") >= ran.delay("request", "min"), "{}", ran.said);
+}
+
+#[test]
+fn timers_of_a_document_and_a_bye_have_an_intended_time_too() {
+    const STOPPED: Duration = Duration::from_millis(400);
+    let _alone = alone();
+    let uas = answers(&[]);
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let document = folder.path().join("timed.xml");
+    std::fs::write(&document, include_str!("../scenarios/timed.xml")).expect("the folder can be written");
+    let words = ["--scenario", &document.display().to_string(), "-r", "200", "-m", "400"].map(String::from);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    // On a busy machine a run may be over before it has told of its first second.
+    let stopped = || {
+        let mut generator = Running::start(&[&[uas.address.to_string().as_str()], &words[..]].concat());
+        let in_time = generator.comes_to("  1 s  ");
+        generator.signal(libc::SIGSTOP);
+        std::thread::sleep(STOPPED);
+        generator.signal(libc::SIGCONT);
+        let ran = generator.end(Duration::from_secs(60));
+        in_time.then_some(ran)
+    };
+    let ran = (0..5).find_map(|_| stopped()).expect("one of five runs tells of its first second");
+    ran.all_successful(400);
+    // What fell due while it was stopped was done that much later, and its figures from then on are of the server.
+    let late = STOPPED.as_micros() as f64 * 0.8;
+    for (timer, twin) in [("setup", "setup.intended"), ("end", "end.intended")] {
+        let of = |name: &str, figure: &str| {
+            ran.json["timers"][name][figure].as_f64().unwrap_or_else(|| panic!("no timer {name}: {}", ran.said))
+        };
+        assert_eq!((of(timer, "count"), of(twin, "count")), (400.0, 400.0), "{}", ran.said);
+        assert!(of(twin, "max") >= late && of(twin, "max") > of(timer, "max"), "{timer}: {}", ran.said);
+        assert!(of(twin, "mean") >= of(timer, "mean"), "{timer}: {}", ran.said);
+    }
+    assert!(ran.delay("sdd.intended", "max") >= late, "{}", ran.said);
+    assert!(ran.delay("lag.timer", "max") >= late - 100_000.0, "{}", ran.said);
+}
+
+#[test]
+fn calls_begin_to_the_microsecond() {
+    let _alone = alone();
+    let target = peer(|_, _| Some("200 OK")).to_string();
+    // So many a second that their times are spread over the millisecond. A busy machine makes many late, but not in each run.
+    let lag = || {
+        let ran = load(&[&target, "-w", "options", "-r", "97", "-m", "60", "--no-preflight", "--max-lag", "1min"]);
+        ran.all_successful(60);
+        ran.delay("lag", "p50")
+    };
+    let lags: Vec<f64> = (0..6).map(|_| lag()).take_while(|lag| *lag >= 250.0).collect();
+    assert!(lags.len() < 6, "half of the calls began so many µs late: {lags:?}");
 }

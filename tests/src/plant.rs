@@ -1,0 +1,276 @@
+//! Conditions planted around a generator: who has its core, how it is scheduled, what lies between it and its peer. And a witness,
+//! who says whether the machine would have let anybody keep time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::binary;
+
+/// How the kernel schedules a process or thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduling {
+    /// As everybody.
+    Ordinary,
+    /// Nice, as far as one can be.
+    Nice,
+    /// Before everybody who is not of this kind (SCHED_FIFO): only the privileged may, and then the machine's other work does
+    /// not matter.
+    RealTime,
+    /// Before those too: for who looks on and does next to nothing.
+    Foremost,
+}
+
+/// Cores that this process may use: the generator's, and the peer's, which are the same where there is but one.
+pub fn cores() -> [usize; 2] {
+    // SAFETY: the kernel writes to our own set, of the size that is said.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
+        set
+    };
+    // SAFETY: reads our own set, within its size.
+    let allowed: Vec<usize> =
+        (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect();
+    let first = allowed.first().copied().unwrap_or(0);
+    [first, allowed.get(1).copied().unwrap_or(first)]
+}
+
+/// Binds this thread to a core and schedules it so; whether it may be scheduled so.
+pub fn place_thread(core: usize, scheduling: Scheduling) -> bool {
+    // SAFETY: a set and parameters of our own, which the kernel reads; 0 is this thread.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+        match scheduling {
+            Scheduling::Ordinary => true,
+            Scheduling::Nice => {
+                libc::setpriority(libc::PRIO_PROCESS, libc::syscall(libc::SYS_gettid) as libc::id_t, 19) == 0
+            }
+            Scheduling::RealTime | Scheduling::Foremost => {
+                let priority = if scheduling == Scheduling::Foremost { 20 } else { 10 };
+                let parameters = libc::sched_param { sched_priority: priority };
+                libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0
+            }
+        }
+    }
+}
+
+/// Whether processes may be scheduled before all others here.
+pub fn may_be_real_time() -> bool {
+    std::thread::spawn(|| place_thread(cores()[0], Scheduling::RealTime)).join().unwrap_or(false)
+}
+
+/// The program under test on this core, scheduled so; arguments follow.
+pub fn program(core: usize, scheduling: Scheduling) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core.to_string()]);
+    match scheduling {
+        Scheduling::Ordinary => {}
+        Scheduling::Nice => _ = command.args(["nice", "-n", "19"]),
+        Scheduling::RealTime | Scheduling::Foremost => _ = command.args(["chrt", "-f", "10"]),
+    }
+    command.arg(binary::strowger());
+    command
+}
+
+/// Threads that work until they are dropped.
+pub struct Threads {
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| _ = thread.join());
+    }
+}
+
+/// So many threads that never sleep, on this core.
+pub fn spinners(count: usize, core: usize, scheduling: Scheduling) -> Threads {
+    let over = Arc::new(AtomicBool::new(false));
+    let threads = (0..count).map(|_| {
+        let over = over.clone();
+        std::thread::spawn(move || {
+            place_thread(core, scheduling);
+            while !over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        })
+    });
+    Threads { threads: threads.collect(), over }
+}
+
+/// Looks on from a core: a thread with a timer and nothing else, scheduled before all others where this user may ask for that.
+/// Where it is late, the machine has stood still. And it reads what the kernel has counted of the programs that it is shown: how long their threads waited for a core.
+pub struct Witness {
+    over: Arc<AtomicBool>,
+    late: JoinHandle<Vec<Duration>>,
+    queued: JoinHandle<Queued>,
+}
+
+/// What the witness saw.
+#[derive(Clone, Copy, Debug)]
+pub struct Testimony {
+    /// How late it was itself.
+    pub late_p99: Duration,
+    pub late_most: Duration,
+    pub queued: Queued,
+}
+
+/// How long a thread that carries the load waited for a core, in programs that the witness was shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queued {
+    /// Within a few milliseconds, at most.
+    pub most: Duration,
+    /// Each time that it could run, in the mean of a few milliseconds; one in twenty of these means is longer.
+    pub p95: Duration,
+}
+
+impl Testimony {
+    /// Nobody had a reason to be late for longer than generators are always allowed.
+    pub fn is_quiet(&self) -> bool {
+        self.late_p99 < Duration::from_millis(1) && self.late_most.max(self.queued.most) < Duration::from_millis(2)
+    }
+
+    /// The program waited so long for a core, so often, that one in a hundred of the things it had to do was later than this.
+    pub fn is_later_than(&self, bound: Duration) -> bool {
+        self.queued.p95 > bound * 2
+    }
+}
+
+/// The programs that a witness looks at, by process id.
+pub type Shown = Arc<Mutex<Vec<u32>>>;
+
+impl Witness {
+    /// From now on.
+    pub fn on(core: usize, shown: Shown) -> Self {
+        const STEP: Duration = Duration::from_millis(1);
+        const LOOK: Duration = Duration::from_millis(20);
+        let over = Arc::new(AtomicBool::new(false));
+        let watched = over.clone();
+        let late = std::thread::spawn(move || {
+            place_thread(core, Scheduling::Foremost);
+            let (mut late, mut due) = (Vec::new(), Instant::now() + STEP);
+            while !watched.load(Ordering::Relaxed) {
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                late.push(due.elapsed());
+                // What passed meanwhile passed for all.
+                due = (due + STEP).max(Instant::now());
+            }
+            late
+        });
+        let watched = over.clone();
+        let queued = std::thread::spawn(move || {
+            let mut before = HashMap::new();
+            let (mut each, mut most) = (Vec::new(), Duration::ZERO);
+            while !watched.load(Ordering::Relaxed) {
+                std::thread::sleep(LOOK);
+                let processes = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                for (thread, (waited, turns)) in processes.into_iter().flat_map(waited) {
+                    let (waited_before, turns_before) =
+                        before.insert(thread, (waited, turns)).unwrap_or((waited, turns));
+                    let (waited, turns) = (waited - waited_before, turns - turns_before);
+                    most = most.max(waited);
+                    if !waited.is_zero() {
+                        each.push(waited / turns.max(1));
+                    }
+                }
+            }
+            each.sort_unstable();
+            Queued { most, p95: each.get(each.len() * 95 / 100).copied().unwrap_or_default() }
+        });
+        Self { over, late, queued }
+    }
+
+    /// What it saw.
+    ///
+    /// # Panics
+    /// Its threads did.
+    pub fn says(self) -> Testimony {
+        self.over.store(true, Ordering::Relaxed);
+        let mut late = self.late.join().expect("the witness lives");
+        late.sort_unstable();
+        let at = |share: usize| late.get((late.len() * share / 100).min(late.len().saturating_sub(1)));
+        let of = |late: Option<&Duration>| late.copied().unwrap_or_default();
+        let queued = self.queued.join().expect("the witness lives");
+        Testimony { late_p99: of(at(99)), late_most: of(late.last()), queued }
+    }
+}
+
+/// How long each thread of a process that carries the load has waited for a core by now, and how often it was given one
+/// (`schedstat`), by its number.
+fn waited(process: u32) -> Vec<(u64, (Duration, u32))> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
+    let of = |task: std::fs::DirEntry| {
+        let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+        let counted = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        let mut numbers = counted.split_ascii_whitespace().skip(1);
+        let waited = Duration::from_nanos(numbers.next()?.parse().ok()?);
+        let turns = numbers.next()?.parse().ok()?;
+        let number = task.file_name().to_str()?.parse().ok()?;
+        name.starts_with("shard-").then_some((number, (waited, turns)))
+    };
+    tasks.into_iter().flatten().flatten().filter_map(of).collect()
+}
+
+/// What becomes of a datagram between two peers: it comes so long after, once for each; none: it is lost. Told the number of the
+/// datagram.
+pub type Fate = fn(u64) -> &'static [Duration];
+
+/// When a datagram is to come and its number, whether it goes to the peer, and what is in it.
+type InFlight = (Reverse<(Instant, u64)>, bool, Vec<u8>);
+
+/// A link between a caller and this peer that loses, delays and doubles; where the caller is to send to.
+///
+/// # Panics
+/// No port is free.
+pub fn link(peer: SocketAddr, fate: Fate) -> (SocketAddr, Threads) {
+    let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a port is free"));
+    let address = near.local_addr().expect("it is bound");
+    for socket in [&near, &far] {
+        socket.set_nonblocking(true).expect("it can be");
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let watched = over.clone();
+    let thread = std::thread::spawn(move || {
+        // The earliest is the greatest.
+        let mut waiting: BinaryHeap<InFlight> = BinaryHeap::new();
+        let (mut caller, mut number, mut bytes) = (None, 0, vec![0; 65_536]);
+        while !watched.load(Ordering::Relaxed) {
+            let mut idle = true;
+            for (socket, outward) in [(&near, true), (&far, false)] {
+                while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+                    idle = false;
+                    if outward {
+                        caller = Some(from);
+                    }
+                    for delay in fate(number) {
+                        let at = Instant::now() + *delay;
+                        waiting.push((Reverse((at, number)), outward, bytes[..length].to_vec()));
+                    }
+                    number += 1;
+                }
+            }
+            while waiting.peek().is_some_and(|(due, ..)| due.0.0 <= Instant::now()) {
+                let Some((_, outward, bytes)) = waiting.pop() else { break };
+                match (outward, caller) {
+                    (true, _) => _ = far.send_to(&bytes, peer),
+                    (false, Some(caller)) => _ = near.send_to(&bytes, caller),
+                    (false, None) => (),
+                }
+            }
+            if idle {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+    });
+    (address, Threads { over, threads: vec![thread] })
+}
