@@ -57,6 +57,7 @@ const TESTS: &[(&str, &[&str])] = &[
         &["crates/server/tests/policy/unreachable.rs::who_does_not_believe_icmp_waits_for_the_timer"],
     ),
     ("server.drain_timeout", &["tests/tests/keys/forwarding.rs::a_shutdown_waits_for_calls_as_long_as_it_may"]),
+    ("server.names", &["tests/tests/proxy_rules.rs::a_route_with_a_configured_name_of_this_server_is_taken_off"]),
     ("server.node", &["crates/server/src/config/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below"]),
     ("server.software", &["tests/tests/keys/forwarding.rs::what_is_forwarded_and_answered_is_as_the_settings_say"]),
     (
@@ -214,6 +215,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("timers.t1", &["tests/tests/keys/timers.rs::copies_and_ends_follow_the_estimate_of_the_round_trip"]),
     ("timers.t2", &["tests/tests/keys/timers.rs::copies_and_ends_follow_the_estimate_of_the_round_trip"]),
     ("timers.t4", &["tests/tests/keys/timers.rs::what_was_answered_is_remembered_while_a_copy_may_be_on_its_way"]),
+    ("timers.timer_b", &["tests/tests/proxy_rules.rs::timer_b_is_how_long_a_silent_phone_is_waited_for"]),
     ("timers.timer_d", &["tests/tests/keys/timers.rs::a_failure_is_acknowledged_for_as_long_as_it_may_come"]),
     ("timers.timer_c", &["tests/tests/keys/timers.rs::what_rings_too_long_is_cancelled"]),
     ("timers.step", &["tests/tests/keys/timers.rs::ends_of_transactions_share_a_wake_up"]),
