@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use strowger_tests::binary::strowger;
+use strowger_tests::call::exchange;
 use strowger_tests::process::Process;
 use strowger_tests::program;
 use strowger_tests::server::Setup;
-use strowger_tests::text::Request;
+use strowger_tests::text::{Request, status};
 use strowger_tests::wire::Transport;
 
 use crate::config::{error_of, folder, run, text_of};
@@ -41,6 +42,27 @@ fn a_start_without_its_port_leaves_no_file_behind() {
         .collect();
     names.sort();
     assert_eq!(names, ["strowger.log", "strowger.toml"]);
+}
+
+/// SQLite goes on writing into a file that has no name any more.
+#[test]
+fn a_database_that_is_removed_keeps_nothing_and_says_so() {
+    let mut server = Setup::on(&[Transport::Udp]).open_registrar().start();
+    let mut wire = server.connect(Transport::Udp);
+    let mut register = |user: &str| {
+        let contact = format!("sip:{user}@{}", wire.local());
+        let request = Request::register(user, "example.org", &contact, "udp", wire.local());
+        status(&exchange(&mut wire, &request))
+    };
+    assert_eq!(register("alice"), Some(200));
+    let (file, away) = (server.folder().join("test.sqlite"), server.folder().join("away"));
+    fs::rename(&file, &away).expect("it is there");
+    assert_eq!(register("bob"), Some(500));
+    server.process().wait_for("the database file was removed or replaced", 1, SOON);
+    fs::write(&file, "another").expect("the folder can be written");
+    assert_eq!(register("bob"), Some(500));
+    fs::rename(&away, &file).expect("it is there");
+    assert_eq!(register("bob"), Some(200));
 }
 
 /// `strowger init` writes it, and every command finds it.

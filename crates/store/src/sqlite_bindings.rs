@@ -8,6 +8,7 @@
 //! writes back the little that came meanwhile, since only a log that is written back whole starts again from its beginning.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -57,6 +58,8 @@ pub struct SqliteBindings {
     connection: Connection,
     settings: SqliteSettings,
     trouble: Trouble,
+    /// Device and number of the file that was opened.
+    file: Option<(u64, u64)>,
     /// Pages of the log after the last commit, as SQLite told.
     log_pages: Arc<AtomicU32>,
     /// Pages of the log that were written back already although it did not start again.
@@ -179,7 +182,8 @@ impl SqliteBindings {
             .map_err(|error| explain(&settings.path, settings.busy_timeout, &error))?;
         let checkpointer = Checkpointer::new(settings)?;
         let (settings, trouble) = (settings.clone(), Trouble::default());
-        Ok(Self { connection, settings, trouble, log_pages, written_back: 0, checkpointer, _claim: claim })
+        let file = number_of(&settings.path);
+        Ok(Self { connection, settings, trouble, file, log_pages, written_back: 0, checkpointer, _claim: claim })
     }
 
     /// Deletes every binding of the file: what a server does at start that keeps them in memory only, so that a later start
@@ -194,6 +198,12 @@ impl SqliteBindings {
     }
 
     fn write(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> rusqlite::Result<()> {
+        // SQLite goes on with a file that has no name any more, and what it writes is gone at the end.
+        if number_of(&self.settings.path) != self.file {
+            let moved = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY_DBMOVED);
+            let text = "the database file was removed or replaced: put it back, or restart the server";
+            return Err(rusqlite::Error::SqliteFailure(moved, Some(text.into())));
+        }
         let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         {
             let mut put = tx.prepare_cached(PUT)?;
@@ -291,6 +301,11 @@ fn read_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(BindingId, Bind
         flags: row.get(17)?,
     };
     Ok((BindingId(time(0)?), binding))
+}
+
+/// Device and number of the file of this name now.
+fn number_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 impl BindingEngine for SqliteBindings {
