@@ -4,9 +4,10 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
+use strowger_tests::dialog::{arrives, invite, set_up};
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::{Request, field, fields, request_uri, respond, status};
-use strowger_tests::wire::Transport::{Tcp, Tls, Udp};
+use strowger_tests::text::{Request, field, fields, parameter, request_uri, respond, status};
+use strowger_tests::wire::Transport::{Tcp, Tls, Udp, Wss};
 use strowger_tests::wire::{Wire, listen};
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -265,4 +266,102 @@ fn a_503_that_goes_on_as_500_says_nothing_of_when_to_come_again() {
         let answer = wire.final_response(LIMIT).expect("an answer");
         assert_eq!((status(&answer), fields(&answer, "Retry-After").len()), (Some(upstream), kept));
     }
+}
+
+/// RFC 3261 section 16.3 step 1: what a proxy does not use may be malformed. It leaves as every reader takes it (RFC 4475 section
+/// 3.1.2.15).
+#[test]
+fn what_a_proxy_does_not_use_may_be_written_loosely() {
+    let server = start("");
+    let mut bob = phone(&server, "bob");
+    let mut relay = |from: &str, text: &str| {
+        let mut wire = server.connect(Udp);
+        let mut request = message("sip:bob@example.org", wire.local());
+        request.from = request.from.replace('<', &format!("{from} <"));
+        let text = String::from_utf8(request.bytes()).expect("text").replace(";rport", text);
+        wire.send(text.as_bytes()).expect("loopback takes it");
+        let got = bob.request("MESSAGE", LIMIT).unwrap_or_else(|| panic!("{from:?}, {text:?}"));
+        bob.send(&respond(&got, 200, "b", &[])).expect("loopback takes it");
+        let answer = wire.final_response(LIMIT).expect("an answer");
+        assert_eq!(status(&answer), Some(200));
+        (got, answer, wire.local())
+    };
+    for name in ["Bob, Jr.", "Bob (home)", "J\u{f6}rg", "A/B"] {
+        let (got, answer, _) = relay(name, ";rport");
+        for message in [got, answer] {
+            assert!(field(&message, "From").is_some_and(|from| from.starts_with(&format!("\"{name}\" <"))), "{name}");
+        }
+    }
+    let (_, answer, here) = relay("Bob", ";rport=");
+    let via = field(&answer, "Via").expect("a Via");
+    assert_eq!(parameter(&via, "rport"), Some(here.port().to_string()), "{via}");
+}
+
+/// Old call flows write them so.
+#[test]
+fn a_route_without_brackets_is_one_with_its_parameters() {
+    let server = start("");
+    let mut bob = phone(&server, "bob");
+    let mut wire = server.connect(Udp);
+    let request = message("sip:bob@example.org", wire.local()).with(format!("Route: sip:{};lr", server.address(Udp)));
+    wire.send(&request.bytes()).expect("loopback takes it");
+    assert!(bob.request("MESSAGE", LIMIT).is_some());
+    let server = Setup::on(&[Udp]).relay().start();
+    let (mut next, mut wire) = (server.connect(Udp), server.connect(Udp));
+    let route = format!("Route: sip:{};lr", next.local());
+    wire.send(&message("sip:bob@example.net", wire.local()).with(&route).bytes()).expect("loopback takes it");
+    let got = next.request("MESSAGE", LIMIT).expect("the request");
+    assert_eq!(request_uri(&got), "sip:bob@example.net", "no strict router stands there");
+    assert_eq!(fields(&got, "Route").len(), 1);
+}
+
+#[test]
+fn a_400_says_which_header_field_is_missing() {
+    let server = start("");
+    for name in ["From", "To", "CSeq"] {
+        let mut wire = server.connect(Udp);
+        let text = String::from_utf8(message("sip:bob@example.org", wire.local()).bytes()).expect("text");
+        let lines: Vec<_> = text.split("\r\n").filter(|line| !line.starts_with(&format!("{name}:"))).collect();
+        wire.send(lines.join("\r\n").as_bytes()).expect("loopback takes it");
+        let answer = wire.final_response(LIMIT).expect("an answer");
+        assert_eq!(status(&answer), Some(400));
+        let warning = field(&answer, "Warning").unwrap_or_default();
+        assert!(warning.contains(&format!("\"{name} is missing\"")), "{warning}");
+    }
+}
+
+/// RFC 7118 section 5.2: `transport=ws` whether or not TLS is under it.
+#[test]
+fn a_record_route_over_secure_websocket_says_ws() {
+    let lines = "domains = [\"example.org\"]\nregistrar.authenticate = false";
+    let server = Setup::on(&[Udp, Wss]).with(lines).in_memory().start();
+    let mut bob = phone(&server, "bob");
+    let mut caller = server.connect(Wss);
+    let request = invite("sip:bob@example.org", &caller);
+    let (mut one, mut other) = set_up(&mut caller, &mut bob, &request, true);
+    let way = format!("<sip:{};transport=ws;", server.address(Wss));
+    let own: Vec<_> = one.routes.iter().filter(|route| route.contains("transport=")).collect();
+    assert!(own.len() == 1 && own[0].starts_with(&way), "{:?}", one.routes);
+    // It leads back, from both sides.
+    let bye = other.request("INFO");
+    arrives(&mut bob, &mut caller, &bye, &[]);
+    let bye = one.request("BYE");
+    arrives(&mut caller, &mut bob, &bye, &[]);
+}
+
+#[test]
+fn a_phone_that_subscribes_to_its_own_state_does_not_hear_itself() {
+    let server = start("auth.calls = false");
+    let mut bob = phone(&server, "bob");
+    let mut request =
+        Request::new("SUBSCRIBE", "sip:bob@example.org", "udp", bob.local()).with("Event: message-summary");
+    request.from = "<sip:bob@example.org>;tag=b".into();
+    bob.send(&request.bytes()).expect("loopback takes it");
+    let got = bob.receive(LIMIT).expect("an answer");
+    assert_eq!(status(&got), Some(489));
+    // Somebody else may ask.
+    let mut carol = server.connect(Udp);
+    let request = Request::new("SUBSCRIBE", "sip:bob@example.org", "udp", carol.local()).with("Event: presence");
+    carol.send(&request.bytes()).expect("loopback takes it");
+    assert!(bob.request("SUBSCRIBE", LIMIT).is_some());
 }

@@ -38,7 +38,15 @@ impl Transport {
         }
     }
 
-    /// As it stands in a `transport` parameter and in our own settings.
+    /// As it stands in the `transport` parameter of a URI: that of WebSocket says nothing of TLS (RFC 7118 section 5.2).
+    pub const fn uri_text(self) -> &'static str {
+        match self {
+            Self::Wss => Self::Ws.text(),
+            other => other.text(),
+        }
+    }
+
+    /// As it stands in our own settings, and is understood in a URI.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Udp => "udp",

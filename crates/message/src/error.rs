@@ -71,6 +71,11 @@ reasons! {
     BodyTooShort, 400, "Content-Length is larger than the body that came";
     /// A header field that must be there is not (RFC 3261 section 8.1.1).
     Missing, 400, "a mandatory header field is missing";
+    NoVia, 400, "Via is missing";
+    NoFrom, 400, "From is missing";
+    NoTo, 400, "To is missing";
+    NoCallId, 400, "Call-ID is missing";
+    NoCSeq, 400, "CSeq is missing";
     /// A header field that may stand once stands twice with different values.
     Repeated, 400, "a header field that may stand once stands twice";
     /// A header field does not follow its grammar.

@@ -27,7 +27,7 @@ impl<'a> Essentials<'a> {
     /// # Errors
     /// - [`Reason::RequestUri`]: a sip, sips, tel or urn Request-URI that does not follow its grammar, or one with
     ///   header fields in it (section 19.1.1, table 1);
-    /// - [`Reason::Missing`]: no Via, From, To, Call-ID or CSeq (section 8.1.1);
+    /// - [`Reason::NoVia`] and its like: no Via, From, To, Call-ID or CSeq (section 8.1.1);
     /// - [`Reason::Repeated`]: From, To, Call-ID, CSeq or Max-Forwards stand twice and differ;
     /// - [`Reason::Malformed`]: one of them does not follow its grammar;
     /// - [`Reason::MethodMismatch`]: CSeq names another method than the start line (section 8.1.1.5).
@@ -95,11 +95,11 @@ mod tests {
     #[test]
     fn each_one_is_needed() {
         for (line, reason) in [
-            ("v: SIP/2.0/UDP a.example.com;branch=z9hG4bK1, SIP/2.0/???\r\n", Reason::Missing),
-            ("f: <sip:alice@example.com>;tag=1\r\n", Reason::Missing),
-            ("t: sip:bob@example.com\r\n", Reason::Missing),
-            ("i: 1@a\r\n", Reason::Missing),
-            ("CSeq: 1 OPTIONS\r\n", Reason::Missing),
+            ("v: SIP/2.0/UDP a.example.com;branch=z9hG4bK1, SIP/2.0/???\r\n", Reason::NoVia),
+            ("f: <sip:alice@example.com>;tag=1\r\n", Reason::NoFrom),
+            ("t: sip:bob@example.com\r\n", Reason::NoTo),
+            ("i: 1@a\r\n", Reason::NoCallId),
+            ("CSeq: 1 OPTIONS\r\n", Reason::NoCSeq),
         ] {
             assert_eq!(refused(&REQUEST.replace(line, "")).0, reason, "without {line}");
         }

@@ -1,6 +1,6 @@
 //! Header parameters: `;name=value` (RFC 3261 section 25.1, generic-param).
 
-use crate::reader::{Reader, TOKEN, VALUE};
+use crate::reader::{Reader, TOKEN, VALUE, is};
 use crate::write;
 use std::borrow::Cow;
 
@@ -65,7 +65,7 @@ impl<'a> Params<'a> {
             if scan.take(b'=') {
                 scan.ws();
                 let text;
-                (text, token) = read_value(scan)?;
+                (text, token) = read_value(scan, name)?;
                 end = scan.at();
                 bytes += 1 + text.len();
                 value = Some(text);
@@ -127,16 +127,18 @@ impl<'a> Params<'a> {
 /// A token or what may pass for one, a quoted string, or a URI in angle brackets (Identity's `info`); and whether it is a
 /// token.
 #[inline(always)]
-fn read_value<'a>(scan: &mut Reader<'a>) -> Option<(&'a [u8], bool)> {
-    match scan.peek()? {
-        b'"' => Some((scan.quoted()?, false)),
-        b'<' => Some((scan.lend(Reader::bracketed)?, false)),
+fn read_value<'a>(scan: &mut Reader<'a>, name: &[u8]) -> Option<(&'a [u8], bool)> {
+    match scan.peek() {
+        Some(b'"') => Some((scan.quoted()?, false)),
+        Some(b'<') => Some((scan.lend(Reader::bracketed)?, false)),
         _ => {
             let from = scan.at();
             let word = scan.span(TOKEN);
             // Mostly there is no more.
             let token = scan.span(VALUE).is_empty();
-            if token && word.is_empty() { None } else { Some((scan.since(from), token)) }
+            // Some clients ask for `rport` with an equals sign and nothing behind it: whoever fills it in, mends it.
+            let is_missing = token && word.is_empty() && !is(name, b"rport");
+            if is_missing { None } else { Some((scan.since(from), token)) }
         }
     }
 }
@@ -226,7 +228,7 @@ impl<'a> Iterator for ParamIter<'a> {
         let mut value = None;
         if scan.take(b'=') {
             scan.ws();
-            value = Some(read_value(scan)?.0);
+            value = Some(read_value(scan, name)?.0);
             scan.ws();
         }
         Some(Param { name, value })

@@ -1,6 +1,6 @@
 //! Typed views of a message's header fields, made when asked for.
 
-use crate::header::{CSeq, CallId, Contact, DeltaSeconds, MaxForwards, Party, Token, Via};
+use crate::header::{CSeq, CallId, Contact, DeltaSeconds, Hop, MaxForwards, Party, Token, Via};
 use crate::name_addr::NameAddr;
 use crate::reader::Field;
 use crate::uri::Uri;
@@ -30,7 +30,7 @@ impl<'a> Message<'a> {
     /// There is none, or it is malformed. What stands behind it in the same line is not looked at.
     #[inline]
     pub fn via(&self) -> Result<Via<'a>, Error> {
-        let text = self.header(Name::Via).ok_or_else(|| Error::new(Reason::Missing, self.index().headers_end()))?;
+        let text = self.header(Name::Via).ok_or_else(|| Error::new(missing(Name::Via), self.index().headers_end()))?;
         let mut reader = crate::reader::Reader::new(text);
         let via = Via::read(&mut reader);
         match via {
@@ -102,11 +102,11 @@ impl<'a> Message<'a> {
         all.next() == Some(b"*") && all.next().is_none()
     }
 
-    pub fn routes(&self) -> Values<'a, NameAddr<'a>> {
+    pub fn routes(&self) -> Values<'a, Hop<'a>> {
         self.values(Name::Route)
     }
 
-    pub fn record_routes(&self) -> Values<'a, NameAddr<'a>> {
+    pub fn record_routes(&self) -> Values<'a, Hop<'a>> {
         self.values(Name::RecordRoute)
     }
 
@@ -156,10 +156,10 @@ impl<'a> Message<'a> {
     /// The value of a header field that must stand once.
     ///
     /// # Errors
-    /// [`Reason::Missing`], [`Reason::Repeated`] (unless the other says the same), [`Reason::Malformed`].
+    /// [`Reason::Missing`] or that of its name, [`Reason::Repeated`] (unless the other says the same), [`Reason::Malformed`].
     #[inline]
     pub fn mandatory<T: Field<'a>>(&self, name: Name) -> Result<T, Error> {
-        self.optional(name)?.ok_or_else(|| Error::new(Reason::Missing, self.index().headers_end()))
+        self.optional(name)?.ok_or_else(|| Error::new(missing(name), self.index().headers_end()))
     }
 
     /// The value of a header field that may stand once.
@@ -229,5 +229,17 @@ impl<'a> Message<'a> {
                 None => cut(line.start as usize..line.end as usize),
             }
         }
+    }
+}
+
+/// Says which header field is missing.
+const fn missing(name: Name) -> Reason {
+    match name {
+        Name::Via => Reason::NoVia,
+        Name::From => Reason::NoFrom,
+        Name::To => Reason::NoTo,
+        Name::CallId => Reason::NoCallId,
+        Name::CSeq => Reason::NoCSeq,
+        _ => Reason::Missing,
     }
 }

@@ -118,9 +118,9 @@ fn mistakes_are_named_with_their_place() {
     assert!(routes.next().is_none());
     assert_eq!(message.to().unwrap_err().reason, Reason::Repeated);
     assert_eq!(message.from().unwrap_err().reason, Reason::Malformed);
-    assert_eq!(message.call_id().unwrap_err().reason, Reason::Missing);
+    assert_eq!(message.call_id().unwrap_err().reason, Reason::NoCallId);
     assert!(message.cseq().is_ok(), "two that agree count as one");
     assert!(message.contact_star());
-    assert_eq!(message.via().unwrap_err().reason, Reason::Missing);
+    assert_eq!(message.via().unwrap_err().reason, Reason::NoVia);
     assert_eq!(message.max_forwards().unwrap(), None);
 }

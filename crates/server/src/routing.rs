@@ -275,6 +275,10 @@ impl Shard {
 
     /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.
     fn call_user(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) {
+        if asks_itself(asked.request, &routing.uri) {
+            asked.why = Why::Text("nobody here notifies users of their own state, such as waiting messages");
+            return self.refuse_request(asked, 489);
+        }
         let mut contacts = std::mem::take(&mut self.contacts);
         self.collect(asked.now, &routing.uri, &mut contacts);
         if contacts.entries.is_empty() {
@@ -539,6 +543,17 @@ impl Shard {
     fn is_emergency(&self, uri: &Uri<'_>) -> bool {
         matches!(uri, Uri::Urn(urn) if urn.is_emergency()) && self.shared.config.proxy.emergency_target.is_some()
     }
+}
+
+/// A user subscribes to its own state (RFC 3842 for one): its phones have that from a server, and would be asked themselves.
+fn asks_itself(request: &Request<'_>, uri: &Uri<'_>) -> bool {
+    if request.method != Method::Subscribe || !request.to_tag.is_empty() {
+        return false;
+    }
+    let (mut from, mut to) = (Vec::new(), Vec::new());
+    request.essentials.from.uri.write_aor(&mut from);
+    uri.write_aor(&mut to);
+    from == to
 }
 
 async fn resolve(

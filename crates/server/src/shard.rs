@@ -173,7 +173,25 @@ impl Shard {
             self.hold(call_hash, message.bytes(), arrival);
             return;
         }
+        if request.essentials.from.lacks_quotes() || request.essentials.to.lacks_quotes() {
+            return self.quote(now, &request, out);
+        }
         self.dispatch(now, &request, out);
+    }
+
+    /// What a proxy does not use may be written loosely, but does not leave it so.
+    #[cold]
+    fn quote(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {
+        let (mut bytes, mut index) = (Vec::new(), Index::new());
+        request.quote_names(&mut bytes);
+        match index.parse(&bytes, &self.shared.limits) {
+            Ok(()) => {
+                if let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash) {
+                    self.dispatch(now, &request, out);
+                }
+            }
+            Err(error) => self.refuse(request.arrival, &request.message, error, out),
+        }
     }
 
     fn dispatch(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {

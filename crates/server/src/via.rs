@@ -126,6 +126,7 @@ mod tests {
                 "SIP/2.0/UDP h;received=9.9.9.9;rport=1, SIP/2.0/UDP x",
                 "SIP/2.0/UDP h;received=192.0.2.1;rport=5060, SIP/2.0/UDP x",
             ),
+            ("SIP/2.0/UDP h;rport=;branch=z1", "SIP/2.0/UDP h;rport=5060;branch=z1;received=192.0.2.1"),
             ("SIP/2.0/UDP h, SIP/2.0/UDP x", "SIP/2.0/UDP h;received=192.0.2.1, SIP/2.0/UDP x"),
         ];
         for (via, want) in cases {

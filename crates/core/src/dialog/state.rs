@@ -350,7 +350,7 @@ fn route_set<'a>(message: &Message<'a>, role: Role) -> Result<Routes<'a>, Invali
     let mut routes = Routes::new();
     for route in message.record_routes() {
         // Display names say nothing to a proxy; without them a route starts with its bracket.
-        routes.push(NameAddr { display: b"", ..route.map_err(|_| Invalid::Header(Name::RecordRoute))?.value });
+        routes.push(NameAddr { display: b"", ..route.map_err(|_| Invalid::Header(Name::RecordRoute))?.value.0 });
     }
     if role == Role::Caller {
         routes.reverse();

@@ -458,7 +458,7 @@ impl Proxy {
                 // TLS is what sips means without a word (section 26.2.2).
                 if face.transport != Transport::Udp && !(secure && face.transport == Transport::Tls) {
                     text.extend_from_slice(b";transport=");
-                    text.extend_from_slice(face.transport.text().as_bytes());
+                    text.extend_from_slice(face.transport.uri_text().as_bytes());
                 }
                 text.extend_from_slice(b";lr;");
                 text.extend_from_slice(route::MARK);

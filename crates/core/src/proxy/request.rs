@@ -1,7 +1,8 @@
 //! A request that has what every request must have.
 
 use crate::Arrival;
-use strowger_message::{Error, Essentials, Form, Index, Limits, Line, Message, Method, Reason, Uri};
+use strowger_message::params::write_quoted;
+use strowger_message::{Edit, Error, Essentials, Form, Index, Limits, Line, Message, Method, Reason, Uri};
 
 /// A parsed request with the views that every step of its way needs, made once.
 ///
@@ -55,6 +56,20 @@ impl<'a> Request<'a> {
             call_hash,
             essentials,
         })
+    }
+
+    /// If the display name of From or To lacks quotes, writes the request with them, as every reader takes it (RFC 4475 section
+    /// 3.1.2.15), and returns true.
+    pub fn quote_names(&self, out: &mut Vec<u8>) -> bool {
+        let mut edit = Edit::new();
+        for party in [&self.essentials.from, &self.essentials.to].into_iter().filter(|party| party.lacks_quotes()) {
+            edit.replace(self.message.range_of(party.display), |text| write_quoted(party.display, text));
+        }
+        let is_changed = !edit.is_empty();
+        if is_changed {
+            edit.write(&self.message, out);
+        }
+        is_changed
     }
 
     /// Reads a request that was read before.

@@ -8,11 +8,12 @@ use crate::{ListenerId, Now, Target, Transport};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 use std::ops::Range;
+use strowger_message::header::Hop;
 use strowger_message::uri::SipUri;
 use strowger_message::values::Placed;
-use strowger_message::{Edit, Index, Message, Name, NameAddr, Uri};
+use strowger_message::{Edit, Index, Message, Name, Uri};
 
-type Value<'a> = Placed<NameAddr<'a>>;
+type Value<'a> = Placed<Hop<'a>>;
 
 /// The parameter of our Record-Route that carries the mark (see [`super::mark`]).
 pub(super) const MARK: &[u8] = b"d";
@@ -232,11 +233,15 @@ impl Proxy {
 
     fn listener_named(&self, uri: &SipUri<'_>) -> Option<ListenerId> {
         let transport = transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp });
+        // `transport=ws` says nothing of TLS (RFC 7118 section 5.2).
+        let speaks = |face: &super::Face| {
+            face.transport == transport || (face.transport == Transport::Wss && transport == Transport::Ws)
+        };
         let named = |face: &super::Face| {
             let (host, port) = super::identity::split_port(&face.sent_by);
             port == uri.port && strowger_message::Host::parse(host).is_ok_and(|host| host == uri.host)
         };
-        let at = self.identity.faces().iter().position(|f| f.transport == transport && named(f))?;
+        let at = self.identity.faces().iter().position(|f| speaks(f) && named(f))?;
         Some(ListenerId(at as u16))
     }
 

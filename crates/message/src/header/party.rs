@@ -2,10 +2,11 @@
 
 use super::view;
 use crate::name_addr::NameAddr;
-use crate::reader::{CLASS, Field, Reader, TOKEN, is};
+use crate::reader::{CLASS, DISPLAY, Field, Reader, TOKEN, is};
 use std::ops::Deref;
 
-/// One end of a dialog, as From or To names it.
+/// One end of a dialog, as From or To names it. The display name is no matter of who routes or matches: one that should stand in
+/// quotes and does not, such as `Bob, Jr. <sip:bob@example.org>`, is read all the same (RFC 3261 section 16.3 step 1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Party<'a> {
     pub addr: NameAddr<'a>,
@@ -19,6 +20,12 @@ view!(Party);
 impl<'a> Party<'a> {
     pub const fn new(addr: NameAddr<'a>, tag: Option<&'a [u8]>) -> Self {
         Self { addr, tag }
+    }
+
+    /// The display name lacks the quotes that it needs: not every reader takes it.
+    pub fn lacks_quotes(&self) -> bool {
+        let display = self.addr.display;
+        !display.starts_with(b"\"") && display.iter().any(|b| CLASS[*b as usize] & DISPLAY == 0)
     }
 
     #[inline]
@@ -50,6 +57,35 @@ impl<'a> Deref for Party<'a> {
 impl<'a> Field<'a> for Party<'a> {
     #[inline(always)]
     fn read(scan: &mut Reader<'a>) -> Option<Self> {
+        let start = scan.at();
+        Self::read_strict(scan).or_else(|| Self::read_unquoted(scan, start))
+    }
+}
+
+impl<'a> Party<'a> {
+    /// With a display name that is neither tokens nor a quoted string. No colon stands in it, so it cannot be a URI, and nothing at
+    /// which another reader may end it.
+    #[cold]
+    fn read_unquoted(scan: &mut Reader<'a>, start: usize) -> Option<Self> {
+        let fault = scan.at();
+        scan.go(start);
+        let rest = scan.rest();
+        let end = rest.iter().position(|b| b"<>:;\"\\".contains(b) || (b.is_ascii_control() && *b != b'\t'));
+        let display = end.filter(|end| rest[*end] == b'<').map(|end| &rest[..end]);
+        let read = display.and_then(|display| {
+            scan.skip(display.len());
+            let mut party = Self::read_strict(scan)?;
+            party.addr.display = display.trim_ascii_end();
+            Some(party)
+        });
+        if read.is_none() {
+            scan.go(fault);
+        }
+        read
+    }
+
+    #[inline(always)]
+    fn read_strict(scan: &mut Reader<'a>) -> Option<Self> {
         let mut tag = None;
         let addr = NameAddr::read_with(scan, |name, value, token| {
             if !is(name, b"tag") {
@@ -76,6 +112,27 @@ mod tests {
         assert_eq!(Party::parse(b"<sip:a@b;tag=x>").unwrap().tag, None);
         for text in [&b"sip:a@b;tag"[..], b"sip:a@b;tag=1;tag=2", b"sip:a@b;tag=\"x\"", b"sip:a@b, sip:c@d"] {
             assert!(Party::parse(text).is_err(), "{}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn display_names_without_their_quotes() {
+        for display in ["Bob, Jr.", "Bob (home)", "Jörg", "A/B", "bob@work", "(unknown)"] {
+            let text = format!("{display} <sip:a@b>;tag=t");
+            let party = Party::parse(text.as_bytes()).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!((party.display, party.uri_text), (display.as_bytes(), &b"sip:a@b"[..]));
+            assert_eq!(party.tag, Some(&b"t"[..]));
+            assert!(party.lacks_quotes());
+            // Written again, it has them.
+            let mut out = Vec::new();
+            party.write(&mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("\"{display}\" <sip:a@b>;tag=t"));
+        }
+        // Who is meant would be another one to another reader.
+        for text in
+            ["sip:x@y <sip:a@b>", "Bob;tag=1 <sip:a@b>;tag=2", "Bob > <sip:a@b>", "Bob \"x <sip:a@b>", "Bob, <sip:a@b"]
+        {
+            assert!(Party::parse(text.as_bytes()).is_err(), "{text}");
         }
     }
 

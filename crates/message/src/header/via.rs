@@ -250,6 +250,10 @@ mod tests {
         assert_eq!(parse("SIP/2.0/TCP h;received=[2001:db8::1]").received_ip(), "2001:db8::1".parse().ok());
         assert_eq!(parse("SIP/2.0/UDP h;rport=5061").rport_port(), Some(5061));
         assert_eq!(parse("SIP/2.0/UDP h;branch=z9hG4bK").magic_branch(), None);
+        for text in ["SIP/2.0/UDP h;rport=", "SIP/2.0/UDP h;rport=;branch=z9hG4bKx", "SIP/2.0/UDP h;rport= ;x"] {
+            assert_eq!((parse(text).rport, parse(text).rport_port()), (Some(&b""[..]), None), "{text}");
+        }
+        assert!(Via::parse(b"SIP/2.0/UDP h;branch=").is_err());
     }
 
     #[test]
