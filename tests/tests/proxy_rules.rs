@@ -5,8 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use strowger_tests::dialog::{arrives, invite, set_up};
+use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::{Request, field, fields, parameter, request_uri, respond, status};
+use strowger_tests::text::{Request, address as address_of, field, fields, parameter, request_uri, respond, status};
 use strowger_tests::wire::Transport::{Tcp, Tls, Udp, Wss};
 use strowger_tests::wire::{Wire, listen};
 
@@ -364,4 +365,37 @@ fn a_phone_that_subscribes_to_its_own_state_does_not_hear_itself() {
     let request = Request::new("SUBSCRIBE", "sip:bob@example.org", "udp", carol.local()).with("Event: presence");
     carol.send(&request.bytes()).expect("loopback takes it");
     assert!(bob.request("SUBSCRIBE", LIMIT).is_some());
+}
+
+/// A phone in one network calls into another one: the request leaves by the listener there, not by that which it came by.
+#[test]
+fn a_next_hop_in_another_network_is_reached_by_the_listener_there() {
+    if !namespace::possible() {
+        return;
+    }
+    let [middle, lan, wan] = ["middle", "lan", "wan"].map(Namespace::new);
+    middle.join(("m0", "10.61.1.1/24"), &lan, ("l0", "10.61.1.2/24"));
+    middle.join(("m1", "10.61.2.1/24"), &wan, ("w0", "10.61.2.2/24"));
+    let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+    // A network of its own has its own ports.
+    let listen = ["10.61.1.1:5060", "10.61.2.1:5060"].map(address);
+    let setup = listen.iter().fold(Setup::default(), |setup, at| setup.listen(Udp, *at));
+    let _server = setup.relay().inside(&middle).start();
+    let wire = |namespace: &Namespace, from: &str, to: SocketAddr| {
+        namespace.inside(|| Wire::connect_from(Udp, address(from), to, None)).expect("a socket")
+    };
+    let mut phone = wire(&lan, "10.61.1.2:0", listen[0]);
+    let mut trunk = wire(&wan, "10.61.2.2:0", listen[1]);
+    let request = invite(&format!("sip:x@{}", trunk.local()), &phone);
+    let (mut one, mut other) = set_up(&mut phone, &mut trunk, &request, true);
+    // Each side has the address of its own network.
+    let host = |routes: &[String]| routes.first().map(|route| address_of(route)).unwrap_or_default();
+    assert!(host(&one.routes).contains(&listen[0].to_string()), "{:?}", one.routes);
+    assert!(host(&other.routes).contains(&listen[1].to_string()), "{:?}", other.routes);
+    let info = other.request("INFO");
+    let (got, _) = arrives(&mut trunk, &mut phone, &info, &[]);
+    assert!(fields(&got, "Via")[0].contains(&listen[0].to_string()));
+    let bye = one.request("BYE");
+    let (got, _) = arrives(&mut phone, &mut trunk, &bye, &[]);
+    assert!(fields(&got, "Via")[0].contains(&listen[1].to_string()));
 }

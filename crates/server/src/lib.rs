@@ -15,6 +15,7 @@ pub mod counters;
 pub mod flows;
 mod identity;
 pub mod line_rate;
+mod local_address;
 mod node;
 mod own_name;
 mod parked;

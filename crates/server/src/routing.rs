@@ -411,7 +411,14 @@ impl Shard {
             }
             _ => routing.next(),
         };
-        self.way_of(asked, &uri, prefer)
+        let mut ways = self.way_of(asked, &uri, prefer)?;
+        // A second Route of ours says it: there the dialog began.
+        if routing.listener.is_none() {
+            for way in &mut ways {
+                *way = self.local_addresses.settle(&shared.identity, *way, asked.now.mono);
+            }
+        }
+        Some(ways)
     }
 
     /// The ways to the party of a call that is not where its Contact says: from where it sent that, while the connection is open; a

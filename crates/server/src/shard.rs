@@ -3,6 +3,7 @@
 use crate::asked::{Asked, Why};
 use crate::call_log::{CallLog, LoggedCall};
 use crate::counters::Counters;
+use crate::local_address::LocalAddresses;
 use crate::parked::{Found, Parked, Waiting};
 use crate::reply::is_in_bounds;
 use crate::shared::Shared;
@@ -80,6 +81,7 @@ pub struct Shard {
     pub(crate) pings: crate::ping::Pings,
     pub(crate) call_log: CallLog,
     pub(crate) contacts: crate::contacts::Contacts,
+    pub(crate) local_addresses: LocalAddresses,
     /// Scratch of registrations: the address-of-record and the header lines of the 200.
     pub(crate) aor: Vec<u8>,
     pub(crate) lines: Vec<u8>,
@@ -665,6 +667,7 @@ impl Shard {
             pings: Default::default(),
             call_log: CallLog::default(),
             contacts: Default::default(),
+            local_addresses: LocalAddresses::new(config.dns.cache_entries),
             aor: Vec::new(),
             lines: Vec::new(),
             most_transactions: 0,

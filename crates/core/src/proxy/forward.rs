@@ -426,7 +426,7 @@ impl Proxy {
         }
     }
 
-    /// One Record-Route, or one for each side where transport, network, family of addresses or sips changes: downstream's on
+    /// One Record-Route, or one for each side where transport, network, address or sips changes: downstream's on
     /// top. `secure`: the request leaves for a sips URI.
     fn write_record_route(
         &mut self,
@@ -447,7 +447,7 @@ impl Proxy {
         let secure_up = request.uri.is_sips() && up.transport.is_secure();
         let changes = down.transport != up.transport
             || down.network != up.network
-            || down.bound.is_ipv4() != up.bound.is_ipv4()
+            || down.bound.ip() != up.bound.ip()
             || secure_down != secure_up;
         let both = changes.then_some((up, secure_up));
         for (face, secure) in [Some((down, secure_down)), both].into_iter().flatten() {

@@ -1,6 +1,6 @@
 //! Who we are: the addresses we listen on, the names we answer to, the domains we are responsible for.
 
-use crate::{ListenerId, Transport};
+use crate::{ListenerId, Target, Transport};
 use std::net::{IpAddr, SocketAddr};
 use strowger_message::Host;
 
@@ -88,18 +88,24 @@ impl Identity {
     /// The listener to reach `address` from: the one named first if it fits, else the first of the same
     /// transport and family, its own network before others.
     pub fn listener_for(&self, transport: Transport, address: &SocketAddr, prefer: ListenerId) -> Option<ListenerId> {
-        let fits = |f: &Face| {
-            f.transport == transport
-                && (f.bound.is_ipv4() == address.is_ipv4())
-                // A socket bound to loopback reaches nothing else, and the other way round.
-                && (f.bound.ip().is_unspecified() || f.bound.ip().is_loopback() == address.ip().is_loopback())
-        };
+        let fits = |f: &Face| fits(f, transport, address);
         // What was kept of an earlier configuration may name one that is no more.
         let preferred = self.faces.get(prefer.0 as usize).or_else(|| self.faces.first())?;
         let same = |f: &Face| fits(f) && f.network == preferred.network;
         let named = Some(prefer.0 as usize).filter(|&at| self.faces.get(at).is_some_and(fits));
         let at = named.or_else(|| self.faces.iter().position(same)).or_else(|| self.faces.iter().position(fits))?;
         Some(ListenerId(at as u16))
+    }
+
+    /// Several listeners reach this target, each bound to an address.
+    pub fn has_choice(&self, target: &Target) -> bool {
+        let mut rivals = self.faces.iter().filter(|face| self.reaches(face, target));
+        rivals.next().is_some_and(|face| !face.bound.ip().is_unspecified()) && rivals.next().is_some()
+    }
+
+    /// As far as transport, family and scope of the addresses say.
+    pub fn reaches(&self, face: &Face, target: &Target) -> bool {
+        fits(face, target.transport, &target.address)
     }
 
     /// One of our listeners: a Route or Request-URI that names it names us.
@@ -150,6 +156,13 @@ impl Identity {
             None => self.domains.iter().any(|d| host == Host::Name(d)),
         }
     }
+}
+
+fn fits(face: &Face, transport: Transport, address: &SocketAddr) -> bool {
+    face.transport == transport
+        && face.bound.is_ipv4() == address.is_ipv4()
+        // A socket bound to loopback reaches nothing else, and the other way round.
+        && (face.bound.ip().is_unspecified() || face.bound.ip().is_loopback() == address.ip().is_loopback())
 }
 
 /// What every machine calls itself.
