@@ -9,7 +9,7 @@ TESTED = $(abspath $(TARGET))/debug/strowger
 SOAK_SECONDS ?= 14400
 SEEDS ?= 10000
 FUZZ_SECONDS ?= 3600
-FUZZ_TARGETS ?= message views sdp framing transaction dialog
+FUZZ_TARGETS ?= message views sdp framing transaction dialog calls
 FUZZ_OPTIONS ?=
 # Folders, seen from fuzz/.
 FUZZ_CORPUS ?= corpus
@@ -85,7 +85,7 @@ simulate:
 
 # cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`. What is found
 # stays in fuzz/artifacts, what is learnt in FUZZ_CORPUS, from which the next run goes on. To `transaction` bytes are
-# commands, and to `dialog`: many short scripts find more than few long ones.
+# commands, and to `dialog` and `calls`: many short scripts find more than few long ones.
 fuzz:
 	cd fuzz && for target in $(FUZZ_TARGETS); do \
 		mkdir -p $(FUZZ_CORPUS)/$$target && \

@@ -10,6 +10,7 @@ pub mod corpora;
 pub mod dialog;
 pub mod digest;
 pub mod duel;
+pub mod fuzz_calls;
 pub mod generator;
 pub mod kamailio;
 pub mod linphone;

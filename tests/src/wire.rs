@@ -323,6 +323,13 @@ impl Wire {
         closed || tcp.set_nonblocking(false).is_err()
     }
 
+    /// Whether anything has come that was not received yet, the end of the connection included. Never for UDP.
+    pub fn has_come(&self) -> bool {
+        let Some(tcp) = self.tcp() else { return false };
+        let come = tcp.set_nonblocking(true).is_err() || !matches!(tcp.peek(&mut [0]), Err(e) if is_timeout(&e));
+        tcp.set_nonblocking(false).is_err() || come
+    }
+
     fn tcp(&self) -> Option<&TcpStream> {
         match &self.way {
             Way::Udp { .. } => None,

@@ -166,17 +166,21 @@ fn mutate(random: &mut Random, seeds: &[Vec<u8>], words: &[Vec<u8>]) -> Vec<u8> 
     data
 }
 
-fn run(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
-    let seconds =
-        std::env::var("STROWGER_FUZZ_SECONDS").map_or(12.0, |s| s.parse().expect("STROWGER_FUZZ_SECONDS is a number"));
-    let seed = match std::env::var("STROWGER_FUZZ_SEED") {
+fn seed() -> u64 {
+    match std::env::var("STROWGER_FUZZ_SEED") {
         Err(_) => 0x5712_0a6e,
         Ok(text) if text == "random" => {
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos() as u64
                 | 1
         }
         Ok(text) => text.parse().expect("STROWGER_FUZZ_SEED is a number"),
-    };
+    }
+}
+
+fn run(name: &str, seeds: &[Vec<u8>], function: fn(&[u8])) {
+    let seconds =
+        std::env::var("STROWGER_FUZZ_SECONDS").map_or(12.0, |s| s.parse().expect("STROWGER_FUZZ_SECONDS is a number"));
+    let seed = seed();
     assert!(!seeds.is_empty() && seed != 0);
     let words = words();
     let mut random = Random(seed);
@@ -331,4 +335,33 @@ fn dialog() {
     let requests = strowger_core::fuzz_dialog::requests();
     let seeds: Vec<Vec<u8>> = (0..20 * requests).map(|n| script(n % requests, &mut random)).collect();
     run("dialog", &seeds, strowger_core::fuzz_dialog::dialog);
+}
+
+/// Requests within calls, each changed in up to seven ways, through the whole service: shards, sockets and connections.
+///
+/// `STROWGER_FUZZ_CALLS` (default 1000000) is how many.
+#[test]
+fn calls() {
+    let wanted: u64 =
+        std::env::var("STROWGER_FUZZ_CALLS").map_or(1_000_000, |n| n.parse().expect("STROWGER_FUZZ_CALLS is a number"));
+    let kinds = strowger_tests::fuzz_calls::requests();
+    let (mut random, mut sent) = (Random(seed()), 0);
+    let begun = Instant::now();
+    while sent < wanted {
+        let mut data = Vec::new();
+        for _ in 0..100 {
+            // The stream is left out of step by most changes: few come by it.
+            let often = if random.below(100) == 0 { 250 + random.below(6) } else { 1 + random.below(4) } as u8;
+            data.extend([random.below(kinds) as u8, often]);
+            data.extend((0..4 * usize::from(often % 8)).map(|_| (random.next() >> 32) as u8));
+        }
+        strowger_tests::fuzz_calls::calls(&data);
+        sent += 100;
+    }
+    let (left, seconds) = (strowger_tests::fuzz_calls::left(), begun.elapsed().as_secs_f64());
+    println!(
+        "calls: {sent} requests in {seconds:.1} s, {:.0} a second; {left} left for a party",
+        sent as f64 / seconds
+    );
+    assert!(left > sent / 25, "{left} of {sent} left for a party");
 }

@@ -48,7 +48,8 @@ pub fn requests() -> usize {
     WORLD.with_borrow(|world| world.requests.len())
 }
 
-fn change(bytes: &mut Vec<u8>, how: u8, at: usize, with: u8, pieces: &[Vec<u8>]) {
+/// One change to a message; `pieces` may be put in. None of them empty, and one at least.
+pub fn change(bytes: &mut Vec<u8>, how: u8, at: usize, with: u8, pieces: &[Vec<u8>]) {
     let at = at % (bytes.len() + 1);
     let piece = || pieces[usize::from(with) % pieces.len()].iter().copied();
     match how % 8 {
@@ -215,7 +216,7 @@ impl World {
 }
 
 /// [`WORDS`], and the parts of these requests that lead somewhere.
-fn pieces(requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub fn pieces(requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut pieces: Vec<Vec<u8>> = WORDS.iter().map(|word| word.as_bytes().to_vec()).collect();
     for request in requests {
         let text = String::from_utf8_lossy(request);

@@ -14,6 +14,7 @@ use anyhow::Context;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
+use strowger_core::Outbox;
 use strowger_core::digest::Authenticator;
 use strowger_core::proxy::{Face, Identity};
 use strowger_net::resolve::Resolver;
@@ -35,11 +36,13 @@ pub struct Program {
     pub give_back: fn(),
     /// Lines that the log has lost, and attempts to write it that failed, since the start; for the statistics.
     pub log_lost: fn() -> (u64, u64),
+    /// Sees what a shard is about to send, each round; for tests that judge where messages go.
+    pub sends: fn(&Outbox),
 }
 
 impl Default for Program {
     fn default() -> Self {
-        Self { give_back: || (), log_lost: || (0, 0) }
+        Self { give_back: || (), log_lost: || (0, 0), sends: |_| () }
     }
 }
 

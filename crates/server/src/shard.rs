@@ -532,6 +532,10 @@ impl Service for Shard {
         self.give_memory_back(now);
     }
 
+    fn end(&mut self, _now: Now, out: &mut Outbox) {
+        (self.shared.program.sends)(out);
+    }
+
     fn deadline(&mut self) -> Option<u64> {
         [self.transactions.deadline(), self.proxy.deadline(), self.pings.deadline()].into_iter().flatten().min()
     }
@@ -572,6 +576,8 @@ impl Service for Shard {
         self.run_events(now, reason, out);
         self.log_finals(now, out);
         self.show_busy();
+        // What did not leave is no more in it, and goes another way in this round.
+        (self.shared.program.sends)(out);
     }
 
     fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {

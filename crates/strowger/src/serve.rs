@@ -68,7 +68,7 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
         if let Err(error) = descriptors::raise() {
             tracing::warn!(%error, "the limit of open descriptors stays as it is");
         }
-        let program = Program { give_back: crate::allocator::give_back, log_lost: logging::lost };
+        let program = Program { give_back: crate::allocator::give_back, log_lost: logging::lost, ..Program::default() };
         let server = Server::start_in(program, config)?;
         let config = server.config();
         realm::watch(config)?;
