@@ -323,11 +323,20 @@ impl Wire {
         closed || tcp.set_nonblocking(false).is_err()
     }
 
-    /// Whether anything has come that was not received yet, the end of the connection included. Never for UDP.
+    /// Whether anything has come that was not received yet, the end of a connection included.
     pub fn has_come(&self) -> bool {
-        let Some(tcp) = self.tcp() else { return false };
-        let come = tcp.set_nonblocking(true).is_err() || !matches!(tcp.peek(&mut [0]), Err(e) if is_timeout(&e));
-        tcp.set_nonblocking(false).is_err() || come
+        let is_empty = |peeked: io::Result<usize>| matches!(peeked, Err(error) if is_timeout(&error));
+        match (&self.way, self.tcp()) {
+            (Way::Udp { socket, .. }, _) => {
+                let come = socket.set_nonblocking(true).is_ok() && !is_empty(socket.peek(&mut [0]));
+                socket.set_nonblocking(false).is_err() || come
+            }
+            (_, Some(tcp)) => {
+                let come = tcp.set_nonblocking(true).is_err() || !is_empty(tcp.peek(&mut [0]));
+                tcp.set_nonblocking(false).is_err() || come
+            }
+            (_, None) => false,
+        }
     }
 
     fn tcp(&self) -> Option<&TcpStream> {
