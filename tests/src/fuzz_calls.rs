@@ -266,7 +266,7 @@ impl World {
     }
 
     /// Every shard has worked on what was sent before.
-    fn settle(&mut self) {
+    fn settle(&self) {
         let here = self.sender.local_addr().expect("it is bound");
         let mut buffer = vec![0; 65_536];
         for _ in 0..10 {

@@ -119,9 +119,7 @@ fn read(phone: &mut Wire, framer: &mut Framer, name: &str, faults: &mut Vec<Stri
                 Ok(None) => break,
                 Ok(Some(got)) if got.method() == Some("MESSAGE") && got.first("Call-ID", "i") != "smuggled" => (),
                 // The server's own.
-                Ok(Some(got)) if got.method() == Some("OPTIONS") && got.first("Call-ID", "i").starts_with("ping-") => {
-                    ()
-                }
+                Ok(Some(got)) if got.method() == Some("OPTIONS") && got.first("Call-ID", "i").starts_with("ping-") => {}
                 Ok(Some(got)) => faults.push(format!("{name}: {got:?}")),
                 Err(fault) => {
                     faults.push(format!("{name}: {fault}"));

@@ -1,6 +1,7 @@
 //! Tests with the world that measure no time: they run at once with one another.
 
 mod algorithms;
+mod attacks_log;
 mod attacks_open_relay;
 mod attacks_passwords;
 mod attacks_reflection;

@@ -7,8 +7,11 @@ pub const LONGEST: usize = 128;
 
 /// Stands where more followed.
 const MORE: &str = "...";
+/// A space, escaped.
+const SPACE: &str = "\\x20";
 
-/// Bytes of a peer, escaped as in a Rust string: at most [`LONGEST`] bytes, the last of them `...` if there were more.
+/// Bytes of a peer, escaped as in a Rust string: at most [`LONGEST`] bytes, the last of them `...` if there were more. Spaces too are
+/// escaped where an equals sign is among them: no part of it reads as another field of the line.
 pub fn shown(bytes: &[u8]) -> impl Display + '_ {
     Shown(bytes)
 }
@@ -27,19 +30,25 @@ struct Shown<'a>(&'a [u8]);
 impl Display for Shown<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\\\"'".contains(byte);
-        if self.0.len() <= LONGEST && self.0.iter().all(plain) {
+        let field_like = self.0.contains(&b' ') && self.0.contains(&b'=');
+        if self.0.len() <= LONGEST && !field_like && self.0.iter().all(plain) {
             // All of it is ASCII.
             return f.write_str(str::from_utf8(self.0).unwrap_or_default());
         }
         let mut line = Line::<LONGEST>::default();
         for byte in self.0 {
             let escaped = std::ascii::escape_default(*byte);
-            if line.length + escaped.len() + MORE.len() > LONGEST {
+            let is_space = field_like && *byte == b' ';
+            let length = if is_space { SPACE.len() } else { escaped.len() };
+            if line.length + length + MORE.len() > LONGEST {
                 line.put(MORE);
                 break;
             }
             // There is room for it.
-            let _ = write!(line, "{escaped}");
+            match is_space {
+                true => line.put(SPACE),
+                false => drop(write!(line, "{escaped}")),
+            }
         }
         f.write_str(line.text())
     }
@@ -109,9 +118,11 @@ mod tests {
         {
             assert_eq!(shown(bytes).to_string(), text);
         }
+        assert_eq!(shown(b"Phone 1.0 (a)").to_string(), "Phone 1.0 (a)");
+        assert_eq!(shown(b"a source=6.6.6.6").to_string(), "a\\x20source=6.6.6.6");
         assert_eq!(shown(&[b'a'; LONGEST]).to_string(), "a".repeat(LONGEST));
-        for byte in [b'a', b'"', 0xff, b'\n'] {
-            let text = shown(&vec![byte; 58_000]).to_string();
+        for part in [&b"a"[..], b"\"", b"\xff", b"\n", b" ="] {
+            let text = shown(&part.repeat(58_000)).to_string();
             assert!(text.len() <= LONGEST && text.ends_with("...") && text.is_ascii(), "{text}");
         }
     }
