@@ -125,14 +125,12 @@ fn at(server: &Server, transport: Transport, host: [u8; 2]) -> Wire {
     Wire::connect_from(transport, from, server.address(transport), None).expect("loopback takes it")
 }
 
-/// The lines of the log since the server is ready, once one that is written last is among them.
+/// The lines of the log since the server was ready; it is stopped.
 fn lines(server: &mut Server) -> Vec<String> {
     server.stop();
     let log = server.log();
-    let json = log.contains("{\"timestamp\"");
-    let is_line = |line: &&str| if json { !line.is_empty() } else { true };
-    let from = if json { 0 } else { log.find("\nready\n").expect("it was ready") + 7 };
-    log[from..].split('\n').filter(is_line).filter(|line| !line.is_empty()).map(String::from).collect()
+    let from = log.find("\nready\n").expect("it was ready") + "\nready\n".len();
+    log[from..].split('\n').filter(|line| !line.is_empty()).map(String::from).collect()
 }
 
 /// What is wrong with a line of the form `text`.
