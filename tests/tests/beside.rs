@@ -1,11 +1,14 @@
 //! Tests with the world that measure no time: they run at once with one another.
 
 mod algorithms;
+mod attacks_guessing;
 mod attacks_log;
+mod attacks_marks;
 mod attacks_open_relay;
 mod attacks_passwords;
 mod attacks_reflection;
 mod attacks_relay;
+mod attacks_replay;
 mod attacks_smuggling;
 mod commands;
 pub(crate) mod config;

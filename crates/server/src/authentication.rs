@@ -91,8 +91,11 @@ impl Shard {
         let secrets = subscriber.as_deref().map(ha1_set);
         match shared.authenticator.decide(asked.now, &checked, &attempt, &credentials, secrets.as_ref()) {
             Verdict::Ok => (),
-            // A REGISTER has no transaction: this may be a copy of one that was served, which gets its answer again.
-            Verdict::Replay if asked.server.is_none() => asked.found.replayed = true,
+            // A REGISTER has no transaction: this may be a copy of one that was served, which gets its answer again. Of a datagram: by
+            // a stream none comes twice, and its nonce may be another source's.
+            Verdict::Replay if asked.server.is_none() && !request.arrival.transport.is_reliable() => {
+                asked.found.replayed = true;
+            }
             verdict => {
                 self.deny(asked, &refusal, verdict, why(&checked, secrets.as_ref()));
                 return false;

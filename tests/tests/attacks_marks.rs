@@ -1,0 +1,276 @@
+//! What a party of a call does with the mark and the seal that it has, to reach somebody else, or what the other party did not agree to.
+//! In the default configuration: a stranger has called bob, and the call is answered.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use strowger_tests::account::register_at;
+use strowger_tests::call::exchange;
+use strowger_tests::dialog::{End, arrives, invite, set_up_with};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, request_uri, status, unique};
+use strowger_tests::wire::Transport::{Tcp, Udp};
+use strowger_tests::wire::{Wire, listen};
+
+const HIDDEN: &str = "10.99.99.99:5060";
+
+/// What an attack has: the request as it would be right, and places.
+struct Bounds {
+    /// Whom nobody called.
+    victim: String,
+    port: String,
+    /// One that listens by TCP.
+    tcp: String,
+    server: String,
+    /// The marks and seals of a second call, of the same caller to another user, and of this call the other way round.
+    other: End,
+    back: End,
+}
+
+type Attack = (&'static str, fn(&mut Request, &Bounds));
+
+/// Changes the text of the first Route.
+fn route(request: &mut Request, change: impl FnOnce(&str) -> String) {
+    let value =
+        request.headers[0].strip_prefix("Route: <").and_then(|v| v.strip_suffix('>')).expect("a Route").to_owned();
+    request.headers[0] = format!("Route: {}", change(&value));
+}
+
+/// The value of the seal, and what stands before it.
+fn seal(uri: &str) -> (&str, &str) {
+    uri.split_once(";x-strowger=").expect("a seal")
+}
+
+fn mark(route: &str) -> &str {
+    route.split_once(";d=").expect("a mark").1.trim_end_matches('>')
+}
+
+/// They want a third party reached.
+const ELSEWHERE: &[Attack] = &[
+    ("the target", |r, b| r.uri = format!("sip:x@{}", b.victim)),
+    ("the target, with the seal", |r, b| r.uri = format!("sip:b@{};x-strowger={}", b.victim, seal(&r.uri).1)),
+    ("the target, with the seal of another", |r, b| {
+        r.uri = format!("sip:b@{};x-strowger={}", b.victim, seal(&b.other.uri).1)
+    }),
+    ("the host before the seal", |r, b| r.uri = r.uri.replace(HIDDEN, &b.victim)),
+    ("the port before the seal", |r, b| r.uri = r.uri.replace(HIDDEN, &format!("127.0.0.1:{}", b.port))),
+    ("maddr beside the seal", |r, b| r.uri.push_str(&format!(";maddr={}", b.victim))),
+    ("maddr before the seal", |r, _| r.uri = r.uri.replace(";x-strowger", ";maddr=127.0.0.1;x-strowger")),
+    ("the transport beside the seal", |r, b| {
+        r.uri = format!("sip:b@{};transport=tcp;x-strowger={}", b.tcp, seal(&r.uri).1)
+    }),
+    ("two seals", |r, b| r.uri = format!("{};x-strowger={}", r.uri, seal(&b.other.uri).1)),
+    ("the seal of another first", |r, b| {
+        r.uri = r.uri.replace(";x-strowger", &format!(";x-strowger={};x-strowger", seal(&b.other.uri).1))
+    }),
+    ("the seal in capitals, and another", |r, b| r.uri = format!("sip:b@{};X-STROWGER={}", b.victim, seal(&r.uri).1)),
+    ("the seal in the user", |r, b| r.uri = format!("sip:b;x-strowger={}@{}", seal(&r.uri).1, b.victim)),
+    ("the seal in the headers of the URI", |r, b| r.uri = format!("sip:b@{}?x-strowger={}", b.victim, seal(&r.uri).1)),
+    ("the seal of the other party", |r, b| {
+        r.uri = format!("sip:b@{};x-strowger={}", b.victim, b.back.uri.rsplit('=').next().unwrap_or_default())
+    }),
+    ("an address where the seal stands", |r, b| r.uri = format!("{};x-strowger={}", seal(&r.uri).0, b.victim)),
+    ("the address of old", |r, b| r.uri = format!("sip:b@{HIDDEN};alias=127.0.0.1~{}~0", b.port)),
+    ("a Route behind the mark", |r, b| r.headers.insert(1, format!("Route: <sip:{};lr>", b.victim))),
+    ("a Route behind the mark in its line", |r, b| r.headers[0].push_str(&format!(", <sip:{};lr>", b.victim))),
+    ("a Route before the mark", |r, b| r.headers.insert(0, format!("Route: <sip:{};lr>", b.victim))),
+    ("the mark on another address", |r, b| route(r, |old| format!("<sip:{};lr;d={}>", b.victim, mark(old)))),
+    ("the mark and maddr", |r, b| route(r, |old| format!("<{old};maddr={}>", b.victim))),
+    ("the mark with a user", |r, b| {
+        route(r, |old| format!("<{}>", old.replace("sip:", "sip:x@")));
+        r.uri = format!("sip:x@{}", b.victim);
+    }),
+    ("the mark as target, the victim as Route", |r, b| {
+        r.uri = format!("sip:{};lr;d={}", b.server, mark(&r.headers[0]));
+        r.headers[0] = format!("Route: <sip:x@{}>", b.victim);
+    }),
+    ("the mark as target, two Routes", |r, b| {
+        let own = r.headers[0].clone();
+        r.uri = format!("sip:{};lr;d={}", b.server, mark(&own));
+        r.headers.push(format!("Route: <sip:x@{}>", b.victim));
+    }),
+    ("the mark of the other call", |r, b| {
+        r.headers[0] = format!("Route: {}", b.other.routes[0]);
+        r.uri = format!("sip:x@{}", b.victim);
+    }),
+    ("both marks", |r, b| {
+        r.headers.insert(1, format!("Route: {}", b.other.routes[0]));
+        r.uri = format!("sip:x@{}", b.victim);
+    }),
+    ("the mark that leads back", |r, b| {
+        r.headers[0] = format!("Route: {}", b.back.routes[0]);
+        r.uri = format!("sip:x@{}", b.victim);
+    }),
+    ("a call that begins", |r, b| (r.uri, r.to) = (format!("sip:x@{}", b.victim), "<sip:bob@example.org>".into())),
+    ("a renewed target", |r, b| {
+        (r.uri, r.method) = (format!("sip:x@{}", b.victim), "UPDATE".into());
+        r.headers.push(format!("Contact: <sip:x@{}>", b.victim));
+    }),
+    ("a registration", |r, b| (r.uri, r.method) = (format!("sip:{}", b.victim), "REGISTER".into())),
+    ("an ACK", |r, b| (r.uri, r.method) = (format!("sip:x@{}", b.victim), "ACK".into())),
+    ("a CANCEL", |r, b| (r.uri, r.method) = (format!("sip:x@{}", b.victim), "CANCEL".into())),
+    ("the other party's From", |r, b| {
+        std::mem::swap(&mut r.from, &mut r.to);
+        r.uri = format!("sip:x@{}", b.victim);
+    }),
+];
+
+/// They want bob, who is where his Contact says, reached without the mark of this call and direction.
+const MARKS: &[Attack] = &[
+    ("no mark", |r, b| r.headers[0] = format!("Route: <sip:{};lr>", b.server)),
+    ("an empty mark", |r, b| r.headers[0] = format!("Route: <sip:{};lr;d=>", b.server)),
+    ("a mark in capitals", |r, _| route(r, |old| format!("<{}>", old.replace(mark(old), &mark(old).to_uppercase())))),
+    ("a mark cut short", |r, _| route(r, |old| format!("<{}>", &old[..old.len() - 4]))),
+    ("a mark and more", |r, _| route(r, |old| format!("<{old}AAAA>"))),
+    ("a mark with a character changed", |r, _| {
+        route(r, |old| {
+            let (at, last) = (old.len() - 5, old.as_bytes()[old.len() - 5]);
+            format!("<{}{}{}>", &old[..at], if last == b'A' { 'B' } else { 'A' }, &old[at + 1..])
+        });
+    }),
+    ("a time to come", |r, _| {
+        route(r, |old| format!("<{}>", old.replace(mark(old), &format!("__{}", &mark(old)[2..]))))
+    }),
+    ("the mark of another call", |r, b| r.headers[0] = format!("Route: {}", b.other.routes[0])),
+    ("the mark that leads back", |r, b| r.headers[0] = format!("Route: {}", b.back.routes[0])),
+    ("another call", |r, _| r.call_id = unique("another")),
+    ("the call in other letters", |r, _| r.call_id = r.call_id.to_uppercase()),
+    ("another tag", |r, _| r.to.push('x')),
+    ("the tag in other letters", |r, _| {
+        let (name, tag) = r.to.split_once(";tag=").expect("a tag");
+        r.to = format!("{name};tag={}", tag.to_uppercase());
+    }),
+    ("no tag", |r, _| r.to = "<sip:bob@example.org>".into()),
+    ("the caller's tag", |r, _| r.to.clone_from(&r.from)),
+    ("another user", |r, _| r.uri = r.uri.replacen("sip:b@", "sip:+19005551234@", 1)),
+    ("no user", |r, _| r.uri = r.uri.replacen("sip:b@", "sip:", 1)),
+    ("another transport", |r, _| r.uri.push_str(";transport=tcp")),
+    ("sips", |r, _| r.uri = r.uri.replacen("sip:", "sips:", 1)),
+    ("maddr", |r, _| r.uri.push_str(";maddr=127.0.0.1")),
+];
+
+/// They want bob, who is behind NAT, reached without the seal of this call.
+const SEALS: &[Attack] = &[
+    ("no seal", |r, _| r.uri = seal(&r.uri).0.into()),
+    ("a seal with a character changed", |r, _| {
+        let other = if r.uri.ends_with('A') { "B" } else { "A" };
+        r.uri.replace_range(r.uri.len() - 1.., other);
+        // The last may bear bits of nothing.
+        let at = r.uri.len() - 6;
+        let other = if r.uri.as_bytes()[at] == b'A' { "B" } else { "A" };
+        r.uri.replace_range(at..=at, other);
+    }),
+    ("the seal in another call", |r, _| r.call_id = unique("another")),
+    ("the seal with another tag", |r, _| r.to.push('x')),
+    ("the seal without a tag", |r, _| r.to = "<sip:bob@example.org>".into()),
+    ("the seal with the caller's tag", |r, _| r.to.clone_from(&r.from)),
+    ("the seal of another user", |r, b| r.uri = b.other.uri.clone()),
+    ("another user before the seal", |r, _| r.uri = r.uri.replace("sip:b@", "sip:+19005551234@")),
+    ("no user before the seal", |r, _| r.uri = r.uri.replace("sip:b@", "sip:")),
+    ("a password before the seal", |r, _| r.uri = r.uri.replace("sip:b@", "sip:b:x@")),
+    ("sips before the seal", |r, _| r.uri = r.uri.replacen("sip:", "sips:", 1)),
+];
+
+struct Scene {
+    server: Server,
+    stranger: Wire,
+    bob: Wire,
+    carol: Wire,
+    victim: Wire,
+    listener: TcpListener,
+    end: End,
+    bounds: Bounds,
+}
+
+impl Scene {
+    fn new(hidden: bool) -> Self {
+        let server = Setup::on(&[Udp, Tcp]).with("domains = [\"example.org\"]").start();
+        let (mut stranger, victim) = (server.connect(Udp), server.connect(Udp));
+        let (listener, tcp) = listen();
+        listener.set_nonblocking(true).expect("a socket can be set");
+        let mut called = |user: &str| {
+            server.add_user(&format!("{user}@example.org"), user);
+            let mut wire = server.connect(Udp);
+            let own = wire.local().to_string();
+            let contact = format!("sip:{}@{}", &user[..1], if hidden { HIDDEN } else { &own });
+            register_at(&mut wire, user, user, &contact);
+            let call = invite(&format!("sip:{user}@example.org"), &stranger);
+            let (end, back) = set_up_with(&mut stranger, &mut wire, &call, true, &[format!("Contact: <{contact}>")]);
+            (wire, end, back)
+        };
+        let (bob, end, back) = called("bob");
+        let (carol, other, _) = called("carol");
+        let bounds = Bounds {
+            victim: victim.local().to_string(),
+            port: victim.local().port().to_string(),
+            tcp: tcp.to_string(),
+            server: server.address(Udp).to_string(),
+            other,
+            back,
+        };
+        Self { server, stranger, bob, carol, victim, listener, end, bounds }
+    }
+
+    /// Sends it; who has heard of it. By bob only what he was to be reached at.
+    fn heard(&mut self, request: &Request) -> Vec<String> {
+        self.stranger.send(&request.bytes()).expect("loopback takes it");
+        let fence = Request::new("OPTIONS", &format!("sip:{}", self.bounds.server), "udp", self.stranger.local());
+        let answer = exchange(&mut self.stranger, &fence);
+        assert_eq!(status(&answer), Some(200));
+        let mut heard = Vec::new();
+        for (name, wire) in [("bob", &mut self.bob), ("carol", &mut self.carol), ("the victim", &mut self.victim)] {
+            if wire.has_come() {
+                let message = wire.receive(Duration::from_millis(1)).unwrap_or_default();
+                heard.push(format!("{name}: {}", String::from_utf8_lossy(&message)));
+            }
+        }
+        if self.listener.accept().is_ok() {
+            heard.push("a connection to the victim".into());
+        }
+        heard
+    }
+}
+
+#[test]
+fn no_mark_or_seal_leads_to_a_third_party() {
+    let mut scene = Scene::new(true);
+    let mut faults = Vec::new();
+    for (name, change) in ELSEWHERE {
+        for method in ["INVITE", "BYE", "MESSAGE", "REFER"] {
+            let mut request = scene.end.request(method);
+            change(&mut request, &scene.bounds);
+            // Bob may hear of what leads to him all the same, as he wrote it.
+            let own = format!("sip:b@{HIDDEN}");
+            for heard in scene.heard(&request) {
+                if !heard.starts_with("bob: ") || !request_uri(&heard.as_bytes()["bob: ".len()..]).starts_with(&own) {
+                    faults.push(format!("{name}, {method}: {heard}"));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
+    scene.bob.drain();
+    let request = scene.end.request("INFO");
+    let (got, _) = arrives(&mut scene.stranger, &mut scene.bob, &request, &[]);
+    assert_eq!(request_uri(&got), format!("sip:b@{HIDDEN}"));
+    scene.server.assert_answers(Udp);
+}
+
+#[test]
+fn nothing_that_is_not_of_the_call_reaches_its_party() {
+    for (hidden, attacks) in [(false, MARKS), (true, SEALS)] {
+        let mut scene = Scene::new(hidden);
+        let mut faults = Vec::new();
+        for (name, change) in attacks {
+            for method in ["INVITE", "BYE", "MESSAGE", "REFER", "ACK"] {
+                let mut request = scene.end.request(method);
+                change(&mut request, &scene.bounds);
+                faults.extend(scene.heard(&request).into_iter().map(|heard| format!("{name}, {method}: {heard}")));
+            }
+        }
+        assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
+        // What is right gets through.
+        let request = scene.end.request("BYE");
+        arrives(&mut scene.stranger, &mut scene.bob, &request, &[]);
+    }
+}
