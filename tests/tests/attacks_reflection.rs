@@ -37,52 +37,126 @@ fn shortest(method: &str, uri: &str, from: &str, lines: &str) -> Vec<u8> {
 fn what_proved_nothing_gets_one_answer() {
     let server = start();
     let (local, stranger) = ("sip:alice@example.org", "sip:x@example.net");
-    let mut cases: Vec<(&str, Vec<u8>, Wire)> = Vec::new();
+    let mut cases: Vec<(String, Vec<u8>, Wire)> = Vec::new();
     for method in ["INVITE", "MESSAGE", "BYE", "SUBSCRIBE", "OPTIONS", "REGISTER", "CANCEL", "NONSENSE"] {
-        for (uri, from, lines) in [
-            // Challenged, unknown, not there, relaying, for us, not routed.
-            ("sip:bob@example.org", local, ""),
-            ("sip:nobody@example.org", stranger, ""),
-            ("sip:bob@example.org", stranger, ""),
-            ("sip:+1900@192.0.2.9", stranger, ""),
-            ("sip:example.org", stranger, ""),
-            ("http://example.org/", stranger, ""),
-            // Refused for what is wrong with it.
-            ("sip:bob@example.org", stranger, "Max-Forwards: 0\r\n"),
-            ("sip:bob@example.org", stranger, "Proxy-Require: x\r\n"),
-            ("sip:bob@example.org", stranger, "Max-Breadth: 0\r\n"),
-            ("sip:bob@example.org", stranger, "Route: <\r\n"),
-            ("sip:bob@example.org", stranger, "CSeq: 2 OTHER\r\n"),
-            ("sip:bob@example.org", stranger, "Content-Length: x\r\n"),
+        for (name, uri, from, lines) in [
+            ("a challenge", "sip:bob@example.org", local, ""),
+            ("an unknown user", "sip:nobody@example.org", stranger, ""),
+            ("a user who is not there", "sip:bob@example.org", stranger, ""),
+            ("relaying", "sip:+1900@192.0.2.9", stranger, ""),
+            ("the server itself", "sip:example.org", stranger, ""),
+            ("a scheme that nobody routes", "http://example.org/", stranger, ""),
+            ("no hops left", "sip:bob@example.org", stranger, "Max-Forwards: 0\r\n"),
+            ("an extension that nobody has", "sip:bob@example.org", stranger, "Proxy-Require: x\r\n"),
+            ("no breadth left", "sip:bob@example.org", stranger, "Max-Breadth: 0\r\n"),
+            ("a Route that cannot be read", "sip:bob@example.org", stranger, "Route: <\r\n"),
+            ("two CSeqs", "sip:bob@example.org", stranger, "CSeq: 2 OTHER\r\n"),
+            ("a length that is no number", "sip:bob@example.org", stranger, "Content-Length: x\r\n"),
         ] {
-            cases.push((method, shortest(method, uri, from, lines), server.connect(Transport::Udp)));
+            cases.push((
+                format!("{method}, {name}"),
+                shortest(method, uri, from, lines),
+                server.connect(Transport::Udp),
+            ));
         }
         // As if within a dialog: the answer bears the tag of somebody else.
         let inside = String::from_utf8(shortest(method, "sip:bob@192.0.2.9", stranger, "")).expect("text");
         let inside = inside.replace("\r\ni:", ";tag=2\r\ni:").into_bytes();
-        cases.push((method, inside, server.connect(Transport::Udp)));
+        cases.push((format!("{method}, as if within a call"), inside, server.connect(Transport::Udp)));
     }
     // The last one has a thousand letters that come back in the answer.
     let long = shortest("INVITE", &format!("sip:{}@example.org", "x".repeat(1_000)), stranger, "");
-    cases.push(("INVITE", long, server.connect(Transport::Udp)));
+    cases.push(("a long user".into(), long, server.connect(Transport::Udp)));
     for (_, bytes, wire) in &mut cases {
         wire.send(bytes).expect("loopback takes it");
     }
     // What timer G would send comes after its time only.
     std::thread::sleep(REPEATED);
-    for (method, bytes, wire) in &mut cases {
+    for (name, bytes, wire) in &mut cases {
         let text = String::from_utf8_lossy(bytes);
         let mut answers = Vec::new();
         while let Some(answer) = wire.receive(Duration::from_millis(1)) {
             answers.push(answer);
         }
         let sent: usize = answers.iter().map(Vec::len).sum();
-        assert!(answers.len() <= 1, "{} answers to {method}: {text}", answers.len());
-        assert!(sent <= 3 * bytes.len(), "{sent} bytes for {}: {text}", bytes.len());
+        assert!(answers.len() <= 1, "{} answers to {name}: {text}", answers.len());
+        assert!(sent <= 3 * bytes.len(), "{name}: {sent} bytes for {}: {text}", bytes.len());
         // It may ask again, and is answered again.
         wire.send(bytes).expect("loopback takes it");
         let again = wire.receive(Duration::from_millis(300));
         assert_eq!(again.map(|a| a.len()).unwrap_or_default(), sent, "{text}");
+    }
+}
+
+/// What else makes a server say much, or often, to an address that its sender only names.
+#[test]
+fn nothing_short_is_answered_at_length() {
+    let server = start();
+    let mut bob = server.connect(Transport::Udp);
+    register(&mut bob, "bob", "bob");
+    let mut fence = server.connect(Transport::Udp);
+    let plain = |method: &str, uri: &str, lines: &str| shortest(method, uri, "sip:x@example.net", lines);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    let server_uri = format!("sip:{}", server.address(Transport::Udp));
+    let again = |n: usize, uri: &str, lines: &str| plain("OPTIONS", uri, &lines.repeat(n));
+    let options = text(plain("OPTIONS", "sip:example.org", ""));
+    let mut faults = Vec::new();
+    let attacks: [(&str, Vec<u8>); 26] = [
+        ("many Vias", again(60, "sip:example.org", "v:SIP/2.0/UDP a\r\n")),
+        ("many Vias in a line", plain("OPTIONS", "sip:example.org", &format!("v:{}\r\n", "SIP/2.0/UDP a,".repeat(60)))),
+        ("many Record-Routes", again(60, "sip:example.org", "Record-Route:<sip:a>\r\n")),
+        ("many extensions", plain("OPTIONS", "sip:example.org", &format!("Require:{}a\r\n", "a,".repeat(400)))),
+        (
+            "many extensions of proxies",
+            plain("INVITE", "sip:bob@example.org", &format!("Proxy-Require:{}a\r\n", "a,".repeat(400))),
+        ),
+        ("many lines of them", again(100, "sip:example.org", "Require:a\r\n")),
+        ("a time stamp", plain("OPTIONS", "sip:example.org", &format!("Timestamp:{}\r\n", "1".repeat(400)))),
+        ("what a capability asks for", plain("OPTIONS", &server_uri, "Accept:x/y\r\nAccept-Language:xx\r\n")),
+        ("a version that nobody has", options.replace(" SIP/2.0\r\n", " SIP/9.0\r\n").into_bytes()),
+        ("a name that is not ours as version", options.replacen(" SIP/2.0\r\n", " HTTP/1.1\r\n", 1).into_bytes()),
+        ("a registration that is too brief", plain("REGISTER", "sip:example.org", "m:<sip:a>;expires=1\r\n")),
+        ("a registration of many", plain("REGISTER", "sip:example.org", &"m:<sip:a>\r\n".repeat(60))),
+        ("a registrar that is not ours", plain("REGISTER", "sip:example.net", "")),
+        ("credentials of nothing", plain("REGISTER", "sip:example.org", "Authorization:Digest\r\n")),
+        (
+            "credentials of many realms",
+            plain("REGISTER", "sip:example.org", &"Authorization:Digest realm=\"a\"\r\n".repeat(30)),
+        ),
+        ("a call by way of us to us", plain("INVITE", &server_uri, &format!("Route:<{server_uri};lr>\r\n").repeat(9))),
+        ("an event that nobody knows", plain("SUBSCRIBE", "sip:example.org", "o:x\r\n")),
+        ("a method that nobody knows", plain("X", "sip:example.org", "")),
+        ("an ACK", plain("ACK", "sip:bob@example.org", "")),
+        ("a CANCEL", plain("CANCEL", "sip:bob@example.org", "")),
+        ("a response", b"SIP/2.0 200 OK\r\nv:SIP/2.0/UDP a;branch=z9hG4bK1\r\n\r\n".to_vec()),
+        ("a keep-alive", b"\r\n\r\n".to_vec()),
+        ("a question of STUN", [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat()),
+        ("half a message", options.as_bytes()[..60].to_vec()),
+        ("no message", b"hello\r\n\r\n".to_vec()),
+        ("one octet", vec![b'X']),
+    ];
+    for (name, bytes) in &attacks {
+        // From an address that was never here, and three times: the server may not know its own answers.
+        let mut wire = server.connect(Transport::Udp);
+        for _ in 0..3 {
+            wire.send(bytes).expect("loopback takes it");
+        }
+        let uri = format!("sip:{}", server.address(Transport::Udp));
+        let options = Request::new("OPTIONS", &uri, "udp", fence.local());
+        exchange(&mut fence, &options);
+        let mut answers = Vec::new();
+        while wire.has_come() {
+            let Some(answer) = wire.receive(Duration::from_millis(1)) else { break };
+            answers.push(answer.len());
+        }
+        let sent: usize = answers.iter().sum();
+        if answers.len() > 3 || sent > 3 * 3 * bytes.len() {
+            faults.push(format!("{name}: {} bytes thrice, {answers:?} back", bytes.len()));
+        }
+    }
+    assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
+    if let Some(heard) = bob.receive(Duration::from_millis(1)) {
+        panic!("bob heard {}", String::from_utf8_lossy(&heard));
     }
 }
 

@@ -64,8 +64,9 @@ impl Shard {
     /// An ACK for a 2xx: forwarded without a transaction, under the rules of other requests; never answered.
     pub(crate) fn ack(&mut self, asked: &mut Asked<'_, '_>) {
         let request = asked.request;
-        // It acknowledges an answer of ours, by whatever branch: it has arrived.
-        if self.proxy.own_tag().is(request.to_tag, request.call_id) {
+        // It acknowledges an answer of ours, by whatever branch: it has arrived. Without a tag it acknowledges nothing: the 2xx of a user
+        // agent has one (section 12.1.1).
+        if request.to_tag.is_empty() || self.proxy.own_tag().is(request.to_tag, request.call_id) {
             return;
         }
         if request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
