@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use strowger_tests::account::register_at;
 use strowger_tests::call::exchange;
-use strowger_tests::dialog::{End, arrives, invite, set_up_with};
+use strowger_tests::dialog::{End, arrives, set_up_with};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, request_uri, status, unique};
 use strowger_tests::wire::Transport::{Tcp, Udp};
@@ -22,7 +22,7 @@ struct Bounds {
     /// One that listens by TCP.
     tcp: String,
     server: String,
-    /// The marks and seals of a second call, of the same caller to another user, and of this call the other way round.
+    /// What the caller knows of a second call of its own, and the other party of this one.
     other: End,
     back: End,
 }
@@ -171,31 +171,36 @@ const SEALS: &[Attack] = &[
     ("sips before the seal", |r, _| r.uri = r.uri.replacen("sip:", "sips:", 1)),
 ];
 
+/// A caller and bob in a call, each with what it knows of it, and others.
 struct Scene {
     server: Server,
-    stranger: Wire,
-    bob: Wire,
+    /// The caller, then bob.
+    parties: [Wire; 2],
+    ends: [End; 2],
     carol: Wire,
     victim: Wire,
     listener: TcpListener,
-    end: End,
     bounds: Bounds,
 }
 
 impl Scene {
     fn new(hidden: bool) -> Self {
         let server = Setup::on(&[Udp, Tcp]).with("domains = [\"example.org\"]").start();
-        let (mut stranger, victim) = (server.connect(Udp), server.connect(Udp));
+        let (mut caller, victim) = (server.connect(Udp), server.connect(Udp));
         let (listener, tcp) = listen();
         listener.set_nonblocking(true).expect("a socket can be set");
+        let at = |user: &str, wire: &Wire| {
+            let own = wire.local().to_string();
+            format!("sip:{user}@{}", if hidden { HIDDEN } else { &own })
+        };
         let mut called = |user: &str| {
             server.add_user(&format!("{user}@example.org"), user);
             let mut wire = server.connect(Udp);
-            let own = wire.local().to_string();
-            let contact = format!("sip:{}@{}", &user[..1], if hidden { HIDDEN } else { &own });
+            let contact = at(&user[..1], &wire);
             register_at(&mut wire, user, user, &contact);
-            let call = invite(&format!("sip:{user}@example.org"), &stranger);
-            let (end, back) = set_up_with(&mut stranger, &mut wire, &call, true, &[format!("Contact: <{contact}>")]);
+            let call = Request::new("INVITE", &format!("sip:{user}@example.org"), "udp", caller.local())
+                .with(format!("Contact: <{}>", at("a", &caller)));
+            let (end, back) = set_up_with(&mut caller, &mut wire, &call, true, &[format!("Contact: <{contact}>")]);
             (wire, end, back)
         };
         let (bob, end, back) = called("bob");
@@ -206,26 +211,26 @@ impl Scene {
             tcp: tcp.to_string(),
             server: server.address(Udp).to_string(),
             other,
-            back,
+            back: back.clone(),
         };
-        Self { server, stranger, bob, carol, victim, listener, end, bounds }
+        Self { server, parties: [caller, bob], ends: [end, back], carol, victim, listener, bounds }
     }
 
-    /// Sends it; who has heard of it. By bob only what he was to be reached at.
-    fn heard(&mut self, request: &Request) -> Vec<String> {
-        self.stranger.send(&request.bytes()).expect("loopback takes it");
-        let fence = Request::new("OPTIONS", &format!("sip:{}", self.bounds.server), "udp", self.stranger.local());
-        let answer = exchange(&mut self.stranger, &fence);
-        assert_eq!(status(&answer), Some(200));
+    /// This party sends it; who has heard of it, and what.
+    fn heard(&mut self, party: usize, request: &Request) -> Vec<(&'static str, Vec<u8>)> {
+        let [caller, bob] = &mut self.parties;
+        let (sender, other) = if party == 0 { (caller, ("bob", bob)) } else { (bob, ("the caller", caller)) };
+        sender.send(&request.bytes()).expect("loopback takes it");
+        let fence = Request::new("OPTIONS", &format!("sip:{}", self.bounds.server), "udp", sender.local());
+        assert_eq!(status(&exchange(sender, &fence)), Some(200));
         let mut heard = Vec::new();
-        for (name, wire) in [("bob", &mut self.bob), ("carol", &mut self.carol), ("the victim", &mut self.victim)] {
+        for (name, wire) in [other, ("carol", &mut self.carol), ("the victim", &mut self.victim)] {
             if wire.has_come() {
-                let message = wire.receive(Duration::from_millis(1)).unwrap_or_default();
-                heard.push(format!("{name}: {}", String::from_utf8_lossy(&message)));
+                heard.push((name, wire.receive(Duration::from_millis(1)).unwrap_or_default()));
             }
         }
         if self.listener.accept().is_ok() {
-            heard.push("a connection to the victim".into());
+            heard.push(("the victim", b"a connection".into()));
         }
         heard
     }
@@ -235,24 +240,30 @@ impl Scene {
 fn no_mark_or_seal_leads_to_a_third_party() {
     let mut scene = Scene::new(true);
     let mut faults = Vec::new();
-    for (name, change) in ELSEWHERE {
-        for method in ["INVITE", "BYE", "MESSAGE", "REFER"] {
-            let mut request = scene.end.request(method);
-            change(&mut request, &scene.bounds);
-            // Bob may hear of what leads to him all the same, as he wrote it.
-            let own = format!("sip:b@{HIDDEN}");
-            for heard in scene.heard(&request) {
-                if !heard.starts_with("bob: ") || !request_uri(&heard.as_bytes()["bob: ".len()..]).starts_with(&own) {
-                    faults.push(format!("{name}, {method}: {heard}"));
+    for (party, other, own) in [(0, "bob", format!("sip:b@{HIDDEN}")), (1, "the caller", format!("sip:a@{HIDDEN}"))] {
+        scene.bounds.back = scene.ends[1 - party].clone();
+        for (name, change) in ELSEWHERE {
+            for method in ["INVITE", "BYE", "MESSAGE", "REFER"] {
+                let mut request = scene.ends[party].request(method);
+                change(&mut request, &scene.bounds);
+                for (who, heard) in scene.heard(party, &request) {
+                    // The other party may hear of what leads to it all the same, as it wrote it.
+                    if who != other || !request_uri(&heard).starts_with(&own) {
+                        faults.push(format!("{name}, {method}: {who} heard {}", String::from_utf8_lossy(&heard)));
+                    }
                 }
             }
         }
     }
     assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
-    scene.bob.drain();
-    let request = scene.end.request("INFO");
-    let (got, _) = arrives(&mut scene.stranger, &mut scene.bob, &request, &[]);
-    assert_eq!(request_uri(&got), format!("sip:b@{HIDDEN}"));
+    for party in [0, 1] {
+        let request = scene.ends[party].request("INFO");
+        let [caller, bob] = &mut scene.parties;
+        let (from, to) = if party == 0 { (caller, bob) } else { (bob, caller) };
+        to.drain();
+        from.drain();
+        arrives(from, to, &request, &[]);
+    }
     scene.server.assert_answers(Udp);
 }
 
@@ -263,14 +274,19 @@ fn nothing_that_is_not_of_the_call_reaches_its_party() {
         let mut faults = Vec::new();
         for (name, change) in attacks {
             for method in ["INVITE", "BYE", "MESSAGE", "REFER", "ACK"] {
-                let mut request = scene.end.request(method);
+                let mut request = scene.ends[0].request(method);
                 change(&mut request, &scene.bounds);
-                faults.extend(scene.heard(&request).into_iter().map(|heard| format!("{name}, {method}: {heard}")));
+                faults.extend(
+                    scene.heard(0, &request).into_iter().map(|(who, heard)| {
+                        format!("{name}, {method}: {who} heard {}", String::from_utf8_lossy(&heard))
+                    }),
+                );
             }
         }
         assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
         // What is right gets through.
-        let request = scene.end.request("BYE");
-        arrives(&mut scene.stranger, &mut scene.bob, &request, &[]);
+        let request = scene.ends[0].request("BYE");
+        let [caller, bob] = &mut scene.parties;
+        arrives(caller, bob, &request, &[]);
     }
 }
