@@ -64,9 +64,8 @@ impl Shard {
     /// An ACK for a 2xx: forwarded without a transaction, under the rules of other requests; never answered.
     pub(crate) fn ack(&mut self, asked: &mut Asked<'_, '_>) {
         let request = asked.request;
-        // It acknowledges an answer of ours, by whatever branch: it has arrived. Without a tag it acknowledges nothing: the 2xx of a user
-        // agent has one (section 12.1.1).
-        if request.to_tag.is_empty() || self.proxy.own_tag().is(request.to_tag, request.call_id) {
+        // It acknowledges an answer of ours, by whatever branch: it has arrived.
+        if self.proxy.own_tag().is(request.to_tag, request.call_id) {
             return;
         }
         if request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
@@ -79,6 +78,10 @@ impl Shard {
             Some(false) => (),
         }
         let local = routing.route.is_none() && self.is_local(&routing.uri);
+        // To a user without a tag it acknowledges nothing: the 2xx of a user agent has one (section 12.1.1).
+        if local && request.to_tag.is_empty() {
+            return;
+        }
         let passes = routing.in_dialog
             || local
             || match self.shared.config.proxy.relay_for {
