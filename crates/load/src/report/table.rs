@@ -34,10 +34,8 @@ pub(super) fn table(report: &Report<'_>, colour: bool) -> String {
         }
         out.calls(&run.totals);
         out.sessions(&run.totals);
-        out.delays(run);
-        if let Some(good) = report.good().filter(|_| std::ptr::eq(run, report.run)) {
-            out.delays_of(&good, &run.timers, "Good windows");
-        }
+        let good = report.good().filter(|_| std::ptr::eq(run, report.run));
+        out.delays(run, good.as_ref());
         out.messages(&run.totals);
     }
     out.generators(report);
@@ -229,8 +227,16 @@ impl Out {
         }
     }
 
-    fn delays(&mut self, run: &Run) {
+    fn delays(&mut self, run: &Run, good: Option<&Page>) {
+        let before = self.text.len();
         self.delays_of(&run.totals, &run.timers, "Delay");
+        if let Some(good) = good {
+            self.delays_of(good, &run.timers, "Good windows");
+        }
+        if self.text.len() > before {
+            let about = "From the first bit sent; .intended: from the time at which the schedule wanted it sent.";
+            let _ = writeln!(self.text, "{about}\n");
+        }
     }
 
     fn delays_of(&mut self, totals: &Page, timers: &[String], title: &str) {
@@ -266,8 +272,6 @@ impl Out {
             });
             let _ = writeln!(self.text, "{name:width$}{}", cells.concat());
         }
-        self.text
-            .push_str("From the first bit sent; .intended: from the time at which the schedule wanted it sent.\n\n");
     }
 
     fn messages(&mut self, totals: &Page) {
