@@ -225,6 +225,11 @@ pub fn answers_by(command: Command, address: SocketAddr, words: &[&str]) -> Answ
 }
 
 impl Answers {
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.running.id()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: i32) {
         self.running.signal(signal);

@@ -113,7 +113,7 @@ pub fn spinners(count: usize, core: usize, scheduling: Scheduling) -> Threads {
 pub struct Witness {
     over: Arc<AtomicBool>,
     late: JoinHandle<Vec<Duration>>,
-    queued: JoinHandle<Queued>,
+    queued: [JoinHandle<Queued>; 2],
 }
 
 /// What the witness saw.
@@ -122,7 +122,9 @@ pub struct Testimony {
     /// How late it was itself.
     pub late_p99: Duration,
     pub late_most: Duration,
+    /// Of the generators, and of their peers.
     pub queued: Queued,
+    pub peers: Queued,
 }
 
 /// How long a thread that carries the load waited for a core, in programs that the witness was shown.
@@ -140,9 +142,10 @@ impl Testimony {
         self.late_p99 < Duration::from_millis(1) && self.late_most.max(self.queued.most) < Duration::from_millis(2)
     }
 
-    /// The program waited so long for a core, so often, that one in a hundred of the things it had to do was later than this.
-    pub fn is_later_than(&self, bound: Duration) -> bool {
-        self.queued.p95 > bound * 2
+    /// The generator waited for a core so long, so often, that it was late for more than one in a hundred of the things that it had to
+    /// do, and its peer was quick, so that this spoilt the figures.
+    pub fn is_starved(&self) -> bool {
+        self.queued.p95 > Duration::from_millis(4) && self.peers.p95 < Duration::from_millis(1)
     }
 }
 
@@ -150,10 +153,9 @@ impl Testimony {
 pub type Shown = Arc<Mutex<Vec<u32>>>;
 
 impl Witness {
-    /// From now on.
-    pub fn on(core: usize, shown: Shown) -> Self {
+    /// From now on; at these generators, and these peers of theirs.
+    pub fn on(core: usize, generators: Shown, peers: Shown) -> Self {
         const STEP: Duration = Duration::from_millis(1);
-        const LOOK: Duration = Duration::from_millis(20);
         let over = Arc::new(AtomicBool::new(false));
         let watched = over.clone();
         let late = std::thread::spawn(move || {
@@ -167,25 +169,9 @@ impl Witness {
             }
             late
         });
-        let watched = over.clone();
-        let queued = std::thread::spawn(move || {
-            let mut before = HashMap::new();
-            let (mut each, mut most) = (Vec::new(), Duration::ZERO);
-            while !watched.load(Ordering::Relaxed) {
-                std::thread::sleep(LOOK);
-                let processes = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                for (thread, (waited, turns)) in processes.into_iter().flat_map(waited) {
-                    let (waited_before, turns_before) =
-                        before.insert(thread, (waited, turns)).unwrap_or((waited, turns));
-                    let (waited, turns) = (waited - waited_before, turns - turns_before);
-                    most = most.max(waited);
-                    if !waited.is_zero() {
-                        each.push(waited / turns.max(1));
-                    }
-                }
-            }
-            each.sort_unstable();
-            Queued { most, p95: each.get(each.len() * 95 / 100).copied().unwrap_or_default() }
+        let queued = [generators, peers].map(|shown| {
+            let watched = over.clone();
+            std::thread::spawn(move || look(&shown, &watched))
         });
         Self { over, late, queued }
     }
@@ -200,9 +186,30 @@ impl Witness {
         late.sort_unstable();
         let at = |share: usize| late.get((late.len() * share / 100).min(late.len().saturating_sub(1)));
         let of = |late: Option<&Duration>| late.copied().unwrap_or_default();
-        let queued = self.queued.join().expect("the witness lives");
-        Testimony { late_p99: of(at(99)), late_most: of(late.last()), queued }
+        let [queued, peers] = self.queued.map(|thread| thread.join().expect("the witness lives"));
+        Testimony { late_p99: of(at(99)), late_most: of(late.last()), queued, peers }
     }
+}
+
+/// Reads what the kernel counts of these programs, until it is over.
+fn look(shown: &Shown, over: &AtomicBool) -> Queued {
+    const LOOK: Duration = Duration::from_millis(20);
+    let mut before = HashMap::new();
+    let (mut each, mut most) = (Vec::new(), Duration::ZERO);
+    while !over.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        let processes = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for (thread, (waited, turns)) in processes.into_iter().flat_map(waited) {
+            let (waited_before, turns_before) = before.insert(thread, (waited, turns)).unwrap_or((waited, turns));
+            let (waited, turns) = (waited - waited_before, turns - turns_before);
+            most = most.max(waited);
+            if !waited.is_zero() {
+                each.push(waited / turns.max(1));
+            }
+        }
+    }
+    each.sort_unstable();
+    Queued { most, p95: each.get(each.len() * 95 / 100).copied().unwrap_or_default() }
 }
 
 /// How long each thread of a process that carries the load has waited for a core by now, and how often it was given one
