@@ -2,8 +2,10 @@
 //! who says whether the machine would have let anybody keep time.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
+use std::fs::File;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -132,8 +134,8 @@ pub struct Testimony {
 pub struct Queued {
     /// Within a few milliseconds, at most.
     pub most: Duration,
-    /// Each time that it could run, in the mean of a few milliseconds; one in twenty of these means is longer.
-    pub p95: Duration,
+    /// The share of the time that went by in waits that were surely of 4 ms or more each, 0 to 1.
+    pub long: f64,
 }
 
 impl Testimony {
@@ -142,10 +144,10 @@ impl Testimony {
         self.late_p99 < Duration::from_millis(1) && self.late_most.max(self.queued.most) < Duration::from_millis(2)
     }
 
-    /// The generator waited for a core so long, so often, that it was late for more than one in a hundred of the things that it had to
-    /// do, and its peer was quick, so that this spoilt the figures.
+    /// The generator waited for a core so long, so often, that it was more than 2 ms late for more than one in a hundred of the things
+    /// that it had to do, and its peer was quick, so that this spoilt the figures.
     pub fn is_starved(&self) -> bool {
-        self.queued.p95 > Duration::from_millis(4) && self.peers.p95 < Duration::from_millis(1)
+        self.queued.long > 0.05 && self.peers.long < 0.01
     }
 }
 
@@ -171,7 +173,7 @@ impl Witness {
         });
         let queued = [generators, peers].map(|shown| {
             let watched = over.clone();
-            std::thread::spawn(move || look(&shown, &watched))
+            std::thread::spawn(move || look(core, &shown, &watched))
         });
         Self { over, late, queued }
     }
@@ -192,40 +194,54 @@ impl Witness {
 }
 
 /// Reads what the kernel counts of these programs, until it is over.
-fn look(shown: &Shown, over: &AtomicBool) -> Queued {
-    const LOOK: Duration = Duration::from_millis(20);
-    let mut before = HashMap::new();
-    let (mut each, mut most) = (Vec::new(), Duration::ZERO);
+fn look(core: usize, shown: &Shown, over: &AtomicBool) -> Queued {
+    const LOOK: Duration = Duration::from_millis(5);
+    const LONG: Duration = Duration::from_millis(4);
+    place_thread(core, Scheduling::Foremost);
+    let mut threads: Vec<(u32, File, Duration)> = Vec::new();
+    let (mut most, mut long, mut time) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    let mut last = Instant::now();
     while !over.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
-        let processes = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for (thread, (waited, turns)) in processes.into_iter().flat_map(waited) {
-            let (waited_before, turns_before) = before.insert(thread, (waited, turns)).unwrap_or((waited, turns));
-            let (waited, turns) = (waited - waited_before, turns - turns_before);
-            most = most.max(waited);
-            if !waited.is_zero() {
-                each.push(waited / turns.max(1));
+        let passed = last.elapsed();
+        last += passed;
+        for (_, file, before) in &mut threads {
+            let Some(waited) = waited(file) else { continue };
+            let more = waited.saturating_sub(*before);
+            *before = waited;
+            most = most.max(more);
+            time += passed;
+            // A wait is counted when it ends: what is more than has passed since the last look belongs to one that began before.
+            if more >= passed + LONG {
+                long += more;
+            }
+        }
+        for process in shown.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            if !threads.iter().any(|(of, ..)| of == process) {
+                let found = carriers(*process).into_iter();
+                threads.extend(found.filter_map(|file| waited(&file).map(|waited| (*process, file, waited))));
             }
         }
     }
-    each.sort_unstable();
-    Queued { most, p95: each.get(each.len() * 95 / 100).copied().unwrap_or_default() }
+    Queued { most, long: long.as_secs_f64() / time.as_secs_f64().max(0.001) }
 }
 
-/// How long each thread of a process that carries the load has waited for a core by now, and how often it was given one
-/// (`schedstat`), by its number.
-fn waited(process: u32) -> Vec<(u64, (Duration, u32))> {
+/// The `schedstat` of each thread of a process that carries the load.
+fn carriers(process: u32) -> Vec<File> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
     let of = |task: std::fs::DirEntry| {
         let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
-        let counted = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        let mut numbers = counted.split_ascii_whitespace().skip(1);
-        let waited = Duration::from_nanos(numbers.next()?.parse().ok()?);
-        let turns = numbers.next()?.parse().ok()?;
-        let number = task.file_name().to_str()?.parse().ok()?;
-        name.starts_with("shard-").then_some((number, (waited, turns)))
+        name.starts_with("shard-").then(|| File::open(task.path().join("schedstat")).ok())?
     };
     tasks.into_iter().flatten().flatten().filter_map(of).collect()
+}
+
+/// How long a thread has waited for a core by now: the second number of its `schedstat`.
+fn waited(schedstat: &File) -> Option<Duration> {
+    let mut bytes = [0; 128];
+    let length = schedstat.read_at(&mut bytes, 0).ok()?;
+    let text = std::str::from_utf8(&bytes[..length]).ok()?;
+    Some(Duration::from_nanos(text.split_ascii_whitespace().nth(1)?.parse().ok()?))
 }
 
 /// What becomes of a datagram between two peers: it comes so long after, once for each; none: it is lost. Told the number of the
