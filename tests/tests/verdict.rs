@@ -496,11 +496,11 @@ const CONDITIONS: &[Condition] = &[
     }),
     // ---- others have its core
     starved("six others on its core, and a limit of concurrent calls", &["lag_p99", "receive_lag"], |site| {
-        beside_spinners(site, 6, &["-r", "6000", "-l", "20", "-d", "500ms"])
+        beside_spinners(site, 6, &["-r", "6000", "-l", "20", "-m", "1000"])
     })
     .often(),
     starved("three others on its core, and a limit of concurrent calls", &["lag_p99", "receive_lag"], |site| {
-        beside_spinners(site, 3, &["-r", "4000", "-l", "40", "-d", "1s"])
+        beside_spinners(site, 3, &["-r", "4000", "-l", "40", "-m", "1500"])
     }),
     starved("three others on its core", &["lag_p99", "receive_lag"], |site| {
         beside_spinners(site, 3, &["-r", "100", "-d", "1500ms"])
