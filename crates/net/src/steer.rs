@@ -9,7 +9,7 @@
 use libc::{sock_filter, sock_fprog};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use strowger_core::call::HASHED;
+use strowger_core::call::FILTERED;
 
 /// Bytes from the start of a datagram in which the Call-ID line must begin. Programs of 1,764 instructions load
 /// under the smallest usual `net.core.optmem_max`, those of 4,004 do not.
@@ -119,7 +119,7 @@ pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
     p.push(op(LD | W | IMM, secret ^ 0x811c_9dc5));
     p.push(op(ST, 0));
     let mut ends = Vec::new();
-    for k in 0..HASHED as u32 {
+    for k in 0..FILTERED as u32 {
         p.push(op(LDX | W | MEM, 1));
         p.push(op(LD | B | IND, k));
         // The value ends at the first white space: jump over the way out, or take it.
@@ -210,7 +210,7 @@ mod tests {
         attach(sockets[0].as_fd(), &program).unwrap();
         let names = ["Call-ID: ", "call-id:", "CALL-ID:  ", "Call-ID :\t "];
         for i in 0..64usize {
-            let id: String = (0..1 + i % 60).map(|j| (b'!' + ((i * 31 + j * 17) % 90) as u8) as char).collect();
+            let id: String = (0..1 + i % FILTERED).map(|j| (b'!' + ((i * 31 + j * 17) % 90) as u8) as char).collect();
             let filler = "f".repeat(i);
             let via =
                 "Via: SIP/2.0/UDP 127.0.0.1:5099;branch=z9hG4bK1\r\nTo: <sip:callee@example>\r\n".repeat(1 + i % 4);
@@ -224,6 +224,9 @@ mod tests {
     fn what_the_filter_does_not_understand_reaches_somebody() {
         let sockets = group(3);
         attach(sockets[0].as_fd(), &by_call(9, 3)).unwrap();
+        for more in 1..20 {
+            given(&sockets, format!("A\r\nCall-ID: {}\r\n", "i".repeat(FILTERED + more)).as_bytes());
+        }
         for text in ["", "x", "\r\n\r\n", "Call-ID:", "i: 5", "call-info: x", "OPTIONS sip:a SIP/2.0\r\nCall-ID:"] {
             given(&sockets, text.as_bytes());
         }
