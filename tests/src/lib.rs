@@ -15,6 +15,7 @@ pub mod generator;
 pub mod kamailio;
 pub mod linphone;
 pub mod mutation;
+pub mod name_server;
 pub mod namespace;
 pub mod peer;
 pub mod plant;

@@ -27,6 +27,7 @@ mod operation;
 mod process_end;
 mod proxy_rules;
 mod refusals;
+mod resolving;
 mod strict_reader;
 mod supply_chain;
 mod torture;

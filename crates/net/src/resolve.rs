@@ -8,8 +8,10 @@ use hickory_resolver::proto::rr::{RData, RecordType};
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use std::collections::HashMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use strowger_core::Transport;
 use tokio::sync::OnceCell;
@@ -43,6 +45,19 @@ impl std::error::Error for Error {}
 type Key = (String, Option<u16>, Option<Transport>, bool);
 type Cell = Arc<OnceCell<Result<Targets, Error>>>;
 
+/// What a name leads to, and until when that is to be remembered here, since a question was not answered: what was
+/// answered stands in the cache of the resolver.
+struct Found {
+    targets: Targets,
+    until: Option<Instant>,
+}
+
+/// The answers to one question, and until when they are good.
+struct Records {
+    all: Vec<RData>,
+    until: Instant,
+}
+
 /// Resolves names: equal questions at the same time are asked once, failures are remembered for a while, answers
 /// as long as the name servers allow. To be used inside a tokio runtime. Cheap to clone.
 #[derive(Clone)]
@@ -63,19 +78,41 @@ pub struct Settings {
     pub entries: usize,
     /// How long a failure is remembered.
     pub failure: Duration,
+    /// What is spoken here: services by other transports are not asked for (RFC 3263 section 4.1).
+    pub speaks: Speaks,
+    /// Addresses that one name leads to at most; the best are kept.
+    pub targets: usize,
+}
+
+/// A set of transports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Speaks(u8);
+
+impl Speaks {
+    pub const ALL: Self = Self(u8::MAX);
+
+    /// These transports.
+    pub fn of(transports: impl IntoIterator<Item = Transport>) -> Self {
+        Self(transports.into_iter().fold(0, |set, transport| set | 1 << transport as u8))
+    }
+
+    pub const fn has(self, transport: Transport) -> bool {
+        self.0 & 1 << transport as u8 != 0
+    }
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let [timeout, deadline, failure] = [2, 4, 5].map(Duration::from_secs);
-        Self { deadline, timeout, attempts: 2, entries: 8_192, failure }
+        Self { deadline, timeout, attempts: 2, entries: 8_192, failure, speaks: Speaks::ALL, targets: 16 }
     }
 }
 
 struct Inner {
     dns: TokioResolver,
     settings: Settings,
-    /// Questions under way, and those that failed lately with the moment to forget it.
+    /// Questions under way; those that failed lately, and those that a part of the answer is missing of, with the moment to
+    /// forget it.
     asked: Mutex<HashMap<Key, (Cell, Option<Instant>)>>,
 }
 
@@ -168,17 +205,22 @@ impl Resolver {
         let inner = &self.inner;
         let ask = async {
             let Settings { deadline, failure, entries, .. } = inner.settings;
-            let found = tokio::time::timeout(deadline, inner.ask(&key)).await.unwrap_or(Err(Error::Late));
+            let end = tokio::time::Instant::now() + deadline;
+            let found = tokio::time::timeout_at(end, inner.ask(&key, end)).await.unwrap_or(Err(Error::Late));
             let mut asked = inner.asked();
-            match &found {
-                Err(_) if asked.len() <= entries => {
-                    if let Some((_, until)) = asked.get_mut(&key) {
-                        *until = Some(Instant::now() + failure);
+            let until = match &found {
+                Ok(found) => found.until,
+                Err(_) => Some(Instant::now() + failure),
+            };
+            match until {
+                Some(until) if asked.len() <= entries => {
+                    if let Some((_, forget)) = asked.get_mut(&key) {
+                        *forget = Some(until);
                     }
                 }
                 _ => drop(asked.remove(&key)),
             }
-            found
+            found.map(|found| found.targets)
         };
         cell.get_or_init(|| ask).await.clone()
     }
@@ -189,69 +231,97 @@ impl Inner {
         self.asked.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    async fn ask(&self, (host, port, transport, secure): &Key) -> Result<Targets, Error> {
+    /// All questions of one step are asked at once. Those whose answers do not come in a while after others have brought
+    /// something are not waited for; those that fail count only if nothing else is found.
+    async fn ask(&self, (host, port, transport, secure): &Key, end: tokio::time::Instant) -> Result<Found, Error> {
+        let Settings { speaks, targets: most, .. } = self.settings;
         let plain = transport.unwrap_or(if *secure { Transport::Tls } else { Transport::Udp });
         // Section 4.2: a port ends the search for services, and WebSocket has none of its own.
         if port.is_some() || matches!(plain, Transport::Ws | Transport::Wss) {
-            return self.addresses(host, plain, port.unwrap_or_else(|| plain.default_port())).await;
+            let targets = self.addresses(host, plain, port.unwrap_or_else(|| plain.default_port())).await?;
+            return Ok(Found { targets: first(targets, most), until: None });
         }
-        let services = match transport {
-            Some(transport) => vec![(*transport, service(*transport, host))],
-            // Section 4.1.
-            None => {
-                // Some name servers know no NAPTR and fail.
-                let mut found = match self.naptr(host, *secure).await {
-                    Err(Error::Failed(_)) => Vec::new(),
-                    found => found?,
-                };
-                if found.is_empty() {
-                    let all: &[Transport] =
-                        if *secure { &[Transport::Tls] } else { &[Transport::Udp, Transport::Tcp, Transport::Tls] };
-                    found = all.iter().map(|t| (*t, service(*t, host))).collect();
-                }
-                found
-            }
+        // Section 4.1.
+        let all: &[Transport] = match (transport, secure) {
+            (Some(transport), _) => &[*transport],
+            (None, true) => &[Transport::Tls],
+            (None, false) => &[Transport::Udp, Transport::Tcp, Transport::Tls],
         };
-        let mut targets = Vec::new();
-        for (transport, name) in services {
-            for server in self.srv(&name).await? {
-                let target = server.target.to_utf8();
-                // One server of several that has no address does not spoil the others.
-                if let Ok(found) = self.addresses(&target, transport, server.port).await {
-                    targets.extend(found);
+        let all: Vec<Transport> = all.iter().copied().filter(|t| transport.is_some() || speaks.has(*t)).collect();
+        let mut services: Vec<(Transport, String)> = all.iter().map(|t| (*t, service(*t, host))).collect();
+        // The first question is which services there are; those that there are by default are asked for meanwhile.
+        let mut questions: Vec<(&str, RecordType)> = services.iter().map(|(_, n)| (&**n, RecordType::SRV)).collect();
+        if transport.is_none() {
+            questions.push((host, RecordType::NAPTR));
+        }
+        let mut answers = self.all(&questions, end).await;
+        let named = match transport {
+            Some(_) => None,
+            None => answers.pop().flatten(),
+        };
+        // Some name servers know no NAPTR and fail, or say nothing.
+        let mut incomplete = transport.is_none() && !matches!(named, Some(Ok(_)));
+        let named = named.and_then(Result::ok).map_or(Vec::new(), |records| offered(&records.all, *secure, speaks));
+        if !named.is_empty() {
+            services = named;
+            let questions: Vec<_> = services.iter().map(|(_, name)| (&**name, RecordType::SRV)).collect();
+            answers = self.all(&questions, end).await;
+        }
+        let (mut servers, mut refused, mut until, mut failure) = (Vec::new(), Vec::new(), None, None);
+        for ((transport, _), answer) in services.iter().zip(answers) {
+            match answer.unwrap_or(Err(Error::Late)) {
+                Ok(records) => {
+                    if !records.all.is_empty() {
+                        until = until.into_iter().chain([records.until]).min();
+                    }
+                    let mut of = servers_of(records.all);
+                    // RFC 2782: the service is decidedly not available at this domain.
+                    if !of.is_empty() && of.iter().all(|srv| srv.target.is_root()) {
+                        refused.push(*transport);
+                    }
+                    of.retain(|srv| !srv.target.is_root());
+                    servers.extend(order(of, random).into_iter().map(|srv| (*transport, srv)));
+                }
+                Err(Error::NotFound) => (),
+                Err(error) => {
+                    incomplete = true;
+                    failure = Some(error);
                 }
             }
         }
+        servers.truncate(most);
+        let lookups = servers.iter().map(|(transport, srv)| {
+            let host = srv.target.to_utf8();
+            async move { self.addresses(&host, *transport, srv.port).await }
+        });
+        // One server of several that has no address does not spoil the others.
+        let found = answers_of(lookups.collect(), self.patience(), end, |found| found.is_ok()).await;
+        incomplete |= found.iter().any(|found| !matches!(found, Some(Ok(_) | Err(Error::NotFound))));
+        let mut targets: Targets = found.into_iter().flatten().filter_map(Result::ok).flatten().collect();
         if targets.is_empty() {
-            targets = self.addresses(host, plain, plain.default_port()).await?;
+            // No services: the address itself (section 4.2), by what is not refused.
+            let either: &[Transport] = if transport.is_none() && !secure { &[plain, Transport::Tcp] } else { &[plain] };
+            let by = either.iter().find(|t| (transport.is_some() || speaks.has(**t)) && !refused.contains(t));
+            let Some(by) = by else { return Err(failure.unwrap_or(Error::NotFound)) };
+            targets = self.addresses(host, *by, by.default_port()).await?;
         }
-        Ok(targets)
+        let until = until.unwrap_or_else(|| Instant::now() + self.settings.failure);
+        Ok(Found { targets: first(targets, most), until: incomplete.then_some(until) })
     }
 
-    /// The services that a domain offers, the best first, of those that we speak and may use.
-    async fn naptr(&self, host: &str, secure: bool) -> Result<Vec<(Transport, String)>, Error> {
-        let mut found: Vec<NAPTR> = self
-            .records(host, RecordType::NAPTR)
-            .await?
-            .into_iter()
-            .filter_map(|data| if let RData::NAPTR(naptr) = data { Some(naptr) } else { None })
-            .filter(|naptr| naptr.flags.eq_ignore_ascii_case(b"s"))
-            .collect();
-        found.sort_by_key(|naptr| (naptr.order, naptr.preference));
-        let transport = |services: &[u8]| match services.to_ascii_uppercase().as_slice() {
-            b"SIP+D2U" if !secure => Some(Transport::Udp),
-            b"SIP+D2T" if !secure => Some(Transport::Tcp),
-            b"SIPS+D2T" => Some(Transport::Tls),
-            _ => None,
-        };
-        Ok(found.iter().filter_map(|n| Some((transport(&n.services)?, n.replacement.to_utf8()))).collect())
+    /// How long the slower ones are waited for when others have answered: a part of what one question may take.
+    fn patience(&self) -> Duration {
+        self.settings.timeout / 4
     }
 
-    /// The servers of a service in the order of their priority, among equals by chance and weight (RFC 2782).
-    async fn srv(&self, name: &str) -> Result<Vec<SRV>, Error> {
-        let records = self.records(name, RecordType::SRV).await?;
-        let servers = records.into_iter().filter_map(|data| if let RData::SRV(srv) = data { Some(srv) } else { None });
-        Ok(order(servers.filter(|srv| !srv.target.is_root()).collect(), random))
+    async fn all(
+        &self,
+        questions: &[(&str, RecordType)],
+        end: tokio::time::Instant,
+    ) -> Vec<Option<Result<Records, Error>>> {
+        let lookups = questions.iter().map(|(name, kind)| self.records(name, *kind)).collect();
+        let brings = |answer: &Result<Records, Error>| answer.as_ref().is_ok_and(|records| !records.all.is_empty());
+        answers_of(lookups, self.patience(), end, brings).await
     }
 
     async fn addresses(&self, host: &str, transport: Transport, port: u16) -> Result<Targets, Error> {
@@ -267,15 +337,74 @@ impl Inner {
     }
 
     /// Nothing if there are none of this type.
-    async fn records(&self, name: &str, of: RecordType) -> Result<Vec<RData>, Error> {
+    async fn records(&self, name: &str, of: RecordType) -> Result<Records, Error> {
         match self.dns.lookup(name, of).await {
-            Ok(found) => Ok(found.answers().iter().map(|record| record.data.clone()).collect()),
+            Ok(found) => {
+                let all = found.answers().iter().map(|record| record.data.clone()).collect();
+                Ok(Records { all, until: found.valid_until() })
+            }
             Err(error) => match failed(error) {
-                Error::NotFound => Ok(Vec::new()),
+                Error::NotFound => Ok(Records { all: Vec::new(), until: Instant::now() + self.settings.failure }),
                 error => Err(error),
             },
         }
     }
+}
+
+/// The best of them.
+fn first(mut targets: Targets, most: usize) -> Targets {
+    targets.truncate(most);
+    targets
+}
+
+/// Runs them side by side until all have ended, or `end` is reached, or one has brought something and the others have had
+/// `patience` since. What had not ended then is none.
+async fn answers_of<T>(
+    work: Vec<impl Future<Output = T>>,
+    patience: Duration,
+    end: tokio::time::Instant,
+    brings: impl Fn(&T) -> bool,
+) -> Vec<Option<T>> {
+    let mut work: Vec<_> = work.into_iter().map(|one| (Box::pin(one), None)).collect();
+    let mut over = Box::pin(tokio::time::sleep_until(end));
+    let mut hurries = false;
+    poll_fn(|cx| {
+        for (one, answer) in work.iter_mut().filter(|(_, answer)| answer.is_none()) {
+            if let Poll::Ready(result) = one.as_mut().poll(cx) {
+                if !hurries && brings(&result) {
+                    hurries = true;
+                    over.as_mut().reset((tokio::time::Instant::now() + patience).min(end));
+                }
+                *answer = Some(result);
+            }
+        }
+        let all = work.iter().all(|(_, answer)| answer.is_some());
+        if all { Poll::Ready(()) } else { over.as_mut().poll(cx) }
+    })
+    .await;
+    work.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// The services that a domain offers, the best first, of those that we speak and may use.
+fn offered(records: &[RData], secure: bool, speaks: Speaks) -> Vec<(Transport, String)> {
+    let mut found: Vec<&NAPTR> = records
+        .iter()
+        .filter_map(|data| if let RData::NAPTR(naptr) = data { Some(naptr) } else { None })
+        .filter(|naptr| naptr.flags.eq_ignore_ascii_case(b"s"))
+        .collect();
+    found.sort_by_key(|naptr| (naptr.order, naptr.preference));
+    let transport = |services: &[u8]| match services.to_ascii_uppercase().as_slice() {
+        b"SIP+D2U" if !secure => Some(Transport::Udp),
+        b"SIP+D2T" if !secure => Some(Transport::Tcp),
+        b"SIPS+D2T" => Some(Transport::Tls),
+        _ => None,
+    };
+    let of = |n: &&NAPTR| Some((transport(&n.services).filter(|t| speaks.has(*t))?, n.replacement.to_utf8()));
+    found.iter().filter_map(of).collect()
+}
+
+fn servers_of(records: Vec<RData>) -> Vec<SRV> {
+    records.into_iter().filter_map(|data| if let RData::SRV(srv) = data { Some(srv) } else { None }).collect()
 }
 
 fn service(transport: Transport, host: &str) -> String {

@@ -13,6 +13,8 @@ section! {
         pub servers: Vec<IpAddr> = Vec::new(), ANY;
         /// How long one question may take.
         pub timeout: Duration = Duration::from_secs(2), Rule::time(Duration::from_millis(50), Duration::from_secs(60));
+        /// Addresses that one name leads to at most; they are tried one after the other, and of more the best are kept.
+        pub max_targets: usize = 16, Rule::number(1, 1_000);
         /// How often a question is asked before the name counts as unknown.
         pub attempts: usize = 2, Rule::number(1, 10);
         /// Answers kept in memory for as long as they say, and names that TLS peers have to prove (of these at least 1024).

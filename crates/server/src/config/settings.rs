@@ -9,7 +9,7 @@ use strowger_core::digest::{
 use strowger_core::registrar::{PathRule as CorePathRule, Settings as RegistrarSettings};
 use strowger_core::timer::TimerSettings;
 use strowger_net::Quota;
-use strowger_net::resolve::Settings as ResolverSettings;
+use strowger_net::resolve::{Settings as ResolverSettings, Speaks};
 use strowger_net::settings::{Listener as NetListener, Settings as NetSettings, Shards};
 use strowger_store::journal::{Durability as StoreDurability, JournalSettings};
 use strowger_store::location::LocationSettings;
@@ -60,6 +60,8 @@ impl Config {
             timeout: dns.timeout,
             attempts: dns.attempts,
             entries: dns.cache_entries,
+            speaks: Speaks::of(self.listeners.iter().map(|listener| listener.transport)),
+            targets: dns.max_targets,
             ..ResolverSettings::default()
         }
     }

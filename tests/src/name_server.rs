@@ -1,0 +1,169 @@
+//! A name server by hand, at port 53 of a loopback address of its own.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::program;
+
+/// What is said to a question.
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// An IPv4 address.
+    A(Ipv4Addr),
+    /// Priority, weight, port and target; "." is none (RFC 2782).
+    Srv(u16, u16, u16, String),
+    /// Order, preference, service and replacement, with the flag "s" (RFC 3403).
+    Naptr(u16, u16, String, String),
+    /// The server fails: SERVFAIL.
+    Fails(u16),
+    /// Nothing is said to questions of this type.
+    Silent(u16),
+}
+
+/// The types of records.
+pub const A: u16 = 1;
+/// See [`Record::Srv`].
+pub const SRV: u16 = 33;
+/// See [`Record::Naptr`].
+pub const NAPTR: u16 = 35;
+
+impl Record {
+    const fn kind(&self) -> u16 {
+        match self {
+            Self::A(_) => A,
+            Self::Srv(..) => SRV,
+            Self::Naptr(..) => NAPTR,
+            Self::Fails(kind) | Self::Silent(kind) => *kind,
+        }
+    }
+
+    fn data(&self) -> Vec<u8> {
+        let name = |text: &str| {
+            let labels = text.split('.').filter(|label| !label.is_empty());
+            labels.flat_map(text_of).chain([0]).collect::<Vec<u8>>()
+        };
+        let numbers = |all: &[u16]| all.iter().flat_map(|n| n.to_be_bytes()).collect::<Vec<u8>>();
+        match self {
+            Self::A(ip) => ip.octets().to_vec(),
+            Self::Srv(priority, weight, port, target) => [numbers(&[*priority, *weight, *port]), name(target)].concat(),
+            Self::Naptr(order, preference, service, replacement) => {
+                let texts = [text_of("s"), text_of(service), text_of("")].concat();
+                [numbers(&[*order, *preference]), texts, name(replacement)].concat()
+            }
+            Self::Fails(_) | Self::Silent(_) => Vec::new(),
+        }
+    }
+}
+
+fn text_of(text: &str) -> Vec<u8> {
+    [&[text.len() as u8], text.as_bytes()].concat()
+}
+
+/// Names and their records; it answers from the moment that it is made until it is dropped.
+#[derive(Debug)]
+pub struct NameServer {
+    /// Where it listens, at port 53.
+    pub ip: IpAddr,
+    asked: Arc<Mutex<BTreeMap<(String, u16), usize>>>,
+    alive: Arc<()>,
+}
+
+impl NameServer {
+    /// With these names; any other does not exist. None, said loudly, where port 53 may not be bound.
+    ///
+    /// # Panics
+    /// That is so, and `STROWGER_ALLOW_MISSING` is not 1.
+    pub fn start(names: &[(&str, Record)]) -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let socket = loop {
+            let n = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id().wrapping_mul(61);
+            let ip = Ipv4Addr::new(127, 53, (n >> 8) as u8, n as u8);
+            match UdpSocket::bind((ip, 53)) {
+                Ok(socket) => break socket,
+                Err(error) if error.kind() == ErrorKind::AddrInUse => (),
+                Err(error) => {
+                    program::lacking(&format!("port 53 of a loopback address cannot be bound: {error}"));
+                    return None;
+                }
+            }
+        };
+        socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket can be set");
+        let ip = socket.local_addr().expect("it is bound").ip();
+        let names: Vec<(String, Record)> = names.iter().map(|(n, r)| (n.to_lowercase(), r.clone())).collect();
+        let (asked, alive) = (Arc::<Mutex<BTreeMap<_, _>>>::default(), Arc::new(()));
+        let (count, watched) = (asked.clone(), Arc::downgrade(&alive));
+        std::thread::spawn(move || {
+            let mut buffer = [0; 2_000];
+            while watched.strong_count() > 0 {
+                let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+                if let Some(answer) = answer(&buffer[..length], &names, &count) {
+                    let _ = socket.send_to(&answer, from);
+                }
+            }
+        });
+        Some(Self { ip, asked, alive })
+    }
+
+    /// How often this was asked.
+    ///
+    /// # Panics
+    /// Its thread did.
+    pub fn asked(&self, name: &str, kind: u16) -> usize {
+        let _ = &self.alive;
+        let asked = self.asked.lock().expect("no thread panics while it holds it");
+        asked.get(&(name.to_lowercase(), kind)).copied().unwrap_or(0)
+    }
+
+    /// The line of configuration that has the server ask it.
+    pub fn line(&self) -> String {
+        format!("dns.servers = [\"{}\"]", self.ip)
+    }
+}
+
+type Asked = Mutex<BTreeMap<(String, u16), usize>>;
+
+fn answer(question: &[u8], names: &[(String, Record)], asked: &Asked) -> Option<Vec<u8>> {
+    let (mut at, mut name) = (12, String::new());
+    loop {
+        let length = usize::from(*question.get(at)?);
+        at += 1;
+        if length == 0 {
+            break;
+        }
+        if !name.is_empty() {
+            name.push('.');
+        }
+        name.push_str(&String::from_utf8_lossy(question.get(at..at + length)?).to_lowercase());
+        at += length;
+    }
+    let kind = u16::from_be_bytes(question.get(at..at + 2)?.try_into().ok()?);
+    let end = at + 4;
+    *asked.lock().expect("no thread panics while it holds it").entry((name.clone(), kind)).or_insert(0) += 1;
+    let of: Vec<&Record> = names.iter().filter(|(n, _)| *n == name).map(|(_, record)| record).collect();
+    let of_kind: Vec<&Record> = of.iter().copied().filter(|record| record.kind() == kind).collect();
+    if of_kind.iter().any(|record| matches!(record, Record::Silent(_))) {
+        return None;
+    }
+    let fails = of_kind.iter().any(|record| matches!(record, Record::Fails(_)));
+    let code: u8 = if fails { 2 } else { u8::from(of.is_empty()) * 3 };
+    let records = if fails { Vec::new() } else { of_kind };
+    // A response, recursion wanted and available.
+    let mut bytes = [&question[..2], &[0x81, 0x80 | code, 0, 1]].concat();
+    bytes.extend_from_slice(&(records.len() as u16).to_be_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(question.get(12..end)?);
+    for record in records {
+        let data = record.data();
+        // The name that stands in the question, this type of the internet, for a minute.
+        bytes.extend_from_slice(&[0xc0, 12]);
+        bytes.extend_from_slice(&kind.to_be_bytes());
+        bytes.extend_from_slice(&[0, 1, 0, 0, 0, 60]);
+        bytes.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(&data);
+    }
+    Some(bytes)
+}

@@ -1,0 +1,111 @@
+//! Names that lead to servers (RFC 3263), asked of name servers that do not know everything.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use strowger_tests::name_server::{NAPTR, NameServer, Record, SRV};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, status};
+use strowger_tests::wire::Transport::{Tcp, Udp};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A place to send to, and the records that lead there by UDP.
+fn peer(address: Ipv4Addr) -> (UdpSocket, u16) {
+    let socket = UdpSocket::bind((address, 0)).expect("a loopback address");
+    socket.set_read_timeout(Some(LIMIT)).expect("a socket can be set");
+    let port = socket.local_addr().expect("it is bound").port();
+    (socket, port)
+}
+
+fn relay(names: &NameServer, lines: &str) -> Server {
+    Setup::on(&[Udp, Tcp]).relay().with(&names.line()).with(lines).start()
+}
+
+/// Sends a request for this name; how long it took to come to the peer.
+fn reaches(server: &Server, name: &str, peer: &UdpSocket) -> Duration {
+    let since = Instant::now();
+    let mut caller = server.connect(Udp);
+    caller.send(&Request::new("MESSAGE", &format!("sip:x@{name}"), "udp", caller.local()).bytes()).expect("loopback");
+    let came = peer.recv(&mut [0; 2_000]);
+    assert!(came.is_ok(), "{name}: nothing came; the caller got {:?}", caller.final_response(LIMIT));
+    since.elapsed()
+}
+
+#[test]
+fn a_question_that_fails_or_stays_unanswered_spoils_no_answer_to_another() {
+    let (socket, port) = peer(Ipv4Addr::LOCALHOST);
+    let srv = || Record::Srv(1, 1, port, "host.test".into());
+    let Some(names) = NameServer::start(&[
+        ("host.test", Record::A(Ipv4Addr::LOCALHOST)),
+        ("_sip._udp.fails.test", srv()),
+        ("_sip._tcp.fails.test", Record::Fails(SRV)),
+        ("_sips._tcp.fails.test", Record::Fails(SRV)),
+        ("_sip._udp.silent.test", srv()),
+        ("silent.test", Record::Silent(NAPTR)),
+        ("_sip._tcp.silent.test", Record::Silent(SRV)),
+    ]) else {
+        return;
+    };
+    let server = relay(&names, "");
+    reaches(&server, "fails.test", &socket);
+    // A question may take two seconds, and is asked twice.
+    let took = reaches(&server, "silent.test", &socket);
+    assert!(took < Duration::from_millis(1_800), "{took:?}");
+}
+
+/// RFC 3263 section 4.1: services "for those transport protocols it supports".
+#[test]
+fn services_by_transports_that_no_listener_speaks_are_not_asked_for() {
+    let (socket, port) = peer(Ipv4Addr::LOCALHOST);
+    let Some(names) = NameServer::start(&[
+        ("host.test", Record::A(Ipv4Addr::LOCALHOST)),
+        ("_sip._udp.all.test", Record::Srv(1, 1, port, "host.test".into())),
+        ("_sips._tcp.all.test", Record::Srv(1, 1, port, "host.test".into())),
+        ("all.test", Record::Naptr(1, 1, "SIPS+D2T".into(), "_sips._tcp.all.test".into())),
+        ("all.test", Record::Naptr(2, 1, "SIP+D2U".into(), "_sip._udp.all.test".into())),
+    ]) else {
+        return;
+    };
+    let server = relay(&names, "");
+    reaches(&server, "all.test", &socket);
+    assert_eq!(names.asked("_sips._tcp.all.test", SRV), 0);
+    assert!(names.asked("_sip._udp.all.test", SRV) > 0);
+}
+
+/// RFC 2782: "A Target of "." means that the service is decidedly not available at this domain."
+#[test]
+fn a_service_that_is_said_not_to_be_available_is_not_looked_for_elsewhere() {
+    let none = || Record::Srv(0, 0, 0, ".".into());
+    let Some(names) = NameServer::start(&[
+        ("none.test", Record::A(Ipv4Addr::LOCALHOST)),
+        ("_sip._udp.none.test", none()),
+        ("_sip._tcp.none.test", none()),
+    ]) else {
+        return;
+    };
+    let server = relay(&names, "");
+    let mut caller = server.connect(Udp);
+    let since = Instant::now();
+    caller.send(&Request::new("MESSAGE", "sip:x@none.test", "udp", caller.local()).bytes()).expect("loopback");
+    let answer = caller.final_response(LIMIT).expect("an answer");
+    // By a transaction towards port 5060 it would take 32 s, or an ICMP error.
+    assert!(status(&answer).is_some_and(|code| code >= 400) && since.elapsed() < Duration::from_secs(4));
+    assert_eq!(names.asked("none.test", 1), 0, "its address is not asked for");
+}
+
+#[test]
+fn of_the_addresses_that_a_name_leads_to_as_many_are_tried_as_may_be() {
+    let [(first, port), (second, _)] = [peer(Ipv4Addr::new(127, 0, 0, 2)), peer(Ipv4Addr::new(127, 0, 0, 3))];
+    drop((first, second));
+    let hosts = ["a", "b", "c"].map(|host| Record::Srv(1, 0, port, format!("{host}.test")));
+    let mut all: Vec<(&str, Record)> = hosts.into_iter().map(|srv| ("_sip._udp.many.test", srv)).collect();
+    all.extend(["a.test", "b.test", "c.test"].map(|host| (host, Record::A(Ipv4Addr::new(127, 0, 0, 4)))));
+    let Some(names) = NameServer::start(&all) else { return };
+    let server = relay(&names, "dns.max_targets = 2");
+    let mut caller = server.connect(Udp);
+    caller.send(&Request::new("MESSAGE", "sip:x@many.test", "udp", caller.local()).bytes()).expect("loopback");
+    assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(500));
+    let asked = ["a.test", "b.test", "c.test"].iter().filter(|host| names.asked(host, 1) > 0).count();
+    assert_eq!(asked, 2);
+}
