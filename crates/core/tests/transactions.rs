@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{ClientId, Event, Incoming, Outgoing, Role, ServerId, Transactions};
-use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport, call};
+use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport, call};
 use strowger_message::{Index, Limits, Message};
 
 struct World {
@@ -375,6 +375,68 @@ fn what_was_answered_or_goes_by_a_connection_did_reach_somebody() {
         assert!(!table.unreachable(*now, arrival(transport).remote, text.as_bytes(), out, events));
         assert_eq!((world.events.len(), world.table.counts().clients), (0, 1));
     }
+}
+
+#[test]
+fn a_request_whose_connection_ends_goes_once_more_by_another_and_then_fails() {
+    for (start, cseq) in [(INVITE, "1 INVITE"), (BYE, "2 BYE")] {
+        let mut world = World::new();
+        let text = message(start, "z9hG4bK1", cseq);
+        let id = world.send(&text, "z9hG4bK1", Transport::Tcp);
+        assert_eq!(world.sent(), std::slice::from_ref(&text));
+        let cut_off = |world: &mut World| {
+            let World { now, table, out, events } = world;
+            table.cut_off(*now, id.to_u64(), out, events);
+        };
+        cut_off(&mut world);
+        assert_eq!((world.sent(), world.events.len()), (vec![text], 0));
+        cut_off(&mut world);
+        assert_eq!(world.events, [Event::ClientTransportError { id, owner: 42 }, Event::ClientEnded { id, owner: 42 }]);
+        assert!(world.sent().is_empty());
+        cut_off(&mut world);
+        assert_eq!(world.events.len(), 2);
+        world.assert_empty();
+    }
+}
+
+/// A phone behind its own connection takes no other.
+#[test]
+fn a_request_over_a_flow_fails_with_it() {
+    let mut world = World::new();
+    let text = message(INVITE, "z9hG4bK1", "1 INVITE");
+    let start = world.out.start();
+    world.out.bytes.extend_from_slice(text.as_bytes());
+    let flow = Some(Flow { node: 0, process: 1, shard: 0, slot: 3, generation: 1 });
+    let target = Target { flow, ..arrival(Transport::Tls).reply() };
+    let World { now, table, out, events } = &mut world;
+    let range = start..out.bytes.len();
+    let id = table.send(*now, range, b"z9hG4bK1", b"INVITE", target, 7, 42, out);
+    table.cut_off(*now, id.to_u64(), out, events);
+    assert_eq!(events[0], Event::ClientTransportError { id, owner: 42 });
+    assert_eq!(world.sent().len(), 1);
+}
+
+#[test]
+fn the_end_of_a_connection_says_nothing_to_who_has_heard_or_waits_for_no_answer() {
+    let answered = message("SIP/2.0 180 Ringing", "z9hG4bK1", "1 INVITE");
+    for (transport, response) in [(Transport::Tcp, &*answered), (Transport::Udp, "")] {
+        let mut world = World::new();
+        let id = world.send(&message(INVITE, "z9hG4bK1", "1 INVITE"), "z9hG4bK1", transport);
+        if !response.is_empty() {
+            world.response(response);
+        }
+        world.sent();
+        let World { now, table, out, events } = &mut world;
+        table.cut_off(*now, id.to_u64(), out, events);
+        assert_eq!((world.events.len(), world.sent().len(), world.table.counts().clients), (0, 0, 1));
+    }
+    let mut world = World::new();
+    let id = world.new_request(&message(BYE, "z9hG4bK1", "2 BYE"), Transport::Tcp);
+    world.respond(id, &message("SIP/2.0 200 OK", "z9hG4bK1", "2 BYE"));
+    world.sent();
+    let World { now, table, out, events } = &mut world;
+    table.cut_off(*now, id.to_u64(), out, events);
+    assert_eq!((world.events.len(), world.sent().len()), (0, 0), "a response");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::Settings;
 use crate::clock;
 use crate::proof::Proof;
+use crate::streams::Last;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 use std::io;
@@ -49,6 +50,12 @@ pub(crate) struct Connection {
     pub(crate) since: u64,
     pub(crate) check: u64,
     pub(crate) task: Option<AbortHandle>,
+    /// What was sent over it last.
+    pub(crate) sent: Last,
+    /// The peer has said that nothing will follow; what it asked before is still answered.
+    pub(crate) finished: bool,
+    /// Requests that came and have no final response yet, as far as can be told from the first bytes of messages.
+    pub(crate) owed: u32,
     /// By what flow the service knows it, where that is a lane.
     pub(crate) lane: Option<Flow>,
     /// The service is done with it; it ends when everything was said and the peer has ended it too.
@@ -113,6 +120,9 @@ impl Connection {
             since: now.mono,
             check: u64::MAX,
             task: None,
+            sent: 0,
+            finished: false,
+            owed: 0,
             lane: None,
             leaving: false,
         }
@@ -138,6 +148,7 @@ impl Connection {
         let (from, patience) = match self.phase {
             // Whoever it was for has gone.
             _ if self.leaving => (self.since, settings.farewell_timeout),
+            _ if self.finished => (self.since, settings.answer_timeout),
             Phase::Dialling => (self.since, settings.connect_timeout + settings.handshake_timeout),
             Phase::Tls | Phase::Ws => (self.since, settings.handshake_timeout),
             Phase::Open if self.is_partial() => (self.since, settings.partial_timeout),

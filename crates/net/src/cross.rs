@@ -39,6 +39,10 @@ pub(crate) enum Content<S: Service> {
         token: u64,
         cause: Unsent,
     },
+    /// The connection has ended over which the message went that the receiving shard sent with this token.
+    CutOff {
+        token: u64,
+    },
     /// A datagram to this address, which began with `bytes`, reached nobody. Any shard may have sent it.
     Unreachable {
         to: SocketAddr,

@@ -268,6 +268,7 @@ impl<S: Service> Desk<S> {
                 self.strangers.push(Stranger { target, range, origin, token });
             }
             Content::Unreachable { to } => self.service.unreachable(now, to, bytes, &mut self.out),
+            Content::CutOff { token } => self.service.cut_off(now, token, &mut self.out),
             Content::Failed { token, cause } => self.service.unsent(now, token, cause, &mut self.out),
             Content::Records { bucket, records } => {
                 self.buckets.come(bucket, from as u8);

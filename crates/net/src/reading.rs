@@ -83,7 +83,8 @@ impl Streams {
                 }
                 _ => (),
             }
-            if n > 0 {
+            // What follows the end is nothing.
+            if n > 0 && !self.connection(slot).is_some_and(|c| c.finished) {
                 read = true;
                 self.counters.stream_bytes_in.add(n as u64);
                 connection_heard(self, slot, now);
@@ -325,9 +326,17 @@ impl Streams {
         let flow = Some(self.flow(slot));
         let Some(connection) = self.connection(slot) else { return };
         let (transport, listener, remote) = (connection.transport, connection.listener, connection.remote);
+        if is_to_be_answered(message) {
+            connection.owed = connection.owed.saturating_add(1);
+        }
         self.counters.stream_messages_in.add(1);
         desk.arrive(now, &Arrival { transport, listener, remote, flow }, message);
     }
+}
+
+/// A request, but for an ACK.
+fn is_to_be_answered(message: &[u8]) -> bool {
+    !message.starts_with(b"SIP/2.0 ") && !message.starts_with(b"ACK ")
 }
 
 fn connection_heard(streams: &mut Streams, slot: u32, now: Now) {

@@ -85,6 +85,12 @@ pub trait Service {
         self.failed(now, token, out);
     }
 
+    /// The connection over which a message with this token went has ended, or its peer has said that nothing will follow:
+    /// no answer comes by it, and whether the message has arrived is not known (RFC 3261 section 18.4). Told of the last
+    /// [`Settings::remembered`](crate::Settings) messages.
+    #[inline]
+    fn cut_off(&mut self, _now: Now, _token: u64, _out: &mut Outbox) {}
+
     /// A datagram to this address reached nobody, as a host or router on its way says (ICMP; RFC 3261 section 18.4); `quoted` is how
     /// it began. Told to all shards where [`Settings::unreachable`](crate::Settings) is on. A hint and no more: who knows the
     /// addresses can forge it, and who does not know what was sent cannot quote it.

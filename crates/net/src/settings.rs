@@ -123,12 +123,18 @@ pub struct Settings {
     pub dial_port: u16,
     /// A TLS or WebSocket handshake must end in this time. Default 10 s.
     pub handshake_timeout: Duration,
+    /// A peer that says that nothing will follow (FIN) may have asked something before: so long after that, and after each
+    /// message that it gets, it can be answered by the same connection. Default 32 s, as long as a transaction (64*T1).
+    pub answer_timeout: Duration,
     /// How long a connection that we end waits for the peer to end it too. Default 1 s.
     pub farewell_timeout: Duration,
     /// Sessions kept of each TLS server, to be resumed: one is used by each connection. Default 1,024.
     pub tls_sessions: usize,
     /// Names that secure peers must prove, remembered at most. Default 8,192.
     pub names: usize,
+    /// Messages sent over the connections of a shard that are remembered, for who sent them to learn that the connection ended
+    /// before an answer: see [`Service::cut_off`](crate::Service::cut_off). 24 bytes each. Default 16,384.
+    pub remembered: usize,
     /// Bytes that may wait for a connection whose peer does not read; more closes it. Default 1 MB.
     pub write_queue: usize,
     /// How servers are verified to which we connect by TLS.
@@ -169,9 +175,11 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(5),
             dial_port: 0,
             handshake_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(32),
             farewell_timeout: Duration::from_secs(1),
             tls_sessions: 1_024,
             names: 8_192,
+            remembered: 16_384,
             write_queue: 1 << 20,
             tls: crate::tls::Client::default(),
             quota: Arc::new(Quota::new(100)),

@@ -337,6 +337,7 @@ impl<S: Service + 'static> Shard<S> {
             }
             if self.failed.is_empty()
                 && self.streams.lost.is_empty()
+                && self.streams.cut_off.is_empty()
                 && desk.out.is_empty()
                 && self.streams.unmade.is_empty()
             {
@@ -348,6 +349,14 @@ impl<S: Service + 'static> Shard<S> {
                 } else {
                     let counters = &desk.shared.seats[desk.index].counters;
                     desk.roads.put(origin, Content::Failed { token, cause }, &[], counters);
+                }
+            }
+            for (origin, token) in self.streams.cut_off.drain(..) {
+                if origin == desk.index {
+                    desk.service.cut_off(now, token, &mut desk.out);
+                } else {
+                    let counters = &desk.shared.seats[desk.index].counters;
+                    desk.roads.put(origin, Content::CutOff { token }, &[], counters);
                 }
             }
             for token in self.failed.drain(..) {
@@ -366,7 +375,8 @@ impl<S: Service + 'static> Shard<S> {
         let (index, roads) = (desk.index, &mut desk.roads);
         let bytes = &desk.out.bytes;
         let mut stream = |streams: &mut Streams, target: &Target, range: Range<usize>, origin, token| {
-            let post = streams.post(target, range.clone(), origin, token, now, |shard| roads.leads_to(shard));
+            let leads_to = |shard| roads.leads_to(shard);
+            let post = streams.post(target, bytes, range.clone(), origin, token, now, leads_to);
             if let Post::Elsewhere(shard, target) = post {
                 counters.crossed_out.add(1);
                 if !roads.put(shard, Content::Send { target, origin, token }, &bytes[range], counters) && token != 0 {

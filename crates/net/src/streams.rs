@@ -5,17 +5,20 @@
 //! a connection's task only reads (see [`crate::reading`]).
 
 mod dial;
+mod ending;
 mod lane;
 mod posting;
+mod sent;
 mod writing;
 
 pub(crate) use self::posting::Post;
+pub(crate) use self::sent::Last;
 
 use self::dial::Dial;
+use self::sent::Sent;
 use crate::connection::{Connection, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::handle::Common;
-use crate::shown::brief;
 use crate::{Ending, Unsent, clock, stamp, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
@@ -69,6 +72,9 @@ pub(crate) struct Streams {
     frames: u64,
     /// Messages that will not be sent: the shard that wanted it, its token, and why not.
     pub(crate) lost: Vec<(usize, u64, Unsent)>,
+    /// Messages over connections that ended before an answer may have come: likewise.
+    pub(crate) cut_off: Vec<(usize, u64)>,
+    sent: Sent,
     /// Connections that ended, and how.
     pub(crate) ended: Vec<(Flow, Ending)>,
     /// Lanes that could not be made, and how many have given their descriptors back.
@@ -112,6 +118,7 @@ impl Streams {
         };
         Ok(Self {
             doors: doors.into_iter().map(door).collect::<io::Result<_>>()?,
+            sent: Sent::new(common.settings.remembered),
             common,
             counters,
             index,
@@ -128,6 +135,7 @@ impl Streams {
             alarms: BinaryHeap::new(),
             frames: 0,
             lost: Vec::new(),
+            cut_off: Vec::new(),
             ended: Vec::new(),
             unmade: Vec::new(),
             lanes_gone: 0,
@@ -303,16 +311,19 @@ impl Streams {
         let Some(connection) = self.connection(slot) else { return };
         connection.phase = Phase::Open;
         let accepted = connection.accepted;
-        let mut before = Vec::new();
+        let (mut before, mut tokens) = (Vec::new(), Vec::new());
         if let Some(layer) = &mut connection.layer {
             before = std::mem::take(&mut layer.before);
-            layer.tokens = Vec::new();
+            tokens = std::mem::take(&mut layer.tokens);
             if layer.is_plain() {
                 connection.layer = None;
             }
         }
         if !accepted {
             self.counters.connected.add(1);
+        }
+        for (origin, token) in tokens {
+            self.note(slot, origin, token);
         }
         if !before.is_empty() {
             self.counters.stream_bytes_waiting.less(before.len() as u64);
@@ -322,80 +333,6 @@ impl Streams {
             self.depart(slot);
         }
         self.watch(slot);
-    }
-
-    /// Ends a connection of our own accord and says why.
-    pub(crate) fn close(&mut self, slot: u32, reason: &dyn std::fmt::Display) {
-        self.end(slot, Ending::Ours, reason);
-    }
-
-    /// Ends a connection that the peer has ended.
-    pub(crate) fn finish(&mut self, slot: u32) {
-        self.end(slot, Ending::Finished, &"the peer closed it");
-    }
-
-    /// Ends a connection that has failed.
-    #[cold]
-    pub(crate) fn give_up(&mut self, slot: u32, error: &dyn std::fmt::Display) {
-        self.end(slot, Ending::Broken, error);
-    }
-
-    fn end(&mut self, slot: u32, ending: Ending, reason: &dyn std::fmt::Display) {
-        let flow = self.flow(slot);
-        let Some(mut connection) = self.slots[slot as usize].connection.take() else { return };
-        tracing::debug!(
-            remote = %connection.remote, transport = connection.transport.text(), reason = %brief(&reason), "connection ends"
-        );
-        if let (Some(layer), Some(stream)) = (&mut connection.layer, &connection.stream) {
-            layer.farewell(stream);
-        }
-        gauge(&self.counters, connection.transport).less(1);
-        self.counters.stream_bytes_waiting.less(connection.waiting.len() as u64);
-        if !connection.waiting.is_empty() {
-            self.blocked.retain(|&s| s != slot);
-        }
-        if connection.lane.is_none() {
-            let directory = &self.common.directory;
-            directory.forget(connection.transport, connection.remote, connection.name, flow);
-            if let Some(alias) = connection.alias.take() {
-                directory.forget(connection.transport, alias.address, None, flow);
-            }
-        }
-        self.common.directory.dismiss(connection.accepted.then(|| connection.remote.ip()));
-        if let Some(layer) = &connection.layer {
-            self.counters.stream_bytes_waiting.less(layer.before.len() as u64);
-            let cause = match connection.phase {
-                Phase::Dialling => Unsent::Connection,
-                Phase::Tls => Unsent::TlsHandshake,
-                Phase::Ws => Unsent::WebSocketHandshake,
-                Phase::Open => Unsent::Here,
-            };
-            self.lost.extend(layer.tokens.iter().map(|&(origin, token)| (origin, token, cause)));
-        }
-        if let Some(task) = connection.task.take() {
-            task.abort();
-        }
-        self.lanes_gone += usize::from(connection.lane.is_some());
-        if connection.phase == Phase::Open {
-            if !connection.leaving {
-                self.ended.push((flow, ending));
-            }
-        } else {
-            let shakes_hands = matches!(connection.phase, Phase::Tls | Phase::Ws);
-            self.counters.handshakes_failed.add(u64::from(shakes_hands));
-            if self.may_say(connection.remote) {
-                let event = if shakes_hands { "handshake failed" } else { "connection not made" };
-                let transport = connection.transport.text();
-                tracing::info!(remote = %connection.remote, %transport, reason = %brief(&reason), "{event}");
-            }
-            if let (true, Some(refusals)) = (shakes_hands, &self.common.settings.refusals) {
-                refusals.tell(connection.remote, &reason.to_string());
-            }
-        }
-        if connection.phase != Phase::Open && connection.lane.is_some() && !connection.leaving {
-            self.unmade.push(flow);
-        }
-        self.free.push(slot);
     }
 
     /// Whether a line may be written about a connection of this peer.
@@ -440,10 +377,12 @@ impl Streams {
                 continue;
             }
             let (phase, partial, leaving) = (connection.phase, connection.is_partial(), connection.leaving);
+            let finished = connection.finished;
             match phase {
                 Phase::Dialling => self.close(slot, &"it was not made in time"),
                 Phase::Tls | Phase::Ws => self.close(slot, &"the handshake took too long"),
                 Phase::Open if leaving => self.close(slot, &"the peer did not end it"),
+                Phase::Open if finished => self.close(slot, &"the peer had said that nothing would follow"),
                 Phase::Open if partial => {
                     self.counters.partial_closed.add(1);
                     self.close(slot, &"the rest of a message did not come");

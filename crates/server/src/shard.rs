@@ -580,6 +580,12 @@ impl Service for Shard {
         (self.shared.program.sends)(out);
     }
 
+    fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
+        self.transactions.cut_off(now, token, out, &mut self.events);
+        self.run_events(now, "connection lost", out);
+        self.show_busy();
+    }
+
     fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         if self.transactions.unreachable(now, to, quoted, out, &mut self.events) {
             self.run_events(now, "unreachable (ICMP error)", out);

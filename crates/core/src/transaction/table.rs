@@ -390,6 +390,27 @@ impl Transactions {
         }
     }
 
+    /// The connection has ended over which went what was sent with this token, and no answer will come by it. A request that
+    /// has had none was perhaps sent to a peer that had forgotten the connection (it was started again): it is sent once more,
+    /// over another connection, and only if that ends too it could not be sent (RFC 3261 sections 18.4 and 17.1.4). To a peer
+    /// that is reached by its own connection alone there is no other.
+    pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox, events: &mut Vec<Event>) {
+        let id = Id::from_u64(token);
+        let Some(entry) = self.entries.get_mut(id).filter(|e| e.machine.hears_nothing() && e.is_reliable()) else { return };
+        let target = Target::from(entry.route);
+        // Over a reliable transport there are no other retransmissions to be counted.
+        let first = std::mem::replace(&mut entry.attempts, 1) == 0;
+        match &entry.kept {
+            Some(kept) if first && target.flow.is_none() => {
+                let start = out.start();
+                self.kept.append_to(kept, &mut out.bytes);
+                out.send(target, start..out.bytes.len(), token);
+                self.counts.requests_resent += 1;
+            }
+            _ => self.failed(now, token, out, events),
+        }
+    }
+
     /// A datagram to this address reached nobody, an ICMP error says; `quoted` is how it began. If it is the request of a client
     /// transaction, as its branch says, which goes there by UDP and has heard nothing yet, that could not be sent (RFC 3261
     /// sections 18.4 and 17.1.4). Returns whether it is. Without the branch nothing is believed: addresses are no secret, and anybody

@@ -20,9 +20,11 @@ pub(crate) enum Post {
 impl Streams {
     /// Takes a message for a stream: `bytes[range]`, wanted by the shard `origin`. `leads_to`: whether there is a way to the
     /// shard of this number, for a flow may name any.
+    #[expect(clippy::too_many_arguments, reason = "each says one thing about the message, and the caller has them apart")]
     pub(crate) fn post(
         &mut self,
         target: &Target,
+        bytes: &[u8],
         range: Range<usize>,
         origin: usize,
         token: u64,
@@ -35,7 +37,7 @@ impl Streams {
                 if flow.shard as usize != self.index && origin == self.index && leads_to(flow.shard as usize) {
                     return Post::Elsewhere(flow.shard as usize, *target);
                 }
-                if flow.shard as usize == self.index && self.leads(flow, target) {
+                if flow.shard as usize == self.index && self.leads(flow, target, &bytes[range.clone()]) {
                     self.push(flow.slot, range, origin, token);
                     return Post::Done;
                 }
@@ -77,8 +79,9 @@ impl Streams {
     }
 
     /// Whether this flow is a connection to whom the target means: of its transport, to its address, and where a name is to be
-    /// proved, of that name. Whoever wrote the flow, no message goes to somebody else by it.
-    fn leads(&mut self, flow: Flow, target: &Target) -> bool {
+    /// proved, of that name. Whoever wrote the flow, no message goes to somebody else by it. To a peer that said that it will say
+    /// no more only responses go.
+    fn leads(&mut self, flow: Flow, target: &Target, message: &[u8]) -> bool {
         let names = self.common.names.clone();
         let Some(connection) = self.same(flow.slot, flow.generation) else { return false };
         // Of a link-local address the zone is not always known.
@@ -88,7 +91,9 @@ impl Streams {
         let proved = |alias: &Alias| {
             alias.proof.as_ref().is_some_and(|proof| proof.is_of(target.name, target.address.ip(), &names))
         };
-        connection.transport == target.transport
+        let finished = connection.finished && !message.starts_with(b"SIP/2.0 ");
+        !finished
+            && connection.transport == target.transport
             && (meant(connection.remote) || alias.is_some_and(|alias| meant(alias.address)))
             && (target.name.is_none() || connection.name == target.name || alias.is_some_and(|alias| proved(alias)))
     }
@@ -101,13 +106,21 @@ impl Streams {
     }
 
     pub(super) fn push(&mut self, slot: u32, range: Range<usize>, origin: usize, token: u64) {
-        if token != 0
-            && let Some(layer) = self.connection(slot).filter(|c| c.phase != Phase::Open).and_then(|c| c.layer.as_mut())
-        {
-            layer.tokens.push((origin, token));
+        if token != 0 {
+            self.note(slot, origin, token);
         }
         let order = self.round.len() as u32;
         self.round.push(Piece { slot, order, range });
+    }
+
+    /// Notes who is to hear of it if a message is not sent, or the connection ends before an answer.
+    pub(super) fn note(&mut self, slot: u32, origin: usize, token: u64) {
+        let place = self.slots.get_mut(slot as usize);
+        let Some(connection) = place.and_then(|place| place.connection.as_deref_mut()) else { return };
+        match &mut connection.layer {
+            Some(layer) if connection.phase != Phase::Open => layer.tokens.push((origin, token)),
+            _ => self.sent.note(&mut connection.sent, origin, token),
+        }
     }
 
     /// This address leads to the connection, so one before it does not any more; nor does this one if the connection has ended.

@@ -17,7 +17,13 @@ impl Streams {
         // Unlike a stable sort this one takes no memory.
         round.sort_unstable_by_key(|piece| (piece.slot, piece.order));
         for pieces in round.chunk_by(|a, b| a.slot == b.slot) {
+            let slot = pieces[0].slot;
+            if let Some(connection) = self.connection(slot).filter(|c| c.owed > 0) {
+                let answers = pieces.iter().filter(|piece| is_final(&bytes[piece.range.clone()])).count();
+                connection.owed = connection.owed.saturating_sub(answers as u32);
+            }
             self.write(pieces, bytes);
+            self.settle(slot);
         }
         round.clear();
         self.round = round;
@@ -191,8 +197,14 @@ impl Streams {
             if leaving {
                 self.depart(slot);
             }
+            self.settle(slot);
         }
     }
+}
+
+/// A final response.
+fn is_final(message: &[u8]) -> bool {
+    message.strip_prefix(b"SIP/2.0 ").and_then(|rest| rest.first()).is_some_and(|class| (b'2'..=b'6').contains(class))
 }
 
 /// SIP messages are text unless their bytes are not (RFC 7118 section 4.2).

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Handle, Listener, Net, Node, Service, Settings, Shards};
 
@@ -85,7 +86,8 @@ impl Service for Echo {
 }
 
 pub(crate) fn settings(shards: usize) -> Settings {
-    Settings { shards: Shards::Fixed(shards), ..Settings::default() }
+    // The services of these tests say no final responses: who has asked them something waits for ever.
+    Settings { shards: Shards::Fixed(shards), answer_timeout: Duration::from_millis(50), ..Settings::default() }
 }
 
 /// An echo server with one listener for each of `binds`.

@@ -1,6 +1,6 @@
 //! A service that passes messages on: "TO tcp 127.0.0.1:5060 ..." goes there ("tls@a.test": to whom proves this name), and
 //! what comes back for the same call goes to who sent it; "FLOW 0 3 1 tcp 127.0.0.1:5060 ..." the same over a flow of this shard, slot and generation.
-//! Everything else goes back the way it came.
+//! "LATER 100 ..." is answered with 200 after so many milliseconds. Everything else goes back the way it came.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use strowger_message::scan;
 use strowger_net::{Handle, Listener, Net, Node, Service, Settings};
 
 pub(crate) struct Relay {
+    index: usize,
     handle: Handle<Self>,
     waiting: HashMap<Vec<u8>, Arrival>,
     tokens: HashMap<u64, Arrival>,
@@ -24,7 +25,7 @@ impl Relay {
 }
 
 impl Service for Relay {
-    type Answer = ();
+    type Answer = (Arrival, Vec<u8>);
     type Record = ();
 
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
@@ -59,6 +60,14 @@ impl Service for Relay {
                 Self::send(arrival.reply(), bytes, 0, out);
             }
             "CLOSE" => self.handle.close(arrival.flow.unwrap()),
+            "LATER" => {
+                let (after, mailbox) = (word[1].parse().unwrap(), self.handle.mailbox(self.index));
+                let (arrival, bytes) = (*arrival, bytes.to_vec());
+                self.handle.spawn("a task that waits", async move {
+                    tokio::time::sleep(std::time::Duration::from_millis(after)).await;
+                    mailbox.send((arrival, bytes));
+                });
+            }
             _ => {
                 let back = self.waiting.remove(&call).unwrap_or(*arrival);
                 Self::send(back.reply(), bytes, 0, out);
@@ -71,11 +80,19 @@ impl Service for Relay {
         Self::send(to.reply(), b"FAILED\r\nContent-Length: 0\r\n\r\n", 0, out);
     }
 
+    fn cut_off(&mut self, _: Now, token: u64, out: &mut Outbox) {
+        if let Some(to) = self.tokens.remove(&token) {
+            Self::send(to.reply(), b"CUT OFF\r\nContent-Length: 0\r\n\r\n", 0, out);
+        }
+    }
+
     fn poll(&mut self, _: Now, _: &mut Outbox) {}
     fn deadline(&mut self) -> Option<u64> {
         None
     }
-    fn answered(&mut self, _: Now, _: (), _: &mut Outbox) {}
+    fn answered(&mut self, _: Now, (to, bytes): (Arrival, Vec<u8>), out: &mut Outbox) {
+        Self::send(to.reply(), &[b"SIP/2.0 200 OK\r\n", &bytes[..]].concat(), 0, out);
+    }
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
     fn export(&mut self, _: Now, _: u8) -> Vec<()> {
         Vec::new()
@@ -84,7 +101,7 @@ impl Service for Relay {
 }
 
 pub(crate) fn start(settings: Settings, listeners: Vec<Listener>) -> Node<Relay> {
-    let make = |_, handle| Relay { handle, waiting: HashMap::new(), tokens: HashMap::new(), next: 0 };
+    let make = |index, handle| Relay { index, handle, waiting: HashMap::new(), tokens: HashMap::new(), next: 0 };
     Net::bind(settings, listeners).unwrap().spawn(make).unwrap()
 }
 

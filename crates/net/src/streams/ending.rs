@@ -1,0 +1,119 @@
+//! How connections end: by the peer, by an error, by us; and who hears of it.
+
+use super::{Streams, gauge};
+use crate::connection::Phase;
+use crate::shown::brief;
+use crate::{Ending, Unsent, clock};
+use strowger_core::Transport;
+
+impl Streams {
+    /// Ends a connection of our own accord and says why.
+    pub(crate) fn close(&mut self, slot: u32, reason: &dyn std::fmt::Display) {
+        self.end(slot, Ending::Ours, reason);
+    }
+
+    /// The peer has said that nothing will follow. Nothing more goes its way but answers to what it asked before; with the last
+    /// of these, or when their time is over, the connection ends.
+    pub(crate) fn finish(&mut self, slot: u32) {
+        let flow = self.flow(slot);
+        let now = clock::now().mono;
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.finished {
+            return;
+        }
+        // After its closing handshake nothing may be said by WebSocket (RFC 6455 section 5.5.1).
+        let web = matches!(connection.transport, Transport::Ws | Transport::Wss);
+        let is_owed = connection.owed > 0 && connection.phase == Phase::Open && !web;
+        if !is_owed || connection.lane.is_some() || connection.leaving {
+            return self.end(slot, Ending::Finished, &"the peer closed it");
+        }
+        connection.finished = true;
+        connection.since = now;
+        connection.partial = Vec::new();
+        self.part(slot);
+        self.ended.push((flow, Ending::Finished));
+        self.watch(slot);
+    }
+
+    /// After something was sent: ends a connection whose peer wants nothing more.
+    pub(super) fn settle(&mut self, slot: u32) {
+        let now = clock::now().mono;
+        let Some(connection) = self.connection(slot).filter(|c| c.finished) else { return };
+        connection.since = now;
+        if connection.owed == 0 && connection.waiting.is_empty() {
+            self.end(slot, Ending::Finished, &"the peer has its answers and wants nothing more");
+        }
+    }
+
+    /// No message is to go by this connection that another one can take, and no answer will come by it.
+    fn part(&mut self, slot: u32) {
+        let flow = self.flow(slot);
+        let directory = &self.common.directory;
+        let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return };
+        if connection.lane.is_none() {
+            directory.forget(connection.transport, connection.remote, connection.name, flow);
+            if let Some(alias) = connection.alias.take() {
+                directory.forget(connection.transport, alias.address, None, flow);
+            }
+        }
+        self.cut_off.extend(self.sent.of(std::mem::take(&mut connection.sent)));
+    }
+
+    /// Ends a connection that has failed.
+    #[cold]
+    pub(crate) fn give_up(&mut self, slot: u32, error: &dyn std::fmt::Display) {
+        self.end(slot, Ending::Broken, error);
+    }
+
+    fn end(&mut self, slot: u32, ending: Ending, reason: &dyn std::fmt::Display) {
+        let flow = self.flow(slot);
+        self.part(slot);
+        let Some(mut connection) = self.slots[slot as usize].connection.take() else { return };
+        tracing::debug!(
+            remote = %connection.remote, transport = connection.transport.text(), reason = %brief(&reason), "connection ends"
+        );
+        if let (Some(layer), Some(stream)) = (&mut connection.layer, &connection.stream) {
+            layer.farewell(stream);
+        }
+        gauge(&self.counters, connection.transport).less(1);
+        self.counters.stream_bytes_waiting.less(connection.waiting.len() as u64);
+        if !connection.waiting.is_empty() {
+            self.blocked.retain(|&s| s != slot);
+        }
+        self.common.directory.dismiss(connection.accepted.then(|| connection.remote.ip()));
+        if let Some(layer) = &connection.layer {
+            self.counters.stream_bytes_waiting.less(layer.before.len() as u64);
+            let cause = match connection.phase {
+                Phase::Dialling => Unsent::Connection,
+                Phase::Tls => Unsent::TlsHandshake,
+                Phase::Ws => Unsent::WebSocketHandshake,
+                Phase::Open => Unsent::Here,
+            };
+            self.lost.extend(layer.tokens.iter().map(|&(origin, token)| (origin, token, cause)));
+        }
+        if let Some(task) = connection.task.take() {
+            task.abort();
+        }
+        self.lanes_gone += usize::from(connection.lane.is_some());
+        if connection.phase == Phase::Open {
+            if !connection.leaving && !connection.finished {
+                self.ended.push((flow, ending));
+            }
+        } else {
+            let shakes_hands = matches!(connection.phase, Phase::Tls | Phase::Ws);
+            self.counters.handshakes_failed.add(u64::from(shakes_hands));
+            if self.may_say(connection.remote) {
+                let event = if shakes_hands { "handshake failed" } else { "connection not made" };
+                let transport = connection.transport.text();
+                tracing::info!(remote = %connection.remote, %transport, reason = %brief(&reason), "{event}");
+            }
+            if let (true, Some(refusals)) = (shakes_hands, &self.common.settings.refusals) {
+                refusals.tell(connection.remote, &reason.to_string());
+            }
+        }
+        if connection.phase != Phase::Open && connection.lane.is_some() && !connection.leaving {
+            self.unmade.push(flow);
+        }
+        self.free.push(slot);
+    }
+}
