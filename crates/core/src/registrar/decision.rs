@@ -183,6 +183,10 @@ impl Registrar {
     }
 }
 
+/// So many times as many contacts as an address-of-record may have can stand in one request: those of a phone that removes
+/// all and makes as many are twice as many.
+const ASKED_PER_KEPT: usize = 4;
+
 /// Where a request stands among the others of its Call-ID.
 struct Order<'a> {
     call_id: &'a [u8],
@@ -276,7 +280,14 @@ impl Registrar {
         current: &[Current<'_>],
     ) -> Result<(), Refusal> {
         let mut flows = 0;
-        for contact in message.contacts() {
+        // The URIs of `current`, read when the first contact has not the very same text as one of them.
+        let mut known = Vec::new();
+        let most = self.settings.max_contacts.saturating_mul(ASKED_PER_KEPT);
+        for (n, contact) in message.contacts().enumerate() {
+            // Each is compared with all that there are.
+            if n >= most {
+                return Err(Refusal::TooManyContacts);
+            }
             // A * beside others ends here too: it is no contact.
             let contact = Asked::of(&contact.map_err(|_| Refusal::BadRequest("malformed Contact"))?.value);
             flows += usize::from(contact.reg_id != 0);
@@ -289,7 +300,7 @@ impl Registrar {
                 return Err(Refusal::IntervalTooBrief(self.settings.min_expires));
             }
             let granted = wanted.min(self.settings.max_expires);
-            let found = contact.find(current);
+            let found = contact.find(current, &mut known);
             if let Some(i) = found
                 && self.fates[i] != Fate::Gone
             {
@@ -354,9 +365,23 @@ impl<'a> Asked<'a> {
 
     /// The binding that it is about. A flow is known by instance and number (RFC 5626 section 6), anything else, and
     /// a flow that was bound before without them, by URI.
-    fn find(&self, current: &[Current<'_>]) -> Option<usize> {
+    fn find<'c>(&self, current: &[Current<'c>], known: &mut Vec<Option<Uri<'c>>>) -> Option<usize> {
         let flow = |c: &Current<'_>| self.is_flow(c.instance, c.reg_id);
-        current.iter().position(flow).or_else(|| current.iter().position(|c| self.is(c.uri, c.instance, c.reg_id)))
+        let by_uri = |c: &Current<'_>| !self.both_flows(c.instance, c.reg_id);
+        let same_text = |c: &Current<'_>| by_uri(c) && self.text == c.uri;
+        // Most refreshes come with the very same text.
+        let found = current.iter().position(flow).or_else(|| current.iter().position(same_text));
+        found.or_else(|| {
+            if known.is_empty() {
+                known.extend(current.iter().map(|c| Uri::parse(c.uri).ok()));
+            }
+            let same = |uri: &Option<Uri<'_>>| uri.as_ref().is_some_and(|uri| self.uri == *uri);
+            current.iter().zip(known.iter()).position(|(c, uri)| by_uri(c) && same(uri))
+        })
+    }
+
+    fn both_flows(&self, instance: &[u8], reg_id: u32) -> bool {
+        self.reg_id != 0 && reg_id != 0 && !self.instance.is_empty() && !instance.is_empty()
     }
 
     fn is_flow(&self, instance: &[u8], reg_id: u32) -> bool {
@@ -364,11 +389,9 @@ impl<'a> Asked<'a> {
     }
 
     fn is(&self, uri: &[u8], instance: &[u8], reg_id: u32) -> bool {
-        let both_flows = self.reg_id != 0 && reg_id != 0 && !self.instance.is_empty() && !instance.is_empty();
-        if both_flows {
+        if self.both_flows(instance, reg_id) {
             return self.is_flow(instance, reg_id);
         }
-        // Most refreshes come with the very same text.
         self.text == uri || Uri::parse(uri).is_ok_and(|other| self.uri == other)
     }
 }

@@ -5,7 +5,7 @@ use super::sip::{SipUri, hex};
 
 /// Each parameter and header of one URI is looked for among all of the other. Who writes more of them than anybody does gets
 /// them compared as they stand.
-const MOST: usize = 64;
+const MOST: usize = 16;
 
 pub(super) fn sip(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
     a.secure == b.secure
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_great_many_parts_are_compared_as_they_stand() {
         for (first, between) in [(';', ";"), ('?', "&")] {
-            for (n, found) in [(64, true), (65, false), (10_000, false)] {
+            for (n, found) in [(16, true), (17, false), (10_000, false)] {
                 let parts: Vec<String> = (0..n).map(|i| format!("p{i}=1")).collect();
                 let there = format!("sip:a@b{first}{}", parts.join(between));
                 let back = parts.iter().rev().cloned().collect::<Vec<_>>().join(between);
@@ -171,8 +171,8 @@ mod tests {
             }
         }
         let phone = |n: i32| (0..n).map(|i| format!(";p{i}=1")).collect::<String>();
-        assert!(same(&format!("tel:+1{};x", phone(63)), &format!("tel:+1;x{}", phone(63))));
-        assert!(!same(&format!("tel:+1{};x", phone(64)), &format!("tel:+1;x{}", phone(64))));
+        assert!(same(&format!("tel:+1{};x", phone(15)), &format!("tel:+1;x{}", phone(15))));
+        assert!(!same(&format!("tel:+1{};x", phone(16)), &format!("tel:+1;x{}", phone(16))));
     }
 
     #[test]
