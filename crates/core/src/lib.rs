@@ -23,6 +23,7 @@ pub mod registrar;
 mod segments;
 mod siphash;
 pub mod slots;
+pub mod source;
 pub mod timer;
 pub mod transaction;
 pub mod transport;

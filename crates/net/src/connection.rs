@@ -13,6 +13,15 @@ use strowger_core::{Flow, ListenerId, Now, PeerName, Transport};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
+/// Bytes that a connection holds, with its task; measured.
+const PLAIN: usize = 2_048;
+
+/// The same for its TLS session: a record of 16 KB of which the last byte lacks is held by it.
+const TLS: usize = 32_768;
+
+/// While it shakes hands: a message of a handshake may have 64 KB.
+const TLS_HANDSHAKE: usize = 81_920;
+
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -45,15 +54,19 @@ pub(crate) struct Connection {
     pub(crate) scanned: usize,
     /// Bytes that the socket did not take.
     pub(crate) waiting: Vec<u8>,
-    /// When something was heard last, when `partial` or the handshake began, when to look next (milliseconds).
+    /// When something was heard last, when the handshake or the end began, when to look next (milliseconds).
     pub(crate) heard: u64,
     pub(crate) since: u64,
     pub(crate) check: u64,
+    /// When the message began whose rest has not come; 0: none has.
+    begun: u64,
     pub(crate) task: Option<AbortHandle>,
     /// What was sent over it last.
     pub(crate) sent: Last,
     /// The peer has said that nothing will follow; what it asked before is still answered.
     pub(crate) finished: bool,
+    /// Bytes that its source is charged for it.
+    pub(crate) charged: u32,
     /// Requests that came and have no final response yet, as far as can be told from the first bytes of messages.
     pub(crate) owed: u32,
     /// By what flow the service knows it, where that is a lane.
@@ -80,8 +93,9 @@ pub(crate) struct Layer {
     pub(crate) tokens: Vec<(usize, u64)>,
     /// Key of our opening handshake.
     pub(crate) key: Option<String>,
-    /// A WebSocket message that comes in pieces.
+    /// A WebSocket message that comes in pieces, and whether one does: the first may be empty.
     pub(crate) message: Vec<u8>,
+    pub(crate) in_pieces: bool,
 }
 
 impl Connection {
@@ -119,9 +133,11 @@ impl Connection {
             heard: now.mono,
             since: now.mono,
             check: u64::MAX,
+            begun: 0,
             task: None,
             sent: 0,
             finished: false,
+            charged: 0,
             owed: 0,
             lane: None,
             leaving: false,
@@ -140,7 +156,7 @@ impl Connection {
     }
 
     pub(crate) fn is_partial(&self) -> bool {
-        !self.partial.is_empty() || self.layer.as_ref().is_some_and(|l| !l.message.is_empty())
+        !self.partial.is_empty() || self.layer.as_ref().is_some_and(|l| l.in_pieces)
     }
 
     /// When it has to end, as things are.
@@ -151,15 +167,36 @@ impl Connection {
             _ if self.finished => (self.since, settings.answer_timeout),
             Phase::Dialling => (self.since, settings.connect_timeout + settings.handshake_timeout),
             Phase::Tls | Phase::Ws => (self.since, settings.handshake_timeout),
-            Phase::Open if self.is_partial() => (self.since, settings.partial_timeout),
+            Phase::Open if self.is_partial() => (self.begun, settings.partial_timeout),
             Phase::Open => (self.heard, settings.idle_timeout),
         };
         from.saturating_add(patience.as_millis() as u64)
     }
 
-    /// A message has begun.
+    /// Something came that is no whole message. Its time counts from the first byte, whatever follows.
     pub(crate) fn began(&mut self) {
-        self.since = clock::now().mono;
+        if self.begun == 0 {
+            self.begun = clock::now().mono.max(1);
+        }
+    }
+
+    /// A message is whole: whatever else has begun, began later.
+    pub(crate) fn is_whole(&mut self) {
+        if !self.is_partial() {
+            self.begun = 0;
+        }
+    }
+
+    /// About how many bytes its peer has us hold, those of the kernel aside.
+    pub(crate) fn weight(&self) -> usize {
+        let buffers = |layer: &Layer| layer.before.capacity() + layer.message.capacity();
+        let own = match (&self.layer, self.phase) {
+            _ if !self.accepted => 0,
+            (Some(layer), Phase::Tls) if layer.tls.is_some() => PLAIN + TLS_HANDSHAKE,
+            (Some(layer), _) if layer.tls.is_some() => PLAIN + TLS,
+            _ => PLAIN,
+        };
+        own + self.layer.as_deref().map_or(0, buffers) + self.partial.capacity() + self.waiting.capacity()
     }
 }
 

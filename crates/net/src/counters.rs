@@ -124,6 +124,10 @@ counters! {
     connects_failed: counter;
     /// Connections refused because of a limit, of all or of their source.
     connections_refused: counter;
+    /// Connections refused or closed because too many bytes would be held, for all or for their source.
+    memory_refused: counter;
+    /// Bytes held for connections, as far as they are bounded by source.
+    connection_bytes: gauge;
     /// TLS or WebSocket handshakes that failed or took too long.
     handshakes_failed: counter;
     /// TLS handshakes that were completed, on either side.

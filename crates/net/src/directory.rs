@@ -1,10 +1,9 @@
-//! The connections of all shards: where one to an address is, how many there are and from whom.
+//! The connections of all shards: where one to an address is.
 
 use crate::names::Names;
 use crate::proof::Proof;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
 use strowger_core::{Flow, PeerName, Target, Transport};
 
@@ -13,8 +12,6 @@ const PARTS: usize = 32;
 /// Process-wide; its locks are held for a look-up only, never across I/O.
 pub(crate) struct Directory {
     places: [Mutex<Places>; PARTS],
-    sources: [Mutex<HashMap<IpAddr, u32>>; PARTS],
-    count: AtomicUsize,
     names: Arc<Names>,
 }
 
@@ -29,7 +26,7 @@ struct Places {
 
 impl Directory {
     pub(crate) fn new(names: Arc<Names>) -> Self {
-        Self { places: Default::default(), sources: Default::default(), count: AtomicUsize::new(0), names }
+        Self { places: Default::default(), names }
     }
 
     /// The connection over which this target is reached: one that was made for its name, or whose peer has proved that name.
@@ -80,36 +77,6 @@ impl Directory {
 
     fn places(&self, of: SocketAddr) -> MutexGuard<'_, Places> {
         lock(&self.places[part(of.ip())])
-    }
-
-    /// Counts one more connection unless that is more than `most`, or its source has more than `each`.
-    pub(crate) fn admit(&self, source: Option<IpAddr>, most: usize, each: usize) -> bool {
-        if self.count.fetch_add(1, AcqRel) >= most {
-            self.count.fetch_sub(1, AcqRel);
-            return false;
-        }
-        let Some(source) = source else { return true };
-        let mut sources = lock(&self.sources[part(source)]);
-        let n = sources.entry(source).or_insert(0);
-        if *n as usize >= each {
-            self.count.fetch_sub(1, AcqRel);
-            return false;
-        }
-        *n += 1;
-        true
-    }
-
-    /// Takes back what [`Directory::admit`] counted.
-    pub(crate) fn dismiss(&self, source: Option<IpAddr>) {
-        self.count.fetch_sub(1, AcqRel);
-        let Some(source) = source else { return };
-        let mut sources = lock(&self.sources[part(source)]);
-        if let Some(n) = sources.get_mut(&source) {
-            *n -= 1;
-            if *n == 0 {
-                sources.remove(&source);
-            }
-        }
     }
 }
 
@@ -197,15 +164,5 @@ mod tests {
         assert_eq!(directory.find(&elsewhere), None, "an address that it does not prove");
         directory.forget(plain.transport, plain.address, None, flow(7));
         assert_eq!([plain, a, b].map(|t| directory.find(&t)), [None, None, Some(flow(8))]);
-    }
-
-    #[test]
-    fn limits_count_all_and_each() {
-        let directory = directory();
-        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|ip| Some(ip.parse().unwrap()));
-        assert!(directory.admit(a, 3, 2) && directory.admit(a, 3, 2) && !directory.admit(a, 3, 2));
-        assert!(directory.admit(b, 3, 2) && !directory.admit(b, 3, 2));
-        directory.dismiss(a);
-        assert!(directory.admit(b, 3, 2) && !directory.admit(a, 3, 2));
     }
 }

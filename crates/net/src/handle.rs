@@ -8,6 +8,7 @@ use crate::directory::Directory;
 use crate::failure::Failure;
 use crate::names::Names;
 use crate::ring::{Consumer, Producer};
+use crate::sources::Sources;
 use crate::tickets::Clients;
 use crate::{Listener, Service, Settings};
 use rustls::ServerConfig;
@@ -43,6 +44,7 @@ pub(crate) struct Common {
     pub(crate) tls_servers: Vec<Option<Arc<ServerConfig>>>,
     pub(crate) tls_client: Clients,
     pub(crate) directory: Directory,
+    pub(crate) sources: Sources,
     pub(crate) names: Arc<Names>,
 }
 

@@ -16,7 +16,7 @@ pub mod resolve;
 pub mod service;
 pub mod settings;
 pub mod shown;
-pub mod source;
+pub use strowger_core::source;
 pub mod tls;
 
 mod alarm;
@@ -37,6 +37,7 @@ mod reading;
 mod ring;
 mod scheduling;
 mod shard;
+mod sources;
 mod spare;
 mod stamp;
 mod steer;

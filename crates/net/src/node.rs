@@ -77,6 +77,7 @@ impl Net {
                 tls_servers: self.tls_servers,
                 tls_client: self.tls_client,
                 directory: Directory::new(self.names.clone()),
+                sources: Default::default(),
                 names: self.names,
             }),
             active: AtomicUsize::new(1),

@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use strowger_core::source::counted;
 
 /// How many lines there were in this minute, of the whole process.
 #[derive(Debug)]
 pub struct Quota {
     most: u32,
+    ipv6_prefix: u8,
     minute: Mutex<Minute>,
 }
 
@@ -29,13 +31,15 @@ struct Minute {
 const MINUTE: u64 = 60_000;
 
 impl Quota {
-    /// So many lines a minute, and of one source a tenth: whoever is loud hides nobody else.
-    pub fn new(most: u32) -> Self {
-        Self { most, minute: Mutex::default() }
+    /// So many lines a minute, and of one source a tenth: a loud one hides no other. Of IPv6 a source is a network of so many
+    /// bits.
+    pub fn new(most: u32, ipv6_prefix: u8) -> Self {
+        Self { most, ipv6_prefix, minute: Mutex::default() }
     }
 
     /// Whether a line about this source may be written at `now` (milliseconds). If not it is counted.
     pub fn may_say(&self, source: IpAddr, now: u64) -> bool {
+        let source = counted(source, self.ipv6_prefix);
         let mut minute = self.minute();
         if now >= minute.began.saturating_add(MINUTE) {
             (minute.began, minute.said, minute.sources) = (now, 0, HashMap::new());
@@ -75,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_source_has_a_tenth_of_all_lines() {
-        let quota = Quota::new(20);
+        let quota = Quota::new(20, 64);
         let said = |source, now| (0..50).filter(|_| quota.may_say(ip(source), now)).count();
         assert_eq!(said(1, 5), 2);
         // Many sources together have no more than all.
@@ -91,9 +95,9 @@ mod tests {
 
     #[test]
     fn few_lines_and_none() {
-        let quota = Quota::new(3);
+        let quota = Quota::new(3, 64);
         assert!(quota.may_say(ip(1), 0) && !quota.may_say(ip(1), 0) && quota.may_say(ip(2), 0));
-        let silent = Quota::new(0);
+        let silent = Quota::new(0, 64);
         assert!(!silent.may_say(ip(1), 0));
         assert_eq!(silent.left_out(u64::MAX), 1);
     }

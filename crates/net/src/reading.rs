@@ -149,11 +149,17 @@ impl Streams {
         }
         if kept.is_empty() {
             // Nothing is held while nothing is lacking.
+            connection.is_whole();
+            if was_partial {
+                self.weigh(slot);
+            }
             return;
         }
         connection.partial = kept;
         if !had {
             connection.began();
+        }
+        if self.weigh(slot) {
             self.watch(slot);
         }
     }
@@ -246,21 +252,26 @@ impl Streams {
                 self.transmit_frame(slot, ws::CLOSE, &payload[..payload.len().min(2)]);
                 self.finish(slot);
             }
+            // One begins inside of another, or goes on that never began (RFC 6455 section 5.4).
+            code if connection.layer().in_pieces != (code == ws::CONTINUATION) => {
+                self.refuse(slot, "WebSocket frames out of order");
+                return Ok(bytes.len());
+            }
             // The usual: one message in one frame.
             ws::TEXT | ws::BINARY if found.last => self.whole(slot, payload, now, desk),
-            code => {
-                let message = &mut connection.layer().message;
-                if code != ws::CONTINUATION {
-                    message.clear();
-                }
-                message.extend_from_slice(payload);
-                if message.len() > limit {
+            _ => {
+                connection.began();
+                let layer = connection.layer();
+                layer.in_pieces = true;
+                layer.message.extend_from_slice(payload);
+                if layer.message.len() > limit {
                     self.refuse(slot, "WebSocket message is larger than the limit");
                 } else if found.last {
-                    let message = std::mem::take(message);
+                    let message = std::mem::take(&mut layer.message);
+                    layer.in_pieces = false;
                     self.whole(slot, &message, now, desk);
-                } else {
-                    connection.began();
+                    self.weigh(slot);
+                } else if self.weigh(slot) {
                     self.watch(slot);
                 }
             }
@@ -270,6 +281,9 @@ impl Streams {
 
     /// A WebSocket message: one SIP message, or a ping (RFC 7118 sections 5.1 and 6).
     fn whole<S: Service>(&mut self, slot: u32, message: &[u8], now: Now, desk: &mut Desk<S>) {
+        if let Some(connection) = self.connection(slot) {
+            connection.is_whole();
+        }
         if message.iter().all(|b| matches!(b, b'\r' | b'\n')) {
             if message == b"\r\n\r\n" {
                 self.counters.pings.add(1);
@@ -277,7 +291,7 @@ impl Streams {
             }
             return;
         }
-        self.arrive(slot, message, now, desk);
+        self.arrive(slot, without_line_ends(message), now, desk);
     }
 
     /// One message of a stream (RFC 3261 section 18.3), or what stands between messages.
@@ -326,12 +340,19 @@ impl Streams {
         let flow = Some(self.flow(slot));
         let Some(connection) = self.connection(slot) else { return };
         let (transport, listener, remote) = (connection.transport, connection.listener, connection.remote);
+        connection.is_whole();
         if is_to_be_answered(message) {
             connection.owed = connection.owed.saturating_add(1);
         }
         self.counters.stream_messages_in.add(1);
         desk.arrive(now, &Arrival { transport, listener, remote, flow }, message);
     }
+}
+
+/// What stands before a message in its datagram or frame is no part of it (RFC 3261 section 7.5): it must not leave with it.
+pub(crate) fn without_line_ends(message: &[u8]) -> &[u8] {
+    let first = message.iter().position(|b| !matches!(b, b'\r' | b'\n'));
+    first.map_or(message, |first| &message[first..])
 }
 
 /// A request, but for an ACK.

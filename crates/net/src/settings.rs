@@ -111,8 +111,16 @@ pub struct Settings {
     pub limits: Limits,
     /// Connections of all shards together. Default 500,000.
     pub connections: usize,
-    /// Connections accepted from one IP address. Default 10,000.
+    /// Connections accepted from one source. Default 10,000.
     pub connections_per_source: usize,
+    /// Bytes held for the connections of all shards, as far as they are not the kernel's: see
+    /// [`connection_memory_per_source`](Self::connection_memory_per_source). Default 4 GiB.
+    pub connection_memory: usize,
+    /// The same for those of one source: what a connection takes, more while TLS shakes hands; messages whose rest has not come;
+    /// what waits for a peer that does not read. A connection that would pass it is closed. Default 32 MiB.
+    pub connection_memory_per_source: usize,
+    /// By IPv6 all addresses of a network with so many bits in common are one source. Default 64.
+    pub ipv6_prefix: u8,
     /// A connection silent for so long is closed. Default 1 hour.
     pub idle_timeout: Duration,
     /// A message must be whole so long after its first byte. Default 30 s.
@@ -133,7 +141,7 @@ pub struct Settings {
     /// Names that secure peers must prove, remembered at most. Default 8,192.
     pub names: usize,
     /// Messages sent over the connections of a shard that are remembered, for who sent them to learn that the connection ended
-    /// before an answer: see [`Service::cut_off`](crate::Service::cut_off). 24 bytes each. Default 16,384.
+    /// before an answer: see [`Service::cut_off`](crate::Service::cut_off). 32 bytes each. Default 16,384.
     pub remembered: usize,
     /// Bytes that may wait for a connection whose peer does not read; more closes it. Default 1 MB.
     pub write_queue: usize,
@@ -170,6 +178,9 @@ impl Default for Settings {
             limits: Limits::default(),
             connections: 500_000,
             connections_per_source: 10_000,
+            connection_memory: 4 << 30,
+            connection_memory_per_source: 32 << 20,
+            ipv6_prefix: 64,
             idle_timeout: Duration::from_secs(3_600),
             partial_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
@@ -182,7 +193,7 @@ impl Default for Settings {
             remembered: 16_384,
             write_queue: 1 << 20,
             tls: crate::tls::Client::default(),
-            quota: Arc::new(Quota::new(100)),
+            quota: Arc::new(Quota::new(100, 64)),
             refusals: None,
         }
     }

@@ -7,7 +7,7 @@ use crate::desk::Desk;
 use crate::failure::{caught, or_fail};
 use crate::lanes::{self, Sent};
 use crate::readiness::Ready;
-use crate::reading::Progress;
+use crate::reading::{Progress, without_line_ends};
 use crate::streams::{Post, Streams};
 use crate::udp::Udp;
 use crate::{Ending, Service, Unsent, clock};
@@ -467,7 +467,7 @@ fn read<S: Service>(desk: &mut Desk<S>, now: Now, arrival: &Arrival, bytes: &[u8
         desk.counters().datagram_pings.add(1);
         return;
     }
-    desk.arrive(now, arrival, bytes);
+    desk.arrive(now, arrival, without_line_ends(bytes));
 }
 
 /// The socket of the target's listener, or any of its address family if that is no UDP listener.

@@ -210,7 +210,7 @@ impl Streams {
     fn welcome(&mut self, door: usize, stream: TcpStream, remote: SocketAddr, now: Now) {
         let Door { listener, transport, .. } = self.doors[door];
         let settings = &self.common.settings;
-        if !self.common.directory.admit(Some(remote.ip()), settings.connections, settings.connections_per_source) {
+        if !self.common.sources.admit(Some(remote.ip()), settings) {
             self.counters.connections_refused.add(1);
             if self.may_say(remote) {
                 tracing::info!(%remote, "connection refused: limit reached");
@@ -223,7 +223,7 @@ impl Streams {
                 if self.may_say(remote) {
                     tracing::warn!(%remote, %error, "connection refused");
                 }
-                return self.common.directory.dismiss(Some(remote.ip()));
+                return self.common.sources.dismiss(Some(remote.ip()), settings);
             }
         };
         // Small messages must not wait for the answer to the one before.
@@ -233,6 +233,9 @@ impl Streams {
         }
         self.counters.accepted.add(1);
         let slot = self.add(Connection::accepted(stream, transport, listener, remote, layer, now));
+        if !self.weigh(slot) {
+            return;
+        }
         self.born.push((slot, self.slots[slot as usize].generation));
     }
 
@@ -292,6 +295,7 @@ impl Streams {
             Phase::Dialling | Phase::Tls if websocket => {
                 connection.phase = Phase::Ws;
                 if connection.accepted {
+                    self.weigh(slot);
                     return;
                 }
                 let name = connection.name.and_then(|name| common.names.text(name));
@@ -332,7 +336,34 @@ impl Streams {
         if self.connection(slot).is_some_and(|c| c.leaving) {
             self.depart(slot);
         }
+        self.weigh(slot);
         self.watch(slot);
+    }
+
+    /// Charges the source of a connection for what is held for it now; false if that is too much, and the connection has ended.
+    /// Lanes are our own doing, and have a bound of their own; of a connection that we made counts what its peer makes us hold.
+    pub(crate) fn weigh(&mut self, slot: u32) -> bool {
+        let (common, counters) = (self.common.clone(), self.counters.clone());
+        let Some(connection) = self.connection(slot).filter(|c| c.lane.is_none()) else { return true };
+        let bytes = u32::try_from(connection.weight()).unwrap_or(u32::MAX);
+        let (before, source) = (connection.charged, connection.remote.ip());
+        if bytes > before {
+            let more = bytes - before;
+            if !common.sources.charge(source, more as usize, &common.settings) {
+                counters.memory_refused.add(1);
+                if self.may_say(SocketAddr::new(source, 0)) {
+                    tracing::info!(%source, "connection ends: its source holds too much memory");
+                }
+                self.close(slot, &"too much is held for its source, or for all");
+                return false;
+            }
+            counters.connection_bytes.add(u64::from(more));
+        } else if bytes < before {
+            common.sources.refund(source, (before - bytes) as usize, &common.settings);
+            counters.connection_bytes.less(u64::from(before - bytes));
+        }
+        connection.charged = bytes;
+        true
     }
 
     /// Whether a line may be written about a connection of this peer.

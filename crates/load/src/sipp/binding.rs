@@ -36,6 +36,8 @@ pub(super) fn bind(
         dial_port: if dials && options.sockets == Sockets::One { port } else { 0 },
         // A generator may have a connection for each call.
         connections_per_source: usize::MAX,
+        connection_memory: usize::MAX,
+        connection_memory_per_source: usize::MAX,
         tls: tls::client(options),
         refusals: Some(refusals.clone()),
         ..Settings::default()

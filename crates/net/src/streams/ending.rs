@@ -30,6 +30,7 @@ impl Streams {
         connection.finished = true;
         connection.since = now;
         connection.partial = Vec::new();
+        self.weigh(slot);
         self.part(slot);
         self.ended.push((flow, Ending::Finished));
         self.watch(slot);
@@ -80,7 +81,12 @@ impl Streams {
         if !connection.waiting.is_empty() {
             self.blocked.retain(|&s| s != slot);
         }
-        self.common.directory.dismiss(connection.accepted.then(|| connection.remote.ip()));
+        let common = &self.common;
+        common.sources.dismiss(connection.accepted.then(|| connection.remote.ip()), &common.settings);
+        if connection.charged > 0 {
+            common.sources.refund(connection.remote.ip(), connection.charged as usize, &common.settings);
+            self.counters.connection_bytes.less(u64::from(connection.charged));
+        }
         if let Some(layer) = &connection.layer {
             self.counters.stream_bytes_waiting.less(layer.before.len() as u64);
             let cause = match connection.phase {

@@ -15,7 +15,7 @@ impl Streams {
     pub(crate) fn take_over(&mut self, opening: Opening, now: Now) -> u32 {
         let Opening { flow, wish, stream } = opening;
         // Lanes have a bound of their own.
-        self.common.directory.admit(None, usize::MAX, usize::MAX);
+        self.common.sources.count();
         let mut connection = Connection::dialling(wish.transport, wish.listener, wish.to, now);
         connection.name = wish.name;
         connection.lane = Some(flow);

@@ -20,7 +20,10 @@ pub(crate) enum Post {
 impl Streams {
     /// Takes a message for a stream: `bytes[range]`, wanted by the shard `origin`. `leads_to`: whether there is a way to the
     /// shard of this number, for a flow may name any.
-    #[expect(clippy::too_many_arguments, reason = "each says one thing about the message, and the caller has them apart")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each says one thing about the message, and the caller has them apart"
+    )]
     pub(crate) fn post(
         &mut self,
         target: &Target,
@@ -56,14 +59,14 @@ impl Streams {
         let flow = match known {
             Some(flow) => flow,
             None => {
-                if !directory.admit(None, common.settings.connections, usize::MAX) {
+                if !common.sources.admit(None, &common.settings) {
                     self.counters.connections_refused.add(1);
                     self.lose(origin, token);
                     return Post::Done;
                 }
                 let (flow, made) = directory.find_or(target, stale, || self.start(target, now));
                 if !made {
-                    directory.dismiss(None);
+                    common.sources.dismiss(None, &common.settings);
                 }
                 flow
             }

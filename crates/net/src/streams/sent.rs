@@ -53,9 +53,7 @@ impl Sent {
     pub(crate) fn of(&self, last: Last) -> impl Iterator<Item = (usize, u64)> + '_ {
         let remembered = |n: &Last| *n > 0 && self.count - *n < self.most;
         let at = move |n: Last| self.ring[((n - 1) % self.most) as usize];
-        let all = std::iter::successors(Some(last).filter(remembered), move |n| {
-            Some(at(*n).before).filter(remembered)
-        });
+        let all = std::iter::successors(Some(last).filter(remembered), move |n| Some(at(*n).before).filter(remembered));
         all.map(move |n| (at(n).origin, at(n).token))
     }
 }

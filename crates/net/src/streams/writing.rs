@@ -60,6 +60,8 @@ impl Streams {
             self.counters.stream_bytes_waiting.add(clear.len() as u64);
             if too_much {
                 self.close(slot, &"too much waits for it to be made");
+            } else {
+                self.weigh(slot);
             }
         }
         self.clear = clear;
@@ -162,43 +164,53 @@ impl Streams {
         if waiting > bound {
             self.counters.slow_closed.add(1);
             self.close(slot, &"the peer does not read");
+        } else {
+            self.weigh(slot);
         }
     }
 
     /// Writes what waits as far as the sockets take it; where they do not, `cx` is woken when they do.
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>) {
-        let mut i = 0;
-        'next: while i < self.blocked.len() {
-            let slot = self.blocked[i];
-            let counters = self.counters.clone();
-            while let Some(connection) = self.connection(slot).filter(|c| !c.waiting.is_empty()) {
-                let Some(stream) = &connection.stream else { break };
-                match stream.try_write(&connection.waiting) {
-                    Ok(n) => {
-                        counters.stream_bytes_out.add(n as u64);
-                        counters.stream_bytes_waiting.less(n as u64);
-                        connection.waiting.drain(..n);
+        if self.blocked.is_empty() {
+            return;
+        }
+        // A connection that ends meanwhile takes itself off the list: not off the one that is walked.
+        let mut blocked = std::mem::take(&mut self.blocked);
+        blocked.retain(|&slot| self.is_still_blocked(slot, cx));
+        blocked.append(&mut self.blocked);
+        self.blocked = blocked;
+    }
+
+    fn is_still_blocked(&mut self, slot: u32, cx: &mut Context<'_>) -> bool {
+        let counters = self.counters.clone();
+        while let Some(connection) = self.connection(slot).filter(|c| !c.waiting.is_empty()) {
+            let Some(stream) = &connection.stream else { break };
+            match stream.try_write(&connection.waiting) {
+                Ok(n) => {
+                    counters.stream_bytes_out.add(n as u64);
+                    counters.stream_bytes_waiting.less(n as u64);
+                    connection.waiting.drain(..n);
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    if stream.poll_write_ready(cx).is_pending() {
+                        return true;
                     }
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                        if stream.poll_write_ready(cx).is_pending() {
-                            i += 1;
-                            continue 'next;
-                        }
-                    }
-                    Err(error) => self.give_up(slot, &error),
+                }
+                Err(error) => {
+                    self.give_up(slot, &error);
+                    return false;
                 }
             }
-            let mut leaving = false;
-            if let Some(connection) = self.connection(slot) {
-                connection.waiting = Vec::new();
-                leaving = connection.leaving;
-            }
-            self.blocked.swap_remove(i);
-            if leaving {
-                self.depart(slot);
-            }
-            self.settle(slot);
         }
+        let Some(connection) = self.connection(slot) else { return false };
+        connection.waiting = Vec::new();
+        let leaving = connection.leaving;
+        self.weigh(slot);
+        if leaving {
+            self.depart(slot);
+        }
+        self.settle(slot);
+        false
     }
 }
 

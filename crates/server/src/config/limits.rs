@@ -20,6 +20,18 @@ section! {
         pub connections: usize = 500_000, Rule::number(1, 10_000_000);
         /// Most connections of one source address; further ones are closed at once.
         pub connections_per_source: usize = 10_000, Rule::number(1, 10_000_000);
+        /// Bytes held for all connections beside what the kernel holds; one that would pass it is closed.
+        pub connection_memory: usize = 4 << 30, Rule::bytes(1 << 20, 1 << 40);
+        /// The same for those of one source: what a connection takes (about 2 KiB; 34 KiB with TLS, more while it shakes hands), messages
+        /// whose rest has not come, and what waits for a peer that does not read. A source with more than a thousand TLS
+        /// connections, such as many phones behind one router, needs more.
+        pub connection_memory_per_source: usize = 32 << 20, Rule::bytes(128 << 10, 1 << 40);
+        /// Bytes kept for the requests of one source that have no final response yet, and for those that wait for a
+        /// look-up, shared among the shards; further requests are answered 503.
+        pub request_memory_per_source: usize = 16 << 20, Rule::bytes(128 << 10, 1 << 40);
+        /// Messages sent over the connections of a shard that are remembered, to send a request once more or to fail it at
+        /// once when its connection ends before an answer. 32 bytes each.
+        pub sent_messages: usize = 16_384, Rule::number(0, 1 << 24);
         /// Bits of an IPv6 address that make one source where sources are counted (bans, failures, connections, log lines):
         /// whoever has one address of a network has all of them.
         pub ipv6_prefix: u8 = 64, Rule::number(32, 128);
@@ -41,6 +53,8 @@ section! {
         pub shard_queue: usize = 4_096, Rule::number(64, 1 << 24);
         /// Look-ups (database, DNS) that may wait at once; more are answered 503.
         pub lookup_queue: usize = 10_000, Rule::number(16, 1 << 24);
+        /// Bytes of all messages that wait for look-ups, shared among the shards; requests beyond are answered 503.
+        pub lookup_memory: usize = 256 << 20, Rule::bytes(1 << 20, 1 << 40);
         /// Messages of one call that may wait while a look-up for it is under way; more are dropped and counted.
         pub held_messages_per_call: usize = 32, Rule::number(1, 65_535);
     }

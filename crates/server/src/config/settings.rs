@@ -198,11 +198,16 @@ impl Config {
             send_buffer: server.udp_send_buffer,
             datagrams_waiting: limits.udp_queue,
             unreachable: server.icmp_errors,
-            quota: Arc::new(Quota::new(self.log.refusals_per_minute)),
+            quota: Arc::new(Quota::new(self.log.refusals_per_minute, limits.ipv6_prefix)),
             ring: limits.shard_queue,
             limits: self.message_limits(),
             connections: limits.connections,
             connections_per_source: limits.connections_per_source,
+            connection_memory: limits.connection_memory,
+            connection_memory_per_source: limits.connection_memory_per_source,
+            ipv6_prefix: limits.ipv6_prefix,
+            answer_timeout: Duration::from_millis(self.timer_settings().t1_64()),
+            remembered: limits.sent_messages,
             idle_timeout: limits.idle_connection_timeout.unwrap_or(NEVER),
             partial_timeout: limits.partial_message_timeout,
             connect_timeout: limits.connect_timeout,
@@ -265,6 +270,9 @@ mod tests {
         let (ours, theirs) = (config.net_settings(1), NetSettings::default());
         assert_eq!((ours.batch, ours.batches, ours.ring), (theirs.batch, theirs.batches, theirs.ring));
         assert_eq!((ours.connections, ours.idle_timeout), (theirs.connections, theirs.idle_timeout));
+        assert_eq!((ours.connection_memory, ours.remembered), (theirs.connection_memory, theirs.remembered));
+        assert_eq!(ours.connection_memory_per_source, theirs.connection_memory_per_source);
+        assert_eq!(ours.answer_timeout, theirs.answer_timeout);
         assert_eq!((ours.connect_timeout, ours.write_queue), (theirs.connect_timeout, theirs.write_queue));
     }
 

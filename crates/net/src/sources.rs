@@ -1,0 +1,139 @@
+//! What each source costs, and all of them together: connections, and bytes held for them.
+
+use crate::Settings;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use strowger_core::source::counted;
+
+const PARTS: usize = 32;
+
+/// Process-wide; its locks are held for one addition, never across I/O.
+#[derive(Default)]
+pub(crate) struct Sources {
+    each: [Mutex<HashMap<IpAddr, Cost>>; PARTS],
+    connections: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Cost {
+    connections: u32,
+    bytes: usize,
+}
+
+impl Sources {
+    /// Counts one more connection unless there are as many as may be, of this source or of all. One that we make has no
+    /// source.
+    pub(crate) fn admit(&self, source: Option<IpAddr>, settings: &Settings) -> bool {
+        if self.connections.fetch_add(1, AcqRel) >= settings.connections {
+            self.connections.fetch_sub(1, AcqRel);
+            return false;
+        }
+        let Some(source) = source else { return true };
+        let admitted = self.with(source, settings, |cost| {
+            let room = (cost.connections as usize) < settings.connections_per_source;
+            cost.connections += u32::from(room);
+            room
+        });
+        if !admitted {
+            self.connections.fetch_sub(1, AcqRel);
+        }
+        admitted
+    }
+
+    /// Counts one more that has a bound of its own.
+    pub(crate) fn count(&self) {
+        self.connections.fetch_add(1, AcqRel);
+    }
+
+    /// Takes back what [`Sources::admit`] or [`Sources::count`] counted.
+    pub(crate) fn dismiss(&self, source: Option<IpAddr>, settings: &Settings) {
+        self.connections.fetch_sub(1, AcqRel);
+        if let Some(source) = source {
+            self.with(source, settings, |cost| cost.connections = cost.connections.saturating_sub(1));
+        }
+    }
+
+    /// So many bytes more are held for this source, unless that is more than may be, for it or for all.
+    pub(crate) fn charge(&self, source: IpAddr, bytes: usize, settings: &Settings) -> bool {
+        let held = self.bytes.fetch_add(bytes, AcqRel);
+        let charged = held.saturating_add(bytes) <= settings.connection_memory
+            && self.with(source, settings, |cost| {
+                let room = cost.bytes.saturating_add(bytes) <= settings.connection_memory_per_source;
+                cost.bytes += if room { bytes } else { 0 };
+                room
+            });
+        if !charged {
+            self.bytes.fetch_sub(bytes, AcqRel);
+        }
+        charged
+    }
+
+    /// Takes back what [`Sources::charge`] counted, or a part of it.
+    pub(crate) fn refund(&self, source: IpAddr, bytes: usize, settings: &Settings) {
+        self.bytes.fetch_sub(bytes, AcqRel);
+        self.with(source, settings, |cost| cost.bytes = cost.bytes.saturating_sub(bytes));
+    }
+
+    fn with<T>(&self, source: IpAddr, settings: &Settings, change: impl FnOnce(&mut Cost) -> T) -> T {
+        let source = counted(source, settings.ipv6_prefix);
+        let mut part = self.part(source);
+        let cost = part.entry(source).or_default();
+        let changed = change(cost);
+        if (cost.connections, cost.bytes) == (0, 0) {
+            part.remove(&source);
+        }
+        changed
+    }
+
+    fn part(&self, source: IpAddr) -> MutexGuard<'_, HashMap<IpAddr, Cost>> {
+        let bits = match source {
+            IpAddr::V4(ip) => u64::from(u32::from(ip)),
+            IpAddr::V6(ip) => (u128::from(ip) >> 64) as u64 ^ u128::from(ip) as u64,
+        };
+        let at = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize;
+        self.each[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn limits_count_all_and_each() {
+        let settings = Settings { connections: 3, connections_per_source: 2, ..Settings::default() };
+        let sources = Sources::default();
+        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|text| Some(ip(text)));
+        let admit = |source| sources.admit(source, &settings);
+        assert!(admit(a) && admit(a) && !admit(a));
+        assert!(admit(b) && !admit(b) && !admit(None));
+        sources.dismiss(a, &settings);
+        assert!(admit(b) && !admit(a));
+    }
+
+    #[test]
+    fn bytes_count_for_all_and_each_and_a_network_is_one_source() {
+        let settings = Settings { connection_memory: 300, connection_memory_per_source: 200, ..Settings::default() };
+        let sources = Sources::default();
+        let [a, b, c] = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(ip);
+        let charge = |source, bytes| sources.charge(source, bytes, &settings);
+        assert!(charge(a, 150) && charge(b, 50) && !charge(b, 1), "one network");
+        assert!(charge(c, 100) && !charge(c, 1), "all together");
+        sources.refund(a, 150, &settings);
+        assert!(charge(b, 150) && !charge(b, usize::MAX));
+        for (source, bytes) in [(b, 200), (c, 100)] {
+            sources.refund(source, bytes, &settings);
+        }
+        assert!(
+            sources.each.iter().all(|part| part.lock().unwrap().is_empty()),
+            "a source that costs nothing is not kept"
+        );
+    }
+}
