@@ -122,6 +122,10 @@ impl Shard {
             return Some(answer);
         }
         asked.found.asks_existence = matches!(question, Question::User { .. });
+        if !self.has_room_to_wait(request.arrival, request.message.bytes().len()) {
+            self.reply_overloaded(asked);
+            return None;
+        }
         let value = self.park(asked);
         if let Err(error) = subscribers.request(Ticket { sink, value }, question, instant) {
             if self.may_say(asked) {

@@ -88,7 +88,7 @@ counters! {
     not_found,
     /// Requests that waited for a look-up.
     parked,
-    /// Messages dropped because too many of their call were waiting.
+    /// Messages dropped because too many of their call, or too many bytes, were waiting.
     held_dropped,
     /// Look-ups that failed or were late.
     failed_lookups,
@@ -114,6 +114,8 @@ counters! {
     waiting,
     /// Gauge: bytes of messages kept for retransmission.
     kept_bytes,
+    /// Gauge: bytes that sources are charged for, kept for requests without a final response or waiting for a look-up.
+    charged_bytes,
     /// Requests and responses sent again by timers or on request.
     retransmissions,
     /// Transactions that ended without an answer.

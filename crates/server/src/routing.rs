@@ -495,7 +495,8 @@ impl Shard {
     pub(crate) fn resolve(&mut self, asked: &mut Asked<'_, '_>, name: HostKey) {
         let request = asked.request;
         let Some(mailbox) = self.mailbox.clone() else { return };
-        if self.parked.len() >= self.shared.config.limits.lookup_queue {
+        let has_room = self.has_room_to_wait(request.arrival, request.message.bytes().len());
+        if self.parked.len() >= self.shared.config.limits.lookup_queue || !has_room {
             if request.method != Method::Ack {
                 self.reply_overloaded(asked);
             }

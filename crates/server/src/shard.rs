@@ -72,6 +72,8 @@ pub struct Shard {
     held: HashMap<u32, VecDeque<(Vec<u8>, Arrival)>>,
     /// How many requests of a call wait.
     waiting: HashMap<u32, u32>,
+    /// Bytes of all that waits.
+    waiting_bytes: usize,
     pub(crate) index: Index,
     /// Scratch: a message that was written loosely, as it goes on; one whose top Via was completed.
     canonical: Vec<u8>,
@@ -209,7 +211,7 @@ impl Shard {
         if request.method == Method::Register
             && (self.is_for_registrar(now, request) || self.names_registrar(now, request))
         {
-            if self.handle.is_draining() {
+            if self.handle.is_draining() || !self.has_room_to_wait(request.arrival, request.message.bytes().len()) {
                 return self.reply_overloaded(&mut asked);
             }
             return self.register(&mut asked);
@@ -348,11 +350,29 @@ impl Shard {
     fn hold(&mut self, call_hash: u32, bytes: &[u8], arrival: &Arrival) {
         let most = self.shared.config.limits.held_messages_per_call;
         let queue = self.held.entry(call_hash).or_default();
-        if queue.len() >= most {
+        let is_full = queue.len() >= most;
+        if is_full || !self.has_room_to_wait(arrival, bytes.len()) {
             self.counters().held_dropped.one();
             return;
         }
-        queue.push_back((bytes.to_vec(), *arrival));
+        self.begins_to_wait(arrival, bytes.len());
+        self.held.entry(call_hash).or_default().push_back((bytes.to_vec(), *arrival));
+    }
+
+    /// Whether a message of this source and length may wait for a look-up.
+    pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize) -> bool {
+        let most = self.shared.config.limits.lookup_memory.div_ceil(self.handle.most());
+        self.waiting_bytes.saturating_add(bytes) <= most && self.transactions.has_room(arrival.remote.ip(), bytes)
+    }
+
+    fn begins_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
+        self.waiting_bytes += bytes;
+        self.transactions.charge(arrival.remote.ip(), bytes);
+    }
+
+    fn ends_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
+        self.waiting_bytes -= bytes;
+        self.transactions.refund(arrival.remote.ip(), bytes);
     }
 
     /// Lets a request wait for a look-up; the ticket comes back with the answer.
@@ -362,6 +382,7 @@ impl Shard {
         if let Some(server) = asked.server {
             self.transactions.expect_answer(asked.now, server);
         }
+        self.begins_to_wait(request.arrival, request.message.bytes().len());
         *self.waiting.entry(request.call_hash).or_insert(0) += 1;
         let id = self.parked.insert(Parked::Request(Box::new(Waiting {
             bytes: request.message.bytes().to_vec(),
@@ -387,7 +408,9 @@ impl Shard {
 
     /// Takes back a request that should have waited; its ticket will not come.
     pub(crate) fn unpark(&mut self, ticket: u64, call_hash: u32) {
-        self.parked.remove(Id::from_u64(ticket));
+        if let Some(Parked::Request(waiting)) = self.parked.remove(Id::from_u64(ticket)) {
+            self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
+        }
         self.waits_no_more(call_hash);
     }
 
@@ -405,6 +428,7 @@ impl Shard {
         let Some(Parked::Request(mut waiting)) = self.parked.remove(Id::from_u64(ticket)) else { return };
         add(&mut waiting.found);
         let call_hash = waiting.call_hash;
+        self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
         self.waits_no_more(call_hash);
         let mut index = Index::new();
         if index.parse(&waiting.bytes, &self.shared.limits).is_ok()
@@ -429,6 +453,7 @@ impl Shard {
                 self.held.remove(&call_hash);
                 return;
             };
+            self.ends_to_wait(&arrival, bytes.len());
             let mut index = Index::new();
             if index.parse(&bytes, &self.shared.limits).is_ok() {
                 self.enter(now, &arrival, &Message::new(&bytes, &index), out);
@@ -488,6 +513,7 @@ impl Shard {
         counters.client_transactions.set(counts.clients);
         counters.calls_logged.set(self.call_log.len() as u64);
         counters.kept_bytes.set(counts.kept_bytes);
+        counters.charged_bytes.set(counts.charged_bytes);
         counters.retransmissions.set(counts.requests_resent + counts.responses_resent);
         counters.timeouts.set(counts.timeouts);
     }
@@ -583,6 +609,7 @@ impl Service for Shard {
     fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
         self.transactions.cut_off(now, token, out, &mut self.events);
         self.run_events(now, "connection lost", out);
+        self.log_finals(now, out);
         self.show_busy();
     }
 
@@ -610,6 +637,7 @@ impl Service for Shard {
                 self.transactions.forget(now, server);
             }
             self.waits_no_more(waiting.call_hash);
+            self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
             moved.push(Moved::Waiting { bytes: waiting.bytes, arrival: waiting.arrival });
         }
         let exchanges = self.proxy.export(moves);
@@ -621,6 +649,7 @@ impl Service for Shard {
         let calls: Vec<u32> = self.held.keys().copied().filter(|h| call::bucket(*h) == bucket).collect();
         for call_hash in calls {
             for (bytes, arrival) in self.held.remove(&call_hash).unwrap_or_default() {
+                self.ends_to_wait(&arrival, bytes.len());
                 moved.push(Moved::Waiting { bytes, arrival });
             }
         }
@@ -654,6 +683,8 @@ impl Shard {
         };
         let mut transactions = Transactions::new(config.timer_settings(), words(b"transactions"));
         transactions.set_limit(config.limits.transactions);
+        let share = config.limits.request_memory_per_source.div_ceil(handle.most());
+        transactions.set_share(share, config.limits.ipv6_prefix);
         let proxy =
             Proxy::new(shared.identity.clone(), config.proxy_settings(), &shared.secret, entropy.derive(b"proxy"));
         let registrar = Registrar::new(config.registrar_settings());
@@ -671,6 +702,7 @@ impl Shard {
             parked: Slots::new(),
             held: HashMap::new(),
             waiting: HashMap::new(),
+            waiting_bytes: 0,
             index: Index::new(),
             canonical: Vec::new(),
             completed: Vec::new(),

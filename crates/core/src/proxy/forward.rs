@@ -148,6 +148,7 @@ impl Proxy {
         let left =
             pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
         if let Some(exchange) = self.exchanges.get_mut(id).filter(|_| left) {
+            tx.bill(exchange.server, pending.request.len());
             exchange.pending = Some(pending);
         }
         self.let_ring(id, now.mono + self.settings.fork_timeout);
@@ -242,10 +243,12 @@ impl Proxy {
     ) {
         let unique = self.entropy.u64();
         let (range, branch) = self.write_request(now, request, routing, uri, path, target, unique, share, out);
+        let length = range.len();
         let client =
             tx.send(now, range, &branch, request.message.method_text(), target, request.call_hash, id.to_u64(), out);
         if let Some(exchange) = self.exchanges.get_mut(id) {
             exchange.add(Branch { client: Some(client), status: 0, candidate });
+            tx.bill(exchange.server, length);
         }
     }
 

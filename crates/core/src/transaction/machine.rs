@@ -31,6 +31,15 @@ impl Machine {
         )
     }
 
+    /// A request came and has no final response.
+    pub(super) const fn awaits_answer(self) -> bool {
+        use server_non_invite::State::{Proceeding, Trying};
+        matches!(
+            self,
+            Self::ServerInvite(server_invite::State::Proceeding) | Self::ServerNonInvite(Trying | Proceeding)
+        )
+    }
+
     /// A request was sent and nothing has come back.
     pub(super) const fn hears_nothing(self) -> bool {
         matches!(

@@ -11,6 +11,7 @@
 
 pub mod client_invite;
 pub mod client_non_invite;
+mod dues;
 mod hop;
 pub mod key;
 mod lengths;

@@ -71,6 +71,8 @@ pub struct Counts {
     /// Bytes of the messages kept.
     pub kept_bytes: u64,
     pub kept_messages: u64,
+    /// Bytes that sources are charged for.
+    pub charged_bytes: u64,
     /// Timers that run.
     pub timers: u64,
     /// Entries in timer queues, stopped ones included.

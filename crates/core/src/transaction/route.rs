@@ -32,6 +32,11 @@ impl Route {
         Transport::ALL[usize::from(self.marks & TRANSPORT)]
     }
 
+    /// As [`Target::address`] has it; an IPv4 address may be mapped into IPv6.
+    pub(super) fn ip(&self) -> IpAddr {
+        IpAddr::from(self.ip).to_canonical()
+    }
+
     const fn has(&self, mark: u8) -> bool {
         self.marks & mark != 0
     }

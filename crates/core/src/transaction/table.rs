@@ -1,5 +1,6 @@
 //! All transactions of one shard: found by key, driven by messages, timers and their user.
 
+use super::dues::Dues;
 use super::key::{Key, Keys, TopVia, cseq, method_text};
 use super::lengths::Lengths;
 use super::machine::{Cancel, Machine};
@@ -15,12 +16,12 @@ use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, TimerSettings, Timers};
 use crate::{Arrival, Now, Outbox, Target, Transport, call};
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 use strowger_message::{Index, Limits, Message, Method, Name};
 
-/// One transaction: 96 bytes.
+/// One transaction: about 100 bytes.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: Key,
@@ -35,6 +36,8 @@ pub(super) struct Entry {
     pub(super) attempts: u8,
     pub(super) bucket: u8,
     pub(super) cancel: Cancel,
+    /// Of a server: bytes that its source is charged for.
+    pub(super) due: u32,
 }
 
 impl Entry {
@@ -67,12 +70,16 @@ struct Lost {
 /// How often memory is given back, ms.
 const TIDY: u64 = 1_000;
 
+/// Bytes of a message that fits into a datagram of any network (RFC 3261 section 18.1.1).
+const ORDINARY: usize = 1_300;
+
 /// The transactions of one shard.
 #[derive(Debug)]
 pub struct Transactions {
     settings: TimerSettings,
     keys: Keys,
     limit: usize,
+    dues: Dues,
     pub(super) entries: Slots<Entry>,
     places: Places,
     pub(super) kept: KeptStore,
@@ -99,6 +106,7 @@ impl Transactions {
             settings,
             keys: Keys::new(key),
             limit: usize::MAX,
+            dues: Dues::new(usize::MAX, 64),
             entries: Slots::new(),
             places: Places::new(),
             kept: KeptStore::new(),
@@ -116,6 +124,34 @@ impl Transactions {
     /// With so many transactions, servers and clients together, [`Transactions::request`] takes no more. Default: no bound.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
+    }
+
+    /// Bytes kept at most for the requests of one source that have no final response; beyond, [`Transactions::request`] takes no
+    /// more of it. By IPv6 a source is a network of `ipv6_prefix` bits. Default: no bound.
+    pub fn set_share(&mut self, bytes: usize, ipv6_prefix: u8) {
+        self.dues = Dues::new(bytes, ipv6_prefix);
+    }
+
+    /// Whether so many bytes more may be kept for this source.
+    pub fn has_room(&self, source: IpAddr, bytes: usize) -> bool {
+        self.dues.has_room(source, bytes)
+    }
+
+    /// So many bytes are kept for a request of this source elsewhere, until [`Transactions::refund`].
+    pub fn charge(&mut self, source: IpAddr, bytes: usize) {
+        self.dues.charge(source, bytes);
+    }
+
+    /// Takes back what [`Transactions::charge`] counted.
+    pub fn refund(&mut self, source: IpAddr, bytes: usize) {
+        self.dues.refund(source, bytes);
+    }
+
+    /// So many bytes are kept for the request of this server transaction, until it has a final response.
+    pub fn bill(&mut self, id: ServerId, bytes: usize) {
+        let Some(entry) = self.entries.get_mut(id.0).filter(|e| e.machine.awaits_answer()) else { return };
+        entry.due = entry.due.saturating_add(bytes as u32);
+        self.dues.charge(entry.route.ip(), bytes);
     }
 
     pub fn settings(&self) -> &TimerSettings {
@@ -151,7 +187,7 @@ impl Transactions {
             self.drive(now, id, |m, reliable| m.request(reliable), Given::Nothing, out);
             return Incoming::Absorbed;
         }
-        if self.entries.len() >= self.limit {
+        if self.entries.len() >= self.limit || !self.dues.has_room(arrival.remote.ip(), message.bytes().len()) {
             self.counts.refused += 1;
             return Incoming::Full;
         }
@@ -396,7 +432,9 @@ impl Transactions {
     /// that is reached by its own connection alone there is no other.
     pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox, events: &mut Vec<Event>) {
         let id = Id::from_u64(token);
-        let Some(entry) = self.entries.get_mut(id).filter(|e| e.machine.hears_nothing() && e.is_reliable()) else { return };
+        let Some(entry) = self.entries.get_mut(id).filter(|e| e.machine.hears_nothing() && e.is_reliable()) else {
+            return;
+        };
         let target = Target::from(entry.route);
         // Over a reliable transport there are no other retransmissions to be counted.
         let first = std::mem::replace(&mut entry.attempts, 1) == 0;
@@ -503,6 +541,7 @@ impl Transactions {
             timers: self.timers.running() as u64,
             timers_waiting: self.timers.waiting() as u64,
             keys: self.places.len() as u64,
+            charged_bytes: self.dues.sum() as u64,
             ..self.counts
         }
     }
@@ -540,6 +579,7 @@ impl Transactions {
         if let Some(kept) = entry.kept {
             self.kept.free(kept);
         }
+        self.dues.refund(entry.route.ip(), entry.due as usize);
         match entry.machine.role() {
             Role::Server => self.counts.servers -= 1,
             Role::Client => self.counts.clients -= 1,
@@ -587,6 +627,17 @@ impl Transactions {
                 });
             }
         }
+    }
+
+    /// A request has its final response: of what its source was charged for remains what of a kept response goes beyond an ordinary
+    /// one.
+    fn settle(&mut self, id: Id) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        let kept = entry.kept.as_ref().map_or(0, |kept| self.kept.len(kept));
+        let rest = kept.saturating_sub(ORDINARY);
+        self.dues.refund(entry.route.ip(), entry.due as usize);
+        self.dues.charge(entry.route.ip(), rest);
+        entry.due = rest as u32;
     }
 
     /// Puts one event to the machine and does what it says. The transaction is left in the table even if terminated.
@@ -656,6 +707,9 @@ impl Transactions {
         {
             self.kept.free(kept);
         }
+        if entry.due > 0 && !entry.machine.awaits_answer() {
+            self.settle(id);
+        }
         step.action
     }
 }
@@ -682,6 +736,7 @@ impl Entry {
             attempts: 0,
             bucket,
             cancel: Cancel::No,
+            due: 0,
         }
     }
 }

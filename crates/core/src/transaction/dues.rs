@@ -1,0 +1,78 @@
+//! Bytes that requests under way have the server keep, by the source that they came from.
+
+use crate::source::counted;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// What each source is charged for, and how much that may be.
+#[derive(Debug)]
+pub(super) struct Dues {
+    most: usize,
+    ipv6_prefix: u8,
+    of: HashMap<IpAddr, usize>,
+    sum: usize,
+}
+
+impl Dues {
+    /// Bytes of each source at most; one of IPv6 is a network of so many bits.
+    pub(super) fn new(most: usize, ipv6_prefix: u8) -> Self {
+        Self { most, ipv6_prefix, of: HashMap::new(), sum: 0 }
+    }
+
+    /// Whether so many more may be kept for this source.
+    pub(super) fn has_room(&self, source: IpAddr, bytes: usize) -> bool {
+        // Together they seldom have as much as one may.
+        let may = |held: usize| held.saturating_add(bytes) <= self.most;
+        may(self.sum) || may(self.of.get(&counted(source, self.ipv6_prefix)).copied().unwrap_or(0))
+    }
+
+    pub(super) fn charge(&mut self, source: IpAddr, bytes: usize) {
+        if bytes > 0 {
+            *self.of.entry(counted(source, self.ipv6_prefix)).or_insert(0) += bytes;
+            self.sum += bytes;
+        }
+    }
+
+    /// Takes back what was charged, or a part of it.
+    pub(super) fn refund(&mut self, source: IpAddr, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let source = counted(source, self.ipv6_prefix);
+        if let Some(held) = self.of.get_mut(&source) {
+            self.sum -= bytes.min(*held);
+            *held = held.saturating_sub(bytes);
+            if *held == 0 {
+                self.of.remove(&source);
+            }
+        }
+    }
+
+    /// Of all sources.
+    pub(super) const fn sum(&self) -> usize {
+        self.sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_source_has_its_own_share_and_gets_it_back() {
+        let mut dues = Dues::new(100, 64);
+        let [a, b, c] = ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|text| text.parse().unwrap());
+        assert!(dues.has_room(a, 100) && !dues.has_room(a, 101));
+        dues.charge(a, 60);
+        dues.charge(b, 40);
+        assert!(!dues.has_room(b, 1), "one network is one source");
+        assert!(dues.has_room(c, 100));
+        dues.charge(c, 100);
+        assert_eq!(dues.sum(), 200);
+        dues.refund(b, 40);
+        assert!(dues.has_room(a, 40) && !dues.has_room(a, 41) && !dues.has_room(c, 1));
+        dues.refund(a, 1_000);
+        dues.refund(c, 100);
+        assert_eq!((dues.sum(), dues.of.len()), (0, 0));
+    }
+}
