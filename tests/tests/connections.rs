@@ -1,10 +1,12 @@
 //! Connections in number.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use strowger_tests::server::Setup;
 use strowger_tests::text::{self, Request};
-use strowger_tests::wire::Transport::Tcp;
+use strowger_tests::wire::Transport::{Tcp, Udp};
 
 /// Starts what follows with no more descriptors than this, although the system would allow more.
 const FEW: &str = "ulimit -S -n 64 && exec \"$0\" \"$@\"";
@@ -38,4 +40,105 @@ fn that_there_is_no_descriptor_left_is_said_now_and_then() {
     }
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(said(), 1, "{}", server.log());
+}
+
+/// How soon a caller hears of it; by the timers of a transaction it would be 32 s.
+const SOON: Duration = Duration::from_secs(8);
+
+/// Ends a connection in one of the two ways: by FIN, or by RST.
+fn end(stream: TcpStream, reset: bool) {
+    if reset {
+        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a socket can be set");
+    }
+    drop(stream);
+}
+
+/// Accepts a connection and reads the request that comes by it.
+fn accept(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
+    listener.set_nonblocking(true).expect("a socket can be set");
+    let end = Instant::now() + SOON;
+    let mut stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(error) => assert!(Instant::now() < end, "no connection: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    stream.set_nonblocking(false).expect("a socket can be set");
+    stream.set_read_timeout(Some(SOON)).expect("a socket can be set");
+    let (mut request, mut buffer) = (Vec::new(), [0; 8_192]);
+    while !request.windows(4).any(|w| w == b"\r\n\r\n") {
+        let n = stream.read(&mut buffer).expect("a request");
+        assert!(n > 0, "the server ended the connection");
+        request.extend_from_slice(&buffer[..n]);
+    }
+    (stream, request)
+}
+
+#[test]
+fn a_request_whose_connection_ends_before_an_answer_goes_once_more_and_then_fails_at_once() {
+    let server = Setup::on(&[Udp, Tcp]).relay().start();
+    for method in ["INVITE", "MESSAGE"] {
+        for (reset, answers) in [(false, true), (true, true), (false, false), (true, false)] {
+            let peer = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let uri = format!("sip:x@{};transport=tcp", peer.local_addr().expect("it is bound"));
+            let mut caller = server.connect(Udp);
+            let request = Request::new(method, &uri, "udp", caller.local());
+            caller.send(&request.bytes()).expect("loopback takes it");
+            let (first, _) = accept(&peer);
+            end(first, reset);
+            let (mut second, came) = accept(&peer);
+            if answers {
+                second.write_all(&text::respond(&came, 200, "t", &[])).expect("the server reads");
+            } else {
+                end(second, reset);
+            }
+            let status = caller.final_response(SOON).as_deref().and_then(text::status);
+            let expected = if answers { status == Some(200) } else { status.is_some_and(|code| code >= 400) };
+            assert!(expected, "{method}, reset {reset}, answers {answers}: {status:?}");
+        }
+    }
+}
+
+#[test]
+fn a_call_to_a_phone_whose_connection_ends_fails_at_once() {
+    let server = Setup::on(&[Udp, Tcp]).open_registrar().in_memory().start();
+    let mut phone = server.connect(Tcp);
+    let contact = format!("sip:bob@{};transport=tcp", phone.local());
+    phone.send(&Request::register("bob", "example.org", &contact, "tcp", phone.local()).bytes()).expect("loopback");
+    assert_eq!(phone.final_response(SOON).as_deref().and_then(text::status), Some(200));
+    let mut caller = server.connect(Udp);
+    caller.send(&Request::new("INVITE", "sip:bob@example.org", "udp", caller.local()).bytes()).expect("loopback");
+    assert!(phone.request("INVITE", SOON).is_some());
+    drop(phone);
+    assert!(caller.final_response(SOON).as_deref().and_then(text::status).is_some_and(|code| code >= 400));
+}
+
+/// With the FIN right behind it: that a peer says no more does not mean that it no longer listens.
+#[test]
+fn a_request_with_the_end_of_the_connection_behind_it_is_answered() {
+    let server = Setup::on(&[Udp, Tcp]).relay().start();
+    let peer = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let there = peer.local_addr().expect("it is bound");
+    for uri in [format!("sip:{}", server.address(Tcp)), format!("sip:x@{there}")] {
+        let mut stream = TcpStream::connect(server.address(Tcp)).expect("the server listens");
+        stream.set_read_timeout(Some(SOON)).expect("a socket can be set");
+        let local = stream.local_addr().expect("it is bound");
+        stream.write_all(&Request::new("OPTIONS", &uri, "tcp", local).bytes()).expect("loopback");
+        stream.shutdown(Shutdown::Write).expect("it is open");
+        if uri.contains("x@") {
+            answer_slowly(&peer);
+        }
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer, and the end");
+        assert_eq!(text::status(&answer), Some(200), "{uri}: {}", String::from_utf8_lossy(&answer));
+    }
+}
+
+/// Long enough for the end of the connection to be seen before.
+fn answer_slowly(peer: &UdpSocket) {
+    let mut buffer = [0; 8_192];
+    let (n, from) = peer.recv_from(&mut buffer).expect("a request");
+    std::thread::sleep(Duration::from_millis(200));
+    peer.send_to(&text::respond(&buffer[..n], 200, "t", &[]), from).expect("loopback");
 }
