@@ -1,6 +1,7 @@
 //! Tests with the world that measure no time: they run at once with one another.
 
 mod algorithms;
+mod attacks_exhaustion;
 mod attacks_guessing;
 mod attacks_log;
 mod attacks_marks;
@@ -11,7 +12,6 @@ mod attacks_relay;
 mod attacks_replay;
 mod attacks_smuggling;
 mod commands;
-pub(crate) mod config;
 mod connections;
 mod digest;
 mod events;

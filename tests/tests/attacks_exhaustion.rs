@@ -1,0 +1,454 @@
+//! Attacks that want to use up the server: its memory, its connections, its processor.
+//!
+//! All with the default limits, unless a case says otherwise.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use strowger_tests::account;
+use strowger_tests::call::exchange;
+use strowger_tests::name_server::{NameServer, Record};
+use strowger_tests::namespace::{self, Namespace};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, respond, status};
+use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Ws};
+use strowger_tests::wire::Wire;
+
+const LIMIT: Duration = Duration::from_secs(10);
+const PASSWORD: &str = "a password";
+const LARGE: usize = 60_000;
+/// What one source may have the server hold.
+const SHARE: u64 = 64 << 20;
+
+fn start(transports: &[Transport], lines: &str) -> Server {
+    let server = Setup::on(transports).with("domains = [\"example.org\"]").with(lines).start();
+    server.add_user("bob@example.org", PASSWORD);
+    server
+}
+
+fn from(server: &Server, transport: Transport, last: u8) -> Wire {
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)), 0);
+    Wire::connect_from(transport, address, server.address(transport), None).expect("loopback takes it")
+}
+
+/// Opens so many connections and writes this to each.
+fn crowd(address: SocketAddr, most: usize, bytes: &[u8]) -> Vec<TcpStream> {
+    let open = |_| {
+        let mut stream = TcpStream::connect(address).ok()?;
+        stream.set_write_timeout(Some(Duration::from_millis(200))).ok()?;
+        let _ = stream.write_all(bytes);
+        Some(stream)
+    };
+    (0..most).filter_map(open).collect()
+}
+
+/// How many of them the server has closed, as soon as it is so many; what it sent is thrown away.
+fn closed(streams: &mut [TcpStream], at_least: usize) -> usize {
+    let end = Instant::now() + LIMIT;
+    loop {
+        let count = streams.iter_mut().filter_map(is_closed).count();
+        if count >= at_least || Instant::now() > end {
+            return count;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn is_closed(stream: &mut TcpStream) -> Option<()> {
+    stream.set_nonblocking(true).ok()?;
+    let mut buffer = [0; 65_536];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Some(()),
+            Ok(_) => (),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return None,
+            Err(_) => return Some(()),
+        }
+    }
+}
+
+fn half_message(bytes: usize) -> Vec<u8> {
+    format!("OPTIONS sip:example.org SIP/2.0\r\nX: {}", "x".repeat(bytes)).into_bytes()
+}
+
+/// The opening handshake of WebSocket.
+fn upgrade(address: SocketAddr) -> Vec<u8> {
+    let lines = [
+        "GET / HTTP/1.1",
+        &format!("Host: {address}"),
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Protocol: sip",
+    ];
+    (lines.join("\r\n") + "\r\n\r\n").into_bytes()
+}
+
+/// A frame, masked with zeros.
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![first];
+    match payload.len() {
+        length @ 0..126 => bytes.push(0x80 | length as u8),
+        length => {
+            bytes.push(0x80 | 126);
+            bytes.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+    }
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+const TEXT: u8 = 1;
+const CONTINUATION: u8 = 0;
+
+/// A connection over which WebSocket is spoken by hand.
+fn websocket(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(LIMIT)).expect("a socket can be set");
+    stream.write_all(&upgrade(address)).expect("the server reads");
+    let mut buffer = [0; 1_000];
+    let n = stream.read(&mut buffer).expect("an answer");
+    assert!(buffer[..n].starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&buffer[..n]));
+    stream
+}
+
+/// What the server grew by while this was held.
+fn grew(server: &mut Server, work: impl FnOnce(&mut Server)) -> u64 {
+    let before = server.process().pss();
+    work(server);
+    server.process().pss().saturating_sub(before)
+}
+
+// What the connections of one source hold.
+
+#[test]
+fn half_messages_of_one_source_take_no_more_than_its_share() {
+    let mut server = start(&[Udp, Tcp], "");
+    let address = server.address(Tcp);
+    let grew = grew(&mut server, |_| {
+        let mut all = crowd(address, 1_500, &half_message(LARGE));
+        assert!(closed(&mut all, 500) >= 500, "a thousand of them fit into no share");
+    });
+    assert!(grew < SHARE, "{grew} bytes");
+    // Others are served meanwhile, and itself when it has let go.
+    server.assert_answers(Tcp);
+    let mut other = from(&server, Tcp, 2);
+    other.send(&Request::new("OPTIONS", "sip:example.org", "tcp", other.local()).bytes()).expect("loopback");
+    assert!(other.final_response(LIMIT).is_some());
+}
+
+#[test]
+fn websocket_fragments_of_one_source_take_no_more_than_its_share() {
+    let mut server = start(&[Udp, Ws], "");
+    let address = server.address(Ws);
+    let bytes = [upgrade(address), frame(TEXT, &vec![b'x'; LARGE])].concat();
+    let grew = grew(&mut server, |_| {
+        let mut all = crowd(address, 1_500, &bytes);
+        assert!(closed(&mut all, 500) >= 500);
+    });
+    assert!(grew < SHARE, "{grew} bytes");
+}
+
+#[test]
+fn half_tls_handshakes_of_one_source_take_no_more_than_its_share() {
+    let mut server = start(&[Udp, Tls], "");
+    let address = server.address(Tls);
+    // The beginning of a record of 16 KB, of a message of a handshake that is as long.
+    let mut record = vec![22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 3];
+    record.resize(16_000, 0);
+    let grew = grew(&mut server, |_| {
+        let mut all = crowd(address, 1_500, &record);
+        assert!(closed(&mut all, 500) >= 500);
+    });
+    assert!(grew < SHARE, "{grew} bytes");
+}
+
+#[test]
+fn answers_that_one_source_does_not_read_take_no_more_than_its_share() {
+    let mut server = start(&[Udp, Tcp], "");
+    let address = server.address(Tcp);
+    let local = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 5_060);
+    let mut bytes = Vec::new();
+    while bytes.len() < 4 << 20 {
+        let request = Request::new("OPTIONS", "sip:example.org", "tcp", local);
+        bytes.extend_from_slice(&request.with(format!("Subject: {}", "s".repeat(200))).bytes());
+    }
+    let mut held = Vec::new();
+    let grew = grew(&mut server, |_| held = crowd(address, 100, &bytes));
+    assert!(grew < SHARE, "{grew} bytes");
+    drop(held);
+    server.assert_answers(Tcp);
+}
+
+#[test]
+fn connections_from_one_ipv6_network_are_those_of_one_source() {
+    if !namespace::possible() {
+        return;
+    }
+    let net = Namespace::new("crowd");
+    let sysctl = net.command().args(["sysctl", "-q", "-w", "net.ipv6.ip_nonlocal_bind=1"]).status();
+    assert!(sysctl.is_ok_and(|status| status.success()));
+    net.ip(&["-6", "route", "add", "local", "2001:db8::/32", "dev", "lo"]);
+    let address: SocketAddr = "[2001:db8:ffff::1]:5060".parse().expect("an address");
+    let lines = "domains = [\"example.org\"]\nlimits.connections_per_source = 5";
+    let server = Setup::default().listen(Tcp, address).with(lines).in_memory().inside(&net).start();
+    let open = |text: String| {
+        let from: SocketAddr = text.parse().expect("an address");
+        net.inside(|| Wire::connect_from(Tcp, from, address, None)).expect("the route is there")
+    };
+    let served = |wire: &mut Wire| {
+        let sent = wire.send(&Request::new("OPTIONS", "sip:example.org", "tcp", wire.local()).bytes());
+        sent.is_ok() && wire.final_response(Duration::from_secs(2)).is_some()
+    };
+    let mut one: Vec<Wire> = (1..=12).map(|n| open(format!("[2001:db8:1:2::{n:x}]:0"))).collect();
+    assert_eq!(one.iter_mut().filter_map(|wire| served(wire).then_some(())).count(), 5, "{}", server.log());
+    assert!(served(&mut open("[2001:db8:1:3::1]:0".into())), "the network beside it");
+}
+
+/// The bound of bytes for all.
+#[test]
+fn half_messages_of_many_sources_take_no_more_than_all_may() {
+    let server = start(&[Udp, Tcp], "limits.connection_memory = \"1 MiB\"");
+    let mut all: Vec<Wire> = (0..40).map(|n| from(&server, Tcp, 2 + n)).collect();
+    for wire in &mut all {
+        let _ = wire.send(&half_message(LARGE));
+    }
+    let end = Instant::now() + LIMIT;
+    while all.iter_mut().filter_map(|wire| wire.is_closed().then_some(())).count() < 20 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let left = all.iter_mut().filter_map(|wire| (!wire.is_closed()).then_some(())).count();
+    assert!((10..=17).contains(&left), "{left} of 60 kB each in 1 MiB");
+}
+
+// Messages that never end.
+
+#[test]
+fn fragments_of_websocket_do_not_put_off_the_end_of_a_message() {
+    let server = start(&[Udp, Ws], "limits.partial_message_timeout = \"500ms\"");
+    let address = server.address(Ws);
+    // The first one full or empty, then one after the other, each with a byte or empty.
+    for (first, further) in [(&b"x"[..], &b"x"[..]), (b"x", b""), (b"", b""), (b"", b"x")] {
+        let mut stream = websocket(address);
+        stream.write_all(&frame(TEXT, first)).expect("the server reads");
+        let since = Instant::now();
+        while is_closed(&mut stream).is_none() {
+            assert!(since.elapsed() < Duration::from_secs(5), "{first:?} {further:?}: it is still open");
+            std::thread::sleep(Duration::from_millis(50));
+            let _ = stream.write_all(&frame(CONTINUATION, further));
+        }
+        assert!(since.elapsed() >= Duration::from_millis(450), "{:?}", since.elapsed());
+    }
+}
+
+#[test]
+fn a_header_that_comes_byte_by_byte_ends_in_time() {
+    let server = start(&[Udp, Tcp], "limits.partial_message_timeout = \"500ms\"");
+    let mut stream = TcpStream::connect(server.address(Tcp)).expect("the server listens");
+    let since = Instant::now();
+    let mut text = half_message(1_000).into_iter();
+    while is_closed(&mut stream).is_none() {
+        assert!(since.elapsed() < Duration::from_secs(5), "it is still open");
+        let _ = stream.write_all(&[text.next().expect("a thousand bytes take longer")]);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn websocket_frames_out_of_order_end_the_connection() {
+    let server = start(&[Udp, Ws], "");
+    let address = server.address(Ws);
+    for frames in [
+        frame(CONTINUATION, b"x"),
+        frame(0x80 | CONTINUATION, b"x"),
+        [frame(TEXT, b"x"), frame(TEXT, b"y")].concat(),
+        [frame(TEXT, b""), frame(0x80 | TEXT, b"y")].concat(),
+    ] {
+        let mut streams = [websocket(address)];
+        streams[0].write_all(&frames).expect("the server reads");
+        assert_eq!(closed(&mut streams, 1), 1, "{frames:?}");
+    }
+}
+
+#[test]
+fn lengths_that_no_message_can_have_end_the_connection_at_once() {
+    let server = start(&[Udp, Tcp, Ws], "");
+    for length in ["4294967295", "18446744073709551616", "99999999999999999999999", "-1"] {
+        let text =
+            format!("OPTIONS sip:x SIP/2.0\r\nVia: SIP/2.0/TCP x;branch=z9hG4bK1\r\nContent-Length: {length}\r\n\r\n");
+        let mut streams = crowd(server.address(Tcp), 1, text.as_bytes());
+        assert_eq!(closed(&mut streams, 1), 1, "{length}");
+    }
+    let mut streams = [websocket(server.address(Ws))];
+    // A frame that says to have 2^63 - 1 bytes.
+    let mut bytes = vec![0x80 | TEXT, 0x80 | 127];
+    bytes.extend_from_slice(&(u64::MAX >> 1).to_be_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    streams[0].write_all(&bytes).expect("the server reads");
+    assert_eq!(closed(&mut streams, 1), 1);
+}
+
+#[test]
+fn a_handshake_of_websocket_without_end_is_refused() {
+    let server = start(&[Udp, Ws], "");
+    let address = server.address(Ws);
+    let mut bytes = b"GET / HTTP/1.1\r\n".to_vec();
+    bytes.extend_from_slice(format!("X: {}", "x".repeat(100_000)).as_bytes());
+    let mut streams = crowd(address, 20, &bytes);
+    assert_eq!(closed(&mut streams, 20), 20);
+}
+
+// Requests that are kept.
+
+/// A phone that rings for ever.
+fn ringing(server: &Server) -> Wire {
+    let mut phone = server.connect(Tcp);
+    account::register(&mut phone, "bob", PASSWORD);
+    phone
+}
+
+fn large(method: &str, uri: &str, wire: &Wire) -> Request {
+    let request = Request::new(method, uri, wire.transport().name(), wire.local());
+    request.with(format!("X: {}", "x".repeat(LARGE)))
+}
+
+#[test]
+fn large_requests_of_one_source_to_a_phone_that_rings_take_no_more_than_its_share() {
+    let mut server = start(&[Udp, Tcp], "");
+    let mut phone = ringing(&server);
+    let mut caller = server.connect(Tcp);
+    let (mut refused, mut rang) = (0, 0);
+    let grew = grew(&mut server, |_| {
+        for _ in 0..700 {
+            caller.send(&large("INVITE", "sip:bob@example.org", &caller).bytes()).expect("the server reads");
+            match caller.receive(LIMIT).as_deref().and_then(status) {
+                Some(503) => refused += 1,
+                code => {
+                    assert_eq!(code, Some(100));
+                    rang += 1;
+                    assert!(phone.request("INVITE", LIMIT).is_some());
+                }
+            }
+        }
+    });
+    assert!(refused > 200 && rang > 50, "{rang} rang, {refused} were refused");
+    assert!(grew < SHARE, "{grew} bytes");
+    // Another source calls all the same.
+    let mut other = from(&server, Tcp, 2);
+    other.send(&Request::new("INVITE", "sip:bob@example.org", "tcp", other.local()).bytes()).expect("loopback");
+    let request = phone.request("INVITE", LIMIT).expect("it rings");
+    phone.send(&respond(&request, 486, "t", &[])).expect("loopback");
+    assert_eq!(other.final_response(LIMIT).as_deref().and_then(status), Some(486));
+}
+
+/// A source gets its share back with each answer.
+#[test]
+fn requests_that_are_answered_do_not_count_against_a_source() {
+    let server = start(&[Udp, Tcp], "limits.request_memory_per_source = \"256 KiB\"");
+    let mut phone = ringing(&server);
+    let mut caller = server.connect(Tcp);
+    for n in 0..40 {
+        caller.send(&large("MESSAGE", "sip:bob@example.org", &caller).bytes()).expect("the server reads");
+        let request = phone.request("MESSAGE", LIMIT).unwrap_or_else(|| panic!("request {n} is refused"));
+        phone.send(&respond(&request, 200, "t", &[])).expect("loopback");
+        assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(200));
+    }
+}
+
+/// Names that no name server knows the answer to: their requests wait for as long as a look-up may take.
+#[test]
+fn requests_that_wait_for_names_take_no_more_than_their_bound() {
+    let Some(names) = NameServer::start(&[("silent.test", Record::Silent(1)), ("silent.test", Record::Silent(28))])
+    else {
+        return;
+    };
+    let lines = format!("domains = []\nproxy.relay_for = \"everyone\"\n{}\n", names.line());
+    for bound in ["limits.lookup_memory = \"1 MiB\"", "limits.request_memory_per_source = \"1 MiB\""] {
+        let server = Setup::on(&[Udp, Tcp]).with(&lines).with(bound).in_memory().start();
+        let mut caller = server.connect(Tcp);
+        // The bound is shared among the shards.
+        for _ in 0..40 {
+            caller.send(&large("MESSAGE", "sip:x@silent.test:5060", &caller).bytes()).expect("the server reads");
+        }
+        let early = std::iter::from_fn(|| caller.final_response(Duration::from_secs(1)));
+        let refused = early.filter(|answer| status(answer) == Some(503)).count();
+        assert!((20..40).contains(&refused), "{bound}: {refused} of 40 were refused");
+    }
+}
+
+/// All of one call, behind the first one that waits.
+#[test]
+fn messages_that_wait_behind_another_of_their_call_take_no_more_than_their_bound() {
+    let Some(names) = NameServer::start(&[("silent.test", Record::Silent(1)), ("silent.test", Record::Silent(28))])
+    else {
+        return;
+    };
+    let lines = format!(
+        "domains = []\nproxy.relay_for = \"everyone\"\nlimits.held_messages_per_call = 60000\n{}",
+        names.line()
+    );
+    let mut server = Setup::on(&[Udp, Tcp]).with(&lines).in_memory().start();
+    let mut caller = server.connect(Tcp);
+    let first = large("MESSAGE", "sip:x@silent.test:5060", &caller);
+    let grew = grew(&mut server, |_| {
+        for n in 0..1_500 {
+            let mut request = first.clone();
+            (request.cseq, request.branch) = (n + 1, format!("z9hG4bK{n}"));
+            caller.send(&request.bytes()).expect("the server reads");
+        }
+        caller.send(b"\r\n\r\n").expect("the server reads");
+        caller.drain();
+    });
+    assert!(grew < SHARE, "{grew} bytes");
+}
+
+// Work.
+
+#[test]
+fn a_registration_of_thousands_of_contacts_is_refused() {
+    let server = start(&[Udp, Tcp], "");
+    let mut wire = server.connect(Tcp);
+    account::register(&mut wire, "bob", PASSWORD);
+    let contacts: Vec<String> = (0..1_500).map(|n| format!("<sip:a@192.0.2.1;n={n}>;expires=0")).collect();
+    for (n, code) in [(1_500, 403), (41, 403), (40, 200)] {
+        let mut request = Request::register("bob", "example.org", "sip:x", "tcp", wire.local());
+        request.headers = vec![format!("Contact: {}", contacts[..n].join(", "))];
+        let request = account::challenged(&mut wire, &request, "bob", PASSWORD);
+        assert_eq!(status(&exchange(&mut wire, &request)), Some(code), "{n} contacts");
+    }
+}
+
+#[test]
+fn ten_thousand_requests_in_one_breath_are_answered_and_leave_nothing() {
+    let mut server = start(&[Udp, Tcp], "");
+    let mut wire = server.connect(Tcp);
+    let grew = grew(&mut server, |_| {
+        let all: Vec<u8> =
+            (0..200).flat_map(|_| Request::new("OPTIONS", "sip:example.org", "tcp", wire.local()).bytes()).collect();
+        for _ in 0..50 {
+            wire.send(&all).expect("the server reads");
+            for n in 0..200 {
+                assert!(wire.final_response(LIMIT).is_some(), "answer {n}");
+            }
+        }
+    });
+    assert!(grew < 32 << 20, "{grew} bytes");
+}
+
+#[test]
+fn keep_alives_without_end_are_answered_and_kept_nowhere() {
+    let mut server = start(&[Udp, Tcp], "");
+    let mut stream = TcpStream::connect(server.address(Tcp)).expect("the server listens");
+    let grew = grew(&mut server, |_| {
+        let pings = b"\r\n\r\n".repeat(1_000);
+        let mut pongs = vec![0; 2_000];
+        for _ in 0..100 {
+            stream.write_all(&pings).expect("the server reads");
+            stream.read_exact(&mut pongs).expect("a pong for each");
+        }
+    });
+    assert!(grew < 8 << 20, "{grew} bytes");
+}
