@@ -1,0 +1,405 @@
+//! What one message, one source and one network can cost the server: processor time and memory, against bounds.
+//!
+//! `bench_abuse [--messages N]` starts the program (`STROWGER_BIN`, or the one of this tree) with its default policy and limits, and for each kind of expensive
+//! message sends many of them one after the other. Processor time is that of all threads of the program
+//! (`/proc/PID/task/*/schedstat`), memory its proportional set size (`smaps_rollup`). Exit code 1 when a row is beyond its
+//! bound. The network row needs root and the packages iproute2 and iptables.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use strowger_benches::command_line::run;
+use strowger_tests::account::{challenged, register, register_at};
+use strowger_tests::call::exchange;
+use strowger_tests::namespace::{self, Namespace};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, respond, status, unique};
+use strowger_tests::wire::Transport::{Tcp, Tls, Udp, Ws};
+use strowger_tests::wire::Wire;
+
+/// Of one message: processor time, and bytes that it has the server keep.
+const MESSAGE: (Duration, u64) = (Duration::from_millis(1), 64 << 10);
+/// Bytes that one source, or one /64, has the server keep.
+const SOURCE: u64 = 64 << 20;
+/// As large as a datagram can be, so to speak.
+const LARGE: usize = 60_000;
+const LIMIT: Duration = Duration::from_secs(10);
+const PASSWORD: &str = "a password";
+
+#[derive(clap::Parser)]
+#[command(about = "What one message, one source and one network can cost the server")]
+struct Arguments {
+    /// Messages of each kind
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(10..))]
+    messages: u32,
+}
+
+/// The rows as they are measured.
+struct Table {
+    failed: bool,
+}
+
+impl Table {
+    fn row(&mut self, name: &str, time: Option<Duration>, bytes: u64, bound: u64) {
+        let late = time.is_some_and(|time| time > MESSAGE.0);
+        let kept = bytes > bound;
+        self.failed |= late || kept;
+        let time = time.map_or_else(|| "-".into(), |time| format!("{:.3} of 1.000", time.as_secs_f64() * 1e3));
+        let word = if late || kept { "BEYOND" } else { "ok" };
+        println!("{name:<64} {time:>15} {:>9} of {:<8} {word}", bytes >> 10, bound >> 10);
+    }
+}
+
+/// A server with its defaults, in a namespace perhaps; loopback is never banned by default.
+fn start(setup: Setup) -> Server {
+    let server = setup.with("domains = [\"example.org\"]\nlog.level = \"error\"").start();
+    for user in ["alice", "bob", "carol"] {
+        server.add_user(&format!("{user}@example.org"), PASSWORD);
+    }
+    server
+}
+
+/// What the server took and keeps while `work` sends `n` messages.
+fn measured(server: &mut Server, n: u32, mut work: impl FnMut(u32)) -> (Duration, u64) {
+    let (time, memory) = (server.process().run_time(), server.process().pss());
+    (0..n).for_each(&mut work);
+    let took = server.process().run_time().saturating_sub(time) / n;
+    (took, server.process().pss().saturating_sub(memory) / u64::from(n))
+}
+
+fn options(wire: &Wire) -> Request {
+    Request::new("OPTIONS", "sip:example.org", wire.transport().name(), wire.local())
+}
+
+/// So many bytes of one value.
+fn long(value: &str, bytes: usize) -> String {
+    value.repeat(bytes / value.len())
+}
+
+/// Messages that are answered at once.
+fn answered(server: &mut Server, table: &mut Table, n: u32) {
+    let lines = |line: &str, n: usize| vec![line.to_owned(); n];
+    let authorization = |parameters: &str| {
+        format!(
+            "Authorization: Digest username=\"alice\", realm=\"example.org\", uri=\"sip:x\", {parameters}response=\"0\""
+        )
+    };
+    let deep = (0..4_000).map(|i| format!("p{i}=\"\\\"\", ")).collect::<String>();
+    let kinds: Vec<(&str, Vec<String>)> = vec![
+        ("OPTIONS", vec![]),
+        ("User-Agent of 60 kB", vec![format!("User-Agent: {}", long("a", LARGE))]),
+        (
+            "User-Agent of 60 kB, almost the name of a scanner",
+            vec![format!("User-Agent: {}", long("friendly-scanne", LARGE))],
+        ),
+        ("Via x 200", lines("Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1", 200)),
+        ("Via x 1000, more header fields than allowed", lines("Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1", 1_000)),
+        (
+            "Via x 1000 in one header field",
+            vec![format!("Via: {}SIP/2.0/UDP 192.0.2.1", long("SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1, ", 40_000))],
+        ),
+        ("Record-Route x 200", lines("Record-Route: <sip:192.0.2.1;lr>", 200)),
+        ("Route of 55 kB", vec![format!("Route: {}<sip:192.0.2.1;lr>", long("<sip:192.0.2.1;lr>, ", 55_000))]),
+        ("a header field of 60 kB", vec![format!("X: {}", long("x", LARGE))]),
+        ("a header field folded into 10,000 lines", vec![format!("X: {}", long("x\r\n ", 40_000))]),
+        ("Contact x 2,300", vec![format!("Contact: {}<sip:a@b>", long("<sip:a@192.0.2.1>;q=0.1, ", 57_000))]),
+        ("Authorization of 55 kB in 4,000 parameters", vec![authorization(&deep)]),
+        ("Contact of 25,000 parameters", vec![format!("Contact: <sip:a@192.0.2.1>{}", long(";a", 50_000))]),
+        ("Contact with a URI of 25,000 parameters", vec![format!("Contact: <sip:a@192.0.2.1{}>", long(";a", 50_000))]),
+        ("Route of 25,000 parameters", vec![format!("Route: <sip:192.0.2.1;lr>{}", long(";a", 50_000))]),
+        ("Route with a URI of 25,000 parameters", vec![format!("Route: <sip:192.0.2.1;lr{}>", long(";a", 50_000))]),
+        ("Via of 25,000 parameters", vec![format!("Via: SIP/2.0/UDP 192.0.2.1{}", long(";a", 50_000))]),
+        ("Route x 200", lines("Route: <sip:192.0.2.1;lr>", 200)),
+        ("Require of 120 tags", vec![format!("Require: {}a", long("a,", 240))]),
+        ("Authorization x 200", vec![authorization("nonce=\"x\", "); 200]),
+        ("Supported of 60 kB in 30,000 tags", vec![format!("Supported: {}a", long("a,", LARGE - 2_000))]),
+        ("Require of 60 kB in 30,000 tags", vec![format!("Require: {}a", long("a,", LARGE - 2_000))]),
+    ];
+    for transport in [Udp, Tcp] {
+        let mut wire = server.connect(transport);
+        for (name, headers) in &kinds {
+            for method in ["OPTIONS", "REGISTER", "INVITE"] {
+                if transport == Tcp && (method != "INVITE" || name == &"OPTIONS") {
+                    continue;
+                }
+                let mut send = |_| {
+                    let mut request = options(&wire);
+                    method.clone_into(&mut request.method);
+                    request.headers.clone_from(headers);
+                    if method != "OPTIONS" {
+                        request.from = format!("<sip:alice@example.org>;tag={}", unique("f"));
+                        request.to = "<sip:alice@example.org>".into();
+                    }
+                    if method == "INVITE" {
+                        request.uri = "sip:carol@example.org".into();
+                    }
+                    wire.send(&request.bytes()).expect("loopback takes it");
+                    // An answer that would be much longer than the request is withheld.
+                    let _ = wire.final_response(Duration::from_millis(200));
+                };
+                send(0);
+                let (time, bytes) = measured(server, n, &mut send);
+                table.row(&format!("{} {method}: {name}", transport.name()), Some(time), bytes, MESSAGE.1);
+            }
+        }
+    }
+}
+
+/// Sends a request of an account, with fresh credentials.
+fn ask(wire: &mut Wire, user: &str, request: &Request) -> Option<u16> {
+    let request = challenged(wire, request, user, PASSWORD);
+    status(&exchange(wire, &request))
+}
+
+/// Registrations that cost work.
+fn registrations(server: &mut Server, table: &mut Table, n: u32) {
+    let mut wire = server.connect(Tcp);
+    let contact = |n: usize, bytes: usize| format!("<sip:alice@192.0.2.1;n={n};x={}>", long("y", bytes));
+    let many = |range: std::ops::Range<usize>, bytes: usize, more: &str| {
+        range.map(|n| contact(n, bytes) + more).collect::<Vec<_>>().join(", ")
+    };
+    let register = |wire: &Wire, contacts: &str| {
+        let mut request = Request::register("alice", "example.org", "sip:x", "tcp", wire.local());
+        request.headers = vec![format!("Contact: {contacts}"), "Expires: 600".into()];
+        request
+    };
+    for four in 0..4 {
+        let request = register(&wire, &contact(four, 15_000));
+        assert_eq!(ask(&mut wire, "alice", &request), Some(200));
+    }
+    let parameters =
+        |n: usize, last: usize| (0..15).map(|i| format!(";p{n}q{i}=1")).collect::<String>() + &format!(";z={last}");
+    let alike =
+        (0..40).map(|n| format!("<sip:alice@192.0.2.1{}>;expires=0", parameters(n, n))).collect::<Vec<_>>().join(", ");
+    for (name, contacts) in [
+        ("1,200 contacts to remove beside four of 15 kB", many(0..1_200, 1, ";expires=0")),
+        ("40 contacts to remove beside four of 15 kB", many(10..50, 1_000, ";expires=0")),
+        ("40 contacts of 16 parameters", alike),
+        ("10 contacts of 5 kB", many(10..20, 5_000, "")),
+    ] {
+        let mut took = Duration::ZERO;
+        let mut kept = 0;
+        for _ in 0..n {
+            let request = register(&wire, &contacts);
+            let request = challenged(&mut wire, &request, "alice", PASSWORD);
+            let (time, bytes) = measured(server, 1, |_| drop(exchange(&mut wire, &request)));
+            took += time;
+            kept += bytes;
+        }
+        table.row(&format!("tcp REGISTER: {name}"), Some(took / n), kept / u64::from(n), MESSAGE.1);
+    }
+}
+
+/// Requests that wait for a phone to answer, and are kept meanwhile.
+fn forwarded(server: &mut Server, table: &mut Table, n: u32) {
+    let mut phone = server.connect(Tcp);
+    register(&mut phone, "bob", PASSWORD);
+    let mut udp = server.connect(Udp);
+    register(&mut udp, "carol", PASSWORD);
+    let fields = |line: &str, n: usize| vec![line.to_owned(); n];
+    let kinds: Vec<(&str, &str, Vec<String>)> = vec![
+        ("bob", "INVITE of 1 kB", vec![format!("X: {}", long("x", 600))]),
+        ("bob", "INVITE of 60 kB", vec![format!("X: {}", long("x", LARGE))]),
+        ("bob", "INVITE with Record-Route x 200", fields("Record-Route: <sip:192.0.2.1;lr>", 200)),
+        ("carol", "INVITE of 60 kB to a phone that takes UDP", vec![format!("X: {}", long("x", LARGE))]),
+    ];
+    for (user, name, headers) in kinds {
+        let mut caller = server.connect(Udp);
+        let mut send = |_| {
+            let mut request = Request::new("INVITE", &format!("sip:{user}@example.org"), "udp", caller.local());
+            request.headers.clone_from(&headers);
+            caller.send(&request.bytes()).expect("loopback takes it");
+            let phone = if user == "bob" { &mut phone } else { &mut udp };
+            if let Some(request) = phone.request("INVITE", Duration::from_millis(200)) {
+                phone.send(&respond(&request, 180, "t", &[])).expect("loopback takes it");
+            }
+            let _ = caller.answer(Duration::from_millis(200));
+        };
+        send(0);
+        let (time, bytes) = measured(server, n, &mut send);
+        table.row(&format!("udp {name}, ringing"), Some(time), bytes, MESSAGE.1);
+    }
+}
+
+/// A MESSAGE to an account with as many contacts as it may have.
+fn forked(server: &mut Server, table: &mut Table, n: u32) {
+    let mut phones: Vec<Wire> = (0..10).map(|_| server.connect(Tcp)).collect();
+    for (n, phone) in phones.iter_mut().enumerate() {
+        let contact = format!("sip:alice@{};transport=tcp", phone.local());
+        if n == 0 {
+            let mut star = Request::register("alice", "example.org", "sip:x", "tcp", phone.local());
+            star.headers = vec!["Contact: *".into(), "Expires: 0".into()];
+            assert_eq!(ask(phone, "alice", &star), Some(200));
+        }
+        register_at(phone, "alice", PASSWORD, &contact);
+    }
+    for (method, name, bytes) in [
+        ("MESSAGE", "of 1 kB", 600),
+        ("INVITE", "of 1 kB", 600),
+        ("MESSAGE", "of 60 kB", LARGE),
+        ("INVITE", "of 60 kB", LARGE),
+    ] {
+        let mut caller = server.connect(Udp);
+        let mut send = |_| {
+            let mut request = Request::new(method, "sip:alice@example.org", "udp", caller.local());
+            request.headers.push(format!("X: {}", long("x", bytes)));
+            caller.send(&request.bytes()).expect("loopback takes it");
+            for phone in &mut phones {
+                if phone.request(method, Duration::from_millis(200)).is_none() {
+                    break;
+                }
+            }
+        };
+        send(0);
+        let n = n.min(30);
+        let (time, bytes) = measured(server, n, &mut send);
+        table.row(&format!("udp {method} {name} to ten phones that do not answer"), Some(time), bytes, MESSAGE.1);
+    }
+}
+
+/// Opens connections from one address and writes the same to each, until the server closes more than it keeps.
+fn crowd(most: usize, bytes: &[u8], from: impl Fn(usize) -> std::io::Result<TcpStream>) -> Vec<TcpStream> {
+    let mut all = Vec::new();
+    for n in 0..most {
+        let Ok(mut stream) = from(n) else { break };
+        let _ = stream.set_write_timeout(Some(Duration::from_millis(200)));
+        let _ = stream.write_all(bytes);
+        all.push(stream);
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    all
+}
+
+fn half_message() -> Vec<u8> {
+    format!("OPTIONS sip:example.org SIP/2.0\r\nX: {}", long("x", 62_000)).into_bytes()
+}
+
+/// The opening handshake of WebSocket, and the first fragment of a message.
+fn half_frame(address: SocketAddr) -> Vec<u8> {
+    let mut bytes = format!(
+        "GET / HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: sip\r\n\r\n"
+    )
+    .into_bytes();
+    // Text, not the last one, masked with zeros.
+    bytes.extend_from_slice(&[0x01, 0x80 | 126]);
+    bytes.extend_from_slice(&62_000u16.to_be_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend(vec![b'x'; 62_000]);
+    bytes
+}
+
+/// The beginning of a TLS record that says to have 16 KB.
+fn half_record() -> Vec<u8> {
+    let mut bytes = vec![22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 3];
+    bytes.resize(16_000, 0);
+    bytes
+}
+
+/// What one source can have the server keep.
+fn sources(server: &mut Server, table: &mut Table) {
+    let mut row = |server: &mut Server, name: &str, work: &mut dyn FnMut(&mut Server) -> Box<dyn std::any::Any>| {
+        let before = server.process().pss();
+        let held = work(server);
+        let kept = server.process().pss().saturating_sub(before);
+        drop(held);
+        table.row(name, None, kept, SOURCE);
+        // What it held is given back before the next begins.
+        let end = Instant::now() + LIMIT;
+        while server.process().pss() > before + (16 << 20) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    for (transport, name, bytes) in [
+        (Tcp, "half messages of 60 kB over 2,000 connections", half_message()),
+        (Ws, "WebSocket fragments of 60 kB over 2,000 connections", half_frame(server.address(Ws))),
+        (Tls, "half TLS handshakes over 2,000 connections", half_record()),
+        (Tcp, "idle connections, 8,000", Vec::new()),
+    ] {
+        let address = server.address(transport);
+        let most = if bytes.is_empty() { 8_000 } else { 2_000 };
+        row(server, name, &mut |_| Box::new(crowd(most, &bytes, |_| TcpStream::connect(address))));
+    }
+    let address = server.address(Tcp);
+    row(server, "answers that are not read over 400 connections", &mut |_| {
+        let local = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 5_060);
+        let mut bytes = Vec::new();
+        while bytes.len() < 2 << 20 {
+            let request =
+                Request::new("OPTIONS", "sip:example.org", "tcp", local).with(format!("Subject: {}", long("s", 300)));
+            bytes.extend_from_slice(&request.bytes());
+        }
+        Box::new(crowd(400, &bytes, |_| TcpStream::connect(address)))
+    });
+    let mut phone = server.connect(Tcp);
+    register(&mut phone, "bob", PASSWORD);
+    for (name, most, bytes) in [
+        ("2,000 INVITEs of 60 kB to a ringing phone", 2_000, LARGE),
+        ("60,000 INVITEs of 1 kB to a ringing phone", 60_000, 600),
+    ] {
+        row(server, name, &mut |server| {
+            let mut caller = server.connect(Udp);
+            let mut unread = 0;
+            for _ in 0..most {
+                let mut request = Request::new("INVITE", "sip:bob@example.org", "udp", caller.local());
+                request.headers.push(format!("X: {}", long("x", bytes)));
+                caller.send(&request.bytes()).expect("loopback takes it");
+                unread += 1;
+                if unread == 20 {
+                    caller.drain();
+                    while phone.chunk(Duration::from_millis(1)).is_some() {}
+                    unread = 0;
+                }
+            }
+            Box::new(caller)
+        });
+    }
+}
+
+/// The same half messages, each from another address of one /64.
+fn network(table: &mut Table) {
+    if !namespace::possible() {
+        return println!("a /64: not measured");
+    }
+    let net = Namespace::new("abuse");
+    let sysctl = net.command().args(["sysctl", "-q", "-w", "net.ipv6.ip_nonlocal_bind=1"]).status();
+    assert!(sysctl.is_ok_and(|status| status.success()));
+    net.ip(&["-6", "route", "add", "local", "2001:db8::/32", "dev", "lo"]);
+    let address: SocketAddr = "[2001:db8:ffff::1]:5060".parse().expect("an address");
+    let mut server = start(Setup::default().listen(Tcp, address).inside(&net));
+    let before = server.process().pss();
+    let held = net.inside(|| {
+        Ok(crowd(2_000, &half_message(), |n| {
+            let from: SocketAddr = format!("[2001:db8:1:2::{n:x}]:0").parse().map_err(std::io::Error::other)?;
+            let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None)?;
+            socket.bind(&from.into())?;
+            socket.connect(&address.into())?;
+            Ok(socket.into())
+        }))
+    });
+    let kept = server.process().pss().saturating_sub(before);
+    drop(held);
+    table.row("half messages of 60 kB from 2,000 addresses of one /64", None, kept, SOURCE);
+}
+
+fn measure(arguments: &Arguments) -> Result<bool, String> {
+    let mut table = Table { failed: false };
+    println!("{:<64} {:>15} {:>9}", "what", "ms", "KiB kept");
+    let n = arguments.messages;
+    let mut server = start(Setup::on(&[Udp, Tcp, Ws, Tls]));
+    answered(&mut server, &mut table, n);
+    registrations(&mut server, &mut table, n);
+    forwarded(&mut server, &mut table, n);
+    forked(&mut server, &mut table, n);
+    drop(server);
+    let mut server = start(Setup::on(&[Udp, Tcp, Ws, Tls]));
+    sources(&mut server, &mut table);
+    drop(server);
+    network(&mut table);
+    Ok(!table.failed)
+}
+
+fn main() -> ExitCode {
+    run(measure)
+}
