@@ -7,7 +7,7 @@ use crate::stamp::{self, Beside, CONTROL};
 use libc::{c_int, iovec, mmsghdr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -18,6 +18,9 @@ const LARGEST: usize = 65_536;
 /// Buffers start so far apart: not a multiple of a page, so that the starts of the buffers do not all fall
 /// into the same cache sets.
 const STRIDE: usize = LARGEST + 4_096 + 11 * 64;
+
+/// The same in words, which are aligned as control messages must be.
+const WORDS: usize = CONTROL / size_of::<u64>();
 
 /// Zeroed memory for `n` values of a C type, reached only through raw pointers, so that the kernel and we may
 /// both hold addresses in it.
@@ -152,6 +155,8 @@ pub(crate) struct Sender {
     names: Memory<sockaddr_storage>,
     vectors: Memory<iovec>,
     headers: Memory<mmsghdr>,
+    /// Made with the first datagram that is to leave from a certain address.
+    control: Option<Memory<u64>>,
     queued: Vec<Queued>,
     batch: usize,
 }
@@ -177,7 +182,7 @@ impl Sender {
                 header.msg_iovlen = 1;
             }
         }
-        Self { names, vectors, headers, queued: Vec::with_capacity(batch), batch }
+        Self { names, vectors, headers, control: None, queued: Vec::with_capacity(batch), batch }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -213,6 +218,31 @@ impl Sender {
             (*self.headers.at(i)).msg_hdr.msg_namelen = write_address(&target, self.names.at(i));
         }
         self.queued.push(Queued { range: (range.start as u32, range.end as u32), target, token });
+    }
+
+    /// The last one queued leaves from this address of ours; none: as the kernel chooses.
+    #[inline]
+    pub(crate) fn leave_from(&mut self, from: Option<IpAddr>) {
+        // As the kernel chooses, and always has.
+        if from.is_none() && self.control.is_none() {
+            return;
+        }
+        let control = self.control.get_or_insert_with(|| Memory::zeroed(self.batch * WORDS));
+        let i = self.queued.len() - 1;
+        // SAFETY: `i` is inside the allocations; a row of control words has CONTROL bytes and the alignment of a
+        // `cmsghdr`, and nothing else holds references into it.
+        unsafe {
+            let header = &mut (*self.headers.at(i)).msg_hdr;
+            let row = control.at(i * WORDS).cast::<u8>();
+            let length = from.map_or(0, |from| stamp::write_from(from, row));
+            header.msg_control = if length == 0 { std::ptr::null_mut() } else { row.cast() };
+            header.msg_controllen = length as _;
+        }
+    }
+
+    /// Some of them leave from certain addresses.
+    pub(crate) const fn is_particular(&self) -> bool {
+        self.control.is_some()
     }
 
     /// Hands what is queued from `from` on to the kernel, the ranges being of `bytes`; how many it took. Stops at

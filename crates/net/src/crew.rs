@@ -194,7 +194,9 @@ fn run<S: Service + 'static>(
         let (mut udp, mut doors) = (Vec::new(), Vec::new());
         for (i, socket) in sockets.into_iter().enumerate() {
             match socket {
-                Socket::Udp(socket) => udp.push(Udp::new(socket, ListenerId(i as u16), &shared.settings)?),
+                Socket::Udp(socket) => {
+                    udp.push(Udp::new(socket, ListenerId(i as u16), &shared.settings, &shared.ways)?)
+                }
                 Socket::Tcp(socket) => doors.push((socket, ListenerId(i as u16))),
             }
         }

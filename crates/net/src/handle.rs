@@ -10,6 +10,7 @@ use crate::names::Names;
 use crate::ring::{Consumer, Producer};
 use crate::sources::Sources;
 use crate::tickets::Clients;
+use crate::ways::Ways;
 use crate::{Listener, Service, Settings};
 use rustls::ServerConfig;
 use std::net::SocketAddr;
@@ -45,6 +46,7 @@ pub(crate) struct Common {
     pub(crate) tls_client: Clients,
     pub(crate) directory: Directory,
     pub(crate) sources: Sources,
+    pub(crate) ways: Arc<Ways>,
     pub(crate) names: Arc<Names>,
 }
 

@@ -45,6 +45,7 @@ mod streams;
 mod tickets;
 mod udp;
 mod unreachable;
+mod ways;
 mod ws;
 
 pub use counters::Snapshot;

@@ -6,6 +6,7 @@ use crate::handle::{Common, Seat, Shared};
 use crate::names::Names;
 use crate::settings::Shards;
 use crate::tickets::Clients;
+use crate::ways::Ways;
 use crate::{Failure, Handle, Listener, Service, Settings};
 use rustls::ServerConfig;
 use std::io;
@@ -67,7 +68,7 @@ impl Net {
     {
         let services = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (over, ended) = tokio::sync::oneshot::channel::<()>();
-        let first = self.settings.shards.first();
+        let (first, peers) = (self.settings.shards.first(), self.settings.peers);
         let shared = Arc::new(Shared {
             seats: (0..self.settings.shards.most()).map(|_| Seat::default()).collect(),
             common: Arc::new(Common {
@@ -78,6 +79,7 @@ impl Net {
                 tls_client: self.tls_client,
                 directory: Directory::new(self.names.clone()),
                 sources: Default::default(),
+                ways: Arc::new(Ways::new(peers)),
                 names: self.names,
             }),
             active: AtomicUsize::new(1),

@@ -101,6 +101,9 @@ pub struct Settings {
     pub segment: bool,
     /// Let the kernel hand over such runs as one (UDP_GRO). Default off.
     pub coalesce: bool,
+    /// Peers of a socket bound to all addresses that are remembered because they are to be answered from another one than the
+    /// kernel would choose (RFC 3581 section 4). Default 65,536.
+    pub peers: usize,
     /// Datagrams kept for a UDP socket that takes no more. Default 4,096.
     pub datagrams_waiting: usize,
     /// Hear of datagrams that reached nobody ([`Service::unreachable`](crate::Service::unreachable)). Default off.
@@ -172,6 +175,7 @@ impl Default for Settings {
             force_buffers: false,
             segment: false,
             coalesce: false,
+            peers: 65_536,
             datagrams_waiting: 4_096,
             unreachable: false,
             ring: 4_096,

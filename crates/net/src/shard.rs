@@ -10,6 +10,7 @@ use crate::readiness::Ready;
 use crate::reading::{Progress, without_line_ends};
 use crate::streams::{Post, Streams};
 use crate::udp::Udp;
+use crate::ways::Choices;
 use crate::{Ending, Service, Unsent, clock};
 use std::cell::RefCell;
 use std::future::Future;
@@ -40,6 +41,7 @@ pub(crate) struct Shard<S: Service> {
     heard: bool,
     last_heard: u64,
     lingered: bool,
+    choices: Choices,
     me: Weak<RefCell<Self>>,
     /// Of the main future.
     waker: Option<Waker>,
@@ -59,8 +61,11 @@ impl<S: Service + 'static> Shard<S> {
                 alarm: Alarm::new(desk.shared.settings.exact_timers),
                 receiver: Receiver::new(
                     desk.shared.settings.batch.clamp(1, 1_024),
-                    desk.shared.settings.coalesce || desk.shared.settings.stamps,
+                    desk.shared.settings.coalesce
+                        || desk.shared.settings.stamps
+                        || desk.shared.listeners.iter().any(|listener| listener.bind.ip().is_unspecified()),
                 ),
+                choices: Choices::new(desk.shared.settings.peers),
                 desk,
                 udp,
                 place,
@@ -226,6 +231,9 @@ impl<S: Service + 'static> Shard<S> {
                 bytes += datagram.bytes.len() as u64;
                 if let Some(look) = look {
                     self.desk.read_at(look, datagram.beside.stamp);
+                }
+                if let Some(to) = datagram.beside.to {
+                    self.choices.came(datagram.source, to, now.mono, &shared.ways);
                 }
                 let arrival =
                     Arrival { transport: Transport::Udp, listener: udp.listener, remote: datagram.source, flow: None };

@@ -6,11 +6,12 @@
 use crate::clock;
 use libc::{c_int, iovec, msghdr, timespec};
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Room for the control messages of one datagram: a time and the size of the parts of a run.
-pub(crate) const CONTROL: usize = 64;
+/// Room for the control messages of one datagram: a time, the size of the parts of a run, the address that it came to.
+pub(crate) const CONTROL: usize = 128;
 
 /// The two clocks may drift apart by so many nanoseconds between two looks, and by a thousandth of the time in between
 /// (adjtimex(2) slews by half of that at most); more is a wall clock that was set.
@@ -32,6 +33,58 @@ pub(crate) fn ask(socket: BorrowedFd<'_>) -> bool {
     result == 0
 }
 
+/// Asks the kernel to say to which of our addresses each datagram came; whether it will.
+pub(crate) fn ask_for_addresses(socket: BorrowedFd<'_>, v6: bool) -> bool {
+    let on: c_int = 1;
+    let (level, option) =
+        if v6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (libc::IPPROTO_IP, libc::IP_PKTINFO) };
+    // SAFETY: the kernel reads as many bytes from our own variable as it has.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(&on).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    result == 0
+}
+
+/// Writes into `control`, which has room for [`CONTROL`] bytes, that a datagram is to leave from this address; how many bytes.
+///
+/// # Safety
+/// `control` points at as many bytes, aligned for a `cmsghdr`, that may be written.
+pub(crate) unsafe fn write_from(from: IpAddr, control: *mut u8) -> usize {
+    // SAFETY: the room holds one message of the larger of the two; what is written has the size that the header says, and
+    // need not be aligned.
+    unsafe {
+        let message = control.cast::<libc::cmsghdr>();
+        match from {
+            IpAddr::V4(ip) => {
+                let mut info: libc::in_pktinfo = std::mem::zeroed();
+                info.ipi_spec_dst.s_addr = u32::from(ip).to_be();
+                let size = size_of::<libc::in_pktinfo>() as u32;
+                (*message).cmsg_level = libc::IPPROTO_IP;
+                (*message).cmsg_type = libc::IP_PKTINFO;
+                (*message).cmsg_len = libc::CMSG_LEN(size) as _;
+                libc::CMSG_DATA(message).cast::<libc::in_pktinfo>().write_unaligned(info);
+                libc::CMSG_SPACE(size) as usize
+            }
+            IpAddr::V6(ip) => {
+                let mut info: libc::in6_pktinfo = std::mem::zeroed();
+                info.ipi6_addr.s6_addr = ip.octets();
+                let size = size_of::<libc::in6_pktinfo>() as u32;
+                (*message).cmsg_level = libc::IPPROTO_IPV6;
+                (*message).cmsg_type = libc::IPV6_PKTINFO;
+                (*message).cmsg_len = libc::CMSG_LEN(size) as _;
+                libc::CMSG_DATA(message).cast::<libc::in6_pktinfo>().write_unaligned(info);
+                libc::CMSG_SPACE(size) as usize
+            }
+        }
+    }
+}
+
 /// What the kernel says beside what it hands over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Beside {
@@ -39,6 +92,8 @@ pub(crate) struct Beside {
     pub(crate) segment: Option<usize>,
     /// When it came, nanoseconds of the wall clock.
     pub(crate) stamp: Option<i64>,
+    /// The address of ours that it came to.
+    pub(crate) to: Option<IpAddr>,
 }
 
 /// What stands in the control messages of this header.
@@ -60,6 +115,16 @@ pub(crate) unsafe fn beside(header: &msghdr) -> Beside {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                     let time = libc::CMSG_DATA(message).cast::<timespec>().read_unaligned();
                     beside.stamp = Some(time.tv_sec * 1_000_000_000 + time.tv_nsec);
+                }
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = libc::CMSG_DATA(message).cast::<libc::in_pktinfo>().read_unaligned();
+                    // Not the one of its header, which may be a broadcast address.
+                    beside.to = Some(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)).into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = libc::CMSG_DATA(message).cast::<libc::in6_pktinfo>().read_unaligned();
+                    let to = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                    beside.to = (!to.is_multicast()).then_some(to.into());
                 }
                 _ => (),
             }

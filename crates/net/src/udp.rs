@@ -5,12 +5,13 @@ use crate::bursts::{self, Bursts};
 use crate::counters::Counters;
 use crate::stamp;
 use crate::unreachable::{self, Unreachable};
+use crate::ways::Ways;
 use crate::{Quota, Settings, clock};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
@@ -42,6 +43,9 @@ pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io
     }
     if settings.coalesce && !bursts::coalesce(socket.as_fd()) {
         tracing::info!(%address, "the kernel knows no UDP_GRO: datagrams come one by one");
+    }
+    if address.ip().is_unspecified() && !stamp::ask_for_addresses(socket.as_fd(), address.is_ipv6()) {
+        tracing::warn!(%address, "the kernel does not say to which address datagrams came: answers leave from any");
     }
     if settings.stamps && !stamp::ask(socket.as_fd()) {
         tracing::info!(%address, "the kernel does not stamp datagrams: they count as come when they are read");
@@ -117,6 +121,8 @@ pub(crate) struct Udp {
     waiting: VecDeque<Waiting>,
     waiting_bound: usize,
     quota: Arc<Quota>,
+    /// Where the socket is bound to all addresses: from which of them each peer is answered.
+    ways: Option<Arc<Ways>>,
 }
 
 struct Waiting {
@@ -127,8 +133,14 @@ struct Waiting {
 
 impl Udp {
     /// Inside the runtime of its shard.
-    pub(crate) fn new(socket: UdpSocket, listener: ListenerId, settings: &Settings) -> io::Result<Self> {
-        let v6 = socket.local_addr()?.is_ipv6();
+    pub(crate) fn new(
+        socket: UdpSocket,
+        listener: ListenerId,
+        settings: &Settings,
+        ways: &Arc<Ways>,
+    ) -> io::Result<Self> {
+        let local = socket.local_addr()?;
+        let v6 = local.is_ipv6();
         let mut news = None;
         if settings.unreachable {
             match unreachable::hear(socket.as_fd(), v6) {
@@ -148,6 +160,7 @@ impl Udp {
             waiting: VecDeque::new(),
             waiting_bound: settings.datagrams_waiting,
             quota: settings.quota.clone(),
+            ways: local.ip().is_unspecified().then(|| ways.clone()),
         })
     }
 
@@ -250,6 +263,9 @@ impl Udp {
             self.flush(bytes, failed, counters);
         }
         self.sender.push(range, target, token);
+        if let Some(ways) = &self.ways {
+            self.sender.leave_from(ways.find(target));
+        }
     }
 
     /// Hands the batch to the kernel. A datagram that it refuses is skipped, the others go; what it has no room
@@ -261,7 +277,7 @@ impl Udp {
         let mut again = false;
         let single = self.single.get();
         self.single.set(single.saturating_sub(1));
-        if at == 0 && n > 1 && single == 0 && self.bursts.is_some() {
+        if at == 0 && n > 1 && single == 0 && self.bursts.is_some() && !self.sender.is_particular() {
             at = self.burst(bytes, failed, counters);
         }
         while at < n {
@@ -354,7 +370,8 @@ impl Udp {
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>, failed: &mut Vec<u64>, counters: &Counters) {
         let (hears, mut again) = (self.news.is_some(), false);
         while let Some(first) = self.waiting.front() {
-            match self.socket.get_ref().send_to(&first.bytes, first.target) {
+            let from = self.ways.as_ref().and_then(|ways| ways.find(first.target));
+            match send_from(self.socket.get_ref(), &first.bytes, first.target, from) {
                 Ok(n) => {
                     counters.datagrams_out.add(1);
                     counters.datagram_bytes_out.add(n as u64);
@@ -409,6 +426,17 @@ impl Udp {
     }
 }
 
+/// One datagram, from this address of ours or from the one that the kernel chooses.
+fn send_from(socket: &UdpSocket, bytes: &[u8], target: SocketAddr, from: Option<IpAddr>) -> io::Result<usize> {
+    if from.is_none() {
+        return socket.send_to(bytes, target);
+    }
+    let mut sender = Sender::new(1);
+    sender.push(0..bytes.len(), target, 0);
+    sender.leave_from(from);
+    sender.send(socket.as_fd(), bytes, 0).map(|_| bytes.len())
+}
+
 fn watch(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocket>> {
     // SAFETY: a `UdpSocket` owns its descriptor, names the same one each time, and closes it only when it is dropped,
     // which `AsyncFd` does after it has ended the watch.
@@ -460,7 +488,7 @@ mod tests {
         peer.set_nonblocking(false).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let to = peer.local_addr().unwrap();
-        let mut udp = Udp::new(bind(0), ListenerId(0), &settings).unwrap();
+        let mut udp = Udp::new(bind(0), ListenerId(0), &settings, &Arc::new(Ways::new(10))).unwrap();
         let (counters, mut failed) = (Counters::default(), Vec::new());
         for i in 0..4 {
             udp.push(b"abcde", i..i + 1, to, i as u64 + 1, &mut failed, &counters);
