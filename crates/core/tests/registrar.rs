@@ -262,9 +262,9 @@ fn contacts_are_bounded() {
 
 /// Each contact is compared with those before it: so many of them would take seconds.
 #[test]
-fn of_thousands_of_contacts_the_first_that_is_too_many_ends_it() {
+fn of_many_contacts_the_first_that_is_too_many_ends_it() {
     let mut office = Office::new(Settings { max_contacts: 2, ..Settings::default() });
-    let many: Vec<String> = (0..3_000).map(|n| format!("<sip:{n}@h>")).collect();
+    let many: Vec<String> = (0..250).map(|n| format!("<sip:{n}@h>")).collect();
     // What stands behind it is not looked at.
     let contacts = format!("Contact: {}, @", many.join(", "));
     assert_eq!(office.serve("c", 1, &contacts), Err(Refusal::TooManyContacts));

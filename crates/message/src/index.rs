@@ -82,6 +82,9 @@ impl Default for Index {
 
 const _: () = assert!(Name::COUNT <= u128::BITS as usize);
 
+/// Values are counted where the header is larger than this: a smaller one has no more of them than cost little.
+const WORTH_COUNTING: usize = 4_096;
+
 impl Index {
     pub fn new() -> Self {
         Self::default()
@@ -164,6 +167,10 @@ impl Index {
             }
             at = next;
         }
+        if at - self.headers as usize > WORTH_COUNTING && self.values(bytes) > most {
+            (self.body, self.end) = (at as u32, at as u32);
+            return Err(fault.unwrap_or_else(|| Error::new(Reason::TooManyHeaders, at)));
+        }
         let body = scan::past(bytes, at);
         if body - at != 2 {
             form = form.max(self.bare(bytes, at));
@@ -190,6 +197,18 @@ impl Index {
             && !(lines.controls() && bytes[..body].iter().any(|&b| is_control(b)));
         self.form = if plain { form } else { form.max(Form::Loose) };
         Ok(())
+    }
+
+    /// How many values the lines have that can have several, or parameters with commas between: about, for a comma may also
+    /// stand in a quoted string.
+    #[cold]
+    fn values(&self, bytes: &[u8]) -> usize {
+        let list = |line: &&Line| {
+            !matches!(line.name, Name::Other | Name::Subject | Name::UserAgent | Name::Server | Name::Organization)
+        };
+        let commas =
+            |line: &Line| memchr::memchr_iter(b',', &bytes[line.value as usize..line.value_end as usize]).count();
+        self.lines.len() + self.lines.iter().filter(list).map(commas).sum::<usize>()
     }
 
     /// Notes that no CRLF, but one of its two octets, ends the line there.
@@ -559,6 +578,22 @@ mod tests {
             assert_eq!(status_seen, status, "{text:?}");
             assert!(status_seen != 513 || index.lines().len() == 1);
         }
+    }
+
+    /// Each value costs work wherever they are looked at, as a line does.
+    #[test]
+    fn as_many_values_as_lines_are_read() {
+        let with = |lines: &str| {
+            let text = format!("OPTIONS sip:a SIP/2.0\r\nX: {}\r\n{lines}\r\n", "x".repeat(WORTH_COUNTING));
+            Index::new().parse(text.as_bytes(), &Limits::default()).map_err(|error| error.reason)
+        };
+        let list = |name: &str, n: usize| format!("{name}: {}\r\n", vec!["a"; n].join(","));
+        for name in ["Route", "Via", "Require", "Contact"] {
+            assert_eq!(with(&list(name, 255)), Ok(()), "{name}");
+            assert_eq!(with(&list(name, 300)), Err(Reason::TooManyHeaders), "{name}");
+            assert_eq!(with(&list(name, 150).repeat(2)), Err(Reason::TooManyHeaders), "{name}");
+        }
+        assert_eq!(with(&list("Subject", 300)), Ok(()), "text");
     }
 
     #[test]

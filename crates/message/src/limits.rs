@@ -7,7 +7,8 @@ pub struct Limits {
     pub message: usize,
     /// Bytes of a body; more is answered 413 (section 21.4.11). Default 65,535.
     pub body: usize,
-    /// Header lines, a folded one counted once; more is answered 400. Default 256, at most 65,000.
+    /// Header lines, a folded one counted once, and in large headers their values; more is answered 400. Default 256, at most
+    /// 65,000.
     pub headers: usize,
     /// Bytes of a Request-URI; more is answered 414 (section 21.4.12). Default 4,096.
     pub uri: usize,
