@@ -83,6 +83,11 @@ impl Proxy {
             tx.set_owner(server, super::NOBODY);
             return false;
         }
+        if self.copies(request.message.bytes().len()) < 2 {
+            // Nothing is kept for further targets.
+            owned.truncate(1);
+            owned[0].targets.truncate(1);
+        }
         let left = divide(budget, &mut owned);
         let mut request_bytes = Vec::with_capacity(request.message.bytes().len());
         request_bytes.extend_from_slice(request.message.bytes());
@@ -110,12 +115,19 @@ impl Proxy {
         self.target(Transport::Tcp, target.address, target.listener)
     }
 
+    /// How many times a request of so many bytes may be kept.
+    fn copies(&self, bytes: usize) -> usize {
+        self.settings.request_memory / bytes.max(1)
+    }
+
     /// Sends to the next group of candidates with one q. False if there is none left.
     pub(super) fn next_group(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) -> bool {
         let Some(mut pending) = self.exchanges.get_mut(id).and_then(|e| e.pending.take()) else { return false };
         let from = pending.next;
         let Some(q) = pending.candidates.get(from).map(|c| c.q) else { return false };
-        let count = pending.candidates[from..].iter().take_while(|c| c.q == q).count();
+        // The request itself is one of its copies, while others are to follow.
+        let most = self.copies(pending.request.len()).saturating_sub(1).max(1);
+        let count = pending.candidates[from..].iter().take(most).take_while(|c| c.q == q).count();
         pending.next = from + count;
         let mut sent = false;
         let mut index = std::mem::take(&mut self.index);

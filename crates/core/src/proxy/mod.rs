@@ -60,6 +60,9 @@ pub struct Settings {
     pub max_breadth: u16,
     /// Branches that one request may have in all, whatever ways lead it back to us. Default 64.
     pub max_branches: u16,
+    /// Bytes that one request may have kept at once: itself, while there are further targets, and what was sent to each. Of a large one
+    /// fewer candidates are tried at once, of one larger than half of this the first alone. Default 65,536.
+    pub request_memory: usize,
     /// Realm whose credentials are taken off before a request goes on (section 22.3).
     pub realm: Vec<u8>,
 }
@@ -75,6 +78,7 @@ impl Default for Settings {
             route_lifetime: 86_400,
             max_breadth: 60,
             max_branches: 64,
+            request_memory: 65_536,
             realm: Vec::new(),
         }
     }

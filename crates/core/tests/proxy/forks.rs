@@ -240,3 +240,18 @@ fn a_user_whose_phones_cannot_be_reached_is_not_available() {
         rig.end();
     }
 }
+
+/// What is kept of one request is bounded.
+#[test]
+fn a_large_request_goes_to_fewer_at_once_and_the_largest_to_the_first_alone() {
+    for (bytes, at_once, then) in [(10_000, 3, 0), (25_000, 1, 1), (40_000, 1, 0)] {
+        let mut rig = Rig::new();
+        let contacts = ["10.2.2.1:5061", "10.2.2.2:5062", "10.2.2.3:5063"].map(|a| contact(a, 1000));
+        let text = alice(INVITE.0, INVITE.1, &format!("X: {}\n", "x".repeat(bytes)));
+        let sent = rig.request(&text, udp(ALICE), &contacts);
+        assert_eq!(sent.len(), at_once, "{bytes}");
+        let after = rig.answer(&sent[0], 486, "");
+        let further = after.iter().filter(|s| words(std::slice::from_ref(s)) == ["INVITE"]).count();
+        assert_eq!(further, then, "{bytes}: {:?}", words(&after));
+    }
+}

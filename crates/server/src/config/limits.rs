@@ -12,7 +12,8 @@ section! {
         pub message_size: usize = 65_535, Rule::bytes(1_300, 16 << 20);
         /// Largest body; a larger one is answered 413 (RFC 3261 section 21.4.11).
         pub body_size: usize = 65_535, Rule::bytes(0, 16 << 20);
-        /// Most header fields of a message; more are answered 400.
+        /// Most header fields of a message, in one with more than 4 KiB of them most values that commas part; more are answered
+        /// 400.
         pub header_count: usize = 256, Rule::number(16, 65_000);
         /// Longest Request-URI; a longer one is answered 414 (RFC 3261 section 21.4.12).
         pub uri_length: usize = 4_096, Rule::bytes(64, 65_535);
@@ -26,6 +27,9 @@ section! {
         /// whose rest has not come, and what waits for a peer that does not read. A source with more than a thousand TLS
         /// connections, such as many phones behind one router, needs more.
         pub connection_memory_per_source: usize = 32 << 20, Rule::bytes(128 << 10, 1 << 40);
+        /// Bytes kept for one request with all its branches: of a large one fewer contacts are tried at once, of one larger than half
+        /// of this the first alone.
+        pub request_memory: usize = 64 << 10, Rule::bytes(4 << 10, 1 << 30);
         /// Bytes kept for the requests of one source that have no final response yet, and for those that wait for a
         /// look-up, shared among the shards; further requests are answered 503.
         pub request_memory_per_source: usize = 16 << 20, Rule::bytes(128 << 10, 1 << 40);

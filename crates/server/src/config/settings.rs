@@ -96,6 +96,7 @@ impl Config {
             route_lifetime: seconds(self.proxy.route_lifetime),
             max_breadth: self.proxy.max_breadth,
             max_branches: self.proxy.max_branches,
+            request_memory: self.limits.request_memory,
             realm: self.realm.clone().into_bytes(),
         }
     }
