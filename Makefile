@@ -26,7 +26,7 @@ BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load
+.PHONY: help demo build packages lint test test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -46,6 +46,7 @@ help:
 	@echo '                   with BASELINE=COMMIT beside the build of that commit, seven interleaved rounds of each scenario'
 	@echo 'make bench-load    the generator beside SIPp: cost, highest rate, pace, calls held (takes minutes)'
 	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message'
+	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
 
 demo:
 	$(CARGO) run --locked --release --package strowger -- demo
@@ -133,3 +134,7 @@ bench-memory: packages
 bench-load: packages build
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_load
 	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_load --rounds $(ROUNDS)
+
+bench-abuse: packages build
+	$(CARGO) build --release --package strowger-benches --bin bench_abuse
+	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_abuse

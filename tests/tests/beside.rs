@@ -1,5 +1,6 @@
 //! Tests with the world that measure no time: they run at once with one another.
 
+mod addresses;
 mod algorithms;
 mod attacks_exhaustion;
 mod attacks_guessing;
@@ -11,7 +12,9 @@ mod attacks_reflection;
 mod attacks_relay;
 mod attacks_replay;
 mod attacks_smuggling;
+mod attacks_tls;
 mod commands;
+pub(crate) mod config;
 mod connections;
 mod digest;
 mod events;
