@@ -224,6 +224,18 @@ fn half_messages_of_many_sources_take_no_more_than_all_may() {
     assert!((10..=17).contains(&left), "{left} of 60 kB each in 1 MiB");
 }
 
+#[test]
+fn the_share_of_a_source_is_a_setting() {
+    let server = start(&[Udp, Tcp], "limits.connection_memory_per_source = \"1 MiB\"");
+    let mut all = crowd(server.address(Tcp), 40, &half_message(LARGE));
+    let closed = closed(&mut all, 23);
+    assert!((23..=30).contains(&closed), "{closed} of 40 were closed");
+    // Another source has its own.
+    let mut other = from(&server, Tcp, 2);
+    other.send(&half_message(LARGE)).expect("the server reads");
+    assert!(!other.is_closed());
+}
+
 // Messages that never end.
 
 #[test]
@@ -358,6 +370,31 @@ fn requests_that_are_answered_do_not_count_against_a_source() {
     }
 }
 
+/// A large request rings fewer phones at once, the largest one alone.
+#[test]
+fn a_large_request_to_many_phones_is_kept_as_often_as_may_be() {
+    for (lines, bytes, rings) in [("", 1_000, 5), ("", 40_000, 1), ("limits.request_memory = \"512 KiB\"", 40_000, 5)] {
+        let server = Setup::on(&[Udp, Tcp]).open_registrar().in_memory().with(lines).start();
+        let mut phones: Vec<Wire> = (0..5).map(|_| server.connect(Tcp)).collect();
+        for phone in &mut phones {
+            let contact = format!("sip:bob@{};transport=tcp", phone.local());
+            let request = Request::register("bob", "example.org", &contact, "tcp", phone.local());
+            assert_eq!(status(&exchange(phone, &request)), Some(200));
+        }
+        let mut caller = server.connect(Tcp);
+        let request = Request::new("INVITE", "sip:bob@example.org", "tcp", caller.local());
+        caller.send(&request.with(format!("X: {}", "x".repeat(bytes))).bytes()).expect("the server reads");
+        let end = Instant::now() + Duration::from_millis(800);
+        let rang = phones
+            .iter_mut()
+            .filter_map(|phone| {
+                phone.request("INVITE", end.saturating_duration_since(Instant::now()).max(Duration::from_millis(50)))
+            })
+            .count();
+        assert_eq!(rang, rings, "{bytes} bytes, {lines}");
+    }
+}
+
 /// Names that no name server knows the answer to: their requests wait for as long as a look-up may take.
 #[test]
 fn requests_that_wait_for_names_take_no_more_than_their_bound() {
@@ -413,12 +450,21 @@ fn a_registration_of_thousands_of_contacts_is_refused() {
     let mut wire = server.connect(Tcp);
     account::register(&mut wire, "bob", PASSWORD);
     let contacts: Vec<String> = (0..1_500).map(|n| format!("<sip:a@192.0.2.1;n={n}>;expires=0")).collect();
-    for (n, code) in [(1_500, 403), (41, 403), (40, 200)] {
+    let asks = |wire: &Wire, n: usize| {
         let mut request = Request::register("bob", "example.org", "sip:x", "tcp", wire.local());
         request.headers = vec![format!("Contact: {}", contacts[..n].join(", "))];
-        let request = account::challenged(&mut wire, &request, "bob", PASSWORD);
+        request
+    };
+    for (n, code) in [(41, 403), (40, 200)] {
+        let request = {
+            let asked = asks(&wire, n);
+            account::challenged(&mut wire, &asked, "bob", PASSWORD)
+        };
         assert_eq!(status(&exchange(&mut wire, &request)), Some(code), "{n} contacts");
     }
+    // It is not even read to its end.
+    let request = asks(&wire, contacts.len());
+    assert_eq!(status(&exchange(&mut wire, &request)), Some(400));
 }
 
 #[test]

@@ -67,7 +67,10 @@ fn a_connection_must_be_made_in_time() {
 #[test]
 fn so_many_bytes_wait_for_a_slow_peer() {
     for (queue, closed) in [("4KiB", true), ("64MiB", false)] {
-        let server = open(&format!("limits.connection_queue = \"{queue}\"\nproxy.udp_to_tcp_above = \"never\""));
+        // That no answer comes, and all from one source, is to end nothing before.
+        let more = "limits.connection_memory_per_source = \"256MiB\"\nlimits.request_memory_per_source = \"256MiB\"";
+        let lines = format!("limits.connection_queue = \"{queue}\"\nproxy.udp_to_tcp_above = \"never\"\n{more}");
+        let server = open(&lines);
         // The kernel is to hold little of it.
         let phone = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         phone.set_recv_buffer_size(4_096).expect("a socket can be set");

@@ -186,7 +186,31 @@ const TESTS: &[(&str, &[&str])] = &[
     ("limits.uri_length", &["tests/tests/keys/forwarding.rs::messages_beyond_the_limits_are_refused"]),
     ("limits.connections", &["tests/tests/keys/streams.rs::so_many_connections_are_taken"]),
     ("limits.connections_per_source", &["tests/tests/keys/streams.rs::so_many_connections_are_taken"]),
-    ("limits.ipv6_prefix", &["tests/tests/keys/passwords.rs::sources_are_networks_of_so_many_bits"]),
+    (
+        "limits.ipv6_prefix",
+        &[
+            "tests/tests/keys/passwords.rs::sources_are_networks_of_so_many_bits",
+            "tests/tests/attacks_exhaustion.rs::connections_from_one_ipv6_network_are_those_of_one_source",
+        ],
+    ),
+    (
+        "limits.connection_memory",
+        &["tests/tests/attacks_exhaustion.rs::half_messages_of_many_sources_take_no_more_than_all_may"],
+    ),
+    ("limits.connection_memory_per_source", &["tests/tests/attacks_exhaustion.rs::the_share_of_a_source_is_a_setting"]),
+    (
+        "limits.request_memory",
+        &["tests/tests/attacks_exhaustion.rs::a_large_request_to_many_phones_is_kept_as_often_as_may_be"],
+    ),
+    (
+        "limits.request_memory_per_source",
+        &["tests/tests/attacks_exhaustion.rs::requests_that_wait_for_names_take_no_more_than_their_bound"],
+    ),
+    (
+        "limits.lookup_memory",
+        &["tests/tests/attacks_exhaustion.rs::requests_that_wait_for_names_take_no_more_than_their_bound"],
+    ),
+    ("limits.sent_messages", &["tests/tests/connections.rs::without_memory_of_what_was_sent_the_timers_tell"]),
     ("limits.transactions", &["tests/tests/keys/forwarding.rs::further_transactions_than_the_bound_are_refused"]),
     ("limits.idle_connection_timeout", &["tests/tests/keys/streams.rs::connections_end_that_keep_the_server_waiting"]),
     ("limits.partial_message_timeout", &["tests/tests/keys/streams.rs::connections_end_that_keep_the_server_waiting"]),
@@ -222,6 +246,10 @@ const TESTS: &[(&str, &[&str])] = &[
     ("dns.servers", &["tests/tests/keys/names.rs::answers_are_kept"]),
     ("dns.timeout", &["tests/tests/keys/names.rs::a_silent_name_server_is_asked_so_often_and_waited_for_so_long"]),
     ("dns.attempts", &["tests/tests/keys/names.rs::a_silent_name_server_is_asked_so_often_and_waited_for_so_long"]),
+    (
+        "dns.max_targets",
+        &["tests/tests/resolving.rs::of_the_addresses_that_a_name_leads_to_as_many_are_tried_as_may_be"],
+    ),
     ("dns.cache_entries", &["tests/tests/keys/names.rs::answers_are_kept"]),
     ("log.format", &["tests/tests/operation.rs::a_json_log_is_json_and_nothing_else"]),
     ("log.level", &["tests/tests/events.rs::refreshed_registrations_are_logged_at_the_level_debug"]),

@@ -330,6 +330,11 @@ fn check_limits(config: &Config, reader: &mut Reader) {
         let message = "limits.connections_per_source is larger than connections, so it can never be reached";
         reader.push(Fault::warning(span, message, "make it at most connections"));
     }
+    if limits.connection_queue > limits.connection_memory_per_source {
+        let keys = ["limits.connection_queue", "limits.connection_memory_per_source"];
+        let message = "limits.connection_queue is larger than connection_memory_per_source, so it can never be reached";
+        reader.push(Fault::warning(reader.first_of(&keys), message, "make it smaller"));
+    }
     let cores = std::thread::available_parallelism().map_or(usize::MAX, std::num::NonZero::get);
     if config.server.shards.is_some_and(|shards| usize::from(shards) > cores) {
         let span = reader.value_of("server.shards");
