@@ -167,7 +167,7 @@ impl Index {
             }
             at = next;
         }
-        if at - self.headers as usize > WORTH_COUNTING && self.values(bytes) > most {
+        if at - self.headers as usize > WORTH_COUNTING && self.has_more_values(bytes, most) {
             (self.body, self.end) = (at as u32, at as u32);
             return Err(fault.unwrap_or_else(|| Error::new(Reason::TooManyHeaders, at)));
         }
@@ -199,16 +199,24 @@ impl Index {
         Ok(())
     }
 
-    /// How many values the lines have that can have several, or parameters with commas between: about, for a comma may also
-    /// stand in a quoted string.
+    /// The lines that can have several values have more than so many, or many times as many parameters: about, for a comma or
+    /// semicolon may also stand in a quoted string.
     #[cold]
-    fn values(&self, bytes: &[u8]) -> usize {
+    fn has_more_values(&self, bytes: &[u8], most: usize) -> bool {
+        const PARAMETERS: usize = 8;
         let list = |line: &&Line| {
             !matches!(line.name, Name::Other | Name::Subject | Name::UserAgent | Name::Server | Name::Organization)
         };
-        let commas =
-            |line: &Line| memchr::memchr_iter(b',', &bytes[line.value as usize..line.value_end as usize]).count();
-        self.lines.len() + self.lines.iter().filter(list).map(commas).sum::<usize>()
+        let (mut commas, mut semicolons) = (0, 0);
+        for line in self.lines.iter().filter(list) {
+            for at in memchr::memchr2_iter(b',', b';', &bytes[line.value as usize..line.value_end as usize]) {
+                match bytes[line.value as usize + at] {
+                    b',' => commas += 1,
+                    _ => semicolons += 1,
+                }
+            }
+        }
+        self.lines.len() + commas > most || semicolons > most.saturating_mul(PARAMETERS)
     }
 
     /// Notes that no CRLF, but one of its two octets, ends the line there.
@@ -594,6 +602,8 @@ mod tests {
             assert_eq!(with(&list(name, 150).repeat(2)), Err(Reason::TooManyHeaders), "{name}");
         }
         assert_eq!(with(&list("Subject", 300)), Ok(()), "text");
+        let parameters = |n: usize| format!("Route: <sip:a>{}\r\n", ";a".repeat(n));
+        assert_eq!((with(&parameters(2_048)), with(&parameters(2_049))), (Ok(()), Err(Reason::TooManyHeaders)));
     }
 
     #[test]
