@@ -220,9 +220,11 @@ impl Shard {
             return self.call_user(asked, routing);
         }
         let Some(targets) = self.next_hop(asked, routing) else { return };
+        let help =
+            (routing.way.is_none() && routing.route.is_none()).then(|| self.emergency_route(&routing.uri)).flatten();
         let candidate = Candidate {
             uri: None,
-            path: b"",
+            path: help.as_deref().unwrap_or_default(),
             targets: &targets,
             q: 1000,
             fixed: routing.way.is_some(),
@@ -549,6 +551,14 @@ impl Shard {
         let Uri::Sip(uri) = &routing.uri else { return false };
         let leads_on = routing.route.is_some() || routing.way.is_some() || uri.params.maddr().is_some();
         !leads_on && self.proxy.is_own(uri) && !self.is_local(&routing.uri)
+    }
+
+    /// The Route of a call for help: the next hop learns that it was chosen (RFC 3261 section 16.6 steps 6 and 7). Only what routes
+    /// loosely may stand there.
+    fn emergency_route(&self, uri: &Uri<'_>) -> Option<Vec<u8>> {
+        let target = self.shared.config.proxy.emergency_target.as_ref().filter(|_| self.is_emergency(uri))?;
+        let is_loose = Uri::parse(target.as_str().as_bytes()).ok()?.sip()?.params.lr();
+        Some(format!("<{}{}>", target.as_str(), if is_loose { "" } else { ";lr" }).into_bytes())
     }
 
     /// A call for help (RFC 5031), and we know whom to send it to.

@@ -101,17 +101,20 @@ fn emergency_calls_have_a_way() {
     let site = Site::start("", &[]);
     let phone = site.stranger();
     assert_eq!(phone.ask(&phone.call("INVITE", "urn:service:sos")).status(), 407);
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let site = Site::start(&format!("proxy.emergency_target = \"sip:{};lr\"", socket.local_addr().unwrap()), &[]);
-    let (phone, psap) = (site.stranger(), site.phone_on(socket));
-    for (phone, uri) in [(&phone, "urn:service:sos"), (&site.phone("alice"), "urn:service:sos.fire")] {
-        phone.send(&phone.text(&phone.call("INVITE", uri)));
-        let got = psap.next();
-        assert_eq!((got.method(), got.uri()), ("INVITE", uri));
-        assert!(got.all("Route").is_empty(), "only the way is chosen: {}", got.0);
-        psap.respond(&got, 486, "");
-        assert_eq!(phone.answer().status(), 486);
-        assert_eq!(psap.next().method(), "ACK");
+    for parameter in ["", ";lr"] {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let target = format!("sip:{}", socket.local_addr().unwrap());
+        let site = Site::start(&format!("proxy.emergency_target = \"{target}{parameter}\""), &[]);
+        let (phone, psap, route) = (site.stranger(), site.phone_on(socket), format!("<{target};lr>"));
+        for (phone, uri) in [(&phone, "urn:service:sos"), (&site.phone("alice"), "urn:service:sos.fire")] {
+            phone.send(&phone.text(&phone.call("INVITE", uri)));
+            let got = psap.next();
+            assert_eq!((got.method(), got.uri(), got.one("Route")), ("INVITE", uri, route.as_str()));
+            psap.respond(&got, 486, "");
+            assert_eq!(phone.answer().status(), 486);
+            let ack = psap.next();
+            assert_eq!((ack.method(), ack.one("Route")), ("ACK", route.as_str()));
+        }
     }
     // Another service is no call for help (RFC 5031 section 4.3).
     assert_eq!(site.stranger().ask(&site.stranger().call("INVITE", "urn:service:counseling")).status(), 407);
