@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ pub struct Phone<'a> {
     pub password: &'a str,
     /// Server it sends everything to.
     pub server: SocketAddr,
+    /// The name by which it knows the server, in place of the address, and who resolves it.
+    pub outbound_name: Option<(&'a str, IpAddr)>,
     /// `udp`, `tcp` or `tls`.
     pub transport: &'a str,
     /// Authorities it trusts, for TLS.
@@ -62,16 +64,22 @@ impl Baresip {
              module aubridge.so\nmodule_app menu.so\nmodule_app ctrl_tcp.so\nctrl_tcp_listen 127.0.0.1:{control}\n",
             phone.listen
         );
+        if let Some((_, resolver)) = phone.outbound_name {
+            // Writing to a String cannot fail.
+            let _ = writeln!(config, "dns_server {resolver}:53");
+        }
         if let Some(authority) = &phone.authority {
             // Writing to a String cannot fail.
             let _ = writeln!(config, "sip_cafile {}\nsip_verify_server yes", authority.display());
         }
         std::fs::write(folder.path().join("config"), config).expect("the folder can be written");
         let Phone { user, domain, password, server, transport, answers, .. } = phone;
+        let host = phone.outbound_name.map_or_else(|| server.ip().to_string(), |(name, _)| name.to_owned());
         let mode = if *answers { "auto" } else { "manual" };
         let account = format!(
             "<sip:{user}@{domain};transport={transport}>;auth_user={user};auth_pass={password};\
-             outbound=\"sip:{server};transport={transport}\";regint=600;answermode={mode};audio_codecs=PCMU\n"
+             outbound=\"sip:{host}:{};transport={transport}\";regint=600;answermode={mode};audio_codecs=PCMU\n",
+            server.port()
         );
         std::fs::write(folder.path().join("accounts"), account).expect("the folder can be written");
         let mut command = match phone.namespace {

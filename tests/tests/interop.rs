@@ -229,6 +229,7 @@ fn base<'a>(transport: &'a str) -> Phone<'a> {
         domain: "example.org",
         password: "",
         server: loopback(0),
+        outbound_name: None,
         transport,
         authority: None,
         answers: false,

@@ -1,13 +1,14 @@
 //! Telephones by others on the configuration as it ships: which digest each knows, browsers, and phones that start again, move
 //! or find the server at another port.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use strowger_tests::baresip::{Baresip, Phone};
 use strowger_tests::browser::{Library, Page};
+use strowger_tests::name_server::{NameServer, Record};
 use strowger_tests::program::{BARESIP, CHROMIUM, LINPHONE, SIPP, SIPSAK, have};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::sipp::{Scenario, Sipp};
@@ -114,6 +115,7 @@ fn alice(server: SocketAddr, transport: &str) -> Phone<'_> {
         domain: "example.org",
         password: "secret-of-alice",
         server,
+        outbound_name: None,
         transport,
         authority: None,
         answers: false,
@@ -134,8 +136,8 @@ fn end() -> SocketAddr {
     address
 }
 
-fn with_users(transports: &[Transport]) -> Server {
-    let server = Setup::on(transports).with("domains = [\"example.org\"]").start();
+fn with_users(setup: Setup) -> Server {
+    let server = setup.with("domains = [\"example.org\"]").start();
     server.add_user("alice@example.org", "secret-of-alice");
     server.add_user("bob@example.org", "secret-of-bob");
     server
@@ -146,7 +148,7 @@ fn browsers(library: Library) {
     if !have(&[CHROMIUM]) {
         return;
     }
-    let mut server = with_users(&[Wss]);
+    let mut server = with_users(Setup::on(&[Wss]));
     let mut page = Page::open(library, &[server.address(Wss)]);
     page.expect("first call done", SOON);
     page.expect("second call stands", SOON);
@@ -169,18 +171,18 @@ fn sipjs_calls_sipjs_through_a_server_that_starts_again() {
     browsers(Library::SipJs);
 }
 
-/// Bob's phone starts again at another port, the server starts again, alice calls bob each time.
+/// Bob's phone starts again at another port and another address, the server starts again; alice calls bob each time.
 fn starts_again(transport: Transport, name: &str) {
     if !have(&[BARESIP]) {
         return;
     }
-    let mut server = with_users(&[transport]);
+    let mut server = with_users(Setup::on(&[transport]));
     let address = server.address(transport);
     let authority = transport.is_secure().then(|| server.authority());
     let mut alice = Baresip::start(&Phone { authority: authority.clone(), ..alice(address, name) });
     alice.registered(SOON);
-    let mut call = |what: &str| {
-        let mut phone = Baresip::start(&Phone { authority: authority.clone(), ..bob(address, name) });
+    let mut call = |listen: SocketAddr| {
+        let mut phone = Baresip::start(&Phone { authority: authority.clone(), listen, ..bob(address, name) });
         phone.registered(SOON);
         alice.order("dial", "sip:bob@example.org");
         for end in [&mut alice, &mut phone] {
@@ -193,13 +195,13 @@ fn starts_again(transport: Transport, name: &str) {
         }
         // Without a farewell: its binding stays.
         phone.process().kill();
-        println!("{what}: called");
     };
-    call("the first phone");
-    call("the phone that started again at another port");
+    call(end());
+    call(end());
+    call(SocketAddr::new(Ipv4Addr::new(127, 0, 0, 2).into(), end().port()));
     server.kill();
     server.start();
-    call("the phone of after the server's new start");
+    call(end());
 }
 
 #[test]
@@ -218,4 +220,29 @@ fn a_phone_and_the_server_start_again_by_tcp() {
 fn a_phone_and_the_server_start_again_by_tls() {
     let _beside = beside();
     starts_again(Tls, "tls");
+}
+
+/// The phones put the name into the Route of everything that they send.
+#[test]
+fn phones_that_know_the_server_by_a_name_alone_call_each_other() {
+    let _beside = beside();
+    if !have(&[BARESIP]) {
+        return;
+    }
+    let Some(names) = NameServer::start(&[("sip.example.org", Record::A(Ipv4Addr::LOCALHOST))]) else { return };
+    for (transport, way) in [(Udp, "udp"), (Tcp, "tcp")] {
+        let server = with_users(Setup::on(&[transport]).with(&names.line()));
+        let address = server.address(transport);
+        let outbound_name = Some(("sip.example.org", names.ip));
+        let mut bob = Baresip::start(&Phone { outbound_name, ..bob(address, way) });
+        let mut alice = Baresip::start(&Phone { outbound_name, ..alice(address, way) });
+        bob.registered(SOON);
+        alice.registered(SOON);
+        alice.order("dial", "sip:bob@example.org");
+        for end in [&mut alice, &mut bob] {
+            end.expect("CALL_ESTABLISHED", SOON);
+        }
+        bob.order("hangup", "");
+        alice.expect("CALL_CLOSED", SOON);
+    }
 }
