@@ -17,6 +17,7 @@ mod commands;
 pub(crate) mod config;
 mod connections;
 mod digest;
+mod documents;
 mod events;
 mod examples;
 mod flood;

@@ -1,0 +1,108 @@
+//! What the documents promise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The Rust files below these folders, with their text.
+fn sources(folders: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut left: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
+    let mut files = Vec::new();
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).expect("a folder of the project can be read");
+            let entries = entries.map(|entry| entry.expect("and its entries").path());
+            left.extend(entries.filter(|entry| !entry.ends_with("target")));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).expect("a file of the project can be read");
+            files.push((path, text));
+        }
+    }
+    files
+}
+
+/// Every test of the project as `file::name`.
+fn tests() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (path, text) in sources(&["crates", "tests"]) {
+        let file = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
+        let mut is_test = false;
+        for line in text.lines().map(str::trim) {
+            if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+                is_test = true;
+            } else if let Some((_, rest)) = line.split_once("fn ").filter(|_| is_test) {
+                let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                names.insert(format!("{file}::{name}"));
+                is_test = false;
+            }
+            // A case that a test runs beside others of its kind (`strowger_tests::together`).
+            if let Some((name, function)) = line.strip_prefix("(\"").and_then(|rest| rest.split_once("\", "))
+                && function.strip_suffix("),") == Some(name)
+            {
+                names.insert(format!("{file}::{name}"));
+            }
+        }
+    }
+    names
+}
+
+/// In the sections that say what holds stand tables alone: a sentence, and the tests that fail where it does not hold.
+#[test]
+fn each_sentence_of_the_security_policy_has_its_test() {
+    let tests = tests();
+    let text = fs::read_to_string(root().join("SECURITY.md")).expect("it is there");
+    let mut section = "";
+    let mut rows: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in text.lines() {
+        if line.starts_with('#') {
+            section = line;
+        }
+        let Some(section) = section.strip_prefix("### ") else { continue };
+        if line.starts_with('#') || line.is_empty() || line == "| what holds | tests |" || line == "|---|---|" {
+            continue;
+        }
+        let cells: Vec<&str> = line.split(" | ").collect();
+        let [sentence, named] = cells[..] else { panic!("no row of two cells under {section}: {line}") };
+        let sentence = sentence.strip_prefix("| ").unwrap_or_else(|| panic!("no table under {section}: {line}"));
+        assert!(sentence.ends_with('.'), "no sentence: {sentence}");
+        let named: Vec<&str> = named.trim_end_matches(" |").split(", ").collect();
+        for name in named {
+            let name = name.trim_matches('`');
+            assert!(tests.contains(name), "there is no test {name}, which SECURITY.md names for: {sentence}");
+        }
+        *rows.entry(section).or_default() += 1;
+    }
+    for section in ["Bytes", "Open relay", "Digest authentication", "Bans", "The log", "TLS"] {
+        assert!(rows.get(section).is_some_and(|rows| *rows > 2), "{section}: {rows:?}");
+    }
+}
+
+#[test]
+fn unsafe_code_stands_where_the_security_policy_says() {
+    let mut places = BTreeSet::new();
+    for (path, text) in sources(&["crates"]) {
+        let path = path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
+        if !path.contains("/src/") {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for (at, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if !["unsafe {", "unsafe impl", "unsafe fn", "unsafe extern"].iter().any(|word| code.contains(word)) {
+                continue;
+            }
+            let said = lines[at.saturating_sub(12)..=at]
+                .iter()
+                .any(|line| line.contains("SAFETY:") || line.contains("# Safety") || line.contains("unsafe extern"));
+            assert!(said, "{path}:{} does not say why it is sound", at + 1);
+            places.insert(path.clone());
+        }
+    }
+    let elsewhere: Vec<&String> =
+        places.iter().filter(|p| !p.starts_with("crates/net/") && !p.starts_with("crates/allocations/")).collect();
+    assert_eq!(elsewhere, ["crates/message/src/scan.rs", "crates/strowger/src/allocator.rs"]);
+}
