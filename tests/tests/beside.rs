@@ -16,6 +16,7 @@ mod attacks_tls;
 mod commands;
 pub(crate) mod config;
 mod connections;
+mod devices;
 mod digest;
 mod documents;
 mod events;

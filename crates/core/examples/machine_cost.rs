@@ -47,6 +47,7 @@ fn register() {
         instance: b"",
         reg_id: 0,
         unreachable: false,
+        elsewhere: false,
     }];
     let mut registrar = Registrar::new(RegistrarSettings::default());
     let mut index = Index::new();

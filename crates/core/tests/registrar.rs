@@ -57,6 +57,7 @@ impl Office {
                 instance: k.instance.as_bytes(),
                 reg_id: k.reg_id,
                 unreachable: k.unreachable,
+                elsewhere: false,
             })
             .collect();
         let outcome = match self.registrar.decide(self.now, &message, &current) {
@@ -365,8 +366,9 @@ fn a_service_route_is_told() {
 #[test]
 fn a_flow_is_known_by_instance_and_number() {
     let instance = "<urn:uuid:00000000-0000-1000-8000-AABBCCDDEEFF>";
-    let contact =
-        |port: u16, reg: u32| format!("Contact: <sip:a@192.0.2.1:{port};ob>;reg-id={reg};+sip.instance=\"{instance}\"");
+    let contact = |port: u16, reg: u32| {
+        format!("Supported: outbound\nContact: <sip:a@192.0.2.1:{port};ob>;reg-id={reg};+sip.instance=\"{instance}\"")
+    };
     let mut office = Office::new(Settings::default());
     office.serve("c", 1, &contact(1000, 1)).unwrap();
     office.serve("d", 1, &contact(2000, 2)).unwrap();

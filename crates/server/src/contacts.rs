@@ -31,6 +31,12 @@ pub(crate) struct Contact {
     pub(crate) path: Range<usize>,
     /// Where its REGISTER came from, if that is the way to it.
     pub(crate) target: Option<Target>,
+    /// Where older flows of the same device come from (RFC 5626 section 7).
+    pub(crate) older: SmallVec<[Target; 1]>,
+    /// `+sip.instance` of a flow; empty for anything else.
+    instance: Range<usize>,
+    /// When the REGISTER came, in milliseconds since 1970 UTC.
+    updated_at: u64,
     pub(crate) listener: ListenerId,
     order: Order,
     /// It names another user of ours.
@@ -120,11 +126,15 @@ impl Shard {
                 from..text.len()
             };
             let (uri, path) = (put(binding.uri()), put(binding.path()));
+            let instance = put(if binding.reg_id() == 0 { b"" } else { binding.instance() });
             let q = binding.q().unwrap_or(1000);
             best = best.max(q);
             let listener = ListenerId(binding.listener());
-            entries.push(Contact { uri, path, target, listener, order: SmallVec::from_slice(&[q]), leads_on });
+            let (older, updated_at) = (SmallVec::new(), binding.updated_at());
+            let order = SmallVec::from_slice(&[q]);
+            entries.push(Contact { uri, path, target, older, instance, updated_at, listener, order, leads_on });
         });
+        ring_once(text, first, entries);
         for contact in &mut entries[first..] {
             contact.order[0] = best - contact.order[0];
             contact.order.insert_from_slice(0, order);
@@ -132,6 +142,25 @@ impl Shard {
                 contact.order.pop();
             }
         }
+    }
+}
+
+/// A device with several flows gets a request by one of them: the newest, or another if that fails (RFC 5626 section 7).
+fn ring_once(text: &[u8], first: usize, entries: &mut Vec<Contact>) {
+    let mut n = first + 1;
+    while n < entries.len() {
+        let instance = &text[entries[n].instance.clone()];
+        let same = (first..n).find(|&m| !instance.is_empty() && text[entries[m].instance.clone()] == *instance);
+        let Some(same) = same else {
+            n += 1;
+            continue;
+        };
+        let mut older = entries.remove(n);
+        if older.updated_at >= entries[same].updated_at {
+            std::mem::swap(&mut older, &mut entries[same]);
+        }
+        let newest = &mut entries[same];
+        newest.older.extend(older.target.into_iter().chain(older.older));
     }
 }
 

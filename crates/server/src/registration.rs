@@ -268,6 +268,7 @@ fn decide<'c>(
             reg_id: b.reg_id(),
             // Only then does it matter.
             unreachable: is_full && (world.is_unreachable)(&b),
+            elsewhere: b.received().is_some_and(|from| from.address.ip() != request.arrival.remote.ip()),
         })
         .collect();
     registrar.decide(now, &request.message, &bindings).map_err(Refused::Registrar)?;
@@ -280,6 +281,11 @@ fn decide<'c>(
     let translated = is_translated(&request.essentials.via, arrival);
     // Another proxy brought it: where its device is the Path says, or the Contact itself (RFC 3327 section 1).
     let direct = is_first_hop(&message);
+    // The first hop of a flow is this server, and it answers what keeps flows of streams alive (RFC 5626 sections 3.5.1 and 6). It
+    // knows no STUN, so a datagram is no flow.
+    if direct && arrival.transport.is_reliable() && registrar.upserts().iter().any(|upsert| upsert.reg_id != 0) {
+        lines.extend_from_slice(b"Require: outbound\r\n");
+    }
     let mut steps: Vec<Step<'c>> = registrar.removals().map(|i| Step::Remove(ids[i])).collect();
     for upsert in registrar.upserts() {
         let uri = &bytes[upsert.uri.clone()];

@@ -394,12 +394,14 @@ impl Shard {
     /// The ways to a phone that registered from there: its connection, while that is open, and where it takes others. None of
     /// them: it is not there (section 21.4.18).
     fn ways_to(&self, contacts: &Contacts, contact: &Contact, from: Target) -> Targets {
+        let flows = &self.shared.flows;
         let own = contacts.uri(contact).and_then(|uri| listens_at(&self.proxy, &uri, contact.listener, &from));
-        if is_gone(&self.shared.flows, &from) {
-            return own.into_iter().collect();
+        let older = contact.older.iter().copied().filter(|older| !is_gone(flows, older));
+        if is_gone(flows, &from) {
+            return older.chain(own).collect();
         }
         let other = own.filter(|own| own.address != from.address);
-        std::iter::once(from).chain(other).collect()
+        std::iter::once(from).chain(older).chain(other).collect()
     }
 
     /// The addresses that the request's Route or Request-URI names. None: answered, or waiting for a name.

@@ -198,6 +198,7 @@ impl ProxyHost {
                 instance: b"",
                 reg_id: 0,
                 unreachable: false,
+                elsewhere: false,
             })
             .collect();
         let decided = self.registrar.decide(now, message, &current);

@@ -29,6 +29,7 @@ impl Registrar {
                 instance: &bytes[upsert.instance.clone()],
                 reg_id: upsert.reg_id,
                 unreachable: false,
+                elsewhere: false,
             };
             contact(now, &made, out);
         }

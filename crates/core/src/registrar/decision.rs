@@ -26,6 +26,8 @@ pub struct Current<'a> {
     pub reg_id: u32,
     /// Its connection is gone, and nothing else leads to it: it gives way to contacts that can be reached.
     pub unreachable: bool,
+    /// Its REGISTER came from another host than this one.
+    pub elsewhere: bool,
 }
 
 /// A binding to make, or to put in the place of another.
@@ -175,7 +177,8 @@ impl Registrar {
             let fresh =
                 self.upserts.iter().filter(|u| u.replaces.is_none_or(|i| current[i].expires_at <= now.mono)).count();
             if fresh > 0 {
-                self.make_room((live + fresh).saturating_sub(self.settings.max_contacts), current)?;
+                let more = (live + fresh).saturating_sub(self.settings.max_contacts);
+                self.make_room(more, message.bytes(), current)?;
             }
         }
         let changed = !self.upserts.is_empty() || self.fates.contains(&Fate::Remove);
@@ -258,13 +261,23 @@ impl Registrar {
         Ok(())
     }
 
-    /// So many contacts too many: those that nobody can reach go, the first of `current` first. A browser that is loaded again
-    /// has a new contact each time, and never says that the old one ended.
-    fn make_room(&mut self, mut more: usize, current: &[Current<'_>]) -> Result<(), Refusal> {
-        for (binding, fate) in current.iter().zip(&mut self.fates) {
-            if more > 0 && *fate == Fate::Keep && binding.unreachable {
-                *fate = Fate::Remove;
-                more -= 1;
+    /// So many contacts too many: those that nobody can reach go, then those of a device that registers another one now, the first
+    /// of `current` first. A browser that is loaded again, and a telephone that starts again, has a new contact each time, and
+    /// never says that the old one ended.
+    fn make_room(&mut self, mut more: usize, bytes: &[u8], current: &[Current<'_>]) -> Result<(), Refusal> {
+        let upserts = &self.upserts;
+        let is_renewed = |binding: &Current<'_>| {
+            let same =
+                |u: &Upsert| u.replaces.is_none() && u.reg_id == 0 && bytes[u.instance.clone()] == *binding.instance;
+            !binding.instance.is_empty() && binding.reg_id == 0 && upserts.iter().any(same)
+        };
+        let gives_way: [&dyn Fn(&Current<'_>) -> bool; 2] = [&|binding| binding.unreachable, &is_renewed];
+        for gives_way in gives_way {
+            for (binding, fate) in current.iter().zip(&mut self.fates) {
+                if more > 0 && *fate == Fate::Keep && gives_way(binding) {
+                    *fate = Fate::Remove;
+                    more -= 1;
+                }
             }
         }
         if more > 0 { Err(Refusal::TooManyContacts) } else { Ok(()) }
@@ -282,6 +295,7 @@ impl Registrar {
         let mut flows = 0;
         // The URIs of `current`, read when the first contact has not the very same text as one of them.
         let mut known = Vec::new();
+        let outbound = message.supports(b"outbound") || message.require().flatten().any(|tag| tag.is(b"outbound"));
         let most = self.settings.max_contacts.saturating_mul(ASKED_PER_KEPT);
         for (n, contact) in message.contacts().enumerate() {
             // Each is compared with all that there are.
@@ -289,7 +303,7 @@ impl Registrar {
                 return Err(Refusal::TooManyContacts);
             }
             // A * beside others ends here too: it is no contact.
-            let contact = Asked::of(&contact.map_err(|_| Refusal::BadRequest("malformed Contact"))?.value);
+            let contact = Asked::of(&contact.map_err(|_| Refusal::BadRequest("malformed Contact"))?.value, outbound);
             flows += usize::from(contact.reg_id != 0);
             if flows > 1 {
                 // RFC 5626 section 6: one flow can carry one registration.
@@ -352,22 +366,24 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn of(contact: &Contact<'a>) -> Self {
+    /// `outbound`: the phone supports RFC 5626, without which reg-id means nothing (its section 6).
+    fn of(contact: &Contact<'a>, outbound: bool) -> Self {
         Self {
             text: contact.uri_text,
             uri: contact.uri,
             instance: contact.instance_id().unwrap_or_default(),
-            reg_id: contact.reg_id.unwrap_or(0),
+            reg_id: contact.reg_id.filter(|_| outbound).unwrap_or(0),
             q: contact.q,
             expires: contact.expires,
         }
     }
 
     /// The binding that it is about. A flow is known by instance and number (RFC 5626 section 6), anything else, and
-    /// a flow that was bound before without them, by URI.
+    /// a flow that was bound before without them, by URI. Of two devices that have one private address in two networks each has
+    /// its own.
     fn find<'c>(&self, current: &[Current<'c>], known: &mut Vec<Option<Uri<'c>>>) -> Option<usize> {
         let flow = |c: &Current<'_>| self.is_flow(c.instance, c.reg_id);
-        let by_uri = |c: &Current<'_>| !self.both_flows(c.instance, c.reg_id);
+        let by_uri = |c: &Current<'_>| !self.both_flows(c.instance, c.reg_id) && !self.is_of_another_device(c);
         let same_text = |c: &Current<'_>| by_uri(c) && self.text == c.uri;
         // Most refreshes come with the very same text.
         let found = current.iter().position(flow).or_else(|| current.iter().position(same_text));
@@ -378,6 +394,11 @@ impl<'a> Asked<'a> {
             let same = |uri: &Option<Uri<'_>>| uri.as_ref().is_some_and(|uri| self.uri == *uri);
             current.iter().zip(known.iter()).position(|(c, uri)| by_uri(c) && same(uri))
         })
+    }
+
+    fn is_of_another_device(&self, binding: &Current<'_>) -> bool {
+        let both = !self.instance.is_empty() && !binding.instance.is_empty();
+        binding.elsewhere && both && self.instance != binding.instance
     }
 
     fn both_flows(&self, instance: &[u8], reg_id: u32) -> bool {

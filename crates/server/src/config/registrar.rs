@@ -43,7 +43,8 @@ section! {
         pub max_expires: Duration = Duration::from_secs(7_200), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Life of a binding whose phone names none (RFC 3261 section 10.3 step 7).
         pub default_expires: Duration = Duration::from_secs(3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
-        /// Most contacts of one address of record; a further one is answered 403.
+        /// Most contacts of one address of record. A further one takes the place of one that cannot be reached, or of one of the same device
+        /// (`+sip.instance`), else it is answered 403.
         pub max_contacts: usize = 10, Rule::number(1, 1_024);
         /// How long a binding waits for others to be committed with: more throughput against a later 200.
         pub linger: Duration = Duration::from_millis(2), Rule::time(Duration::ZERO, Duration::from_secs(1));
