@@ -220,7 +220,7 @@ pub(crate) fn set<S: Service + 'static>(shared: &Arc<Shared<S>>, shards: usize) 
         start(shared, &mut crew, None)?;
     }
     if shared.active.swap(shards, AcqRel) != shards {
-        tracing::info!(shards, "calls are shared anew");
+        tracing::info!(shards, "calls rebalanced");
     }
     steer(shared, &crew, shards);
     for seat in &shared.seats[..crew.started] {
