@@ -77,8 +77,8 @@ test-sipp-corpus: packages
 # Wants a machine that does nothing else; where it is disturbed, a verdict is not judged and the run made again, three times at most. As root
 # the generator is then scheduled before all other work. No run takes longer than a minute. CASE= names some of the conditions.
 test-verdict:
-	$(CARGO) build --package strowger
-	STROWGER_BIN=$(TESTED) STROWGER_VERDICT_RUNS=$(RUNS) CASE='$(CASE)' $(CARGO) test --package strowger-tests --test alone -- \
+	$(CARGO) build --locked --package strowger
+	STROWGER_BIN=$(TESTED) STROWGER_VERDICT_RUNS=$(RUNS) CASE='$(CASE)' $(CARGO) test --locked --package strowger-tests --test alone -- \
 		--exact verdict::no_verdict_is_wrong --nocapture
 
 simulate:
@@ -136,5 +136,5 @@ bench-load: packages build
 	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_load --rounds $(ROUNDS)
 
 bench-abuse: packages build
-	$(CARGO) build --release --package strowger-benches --bin bench_abuse
+	$(CARGO) build --release --locked --package strowger-benches --bin bench_abuse
 	STROWGER_BIN=$(STROWGER) $(TARGET)/release/bench_abuse
