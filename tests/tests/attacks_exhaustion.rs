@@ -168,7 +168,8 @@ fn half_tls_handshakes_of_one_source_take_no_more_than_its_share() {
 
 #[test]
 fn answers_that_one_source_does_not_read_take_no_more_than_its_share() {
-    let mut server = start(&[Udp, Tcp], "");
+    // A second thread, which that many requests bring about, has memory of its own.
+    let mut server = start(&[Udp, Tcp], "server.shards = 1");
     let address = server.address(Tcp);
     let local = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 5_060);
     let mut bytes = Vec::new();
