@@ -61,7 +61,8 @@ impl Baresip {
         let mut config = format!(
             "poll_method epoll\nsip_listen {}\nmodule_path {MODULES}\naudio_source aubridge,nil\naudio_player aubridge,nil\n\
              audio_alert aubridge,nil\naudio_buffer 20-160\nmodule_tmp uuid.so\nmodule_tmp account.so\nmodule g711.so\n\
-             module aubridge.so\nmodule_app menu.so\nmodule_app ctrl_tcp.so\nctrl_tcp_listen 127.0.0.1:{control}\n",
+             module aubridge.so\nmodule_app menu.so\nmodule_app ctrl_tcp.so\nctrl_tcp_listen 127.0.0.1:{control}\n\
+             rtp_ports 61000-65000\n",
             phone.listen
         );
         if let Some((_, resolver)) = phone.outbound_name {

@@ -157,20 +157,31 @@ impl Running {
         self.process.signal(signal);
     }
 
-    /// Waits until it has printed this; false if it ended before.
+    /// Waits until a line tells of this second of the run or a later one: seconds in which nothing changes have none, and which is
+    /// the first depends on when the wall clock's seconds end. False if it ended before.
     ///
     /// # Panics
     /// Neither happens.
-    pub fn comes_to(&self, text: &str) -> bool {
+    pub fn comes_to(&self, second: u64) -> bool {
         let end = Instant::now() + START;
-        while !self.process.log().contains(text) {
+        let told = |line: &str| line.trim_start().split_once(" s  ")?.0.parse::<u64>().ok();
+        let has_come = || self.process.log().lines().filter_map(told).any(|told| told >= second);
+        while !has_come() {
             if self.process.is_over() {
-                return self.process.log().contains(text);
+                return has_come();
             }
-            assert!(Instant::now() < end, "neither {text:?} nor its end:\n{}", self.process.log());
+            assert!(Instant::now() < end, "neither second {second} nor its end:\n{}", self.process.log());
             std::thread::sleep(Duration::from_millis(5));
         }
         true
+    }
+
+    /// Waits until a line tells of this second of the run or a later one.
+    ///
+    /// # Panics
+    /// It ends before, or none comes.
+    pub fn reach(&self, second: u64) {
+        assert!(self.comes_to(second), "it ended before second {second}:\n{}", self.process.log());
     }
 
     /// Its process.
@@ -241,6 +252,14 @@ impl Answers {
     /// It has not in 20 seconds.
     pub fn wait_for(&mut self, text: &str) {
         self.running.wait_for(text);
+    }
+
+    /// As [`Running::reach`].
+    ///
+    /// # Panics
+    /// As that.
+    pub fn reach(&self, second: u64) {
+        self.running.reach(second);
     }
 
     /// Ends it by Ctrl-C once what is under way has come; what it counted.

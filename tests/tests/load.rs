@@ -190,7 +190,7 @@ fn users_register_and_receive() {
     let (users, target) = (users.display().to_string(), server.address(Transport::Udp).to_string());
     let words = [target.as_str(), "-w", "register-then-receive", "--users", &users, "-r", "50"];
     let mut phones = Running::start(&[&words[..], &["--domain", "example.org", "--duration", "4s"]].concat());
-    phones.wait_for("  1 s  ");
+    phones.reach(1);
     for user in ["anna", "carla"] {
         let callee = format!("sip:{user}@example.org");
         let ran = load(&[&callee, "--proxy", &target, "-r", "100", "-m", "20", "--hold", "20ms", "--no-preflight"]);
@@ -342,7 +342,7 @@ fn prometheus_reads_the_run() {
     let (target, scrape) = (uas.address.to_string(), port::free_address());
     let words = [&target, "-r", "50", "--duration", "3s", "--hold", "0", "--prometheus", &scrape.to_string()];
     let mut generator = Running::start(&words);
-    generator.wait_for("  2 s  ");
+    generator.reach(2);
     let mut stream = TcpStream::connect(scrape).expect("it listens");
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").expect("it reads");
     let mut text = String::new();

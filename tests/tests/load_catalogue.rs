@@ -406,7 +406,7 @@ fn cut_short(folder: &Path, peer: SocketAddr) -> Vec<PathBuf> {
         start("killed", &[&format!("sip:bob@{peer}")]),
     ];
     for (place, (running, _)) in all.iter_mut().enumerate() {
-        running.wait_for("  2 s  ");
+        running.reach(2);
         running.signal(if place == 3 { libc::SIGKILL } else { libc::SIGINT });
     }
     all.into_iter()
@@ -437,7 +437,7 @@ fn held_up(folder: &Path, peer: SocketAddr, document: &Path) -> PathBuf {
     ];
     let flooded = port::free().to_string();
     let mut running = Running::start(&[&words[..], &["--port", &flooded]].concat());
-    running.wait_for("  1 s  ");
+    running.reach(1);
     // Sound is late after 10 ms; after a longer stop it is left out.
     for _ in 0..5 {
         running.signal(libc::SIGSTOP);

@@ -218,7 +218,7 @@ fn users_are_called_over_their_connections() {
     let words = [&target, "-w", "register-then-receive", "--users", &file, "--connections", "per-user", "-r", "50"];
     let mut phones =
         Running::start(&[&words[..], &["--domain", "example.org", "--duration", "4s", "--no-preflight"]].concat());
-    phones.wait_for("  1 s  ");
+    phones.reach(1);
     assert_eq!(connections.counts(), [3, 3, 0, 0]);
     let proxy = server.address(Transport::Udp).to_string();
     for user in ["user0", "user2"] {

