@@ -91,7 +91,7 @@ section! {
         pub clock_skew: Duration = Duration::from_secs(10), Rule::time(Duration::ZERO, Duration::from_secs(3_600));
         /// Accept answers without qop, as phones of RFC 2069 give them; each costs a nonce of its own.
         pub without_qop: bool = true, ANY;
-        /// How close the `uri` of an answer must be to the Request-URI (RFC 7616 section 3.4.6), so that credentials which somebody
+        /// How close the `uri` of an answer must be to the Request-URI (RFC 7616 section 3.4.6), so that credentials that were
         /// read on their way lead to no other number. Where a proxy on the way rewrites numbers or domains, "off".
         pub uri_check: UriCheck = UriCheck::Loose, ANY;
         /// Key of nonces and of the routes of calls; servers that stand in for one another share it. At least 16 characters;

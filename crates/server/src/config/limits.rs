@@ -37,7 +37,7 @@ section! {
         /// once when its connection ends before an answer. 32 bytes each.
         pub sent_messages: usize = 16_384, Rule::number(0, 1 << 24);
         /// Bits of an IPv6 address that make one source where sources are counted (bans, failures, connections, log lines):
-        /// whoever has one address of a network has all of them.
+        /// a source with one address of a network has all of them.
         pub ipv6_prefix: u8 = 64, Rule::number(32, 128);
         /// Most transactions alive at once; further requests are answered 503 with Retry-After (RFC 3261 section 21.5.4).
         pub transactions: usize = 1_000_000, Rule::number(16, 100_000_000);
