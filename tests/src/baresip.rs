@@ -13,6 +13,7 @@ use crate::namespace::Namespace;
 use crate::port;
 use crate::process::Process;
 use crate::program::BARESIP;
+use crate::server::{Server, Setup};
 
 /// How a telephone is set up.
 #[derive(Debug, Clone)]
@@ -46,6 +47,21 @@ pub struct Baresip {
     control: TcpStream,
     events: String,
     _folder: TempDir,
+}
+
+/// An address to listen on: baresip takes the port that it is given and the one above, for TLS.
+pub fn end() -> SocketAddr {
+    let address = port::free_address();
+    port::free();
+    address
+}
+
+/// A server of `example.org` with the users that the telephones here are set up for, alice and bob.
+pub fn with_users(setup: Setup) -> Server {
+    let server = setup.with("domains = [\"example.org\"]").start();
+    server.add_user("alice@example.org", "secret-of-alice");
+    server.add_user("bob@example.org", "secret-of-bob");
+    server
 }
 
 const MODULES: &str = "/usr/lib/baresip/modules";

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use strowger_tests::account::{challenged, register};
-use strowger_tests::baresip::{Baresip, Phone};
+use strowger_tests::baresip::{Baresip, Phone, end, with_users};
 use strowger_tests::dialog::{arrives, invite, set_up};
 use strowger_tests::kamailio::Kamailio;
 use strowger_tests::namespace::{self, Namespace};
@@ -207,20 +207,6 @@ fn telephones(server: SocketAddr, base: &Phone<'_>, ends: [(SocketAddr, Option<&
     bob.expect("CALL_ESTABLISHED", SOON);
     bob.order("hangup", "");
     alice.expect("CALL_CLOSED", SOON);
-}
-
-/// Baresip takes the port that it is given and the one above, for TLS.
-fn end() -> SocketAddr {
-    let address = port::free_address();
-    port::free();
-    address
-}
-
-fn with_users(setup: Setup) -> Server {
-    let server = setup.with("domains = [\"example.org\"]").start();
-    server.add_user("alice@example.org", "secret-of-alice");
-    server.add_user("bob@example.org", "secret-of-bob");
-    server
 }
 
 fn base<'a>(transport: &'a str) -> Phone<'a> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use strowger_tests::baresip::{Baresip, Phone};
+use strowger_tests::baresip::{Baresip, Phone, end, with_users};
 use strowger_tests::browser::{Library, Page};
 use strowger_tests::name_server::{NameServer, Record};
 use strowger_tests::program::{BARESIP, CHROMIUM, LINPHONE, SIPP, SIPSAK, have};
@@ -127,20 +127,6 @@ fn alice(server: SocketAddr, transport: &str) -> Phone<'_> {
 /// Bob's telephone, which answers.
 fn bob(server: SocketAddr, transport: &str) -> Phone<'_> {
     Phone { user: "bob", password: "secret-of-bob", answers: true, ..alice(server, transport) }
-}
-
-/// Baresip takes the port that it is given and the one above, for TLS.
-fn end() -> SocketAddr {
-    let address = port::free_address();
-    port::free();
-    address
-}
-
-fn with_users(setup: Setup) -> Server {
-    let server = setup.with("domains = [\"example.org\"]").start();
-    server.add_user("alice@example.org", "secret-of-alice");
-    server.add_user("bob@example.org", "secret-of-bob");
-    server
 }
 
 /// Two telephones of one page: they register, talk, and their second call outlives the server's end and new start.
