@@ -146,28 +146,26 @@ fn reference(scan: &mut Reader<'_>) -> Option<Ipv6Addr> {
 
 /// Four numbers up to 255, of three digits at most.
 fn v4(text: &[u8]) -> Option<Ipv4Addr> {
-    if text.len() > 15 {
-        return None;
-    }
-    // Fifteen digits fit.
-    let (mut address, mut part, mut digits, mut points) = (0u32, 0u64, 0u32, 0);
-    for &b in text {
-        let digit = b.wrapping_sub(b'0');
-        if digit <= 9 {
-            part = part * 10 + digit as u64;
-            digits += 1;
-            continue;
+    let mut rest = text;
+    let mut octets = [0; 4];
+    for (n, octet) in octets.iter_mut().enumerate() {
+        if n > 0 {
+            rest = rest.strip_prefix(b".")?;
         }
-        if b != b'.' || points == 3 || !(1..=3).contains(&digits) || part > 255 {
-            return None;
-        }
-        address = address << 8 | part as u32;
-        (part, digits, points) = (0, 0, points + 1);
+        let (number, digits) = match *rest {
+            [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', ..] => (digit(a) * 100 + digit(b) * 10 + digit(c), 3),
+            [a @ b'0'..=b'9', b @ b'0'..=b'9', ..] => (digit(a) * 10 + digit(b), 2),
+            [a @ b'0'..=b'9', ..] => (digit(a), 1),
+            _ => return None,
+        };
+        *octet = u8::try_from(number).ok()?;
+        rest = &rest[digits..];
     }
-    if points == 3 && (1..=3).contains(&digits) && part <= 255 {
-        return Some(Ipv4Addr::from_bits(address << 8 | part as u32));
-    }
-    None
+    rest.is_empty().then(|| octets.into())
+}
+
+const fn digit(text: u8) -> u16 {
+    (text - b'0') as u16
 }
 
 fn v6(text: &[u8]) -> Option<Ipv6Addr> {

@@ -251,13 +251,17 @@ impl<'a> Reader<'a> {
     /// Goes to the comma that ends this value, or to the end: quotes and angle brackets are respected.
     pub(crate) fn skip_to_comma(&mut self) -> Option<()> {
         loop {
-            match self.peek() {
-                None | Some(b',') => return Some(()),
-                Some(b'"') => {
+            let Some(skipped) = memchr::memchr3(b',', b'"', b'<', self.rest()) else {
+                self.at = self.text.len();
+                return Some(());
+            };
+            self.at += skipped;
+            match self.text[self.at] {
+                b',' => return Some(()),
+                b'"' => {
                     self.quoted()?;
                 }
-                Some(b'<') => self.at += memchr::memchr(b'>', self.rest())? + 1,
-                Some(_) => self.at += 1,
+                _ => self.at += memchr::memchr(b'>', self.rest())? + 1,
             }
         }
     }

@@ -199,6 +199,14 @@ impl<'a> Message<'a> {
         (part.as_ptr() as usize).wrapping_sub(self.bytes().as_ptr() as usize)
     }
 
+    /// Whether more than one value of a list stands there, as far as its commas say: none of them is read. Commas in quotes and
+    /// brackets do not count.
+    pub fn has_several(&self, name: Name) -> bool {
+        let Some(value) = self.header(name) else { return false };
+        let mut reader = crate::reader::Reader::new(value);
+        self.index().repeated(name) || (reader.skip_to_comma().is_some() && reader.take(b','))
+    }
+
     /// Tells `cut` what to remove from the message so that the first `count` values of a list go: whole
     /// lines, then the values of the line that keeps some. Commas in quotes and brackets do not count; of a
     /// malformed list the rest of the line goes.

@@ -85,6 +85,24 @@ fn the_first_values_go_together() {
 }
 
 #[test]
+fn several_values_are_known_by_their_commas() {
+    for (lines, several) in [
+        ("Route: <sip:1.example>\n", false),
+        ("Route: <sip:1.example,x;lr>;p=\"a,\\\"b\"\n", false),
+        ("Route: \"A, B\" <sip:1.example>\n", false),
+        ("Route: <sip:1.example>, <sip:2.example>\n", true),
+        ("Route: <sip:1.example>;p=\"a\",\n", true),
+        ("Route: <sip:1.example>\nRoute: <sip:2.example>\n", true),
+        ("Route: <sip:1.example\n", false),
+        ("Route:\n", false),
+        ("", false),
+    ] {
+        let (bytes, index) = parse(&format!("INVITE sip:a@b SIP/2.0\nVia: SIP/2.0/UDP h, SIP/2.0/UDP i\n{lines}\n"));
+        assert_eq!(Message::new(&bytes, &index).has_several(Name::Route), several, "{lines}");
+    }
+}
+
+#[test]
 fn a_top_via_is_filled_in() {
     let (bytes, index) = parse(
         "OPTIONS sip:b SIP/2.0\nv: SIP/2.0/UDP h:5070;rport;branch=z9hG4bK1 , SIP/2.0/TCP i;branch=2\nVia: SIP/2.0/UDP j;branch=3\n\n",

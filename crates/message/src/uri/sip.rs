@@ -251,10 +251,17 @@ impl<'a> UriParams<'a> {
     /// Names and values, escapes kept.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + Clone {
-        // The first part, before the first semicolon, is empty.
-        self.text.split(|&b| b == b';').skip(1).map(|part| match memchr::memchr(b'=', part) {
-            Some(n) => (&part[..n], Some(&part[n + 1..])),
-            None => (part, None),
+        // Each stands behind a semicolon, the first one too.
+        let mut rest = self.text.get(1..);
+        std::iter::from_fn(move || {
+            let text = rest?;
+            let end = memchr::memchr(b';', text);
+            rest = end.map(|n| &text[n + 1..]);
+            let part = &text[..end.unwrap_or(text.len())];
+            Some(match memchr::memchr(b'=', part) {
+                Some(n) => (&part[..n], Some(&part[n + 1..])),
+                None => (part, None),
+            })
         })
     }
 
