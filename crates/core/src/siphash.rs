@@ -56,27 +56,22 @@ impl<const C: usize, const D: usize> Sip<C, D> {
     }
 
     #[inline]
-    pub(crate) fn write(&mut self, mut bytes: &[u8]) {
-        let filled = (self.len % 8) as usize;
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        // Bits of the tail that are taken: what comes is moved behind them.
+        let taken = 8 * (self.len % 8) as u32;
         self.len += bytes.len() as u64;
-        if filled > 0 {
-            let (now, later) = bytes.split_at(bytes.len().min(8 - filled));
-            for (at, &b) in now.iter().enumerate() {
-                self.tail |= u64::from(b) << (8 * (filled + at));
-            }
-            if filled + now.len() < 8 {
-                return;
-            }
-            self.word(self.tail);
-            self.tail = 0;
-            bytes = later;
-        }
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
-            self.word(u64::from_le_bytes(*word));
+            let word = u64::from_le_bytes(*word);
+            self.word(self.tail | word << taken);
+            self.tail = above(word, taken);
         }
-        for (at, &b) in rest.iter().enumerate() {
-            self.tail |= u64::from(b) << (8 * at);
+        let word = few(rest);
+        let full = taken + 8 * rest.len() as u32 >= 64;
+        self.tail |= word << taken;
+        if full {
+            self.word(self.tail);
+            self.tail = above(word, taken);
         }
     }
 
@@ -119,6 +114,27 @@ impl<const C: usize, const D: usize> Sip<C, D> {
         let all = (u128::from(low) | u128::from(high) << 64).to_le_bytes();
         *all.first_chunk().expect("sixteen at most")
     }
+}
+
+/// The bits of a word that have no room behind so many others.
+#[inline]
+const fn above(word: u64, taken: u32) -> u64 {
+    if taken == 0 { 0 } else { word >> (64 - taken) }
+}
+
+/// Less than eight bytes as the low ones of a word.
+#[inline]
+fn few(bytes: &[u8]) -> u64 {
+    let (mut word, mut rest) = (0, bytes);
+    if let Some((four, more)) = rest.split_first_chunk() {
+        (word, rest) = (u64::from(u32::from_le_bytes(*four)), more);
+    }
+    let mut bits = 8 * (bytes.len() - rest.len()) as u32;
+    if let Some((two, more)) = rest.split_first_chunk() {
+        (word, rest) = (word | u64::from(u16::from_le_bytes(*two)) << bits, more);
+        bits += 16;
+    }
+    word | rest.first().map_or(0, |&one| u64::from(one) << bits)
 }
 
 #[inline]
@@ -164,6 +180,12 @@ mod tests {
             pieces.write(&text[..cut]);
             pieces.write(&text[cut..]);
             assert_eq!(whole.finish(), pieces.finish());
+        }
+        for length in 0..100 {
+            let (mut whole, mut bytes) = (Strong::new([1, 2]), Strong::new([1, 2]));
+            whole.write(&text[..length]);
+            text[..length].iter().for_each(|&byte| bytes.write(&[byte]));
+            assert_eq!(whole.finish(), bytes.finish());
         }
     }
 }

@@ -80,6 +80,8 @@ pub struct Timers {
     spare: Vec<Chunk>,
     stamp: u32,
     running: usize,
+    /// No timer ends before.
+    soonest: u64,
 }
 
 type Chunk = VecDeque<Waiting>;
@@ -146,6 +148,7 @@ impl Timers {
         // Never before an earlier one: the order holds even if the caller's clock does not.
         let due = due.checked_next_multiple_of(queue.step).unwrap_or(due).max(queue.last);
         queue.last = due;
+        self.soonest = self.soonest.min(due);
         if queue.chunks.back().is_none_or(|c| c.len() >= CHUNK) {
             queue.chunks.push_back(self.spare.pop().unwrap_or_else(|| VecDeque::with_capacity(CHUNK)));
         }
@@ -157,6 +160,7 @@ impl Timers {
     /// Starts a timer that ends at `due`, whatever its length.
     pub fn start_at(&mut self, due: u64, slot: u32) -> Stamp {
         let stamp = self.next_stamp();
+        self.soonest = self.soonest.min(due);
         self.odd.push(Reverse(Waiting { due, stamp, slot }));
         Stamp(stamp)
     }
@@ -172,7 +176,12 @@ impl Timers {
     /// The next timer that has ended, with its entry's slot. `runs` tells whether the entry in a slot still
     /// holds the stamp; a timer given back runs no more and its owner forgets the stamp.
     pub fn due(&mut self, now: u64, runs: impl Fn(u32, Stamp) -> bool) -> Option<(u32, Stamp)> {
-        let (due, from) = self.first(&runs)?;
+        if now < self.soonest {
+            return None;
+        }
+        let first = self.first(&runs);
+        self.soonest = first.map_or(u64::MAX, |(due, _)| due);
+        let (due, from) = first?;
         if due > now {
             return None;
         }

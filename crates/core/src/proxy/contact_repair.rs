@@ -5,7 +5,7 @@ use crate::{Arrival, Transport};
 use std::net::{IpAddr, SocketAddr};
 use strowger_message::header::Via;
 use strowger_message::uri::SipUri;
-use strowger_message::{Host, Message};
+use strowger_message::{Host, Message, Name};
 
 /// A Contact that others could not reach, of a device that sends by `transport` from `remote`. `translated`: its port there may be
 /// that of a translator, not its own.
@@ -52,7 +52,7 @@ fn scope(ip: IpAddr) -> u8 {
 
 /// The request has one Via: its sender's.
 pub fn is_first_hop(message: &Message<'_>) -> bool {
-    message.vias().nth(1).is_none()
+    !message.has_several(Name::Via)
 }
 
 /// A name that leads nowhere on purpose (RFC 2606 section 2): browsers have no other.

@@ -30,11 +30,11 @@ impl Proxy {
         tx: &mut Transactions,
         out: &mut Outbox,
     ) -> bool {
-        if !self.has_breadth(request, candidates) {
+        let (breadth, budget) = (self.breadth(request), self.budget(request));
+        if !is_wide_enough(breadth, budget, candidates) {
             self.refuse(now, request, server, 440, tx, out);
             return true;
         }
-        let (breadth, budget) = (self.breadth(request), self.budget(request));
         let id = self.exchanges.insert(Exchange {
             server,
             first: Branch { client: None, status: 0, candidate: 0 },
@@ -170,8 +170,7 @@ impl Proxy {
     /// Whether the request may be forked to so many at once, and to any; else it is to be answered 440 (RFC 5393 section
     /// 5.3.3.1).
     pub fn has_breadth(&self, request: &Request<'_>, candidates: &[Candidate<'_>]) -> bool {
-        let breadth = self.breadth(request);
-        breadth > 0 && widest(candidates) <= breadth as usize && self.budget(request) > 0
+        is_wide_enough(self.breadth(request), self.budget(request), candidates)
     }
 
     /// Max-Breadth of the whole request: its own, but no more than we allow (RFC 5393 section 5.3.3.1).
@@ -295,7 +294,9 @@ impl Proxy {
 
     /// What the branches of ours say that stand in the request, the last one first.
     fn visits(&self, request: &Request<'_>) -> impl Iterator<Item = Visit> {
-        request.message.vias().skip(1).filter_map(|via| self.branch_key.read(via.ok()?.branch?))
+        // Most have that of their sender alone, which was read before.
+        let vias = request.message.has_several(Name::Via).then(|| request.message.vias().skip(1));
+        vias.into_iter().flatten().filter_map(|via| self.branch_key.read(via.ok()?.branch?))
     }
 
     /// How many branches this request may become: when it first comes the whole number, when it comes back what it took along.
@@ -531,6 +532,10 @@ fn divide(budget: u16, candidates: &mut Vec<OwnedCandidate>) -> u16 {
     candidates.iter_mut().for_each(|candidate| candidate.targets.truncate(each));
     let branches = candidates.iter().map(|candidate| candidate.targets.len()).sum::<usize>() as u16;
     (budget - branches) / branches.max(1)
+}
+
+fn is_wide_enough(breadth: u16, budget: u16, candidates: &[Candidate<'_>]) -> bool {
+    breadth > 0 && widest(candidates) <= breadth as usize && budget > 0
 }
 
 /// How many candidates of one q there are at most.

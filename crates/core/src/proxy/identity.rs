@@ -108,22 +108,20 @@ impl Identity {
         fits(face, target.transport, &target.address)
     }
 
-    /// One of our listeners: a Route or Request-URI that names it names us.
-    pub fn is_own_address(&self, host: Host<'_>, port: Option<u16>, transport: Transport) -> bool {
-        let is_port = |own: u16| match port {
-            Some(port) => own == port,
+    /// One of our listeners: a Route or Request-URI that names it names us. Without a port its transport says which is meant.
+    pub fn is_own_address(&self, host: Host<'_>, port: Option<u16>, transport: impl Fn() -> Transport) -> bool {
+        let is_port = |own: u16| match port.ok_or_else(&transport) {
+            Ok(port) => own == port,
             // `transport=ws` says nothing of TLS (RFC 7118 section 5.2).
-            None if transport == Transport::Ws => {
-                [Transport::Ws, Transport::Wss].iter().any(|t| t.default_port() == own)
-            }
-            None => own == transport.default_port(),
+            Err(Transport::Ws) => [Transport::Ws, Transport::Wss].iter().any(|t| t.default_port() == own),
+            Err(transport) => own == transport.default_port(),
         };
         match host.ip() {
-            Some(ip) => self.ips.iter().any(|&(i, p)| is_port(p) && i == ip),
+            Some(ip) => self.ips.iter().any(|&(i, p)| i == ip && is_port(p)),
             None => {
-                self.addresses.iter().any(|(h, p)| is_port(*p) && host == Host::Name(h))
-                    || (port.is_none_or(|port| self.is_own_port(port))
-                        && self.names.iter().any(|name| host == Host::Name(name)))
+                self.addresses.iter().any(|(h, p)| host == Host::Name(h) && is_port(*p))
+                    || (self.names.iter().any(|name| host == Host::Name(name))
+                        && port.is_none_or(|port| self.is_own_port(port)))
             }
         }
     }

@@ -370,8 +370,7 @@ impl Says {
 
 /// No Via is left when ours is taken off: the response goes no further (section 16.7 step 3).
 fn is_for_us_alone(response: &Message<'_>) -> bool {
-    let mut lines = response.index().lines().iter().filter(|line| line.name == Name::Via);
-    lines.nth(1).is_none() && response.vias().nth(1).is_none()
+    !response.has_several(Name::Via)
 }
 
 /// Nobody waits for a 408 of another request than INVITE any more (RFC 4320 section 4.2).

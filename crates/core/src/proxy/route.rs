@@ -212,8 +212,7 @@ impl Proxy {
 
     /// A URI that names this server itself: an address of ours, or a local domain without a user.
     pub fn is_own(&self, uri: &SipUri<'_>) -> bool {
-        let transport = transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp });
-        self.identity.is_own_address(uri.host, uri.port, transport)
+        self.identity.is_own_address(uri.host, uri.port, || transport_or_default(uri))
             || (uri.user.is_none() && uri.port.is_none() && self.identity.is_local_domain(uri.host))
     }
 
@@ -225,14 +224,14 @@ impl Proxy {
     /// The `maddr` of this URI is an address of ours.
     fn own_maddr(&self, uri: &SipUri<'_>) -> bool {
         let Some(maddr) = uri.params.maddr() else { return false };
-        let transport = transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp });
         strowger_message::Host::parse(maddr).is_ok_and(|host| {
-            self.identity.is_own_address(host, uri.port, transport) || self.identity.is_local_domain(host)
+            self.identity.is_own_address(host, uri.port, || transport_or_default(uri))
+                || self.identity.is_local_domain(host)
         })
     }
 
     fn listener_named(&self, uri: &SipUri<'_>) -> Option<ListenerId> {
-        let transport = transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp });
+        let transport = transport_or_default(uri);
         // `transport=ws` says nothing of TLS (RFC 7118 section 5.2).
         let speaks = |face: &super::Face| {
             face.transport == transport || (face.transport == Transport::Wss && transport == Transport::Ws)
@@ -296,6 +295,10 @@ pub(super) fn transport_of(uri: &SipUri<'_>) -> Option<Transport> {
         Transport::Ws if uri.secure => Some(Transport::Wss),
         transport => Some(transport),
     }
+}
+
+fn transport_or_default(uri: &SipUri<'_>) -> Transport {
+    transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp })
 }
 
 /// The bytes that go when these values are taken off: whole lines where no value stays.

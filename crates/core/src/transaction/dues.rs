@@ -1,7 +1,7 @@
 //! Bytes that requests under way have the server keep, by the source that they came from.
 
 use crate::source::counted;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::net::IpAddr;
 
 /// What each source is charged for, and how much that may be.
@@ -9,14 +9,20 @@ use std::net::IpAddr;
 pub(super) struct Dues {
     most: usize,
     ipv6_prefix: u8,
-    of: HashMap<IpAddr, usize>,
+    of: HashMap<IpAddr, usize, foldhash::quality::FixedState>,
     sum: usize,
 }
 
 impl Dues {
-    /// Bytes of each source at most; one of IPv6 is a network of so many bits.
-    pub(super) fn new(most: usize, ipv6_prefix: u8) -> Self {
-        Self { most, ipv6_prefix, of: HashMap::new(), sum: 0 }
+    /// Without a bound. `secret`: peers choose what is a source here, and must not know where it stands.
+    pub(super) fn new(secret: u64) -> Self {
+        let of = HashMap::with_hasher(foldhash::quality::FixedState::with_seed(secret));
+        Self { most: usize::MAX, ipv6_prefix: 64, of, sum: 0 }
+    }
+
+    /// Bytes of each source at most; one of IPv6 is a network of so many bits. To be said before the first is charged.
+    pub(super) fn set_share(&mut self, most: usize, ipv6_prefix: u8) {
+        (self.most, self.ipv6_prefix) = (most, ipv6_prefix);
     }
 
     /// Whether so many more may be kept for this source.
@@ -60,7 +66,8 @@ mod tests {
 
     #[test]
     fn each_source_has_its_own_share_and_gets_it_back() {
-        let mut dues = Dues::new(100, 64);
+        let mut dues = Dues::new(1);
+        dues.set_share(100, 64);
         let [a, b, c] = ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|text| text.parse().unwrap());
         assert!(dues.has_room(a, 100) && !dues.has_room(a, 101));
         dues.charge(a, 60);

@@ -37,11 +37,17 @@ const COOKIE: &[u8] = b"z9hG4bK";
 impl<'a> TopVia<'a> {
     /// The first value of a Via line.
     pub fn of(value: &'a [u8]) -> Option<Self> {
-        let whole = &value[..value_end(value)];
+        let whole = &value[..end_of_part(value, b',').unwrap_or(value.len())];
         // sent-protocol: two slashes, white space around them allowed.
-        let mut slashes = whole.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        let (_, second) = (slashes.next()?, slashes.next()?);
-        let rest = whole[second + 1..].trim_ascii_start();
+        let protocol = match whole.strip_prefix(b"SIP/2.0/") {
+            Some(rest) => rest,
+            None => {
+                let mut slashes = memchr::memchr_iter(b'/', whole);
+                let (_, second) = (slashes.next()?, slashes.next()?);
+                &whole[second + 1..]
+            }
+        };
+        let rest = protocol.trim_ascii_start();
         let rest = &rest[rest.iter().position(u8::is_ascii_whitespace)?..];
         let mut parts = Parameters(Some(rest));
         let sent_by = parts.next()?.trim_ascii();
@@ -61,19 +67,24 @@ impl<'a> TopVia<'a> {
     }
 }
 
-/// Where the first of the comma-separated values ends.
-fn value_end(value: &[u8]) -> usize {
+/// Where the first such separator stands outside quotes.
+fn end_of_part(text: &[u8], separator: u8) -> Option<usize> {
+    // Mostly there are no quotes.
+    let first = memchr::memchr2(separator, b'"', text)?;
+    if text[first] == separator {
+        return Some(first);
+    }
     let (mut quoted, mut escaped) = (false, false);
-    for (at, &b) in value.iter().enumerate() {
+    text.iter().enumerate().skip(first).find_map(|(at, &b)| {
         match b {
             _ if escaped => escaped = false,
             b'\\' if quoted => escaped = true,
             b'"' => quoted = !quoted,
-            b',' if !quoted => return at,
+            _ if b == separator && !quoted => return Some(at),
             _ => (),
         }
-    }
-    value.len()
+        None
+    })
 }
 
 /// Parts between semicolons outside quotes.
@@ -84,21 +95,9 @@ impl<'a> Iterator for Parameters<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let text = self.0?;
-        let (mut quoted, mut escaped) = (false, false);
-        for (at, &b) in text.iter().enumerate() {
-            match b {
-                _ if escaped => escaped = false,
-                b'\\' if quoted => escaped = true,
-                b'"' => quoted = !quoted,
-                b';' if !quoted => {
-                    self.0 = Some(&text[at + 1..]);
-                    return Some(&text[..at]);
-                }
-                _ => (),
-            }
-        }
-        self.0 = None;
-        Some(text)
+        let end = end_of_part(text, b';');
+        self.0 = end.map(|at| &text[at + 1..]);
+        Some(&text[..end.unwrap_or(text.len())])
     }
 }
 

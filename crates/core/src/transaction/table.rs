@@ -106,7 +106,7 @@ impl Transactions {
             settings,
             keys: Keys::new(key),
             limit: usize::MAX,
-            dues: Dues::new(usize::MAX, 64),
+            dues: Dues::new(key[0]),
             entries: Slots::new(),
             places: Places::new(),
             kept: KeptStore::new(),
@@ -129,7 +129,7 @@ impl Transactions {
     /// Bytes kept at most for the requests of one source that have no final response; beyond, [`Transactions::request`] takes no
     /// more of it. By IPv6 a source is a network of `ipv6_prefix` bits. Default: no bound.
     pub fn set_share(&mut self, bytes: usize, ipv6_prefix: u8) {
-        self.dues = Dues::new(bytes, ipv6_prefix);
+        self.dues.set_share(bytes, ipv6_prefix);
     }
 
     /// Whether so many bytes more may be kept for this source.
