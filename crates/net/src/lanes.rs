@@ -7,12 +7,12 @@
 use crate::batch::Receiver;
 use crate::counters::Counters;
 use crate::readiness::{Readiness, Ready, Wanted};
-use crate::{Handle, Service, stamp, udp, unreachable};
+use crate::{Handle, Service, socket_option, stamp, udp, unreachable};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::Context;
 use strowger_core::{Flow, ListenerId, PeerName, Transport};
@@ -527,16 +527,6 @@ fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
 /// The port is chosen when the connection is made, not when the address is bound: then it need only differ from those of other
 /// connections to the same peer.
 fn choose_late(socket: &Socket) {
-    let on: libc::c_int = 1;
-    // SAFETY: the kernel reads as many bytes from our own variable as it has. Where the option is not known, ports are
-    // chosen early.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_IP,
-            libc::IP_BIND_ADDRESS_NO_PORT,
-            std::ptr::from_ref(&on).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
+    // Where the option is not known, ports are chosen early.
+    let _ = socket_option::set(socket.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
 }

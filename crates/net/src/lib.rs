@@ -37,6 +37,7 @@ mod reading;
 mod ring;
 mod scheduling;
 mod shard;
+mod socket_option;
 mod sources;
 mod spare;
 mod stamp;

@@ -3,7 +3,7 @@
 //! The kernel stamps by the wall clock. Where that was set between the last look and this one, stamps say nothing, and what
 //! came counts as come now.
 
-use crate::clock;
+use crate::{clock, socket_option};
 use libc::{c_int, iovec, msghdr, timespec};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,36 +19,14 @@ const DRIFT: i64 = 1_000_000;
 
 /// Asks the kernel to stamp what comes; whether it will. The first socket of the machine that asks gets stamps a moment later.
 pub(crate) fn ask(socket: BorrowedFd<'_>) -> bool {
-    let on: c_int = 1;
-    // SAFETY: the kernel reads as many bytes from our own variable as it has.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPNS,
-            std::ptr::from_ref(&on).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    result == 0
+    socket_option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_ok()
 }
 
 /// Asks the kernel to say to which of our addresses each datagram came; whether it will.
 pub(crate) fn ask_for_addresses(socket: BorrowedFd<'_>, v6: bool) -> bool {
-    let on: c_int = 1;
     let (level, option) =
         if v6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (libc::IPPROTO_IP, libc::IP_PKTINFO) };
-    // SAFETY: the kernel reads as many bytes from our own variable as it has.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            std::ptr::from_ref(&on).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    result == 0
+    socket_option::set(socket, level, option, 1).is_ok()
 }
 
 /// Writes into `control`, which has room for [`CONTROL`] bytes, that a datagram is to leave from this address; how many bytes.

@@ -3,10 +3,9 @@
 use crate::batch::{Receiver, Sender};
 use crate::bursts::{self, Bursts};
 use crate::counters::Counters;
-use crate::stamp;
 use crate::unreachable::{self, Unreachable};
 use crate::ways::Ways;
-use crate::{Quota, Settings, clock};
+use crate::{Quota, Settings, clock, socket_option, stamp};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -62,16 +61,7 @@ pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io
 /// Asks for a buffer above the kernel's limit, which only the privileged get.
 fn force(socket: &Socket, option: libc::c_int, bytes: usize) {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the kernel reads as many bytes from our own variable as it has.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            std::ptr::from_ref(&bytes).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
+    let _ = socket_option::set(socket.as_fd(), libc::SOL_SOCKET, option, bytes);
 }
 
 /// Bytes that wait in the socket, datagrams that the kernel dropped before it, and bytes that it may hold.

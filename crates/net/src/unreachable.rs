@@ -3,8 +3,8 @@
 //! The kernel keeps them in a queue of their own beside the socket. That queue is read only when the socket has signalled an
 //! error: a shard that hears of none makes no system call for them.
 
-use crate::batch;
-use libc::{c_int, iovec, msghdr, sock_extended_err, sockaddr_storage};
+use crate::{batch, socket_option};
+use libc::{iovec, msghdr, sock_extended_err, sockaddr_storage};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -31,18 +31,7 @@ pub(crate) struct Unreachable<'a> {
 /// The kernel does not know the option.
 pub(crate) fn hear(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     let (level, option) = if v6 { (libc::SOL_IPV6, libc::IPV6_RECVERR) } else { (libc::SOL_IP, libc::IP_RECVERR) };
-    let on: c_int = 1;
-    // SAFETY: the kernel reads as many bytes from our own variable as it has.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            std::ptr::from_ref(&on).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    socket_option::set(socket, level, option, 1)
 }
 
 /// Takes one error out of the queue. `None`: it is of a kind that says nothing of the destination.
