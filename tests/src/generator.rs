@@ -157,6 +157,11 @@ impl Running {
         self.process.signal(signal);
     }
 
+    /// As [`Process::stop_for`].
+    pub fn stop_for(&self, length: Duration) {
+        self.process.stop_for(length);
+    }
+
     /// Waits until a line tells of this second of the run or a later one: seconds in which nothing changes have none, and which is
     /// the first depends on when the wall clock's seconds end. False if it ended before.
     ///
@@ -244,6 +249,11 @@ impl Answers {
     /// Sends it a signal.
     pub fn signal(&self, signal: i32) {
         self.running.signal(signal);
+    }
+
+    /// As [`Process::stop_for`].
+    pub fn stop_for(&self, length: Duration) {
+        self.running.stop_for(length);
     }
 
     /// Waits until it has said this.

@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use std::fs::File;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -296,4 +297,26 @@ pub fn link(peer: SocketAddr, fate: Fate) -> (SocketAddr, Threads) {
         }
     });
     (address, Threads { over, threads: vec![thread] })
+}
+
+/// Datagrams of [`flood`]: more than a socket of the kernel's usual size holds.
+pub const FLOOD: u64 = 40_000;
+
+/// Sends a program [`FLOOD`] answers that belong to no call of its, from this socket.
+pub fn flood(from: &UdpSocket, to: SocketAddr) {
+    let junk = format!("SIP/2.0 200 OK\r\nCall-ID: nobody\r\nX-Long: {}\r\n\r\n", "x".repeat(900));
+    for _ in 0..FLOOD {
+        let _ = from.send_to(junk.as_bytes(), to);
+    }
+}
+
+/// A document in this folder whose request is longer than a datagram can be (65,507 bytes).
+///
+/// # Panics
+/// The folder cannot be written.
+pub fn too_long(folder: &Path) -> String {
+    let document = folder.join("long.xml");
+    let text = include_str!("../scenarios/long.xml").replace("LONG", &"x".repeat(66_000));
+    std::fs::write(&document, text).expect("the folder can be written");
+    document.display().to_string()
 }

@@ -118,6 +118,13 @@ impl Process {
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
+    /// Stops it for so long (SIGSTOP), then lets it go on.
+    pub fn stop_for(&self, length: Duration) {
+        self.signal(libc::SIGSTOP);
+        std::thread::sleep(length);
+        self.signal(libc::SIGCONT);
+    }
+
     /// `kill -9`, and waits until it is gone.
     pub fn kill(&mut self) {
         self.signal(libc::SIGKILL);

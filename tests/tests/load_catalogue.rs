@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use strowger_tests::generator::{Running, answers, output, reply};
+use strowger_tests::plant::flood;
 use strowger_tests::{alone, port};
 
 /// Measures that no run of the program reaches on purpose, and the test that does.
@@ -435,21 +436,16 @@ fn held_up(folder: &Path, peer: SocketAddr, document: &Path) -> PathBuf {
         "--log",
         &text(&log),
     ];
-    let flooded = port::free().to_string();
-    let mut running = Running::start(&[&words[..], &["--port", &flooded]].concat());
+    let flooded = port::free_address();
+    let mut running = Running::start(&[&words[..], &["--port", &flooded.port().to_string()]].concat());
     running.reach(1);
     // Sound is late after 10 ms; after a longer stop it is left out.
     for _ in 0..5 {
-        running.signal(libc::SIGSTOP);
-        std::thread::sleep(Duration::from_millis(40));
-        running.signal(libc::SIGCONT);
+        running.stop_for(Duration::from_millis(40));
         std::thread::sleep(Duration::from_millis(40));
     }
     running.signal(libc::SIGSTOP);
-    let junk = format!("SIP/2.0 200 OK\r\nCall-ID: nobody\r\nX-Long: {}\r\n\r\n", "x".repeat(900));
-    for _ in 0..40_000 {
-        let _ = socket.send_to(junk.as_bytes(), format!("127.0.0.1:{flooded}"));
-    }
+    flood(&socket, flooded);
     std::thread::sleep(Duration::from_millis(700));
     running.signal(libc::SIGCONT);
     running.end(Duration::from_secs(30));

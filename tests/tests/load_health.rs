@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use strowger_tests::alone;
 use strowger_tests::generator::{Ran, Running, answers, certificates, load};
+use strowger_tests::plant::{FLOOD, flood, too_long};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
 
@@ -24,9 +25,7 @@ fn a_generator_that_is_held_up_is_not_believed() {
         let target = format!("{transport}://{}", uas.address);
         let mut generator = Running::start(&[&target, "-r", "200", "--duration", "2s", "--hold", "0"]);
         generator.wait_for("1 s  ");
-        generator.signal(libc::SIGSTOP);
-        std::thread::sleep(Duration::from_millis(700));
-        generator.signal(libc::SIGCONT);
+        generator.stop_for(Duration::from_millis(700));
         let ran = generator.end(Duration::from_secs(60));
         assert_eq!(ran.code, 4, "{}", ran.said);
         for part in ["INVALID", "The generator stood still", "The generator started calls late"] {
@@ -50,14 +49,11 @@ fn datagrams_that_its_own_kernel_dropped_make_a_run_invalid() {
     let mut generator = Running::start(&[&[target.as_str()][..], &words, &bounds].concat());
     let (_, from) = socket.recv_from(&mut [0; 65_536]).expect("a request comes");
     generator.signal(libc::SIGSTOP);
-    let junk = format!("SIP/2.0 200 OK\r\nCall-ID: nobody\r\nX-Long: {}\r\n\r\n", "x".repeat(900));
-    for _ in 0..40_000 {
-        let _ = socket.send_to(junk.as_bytes(), from);
-    }
+    flood(&socket, from);
     generator.signal(libc::SIGCONT);
     let ran = generator.end(Duration::from_secs(60));
     let (dropped, heard) = (ran.count("counters", "socket_drops"), ran.count("counters", "out_of_call"));
-    assert_eq!((ran.code, dropped + heard), (4, 40_000), "each is in the books: {}", ran.said);
+    assert_eq!((ran.code, dropped + heard), (4, FLOOD), "each is in the books: {}", ran.said);
     assert!(dropped > 0 && ran.said.contains("its kernel dropped"), "{}", ran.said);
     assert_eq!(ran.json["generators"][0]["reasons"][0]["threshold"], "socket_drops", "{}", ran.json["verdict"]);
 }
@@ -89,9 +85,7 @@ fn a_stalled_server_loses_no_call_from_the_books() {
     let target = server.address(Transport::Udp).to_string();
     let mut generator = Running::start(&[&target, "--pair", "-r", "1000", "--duration", "4s", "--hold", "0"]);
     generator.reach(1);
-    server.process().signal(libc::SIGSTOP);
-    std::thread::sleep(Duration::from_secs(2));
-    server.process().signal(libc::SIGCONT);
+    server.process().stop_for(Duration::from_secs(2));
     let ran = generator.end(Duration::from_secs(90));
     // The schedule went on through the stall, and every call has an end.
     assert_eq!((ran.calls("intended"), ran.calls("outgoing")), (4_000, 4_000), "{}", ran.said);
@@ -109,23 +103,9 @@ fn a_stalled_server_loses_no_call_from_the_books() {
 fn what_this_machine_cannot_send_is_counted_once() {
     let _alone = alone();
     let folder = folder();
-    let document = folder.path().join("big.xml");
-    let text = r#"<?xml version="1.0"?><scenario name="big"><send><![CDATA[
-        OPTIONS sip:a@[remote_ip]:[remote_port] SIP/2.0
-        Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
-        From: <sip:me@[local_ip]>;tag=[call_number]
-        To: <sip:a@[remote_ip]>
-        Call-ID: [call_id]
-        CSeq: 1 OPTIONS
-        X-Long: LONG
-        Content-Length: 0
-
-        ]]></send><recv response="200"/></scenario>"#;
-    // No datagram is longer than 65,507 bytes.
-    std::fs::write(&document, text.replace("LONG", &"x".repeat(66_000))).expect("the folder can be written");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     let target = socket.local_addr().expect("it is bound").to_string();
-    let words = [&target, "--sf", &document.display().to_string(), "-r", "100", "-m", "5", "--max-lag", "1min"];
+    let words = [&target, "--sf", &too_long(folder.path()), "-r", "100", "-m", "5", "--max-lag", "1min"];
     let ran = load(&words);
     assert_eq!((ran.code, ran.calls("failed"), ran.failures("cannot_send")), (4, 5, 5), "{}", ran.said);
     assert_eq!(ran.count("counters", "send_failures"), 5, "{}", ran.said);

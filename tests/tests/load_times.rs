@@ -56,9 +56,7 @@ fn timers_of_a_document_and_a_bye_have_an_intended_time_too() {
     let stopped = || {
         let mut generator = Running::start(&[&[uas.address.to_string().as_str()], &words[..]].concat());
         let in_time = generator.comes_to(1);
-        generator.signal(libc::SIGSTOP);
-        std::thread::sleep(STOPPED);
-        generator.signal(libc::SIGCONT);
+        generator.stop_for(STOPPED);
         let ran = generator.end(Duration::from_secs(60));
         in_time.then_some(ran)
     };
