@@ -1,9 +1,14 @@
-//! Requests that wait for something slow.
+//! Requests that wait for something slow, and later messages of their calls, which are held back behind them.
 
+use crate::asked::{Asked, Why};
 use crate::registration_log::{Changes, Sender};
+use crate::shard::Shard;
 use std::net::SocketAddr;
+use strowger_core::proxy::Request;
+use strowger_core::slots::Id;
 use strowger_core::transaction::ServerId;
-use strowger_core::{Arrival, PeerName, Target, Transport};
+use strowger_core::{Arrival, Now, Outbox, PeerName, Target, Transport, call};
+use strowger_message::{Index, Message, Method, respond};
 use strowger_store::subscriber::{Answer, LookupError};
 
 /// What waits under a ticket.
@@ -76,5 +81,148 @@ impl Found {
 
     pub(crate) fn name(&self, key: &HostKey) -> Option<&Resolved> {
         self.names.iter().find(|(k, _)| k == key).map(|(_, resolved)| resolved)
+    }
+}
+
+impl Shard {
+    /// Keeps a message behind those of its call that wait.
+    pub(crate) fn hold(&mut self, call_hash: u32, bytes: &[u8], arrival: &Arrival) {
+        let most = self.shared.config.limits.held_messages_per_call;
+        let queue = self.held.entry(call_hash).or_default();
+        let is_full = queue.len() >= most;
+        if is_full || !self.has_room_to_wait(arrival, bytes.len()) {
+            self.counters().held_dropped.one();
+            return;
+        }
+        self.begins_to_wait(arrival, bytes.len());
+        self.held.entry(call_hash).or_default().push_back((bytes.to_vec(), *arrival));
+    }
+
+    /// Whether a message of this source and length may wait for a look-up.
+    pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize) -> bool {
+        let most = self.shared.config.limits.lookup_memory.div_ceil(self.handle.most());
+        self.waiting_bytes.saturating_add(bytes) <= most && self.transactions.has_room(arrival.remote.ip(), bytes)
+    }
+
+    fn begins_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
+        self.waiting_bytes += bytes;
+        self.transactions.charge(arrival.remote.ip(), bytes);
+    }
+
+    fn ends_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
+        self.waiting_bytes -= bytes;
+        self.transactions.refund(arrival.remote.ip(), bytes);
+    }
+
+    /// Lets a request wait for a look-up; the ticket comes back with the answer.
+    pub(crate) fn park(&mut self, asked: &Asked<'_, '_>) -> u64 {
+        let request = asked.request;
+        self.counters().parked.one();
+        if let Some(server) = asked.server {
+            self.transactions.expect_answer(asked.now, server);
+        }
+        self.begins_to_wait(request.arrival, request.message.bytes().len());
+        *self.waiting.entry(request.call_hash).or_insert(0) += 1;
+        let id = self.parked.insert(Parked::Request(Box::new(Waiting {
+            bytes: request.message.bytes().to_vec(),
+            arrival: *request.arrival,
+            call_hash: request.call_hash,
+            server: asked.server,
+            found: asked.found.clone(),
+        })));
+        id.to_u64()
+    }
+
+    /// A 100 is due to a request that waits for a look-up (RFC 4320 section 4.1).
+    pub(crate) fn still_waits(&mut self, now: Now, server: ServerId, out: &mut Outbox) {
+        let is_it = |parked: &Parked| matches!(parked, Parked::Request(waiting) if waiting.server == Some(server));
+        let Some((_, Parked::Request(waiting))) = self.parked.iter().find(|(_, parked)| is_it(parked)) else { return };
+        let mut index = Index::new();
+        if index.parse(&waiting.bytes, &self.shared.limits).is_ok() {
+            let from = out.start();
+            respond(&Message::new(&waiting.bytes, &index), 100, None, None, &mut out.bytes).finish(b"");
+            self.transactions.respond(now, server, 100, from..out.bytes.len(), out);
+        }
+    }
+
+    /// Takes back a request that should have waited; its ticket will not come.
+    pub(crate) fn unpark(&mut self, ticket: u64, call_hash: u32) {
+        if let Some(Parked::Request(waiting)) = self.parked.remove(Id::from_u64(ticket)) {
+            self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
+        }
+        self.waits_no_more(call_hash);
+    }
+
+    fn waits_no_more(&mut self, call_hash: u32) {
+        if let Some(count) = self.waiting.get_mut(&call_hash) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.remove(&call_hash);
+            }
+        }
+    }
+
+    /// The look-up that this ticket stands for has an answer, which `add` notes.
+    pub(crate) fn go_on(&mut self, now: Now, ticket: u64, add: impl FnOnce(&mut Found), out: &mut Outbox) {
+        let Some(Parked::Request(mut waiting)) = self.parked.remove(Id::from_u64(ticket)) else { return };
+        add(&mut waiting.found);
+        let call_hash = waiting.call_hash;
+        self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
+        self.waits_no_more(call_hash);
+        let mut index = Index::new();
+        if index.parse(&waiting.bytes, &self.shared.limits).is_ok()
+            && let Ok(request) = Request::of(Message::new(&waiting.bytes, &index), &waiting.arrival, call_hash)
+        {
+            let (server, found, why) = (waiting.server, &mut waiting.found, Why::Status);
+            let mut asked = Asked { now, request: &request, server, found, why, out };
+            match (waiting.server, request.method) {
+                (Some(_), _) => self.request(&mut asked),
+                (None, Method::Ack) => self.ack(&mut asked),
+                (None, _) => self.register(&mut asked),
+            }
+        }
+        self.release(now, call_hash, out);
+    }
+
+    /// Messages that were held back go on in their order, until one waits again.
+    fn release(&mut self, now: Now, call_hash: u32, out: &mut Outbox) {
+        while !self.waiting.contains_key(&call_hash) {
+            let Some(queue) = self.held.get_mut(&call_hash) else { return };
+            let Some((bytes, arrival)) = queue.pop_front() else {
+                self.held.remove(&call_hash);
+                return;
+            };
+            self.ends_to_wait(&arrival, bytes.len());
+            let mut index = Index::new();
+            if index.parse(&bytes, &self.shared.limits).is_ok() {
+                self.enter(now, &arrival, &Message::new(&bytes, &index), out);
+            }
+        }
+    }
+
+    /// Takes out what waits of the calls of this bucket, those that asked first: it starts again with their new owner. What the
+    /// look-ups bring back here finds nothing.
+    pub(crate) fn take_waiting(&mut self, now: Now, bucket: u8) -> Vec<(Vec<u8>, Arrival)> {
+        let moves = |call_hash: u32| call::bucket(call_hash) == bucket;
+        let waits = |p: &Parked| matches!(p, Parked::Request(waiting) if moves(waiting.call_hash));
+        let waiting: Vec<Id> = self.parked.iter().filter(|(_, p)| waits(p)).map(|(id, _)| id).collect();
+        let mut taken = Vec::new();
+        for id in waiting {
+            let Some(Parked::Request(waiting)) = self.parked.remove(id) else { continue };
+            if let Some(server) = waiting.server {
+                self.transactions.forget(now, server);
+            }
+            self.waits_no_more(waiting.call_hash);
+            self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
+            taken.push((waiting.bytes, waiting.arrival));
+        }
+        let calls: Vec<u32> = self.held.keys().copied().filter(|call_hash| moves(*call_hash)).collect();
+        for call_hash in calls {
+            for (bytes, arrival) in self.held.remove(&call_hash).unwrap_or_default() {
+                self.ends_to_wait(&arrival, bytes.len());
+                taken.push((bytes, arrival));
+            }
+        }
+        taken
     }
 }

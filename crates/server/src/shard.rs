@@ -4,7 +4,7 @@ use crate::asked::{Asked, Why};
 use crate::call_log::{CallLog, LoggedCall};
 use crate::counters::Counters;
 use crate::local_address::LocalAddresses;
-use crate::parked::{Found, Parked, Waiting};
+use crate::parked::{Found, Parked};
 use crate::reply::is_in_bounds;
 use crate::shared::Shared;
 use crate::via;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{ExchangeRecord, Proxy, Request};
 use strowger_core::registrar::Registrar;
-use strowger_core::slots::{Id, Slots};
-use strowger_core::transaction::{Event, Incoming, Outgoing, Record, ServerId, Transactions};
+use strowger_core::slots::Slots;
+use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, call};
-use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason, respond};
+use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason};
 use strowger_net::shown::shown;
 use strowger_net::{Mailbox, Service, Unsent};
 use strowger_store::journal::WriteError;
@@ -69,11 +69,11 @@ pub struct Shard {
     pub(crate) found: Option<SinkId>,
     pub(crate) parked: Slots<Parked>,
     /// Messages of calls that wait, in order.
-    held: HashMap<u32, VecDeque<(Vec<u8>, Arrival)>>,
+    pub(crate) held: HashMap<u32, VecDeque<(Vec<u8>, Arrival)>>,
     /// How many requests of a call wait.
-    waiting: HashMap<u32, u32>,
+    pub(crate) waiting: HashMap<u32, u32>,
     /// Bytes of all that waits.
-    waiting_bytes: usize,
+    pub(crate) waiting_bytes: usize,
     pub(crate) index: Index,
     /// Scratch: a message that was written loosely, as it goes on; one whose top Via was completed.
     canonical: Vec<u8>,
@@ -167,7 +167,7 @@ impl Shard {
     }
 
     /// A request, its Via complete: to its transaction, or behind those of its call that wait.
-    fn enter(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
+    pub(crate) fn enter(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
         let call_hash = message.header(Name::CallId).map_or(0, |id| call::hash(self.shared.call_secret, id));
         let request = match Request::of(*message, arrival, call_hash) {
             Ok(request) => request,
@@ -347,120 +347,6 @@ impl Shard {
         out.send(target, range, 0);
     }
 
-    fn hold(&mut self, call_hash: u32, bytes: &[u8], arrival: &Arrival) {
-        let most = self.shared.config.limits.held_messages_per_call;
-        let queue = self.held.entry(call_hash).or_default();
-        let is_full = queue.len() >= most;
-        if is_full || !self.has_room_to_wait(arrival, bytes.len()) {
-            self.counters().held_dropped.one();
-            return;
-        }
-        self.begins_to_wait(arrival, bytes.len());
-        self.held.entry(call_hash).or_default().push_back((bytes.to_vec(), *arrival));
-    }
-
-    /// Whether a message of this source and length may wait for a look-up.
-    pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize) -> bool {
-        let most = self.shared.config.limits.lookup_memory.div_ceil(self.handle.most());
-        self.waiting_bytes.saturating_add(bytes) <= most && self.transactions.has_room(arrival.remote.ip(), bytes)
-    }
-
-    fn begins_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
-        self.waiting_bytes += bytes;
-        self.transactions.charge(arrival.remote.ip(), bytes);
-    }
-
-    fn ends_to_wait(&mut self, arrival: &Arrival, bytes: usize) {
-        self.waiting_bytes -= bytes;
-        self.transactions.refund(arrival.remote.ip(), bytes);
-    }
-
-    /// Lets a request wait for a look-up; the ticket comes back with the answer.
-    pub(crate) fn park(&mut self, asked: &Asked<'_, '_>) -> u64 {
-        let request = asked.request;
-        self.counters().parked.one();
-        if let Some(server) = asked.server {
-            self.transactions.expect_answer(asked.now, server);
-        }
-        self.begins_to_wait(request.arrival, request.message.bytes().len());
-        *self.waiting.entry(request.call_hash).or_insert(0) += 1;
-        let id = self.parked.insert(Parked::Request(Box::new(Waiting {
-            bytes: request.message.bytes().to_vec(),
-            arrival: *request.arrival,
-            call_hash: request.call_hash,
-            server: asked.server,
-            found: asked.found.clone(),
-        })));
-        id.to_u64()
-    }
-
-    /// A 100 is due to a request that waits for a look-up (RFC 4320 section 4.1).
-    fn still_waits(&mut self, now: Now, server: ServerId, out: &mut Outbox) {
-        let is_it = |parked: &Parked| matches!(parked, Parked::Request(waiting) if waiting.server == Some(server));
-        let Some((_, Parked::Request(waiting))) = self.parked.iter().find(|(_, parked)| is_it(parked)) else { return };
-        let mut index = Index::new();
-        if index.parse(&waiting.bytes, &self.shared.limits).is_ok() {
-            let from = out.start();
-            respond(&Message::new(&waiting.bytes, &index), 100, None, None, &mut out.bytes).finish(b"");
-            self.transactions.respond(now, server, 100, from..out.bytes.len(), out);
-        }
-    }
-
-    /// Takes back a request that should have waited; its ticket will not come.
-    pub(crate) fn unpark(&mut self, ticket: u64, call_hash: u32) {
-        if let Some(Parked::Request(waiting)) = self.parked.remove(Id::from_u64(ticket)) {
-            self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
-        }
-        self.waits_no_more(call_hash);
-    }
-
-    fn waits_no_more(&mut self, call_hash: u32) {
-        if let Some(count) = self.waiting.get_mut(&call_hash) {
-            *count -= 1;
-            if *count == 0 {
-                self.waiting.remove(&call_hash);
-            }
-        }
-    }
-
-    /// The look-up that this ticket stands for has an answer, which `add` notes.
-    fn go_on(&mut self, now: Now, ticket: u64, add: impl FnOnce(&mut Found), out: &mut Outbox) {
-        let Some(Parked::Request(mut waiting)) = self.parked.remove(Id::from_u64(ticket)) else { return };
-        add(&mut waiting.found);
-        let call_hash = waiting.call_hash;
-        self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
-        self.waits_no_more(call_hash);
-        let mut index = Index::new();
-        if index.parse(&waiting.bytes, &self.shared.limits).is_ok()
-            && let Ok(request) = Request::of(Message::new(&waiting.bytes, &index), &waiting.arrival, call_hash)
-        {
-            let (server, found, why) = (waiting.server, &mut waiting.found, Why::Status);
-            let mut asked = Asked { now, request: &request, server, found, why, out };
-            match (waiting.server, request.method) {
-                (Some(_), _) => self.request(&mut asked),
-                (None, Method::Ack) => self.ack(&mut asked),
-                (None, _) => self.register(&mut asked),
-            }
-        }
-        self.release(now, call_hash, out);
-    }
-
-    /// Messages that were held back go on in their order, until one waits again.
-    fn release(&mut self, now: Now, call_hash: u32, out: &mut Outbox) {
-        while !self.waiting.contains_key(&call_hash) {
-            let Some(queue) = self.held.get_mut(&call_hash) else { return };
-            let Some((bytes, arrival)) = queue.pop_front() else {
-                self.held.remove(&call_hash);
-                return;
-            };
-            self.ends_to_wait(&arrival, bytes.len());
-            let mut index = Index::new();
-            if index.parse(&bytes, &self.shared.limits).is_ok() {
-                self.enter(now, &arrival, &Message::new(&bytes, &index), out);
-            }
-        }
-    }
-
     /// `reason`: why what could not be sent could not be.
     fn run_events(&mut self, now: Now, reason: &str, out: &mut Outbox) {
         let mut events = std::mem::take(&mut self.events);
@@ -627,33 +513,15 @@ impl Service for Shard {
 
     fn export(&mut self, now: Now, bucket: u8) -> Vec<Moved> {
         let moves = |b: u8| b == bucket;
-        let mut moved = Vec::new();
-        // Requests that wait start again at the new owner; what their look-up brings back here finds nothing.
-        let waits = |p: &Parked| matches!(p, Parked::Request(w) if moves(call::bucket(w.call_hash)));
-        let waiting: Vec<Id> = self.parked.iter().filter(|(_, p)| waits(p)).map(|(id, _)| id).collect();
-        for id in waiting {
-            let Some(Parked::Request(waiting)) = self.parked.remove(id) else { continue };
-            if let Some(server) = waiting.server {
-                self.transactions.forget(now, server);
-            }
-            self.waits_no_more(waiting.call_hash);
-            self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
-            moved.push(Moved::Waiting { bytes: waiting.bytes, arrival: waiting.arrival });
-        }
+        // Before the transactions: those of requests that wait are forgotten, not moved.
+        let waiting = self.take_waiting(now, bucket);
         let exchanges = self.proxy.export(moves);
         let transactions = self.transactions.export(now, moves);
         let logged = self.call_log.export(bucket);
-        if !exchanges.is_empty() || !transactions.is_empty() || !logged.is_empty() {
-            moved.insert(0, Moved::Calls { exchanges, transactions, logged });
-        }
-        let calls: Vec<u32> = self.held.keys().copied().filter(|h| call::bucket(*h) == bucket).collect();
-        for call_hash in calls {
-            for (bytes, arrival) in self.held.remove(&call_hash).unwrap_or_default() {
-                self.ends_to_wait(&arrival, bytes.len());
-                moved.push(Moved::Waiting { bytes, arrival });
-            }
-        }
-        moved
+        let is_any = !exchanges.is_empty() || !transactions.is_empty() || !logged.is_empty();
+        let calls = is_any.then_some(Moved::Calls { exchanges, transactions, logged });
+        let waiting = waiting.into_iter().map(|(bytes, arrival)| Moved::Waiting { bytes, arrival });
+        calls.into_iter().chain(waiting).collect()
     }
 
     fn import(&mut self, now: Now, record: Moved, out: &mut Outbox) {
