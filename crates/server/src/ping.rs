@@ -4,6 +4,7 @@ use crate::config::PingMethod;
 use crate::reach::{is_gone, target_of};
 use crate::shard::Shard;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::time::Duration;
 use strowger_core::{Now, Outbox, Target};
 use strowger_store::location::Cursor;
 
@@ -13,6 +14,8 @@ pub(crate) const NEEDS_PING: u32 = 1;
 /// Where the round of pings stands. Only the first shard pings; sends to flows of others reach them.
 #[derive(Debug, Default)]
 pub(crate) struct Pings {
+    /// A binding is pinged once in so many ms; none: never.
+    interval: Option<u64>,
     at: Option<u64>,
     /// Where the round under way stands.
     cursor: Option<Cursor>,
@@ -26,13 +29,19 @@ pub(crate) struct Pings {
 const STEP: u64 = 1_000;
 
 impl Pings {
+    pub(crate) fn every(interval: Option<Duration>) -> Self {
+        Self { interval: interval.map(|interval| interval.as_millis() as u64), ..Self::default() }
+    }
+
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.at
     }
 
     /// Bindings were added: the rounds begin if they rest.
     pub(crate) fn wake(&mut self, now: Now) {
-        self.at.get_or_insert(now.mono + STEP);
+        if self.interval.is_some() {
+            self.at.get_or_insert(now.mono + STEP);
+        }
     }
 }
 
@@ -52,10 +61,9 @@ impl Shard {
 
     /// Pings its share of the table: all of it in one interval, and nobody twice in it.
     pub(crate) fn ping(&mut self, now: Now, out: &mut Outbox) {
-        let Some(interval) = self.shared.config.nat.ping_interval else { return };
-        if self.pings.at.is_none_or(|at| at > now.mono) {
+        let Some(interval) = self.pings.interval.filter(|_| self.pings.at.is_some_and(|at| at <= now.mono)) else {
             return;
-        }
+        };
         let shared = self.shared.clone();
         let mut bindings = shared.location.gauges().bindings;
         if bindings == 0 {
@@ -68,7 +76,6 @@ impl Shard {
             }
             shared.pings_awake.store(true, Release);
         }
-        let interval = interval.as_millis() as u64;
         let mut cursor = self.pings.cursor.take().unwrap_or_else(|| {
             self.pings.began = now.mono;
             Cursor::default()

@@ -5,6 +5,7 @@ use crate::call_log::{CallLog, LoggedCall};
 use crate::counters::Counters;
 use crate::local_address::LocalAddresses;
 use crate::parked::{Found, Parked};
+use crate::ping::Pings;
 use crate::reply::is_in_bounds;
 use crate::shared::Shared;
 use crate::via;
@@ -80,7 +81,7 @@ pub struct Shard {
     completed: Vec<u8>,
     edit: Edit,
     events: Vec<Event>,
-    pub(crate) pings: crate::ping::Pings,
+    pub(crate) pings: Pings,
     pub(crate) call_log: CallLog,
     pub(crate) contacts: crate::contacts::Contacts,
     pub(crate) local_addresses: LocalAddresses,
@@ -576,7 +577,7 @@ impl Shard {
             completed: Vec::new(),
             edit: Edit::new(),
             events: Vec::new(),
-            pings: Default::default(),
+            pings: Pings::every(config.nat.ping_interval),
             call_log: CallLog::default(),
             contacts: Default::default(),
             local_addresses: LocalAddresses::new(config.dns.cache_entries),

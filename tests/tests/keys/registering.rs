@@ -119,3 +119,24 @@ fn a_phone_is_pinged_by_line_ends_if_the_setting_says_so() {
     let came = wire.chunk(SOON).expect("a ping comes");
     assert!(came.iter().all(|byte| b"\r\n".contains(byte)), "{}", String::from_utf8_lossy(&came));
 }
+
+/// Where no flow is to be kept open, there is nothing to wake up for.
+#[test]
+fn without_pings_a_server_with_phones_rests() {
+    let mut server = open("nat.ping_interval = \"never\"");
+    let mut phone = server.connect(Tcp);
+    let request = Request::register(
+        "bob",
+        "example.org",
+        &format!("sip:bob@{};transport=tcp", phone.local()),
+        "tcp",
+        phone.local(),
+    );
+    assert_eq!(code(&exchange(&mut phone, &request)), 200);
+    // The first pings would be due a second later.
+    std::thread::sleep(Duration::from_millis(1_100));
+    let (used, rest) = (server.process().run_time(), Duration::from_millis(300));
+    std::thread::sleep(rest);
+    let used = server.process().run_time() - used;
+    assert!(used < rest / 10, "{used:?} of processor time in {rest:?} without a message");
+}
