@@ -36,37 +36,41 @@ fn shortest(method: &str, uri: &str, from: &str, lines: &str) -> Vec<u8> {
 #[test]
 fn what_proved_nothing_gets_one_answer() {
     let server = start();
-    let (local, stranger) = ("sip:alice@example.org", "sip:x@example.net");
+    let (local, remote) = ("sip:alice@example.org", "sip:x@example.net");
+    let bob = "sip:bob@example.org";
+    // What a user from elsewhere wants of Bob, with these header fields.
+    let of_bob = [
+        ("a user who is not there", ""),
+        ("no hops left", "Max-Forwards: 0\r\n"),
+        ("an unknown extension", "Proxy-Require: x\r\n"),
+        ("no breadth left", "Max-Breadth: 0\r\n"),
+        ("a Route that cannot be read", "Route: <\r\n"),
+        ("two CSeqs", "CSeq: 2 OTHER\r\n"),
+        ("a length that is no number", "Content-Length: x\r\n"),
+    ];
+    let of_others = [
+        ("a challenge", bob, local),
+        ("an unknown user", "sip:nobody@example.org", remote),
+        ("relaying", "sip:+1900@192.0.2.9", remote),
+        ("the server itself", "sip:example.org", remote),
+        ("an unknown scheme", "http://example.org/", remote),
+    ];
+    let requests = of_bob.map(|(name, lines)| (name, bob, remote, lines));
+    let requests = [&requests[..], &of_others.map(|(name, uri, from)| (name, uri, from, ""))].concat();
     let mut cases: Vec<(String, Vec<u8>, Wire)> = Vec::new();
+    let mut add = |name: String, bytes: Vec<u8>| cases.push((name, bytes, server.connect(Transport::Udp)));
     for method in ["INVITE", "MESSAGE", "BYE", "SUBSCRIBE", "OPTIONS", "REGISTER", "CANCEL", "NONSENSE"] {
-        for (name, uri, from, lines) in [
-            ("a challenge", "sip:bob@example.org", local, ""),
-            ("an unknown user", "sip:nobody@example.org", stranger, ""),
-            ("a user who is not there", "sip:bob@example.org", stranger, ""),
-            ("relaying", "sip:+1900@192.0.2.9", stranger, ""),
-            ("the server itself", "sip:example.org", stranger, ""),
-            ("a scheme that nobody routes", "http://example.org/", stranger, ""),
-            ("no hops left", "sip:bob@example.org", stranger, "Max-Forwards: 0\r\n"),
-            ("an extension that nobody has", "sip:bob@example.org", stranger, "Proxy-Require: x\r\n"),
-            ("no breadth left", "sip:bob@example.org", stranger, "Max-Breadth: 0\r\n"),
-            ("a Route that cannot be read", "sip:bob@example.org", stranger, "Route: <\r\n"),
-            ("two CSeqs", "sip:bob@example.org", stranger, "CSeq: 2 OTHER\r\n"),
-            ("a length that is no number", "sip:bob@example.org", stranger, "Content-Length: x\r\n"),
-        ] {
-            cases.push((
-                format!("{method}, {name}"),
-                shortest(method, uri, from, lines),
-                server.connect(Transport::Udp),
-            ));
+        for (name, uri, from, lines) in &requests {
+            add(format!("{method}, {name}"), shortest(method, uri, from, lines));
         }
         // As if within a dialog: the answer bears the tag of somebody else.
-        let inside = String::from_utf8(shortest(method, "sip:bob@192.0.2.9", stranger, "")).expect("text");
+        let inside = String::from_utf8(shortest(method, "sip:bob@192.0.2.9", remote, "")).expect("text");
         let inside = inside.replace("\r\ni:", ";tag=2\r\ni:").into_bytes();
-        cases.push((format!("{method}, as if within a call"), inside, server.connect(Transport::Udp)));
+        add(format!("{method}, as if within a call"), inside);
     }
     // The last one has a thousand letters that come back in the answer.
-    let long = shortest("INVITE", &format!("sip:{}@example.org", "x".repeat(1_000)), stranger, "");
-    cases.push(("a long user".into(), long, server.connect(Transport::Udp)));
+    let long = shortest("INVITE", &format!("sip:{}@example.org", "x".repeat(1_000)), remote, "");
+    add("a long user".into(), long);
     for (_, bytes, wire) in &mut cases {
         wire.send(bytes).expect("loopback takes it");
     }

@@ -13,8 +13,9 @@ mod tls;
 
 use std::time::Duration;
 
+use strowger_tests::call::register;
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::{self, Request};
+use strowger_tests::text::{self, Request, respond};
 use strowger_tests::wire::Transport::{Tcp, Udp};
 use strowger_tests::wire::Wire;
 
@@ -36,6 +37,24 @@ fn request(wire: &Wire, method: &str, uri: &str) -> Request {
 
 fn send(wire: &mut Wire, request: &Request) {
     wire.send(&request.bytes()).expect("the server takes messages");
+}
+
+/// A caller and Bob, whom an INVITE has reached; what it was when it did.
+fn calls_bob(server: &Server) -> (Wire, Wire, Vec<u8>) {
+    let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
+    register(&mut bob, "bob");
+    let invite = request(&caller, "INVITE", "sip:bob@example.org");
+    send(&mut caller, &invite);
+    let got = bob.request("INVITE", SOON).expect("the INVITE arrives");
+    (caller, bob, got)
+}
+
+/// The same, and Bob's phone rings.
+fn rings_bob(server: &Server) -> (Wire, Wire, Vec<u8>) {
+    let (mut caller, mut bob, got) = calls_bob(server);
+    bob.send(&respond(&got, 180, "bob", &[])).expect("loopback takes it");
+    caller.answer(SOON).expect("it rings");
+    (caller, bob, got)
 }
 
 /// The final response to a request that is sent once.

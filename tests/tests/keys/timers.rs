@@ -6,7 +6,7 @@ use strowger_tests::call::{exchange, register};
 use strowger_tests::text::{self, respond};
 use strowger_tests::wire::Transport::Udp;
 
-use super::{NEVER, SOON, open, request, send};
+use super::{NEVER, SOON, calls_bob, open, request, rings_bob, send};
 
 /// Copies of a request that nobody answers: after `t1`, doubled up to `t2`; an INVITE ends after 64 times `t1`. By default the eighth
 /// copy comes after 31 seconds, and with `t2` as it is after six.
@@ -34,12 +34,7 @@ fn copies_and_ends_follow_the_estimate_of_the_round_trip() {
 #[test]
 fn what_rings_too_long_is_cancelled() {
     let server = open("timers.timer_c = \"1s\"");
-    let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
-    register(&mut bob, "bob");
-    let invite = request(&caller, "INVITE", "sip:bob@example.org");
-    send(&mut caller, &invite);
-    let got = bob.request("INVITE", SOON).expect("the INVITE arrives");
-    bob.send(&respond(&got, 180, "bob", &[])).expect("loopback takes it");
+    let (_caller, mut bob, _) = rings_bob(&server);
     assert!(bob.request("CANCEL", SOON).is_some());
 }
 
@@ -47,16 +42,13 @@ fn what_rings_too_long_is_cancelled() {
 #[test]
 fn a_failure_is_acknowledged_for_as_long_as_it_may_come() {
     let server = open("timers.timer_d = \"1s\"");
-    let (mut caller, mut bob) = (server.connect(Udp), server.connect(Udp));
-    register(&mut bob, "bob");
-    let invite = request(&caller, "INVITE", "sip:bob@example.org");
-    send(&mut caller, &invite);
-    let got = bob.request("INVITE", SOON).expect("the INVITE arrives");
+    let (_caller, mut bob, got) = calls_bob(&server);
     let busy = respond(&got, 486, "bob", &[]);
     for _ in 0..2 {
         bob.send(&busy).expect("loopback takes it");
         assert!(bob.request("ACK", SOON).is_some());
     }
+    // Until the transaction is forgotten, which is only seen by what is done no more; ends come in steps of 100 ms.
     std::thread::sleep(Duration::from_millis(1_300));
     bob.send(&busy).expect("loopback takes it");
     assert!(bob.request("ACK", NEVER).is_none());
@@ -96,6 +88,7 @@ fn ends_of_transactions_share_a_wake_up() {
     for _ in 0..3 {
         let invite = request(&caller, "INVITE", "sip:bob@example.org");
         send(&mut caller, &invite);
+        // Each ends a quarter of a second after the one before, where ends do not share.
         std::thread::sleep(Duration::from_millis(250));
     }
     let ends: Vec<Instant> = (0..3)
