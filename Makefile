@@ -24,6 +24,8 @@ BASELINE_ROUNDS ?= 7
 BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
 # Names of tests, where not all are wanted.
 TESTS ?=
+# How many tests run at once: most of them wait.
+TEST_THREADS ?= $(shell expr 3 \* `nproc`)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build packages lint test test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse
@@ -63,10 +65,11 @@ lint:
 	$(CARGO) clippy --locked --workspace --all-targets --quiet -- --deny warnings
 
 # One profile builds the tests and the server that they start, all in one go: what they depend on is compiled once
-# (Cargo.toml says how far it is optimised). Tests that measure take turns (tests/src/turn.rs).
+# (Cargo.toml says how far it is optimised). Tests that measure take turns, those that only work make room (tests/src/turn.rs).
 test: packages
 	$(CARGO) build --locked --workspace --all-targets
-	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked --workspace --no-fail-fast -- $(TESTS)
+	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) RUST_TEST_THREADS=$(TEST_THREADS) \
+		$(CARGO) test --locked --workspace --no-fail-fast -- $(TESTS)
 	@echo 'make test: everything passed'
 
 # SIPp reads each document of the corpus in its folder, then our own oddities, then mutants; it takes three minutes.

@@ -31,7 +31,7 @@ pub mod text;
 pub mod turn;
 pub mod wire;
 
-pub use turn::{alone, beside};
+pub use turn::{alone, in_background};
 
 /// Cases that do not measure, each on a thread of its own, a few at a time: they wait more than they work. With the
 /// environment variable CASE only those whose name has it in it.

@@ -2,16 +2,17 @@
 
 use crate::random::Random;
 
-/// Messages to start from. `@N@` becomes a number that no other message has.
+/// Messages to start from. `@N@` becomes a number that no other message has. They lead to an address of loopback where no other
+/// test listens: a server that relays sends what it makes of them there.
 const SEEDS: &[&str] = &[
-    "INVITE sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5999;branch=z9hG4bKm@N@;rport\r\nMax-Forwards: 70\r\nFrom: \"A. User\" <sip:alice@example.net>;tag=f@N@\r\nTo: <sip:bob@example.org>\r\nCall-ID: m@N@@example.net\r\nCSeq: 1 INVITE\r\nContact: <sip:alice@127.0.0.1:5999>\r\nContent-Type: application/sdp\r\nContent-Length: 129\r\n\r\nv=0\r\no=alice 2890844526 2890844526 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 49170 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n",
-    "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5999;branch=z9hG4bKr@N@;rport\r\nMax-Forwards: 70\r\nFrom: <sip:u@N@@example.org>;tag=r@N@\r\nTo: <sip:u@N@@example.org>\r\nCall-ID: r@N@\r\nCSeq: 7 REGISTER\r\nContact: <sip:u@127.0.0.1:5999>;q=0.5;expires=2;+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000A95A0E128>\"\r\nContent-Length: 0\r\n\r\n",
-    "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5999;branch=z9hG4bKa@N@\r\nMax-Forwards: 70\r\nFrom: <sip:alice@example.org>;tag=a\r\nTo: <sip:alice@example.org>\r\nCall-ID: a@N@\r\nCSeq: 8 REGISTER\r\nAuthorization: Digest username=\"alice\", realm=\"example.org\", nonce=\"dcd98b7102dd2f0e8b11d0f600bfb0c093\", uri=\"sip:example.org\", qop=auth, nc=00000001, cnonce=\"0a4f113b\", response=\"6629fae49393a05397450978507c4ef1\", algorithm=MD5\r\nContact: *\r\nExpires: 0\r\nContent-Length: 0\r\n\r\n",
-    "BYE sip:bob@127.0.0.1:5998 SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5999;branch=z9hG4bKb@N@\r\nRoute: <sip:127.0.0.1:5060;lr>, <sip:127.0.0.1:5061;transport=tcp;lr>\r\nMax-Forwards: 3\r\nFrom: <sip:alice@example.net>;tag=f@N@\r\nTo: <sip:bob@example.org>;tag=t@N@\r\nCall-ID: m@N@@example.net\r\nCSeq: 2 BYE\r\nContent-Length: 0\r\n\r\n",
-    "ACK sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5999;branch=z9hG4bKm@N@\r\nMax-Forwards: 70\r\nFrom: <sip:alice@example.net>;tag=f@N@\r\nTo: <sip:bob@example.org>;tag=x\r\nCall-ID: m@N@@example.net\r\nCSeq: 1 ACK\r\nContent-Length: 0\r\n\r\n",
-    "CANCEL sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5999;branch=z9hG4bKm@N@\r\nMax-Forwards: 70\r\nFrom: <sip:alice@example.net>;tag=f@N@\r\nTo: <sip:bob@example.org>\r\nCall-ID: m@N@@example.net\r\nCSeq: 1 CANCEL\r\nContent-Length: 0\r\n\r\n",
-    "OPTIONS sip:example.org SIP/2.0\r\nv: SIP/2.0/TCP [::1]:5999;branch=z9hG4bKo@N@;received=127.0.0.1\r\nMax-Forwards: 0\r\nf: sip:alice@example.net;tag=f@N@\r\nt: <sips:bob@example.org;user=phone>\r\ni: o@N@\r\nCSeq: 4294967295 OPTIONS\r\nRequire: nothing\r\nProxy-Require: nothing-either\r\nk: path, gruu\r\nl: 0\r\n\r\n",
-    "SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 127.0.0.1:5060;branch=z9hG4bKs@N@\r\nVia: SIP/2.0/UDP 127.0.0.1:5999;branch=z9hG4bKc@N@\r\nFrom: <sip:alice@example.net>;tag=f@N@\r\nTo: <sip:bob@example.org>;tag=t\r\nCall-ID: m@N@@example.net\r\nCSeq: 1 INVITE\r\nContact: <sip:bob@127.0.0.1>\r\nContent-Length: 0\r\n\r\n",
+    "INVITE sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.9.9.9:5999;branch=z9hG4bKm@N@;rport\r\nMax-Forwards: 70\r\nFrom: \"A. User\" <sip:alice@example.net>;tag=f@N@\r\nTo: <sip:bob@example.org>\r\nCall-ID: m@N@@example.net\r\nCSeq: 1 INVITE\r\nContact: <sip:alice@127.9.9.9:5999>\r\nContent-Type: application/sdp\r\nContent-Length: 129\r\n\r\nv=0\r\no=alice 2890844526 2890844526 IN IP4 127.9.9.9\r\ns=-\r\nc=IN IP4 127.9.9.9\r\nt=0 0\r\nm=audio 49170 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n",
+    "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.9.9.9:5999;branch=z9hG4bKr@N@;rport\r\nMax-Forwards: 70\r\nFrom: <sip:u@N@@example.org>;tag=r@N@\r\nTo: <sip:u@N@@example.org>\r\nCall-ID: r@N@\r\nCSeq: 7 REGISTER\r\nContact: <sip:u@127.9.9.9:5999>;q=0.5;expires=2;+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000A95A0E128>\"\r\nContent-Length: 0\r\n\r\n",
+    "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.9.9.9:5999;branch=z9hG4bKa@N@\r\nMax-Forwards: 70\r\nFrom: <sip:alice@example.org>;tag=a\r\nTo: <sip:alice@example.org>\r\nCall-ID: a@N@\r\nCSeq: 8 REGISTER\r\nAuthorization: Digest username=\"alice\", realm=\"example.org\", nonce=\"dcd98b7102dd2f0e8b11d0f600bfb0c093\", uri=\"sip:example.org\", qop=auth, nc=00000001, cnonce=\"0a4f113b\", response=\"6629fae49393a05397450978507c4ef1\", algorithm=MD5\r\nContact: *\r\nExpires: 0\r\nContent-Length: 0\r\n\r\n",
+    "BYE sip:bob@127.9.9.9:5998 SIP/2.0\r\nVia: SIP/2.0/UDP 127.9.9.9:5999;branch=z9hG4bKb@N@\r\nRoute: <sip:127.9.9.9:5060;lr>, <sip:127.9.9.9:5061;transport=tcp;lr>\r\nMax-Forwards: 3\r\nFrom: <sip:alice@example.net>;tag=f@N@\r\nTo: <sip:bob@example.org>;tag=t@N@\r\nCall-ID: m@N@@example.net\r\nCSeq: 2 BYE\r\nContent-Length: 0\r\n\r\n",
+    "ACK sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.9.9.9:5999;branch=z9hG4bKm@N@\r\nMax-Forwards: 70\r\nFrom: <sip:alice@example.net>;tag=f@N@\r\nTo: <sip:bob@example.org>;tag=x\r\nCall-ID: m@N@@example.net\r\nCSeq: 1 ACK\r\nContent-Length: 0\r\n\r\n",
+    "CANCEL sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/UDP 127.9.9.9:5999;branch=z9hG4bKm@N@\r\nMax-Forwards: 70\r\nFrom: <sip:alice@example.net>;tag=f@N@\r\nTo: <sip:bob@example.org>\r\nCall-ID: m@N@@example.net\r\nCSeq: 1 CANCEL\r\nContent-Length: 0\r\n\r\n",
+    "OPTIONS sip:example.org SIP/2.0\r\nv: SIP/2.0/TCP [::1]:5999;branch=z9hG4bKo@N@;received=127.9.9.9\r\nMax-Forwards: 0\r\nf: sip:alice@example.net;tag=f@N@\r\nt: <sips:bob@example.org;user=phone>\r\ni: o@N@\r\nCSeq: 4294967295 OPTIONS\r\nRequire: nothing\r\nProxy-Require: nothing-either\r\nk: path, gruu\r\nl: 0\r\n\r\n",
+    "SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 127.9.9.9:5060;branch=z9hG4bKs@N@\r\nVia: SIP/2.0/UDP 127.9.9.9:5999;branch=z9hG4bKc@N@\r\nFrom: <sip:alice@example.net>;tag=f@N@\r\nTo: <sip:bob@example.org>;tag=t\r\nCall-ID: m@N@@example.net\r\nCSeq: 1 INVITE\r\nContact: <sip:bob@127.9.9.9>\r\nContent-Length: 0\r\n\r\n",
     "MESSAGE tel:+15551234;phone-context=example.org SIP/2.0\r\nVia: SIP/2.0/WS abc.invalid;branch=z9hG4bKt@N@\r\nMax-Forwards: 70\r\nFrom: <sip:alice@example.net>;tag=f@N@\r\nTo: <urn:service:sos>\r\nCall-ID: t@N@\r\nCSeq: 1 MESSAGE\r\nContent-Type: text/plain;charset=\"utf-8\"\r\nContent-Length: 5\r\n\r\nhello",
 ];
 
@@ -50,7 +51,7 @@ const WORDS: &[&str] = &[
     "SIP/2.0/UDP",
     ";branch=z9hG4bK",
     ";lr",
-    ";maddr=127.0.0.1",
+    ";maddr=127.9.9.9",
     ";received=",
     ";rport",
     ";tag=",
@@ -60,8 +61,8 @@ const WORDS: &[&str] = &[
     "tel:",
     "Contact: *\r\n",
     "Expires: 4294967295\r\n",
-    "Route: <sip:127.0.0.1;lr>\r\n",
-    "Record-Route: <sip:127.0.0.1;lr>\r\n",
+    "Route: <sip:127.9.9.9;lr>\r\n",
+    "Record-Route: <sip:127.9.9.9;lr>\r\n",
     "Max-Forwards: 256\r\n",
     "Authorization: Digest ",
     "Digest username=\"\"",

@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
+use crate::port;
 use crate::process::Process;
 use crate::program::SIPP;
+use crate::server::loopback;
 
 /// What SIPp plays.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +21,14 @@ pub enum Scenario {
     /// One of `tests/scenarios`, without `.xml`.
     Ours(&'static str),
 }
+
+/// The scenarios that SIPp brings, of who calls and who is called.
+pub const BUILT_IN: (Scenario, Scenario) = (Scenario::BuiltIn("uac"), Scenario::BuiltIn("uas"));
+/// The same of ours, whose calls go by what the server writes.
+pub const OURS: (Scenario, Scenario) = (Scenario::Ours("uac"), Scenario::Ours("uas"));
+
+/// How often figures are written.
+const STATISTICS: &str = "200ms";
 
 /// One running SIPp.
 #[derive(Debug)]
@@ -94,9 +106,12 @@ impl Sipp {
                 "-nostdin",
                 "-max_socket",
                 "1000",
+                // As much as the kernel gives: what it drops before SIPp is no loss of the server's.
+                "-buff_size",
+                "4194304",
                 "-trace_stat",
                 "-fd",
-                "1",
+                STATISTICS,
                 "-stf",
             ])
             .arg(&stat)
@@ -119,7 +134,7 @@ impl Sipp {
         this
     }
 
-    /// A side that calls `target` through `proxy`: so many calls at so many a second. `way` is the transport parameter of
+    /// A side that calls `target` through `proxy`: so many calls, or until it is told to end, at so many a second. `way` is the transport parameter of
     /// the Request-URI.
     ///
     /// # Panics
@@ -133,14 +148,14 @@ impl Sipp {
         proxy: SocketAddr,
         target: SocketAddr,
         way: &str,
-        calls: u32,
+        calls: Option<u32>,
         rate: u32,
     ) -> Self {
-        let (proxy, target) = (proxy.to_string(), target.to_string());
-        let (calls, rate) = (calls.to_string(), rate.to_string());
-        let arguments = [
-            "-rsa", &proxy, &target, "-m", &calls, "-r", &rate, "-l", "200000", "-timeout", "300s", "-key", "way", way,
-        ];
+        let (proxy, target, rate) = (proxy.to_string(), target.to_string(), rate.to_string());
+        let calls = calls.map(|calls| calls.to_string());
+        let most = calls.as_ref().map(|calls| ["-m", calls]);
+        let arguments = ["-rsa", &proxy, &target, "-r", &rate, "-l", "200000", "-timeout", "300s", "-key", "way", way];
+        let arguments = [&arguments[..], most.as_ref().map_or(&[], |most| &most[..])].concat();
         Self::start("uac", folder, scenario, port, transport, &arguments)
     }
 
@@ -158,16 +173,19 @@ impl Sipp {
         self.counts()
     }
 
-    /// Waits until this many calls went through to the end, or the time is over, and reads the figures.
-    pub fn settle(&mut self, successful: u64, limit: Duration) -> Counts {
+    /// Waits until this many calls have ended, or the time is over, and reads the figures.
+    pub fn settle(&self, ended: u64, limit: Duration) -> Counts {
         let end = Instant::now() + limit;
-        while self.counts().successful < successful && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(100));
+        loop {
+            let counts = self.counts();
+            if counts.successful + counts.failed >= ended || Instant::now() >= end {
+                return counts;
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
-        self.counts()
     }
 
-    /// Its figures as of at most a second ago.
+    /// Its figures as of at most [`STATISTICS`] ago.
     pub fn counts(&self) -> Counts {
         Counts::of(&self.stat)
     }
@@ -185,5 +203,92 @@ impl Sipp {
     pub fn errors(&self) -> String {
         let text = std::fs::read_to_string(self.stat.with_extension("errors")).unwrap_or_default();
         text.lines().take(60).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Calls from SIPp to SIPp through a server; every one must succeed on both sides.
+#[derive(Debug)]
+pub struct Calls {
+    /// Of who calls, and who is called.
+    pub scenarios: (Scenario, Scenario),
+    /// SIPp's transport of the two.
+    pub transports: (&'static str, &'static str),
+    /// Transport parameter of the Request-URI.
+    pub way: &'static str,
+    /// So many; none: until [`CallsUnderWay::end`].
+    pub calls: Option<u32>,
+    /// In a second.
+    pub rate: u32,
+}
+
+/// Both sides of [`Calls`].
+#[derive(Debug)]
+pub struct CallsUnderWay {
+    wanted: Option<u32>,
+    caller: Sipp,
+    answering: Sipp,
+    _folder: TempDir,
+}
+
+impl Calls {
+    /// Makes them all. `proxy`: where the caller sends; `target`: what it calls, or else the answering SIPp.
+    ///
+    /// # Panics
+    /// One was lost, or SIPp does not run.
+    pub fn run(&self, proxy: SocketAddr, target: Option<SocketAddr>, answer_port: u16) {
+        self.start(proxy, target, answer_port).end();
+    }
+
+    /// Begins with them.
+    ///
+    /// # Panics
+    /// SIPp does not run.
+    pub fn start(&self, proxy: SocketAddr, target: Option<SocketAddr>, answer_port: u16) -> CallsUnderWay {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let answering = Sipp::answer(folder.path(), self.scenarios.1, answer_port, self.transports.1);
+        let target = target.unwrap_or_else(|| loopback(answer_port));
+        let (scenario, transport) = (self.scenarios.0, self.transports.0);
+        let (calls, rate) = (self.calls, self.rate);
+        let own = port::free();
+        let caller = Sipp::call(folder.path(), scenario, own, transport, proxy, target, self.way, calls, rate);
+        CallsUnderWay { wanted: calls, caller, answering, _folder: folder }
+    }
+}
+
+impl CallsUnderWay {
+    /// Waits until so many calls have begun.
+    ///
+    /// # Panics
+    /// They have not in 20 seconds.
+    pub fn reach(&self, calls: u64) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while self.caller.counts().created < calls {
+            assert!(Instant::now() < end, "{:?}\n{}", self.caller.counts(), self.caller.errors());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until all have ended; where no number was given, no more begin. Each was successful.
+    ///
+    /// # Panics
+    /// One was not.
+    pub fn end(mut self) {
+        if self.wanted.is_none() {
+            // No more calls; it ends with the last of those that are open.
+            self.caller.process().signal(libc::SIGUSR1);
+        }
+        let called = self.caller.end(Duration::from_secs(300));
+        let calls = self.wanted.map_or(called.created, u64::from);
+        let answered = self.answering.settle(calls, Duration::from_secs(8));
+        let dropped = (self.caller.dropped(), self.answering.dropped());
+        let story = format!(
+            "caller {called:?}\n{}\nanswering {answered:?}\n{}\ndatagrams dropped at SIPp's sockets (caller, answering): {dropped:?}",
+            self.caller.errors(),
+            self.answering.errors()
+        );
+        assert_eq!((called.successful, called.failed), (calls, 0), "{story}");
+        // SIPp fails a call whose ACK it did not read in time: that is no loss of the server's.
+        assert!(answered.failed.max(answered.unexpected) <= dropped.1, "{story}");
+        assert_eq!(answered.successful + answered.failed, calls, "{story}");
     }
 }

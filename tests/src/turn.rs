@@ -1,16 +1,34 @@
-//! Whose turn it is: some tests measure and want the machine for themselves, others wait more than they work.
+//! Whose turn it is: some tests measure and want the machine for themselves, others only work.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::panic::resume_unwind;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
-static MACHINE: RwLock<()> = RwLock::new(());
+static MACHINE: Mutex<()> = Mutex::new(());
 
-/// For a test that measures: no other of its program that takes its turn runs meanwhile.
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
+/// A third of the share of others (sched(7)): work beside it is not held up, and it comes to its end beside work without an end.
+const NICE: i32 = 5;
+
+/// For a test that measures: no other of its program runs meanwhile.
+pub fn alone() -> MutexGuard<'static, ()> {
     // A test that failed leaves nothing behind that the next could be hurt by.
-    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For one that does not measure: it runs beside others of the kind.
-pub fn beside() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+/// For one that works all the time: it and what it starts have the processor when the others wait (nice(2)), so that
+/// theirs come when they are due.
+///
+/// # Panics
+/// The work did.
+pub fn in_background<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| {
+        let nice = || {
+            // SAFETY: plain numbers; 0 is this thread, whose threads and processes inherit it.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+            work()
+        };
+        let name = thread::current().name().unwrap_or("a test").to_owned();
+        let worker = thread::Builder::new().name(name).spawn_scoped(scope, nice).expect("a thread can be started");
+        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }

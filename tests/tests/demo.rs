@@ -3,8 +3,8 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use strowger_tests::binary;
 use strowger_tests::program::{self, CHROMIUM};
-use strowger_tests::{alone, binary};
 
 fn demo(arguments: &[&str]) -> Output {
     // Its page goes with the test.
@@ -23,7 +23,6 @@ fn demo(arguments: &[&str]) -> Output {
 
 #[test]
 fn a_call_is_drawn_and_measured() {
-    let _alone = alone();
     let output = demo(&["--seconds", "2", "--rate", "50"]);
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(!text.contains('\u{1b}'), "colours are for terminals:\n{text}");
@@ -92,7 +91,6 @@ fn a_call_is_drawn_and_measured() {
 
 #[test]
 fn one_json_object_says_the_same() {
-    let _alone = alone();
     let output = demo(&["--seconds", "1", "--rate", "20", "--json"]);
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
@@ -115,7 +113,6 @@ fn one_json_object_says_the_same() {
 
 #[test]
 fn without_load_there_is_no_table() {
-    let _alone = alone();
     let text = String::from_utf8(demo(&["--seconds", "0"]).stdout).expect("UTF-8");
     assert!(text.contains("│── BYE") && text.contains("What to try next"), "{text}");
     assert!(!text.contains("call setup"), "{text}");
@@ -123,7 +120,6 @@ fn without_load_there_is_no_table() {
 
 #[test]
 fn the_report_of_the_load_is_a_page_that_draws_every_chart() {
-    let _alone = alone();
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let page = folder.path().join("demo.html");
     let path = page.display().to_string();

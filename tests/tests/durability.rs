@@ -15,7 +15,7 @@ use strowger_tests::program::{self, STRACE, have};
 use strowger_tests::server::{Server, Setup, loopback};
 use strowger_tests::text::{self, Request};
 use strowger_tests::wire::Transport::Udp;
-use strowger_tests::{alone, beside};
+use strowger_tests::alone;
 
 /// On a disk: the folder for temporary files may be memory.
 fn disk() -> &'static Path {
@@ -319,7 +319,6 @@ fn a_trace_shows_that_the_sync_returned_before_the_200() {
 
 #[test]
 fn a_trace_is_read_as_it_is_meant() {
-    let _beside = beside();
     let trace = "7 recvmmsg(5, [{msg_hdr={msg_iov=[{iov_base=\"REGISTER sip:example.org\"}]}}], 64, 0, NULL) = 1\n\
                  8 fdatasync(9 <unfinished ...>\n\
                  8 <... fdatasync resumed>) = 0\n\

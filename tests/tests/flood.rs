@@ -13,7 +13,7 @@ use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::Request;
 use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Ws, Wss};
 use strowger_tests::wire::{TRANSPORTS, Wire};
-use strowger_tests::{alone, call, corpora};
+use strowger_tests::{call, corpora, in_background};
 
 const BY_UDP: usize = 1_000_000;
 const BY_EACH_STREAM: usize = 100_000;
@@ -156,7 +156,6 @@ fn by_stream(
 }
 
 fn flood(bans: bool) {
-    let _alone = alone();
     let mut server = start(bans);
     let seed = number("STROWGER_FLOOD_SEED", 1);
     let mut mutations = Mutations::new(seed, further());
@@ -205,10 +204,10 @@ fn rest(server: &mut Server) {
 
 #[test]
 fn a_flood_leaves_nothing_behind() {
-    flood(false);
+    in_background(|| flood(false));
 }
 
 #[test]
 fn a_flood_leaves_nothing_behind_with_bans() {
-    flood(true);
+    in_background(|| flood(true));
 }

@@ -12,81 +12,27 @@ use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::port;
 use strowger_tests::program::{BARESIP, KAMAILIO, SIPP, SIPSAK, have};
 use strowger_tests::server::{Server, Setup, loopback};
-use strowger_tests::sipp::{Scenario, Sipp};
+use strowger_tests::sipp::{BUILT_IN, Calls, OURS};
 use strowger_tests::text::Request;
 use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Ws};
 use strowger_tests::wire::Wire;
-use strowger_tests::{alone, beside};
-use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(15);
 
-fn folder() -> TempDir {
-    tempfile::tempdir().expect("a temporary folder can be made")
-}
-
-/// Calls from SIPp to SIPp through a server; every one must succeed on both sides.
-struct Calls {
-    scenarios: (Scenario, Scenario),
-    /// SIPp's transport of the caller and of the called.
-    transports: (&'static str, &'static str),
-    /// Transport parameter of the Request-URI.
-    way: &'static str,
-    calls: u32,
-    rate: u32,
-}
-
-impl Calls {
-    /// `proxy`: where the caller sends; `target`: what it calls, or else the answering SIPp.
-    fn run(&self, proxy: SocketAddr, target: Option<SocketAddr>, answer_port: u16) {
-        let folder = folder();
-        let mut uas = Sipp::answer(folder.path(), self.scenarios.1, answer_port, self.transports.1);
-        let target = target.unwrap_or_else(|| loopback(answer_port));
-        let mut uac = Sipp::call(
-            folder.path(),
-            self.scenarios.0,
-            port::free(),
-            self.transports.0,
-            proxy,
-            target,
-            self.way,
-            self.calls,
-            self.rate,
-        );
-        let called = uac.end(Duration::from_secs(u64::from(self.calls / self.rate) + 90));
-        let answered = uas.settle(u64::from(self.calls), Duration::from_secs(8));
-        let dropped = (uac.dropped(), uas.dropped());
-        let story = format!(
-            "caller {called:?}\n{}\nanswering {answered:?}\n{}\ndatagrams dropped at SIPp's sockets (caller, answering): {dropped:?}",
-            uac.errors(),
-            uas.errors()
-        );
-        assert_eq!(called.successful, u64::from(self.calls), "{story}");
-        assert_eq!(called.failed, 0, "{story}");
-        assert_eq!(answered.successful, u64::from(self.calls), "{story}");
-        assert_eq!((answered.failed, answered.unexpected), (0, 0), "{story}");
-    }
-}
-
-const BUILT_IN: (Scenario, Scenario) = (Scenario::BuiltIn("uac"), Scenario::BuiltIn("uas"));
-const OURS: (Scenario, Scenario) = (Scenario::Ours("uac"), Scenario::Ours("uas"));
-
 #[test]
 fn sipp_calls_sipp_by_udp() {
-    let _beside = beside();
     if !have(&[SIPP]) {
         return;
     }
     let server = Setup::on(&[Udp]).relay().start();
     for scenarios in [BUILT_IN, OURS] {
-        let calls = Calls { scenarios, transports: ("u1", "u1"), way: "udp", calls: 200, rate: 100 };
+        let calls = Calls { scenarios, transports: ("u1", "u1"), way: "udp", calls: Some(200), rate: 100 };
         calls.run(server.address(Udp), None, port::free());
     }
 }
 
 #[test]
 fn sipp_calls_sipp_by_tcp() {
-    let _beside = beside();
     if !have(&[SIPP]) {
         return;
     }
@@ -101,20 +47,9 @@ fn sipp_calls_sipp_by_tcp() {
         // One connection for each call.
         (OURS, ("tn", "t1"), "tcp"),
     ] {
-        let calls = Calls { scenarios, transports, way, calls: 100, rate: 100 };
+        let calls = Calls { scenarios, transports, way, calls: Some(100), rate: 100 };
         calls.run(server.address(if transports.0 == "u1" { Udp } else { Tcp }), None, port::free());
     }
-}
-
-#[test]
-fn of_twenty_thousand_calls_at_a_thousand_a_second_none_is_lost_or_reordered() {
-    if !have(&[SIPP]) {
-        return;
-    }
-    let _alone = alone();
-    let server = Setup::on(&[Udp]).relay().start();
-    let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "udp", calls: 20_000, rate: 1_000 };
-    calls.run(server.address(Udp), None, port::free());
 }
 
 /// sipsak writes four digits of a port into its requests, however many there are.
@@ -134,7 +69,6 @@ fn sipsak(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn sipsak_asks_what_the_server_can_do() {
-    let _beside = beside();
     if !have(&[SIPSAK]) {
         return;
     }
@@ -151,7 +85,6 @@ fn sipsak_asks_what_the_server_can_do() {
 
 #[test]
 fn sipsak_registers_with_its_password_and_not_with_another() {
-    let _beside = beside();
     if !have(&[SIPSAK]) {
         return;
     }
@@ -226,7 +159,6 @@ fn base<'a>(transport: &'a str) -> Phone<'a> {
 
 #[test]
 fn baresip_calls_baresip_with_digest_by_udp() {
-    let _beside = beside();
     if !have(&[BARESIP]) {
         return;
     }
@@ -236,7 +168,6 @@ fn baresip_calls_baresip_with_digest_by_udp() {
 
 #[test]
 fn baresip_calls_baresip_with_digest_by_tcp() {
-    let _beside = beside();
     if !have(&[BARESIP]) {
         return;
     }
@@ -246,7 +177,6 @@ fn baresip_calls_baresip_with_digest_by_tcp() {
 
 #[test]
 fn baresip_calls_baresip_with_digest_by_tls() {
-    let _beside = beside();
     if !have(&[BARESIP]) {
         return;
     }
@@ -283,13 +213,11 @@ fn behind_nat(transport: &str) {
 
 #[test]
 fn baresip_calls_baresip_behind_two_routers_that_translate_addresses_by_udp() {
-    let _beside = beside();
     behind_nat("udp");
 }
 
 #[test]
 fn baresip_calls_baresip_behind_two_routers_that_translate_addresses_by_tcp() {
-    let _beside = beside();
     behind_nat("tcp");
 }
 
@@ -313,7 +241,6 @@ fn peer(server: &Server, ports: &[(&str, u16); 3], next: &str) -> Kamailio {
 
 #[test]
 fn kamailio_is_reached_by_tls() {
-    let _beside = beside();
     if !have(&[SIPP, KAMAILIO]) {
         return;
     }
@@ -321,13 +248,12 @@ fn kamailio_is_reached_by_tls() {
     let (uas, tls) = (port::free(), port::free());
     let _peer =
         peer(&server, &[("UDP", port::free()), ("TLS", tls), ("WS", port::free())], &format!("sip:127.0.0.1:{uas}"));
-    let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "tls", calls: 100, rate: 50 };
+    let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "tls", calls: Some(100), rate: 50 };
     calls.run(server.address(Udp), Some(loopback(tls)), uas);
 }
 
 #[test]
 fn kamailio_reaches_the_server_by_tls() {
-    let _beside = beside();
     if !have(&[SIPP, KAMAILIO]) {
         return;
     }
@@ -335,13 +261,12 @@ fn kamailio_reaches_the_server_by_tls() {
     let udp = port::free();
     let next = format!("sip:{};transport=tls", server.address(Tls));
     let _peer = peer(&server, &[("UDP", udp), ("TLS", port::free()), ("WS", port::free())], &next);
-    let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "udp", calls: 100, rate: 50 };
+    let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "udp", calls: Some(100), rate: 50 };
     calls.run(loopback(udp), None, port::free());
 }
 
 #[test]
 fn kamailio_is_reached_by_websocket() {
-    let _beside = beside();
     if !have(&[SIPP, KAMAILIO]) {
         return;
     }
@@ -350,7 +275,7 @@ fn kamailio_is_reached_by_websocket() {
     let (uas, ws) = (port::free(), port::free());
     let _peer =
         peer(&server, &[("UDP", port::free()), ("TLS", port::free()), ("WS", ws)], &format!("sip:127.0.0.1:{uas}"));
-    let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "ws", calls: 100, rate: 50 };
+    let calls = Calls { scenarios: OURS, transports: ("u1", "u1"), way: "ws", calls: Some(100), rate: 50 };
     calls.run(server.address(Udp), Some(loopback(ws)), uas);
 }
 
@@ -374,7 +299,6 @@ fn behind_kamailio(way: Transport, path: &str) {
 
 #[test]
 fn telephones_behind_kamailio_with_path_call_each_other() {
-    let _beside = beside();
     behind_kamailio(Udp, "1");
     behind_kamailio(Tcp, "1");
 }
@@ -382,7 +306,6 @@ fn telephones_behind_kamailio_with_path_call_each_other() {
 /// The registrar reaches them at their Contact then (RFC 3261 section 10.3), not at Kamailio's address.
 #[test]
 fn telephones_behind_kamailio_without_path_call_each_other() {
-    let _beside = beside();
     behind_kamailio(Udp, "0");
     behind_kamailio(Tcp, "0");
 }
@@ -390,7 +313,6 @@ fn telephones_behind_kamailio_without_path_call_each_other() {
 /// Calls out by a trunk with a password, calls in without one; either side ends them.
 #[test]
 fn kamailio_is_a_trunk_by_udp_tcp_and_tls() {
-    let _beside = beside();
     if !have(&[KAMAILIO]) {
         return;
     }

@@ -11,7 +11,7 @@ use strowger_tests::generator::{
 };
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
-use strowger_tests::{alone, port, together};
+use strowger_tests::{port, together};
 
 #[path = "../../crates/load/tests/measured/schema.rs"]
 mod schema;
@@ -32,7 +32,6 @@ pub(crate) fn as_published(report: &Value) {
 /// What does not measure: these cases bear company.
 #[test]
 fn cases_that_bear_company() {
-    let _alone = alone();
     together(&[
         ("one_line_is_enough", one_line_is_enough),
         ("every_workload_comes_to_its_end", every_workload_comes_to_its_end),

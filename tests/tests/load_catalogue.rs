@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use strowger_tests::generator::{Running, answers, output, reply};
 use strowger_tests::plant::flood;
-use strowger_tests::{alone, port};
+use strowger_tests::port;
 
 /// Measures that no run of the program reaches on purpose, and the test that does.
 const ELSEWHERE: &[(&str, &str)] =
@@ -19,7 +19,6 @@ const ELSEWHERE: &[(&str, &str)] =
 
 #[test]
 fn every_measure_is_driven_off_zero_and_breaks_a_requirement() {
-    let _alone = alone();
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let runs = runs(folder.path());
     assert!(runs.len() > 20, "each run has left its log");
@@ -439,13 +438,14 @@ fn held_up(folder: &Path, peer: SocketAddr, document: &Path) -> PathBuf {
     let flooded = port::free_address();
     let mut running = Running::start(&[&words[..], &["--port", &flooded.port().to_string()]].concat());
     running.reach(1);
-    // Sound is late after 10 ms; after a longer stop it is left out.
+    // Sound is late after 10 ms; after a longer stop it is left out. Between the stops it is played.
     for _ in 0..5 {
         running.stop_for(Duration::from_millis(40));
         std::thread::sleep(Duration::from_millis(40));
     }
     running.signal(libc::SIGSTOP);
     flood(&socket, flooded);
+    // Long enough to be a stall.
     std::thread::sleep(Duration::from_millis(700));
     running.signal(libc::SIGCONT);
     running.end(Duration::from_secs(30));

@@ -21,7 +21,6 @@ use strowger_tests::wire::Transport;
 
 #[test]
 fn sockets_and_connections_of_calls() {
-    let _turn = strowger_tests::beside();
     together(&[
         ("each_call_has_a_socket", each_call_has_a_socket),
         ("each_call_has_a_connection", each_call_has_a_connection),

@@ -11,13 +11,12 @@ use serde_json::Value;
 use strowger_tests::generator::{Ran, Running, answers, load, peer, reply};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
-use strowger_tests::{alone, binary, together};
+use strowger_tests::{binary, together};
 
 use crate::load::as_published;
 
 #[test]
 fn ctrl_c_ends_a_run() {
-    let _alone = alone();
     together(&[
         ("ctrl_c_takes_back_calls_through_a_proxy", ctrl_c_takes_back_calls_through_a_proxy),
         ("ctrl_c_before_the_first_call", ctrl_c_before_the_first_call),
@@ -230,6 +229,8 @@ fn users_who_are_called_let_calls_end() {
     let place = contact.recv_timeout(Duration::from_secs(20)).expect("a user registers");
     let phone = Phone::of(place.parse().unwrap_or_else(|error| panic!("{place}: {error}")));
     let tag = phone.call("mine");
+    // Until then it may still be about to begin, though its first user is there.
+    phones.reach(1);
     phones.signal(libc::SIGINT);
     phones.wait_for("Interrupted: new calls are refused");
     phone.say("INVITE", "late", "");

@@ -11,13 +11,12 @@ use std::time::{Duration, Instant};
 use strowger_tests::generator::{answers, load, output, peer};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
-use strowger_tests::{alone, port, together};
+use strowger_tests::{port, together};
 
 use crate::load::as_published;
 
 #[test]
 fn what_a_gate_lets_pass() {
-    let _alone = alone();
     together(&[
         ("no_single_requirement", no_single_requirement_lets_a_run_pass_in_which_nothing_succeeded),
         ("failed_calls_are_allowed", failed_calls_are_allowed_only_by_what_counts_all_of_them),

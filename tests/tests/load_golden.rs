@@ -280,6 +280,7 @@ fn a_session_that_does_not_end_well() {
     let report = run(address, &["--hold", "100ms", "--timeout", "300ms"]);
     assert_eq!((count(&report, "disconnect.timed_out"), ratio(&report, "scr")), (CALLS, 0.0));
     // From the 200 to the end of patience with the BYE (section 4.5.2), and from the BYE on (section 4.4.2).
-    let (talk, bye) = (delay(&report, "sdt.failed", "p50"), delay(&report, "sdd.failed", "p50"));
+    // A busy machine makes some of them longer, not each.
+    let (talk, bye) = (delay(&report, "sdt.failed", "min"), delay(&report, "sdd.failed", "min"));
     assert!((bye - 300_000.0).abs() < 5_000.0 && (talk - 400_000.0).abs() < 8_000.0, "{talk} {bye}");
 }

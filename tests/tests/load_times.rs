@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
+use strowger_tests::alone;
 use strowger_tests::generator::{Running, answers, load, peer, reply};
-use strowger_tests::{alone, beside};
 
 /// How long the peer takes to answer.
 const TAKES: Duration = Duration::from_millis(40);
@@ -31,7 +31,6 @@ fn slow_peer() -> SocketAddr {
 
 #[test]
 fn a_delay_over_a_stream_is_as_long_as_the_peer_took() {
-    let _beside = beside();
     let target = format!("tcp://{}", slow_peer());
     let ran = load(&[&target, "-w", "options", "-r", "10", "-m", "5", "--no-preflight", "--max-lag", "1min"]);
     ran.all_successful(5);

@@ -11,11 +11,10 @@ use strowger_tests::kamailio::Kamailio;
 use strowger_tests::program::{KAMAILIO, have};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
-use strowger_tests::{alone, port, together};
+use strowger_tests::{port, together};
 
 #[test]
 fn what_goes_wrong_is_counted_and_said() {
-    let _alone = alone();
     together(&[
         ("a_closed_port", a_closed_port),
         ("a_frozen_receiver", a_frozen_receiver),

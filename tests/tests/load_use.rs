@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use strowger_tests::generator::{Running, answers, load, refused};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
-use strowger_tests::{alone, binary, port, together};
+use strowger_tests::{binary, port, together};
 
 /// What does not measure: these cases bear company.
 #[test]
 fn cases_of_strangers() {
-    let _alone = alone();
     together(&[
         ("who_answers_is_reached_by_every_address", who_answers_is_reached_by_every_address),
         ("passwords_may_hold_anything", passwords_may_hold_anything),

@@ -13,7 +13,7 @@ use strowger_tests::program::{BARESIP, CHROMIUM, LINPHONE, SIPP, SIPSAK, have};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::sipp::{Scenario, Sipp};
 use strowger_tests::wire::Transport::{self, Tcp, Tls, Udp, Wss};
-use strowger_tests::{beside, linphone, port};
+use strowger_tests::{linphone, port};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -76,7 +76,6 @@ fn sipsak_registers(folder: &Path, server: SocketAddr) -> bool {
 
 #[test]
 fn each_phone_registers_with_the_lists_that_the_table_names() {
-    let _beside = beside();
     if !have(&[BARESIP, SIPP, SIPSAK, LINPHONE, CHROMIUM]) {
         return;
     }
@@ -147,13 +146,11 @@ fn browsers(library: Library) {
 
 #[test]
 fn jssip_calls_jssip_through_a_server_that_starts_again() {
-    let _beside = beside();
     browsers(Library::JsSip);
 }
 
 #[test]
 fn sipjs_calls_sipjs_through_a_server_that_starts_again() {
-    let _beside = beside();
     browsers(Library::SipJs);
 }
 
@@ -192,26 +189,22 @@ fn starts_again(transport: Transport, name: &str) {
 
 #[test]
 fn a_phone_and_the_server_start_again_by_udp() {
-    let _beside = beside();
     starts_again(Udp, "udp");
 }
 
 #[test]
 fn a_phone_and_the_server_start_again_by_tcp() {
-    let _beside = beside();
     starts_again(Tcp, "tcp");
 }
 
 #[test]
 fn a_phone_and_the_server_start_again_by_tls() {
-    let _beside = beside();
     starts_again(Tls, "tls");
 }
 
 /// The phones put the name into the Route of everything that they send.
 #[test]
 fn phones_that_know_the_server_by_a_name_alone_call_each_other() {
-    let _beside = beside();
     if !have(&[BARESIP]) {
         return;
     }

@@ -3,7 +3,6 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use strowger_tests::beside;
 use strowger_tests::process::Process;
 use strowger_tests::program::{STRACE, have};
 use strowger_tests::server::Setup;
@@ -25,7 +24,6 @@ fn a_shard_that_panics_ends_the_process_with_an_exit_code() {
     if !have(&[STRACE]) {
         return;
     }
-    let _turn = beside();
     let mut server = Setup::on(&[Udp, Tcp]).in_memory().start();
     let shard = thread(server.process().id(), "shard-0");
     let mut strace = Command::new(STRACE.path().expect("it is there"));
@@ -46,7 +44,6 @@ fn a_shard_that_cannot_start_leaves_the_server_as_it_is() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return eprintln!("skipped: a machine of one core has one shard");
     }
-    let _turn = beside();
     let mut server = Setup::on(&[Udp, Tcp]).in_memory().start();
     let id = server.process().id();
     let open = std::fs::read_dir(format!("/proc/{id}/fd")).expect("the process lives").count() as u64;

@@ -1,18 +1,13 @@
 //! Several shards: messages of one call that come by different ports and connections, telephones of one shard called from
-//! another, and a number of shards that changes under load. The kernel does not steer here, so that most of what comes
-//! lands with a shard that does not own it.
+//! another. The kernel does not steer here, so that most of what comes lands with a shard that does not own it.
 
 use std::time::Duration;
 
 use strowger_tests::call::{self, exchange, register};
-use strowger_tests::port;
-use strowger_tests::program::{SIPP, have};
-use strowger_tests::server::{Server, Setup, loopback};
-use strowger_tests::sipp::{Scenario, Sipp};
+use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{self, Request, respond};
 use strowger_tests::wire::Transport::{self, Tcp, Udp, Ws};
 use strowger_tests::wire::{self, Wire};
-use strowger_tests::{alone, beside};
 
 const STEP: Duration = Duration::from_secs(5);
 /// So many calls that each shard has some: with four shards, 40 calls miss one once in 25,000 runs.
@@ -28,7 +23,6 @@ fn show(message: &[u8]) -> String {
 
 #[test]
 fn one_call_from_many_ports() {
-    let _beside = beside();
     let server = four_shards(&[Udp]);
     let mut callee = server.connect(Udp);
     register(&mut callee, "bob");
@@ -80,7 +74,6 @@ fn one_call_from_many_ports() {
 
 #[test]
 fn answers_come_by_other_connections() {
-    let _beside = beside();
     // The contact is elsewhere than where its REGISTER comes from, and that is meant.
     let server = Setup::on(&[Udp, Tcp])
         .open_registrar()
@@ -124,7 +117,6 @@ fn answers_come_by_other_connections() {
 
 #[test]
 fn telephones_of_one_shard_are_called_from_another() {
-    let _beside = beside();
     let server = four_shards(&[Udp, Tcp, Ws]);
     // Each connection lives with one shard, each call with the one that its Call-ID names.
     for (caller, callee) in [(Udp, Tcp), (Tcp, Udp), (Tcp, Tcp), (Ws, Tcp), (Tcp, Ws), (Ws, Ws), (Udp, Udp)] {
@@ -133,60 +125,4 @@ fn telephones_of_one_shard_are_called_from_another() {
             call::complete(&mut caller, &mut callee, &text::unique("user"));
         }
     }
-}
-
-#[test]
-fn no_call_is_lost_while_the_number_of_shards_changes() {
-    if !have(&[SIPP]) {
-        return;
-    }
-    let _alone = alone();
-    let mut server = Setup::on(&[Udp]).relay().with("server.shards = 4\nserver.kernel_steering = false").start();
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let (calls, rate) = (16_000, 1_000);
-    let answer_port = port::free();
-    let mut uas = Sipp::answer(folder.path(), Scenario::Ours("uas"), answer_port, "u1");
-    let mut uac = Sipp::call(
-        folder.path(),
-        Scenario::Ours("uac"),
-        port::free(),
-        "u1",
-        server.address(Udp),
-        loopback(answer_port),
-        "udp",
-        calls,
-        rate,
-    );
-    // 4 -> 3 -> 2 -> 1 -> 2 -> 3 -> 4, and the same again.
-    for _ in 0..2 {
-        for signal in [libc::SIGUSR2, libc::SIGUSR1] {
-            for _ in 0..3 {
-                std::thread::sleep(Duration::from_millis(1_000));
-                server.process().signal(signal);
-            }
-        }
-    }
-    let called = uac.end(Duration::from_secs(120));
-    let answered = uas.settle(u64::from(calls), Duration::from_secs(8));
-    let story = format!(
-        "caller {called:?}\n{}\nanswering {answered:?}\n{}\ndatagrams dropped at SIPp's sockets: {:?}\n{}",
-        uac.errors(),
-        uas.errors(),
-        (uac.dropped(), uas.dropped()),
-        server.process().tail()
-    );
-    assert_eq!(called.successful, u64::from(calls), "{story}");
-    assert_eq!(called.failed, 0, "{story}");
-    // What SIPp does not read in time is no loss of the server's: SIPp fails a call whose ACK it dropped.
-    assert!(answered.failed <= uas.dropped(), "{story}");
-    assert_eq!(answered.successful + answered.failed, u64::from(calls), "{story}");
-    let log = server.log();
-    let changes: Vec<(&str, &str)> = log
-        .lines()
-        .filter(|line| line.contains("number of shards changes"))
-        .filter_map(|line| line.split_once("from=")?.1.split_once(" to="))
-        .collect();
-    let there_and_back = [("4", "3"), ("3", "2"), ("2", "1"), ("1", "2"), ("2", "3"), ("3", "4")];
-    assert_eq!(changes, [there_and_back, there_and_back].concat(), "{log}");
-    server.assert_answers(Udp);
 }

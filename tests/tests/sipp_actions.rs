@@ -9,11 +9,10 @@ use std::time::Duration;
 use strowger_tests::duel::Ports;
 use strowger_tests::generator::{refused, reply};
 use strowger_tests::program::{self, SIPP};
-use strowger_tests::{beside, binary, together};
+use strowger_tests::{binary, together};
 
 #[test]
 fn documents_act() {
-    let _turn = beside();
     together(&[
         ("digits_are_telephone_events", digits_are_telephone_events),
         ("a_wav_file_is_streamed_without_its_header", a_wav_file_is_streamed_without_its_header),

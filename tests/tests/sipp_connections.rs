@@ -16,7 +16,6 @@ use strowger_tests::{binary, port, together};
 
 #[test]
 fn sockets_and_connections_of_sipp() {
-    let _turn = strowger_tests::beside();
     together(&[
         ("sipp_is_called_by_socket_and_connection", sipp_is_called_by_socket_and_connection),
         ("sipp_calls_by_socket_and_connection", sipp_calls_by_socket_and_connection),

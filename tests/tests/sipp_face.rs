@@ -236,7 +236,6 @@ fn periodic(line: &str) -> String {
 
 #[test]
 fn files_are_those_of_sipp() {
-    let _turn = strowger_tests::beside();
     if !program::have(&[SIPP]) {
         return;
     }
@@ -322,7 +321,6 @@ fn printed(log: &str) -> String {
 
 #[test]
 fn logs_turn_and_end_where_those_of_sipp_do() {
-    let _turn = strowger_tests::beside();
     if !program::have(&[SIPP]) {
         return;
     }
@@ -386,7 +384,6 @@ fn records(text: &str) -> Vec<String> {
 
 #[test]
 fn variables_are_listed_as_by_sipp() {
-    let _turn = strowger_tests::beside();
     if !program::have(&[SIPP]) {
         return;
     }
@@ -443,7 +440,6 @@ fn variables_are_listed_as_by_sipp() {
 /// Command lines that are refused, or end soon, and how.
 #[test]
 fn exit_codes_are_those_of_sipp() {
-    let _turn = strowger_tests::beside();
     if !program::have(&[SIPP]) {
         return;
     }
@@ -526,7 +522,6 @@ fn exit_codes_are_those_of_sipp() {
 
 #[test]
 fn oddities_of_a_document_are_told_with_their_place() {
-    let _turn = strowger_tests::beside();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let odd = CALLER.replacen("<send ", "<send colour=\"red\" ", 1);
     let line = odd.lines().position(|line| line.contains("colour")).expect("it is there") + 1;

@@ -163,7 +163,6 @@ const RAW: Settings = (false, false);
 
 #[test]
 fn each_key_does_what_it_does_in_sipp() {
-    let _turn = strowger_tests::beside();
     let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
     let mut t = caller(folder.path(), &silent, &["-r", "2", "-l", "3", "-trace_screen"]);
     t.shows("Scenario Screen");
@@ -220,7 +219,6 @@ fn each_key_does_what_it_does_in_sipp() {
 
 #[test]
 fn users_come_and_go() {
-    let _turn = strowger_tests::beside();
     let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
     let mut t = caller(folder.path(), &silent, &["-users", "2"]);
     t.shows("  2 calls (limit 2)");
@@ -234,7 +232,6 @@ fn users_come_and_go() {
 
 #[test]
 fn the_steps_of_both_scenarios_are_shown() {
-    let _turn = strowger_tests::beside();
     let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
     let mut t = caller(folder.path(), &silent, &["-m", "1", "-oocsn", "ooc_default"]);
     t.shows("Scenario Screen");
@@ -261,7 +258,6 @@ fn the_steps_of_both_scenarios_are_shown() {
 
 #[test]
 fn every_end_gives_the_terminal_back() {
-    let _turn = strowger_tests::beside();
     std::thread::scope(|scope| {
         for (signal, code) in [
             (libc::SIGINT, 0),
@@ -291,7 +287,6 @@ fn every_end_gives_the_terminal_back() {
 
 #[test]
 fn a_stopped_run_lends_the_terminal() {
-    let _turn = strowger_tests::beside();
     let (folder, silent) = (tempfile::tempdir().expect("a temporary folder"), silent());
     let target = silent.local_addr().expect("it is bound").to_string();
     let ports = Ports::free();

@@ -136,7 +136,6 @@ fn play(cases: &[Case]) {
 
 #[test]
 fn sides_without_a_common_version_do_not_talk() {
-    let _turn = strowger_tests::beside();
     let refused = Some(["speaks no version of TLS that is allowed here"; 2]);
     play(&[
         ("any", "-tls_version 1.3", "", None),
@@ -148,7 +147,6 @@ fn sides_without_a_common_version_do_not_talk() {
 
 #[test]
 fn a_revoked_certificate_is_refused_by_whoever_sees_it() {
-    let _turn = strowger_tests::beside();
     let list = |name: &str, more: &str| -> &'static str { format!("{TRUST} -tls_crl {name}.pem {more}").leak() };
     let by_caller = Some(["our certificate is revoked", "the peer's certificate is revoked"]);
     let by_callee = Some(["the peer's certificate is revoked", "our certificate is revoked"]);
@@ -162,7 +160,6 @@ fn a_revoked_certificate_is_refused_by_whoever_sees_it() {
 
 #[test]
 fn what_cannot_be_used_is_said_before_the_first_call() {
-    let _turn = strowger_tests::beside();
     let world = World::new();
     world.write("empty.pem", "");
     let own = "-t l1 -i 127.0.0.1 -nostdin -tls_cert certificate.pem -tls_key key.pem";
