@@ -28,6 +28,7 @@ pub mod sipp;
 pub mod smuggling;
 pub mod strict;
 pub mod text;
+pub mod trace;
 pub mod turn;
 pub mod wire;
 

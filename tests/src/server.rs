@@ -84,16 +84,14 @@ impl Setup {
     }
 
     /// A program in front of the server's command line, such as strace.
-    pub fn under(mut self, words: &[&str]) -> Self {
-        self.wrap.extend(words.iter().map(ToString::to_string));
+    pub fn under(mut self, words: &[impl AsRef<str>]) -> Self {
+        self.wrap.extend(words.iter().map(|word| word.as_ref().to_owned()));
         self
     }
 
     /// Inside of a network of its own.
     pub fn inside(self, namespace: &Namespace) -> Self {
-        let words: Vec<String> = namespace.words();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        self.under(&words)
+        self.under(&namespace.words())
     }
 
     /// An environment variable.

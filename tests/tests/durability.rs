@@ -10,12 +10,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use strowger_tests::alone;
 use strowger_tests::call::exchange;
 use strowger_tests::program::{self, STRACE, have};
 use strowger_tests::server::{Server, Setup, loopback};
 use strowger_tests::text::{self, Request};
+use strowger_tests::trace::Trace;
 use strowger_tests::wire::Transport::Udp;
-use strowger_tests::alone;
 
 /// On a disk: the folder for temporary files may be memory.
 fn disk() -> &'static Path {
@@ -278,33 +279,25 @@ fn a_trace_shows_that_the_sync_returned_before_the_200() {
         return;
     }
     let _alone = alone();
-    let trace = tempfile::tempdir().expect("a temporary folder can be made");
-    let file = trace.path().join("trace");
-    let strace = STRACE.path().expect("strace is there").display().to_string();
-    let calls = "trace=fsync,fdatasync,sendmmsg,sendto,sendmsg,recvmmsg,recvfrom,recvmsg";
-    // -D: the server stays the child, strace becomes its grandchild.
-    let file_text = file.display().to_string();
-    let words = [strace.as_str(), "-D", "-f", "-s", "64", "-e", calls, "-o", file_text.as_str()];
+    let trace = Trace::default();
+    let words = trace.words("fsync,fdatasync,sendmmsg,sendto,sendmsg,recvmmsg,recvfrom,recvmsg", 64);
     let mut server = registrar().with("registrar.durability = \"power-loss\"").under(&words).start();
     let mut wire = server.connect(Udp);
-    // What belongs to the start is not meant.
-    std::thread::sleep(Duration::from_millis(300));
-    let begun = std::fs::read_to_string(&file).unwrap_or_default().len();
     let count = 20;
     for n in 0..count {
         // One at a time: the order in the trace is the order of cause and effect.
         wire.send(&register(n, wire.local())).expect("loopback takes datagrams");
         let answer = wire.final_response(Duration::from_secs(10)).expect("it is answered");
         assert_eq!(text::status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));
+        // What is synced behind an answer does not count for the next one.
         std::thread::sleep(Duration::from_millis(20));
     }
+    let id = server.process().id();
     server.stop();
-    std::thread::sleep(Duration::from_millis(300));
-    let text = std::fs::read_to_string(&file).expect("strace has written");
-    let text = &text[begun..];
+    let text = trace.whole(id);
     let mut synced = false;
     let (mut read, mut answered) = (0, 0);
-    for step in steps(text) {
+    for step in steps(&text) {
         match step {
             Step::Read => (read, synced) = (read + 1, false),
             Step::Synced => synced = true,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use strowger_tests::program::{STRACE, have};
 use strowger_tests::server::Setup;
+use strowger_tests::trace::Trace;
 use strowger_tests::wire::Transport::Udp;
 
 use super::{SOON, request, send};
@@ -13,13 +14,9 @@ fn trace(lines: &str) -> Option<String> {
     if !have(&[STRACE]) {
         return None;
     }
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let file = folder.path().join("trace");
-    let strace = STRACE.path().expect("strace is there").display().to_string();
-    let calls = "trace=setsockopt,sched_setscheduler,sched_setattr,recvmmsg,epoll_wait,epoll_pwait,clock_nanosleep";
-    // -D: the server stays the child, strace becomes its grandchild.
-    let words = [strace.as_str(), "-D", "-f", "-s", "16", "-e", calls, "-o", file.to_str().expect("a plain name")];
-    let mut server = Setup::on(&[Udp]).relay().with(lines).under(&words).start();
+    let trace = Trace::default();
+    let calls = "setsockopt,sched_setscheduler,sched_setattr,recvmmsg,epoll_wait,epoll_pwait,clock_nanosleep";
+    let mut server = Setup::on(&[Udp]).relay().with(lines).under(&trace.words(calls, 16)).start();
     let mut wire = server.connect(Udp);
     let options = request(&wire, "OPTIONS", &format!("sip:{}", server.address(Udp)));
     server.process().signal(libc::SIGSTOP);
@@ -33,10 +30,9 @@ fn trace(lines: &str) -> Option<String> {
         std::thread::sleep(Duration::from_millis(2));
     }
     wire.final_response(SOON).expect("it is answered");
+    let id = server.process().id();
     server.stop();
-    // The tracer writes its last lines behind the end of what it traces.
-    std::thread::sleep(Duration::from_millis(200));
-    Some(std::fs::read_to_string(&file).expect("strace has written"))
+    Some(trace.whole(id))
 }
 
 /// Each datagram that was read, by reads: how many one took.

@@ -1,0 +1,59 @@
+//! The system calls of a server, as strace writes them down.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::program::STRACE;
+
+/// A file that strace writes.
+#[derive(Debug)]
+pub struct Trace {
+    folder: TempDir,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self { folder: tempfile::tempdir().expect("a temporary folder can be made") }
+    }
+}
+
+impl Trace {
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("trace")
+    }
+
+    /// The words that stand in front of a command line: of its system calls these are written, separated by commas, with so many
+    /// bytes of each text.
+    ///
+    /// # Panics
+    /// There is no strace.
+    pub fn words(&self, calls: &str, bytes: usize) -> Vec<String> {
+        let strace = STRACE.path().expect("strace is there").display().to_string();
+        let (file, calls) = (self.file().display().to_string(), format!("trace={calls}"));
+        // -D: what is traced stays our child, strace becomes its grandchild.
+        [&strace, "-D", "-f", "-s", &bytes.to_string(), "-e", &calls, "-o", &file].map(String::from).into()
+    }
+
+    /// What has been written.
+    pub fn so_far(&self) -> String {
+        std::fs::read_to_string(self.file()).unwrap_or_default()
+    }
+
+    /// Everything, once this process has ended: strace writes its last lines behind the end of what it traces.
+    ///
+    /// # Panics
+    /// It does not in ten seconds.
+    pub fn whole(&self, process: u32) -> String {
+        let (end, last) = (Instant::now() + Duration::from_secs(10), format!("{process} +++ "));
+        loop {
+            let text = self.so_far();
+            if text.lines().any(|line| line.starts_with(&last)) {
+                return text;
+            }
+            assert!(Instant::now() < end, "strace does not say that {process} has ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
