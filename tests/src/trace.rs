@@ -36,8 +36,7 @@ impl Trace {
         [&strace, "-D", "-f", "-s", &bytes.to_string(), "-e", &calls, "-o", &file].map(String::from).into()
     }
 
-    /// What has been written.
-    pub fn so_far(&self) -> String {
+    fn so_far(&self) -> String {
         std::fs::read_to_string(self.file()).unwrap_or_default()
     }
 
@@ -46,10 +45,14 @@ impl Trace {
     /// # Panics
     /// It does not in ten seconds.
     pub fn whole(&self, process: u32) -> String {
-        let (end, last) = (Instant::now() + Duration::from_secs(10), format!("{process} +++ "));
+        let (end, process) = (Instant::now() + Duration::from_secs(10), process.to_string());
+        // `PID +++ exited with 0 +++`
+        let is_last = |line: &str| {
+            line.split_once(' ').is_some_and(|(id, rest)| id == process && rest.trim_start().starts_with("+++ "))
+        };
         loop {
             let text = self.so_far();
-            if text.lines().any(|line| line.starts_with(&last)) {
+            if text.lines().any(is_last) {
                 return text;
             }
             assert!(Instant::now() < end, "strace does not say that {process} has ended");

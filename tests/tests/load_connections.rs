@@ -122,12 +122,13 @@ fn each_call_has_a_connection() {
     until("connections stay open", || peer.connections.open.load(SeqCst) == 0);
     assert_eq!(peer.connections.counts(), [60, 0, 60, 0]);
     assert_eq!(peer.connections.most.load(SeqCst), 60);
-    // One at a time where calls follow each other.
+    // Where calls follow each other one at a time; the end of one and the beginning of the next may cross.
     let peer = Peer::tcp(0);
     let target = format!("tcp://{}", peer.address);
-    let ran = run(&target, &["--connections", "per-call", "-r", "5", "-m", "5", "--hold", "0"]);
-    ran.all_successful(5);
-    assert_eq!((peer.connections.counts()[0], peer.connections.most.load(SeqCst)), (5, 1));
+    let ran = run(&target, &["--connections", "per-call", "-r", "10", "-m", "10", "-l", "1", "--hold", "0"]);
+    ran.all_successful(10);
+    assert_eq!(peer.connections.counts()[0], 10);
+    assert!(peer.connections.most.load(SeqCst) <= 2);
 }
 
 fn a_connection_for_each_call(transport: &str) {
@@ -139,10 +140,22 @@ fn a_connection_for_each_call(transport: &str) {
     let uas = answers(&[&["--transport", transport][..], cert].concat());
     let (address, connections) = pipe(uas.address);
     let target = format!("{transport}://{address}");
-    // The first call ends before the others begin: they have its sessions to resume.
+    // The first call ends before the others begin: they have its sessions to resume. Where the machine is late, the limit of open
+    // calls has most of them begin behind another one.
     let ran = run(
         &target,
-        &["--connections", "per-call", "--rate-profile", "burst:1,0:300ms,50:1s", "-m", "40", "--hold", "200ms"],
+        &[
+            "--connections",
+            "per-call",
+            "--rate-profile",
+            "burst:1,0:300ms,50:1s",
+            "-m",
+            "40",
+            "-l",
+            "12",
+            "--hold",
+            "200ms",
+        ],
     );
     ran.all_successful(40);
     ran.ended_with(0);
