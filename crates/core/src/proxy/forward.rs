@@ -294,9 +294,10 @@ impl Proxy {
 
     /// What the branches of ours say that stand in the request, the last one first.
     fn visits(&self, request: &Request<'_>) -> impl Iterator<Item = Visit> {
-        // Most have that of their sender alone, which was read before.
-        let vias = request.message.has_several(Name::Via).then(|| request.message.vias().skip(1));
-        vias.into_iter().flatten().filter_map(|via| self.branch_key.read(via.ok()?.branch?))
+        // What we sent to ourselves has our own on top. Most have that of their sender alone, which was read before.
+        let behind = request.message.has_several(Name::Via).then(|| request.message.vias().skip(1));
+        let branches = behind.into_iter().flatten().filter_map(|via| via.ok()?.branch);
+        std::iter::once(request.branch).chain(branches).filter_map(|branch| self.branch_key.read(branch))
     }
 
     /// How many branches this request may become: when it first comes the whole number, when it comes back what it took along.

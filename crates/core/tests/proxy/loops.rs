@@ -1,6 +1,7 @@
 //! Loops and spirals (section 16.3 item 4, RFC 5393 section 4).
 
 use crate::rig::*;
+use strowger_core::proxy::Settings;
 
 /// The request that was sent, with what another element made of its first line.
 fn round(sent: &Sent, change: impl FnOnce(String) -> String) -> String {
@@ -25,6 +26,37 @@ fn what_comes_round_unchanged_is_a_loop() {
     // Even a second time round.
     let again = only(rig.request(&round(&sent, |t| t), udp("10.9.9.9:5060"), &to(BOB)));
     assert!(is_loop(&rig, &round(&again, |t| t)));
+}
+
+/// The request that was sent, come straight back: with our own Via on top.
+fn straight(sent: &Sent) -> String {
+    sent.text.replace("\r\n", "\n")
+}
+
+#[test]
+fn what_comes_straight_back_is_a_loop_too() {
+    let mut rig = Rig::new();
+    let sent = only(rig.request(&alice("MESSAGE", "sip:bob@example.net", ""), udp(ALICE), &to(BOB)));
+    assert!(is_loop(&rig, &straight(&sent)));
+    assert!(!is_loop(&rig, &straight(&sent).replace("MESSAGE sip:bob@", "MESSAGE sip:carol@")));
+}
+
+#[test]
+fn what_comes_straight_back_takes_its_share_of_the_branches_along() {
+    const MOST: u16 = 20;
+    let mut rig = Rig::with(Settings { max_branches: MOST, ..Settings::default() });
+    let mut waiting = vec![alice("MESSAGE", "sip:bob@example.net", "")];
+    let (mut sent, mut arrival) = (0, udp(ALICE));
+    while let Some(text) = waiting.pop() {
+        let contacts: Vec<Try> = (0..4)
+            .map(|n| Try { uri: Some(format!("sip:bob{n}-{sent}@example.net")), ..to("10.0.0.1:5060").remove(0) })
+            .collect();
+        let out = rig.request(&text, arrival, &contacts);
+        sent += out.iter().filter(|s| s.status() == 0).count();
+        waiting.extend(out.iter().filter(|s| s.status() == 0).map(straight));
+        arrival = udp("10.0.0.1:5060");
+    }
+    assert!(sent > 4 && sent <= MOST.into(), "{sent} requests");
 }
 
 #[test]
