@@ -80,6 +80,39 @@ fn a_route_that_resolves_to_this_server_is_taken_off() {
     names_are_own(&server, &[format!("localhost:{port}"), format!("sip.localhost:{port}")]);
 }
 
+/// What stands in the field for the outbound proxy of a phone: the domain, with the port.
+#[test]
+fn a_route_that_names_the_domain_is_taken_off_whatever_its_port_and_user() {
+    let server = start("");
+    let own = server.address(Udp).port();
+    let mut bob = phone(&server, "bob");
+    let mut wire = server.connect(Udp);
+    for name in [
+        "example.org".into(),
+        format!("example.org:{own}"),
+        format!("EXAMPLE.org:{own};transport=udp"),
+        format!("alice@example.org:{own}"),
+        "alice@example.org".into(),
+    ] {
+        let route = format!("Route: <sip:{name};lr>");
+        let register = registration(&wire, "alice").with(&route);
+        assert_eq!(ask(&mut wire, &register), Some(200), "{name}");
+        // Phones keep their outbound proxy before the route set of a call.
+        for route in [route.clone(), format!("Route: <sip:127.0.0.1:{own};lr>\r\n{route}")] {
+            let request = message("sip:bob@example.org", wire.local()).with(&route);
+            wire.send(&request.bytes()).expect("loopback takes it");
+            let got = bob.request("MESSAGE", LIMIT).unwrap_or_else(|| panic!("{route} leads elsewhere"));
+            assert_eq!((request_uri(&got), fields(&got, "Route").len()), (format!("sip:bob@{}", bob.local()), 0));
+            bob.send(&respond(&got, 200, "b", &[])).expect("loopback takes it");
+            assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(200));
+        }
+    }
+    // At another port another program listens.
+    let other = format!("Route: <sip:example.org:{};lr>", wire.local().port());
+    let request = message("sip:bob@example.org", wire.local()).with(other);
+    assert_eq!(ask(&mut wire, &request), Some(407));
+}
+
 #[test]
 fn a_route_with_a_configured_name_of_this_server_is_taken_off() {
     let server = start("server.names = [\"router.example.net\"]");

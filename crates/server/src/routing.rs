@@ -515,9 +515,7 @@ impl Shard {
 
     /// A URI that names a user of ours, or this server.
     pub(crate) fn is_local(&self, uri: &Uri<'_>) -> bool {
-        let Uri::Sip(uri) = uri else { return false };
-        let identity = &self.shared.identity;
-        identity.is_local_domain(uri.host) && uri.port.is_none_or(|port| identity.is_own_port(port))
+        uri.sip().is_some_and(|uri| self.shared.identity.is_at_local_domain(uri.host, uri.port))
     }
 
     /// A From that names a user of ours. Whatever port stands in it: who reads it looks at the name before it. An address with
@@ -532,7 +530,7 @@ impl Shard {
     /// A URI without a user that names this server itself.
     fn names_server(&self, uri: &Uri<'_>) -> bool {
         let Uri::Sip(sip) = uri else { return false };
-        sip.user.is_none() && (self.proxy.is_own(sip) || self.is_local(uri))
+        sip.user.is_none() && self.proxy.is_own(sip)
     }
 
     /// A user of ours, whose contacts stand in the location table.

@@ -147,6 +147,11 @@ impl Identity {
         })
     }
 
+    /// A domain that we are responsible for, with no port or one of ours.
+    pub fn is_at_local_domain(&self, host: Host<'_>, port: Option<u16>) -> bool {
+        self.is_local_domain(host) && port.is_none_or(|port| self.is_own_port(port))
+    }
+
     /// A domain that we are responsible for.
     pub fn is_local_domain(&self, host: Host<'_>) -> bool {
         match host.ip() {

@@ -205,15 +205,16 @@ impl Proxy {
         edit.write(message, out);
     }
 
-    /// A Request-URI that we wrote as Record-Route: it is ours and carries a mark.
+    /// A Request-URI that we wrote as Record-Route: it is ours, without a user, and carries a mark.
     fn is_record_route(&self, uri: &Uri<'_>) -> bool {
-        uri.sip().is_some_and(|uri| uri.params.find(MARK).is_some() && self.is_own(uri))
+        uri.sip().is_some_and(|uri| uri.params.find(MARK).is_some() && uri.user.is_none() && self.is_own(uri))
     }
 
-    /// A URI that names this server itself: an address of ours, or a local domain without a user.
+    /// A URI whose host is this server: an address of ours, or a local domain with no port or a port of ours. A Route with it is
+    /// ours, whatever its user (section 16.4); a Request-URI with a user of a local domain is that user's.
     pub fn is_own(&self, uri: &SipUri<'_>) -> bool {
         self.identity.is_own_address(uri.host, uri.port, || transport_or_default(uri))
-            || (uri.user.is_none() && uri.port.is_none() && self.identity.is_local_domain(uri.host))
+            || self.identity.is_at_local_domain(uri.host, uri.port)
     }
 
     /// What is sent to this URI comes to this server.
