@@ -99,6 +99,42 @@ fn a_contact_that_names_this_server_is_refused() {
     // To a phone on this machine it may lead.
     let here = admin.local();
     assert_eq!(register(&mut admin, "m", &format!("<sip:m@{here}>")), Some(200));
+    // A Path brings each contact where it leads.
+    for (path, code) in [
+        (format!("<sip:{own};lr>"), 403),
+        (String::from("<sip:m@example.org;lr>, <sip:127.0.0.9;lr>"), 403),
+        (format!("<sip:example.org:{};lr>", own.port()), 403),
+        (format!("<sip:elsewhere.test:{};maddr=127.0.0.1;lr>", own.port()), 403),
+        (format!("<sip:{here};lr>, <sip:{own};lr>"), 200),
+    ] {
+        let mut request = Request::register("p", "example.org", "sip:x", "udp", here);
+        let contact = "Contact: <sip:p@10.9.9.9>".into();
+        request.headers = vec![contact, "Supported: path".into(), format!("Path: {path}")];
+        admin.send(&request.bytes()).expect("loopback takes it");
+        assert_eq!(admin.final_response(LIMIT).as_deref().and_then(status), Some(code), "{path}");
+    }
+}
+
+/// By a name that the server knows for its own only once it is looked up, requests come straight back to it: with its own Via on top.
+#[test]
+fn what_comes_straight_back_costs_a_bounded_number_of_branches() {
+    let lines = "domains = [\"example.org\", \"localhost\"]\nregistrar.authenticate = false\nproxy.max_branches = 20";
+    let mut server = Setup::on(&[Udp]).with(lines).in_memory().start();
+    let mut admin = server.connect(Udp);
+    let mut request = Request::register("m", "example.org", "sip:x", "udp", admin.local());
+    let contacts: Vec<_> = (1..10).map(|n| format!("<sip:m@example.org;x={n}>;q=0.{n}")).collect();
+    let path = format!("Path: <sip:sip.localhost:{};lr>", server.address(Udp).port());
+    request.headers = vec![format!("Contact: {}", contacts.join(", ")), "Supported: path".into(), path];
+    admin.send(&request.bytes()).expect("loopback takes it");
+    assert_eq!(admin.final_response(LIMIT).as_deref().and_then(status), Some(200));
+    let answer = ask(&server, "m").final_response(LIMIT);
+    assert!(matches!(answer.as_deref().and_then(status), Some(440 | 482)));
+    server.stop();
+    let log = server.log();
+    let forwarded =
+        log.rsplit_once(" forwarded=").and_then(|(_, rest)| rest.split(' ').next()?.trim().parse::<u32>().ok());
+    // Each is a request, and sends on at least one.
+    assert!(forwarded.is_some_and(|count| count > 1 && count <= 21), "{forwarded:?} in {log}");
 }
 
 /// What stands in front of the server at another address, as its own name does that no resolver here knows: all that comes

@@ -62,9 +62,7 @@ impl Contacts {
         if path.is_empty() {
             return own;
         }
-        let open = path.iter().position(|&b| b == b'<')? + 1;
-        let close = path[open..].iter().position(|&b| b == b'>')? + open;
-        match Uri::parse(&path[open..close]).ok()? {
+        match first_hop(path)? {
             // Every hop to a sips URI is secure (section 16.6 step 7).
             Uri::Sip(first) if own.is_some_and(|own| own.is_sips()) => Some(Uri::Sip(SipUri { secure: true, ..first })),
             first => Some(first),
@@ -162,6 +160,13 @@ fn ring_once(text: &[u8], first: usize, entries: &mut Vec<Contact>) {
         let newest = &mut entries[same];
         newest.older.extend(older.target.into_iter().chain(older.older));
     }
+}
+
+/// The first URI of a Path as the registrar keeps it: each in angle brackets.
+pub(crate) fn first_hop(path: &[u8]) -> Option<Uri<'_>> {
+    let open = path.iter().position(|&b| b == b'<')? + 1;
+    let close = path[open..].iter().position(|&b| b == b'>')? + open;
+    Uri::parse(&path[open..close]).ok()
 }
 
 /// What a sips Request-URI may become: another one, or a connection that keeps its promise (RFC 3261 section 26.2.2, RFC 5630

@@ -1,6 +1,7 @@
 //! REGISTER: from the request to the location table and back (RFC 3261 section 10.3).
 
 use crate::asked::{Asked, Why};
+use crate::contacts::first_hop;
 use crate::parked::{Parked, Registration};
 use crate::ping::NEEDS_PING;
 use crate::reach::is_unreachable;
@@ -85,13 +86,14 @@ impl Shard {
             let is_unreachable =
                 |binding: &BindingView<'_>| is_unreachable(binding, &shared.identity, &shared.flows, &self.proxy);
             let here = |uri: &Uri<'_>| self.leads_here(uri, aor);
+            let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.proxy.leads_here(uri));
             shared.location.update(
                 aor,
                 asked.now.mono,
                 most,
                 ticket,
                 |current| {
-                    let world = World { node, repair, is_unreachable: &is_unreachable, here: &here };
+                    let world = World { node, repair, is_unreachable: &is_unreachable, here: &here, is_own: &is_own };
                     let steps = decide(asked.now, request, decider, current, lines, pings, &world, &mut note);
                     if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
                         return Err(Refused::Replayed);
@@ -166,7 +168,7 @@ impl Shard {
                 self.reply(asked, refusal.status(), |text| registrar.write_refusal(refusal, text));
             }
             UpdateError::Decision(Refused::LeadsHere) => {
-                asked.why = Why::Text("a contact names this server");
+                asked.why = Why::Text("a contact, or the Path to it, names this server");
                 self.refuse_request(asked, 403);
             }
             UpdateError::TooManyContacts { .. } | UpdateError::Unfit(_) => {
@@ -221,7 +223,7 @@ impl Shard {
 #[derive(Debug)]
 enum Refused {
     Registrar(Refusal),
-    /// A contact names this server: what is sent there comes back.
+    /// A contact, or its Path, names this server: what is sent there comes back.
     LeadsHere,
     /// Its credentials were used before, and it is no copy of the request that used them.
     Replayed,
@@ -239,6 +241,8 @@ struct World<'a> {
     repair: bool,
     is_unreachable: &'a dyn Fn(&BindingView<'_>) -> bool,
     here: &'a dyn Fn(&Uri<'_>) -> Option<Here>,
+    /// A Route with this URI is this server's.
+    is_own: &'a dyn Fn(&Uri<'_>) -> bool,
 }
 
 /// Asks the registrar and turns its plan into steps of the table; `lines` gets the header lines of the 200.
@@ -287,6 +291,9 @@ fn decide<'c>(
         lines.extend_from_slice(b"Require: outbound\r\n");
     }
     let mut steps: Vec<Step<'c>> = registrar.removals().map(|i| Step::Remove(ids[i])).collect();
+    if first_hop(registrar.path()).is_some_and(|first| (world.is_own)(&first)) {
+        return Err(Refused::LeadsHere);
+    }
     for upsert in registrar.upserts() {
         let uri = &bytes[upsert.uri.clone()];
         let parsed = Uri::parse(uri).ok();
