@@ -79,6 +79,7 @@ names! {
     ReferredBy = "Referred-By", b'b';
     RejectContact = "Reject-Contact", b'j';
     Replaces = "Replaces";
+    RemotePartyId = "Remote-Party-ID";
     ReplyTo = "Reply-To";
     RequestDisposition = "Request-Disposition", b'd';
     Require = "Require";

@@ -16,8 +16,8 @@ pub enum View<'a> {
     Contact(Contact<'a>),
     /// The `*` of a Contact.
     Star,
-    /// Route, Record-Route, Path, Service-Route, P-Asserted-Identity, P-Preferred-Identity, Refer-To,
-    /// Referred-By, Reply-To, Diversion, History-Info
+    /// Route, Record-Route, Path, Service-Route, P-Asserted-Identity, P-Preferred-Identity, Remote-Party-ID,
+    /// Refer-To, Referred-By, Reply-To, Diversion, History-Info
     NameAddr(NameAddr<'a>),
     /// Call-ID, In-Reply-To
     CallId(CallId<'a>),
@@ -229,6 +229,7 @@ fn visit_line<'a>(message: &Message<'a>, line: &'a Line, visit: &mut impl Visit<
         | Name::ServiceRoute
         | Name::PAssertedIdentity
         | Name::PPreferredIdentity
+        | Name::RemotePartyId
         | Name::Diversion
         | Name::HistoryInfo => some::<NameAddr<'_>>(text, line, visit),
         Name::ReferTo | Name::ReferredBy | Name::ReplyTo => one::<NameAddr<'_>>(text, line, visit),

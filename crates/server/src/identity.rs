@@ -1,9 +1,12 @@
 //! Whom a request says to be from, beside the user whose password it has shown (RFC 3261 section 22.1, RFC 3323, RFC 3325).
 
+use crate::asked::Asked;
+use crate::registration::write_aor;
 use crate::shard::Shard;
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::proxy::Request;
-use strowger_message::{Name, NameAddr, Uri};
+use strowger_core::proxy::{Request, Routing};
+use strowger_message::header::Privacy;
+use strowger_message::{Edit, Message, Name, NameAddr, Uri};
 use strowger_store::subscriber::Credential;
 
 /// A header field that names another than the user.
@@ -56,10 +59,79 @@ impl Shard {
         if may_differ || is_user(subscriber, party) { Ok(()) } else { Err(Claim::of(Name::From, party)) }
     }
 
+    /// Writes the request without what it must not say of its caller where it goes. False: it may say all that it says.
+    ///
+    /// P-Preferred-Identity is for the first proxy alone (RFC 3325 section 5). Where the caller withholds its identity (section 7), what
+    /// names it leaves with a call for help alone: of no other next hop do we know that it may be trusted. A user of ours is named by
+    /// the requests that have shown its password, and by those of others where calls need none.
+    pub(crate) fn conceal(
+        &self,
+        asked: &Asked<'_, '_>,
+        routing: &Routing<'_>,
+        edit: &mut Edit,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        const NAMING: [Name; 2] = [Name::PAssertedIdentity, Name::RemotePartyId];
+        let message = &asked.request.message;
+        if !message.has(Name::PPreferredIdentity) && !NAMING.iter().any(|name| message.has(*name)) {
+            return false;
+        }
+        let for_help = routing.route.is_none() && matches!(routing.uri, Uri::Urn(_));
+        let withheld = !for_help && withholds_identity(message);
+        edit.clear();
+        edit.remove_all(message.index(), Name::PPreferredIdentity);
+        for name in NAMING {
+            if message.has(name) && (withheld || self.names_another(asked, name)) {
+                edit.remove_all(message.index(), name);
+            }
+        }
+        let conceals = !edit.is_empty();
+        if conceals {
+            edit.write(message, out);
+        }
+        conceals
+    }
+
+    /// Whether this header field names a user of ours that the caller has not shown to be, or cannot be read.
+    fn names_another(&self, asked: &Asked<'_, '_>, name: Name) -> bool {
+        let auth = &self.shared.config.auth;
+        if !auth.calls || (asked.found.authenticated && !auth.user_must_match) {
+            return false;
+        }
+        let request = asked.request;
+        // Of one that has shown a password these name no other user of ours.
+        let is_shown = |user: &Uri<'_>| {
+            let said = [Name::PPreferredIdentity, Name::PAssertedIdentity]
+                .map(|name| request.message.values::<NameAddr<'_>>(name));
+            let said = said.into_iter().flatten().flatten().map(|value| value.uri);
+            asked.found.authenticated
+                && said
+                    .chain([request.essentials.from.uri])
+                    .any(|shown| self.is_of_our_domain(&shown) && is_same(&shown, user))
+        };
+        let mut values = request.message.values::<NameAddr<'_>>(name);
+        values.any(|value| value.map_or(true, |value| self.is_of_our_domain(&value.uri) && !is_shown(&value.uri)))
+    }
+
     /// Whatever port stands in it: who reads it looks at the name before it.
     fn is_of_our_domain(&self, uri: &Uri<'_>) -> bool {
         uri.sip().is_some_and(|uri| self.shared.identity.is_local_domain(uri.host))
     }
+}
+
+/// The caller does not want to be named to those who cannot be trusted with it (RFC 3325 section 9.3).
+fn withholds_identity(message: &Message<'_>) -> bool {
+    message.values::<Privacy<'_>>(Name::Privacy).any(|privacy| privacy.map_or(true, |privacy| privacy.has(b"id")))
+}
+
+/// Both are one address-of-record.
+fn is_same(a: &Uri<'_>, b: &Uri<'_>) -> bool {
+    let aor = |uri: &Uri<'_>| {
+        let mut aor = Vec::new();
+        write_aor(uri, &mut aor);
+        aor
+    };
+    aor(a) == aor(b)
 }
 
 /// A From that withholds who it is from.

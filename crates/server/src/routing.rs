@@ -16,7 +16,7 @@ use strowger_core::registrar::PathRule;
 use strowger_core::transaction::ServerId;
 use strowger_core::{ListenerId, Now, Target, Transport};
 use strowger_message::header::Token;
-use strowger_message::{Method, Name, SipUri, Uri};
+use strowger_message::{Message, Method, Name, SipUri, Uri};
 use strowger_net::Mailbox;
 use strowger_net::shown::{brief, shown};
 use strowger_store::subscriber::{Answer as Known, Question};
@@ -257,12 +257,34 @@ impl Shard {
         }
         self.trying(asked);
         self.counters().forwarded.one();
-        self.proxy.forward(asked.now, asked.request, routing, server, candidates, &mut self.transactions, asked.out);
+        self.forward_concealed(asked, routing, server, candidates);
         match (asked.request.method, asked.request.to_tag) {
             (Method::Invite, b"") => self.log_call_begun(asked),
             (Method::Bye, _) => self.log_call_ended(asked),
             _ => (),
         }
+    }
+
+    /// Forwards the request without what it must not say of its caller.
+    fn forward_concealed(
+        &mut self,
+        asked: &mut Asked<'_, '_>,
+        routing: &Routing<'_>,
+        server: ServerId,
+        candidates: &[Candidate<'_>],
+    ) {
+        let (mut edit, (mut bytes, mut index)) = (std::mem::take(&mut self.edit), std::mem::take(&mut self.concealed));
+        bytes.clear();
+        let (now, request) = (asked.now, asked.request);
+        if !self.conceal(asked, routing, &mut edit, &mut bytes) {
+            self.proxy.forward(now, request, routing, server, candidates, &mut self.transactions, asked.out);
+        } else if index.parse(&bytes, &self.shared.limits).is_ok()
+            && let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash)
+        {
+            let routing = self.proxy.route(now, &request);
+            self.proxy.forward(now, &request, &routing, server, candidates, &mut self.transactions, asked.out);
+        }
+        (self.edit, self.concealed) = (edit, (bytes, index));
     }
 
     /// 100 at once: whoever called need not send again (section 17.2.1).

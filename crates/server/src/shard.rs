@@ -79,7 +79,9 @@ pub struct Shard {
     /// Scratch: a message that was written loosely, as it goes on; one whose top Via was completed.
     canonical: Vec<u8>,
     completed: Vec<u8>,
-    edit: Edit,
+    pub(crate) edit: Edit,
+    /// Scratch: a request without what it must not say of its caller.
+    pub(crate) concealed: (Vec<u8>, Index),
     events: Vec<Event>,
     pub(crate) pings: Pings,
     pub(crate) call_log: CallLog,
@@ -576,6 +578,7 @@ impl Shard {
             canonical: Vec::new(),
             completed: Vec::new(),
             edit: Edit::new(),
+            concealed: Default::default(),
             events: Vec::new(),
             pings: Pings::every(config.nat.ping_interval),
             call_log: CallLog::default(),

@@ -159,3 +159,79 @@ fn a_to_tag_alone_opens_nothing() {
     stranger.hears_nothing();
     foreign.hears_nothing();
 }
+
+/// The lines of a request that came that name its caller beside From.
+fn named(got: &Got) -> Vec<String> {
+    let names = ["P-Preferred-Identity", "P-Asserted-Identity", "Remote-Party-ID"];
+    names.iter().flat_map(|name| got.all(name).into_iter().map(move |value| format!("{name}: {value}"))).collect()
+}
+
+/// RFC 3325 sections 5 and 7.
+#[test]
+fn a_caller_that_withholds_its_identity_is_not_named() {
+    let (_site, alice, bob, stranger, foreign) = world("");
+    let anonymous = "\"Anonymous\" <sip:anonymous@anonymous.invalid>;tag=1";
+    let preferred = "P-Preferred-Identity: <sip:alice@example.org>\n";
+    let asserted = "P-Asserted-Identity: \"Alice\" <sip:alice@example.org>";
+    let party = "Remote-Party-ID: <sip:alice@example.org>;party=calling;screen=no";
+    let lines = [preferred, &format!("{preferred}{asserted}\n{party}\n"), &format!("{asserted}\n")];
+    for lines in lines {
+        for (to, phone) in [("sip:bob@example.org".to_owned(), &bob), (foreign_uri(&foreign), &foreign)] {
+            let mut call = Call { from: anonymous.into(), ..alice.call("MESSAGE", &to) };
+            call.lines = format!("{lines}Privacy: id\n");
+            if phone.address == foreign.address {
+                call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+            }
+            let got = comes_through(&alice, phone, &alice.text(&call));
+            assert_eq!((named(&got), got.one("Privacy")), (vec![], "id"), "{}", got.0);
+            assert!(!got.0.contains("alice@example.org"), "{}", got.0);
+        }
+    }
+    // One that does not may assert itself; what it prefers is for the first proxy alone.
+    let mut call = alice.call("MESSAGE", "sip:bob@example.org");
+    call.lines = format!("{preferred}{asserted}\n{party}\n");
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    let got = comes_through(&alice, &bob, &alice.text(&call));
+    assert_eq!(named(&got), [asserted, party]);
+    // Of a caller from elsewhere too.
+    let mut call = stranger.call("MESSAGE", "sip:bob@example.org");
+    call.lines = "P-Asserted-Identity: <tel:+4930123>\nPrivacy: user;id\n".into();
+    assert_eq!(named(&comes_through(&stranger, &bob, &stranger.text(&call))), [""; 0]);
+}
+
+#[test]
+fn no_caller_is_named_as_a_user_of_ours_whose_password_it_did_not_show() {
+    let (_site, alice, bob, stranger, _) = world("");
+    let of_bob = [
+        "P-Asserted-Identity: <sip:carol@example.org>",
+        "P-Asserted-Identity: <tel:+4930123>, \"Carol\" <sip:carol@EXAMPLE.org:5999>",
+        "Remote-Party-ID: \"Carol\" <sip:carol@example.org>;party=calling",
+        "Remote-Party-ID: <sip:carol@example.org",
+    ];
+    for line in of_bob {
+        let mut call = stranger.call("MESSAGE", "sip:bob@example.org");
+        call.lines = format!("{line}\n");
+        let got = comes_through(&stranger, &bob, &stranger.text(&call));
+        assert_eq!(named(&got), [""; 0], "{line}");
+    }
+    // What names none of ours passes as it is.
+    let others = ["P-Asserted-Identity: <tel:+4930123>", "Remote-Party-ID: <sip:x@example.net>;party=calling"];
+    let mut call = stranger.call("MESSAGE", "sip:bob@example.org");
+    call.lines = others.map(|line| format!("{line}\n")).concat();
+    assert_eq!(named(&comes_through(&stranger, &bob, &stranger.text(&call))), others);
+    // A password is that of one user.
+    let mut call = alice.call("MESSAGE", "sip:bob@example.org");
+    call.lines = "Remote-Party-ID: <sip:carol@example.org>;party=calling\n".into();
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    assert_eq!(named(&comes_through(&alice, &bob, &alice.text(&call))), [""; 0]);
+}
+
+/// Where calls need no password, none is asked of a name either.
+#[test]
+fn where_calls_need_no_password_callers_are_named_as_they_say() {
+    let (_site, alice, bob, ..) = world("auth.calls = false");
+    let mut call = alice.call("MESSAGE", "sip:bob@example.org");
+    call.lines = "P-Asserted-Identity: <sip:carol@example.org>\n".into();
+    let got = comes_through(&alice, &bob, &alice.text(&call));
+    assert_eq!(named(&got), ["P-Asserted-Identity: <sip:carol@example.org>"]);
+}
