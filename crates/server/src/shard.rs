@@ -13,6 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
+use strowger_core::proxy::contact_repair::is_first_hop;
 use strowger_core::proxy::{ExchangeRecord, Proxy, Request};
 use strowger_core::registrar::Registrar;
 use strowger_core::slots::Slots;
@@ -265,8 +266,10 @@ impl Shard {
         }
         self.counters().banned.one();
         let source = request.arrival.remote;
-        // By UDP the source may be forged: this message is dropped, its source not banned.
-        let banned = request.arrival.transport.is_reliable() && self.shared.bans.scanner(source.ip(), now.mono);
+        // By UDP the source may be forged, and what came by another proxy is not of that proxy: this message is dropped, its source not
+        // banned.
+        let is_of_source = request.arrival.transport.is_reliable() && is_first_hop(&request.message);
+        let banned = is_of_source && self.shared.bans.scanner(source.ip(), now.mono);
         if self.shared.quota.may_say(source.ip(), now.mono) {
             let (agent, transport) = (shown(agent), request.arrival.transport.text());
             tracing::info!(%source, %transport, %agent, banned, "scanner dropped");

@@ -1,6 +1,7 @@
 //! Sources that fail too often, and scanners.
 
 use crate::site::*;
+use std::time::Duration;
 
 fn wrong(phone: &Phone) -> Got {
     let call = phone.register_call("");
@@ -19,7 +20,7 @@ fn who_fails_too_often_is_not_heard() {
     bob.hears_nothing();
     assert!(site.server().counts().banned > 0);
     // Not for ever.
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(2));
     assert_eq!(bob.ask(&bob.call("OPTIONS", "sip:example.org")).status(), 200);
     bob.register();
 }
@@ -70,4 +71,35 @@ fn scanners_hear_nothing() {
     // Its source may be forged: by UDP nobody is banned for it.
     assert_eq!(phone.ask(&phone.call("OPTIONS", "sip:example.org")).status(), 200);
     assert_eq!(site.server().counts().banned, 1);
+}
+
+/// Sends this over a connection, and OPTIONS behind it; what is answered within this time.
+fn over_tcp(site: &Site, text: &str, limit: Duration) -> Option<String> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(site.udp).expect("it listens");
+    stream.set_read_timeout(Some(limit)).expect("a socket can be set");
+    stream.write_all(text.replace("SIP/2.0/UDP", "SIP/2.0/TCP").as_bytes()).expect("it is connected");
+    let phone = site.stranger();
+    let after = phone.text(&phone.call("OPTIONS", "sip:example.org")).replace("SIP/2.0/UDP", "SIP/2.0/TCP");
+    stream.write_all(after.as_bytes()).expect("it is connected");
+    let mut buffer = [0; 4_096];
+    let n = stream.read(&mut buffer).ok()?;
+    Some(String::from_utf8_lossy(&buffer[..n]).into_owned())
+}
+
+#[test]
+fn a_scanner_behind_another_proxy_does_not_get_that_proxy_banned() {
+    let site = Site::start("ban.exempt = []", &[]);
+    let phone = site.stranger();
+    let mut scan = phone.call("OPTIONS", "sip:example.org");
+    scan.lines = "User-Agent: friendly-scanner\n".into();
+    let text = phone.text(&scan);
+    let behind = text.replacen("Max-Forwards", "Via: SIP/2.0/UDP 192.0.2.9;branch=z9hG4bKedge\r\nMax-Forwards", 1);
+    let got = over_tcp(&site, &behind, Duration::from_secs(5)).expect("the next request of the proxy is answered");
+    assert_eq!(got.matches("SIP/2.0 200").count(), 1, "the scanner itself hears nothing: {got}");
+    assert_eq!(phone.ask(&phone.call("OPTIONS", "sip:example.org")).status(), 200);
+    // One that is here itself is banned.
+    assert_eq!(over_tcp(&site, &text, Duration::from_millis(300)), None);
+    phone.send(&phone.text(&phone.call("OPTIONS", "sip:example.org")));
+    phone.hears_nothing();
 }
