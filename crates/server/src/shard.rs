@@ -298,10 +298,12 @@ impl Shard {
 
     fn refuse(&self, arrival: &Arrival, message: &Message<'_>, error: Error, out: &mut Outbox) {
         let answerable = message.method() != Some(Method::Ack) && message.has(Name::Via);
-        let (Some(call_id), true) = (message.header(Name::CallId), answerable) else {
+        if !answerable {
             self.counters().unreadable.one();
             return;
-        };
+        }
+        // Without one its sender knows the answer by the branch (RFC 4475 section 3.3.1).
+        let call_id = message.header(Name::CallId).unwrap_or_default();
         self.counters().refused.one();
         tracing::debug!(source = %arrival.remote, %error, "request refused");
         let warning = [b"Warning: 399 strowger \"", error.reason.text().as_bytes(), b"\"\r\n"].concat();
