@@ -13,7 +13,7 @@ use strowger_core::proxy::contact_repair::{is_first_hop, is_needed, is_translate
 use strowger_core::registrar::{Current, Refusal, Registrar};
 use strowger_core::slots::Id;
 use strowger_core::{Now, Outbox};
-use strowger_message::{Name, Uri};
+use strowger_message::{Message, Name, Uri};
 use strowger_net::shown::{brief, shown};
 use strowger_store::binding::{Binding, BindingId, BindingView, Flow, Received};
 use strowger_store::journal::WriteError;
@@ -287,7 +287,8 @@ fn decide<'c>(
     let direct = is_first_hop(&message);
     // The first hop of a flow is this server, and it answers what keeps flows of streams alive (RFC 5626 sections 3.5.1 and 6). It
     // knows no STUN, so a datagram is no flow.
-    if direct && arrival.transport.is_reliable() && registrar.upserts().iter().any(|upsert| upsert.reg_id != 0) {
+    let keeps_flow = if direct { arrival.transport.is_reliable() } else { edge_keeps_flows(&message) };
+    if keeps_flow && registrar.upserts().iter().any(|upsert| upsert.reg_id != 0) {
         lines.extend_from_slice(b"Require: outbound\r\n");
     }
     let mut steps: Vec<Step<'c>> = registrar.removals().map(|i| Step::Remove(ids[i])).collect();
@@ -341,6 +342,11 @@ fn decide<'c>(
         });
     }
     Ok(steps)
+}
+
+/// A proxy on the way says by `ob` that it keeps the flows of its devices alive (RFC 5626 section 5.1).
+fn edge_keeps_flows(message: &Message<'_>) -> bool {
+    message.paths().flatten().any(|hop| hop.uri.sip().is_some_and(|uri| uri.params.find(b"ob").is_some()))
 }
 
 /// The key of a user of ours: its own port, if one stands there, says only which listener was meant.

@@ -209,6 +209,13 @@ impl<'a> Order<'a> {
     }
 }
 
+/// Whether a first hop can keep a flow of the device alive (RFC 5626 section 6): another proxy, or this server for streams, since it
+/// knows no STUN.
+fn may_keep_flows(message: &Message<'_>) -> bool {
+    let by_stream = || message.via().is_ok_and(|via| !via.is_transport(b"UDP"));
+    message.has_several(Name::Via) || by_stream()
+}
+
 impl Registrar {
     /// Require and Path: section 8.2.2.3, RFC 3327 section 5.3.
     fn extensions(&mut self, message: &Message<'_>) -> Result<(), Refusal> {
@@ -217,6 +224,7 @@ impl Registrar {
         for tag in message.require() {
             let tag = tag.map_err(|_| Refusal::BadRequest("malformed Require"))?.text;
             let known = tag.eq_ignore_ascii_case(b"path") && self.settings.path != PathRule::Ignore
+                || tag.eq_ignore_ascii_case(b"outbound") && may_keep_flows(message)
                 || self.settings.supported.iter().any(|s| s.as_bytes().eq_ignore_ascii_case(tag));
             if !known {
                 if !self.unsupported.is_empty() {

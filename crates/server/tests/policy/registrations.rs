@@ -224,3 +224,32 @@ fn a_copy_changes_and_tells_nothing() {
     assert_eq!(send(&bob, &later).status(), 401);
     assert_eq!(contacts(&register(&bob, ""))[0].0, "sip:b@192.0.2.1");
 }
+
+/// RFC 5626 section 6: by a stream this server is the first hop of a flow, by UDP it is none, and another proxy says by `ob` that it is.
+#[test]
+fn a_device_may_require_flows_where_they_are_kept() {
+    use std::io::{Read, Write};
+    let site = Site::start("registrar.authenticate = false", &[]);
+    let bob = site.phone("bob");
+    let contact =
+        "Contact: <sip:b@192.0.2.1>;reg-id=1;+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000A95A0E128>\"\n";
+    let lines = format!("{contact}Supported: path\nRequire: outbound\n");
+    let got = send(&bob, &bob.register_call(&lines));
+    assert_eq!((got.status(), got.one("Unsupported")), (420, "outbound"));
+    let mut stream = std::net::TcpStream::connect(site.udp).expect("it listens");
+    let text = bob.text(&bob.register_call(&lines)).replace("SIP/2.0/UDP", "SIP/2.0/TCP");
+    let own = format!("Contact: <sip:phone@{}>\r\n", bob.address);
+    stream.write_all(text.replacen(&own, "", 1).as_bytes()).expect("it is connected");
+    let mut buffer = [0; 4_096];
+    let n = stream.read(&mut buffer).expect("an answer");
+    let got = Got(String::from_utf8_lossy(&buffer[..n]).into_owned());
+    assert_eq!((got.status(), got.one("Require")), (200, "outbound"), "{}", got.0);
+    for (parameter, requires) in [(";ob", vec!["outbound"]), ("", vec![])] {
+        let lines = format!("{contact}Supported: path, outbound\nPath: <sip:192.0.2.7;lr{parameter}>\n");
+        let text = bob.text(&bob.register_call(&lines)).replacen(&own, "", 1);
+        let device = "Via: SIP/2.0/TCP 192.0.2.1;branch=z9hG4bKdevice\r\nMax-Forwards";
+        bob.send(&text.replacen("Max-Forwards", device, 1));
+        let got = bob.answer();
+        assert_eq!((got.status(), got.all("Require")), (200, requires), "{}", got.0);
+    }
+}
