@@ -126,6 +126,11 @@ impl OwnedCandidate {
             tried: 0,
         }
     }
+
+    /// Bytes of URI and Path.
+    pub(super) fn texts(&self) -> usize {
+        self.uri.as_ref().map_or(0, Vec::len) + self.path.len()
+    }
 }
 
 impl Exchange {

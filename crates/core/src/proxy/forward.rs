@@ -7,6 +7,7 @@ use super::mark::{Beyond, Named, Party};
 use super::place::Place;
 use super::{Proxy, Request, Routing, route};
 use crate::digest::{Credentials, HeaderError};
+use crate::kept::memory_of;
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{ListenerId, Now, Outbox, Target, Transport};
@@ -83,9 +84,16 @@ impl Proxy {
             tx.set_owner(server, super::NOBODY);
             return false;
         }
-        if self.copies(request.message.bytes().len()) < 2 {
+        let (bytes, room) = (request.message.bytes().len(), self.settings.request_memory);
+        let fits = |owned: &[OwnedCandidate]| {
+            let branch = owned.iter().map(|candidate| branch_memory(bytes, candidate)).max();
+            waiting_memory(bytes, owned) + branch.unwrap_or(0) <= room
+        };
+        while owned.len() > 1 && !fits(&owned) {
+            owned.pop();
+        }
+        if !fits(&owned) {
             // Nothing is kept for further targets.
-            owned.truncate(1);
             owned[0].targets.truncate(1);
         }
         let left = divide(budget, &mut owned);
@@ -115,19 +123,24 @@ impl Proxy {
         self.target(Transport::Tcp, target.address, target.listener)
     }
 
-    /// How many times a request of so many bytes may be kept.
-    fn copies(&self, bytes: usize) -> usize {
-        self.settings.request_memory / bytes.max(1)
-    }
-
-    /// Sends to the next group of candidates with one q. False if there is none left.
+    /// Sends to the next group of candidates with one q. False if there is none left, or no room for it beside what is kept for
+    /// those that were silent.
     pub(super) fn next_group(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) -> bool {
-        let Some(mut pending) = self.exchanges.get_mut(id).and_then(|e| e.pending.take()) else { return false };
+        let Some(exchange) = self.exchanges.get_mut(id) else { return false };
+        let Some(mut pending) = exchange.pending.take() else { return false };
         let from = pending.next;
         let Some(q) = pending.candidates.get(from).map(|c| c.q) else { return false };
-        // The request itself is one of its copies, while others are to follow.
-        let most = self.copies(pending.request.len()).saturating_sub(1).max(1);
-        let count = pending.candidates[from..].iter().take(most).take_while(|c| c.q == q).count();
+        let before: usize = exchange.branches().filter_map(|b| b.client).map(|client| tx.kept_memory(client)).sum();
+        let bytes = pending.request.len();
+        let mut memory = before + waiting_memory(bytes, &pending.candidates);
+        let fits = |candidate: &&OwnedCandidate| {
+            memory += branch_memory(bytes, candidate);
+            candidate.q == q && memory <= self.settings.request_memory
+        };
+        let count = match pending.candidates[from..].iter().take_while(fits).count() {
+            0 if before > 0 => return false,
+            count => count.max(1),
+        };
         pending.next = from + count;
         let mut sent = false;
         let mut index = std::mem::take(&mut self.index);
@@ -523,6 +536,20 @@ impl Proxy {
             }
         }
     }
+}
+
+/// What a branch of a request of so many bytes takes: the request as it is sent there.
+fn branch_memory(bytes: usize, candidate: &OwnedCandidate) -> usize {
+    /// What is written into the request beside URI and Path, and the entries of a transaction.
+    const MORE: usize = 768;
+    memory_of(bytes + candidate.texts() + MORE)
+}
+
+/// What a request of so many bytes takes that waits for the next of these candidates, with the quarter that an allocator may
+/// round up.
+fn waiting_memory(bytes: usize, candidates: &[OwnedCandidate]) -> usize {
+    let of = |c: &OwnedCandidate| size_of::<OwnedCandidate>() + c.texts() + size_of_val(&c.targets[..]);
+    (bytes + candidates.iter().map(of).sum::<usize>()) / 4 * 5
 }
 
 /// Cuts the candidates and their addresses to as many branches as the request may have, and returns what is left to each.

@@ -60,8 +60,9 @@ pub struct Settings {
     pub max_breadth: u16,
     /// Branches that one request may have in all, whatever ways lead it back to us. Default 64.
     pub max_branches: u16,
-    /// Bytes that one request may have kept at once: itself, while there are further targets, and what was sent to each. Of a large one
-    /// fewer candidates are tried at once, of one larger than half of this the first alone. Default 65,536.
+    /// Memory that one request may have kept at once: itself and its targets, while there are further ones, and what was sent to each.
+    /// Of a large one fewer candidates are tried at once, of one larger than a third of this the first alone; and where others are
+    /// silent and still kept, none. Default 65,536.
     pub request_memory: usize,
     /// Realm whose credentials are taken off before a request goes on (section 22.3).
     pub realm: Vec<u8>,
