@@ -371,6 +371,34 @@ fn requests_that_are_answered_do_not_count_against_a_source() {
     }
 }
 
+/// The largest ones are not kept whole; each can be cancelled all the same, and its end acknowledged.
+#[test]
+fn one_large_request_that_rings_takes_no_more_than_64_kb() {
+    let mut server = start(&[Udp, Tcp], "");
+    let mut phone = ringing(&server);
+    let mut callers = [2, 3, 4].map(|last| from(&server, Udp, last));
+    let mut call = |caller: &mut Wire| {
+        let invite = large("INVITE", "sip:bob@example.org", caller);
+        caller.send(&invite.bytes()).expect("loopback takes it");
+        let request = phone.request("INVITE", LIMIT).expect("it rings");
+        phone.send(&respond(&request, 180, "t", &[])).expect("loopback");
+        assert_eq!(caller.answer(LIMIT).as_deref().and_then(status), Some(180));
+        (invite, request)
+    };
+    // What is paid once.
+    (0..5).for_each(|_| drop(call(&mut callers[0])));
+    let grew = grew(&mut server, |_| (0..300).for_each(|n| drop(call(&mut callers[n % 3]))));
+    assert!(grew <= 300 * (64 << 10), "{grew} bytes of 300 requests");
+    let (invite, request) = call(&mut callers[0]);
+    callers[0].send(&invite.cancel().bytes()).expect("loopback takes it");
+    assert!(phone.request("CANCEL", LIMIT).is_some());
+    phone.send(&respond(&request, 487, "t", &[])).expect("loopback");
+    assert!(phone.request("ACK", LIMIT).is_some());
+    // The first final response is that to the CANCEL.
+    let codes = [(); 2].map(|()| callers[0].final_response(LIMIT).as_deref().and_then(status));
+    assert_eq!(codes, [Some(200), Some(487)]);
+}
+
 /// A large request rings fewer phones at once, the largest one alone.
 #[test]
 fn a_large_request_to_many_phones_is_kept_as_often_as_may_be() {

@@ -450,6 +450,78 @@ fn the_bound_refuses_new_requests_only() {
     assert_eq!(world.table.counts().refused, 1);
 }
 
+fn padded(message: &str, bytes: usize) -> String {
+    message.replace("Content-Length", &format!("X: {}\r\nContent-Length", "x".repeat(bytes)))
+}
+
+/// Of a request that is larger than what may be kept, what its end needs.
+#[test]
+fn a_request_too_large_to_be_kept_is_sent_once_and_can_be_cancelled_and_acknowledged() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let mut world = World::new();
+        world.table.set_most_kept(1_024);
+        let invite = message(INVITE, "z9hG4bK1", "1 INVITE");
+        let large = padded(&invite, 1_000);
+        let id = world.send(&large, "z9hG4bK1", transport);
+        assert_eq!(world.sent(), std::slice::from_ref(&large));
+        assert_eq!(world.pass(5_000), [], "not sent again");
+        let counts = world.table.counts();
+        assert!((1..1_024).contains(&counts.kept_bytes) && counts.abridged == 1, "{counts:?}");
+        let World { now, table, out, events } = &mut world;
+        if transport == Transport::Udp {
+            world.response(&message("SIP/2.0 180 Ringing", "z9hG4bK1", "1 INVITE"));
+            let World { now, table, out, .. } = &mut world;
+            assert!(table.cancel(*now, id, None, out));
+            let cancel = message("CANCEL sip:b@x SIP/2.0", "z9hG4bK1", "1 CANCEL").replace(";tag=t", "");
+            assert_eq!(world.sent(), [cancel]);
+            let ended = message("SIP/2.0 487 Request Terminated", "z9hG4bK1", "1 INVITE");
+            let ack = message("ACK sip:b@x SIP/2.0", "z9hG4bK1", "1 ACK");
+            for _ in 0..2 {
+                world.response(&ended);
+                assert_eq!(world.sent(), std::slice::from_ref(&ack), "each time");
+            }
+        } else {
+            table.cut_off(*now, id.to_u64(), out, events);
+            assert_eq!(world.events[0], Event::ClientTransportError { id, owner: 42 });
+            let lost = String::from_utf8(world.table.lost_request(id).unwrap().to_vec()).unwrap();
+            assert_eq!(lost, invite.replace("Max-Forwards: 70\r\n", ""), "a response is made of this");
+            assert_eq!(world.sent(), [""; 0]);
+        }
+        world.pass(40_000);
+        world.assert_empty();
+    }
+}
+
+#[test]
+fn a_response_too_large_to_be_kept_is_sent_once() {
+    let mut world = World::new();
+    world.table.set_most_kept(1_024);
+    let bye = message(BYE, "z9hG4bK1", "2 BYE");
+    let id = world.new_request(&bye, Transport::Udp);
+    let large = padded(&message("SIP/2.0 200 OK", "z9hG4bK1", "2 BYE"), 1_000);
+    assert!(world.respond(id, &message("SIP/2.0 100 Trying", "z9hG4bK1", "2 BYE")) && world.respond(id, &large));
+    assert_eq!(world.sent()[1..], [large]);
+    assert_eq!(world.request(&bye, Transport::Udp), Incoming::Absorbed);
+    assert_eq!((world.sent(), world.table.counts().kept_bytes), (vec![], 0), "not the 100 either");
+    world.pass(40_000);
+    world.assert_empty();
+}
+
+/// Nothing of it could be acknowledged either: it has no more to say than that it is under way.
+#[test]
+fn nothing_is_kept_of_a_request_whose_end_needs_too_much() {
+    let mut world = World::new();
+    world.table.set_most_kept(1_024);
+    let large = message(INVITE, "z9hG4bK1", "1 INVITE").replace("<sip:a@x>", &format!("<sip:{}@x>", "a".repeat(1_000)));
+    let id = world.send(&large, "z9hG4bK1", Transport::Udp);
+    assert_eq!((world.sent(), world.table.counts().kept_bytes), (vec![large], 0));
+    world.response(&message("SIP/2.0 486 Busy Here", "z9hG4bK1", "1 INVITE"));
+    assert_eq!(world.sent(), [""; 0]);
+    world.pass(40_000);
+    assert_eq!(world.events, [Event::ClientEnded { id, owner: 42 }]);
+    world.assert_empty();
+}
+
 #[test]
 fn old_peers_are_matched_without_magic_cookie() {
     let mut world = World::new();

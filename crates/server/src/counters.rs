@@ -116,6 +116,8 @@ counters! {
     kept_bytes,
     /// Gauge: bytes that sources are charged for, kept for requests without a final response or waiting for a look-up.
     charged_bytes,
+    /// Messages of which not all was kept, since they take more than `limits.request_memory` admits: they are sent once.
+    kept_abridged,
     /// Requests and responses sent again by timers or on request.
     retransmissions,
     /// Transactions that ended without an answer.

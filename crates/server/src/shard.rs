@@ -408,6 +408,7 @@ impl Shard {
         counters.calls_logged.set(self.call_log.len() as u64);
         counters.kept_bytes.set(counts.kept_bytes);
         counters.charged_bytes.set(counts.charged_bytes);
+        counters.kept_abridged.set(counts.abridged);
         counters.retransmissions.set(counts.requests_resent + counts.responses_resent);
         counters.timeouts.set(counts.timeouts);
     }
@@ -559,6 +560,7 @@ impl Shard {
         };
         let mut transactions = Transactions::new(config.timer_settings(), words(b"transactions"));
         transactions.set_limit(config.limits.transactions);
+        transactions.set_most_kept(config.kept_memory());
         let share = config.limits.request_memory_per_source.div_ceil(handle.most());
         transactions.set_share(share, config.limits.ipv6_prefix);
         let proxy =

@@ -200,7 +200,10 @@ const TESTS: &[(&str, &[&str])] = &[
     ("limits.connection_memory_per_source", &["tests/tests/attacks_exhaustion.rs::the_share_of_a_source_is_a_setting"]),
     (
         "limits.request_memory",
-        &["tests/tests/attacks_exhaustion.rs::a_large_request_to_many_phones_is_kept_as_often_as_may_be"],
+        &[
+            "tests/tests/attacks_exhaustion.rs::a_large_request_to_many_phones_is_kept_as_often_as_may_be",
+            "tests/tests/attacks_exhaustion.rs::one_large_request_that_rings_takes_no_more_than_64_kb",
+        ],
     ),
     (
         "limits.request_memory_per_source",

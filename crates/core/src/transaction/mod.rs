@@ -9,6 +9,7 @@
 //! each round. Every transaction that was named to the user ends with exactly one [`Event::ServerEnded`] or
 //! [`Event::ClientEnded`], the last that is heard of its id.
 
+mod abridged;
 pub mod client_invite;
 pub mod client_non_invite;
 mod dues;

@@ -93,6 +93,9 @@ pub struct Counts {
     pub transport_errors: u64,
     /// Responses that no transaction waited for, messages without a usable Via.
     pub strays: u64,
+    /// Messages that were larger than what may be kept of one, see
+    /// [`Transactions::set_most_kept`](super::Transactions::set_most_kept).
+    pub abridged: u64,
     /// Requests refused because of the bound.
     pub refused: u64,
 }

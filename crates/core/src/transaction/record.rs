@@ -31,6 +31,7 @@ pub struct Record {
     pub(super) key: Key,
     pub(super) machine: Machine,
     pub(super) kept: Option<Vec<u8>>,
+    pub(super) abridged: bool,
     pub(super) attempts: u8,
     pub(super) cancel: Cancel,
     /// Of its CANCEL, if that is held back.
@@ -65,6 +66,7 @@ impl Transactions {
                 key: entry.key,
                 machine: entry.machine,
                 kept,
+                abridged: entry.abridged,
                 attempts: entry.attempts,
                 cancel: entry.cancel,
                 cancel_lines: self.cancel_lines.get(&id.to_u64()).cloned(),
@@ -81,7 +83,7 @@ impl Transactions {
     pub fn import(&mut self, now: Now, record: Record, owner: u64) -> u64 {
         let mut entry = Entry::new(record.key, record.machine, record.target, record.bucket, owner);
         entry.kept = record.kept.map(|bytes| self.kept.store(&bytes));
-        entry.attempts = record.attempts;
+        (entry.abridged, entry.attempts) = (record.abridged, record.attempts);
         entry.cancel = record.cancel;
         let id = self.insert(now, entry);
         self.cancel_lines.extend(record.cancel_lines.map(|lines| (id.to_u64(), lines)));

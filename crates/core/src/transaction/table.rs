@@ -1,5 +1,6 @@
 //! All transactions of one shard: found by key, driven by messages, timers and their user.
 
+use super::abridged;
 use super::dues::Dues;
 use super::key::{Key, Keys, TopVia, cseq, method_text};
 use super::lengths::Lengths;
@@ -11,7 +12,7 @@ use super::record::Role;
 use super::route::Route;
 use super::step::{Action, Class, End, Retransmission, Step};
 use super::{client_invite, client_non_invite, hop, server_invite, server_non_invite};
-use crate::kept::{Kept, KeptStore};
+use crate::kept::{Kept, KeptStore, memory_of};
 use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, TimerSettings, Timers};
 use crate::{Arrival, Now, Outbox, Target, Transport, call};
@@ -29,6 +30,8 @@ pub(super) struct Entry {
     pub(super) route: Route,
     /// Of a client: the request, or the ACK that a failure got. Of a server: the last response.
     pub(super) kept: Option<Kept>,
+    /// What is kept is less than what was sent, and is not sent again.
+    pub(super) abridged: bool,
     pub(super) retransmission: Stamp,
     pub(super) end: Stamp,
     pub(super) machine: Machine,
@@ -79,6 +82,7 @@ pub struct Transactions {
     settings: TimerSettings,
     keys: Keys,
     limit: usize,
+    most_kept: usize,
     dues: Dues,
     pub(super) entries: Slots<Entry>,
     places: Places,
@@ -106,6 +110,7 @@ impl Transactions {
             settings,
             keys: Keys::new(key),
             limit: usize::MAX,
+            most_kept: usize::MAX,
             dues: Dues::new(key[0]),
             entries: Slots::new(),
             places: Places::new(),
@@ -130,6 +135,12 @@ impl Transactions {
     /// more of it. By IPv6 a source is a network of `ipv6_prefix` bits. Default: no bound.
     pub fn set_share(&mut self, bytes: usize, ipv6_prefix: u8) {
         self.dues.set_share(bytes, ipv6_prefix);
+    }
+
+    /// Memory that one kept message takes at most. A larger response is sent once and not kept. A larger request
+    /// too, but for what its ACK and CANCEL and a response of our own are made of, if that is not larger. Default: no bound.
+    pub fn set_most_kept(&mut self, memory: usize) {
+        self.most_kept = memory;
     }
 
     /// Whether so many bytes more may be kept for this source.
@@ -439,7 +450,7 @@ impl Transactions {
         // Over a reliable transport there are no other retransmissions to be counted.
         let first = std::mem::replace(&mut entry.attempts, 1) == 0;
         match &entry.kept {
-            Some(kept) if first && target.flow.is_none() => {
+            Some(kept) if first && target.flow.is_none() && !entry.abridged => {
                 let start = out.start();
                 self.kept.append_to(kept, &mut out.bytes);
                 out.send(target, start..out.bytes.len(), token);
@@ -526,6 +537,12 @@ impl Transactions {
     pub fn sent_request(&self, id: ClientId, out: &mut Vec<u8>) -> bool {
         let kept = self.entries.get(id.0).and_then(|entry| entry.kept.as_ref());
         kept.inspect(|kept| self.kept.append_to(kept, out)).is_some()
+    }
+
+    /// Memory that is kept for the retransmissions of this transaction.
+    pub fn kept_memory(&self, id: ClientId) -> usize {
+        let kept = self.entries.get(id.0).and_then(|entry| entry.kept.as_ref());
+        kept.map_or(0, |kept| memory_of(self.kept.len(kept)))
     }
 
     /// When [`Transactions::poll`] is to be called next, as `Now::mono`.
@@ -668,14 +685,26 @@ impl Transactions {
         match (step.action, given) {
             (Action::Send, Given::Bytes(range)) => out.send(target, range, id.to_u64()),
             (Action::SendAndKeep, Given::Bytes(range)) => {
-                let kept = self.kept.store(&out.bytes[range.clone()]);
-                if let Some(before) = entry.kept.replace(kept) {
+                let message = &out.bytes[range.clone()];
+                entry.abridged = memory_of(message.len()) > self.most_kept;
+                let kept = if !entry.abridged {
+                    Some(self.kept.store(message))
+                } else if entry.machine.role() == Role::Client {
+                    self.invite.clear();
+                    let written = read(message, &mut self.index).map(|all| abridged::write(&all, &mut self.invite));
+                    let fits = written.is_some() && memory_of(self.invite.len()) <= self.most_kept;
+                    fits.then(|| self.kept.store(&self.invite))
+                } else {
+                    None
+                };
+                self.counts.abridged += u64::from(entry.abridged);
+                if let Some(before) = std::mem::replace(&mut entry.kept, kept) {
                     self.kept.free(before);
                 }
                 out.send(target, range, id.to_u64());
             }
             (Action::Resend, _) => {
-                if let Some(kept) = &entry.kept {
+                if let Some(kept) = entry.kept.as_ref().filter(|_| !entry.abridged) {
                     let start = out.start();
                     self.kept.append_to(kept, &mut out.bytes);
                     out.send(target, start..out.bytes.len(), id.to_u64());
@@ -693,7 +722,8 @@ impl Transactions {
                     self.kept.free(kept);
                     if written.is_some() {
                         let range = start..out.bytes.len();
-                        if !entry.is_reliable() {
+                        entry.abridged = memory_of(range.len()) > self.most_kept;
+                        if !entry.is_reliable() && !entry.abridged {
                             entry.kept = Some(self.kept.store(&out.bytes[range.clone()]));
                         }
                         out.send(target, range, id.to_u64());
@@ -730,6 +760,7 @@ impl Entry {
             owner,
             route: target.into(),
             kept: None,
+            abridged: false,
             retransmission: Stamp::NONE,
             end: Stamp::NONE,
             machine,
@@ -751,11 +782,16 @@ fn key_of(entries: &Slots<Entry>) -> impl Fn(u32) -> Option<Key> {
     |slot| entries.at(slot).map(|(_, e)| e.key)
 }
 
-/// Parses a kept INVITE. It was sent from here, so no limit applies.
+/// Parses a kept INVITE.
 fn read_kept<'a>(store: &KeptStore, kept: &Kept, bytes: &'a mut Vec<u8>, index: &'a mut Index) -> Option<Message<'a>> {
-    let limits = Limits { message: usize::MAX, body: usize::MAX, headers: usize::from(u16::MAX) - 1, uri: usize::MAX };
     bytes.clear();
     store.append_to(kept, bytes);
+    read(bytes, index)
+}
+
+/// Parses a message that was sent from here, so no limit applies.
+fn read<'a>(bytes: &'a [u8], index: &'a mut Index) -> Option<Message<'a>> {
+    let limits = Limits { message: usize::MAX, body: usize::MAX, headers: usize::from(u16::MAX) - 1, uri: usize::MAX };
     index.parse(bytes, &limits).ok()?;
     Some(Message::new(bytes, index))
 }

@@ -27,8 +27,9 @@ section! {
         /// whose rest has not come, and what waits for a peer that does not read. A source with more than a thousand TLS
         /// connections, such as many phones behind one router, needs more.
         pub connection_memory_per_source: usize = 32 << 20, Rule::bytes(128 << 10, 1 << 40);
-        /// Bytes kept for one request with all its branches: of a large one fewer contacts are tried at once, of one larger than half
-        /// of this the first alone.
+        /// Memory that one message takes while it is kept, a request with all its branches: of a large one fewer contacts are tried at
+        /// once, and none while silent ones leave no room; of one larger than a third of this the first alone. What is larger
+        /// than about 80 % of this is sent once, and only what an ACK or a CANCEL is made of is kept.
         pub request_memory: usize = 64 << 10, Rule::bytes(4 << 10, 1 << 30);
         /// Bytes kept for the requests of one source that have no final response yet, and for those that wait for a
         /// look-up, shared among the shards; further requests are answered 503.

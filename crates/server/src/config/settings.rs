@@ -85,6 +85,12 @@ impl Config {
         }
     }
 
+    /// Memory of the messages kept for one request. The rest of its share is for the entries of its transactions, and for what the
+    /// allocator adds.
+    pub fn kept_memory(&self) -> usize {
+        self.limits.request_memory / 8 * 7
+    }
+
     /// The proxy's.
     pub fn proxy_settings(&self) -> strowger_core::proxy::Settings {
         strowger_core::proxy::Settings {
@@ -96,7 +102,7 @@ impl Config {
             route_lifetime: seconds(self.proxy.route_lifetime),
             max_breadth: self.proxy.max_breadth,
             max_branches: self.proxy.max_branches,
-            request_memory: self.limits.request_memory,
+            request_memory: self.kept_memory(),
             realm: self.realm.clone().into_bytes(),
         }
     }
