@@ -11,6 +11,14 @@ use crate::wire::Wire;
 /// # Panics
 /// It is no challenge, or none that can be answered.
 pub fn authorized(request: &Request, challenge: &[u8], user: &str, password: &str) -> Request {
+    authorized_again(request, challenge, user, password, 1)
+}
+
+/// The same for the use of its nonce that this number counts.
+///
+/// # Panics
+/// As [`authorized`].
+pub fn authorized_again(request: &Request, challenge: &[u8], user: &str, password: &str, nc: u32) -> Request {
     let (name, line) = match status(challenge) {
         Some(401) => ("WWW-Authenticate", "Authorization"),
         Some(407) => ("Proxy-Authenticate", "Proxy-Authorization"),
@@ -26,7 +34,7 @@ pub fn authorized(request: &Request, challenge: &[u8], user: &str, password: &st
         uri: request.uri.as_bytes(),
         body: &request.body,
         cnonce: b"cnonce",
-        nc: 1,
+        nc,
     };
     answer.write(strongest(&challenges).expect("one that is known"), &mut value).expect("it can be answered");
     let mut again = request.clone().with(format!("{line}: {}", String::from_utf8(value).expect("text")));
