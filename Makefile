@@ -25,7 +25,7 @@ BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
 # Names of tests, where not all are wanted.
 TESTS ?=
 # How many tests run at once: most of them wait.
-TEST_THREADS ?= $(shell expr 3 \* `nproc`)
+TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build packages lint test test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse

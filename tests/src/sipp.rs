@@ -277,7 +277,7 @@ impl CallsUnderWay {
             // No more calls; it ends with the last of those that are open.
             self.caller.process().signal(libc::SIGUSR1);
         }
-        let called = self.caller.end(Duration::from_secs(300));
+        let called = self.caller.end(Duration::from_secs(90));
         let calls = self.wanted.map_or(called.created, u64::from);
         let answered = self.answering.settle(calls, Duration::from_secs(8));
         let dropped = (self.caller.dropped(), self.answering.dropped());
