@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::proxy::contact_repair::is_invalid;
-use strowger_core::proxy::{Candidate, NextHop, Place, Request, Routing};
+use strowger_core::proxy::{Candidate, NextHop, Place, Request, Routing, Scope};
 use strowger_core::registrar::PathRule;
 use strowger_core::transaction::ServerId;
 use strowger_core::{ListenerId, Now, Target, Transport};
@@ -442,6 +442,7 @@ impl Shard {
             _ => routing.next(),
         };
         let mut ways = self.way_of(asked, &uri, prefer)?;
+        self.keep_out(&mut ways, routing.scope);
         // A second Route of ours says it: there the dialog began.
         if routing.listener.is_none() {
             for way in &mut ways {
@@ -470,11 +471,22 @@ impl Shard {
             NextHop::Known(own) if may_listen(&own, &way) && !ways.contains(&own) => ways.push(own),
             // To ask for a name takes time: only if nothing else is left.
             NextHop::Name { host, .. } if ways.is_empty() && !is_invalid(host) && !is_web(way.transport) => {
-                return self.way_of(asked, &routing.uri, way.listener);
+                ways = self.way_of(asked, &routing.uri, way.listener)?;
+                self.keep_out(&mut ways, Scope::of(way.address.ip()));
             }
             _ => (),
         }
         Some(ways)
+    }
+
+    /// What a peer without a password leads requests to lies no further in than where it sent from itself: neither its Contact, nor
+    /// a Record-Route of its own, nor a name opens the way to ports that it does not reach.
+    fn keep_out(&self, ways: &mut Targets, scope: Scope) {
+        let before = ways.len();
+        ways.retain(|way| Scope::of(way.address.ip()) >= scope);
+        if ways.is_empty() && before > 0 {
+            self.counters().relay_denied.one();
+        }
     }
 
     /// Where the user in To has registered this very Contact from, if it can be reached there now.

@@ -3,6 +3,7 @@
 
 use super::contact_repair::{is_first_hop, is_invalid, is_narrower, is_needed, is_private, is_translated};
 use super::mark::{Beyond, Named};
+use super::scope::Scope;
 use super::{Proxy, Request, Way};
 use crate::{Arrival, Now, Target, Transport};
 use strowger_message::{Host, Message, Method, Name, SipUri, Uri};
@@ -35,6 +36,8 @@ pub(super) struct Said<'a> {
     uri: SipUri<'a>,
     /// Where its sender really is, if others could not reach that.
     way: Option<Target>,
+    /// Of the address that it came from.
+    scope: Scope,
 }
 
 impl Said<'_> {
@@ -65,7 +68,7 @@ impl Proxy {
         };
         let is_lost = || is_narrower(&uri, &from.address) && matches!(self.behind_us(message), Beyond::Nobody);
         let way = (self.settings.contact_repair && (is_moved() || is_lost())).then_some(from);
-        Some(Said { text, uri, way })
+        Some(Said { text, uri, way, scope: Scope::of(arrival.remote.ip()) })
     }
 
     /// The same of a response. `sent`: where the request went, and whether a translator stands before that.
@@ -83,7 +86,7 @@ impl Proxy {
             Device::No => is_narrower(&uri, &arrival.remote) && self.is_last(response),
         };
         let way = (is_own && self.settings.contact_repair).then(|| way_back(&uri, arrival, sent)).flatten();
-        Some(Said { text, uri, way })
+        Some(Said { text, uri, way, scope: Scope::of(arrival.remote.ip()) })
     }
 
     /// Seals the Contact of the party with this tag, if it needs that. `renews`: it is the target of a dialog from now on.
@@ -96,7 +99,7 @@ impl Proxy {
         said: &Said<'_>,
         renews: bool,
     ) {
-        let Said { text, uri, way } = *said;
+        let Said { text, uri, way, scope } = *said;
         if tag.is_empty() || (way.is_none() && !renews) {
             return;
         }
@@ -112,13 +115,13 @@ impl Proxy {
             self.edit.replace(range, |out| {
                 out.push(b'<');
                 out.extend_from_slice(text);
-                seals.write(now, call_id, tag, &uri, way.as_ref(), out);
+                seals.write(now, call_id, tag, &uri, way.as_ref(), scope, out);
                 out.push(b'>');
             });
         } else {
             // Parameters stand before the question mark.
             let headers = if uri.headers.is_empty() { 0 } else { uri.headers.len() + 1 };
-            self.edit.insert(range.end - headers, |out| seals.write(now, call_id, tag, &uri, way.as_ref(), out));
+            self.edit.insert(range.end - headers, |out| seals.write(now, call_id, tag, &uri, way.as_ref(), scope, out));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Contact repair: which Contact others cannot reach at what it says, so that the address from which its device really sends is
 //! put beside it (see [`super::seal`]).
 
+use super::scope::Scope;
 use crate::{Arrival, Transport};
 use std::net::{IpAddr, SocketAddr};
 use strowger_message::header::Via;
@@ -34,20 +35,9 @@ pub fn is_translated(top: &Via<'_>, arrival: &Arrival) -> bool {
 }
 
 /// An address of a narrower scope than the one that its message came from: whoever it means, it is nobody that we reach there. It needs
-/// repair whatever stands between; else anybody could have requests sent to our own network.
+/// repair whatever stands between. (What a Contact leads to by other words is judged when a request goes there: [`Scope`].)
 pub fn is_narrower(contact: &SipUri<'_>, remote: &SocketAddr) -> bool {
-    contact.host.ip().is_some_and(|ip| scope(ip) < scope(remote.ip()))
-}
-
-/// How far an address reaches: this machine, this link, this site, the world.
-fn scope(ip: IpAddr) -> u8 {
-    match ip.to_canonical() {
-        ip if ip.is_loopback() || ip.is_unspecified() => 0,
-        IpAddr::V4(ip) if ip.is_link_local() => 1,
-        IpAddr::V6(ip) if ip.is_unicast_link_local() => 1,
-        ip if is_private(ip, ip) => 2,
-        _ => 3,
-    }
+    contact.host.ip().is_some_and(|ip| Scope::of(ip) < Scope::of(remote.ip()))
 }
 
 /// The request has one Via: its sender's.

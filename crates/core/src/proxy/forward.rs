@@ -5,6 +5,7 @@ use super::exchange::{Branch, Candidate, Exchange, OwnedCandidate, Pending, Shar
 use super::loop_detection::{self, Visit};
 use super::mark::{Beyond, Named, Party};
 use super::place::Place;
+use super::scope::Scope;
 use super::{Proxy, Request, Routing, route};
 use crate::digest::{Credentials, HeaderError};
 use crate::kept::memory_of;
@@ -470,7 +471,8 @@ impl Proxy {
         let at = index.first(Name::RecordRoute).map_or_else(|| index.headers_start(), |l| l.start as usize);
         let beyond = self.behind_us(&request.message);
         let named = said.map_or(Named::Nothing, Said::named);
-        let mark = self.marks.make(now, Party::Caller, request.call_id, request.from_tag, beyond, named);
+        let scope = Scope::of(request.arrival.remote.ip());
+        let mark = self.marks.make(now, Party::Caller, request.call_id, request.from_tag, beyond, named, scope);
         let (down, up) = (self.identity.face(out_by), self.identity.face(request.arrival.listener));
         // A sips URI may name only a listener that keeps its promise.
         let secure_down = secure && down.transport.is_secure();

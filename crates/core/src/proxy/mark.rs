@@ -3,11 +3,12 @@
 //!
 //! There are two of them. The one in a request that leaves stands in the route set of who is called, and leads to the caller;
 //! in each response that makes a dialog we write the other one over it, which stands in the caller's and leads to who
-//! answered (RFC 3261 section 16.7 step 8). A mark bears the time and a hash of the party's Contact in clear, and is authenticated as
-//! a whole, with what the later request must have: the Call-ID, the tag of the party that it leads to as its To tag, and as its next Route
+//! answered (RFC 3261 section 16.7 step 8). A mark bears the time, the scope of the address that the party sent from and a hash of its
+//! Contact in clear, and is authenticated as a whole, with what the later request must have: the Call-ID, the tag of the party that it leads to as its To tag, and as its next Route
 //! the Record-Route behind ours on that side, or none. So it is no good for another call, in the other direction, or anywhere else.
 
 use super::place::Place;
+use super::scope::Scope;
 use crate::siphash::SipKey;
 use crate::{Now, base64url};
 use strowger_message::uri::SipUri;
@@ -16,7 +17,7 @@ use subtle::ConstantTimeEq;
 /// Characters of a mark.
 pub(super) const LEN: usize = base64url::len(BYTES);
 
-/// A byte of version and direction, four of the time, six of the Contact, thirteen of the authentication code.
+/// A byte of scope (two bits), version and direction, four of the time, six of the Contact, thirteen of the authentication code.
 const BYTES: usize = CLEAR + 13;
 const CLEAR: usize = 11;
 const VERSION: u8 = 1;
@@ -60,10 +61,11 @@ pub(super) enum Named<'a> {
 pub(super) enum Judgement {
     /// It is not of this call, not for this party, not for this next Route, or too old.
     Refused,
-    /// All this is right, but the Request-URI is not the Contact that the mark was made with: it needs a seal.
-    OtherContact,
+    /// All this is right, but the Request-URI is not the Contact that the mark was made with: it needs a seal. With the scope of the
+    /// address that the party sent from.
+    OtherContact(Scope),
     /// The request goes to the party.
-    Granted,
+    Granted(Scope),
 }
 
 /// Makes and judges marks. Every shard, and every server that shall let this call through, has the same secret.
@@ -90,7 +92,8 @@ impl Marks {
         }
     }
 
-    /// The mark for requests to this party of the call, whose tag this is.
+    /// The mark for requests to this party of the call, whose tag this is. `scope`: of the address that it sends from.
+    #[expect(clippy::too_many_arguments, reason = "each says one thing about the party")]
     pub(super) fn make(
         &self,
         now: Now,
@@ -99,6 +102,7 @@ impl Marks {
         tag: &[u8],
         beyond: Beyond<'_>,
         named: Named<'_>,
+        scope: Scope,
     ) -> [u8; LEN] {
         let contact = match named {
             Named::Contact(uri) => self.contact(uri),
@@ -109,7 +113,7 @@ impl Marks {
             return NOWHERE;
         }
         let mut bytes = [0; BYTES];
-        bytes[0] = VERSION << 1 | party as u8;
+        bytes[0] = (scope as u8) << 6 | VERSION << 1 | party as u8;
         bytes[1..5].copy_from_slice(&seconds(now).to_be_bytes());
         bytes[5..CLEAR].copy_from_slice(&contact);
         let code = self.code(&bytes, call_id, tag, beyond);
@@ -130,7 +134,7 @@ impl Marks {
         uri: Option<&SipUri<'_>>,
     ) -> Judgement {
         let mut bytes = [0; BYTES];
-        if !base64url::decode(mark, &mut bytes) || bytes[0] >> 1 != VERSION || to_tag.is_empty() {
+        if !base64url::decode(mark, &mut bytes) || bytes[0] >> 1 & 0b1_1111 != VERSION || to_tag.is_empty() {
             return Judgement::Refused;
         }
         let code = self.code(&bytes, call_id, to_tag, beyond);
@@ -142,7 +146,8 @@ impl Marks {
             return Judgement::Refused;
         }
         let same = uri.is_some_and(|uri| self.contact(uri)[..].ct_eq(&bytes[5..CLEAR]).into());
-        if same { Judgement::Granted } else { Judgement::OtherContact }
+        let scope = Scope::of_bits(bytes[0] >> 6);
+        if same { Judgement::Granted(scope) } else { Judgement::OtherContact(scope) }
     }
 
     fn code(&self, bytes: &[u8; BYTES], call_id: &[u8], tag: &[u8], beyond: Beyond<'_>) -> [u8; BYTES - CLEAR] {
@@ -181,6 +186,7 @@ mod tests {
 
     const NOW: Now = Now { mono: 0, wall: 1_700_000_000_000 };
     const DAY: u32 = 86_400;
+    const SITE: Scope = Scope::Site;
 
     fn later(seconds: i64) -> Now {
         Now { wall: NOW.wall.wrapping_add_signed(seconds * 1000), ..NOW }
@@ -196,11 +202,11 @@ mod tests {
         let (bob, other) = (sip("sip:bob@10.0.0.2"), sip("sip:bob@10.0.0.3"));
         let (edge, far) = (sip("sip:edge.example;lr;x=1"), sip("sip:far.example;lr"));
         for beyond in [Beyond::Nobody, Beyond::Proxy(Place::of(&edge))] {
-            let mark = marks.make(NOW, Party::Called, b"call", b"bob", beyond, Named::Contact(&bob));
+            let mark = marks.make(NOW, Party::Called, b"call", b"bob", beyond, Named::Contact(&bob), SITE);
             let judge = |call: &[u8], tag: &[u8], beyond, uri| marks.judge(NOW, &mark, call, tag, beyond, Some(uri));
-            assert_eq!(judge(b"call", b"bob", beyond, &bob), Judgement::Granted);
-            assert_eq!(judge(b"call", b"bob", beyond, &other), Judgement::OtherContact);
-            assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", beyond, None), Judgement::OtherContact);
+            assert_eq!(judge(b"call", b"bob", beyond, &bob), Judgement::Granted(SITE));
+            assert_eq!(judge(b"call", b"bob", beyond, &other), Judgement::OtherContact(SITE));
+            assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", beyond, None), Judgement::OtherContact(SITE));
             for (call, tag) in [("other", "bob"), ("call", "alice"), ("call", ""), ("cal", "lbob"), ("callbob", "")] {
                 assert_eq!(judge(call.as_bytes(), tag.as_bytes(), beyond, &bob), Judgement::Refused, "{call} {tag}");
             }
@@ -211,19 +217,32 @@ mod tests {
                 Judgement::Refused
             );
         }
-        let mark = marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, Named::Contact(&bob));
+        let mark = marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, Named::Contact(&bob), SITE);
         let through = Beyond::Proxy(Place::of(&edge));
         assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", through, Some(&bob)), Judgement::Refused);
-        let mark = marks.make(NOW, Party::Called, b"call", b"bob", through, Named::Contact(&bob));
+        let mark = marks.make(NOW, Party::Called, b"call", b"bob", through, Named::Contact(&bob), SITE);
         assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Nobody, Some(&bob)), Judgement::Refused);
     }
 
     #[test]
     fn without_a_contact_of_its_own_a_party_needs_its_seal() {
         let marks = Marks::new(b"secret", DAY);
-        let mark = marks.make(NOW, Party::Caller, b"call", b"alice", Beyond::Nobody, Named::Seal);
+        let mark = marks.make(NOW, Party::Caller, b"call", b"alice", Beyond::Nobody, Named::Seal, SITE);
         for uri in [None, Some(&sip("sip:alice@10.0.0.1"))] {
-            assert_eq!(marks.judge(NOW, &mark, b"call", b"alice", Beyond::Nobody, uri), Judgement::OtherContact);
+            assert_eq!(marks.judge(NOW, &mark, b"call", b"alice", Beyond::Nobody, uri), Judgement::OtherContact(SITE));
+        }
+    }
+
+    #[test]
+    fn a_mark_says_how_far_its_party_reached() {
+        let marks = Marks::new(b"secret", DAY);
+        let bob = sip("sip:bob@10.0.0.2");
+        for scope in [Scope::Machine, Scope::Link, Scope::Site, Scope::World] {
+            for party in [Party::Caller, Party::Called] {
+                let mark = marks.make(NOW, party, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob), scope);
+                let judged = marks.judge(NOW, &mark, b"call", b"tag", Beyond::Nobody, Some(&bob));
+                assert_eq!(judged, Judgement::Granted(scope));
+            }
         }
     }
 
@@ -231,13 +250,13 @@ mod tests {
     fn no_changed_character_is_accepted() {
         let marks = Marks::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
-        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob));
+        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob), SITE);
         for at in 0..LEN {
             for character in 0..=255 {
                 let mut forged = mark;
                 forged[at] = character;
                 let judged = marks.judge(NOW, &forged, b"call", b"tag", Beyond::Nobody, Some(&bob));
-                assert_eq!(judged == Judgement::Granted, forged == mark, "{at} {character}");
+                assert_eq!(judged == Judgement::Granted(SITE), forged == mark, "{at} {character}");
             }
         }
         assert_eq!(marks.judge(NOW, &mark[1..], b"call", b"tag", Beyond::Nobody, Some(&bob)), Judgement::Refused);
@@ -247,12 +266,12 @@ mod tests {
     fn a_mark_ends() {
         let marks = Marks::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
-        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob));
+        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob), SITE);
         for (seconds, judged) in [
-            (0, Judgement::Granted),
-            (86_400, Judgement::Granted),
+            (0, Judgement::Granted(SITE)),
+            (86_400, Judgement::Granted(SITE)),
             (86_401, Judgement::Refused),
-            (-86_400, Judgement::Granted),
+            (-86_400, Judgement::Granted(SITE)),
             (-86_401, Judgement::Refused),
         ] {
             let now = later(seconds);
@@ -260,9 +279,9 @@ mod tests {
         }
         // When the count of seconds begins anew, too.
         let last = Now { wall: u64::from(u32::MAX) * 1000, ..NOW };
-        let mark = marks.make(last, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob));
+        let mark = marks.make(last, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob), SITE);
         let next = Now { wall: last.wall + 5_000, ..NOW };
-        assert_eq!(marks.judge(next, &mark, b"call", b"tag", Beyond::Nobody, Some(&bob)), Judgement::Granted);
+        assert_eq!(marks.judge(next, &mark, b"call", b"tag", Beyond::Nobody, Some(&bob)), Judgement::Granted(SITE));
     }
 
     #[test]
@@ -270,9 +289,9 @@ mod tests {
         let marks = Marks::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
         for mark in [
-            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, Named::Nothing),
-            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Unknown, Named::Contact(&bob)),
-            marks.make(NOW, Party::Called, b"call", b"", Beyond::Nobody, Named::Contact(&bob)),
+            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, Named::Nothing, SITE),
+            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Unknown, Named::Contact(&bob), SITE),
+            marks.make(NOW, Party::Called, b"call", b"", Beyond::Nobody, Named::Contact(&bob), SITE),
         ] {
             assert_eq!(mark, NOWHERE);
             assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Nobody, Some(&bob)), Judgement::Refused);

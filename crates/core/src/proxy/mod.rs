@@ -17,6 +17,7 @@ mod place;
 mod request;
 mod response;
 mod route;
+mod scope;
 pub mod seal;
 
 pub use exchange::{Candidate, Final};
@@ -25,6 +26,7 @@ pub use own_tag::OwnTag;
 pub use place::Place;
 pub use request::Request;
 pub use route::{NextHop, Routing};
+pub use scope::Scope;
 pub use seal::Way;
 
 use crate::entropy::Entropy;

@@ -4,6 +4,7 @@ use super::contact::{Device, Said};
 use super::exchange::{Best, Exchange, Final};
 use super::mark::{self, Beyond, Marks, Named, Party};
 use super::place::Place;
+use super::scope::Scope;
 use super::{NOBODY, Proxy, best, route};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
@@ -288,7 +289,11 @@ impl Proxy {
             let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
             if says.recorded {
                 let named = said.as_ref().map_or(Named::Nothing, Said::named);
-                self.renew_marks(response, |marks, beyond| marks.make(now, Party::Called, call_id, tag, beyond, named));
+                let scope = Scope::of(arrival.remote.ip());
+                let make = |marks: &Marks, beyond: Beyond<'_>| {
+                    marks.make(now, Party::Called, call_id, tag, beyond, named, scope)
+                };
+                self.renew_marks(response, make);
             }
             if let Some(said) = &said {
                 self.seal_contact(now, response, call_id, tag, said, says.renews);

@@ -2,6 +2,7 @@
 
 use super::mark::{Beyond, Judgement};
 use super::place::Place;
+use super::scope::Scope;
 use super::seal::Seal;
 use super::{Proxy, Request};
 use crate::{ListenerId, Now, Target, Transport};
@@ -29,6 +30,8 @@ pub struct Routing<'a> {
     /// It goes to the other party of a call that we let through before: so says our mark in the Route, or our seal in the
     /// Request-URI.
     pub in_dialog: bool,
+    /// Of the address that this party sent from; the narrowest if it is not in dialog.
+    pub scope: Scope,
     /// The first Route that is left.
     pub route: Option<Uri<'a>>,
     /// The listener that our second Route names: the dialog goes out there.
@@ -80,6 +83,7 @@ impl Proxy {
             uri_text: message.request_uri(),
             own_route: false,
             in_dialog: false,
+            scope: Scope::Machine,
             route: None,
             listener: None,
             way: None,
@@ -107,12 +111,17 @@ impl Proxy {
         };
         let seal = uri.and_then(|uri| self.seals.find(now, request.call_id, request.to_tag, &uri));
         let of_party = seal.is_some_and(|seal| seal.of_party);
-        routing.in_dialog = match judged {
-            Judgement::Granted => true,
-            Judgement::OtherContact => of_party,
+        let scope = match judged {
+            Judgement::Granted(scope) => Some(scope),
+            // What the mark has of the next hop is the Route.
+            Judgement::OtherContact(scope) if routing.route.is_some() => Some(scope).filter(|_| of_party),
             // The seal is the party's own, and nobody else is on the way.
-            Judgement::Refused => of_party && routing.route.is_none(),
+            Judgement::OtherContact(_) | Judgement::Refused => {
+                seal.filter(|_| of_party && routing.route.is_none()).map(|seal| seal.scope)
+            }
         };
+        routing.in_dialog = scope.is_some();
+        routing.scope = scope.unwrap_or(Scope::Machine);
         if let Some(seal) = seal {
             self.use_seal(request, &seal, &mut routing);
         }

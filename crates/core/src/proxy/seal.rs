@@ -10,6 +10,7 @@
 
 use super::mark::{is_fresh, seconds};
 use super::place::Place;
+use super::scope::Scope;
 use crate::siphash::SipKey;
 use crate::{Flow, Now, Transport, base64url};
 use smallvec::SmallVec;
@@ -28,6 +29,7 @@ const HEAD: usize = 13;
 const CODE: usize = 12;
 
 const VERSION: u8 = 1 << 6;
+/// Where no way follows, the scope of the address that the party sent from stands here.
 const TRANSPORT: u8 = 0b111;
 const WAY: u8 = 1 << 3;
 const V6: u8 = 1 << 4;
@@ -48,6 +50,8 @@ pub(super) struct Seal<'a> {
     pub(super) text: &'a [u8],
     /// None: the Contact says itself how its device is reached.
     pub(super) way: Option<Way>,
+    /// Of the address that its party sent from.
+    pub(super) scope: Scope,
     /// This very server wrote it, not another one with the same secret.
     pub(super) own: bool,
     /// It is the Contact of the party with this tag of this call.
@@ -83,7 +87,8 @@ impl Seals {
         }
     }
 
-    /// `;x-strowger=...` for the Contact `uri` of the party with this tag of the call.
+    /// `;x-strowger=...` for the Contact `uri` of the party with this tag of the call. `scope`: of the address that it sends from.
+    #[expect(clippy::too_many_arguments, reason = "each says one thing about the Contact")]
     pub(super) fn write(
         &self,
         now: Now,
@@ -91,10 +96,11 @@ impl Seals {
         tag: &[u8],
         uri: &SipUri<'_>,
         way: Option<&Way>,
+        scope: Scope,
         out: &mut Vec<u8>,
     ) {
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
-        bytes.push(VERSION);
+        bytes.push(VERSION | if way.is_none() { scope as u8 } else { 0 });
         bytes.extend_from_slice(&self.writer);
         bytes.extend_from_slice(&seconds(now).to_be_bytes());
         bytes.extend_from_slice(&self.party(call_id, tag));
@@ -164,7 +170,8 @@ impl Seals {
         }
         let way = if flags & WAY == 0 { None } else { Some(Way::read(flags, &mut rest)?) };
         let of_party = !tag.is_empty() && self.party(call_id, tag) == party;
-        Some(Seal { text, way, own: writer == self.writer, of_party })
+        let scope = way.map_or_else(|| Scope::of_bits(flags & TRANSPORT), |way| Scope::of(way.address.ip()));
+        Some(Seal { text, way, scope, own: writer == self.writer, of_party })
     }
 
     fn party(&self, call_id: &[u8], tag: &[u8]) -> [u8; 6] {
@@ -229,7 +236,7 @@ mod tests {
     fn sealed(seals: &Seals, uri: &str, way: Option<&Way>) -> String {
         let parsed = Uri::parse(uri.as_bytes()).unwrap();
         let mut out = uri.as_bytes().to_vec();
-        seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), way, &mut out);
+        seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), way, Scope::Site, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -264,6 +271,25 @@ mod tests {
                 assert_eq!(found(&one, NOW, "", &text), Some((way, true, false)));
                 assert_eq!(found(&other, NOW, "alice", &text), Some((way, false, true)));
                 assert_eq!(found(&seals("Secret", "one"), NOW, "alice", &text), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_seal_says_how_far_its_party_reached() {
+        let seals = seals("secret", "one");
+        let parsed = Uri::parse(b"sip:a@h").unwrap();
+        let scope_of = |scope, way: Option<&Way>| {
+            let mut text = b"sip:a@h".to_vec();
+            seals.write(NOW, b"call", b"alice", parsed.sip().unwrap(), way, scope, &mut text);
+            let sealed = Uri::parse(&text).unwrap();
+            let seal = seals.find(NOW, b"call", b"alice", sealed.sip().unwrap());
+            seal.map(|seal| (seal.way.is_some(), seal.scope))
+        };
+        for scope in [Scope::Machine, Scope::Link, Scope::Site, Scope::World] {
+            assert_eq!(scope_of(scope, None), Some((false, scope)));
+            for way in ways().iter().flatten() {
+                assert_eq!(scope_of(scope, Some(way)), Some((true, Scope::World)));
             }
         }
     }
@@ -322,7 +348,7 @@ mod tests {
         // One of another call stands before that of this one.
         let mut copied = b"sip:a@h".to_vec();
         let uri = Uri::parse(b"sip:a@h").unwrap();
-        own.write(NOW, b"another call", b"alice", uri.sip().unwrap(), None, &mut copied);
+        own.write(NOW, b"another call", b"alice", uri.sip().unwrap(), None, Scope::Site, &mut copied);
         let copied = String::from_utf8(copied).unwrap();
         assert_eq!(found(&own, NOW, "alice", &copied), Some((None, true, false)));
         assert_eq!(found(&own, NOW, "alice", &sealed(&own, &copied, None)), Some((None, true, true)));
