@@ -36,6 +36,9 @@ fn what_rings_too_long_is_cancelled() {
     let server = open("timers.timer_c = \"1s\"");
     let (_caller, mut bob, _) = rings_bob(&server);
     assert!(bob.request("CANCEL", SOON).is_some());
+    // The caller ended nothing.
+    bob.send(&respond(&got, 487, "bob", &[])).expect("loopback takes it");
+    assert_eq!(caller.final_response(SOON).as_deref().and_then(text::status), Some(408));
 }
 
 /// A failure that comes again is acknowledged again, for as long as its transaction is remembered.

@@ -12,8 +12,6 @@ pub(super) fn rank(status: u16) -> u16 {
         401 | 407 | 415 | 420 | 484 => 0,
         // The user exists and said no: worth more than a device that is not there.
         486 | 480 | 488 => 1,
-        // Of a branch that was cancelled to give others their turn: the caller ended nothing.
-        487 => 2,
         404 | 410 => 3,
         408 => 4,
         503 => 5,

@@ -54,6 +54,8 @@ pub(super) struct Branch {
     pub(super) status: u16,
     /// Which of the pending candidates it serves, for its next address.
     pub(super) candidate: u16,
+    /// Its time was up, so we cancelled it: a 487 that answers this counts as a time-out.
+    pub(super) timed_out: bool,
 }
 
 /// The best final response so far, ready to go upstream: its top Via already taken off.
@@ -168,6 +170,14 @@ impl Exchange {
     pub(super) fn rings_until(&self) -> Option<u64> {
         let pending = self.pending.as_ref().filter(|p| p.next < p.candidates.len())?;
         (self.invite && !self.answered && !self.cancelled).then_some(pending.until)
+    }
+
+    /// Branches without a final response, of all or of this one, are cancelled since their time is up.
+    pub(super) fn time_out(&mut self, client: Option<ClientId>) {
+        let is_meant = |branch: &&mut Branch| client.is_none_or(|client| branch.client == Some(client));
+        for branch in self.branches_mut().filter(is_meant).filter(|branch| branch.status < 200) {
+            branch.timed_out = true;
+        }
     }
 
     pub(super) fn is_waiting(&self) -> bool {

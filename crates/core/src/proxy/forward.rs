@@ -39,7 +39,7 @@ impl Proxy {
         }
         let id = self.exchanges.insert(Exchange {
             server,
-            first: Branch { client: None, status: 0, candidate: 0 },
+            first: Branch { client: None, status: 0, candidate: 0, timed_out: false },
             others: None,
             best: None,
             pending: None,
@@ -272,7 +272,7 @@ impl Proxy {
         let client =
             tx.send(now, range, &branch, request.message.method_text(), target, request.call_hash, id.to_u64(), out);
         if let Some(exchange) = self.exchanges.get_mut(id) {
-            exchange.add(Branch { client: Some(client), status: 0, candidate });
+            exchange.add(Branch { client: Some(client), status: 0, candidate, timed_out: false });
             tx.bill(exchange.server, length);
         }
     }

@@ -240,7 +240,12 @@ impl Proxy {
             Event::Timeout { id, owner } => self.branch_failed(now, id, owner, 408, tx, out),
             Event::ClientTransportError { id, owner } => self.branch_failed(now, id, owner, 503, tx, out),
             // Section 16.8: it rings, so it can be cancelled.
-            Event::NoNews { id, .. } => _ = tx.cancel(now, id, None, out),
+            Event::NoNews { id, owner } => {
+                if let Some(exchange) = self.exchanges.get_mut(Id::from_u64(owner)).filter(|_| owner != NOBODY) {
+                    exchange.time_out(Some(id));
+                }
+                tx.cancel(now, id, None, out);
+            }
             Event::NoAnswerYet { id, owner } => self.trying(now, id, owner, tx, out),
             Event::ServerEnded { owner, .. } | Event::ClientEnded { owner, .. } => self.transaction_ended(owner),
             _ => (),
@@ -293,6 +298,9 @@ impl Proxy {
             let rings = |proxy: &Self| proxy.exchanges.get(id).and_then(Exchange::rings_until) == Some(until);
             if !rings(self) {
                 continue;
+            }
+            if let Some(exchange) = self.exchanges.get_mut(id) {
+                exchange.time_out(None);
             }
             self.cancel_branches(now, id, None, tx, out);
             self.silent_branches_failed(now, id, tx, out);

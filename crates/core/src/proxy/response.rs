@@ -56,7 +56,10 @@ impl Proxy {
             }
             return;
         }
+        let cancelled = exchange.cancelled;
         let Some(branch) = exchange.branch_mut(client) else { return };
+        // The caller, who ended nothing, is not to hear that it did (section 21.4.25).
+        let status = if status == 487 && branch.timed_out && !cancelled { 408 } else { status };
         branch.status = status;
         if status < 300 {
             // Every 2xx of an INVITE goes up, at once (step 5); of another request, the first.

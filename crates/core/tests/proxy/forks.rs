@@ -178,6 +178,19 @@ fn who_rings_too_long_is_cancelled_for_the_next() {
 }
 
 #[test]
+fn who_was_cancelled_for_the_next_counts_as_one_that_did_not_answer() {
+    for (other, heard) in [(404, 404), (480, 480), (408, 408), (487, 487)] {
+        let mut rig = Rig::new();
+        let first = only(fork(&mut rig, &[contact("10.2.2.1:5061", 900), contact("10.2.2.2:5062", 500)]));
+        rig.answer(&first, 180, "");
+        rig.pass(23_000);
+        let second = rig.answer(&first, 487, "").pop().expect("the next one rings");
+        assert_eq!(to_alice(&rig.answer(&second, other, "")), [heard]);
+        rig.end();
+    }
+}
+
+#[test]
 fn who_says_nothing_at_all_does_not_hold_the_next_up() {
     let mut rig = Rig::new();
     let first = only(fork(&mut rig, &[contact("10.2.2.1:5061", 900), contact("10.2.2.2:5062", 500)]));
