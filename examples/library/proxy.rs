@@ -33,7 +33,8 @@ impl Relay {
                 let routing = self.proxy.route(now, &request);
                 let uri = routing.next();
                 if let NextHop::Known(target) = self.proxy.next_hop(&uri, arrival.listener) {
-                    self.proxy.forward_ack(now, &request, &routing, target, out);
+                    let candidate = Candidate { targets: &[target], ..Candidate::default() };
+                    self.proxy.forward_ack(now, &request, &routing, &candidate, out);
                 }
             }
             Incoming::Cancel { cancel, invite } => {

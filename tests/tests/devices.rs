@@ -94,25 +94,27 @@ fn a_phone_with_two_flows_rings_once_and_by_the_other_when_one_is_gone() {
     let mut flows = [1, 2].map(|reg_id| {
         let mut wire = server.connect(Tcp);
         let parameters = format!("{instance};reg-id={reg_id}");
-        let contact = contact(wire.local(), Tcp, &parameters);
+        let contact = contact(wire.local(), Tcp, &parameters).replace("sip:bob@", &format!("sip:flow{reg_id}@"));
         let answer = register(&mut wire, &contact, &["Supported: path, outbound"]);
         assert_eq!(fields(&answer, "Require"), ["outbound"], "{}", String::from_utf8_lossy(&answer));
         assert_eq!(fields(&answer, "Contact").len(), reg_id);
         wire
     });
     let mut caller = server.connect(Udp);
-    let mut call = |flow: &mut Wire| {
+    let mut call = |flow: &mut Wire, user: &str| {
         caller.send(&invite("sip:bob@example.org", &caller).bytes()).expect("the server takes messages");
         let got = flow.request("INVITE", SOON).expect("it rings");
+        // Each by the Contact that it registered.
+        assert!(request_uri(&got).starts_with(&format!("sip:{user}@")), "{}", request_uri(&got));
         flow.send(&respond(&got, 486, "bob", &[])).expect("the server takes messages");
         assert_eq!(caller.final_response(SOON).map(|answer| status(&answer)), Some(Some(486)));
     };
     let [older, newer] = &mut flows;
-    call(newer);
+    call(newer, "flow2");
     assert!(older.request("INVITE", AT_ONCE).is_none(), "it rings twice");
     let [mut older, newer] = flows;
     drop(newer);
-    call(&mut older);
+    call(&mut older, "flow1");
 }
 
 #[test]

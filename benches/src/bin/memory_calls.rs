@@ -78,7 +78,8 @@ impl Shard {
             Incoming::New(id) => id,
             Incoming::Ack => {
                 let routing = self.proxy.route(self.now, &request);
-                return self.proxy.forward_ack(self.now, &request, &routing, target, &mut self.out);
+                let candidate = Candidate { targets: &[target], ..Candidate::default() };
+                return self.proxy.forward_ack(self.now, &request, &routing, &candidate, &mut self.out);
             }
             other => panic!("{other:?}"),
         };

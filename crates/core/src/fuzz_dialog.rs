@@ -194,7 +194,10 @@ impl World {
                 let candidate = Candidate { targets: &[target], q: 1000, fixed: true, ..Candidate::default() };
                 self.proxy.forward(NOW, &request, &routing, id, &[candidate], &mut self.tx, &mut self.out);
             }
-            Incoming::Ack => self.proxy.forward_ack(NOW, &request, &routing, target, &mut self.out),
+            Incoming::Ack => {
+                let candidate = Candidate { targets: &[target], ..Candidate::default() };
+                self.proxy.forward_ack(NOW, &request, &routing, &candidate, &mut self.out);
+            }
             _ => return None,
         }
         Some(routing.in_dialog)

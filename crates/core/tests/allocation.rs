@@ -136,7 +136,10 @@ impl Relay {
                 self.sent.clear();
                 self.sent.extend_from_slice(&self.out.bytes[send.range()]);
             }
-            Incoming::Ack => self.proxy.forward_ack(self.now, &request, &routing, target, &mut self.out),
+            Incoming::Ack => {
+                let candidate = Candidate { targets: &[target], ..Candidate::default() };
+                self.proxy.forward_ack(self.now, &request, &routing, &candidate, &mut self.out);
+            }
             other => panic!("{other:?}"),
         }
         self.round();

@@ -31,8 +31,8 @@ pub(crate) struct Contact {
     pub(crate) path: Range<usize>,
     /// Where its REGISTER came from, if that is the way to it.
     pub(crate) target: Option<Target>,
-    /// Where older flows of the same device come from (RFC 5626 section 7).
-    pub(crate) older: SmallVec<[Target; 1]>,
+    /// Where older flows of the same device come from, and the Contact of each (RFC 5626 section 7).
+    pub(crate) older: SmallVec<[(Target, Range<usize>); 1]>,
     /// `+sip.instance` of a flow; empty for anything else.
     instance: Range<usize>,
     /// When the REGISTER came, in milliseconds since 1970 UTC.
@@ -158,7 +158,8 @@ fn ring_once(text: &[u8], first: usize, entries: &mut Vec<Contact>) {
             std::mem::swap(&mut older, &mut entries[same]);
         }
         let newest = &mut entries[same];
-        newest.older.extend(older.target.into_iter().chain(older.older));
+        let flow = older.target.map(|target| (target, older.uri));
+        newest.older.extend(flow.into_iter().chain(older.older));
     }
 }
 

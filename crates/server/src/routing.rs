@@ -96,17 +96,19 @@ impl Shard {
         if local && routing.way.is_none() {
             let mut contacts = std::mem::take(&mut self.contacts);
             self.collect(asked.now, &routing.uri, &mut contacts);
-            let first = contacts.entries.first().and_then(|c| c.target.or_else(|| self.contact_target(&contacts, c)));
-            self.contacts = contacts;
-            if let Some(target) = first {
-                self.proxy.forward_ack(asked.now, request, &routing, target, asked.out);
+            if let Some(first) = contacts.entries.first()
+                && let Some(target) = first.target.or_else(|| self.contact_target(&contacts, first))
+            {
+                let (uri, path) = (Some(&contacts.text[first.uri.clone()]), &contacts.text[first.path.clone()]);
+                let candidate = Candidate { uri, path, targets: &[target], ..Candidate::default() };
+                self.proxy.forward_ack(asked.now, request, &routing, &candidate, asked.out);
             }
+            self.contacts = contacts;
             return;
         }
-        if let Some(targets) = self.next_hop(asked, &routing)
-            && let Some(target) = targets.first()
-        {
-            self.proxy.forward_ack(asked.now, request, &routing, *target, asked.out);
+        if let Some(targets) = self.next_hop(asked, &routing) {
+            let candidate = Candidate { targets: &targets, ..Candidate::default() };
+            self.proxy.forward_ack(asked.now, request, &routing, &candidate, asked.out);
         }
     }
 
@@ -224,6 +226,7 @@ impl Shard {
             (routing.way.is_none() && routing.route.is_none()).then(|| self.emergency_route(&routing.uri)).flatten();
         let candidate = Candidate {
             uri: None,
+            uris: &[],
             path: help.as_deref().unwrap_or_default(),
             targets: &targets,
             q: 1000,
@@ -334,6 +337,10 @@ impl Shard {
                 }
             }
         }
+        let text = &contacts.text;
+        let of_older =
+            |contact: &Contact| contact.older.iter().map(|(flow, uri)| (*flow, &text[uri.clone()])).collect();
+        let uris: SmallVec<[Vec<(Target, &[u8])>; 2]> = contacts.entries.iter().map(of_older).collect();
         let fork = self.shared.config.proxy.fork;
         let count = contacts.entries.len().min(1000) as u16;
         let candidates: SmallVec<[Candidate<'_>; 2]> = contacts
@@ -341,10 +348,12 @@ impl Shard {
             .iter()
             .zip(&targets)
             .zip(contacts.groups())
+            .zip(&uris)
             .enumerate()
-            .map(|(n, ((contact, way), group))| Candidate {
-                uri: Some(&contacts.text[contact.uri.clone()]),
-                path: &contacts.text[contact.path.clone()],
+            .map(|(n, (((contact, way), group), uris))| Candidate {
+                uri: Some(&text[contact.uri.clone()]),
+                uris,
+                path: &text[contact.path.clone()],
                 targets: way,
                 q: match fork {
                     Fork::Parallel => 1000,
@@ -358,6 +367,7 @@ impl Shard {
             .collect();
         self.send(asked, routing, &candidates, 480);
         drop(candidates);
+        drop(uris);
         self.contacts = contacts;
     }
 
@@ -418,7 +428,7 @@ impl Shard {
     fn ways_to(&self, contacts: &Contacts, contact: &Contact, from: Target) -> Targets {
         let flows = &self.shared.flows;
         let own = contacts.uri(contact).and_then(|uri| listens_at(&self.proxy, &uri, contact.listener, &from));
-        let older = contact.older.iter().copied().filter(|older| !is_gone(flows, older));
+        let older = contact.older.iter().map(|(older, _)| *older).filter(|older| !is_gone(flows, older));
         if is_gone(flows, &from) {
             return older.chain(own).collect();
         }

@@ -105,7 +105,8 @@ impl ProxyHost {
                     _ => self.proxy.next_hop(&routing.next(), listener),
                 };
                 if let Some(target) = self.resolve(hop) {
-                    self.proxy.forward_ack(now, &request, &routing, target, out);
+                    let candidate = Candidate { targets: &[target], ..Candidate::default() };
+                    self.proxy.forward_ack(now, &request, &routing, &candidate, out);
                 }
                 return;
             }

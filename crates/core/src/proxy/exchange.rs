@@ -94,6 +94,9 @@ pub(super) struct Share {
 pub struct Candidate<'a> {
     /// The Request-URI to write; none: as received.
     pub uri: Option<&'a [u8]>,
+    /// Those of some of the targets in place of it: other flows of one device, each registered with a Contact of its own (section 16.6
+    /// step 2).
+    pub uris: &'a [(Target, &'a [u8])],
     /// Route values to put on top: the Path of a binding, as received (RFC 3327).
     pub path: &'a [u8],
     /// Addresses in order of trying: the next one when one fails or says 503 (RFC 3263 section 4.3).
@@ -108,7 +111,8 @@ pub struct Candidate<'a> {
 
 #[derive(Clone, Debug)]
 pub(super) struct OwnedCandidate {
-    pub(super) uri: Option<Vec<u8>>,
+    uri: Option<Vec<u8>>,
+    uris: Vec<(Target, Vec<u8>)>,
     pub(super) path: Vec<u8>,
     pub(super) targets: Vec<Target>,
     pub(super) q: u16,
@@ -117,10 +121,23 @@ pub(super) struct OwnedCandidate {
     pub(super) tried: usize,
 }
 
+impl Candidate<'_> {
+    /// The Request-URI to write for this target.
+    pub(super) fn uri_for(&self, target: Target) -> Option<&[u8]> {
+        self.uris.iter().find(|(other, _)| *other == target).map(|(_, uri)| *uri).or(self.uri)
+    }
+}
+
 impl OwnedCandidate {
+    /// The Request-URI to write for this target.
+    pub(super) fn uri_for(&self, target: Target) -> Option<&[u8]> {
+        self.uris.iter().find(|(other, _)| *other == target).map(|(_, uri)| &uri[..]).or(self.uri.as_deref())
+    }
+
     pub(super) fn of(candidate: &Candidate<'_>) -> Self {
         Self {
             uri: candidate.uri.map(<[u8]>::to_vec),
+            uris: candidate.uris.iter().map(|(target, uri)| (*target, uri.to_vec())).collect(),
             path: candidate.path.to_vec(),
             targets: candidate.targets.to_vec(),
             q: candidate.q,

@@ -67,7 +67,8 @@ impl Proxy {
             && (candidate.fixed || self.with_tcp(request, *target).is_none())
         {
             let share = Share { breadth, left: budget - 1 };
-            self.send_branch(now, request, routing, id, candidate.uri, candidate.path, *target, 0, share, tx, out);
+            let uri = candidate.uri_for(*target);
+            self.send_branch(now, request, routing, id, uri, candidate.path, *target, 0, share, tx, out);
             return true;
         }
         let mut owned: Vec<OwnedCandidate> =
@@ -153,7 +154,7 @@ impl Proxy {
             for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
                 let target = candidate.targets[0];
                 candidate.tried = 1;
-                let uri = candidate.uri.as_deref();
+                let uri = candidate.uri_for(target);
                 self.send_branch(
                     now,
                     &request,
@@ -235,7 +236,7 @@ impl Proxy {
         {
             candidate.tried += 1;
             let share = pending.share;
-            let (uri, path) = (candidate.uri.clone(), candidate.path.clone());
+            let (uri, path) = (candidate.uri_for(target).map(<[u8]>::to_vec), candidate.path.clone());
             let mut index = std::mem::take(&mut self.index);
             if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id))
             {
@@ -277,25 +278,24 @@ impl Proxy {
         }
     }
 
-    /// Forwards an ACK for a 2xx, which is a transaction of its own without a response: nothing is kept.
-    /// A retransmission gets the same branch.
+    /// Forwards an ACK for a 2xx to the first target of this candidate. It is a transaction of its own without a response: nothing is
+    /// kept. A retransmission gets the same branch.
     pub fn forward_ack(
         &mut self,
         now: Now,
         request: &Request<'_>,
         routing: &Routing<'_>,
-        target: Target,
+        candidate: &Candidate<'_>,
         out: &mut Outbox,
     ) {
         let budget = self.budget(request);
-        if budget == 0 {
-            return;
-        }
+        let Some(&target) = candidate.targets.first().filter(|_| budget > 0) else { return };
         let no_routes = std::iter::empty();
         let unique =
             self.branch_key.of_request(request.branch, no_routes, request.call_id, request.from_tag, request.cseq);
         let share = Share { breadth: 0, left: budget - 1 };
-        let (range, _) = self.write_request(now, request, routing, None, b"", target, unique, share, out);
+        let uri = candidate.uri_for(target);
+        let (range, _) = self.write_request(now, request, routing, uri, candidate.path, target, unique, share, out);
         out.send(target, range, 0);
     }
 

@@ -36,6 +36,28 @@ fn the_second_address_answers_as_if_it_were_the_first() {
 }
 
 #[test]
+fn another_flow_of_a_device_gets_the_contact_that_it_registered() {
+    let flows = two().remove(0).at;
+    let uris = vec![(flows[1], "sip:older@a.invalid".into())];
+    let device =
+        Try { uri: Some("sip:newer@b.invalid".into()), uris, at: flows, q: 1000, fixed: true, ..Try::default() };
+    let mut rig = Rig::new();
+    let first = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &[device.clone()]));
+    assert_eq!((first.uri(), first.to().as_str()), ("sip:newer@b.invalid", "10.3.3.1:5060"));
+    let next = rig.answer(&first, 503, "").pop().expect("the other flow");
+    assert_eq!((next.uri(), next.to().as_str()), ("sip:older@a.invalid", "10.3.3.2:5060"));
+    assert_eq!(words(&rig.answer(&next, 486, "")), ["ACK", "486"]);
+    rig.end();
+    // Alone, and in a group.
+    let older = Try { at: vec![device.at[1]], ..device };
+    for tries in [vec![older.clone()], vec![older, contact("10.2.2.2:5060", 1000)]] {
+        let mut rig = Rig::new();
+        let sent = rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &tries);
+        assert_eq!(sent[0].uri(), "sip:older@a.invalid");
+    }
+}
+
+#[test]
 fn silence_leads_to_the_next_address_too() {
     let mut rig = Rig::new();
     rig.request(&alice("INVITE", "sip:bob@example.net", ""), udp(ALICE), &two());

@@ -65,6 +65,7 @@ impl Sent {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Try {
     pub(crate) uri: Option<String>,
+    pub(crate) uris: Vec<(Target, String)>,
     pub(crate) path: String,
     pub(crate) at: Vec<Target>,
     pub(crate) q: u16,
@@ -215,10 +216,14 @@ impl Rig {
                 } else {
                     tries
                 };
+                let uris: Vec<Vec<(Target, &[u8])>> =
+                    tries.iter().map(|t| t.uris.iter().map(|(at, uri)| (*at, uri.as_bytes())).collect()).collect();
                 let candidates: Vec<Candidate<'_>> = tries
                     .iter()
-                    .map(|t| Candidate {
+                    .zip(&uris)
+                    .map(|(t, uris)| Candidate {
                         uri: t.uri.as_deref().map(str::as_bytes),
+                        uris,
                         path: t.path.as_bytes(),
                         targets: &t.at,
                         q: t.q,
@@ -234,8 +239,10 @@ impl Rig {
             }
             Incoming::Ack => {
                 let target = tries.first().map_or_else(|| self.next_hop(&request), |t| t.at.first().copied());
+                let targets = [target.expect("a next hop")];
+                let candidate = Candidate { targets: &targets, ..Candidate::default() };
                 let before = allocation::count();
-                self.proxy.forward_ack(self.now, &request, &routing, target.expect("a next hop"), &mut self.out);
+                self.proxy.forward_ack(self.now, &request, &routing, &candidate, &mut self.out);
                 self.allocations += allocation::count() - before;
             }
             Incoming::Cancel { cancel, invite } => {
