@@ -161,6 +161,22 @@ fn a_sips_request_never_leaves_without_tls() {
         assert!(matches!(ask(&mut wire, &request), Some(480 | 500)), "{uri}");
     }
     assert!(edge.receive(Duration::from_millis(1)).is_none());
+    // Nor does what is registered by a sips Contact over a connection without TLS, or leads on by one.
+    let mut phone = server.connect(Tcp);
+    for (user, contact) in
+        [("dave", format!("sips:dave@{}", phone.local())), ("eve", String::from("sips:frank@example.org"))]
+    {
+        let register = Request::register(user, "example.org", &contact, "tcp", phone.local());
+        assert_eq!(ask(&mut phone, &register), Some(200), "{user}");
+    }
+    let register =
+        Request::register("frank", "example.org", &format!("sip:frank@{}", phone.local()), "tcp", phone.local());
+    assert_eq!(ask(&mut phone, &register), Some(200));
+    for user in ["dave", "eve"] {
+        let request = message(&format!("sip:{user}@example.org"), wire.local());
+        assert_eq!(ask(&mut wire, &request), Some(480), "{user}");
+    }
+    assert!(phone.receive(Duration::from_millis(1)).is_none());
 }
 
 /// A registered phone, and the INVITE that it rings for.

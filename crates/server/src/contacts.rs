@@ -1,7 +1,7 @@
 //! The contacts of a user: what has registered, and in place of an address of this server (a user who forwards calls by
 //! registering another one) the contacts of the user there.
 
-use crate::reach::target_of;
+use crate::reach::{is_web, target_of};
 use crate::registration::{LEADS_ON, write_aor};
 use crate::shard::Shard;
 use smallvec::SmallVec;
@@ -41,6 +41,8 @@ pub(crate) struct Contact {
     order: Order,
     /// It names another user of ours.
     leads_on: bool,
+    /// A sips URI led to it.
+    secure: bool,
 }
 
 impl Contacts {
@@ -69,19 +71,21 @@ impl Contacts {
         }
     }
 
-    /// The next contact that leads to a user of ours, taken out: its order, and the user if nobody else led there.
-    fn take_leading(&mut self) -> Option<(Order, Option<Range<usize>>)> {
+    /// The next contact that leads to a user of ours, taken out: its order, whether by a sips URI, and the user if nobody else led
+    /// there.
+    fn take_leading(&mut self) -> Option<(Order, bool, Option<Range<usize>>)> {
         let at = self.entries.iter().position(|contact| contact.leads_on)?;
         let contact = self.entries.remove(at);
         let from = self.text.len();
         let uri: SmallVec<[u8; 128]> = SmallVec::from_slice(&self.text[contact.uri]);
+        let secure = contact.secure || is_sips(&uri);
         if let Ok(uri) = Uri::parse(&uri) {
             write_aor(&uri, &mut self.text);
         }
         let user = from..self.text.len();
         let is_new = !self.users.iter().any(|known| self.text[known.clone()] == self.text[user.clone()]);
         self.looped |= !is_new;
-        Some((contact.order, is_new.then_some(user)))
+        Some((contact.order, secure, is_new.then_some(user)))
     }
 }
 
@@ -95,10 +99,10 @@ impl Shard {
         write_aor(uri, &mut contacts.text);
         let user = 0..contacts.text.len();
         self.add_contacts(now, user, &[], uri.is_sips(), contacts);
-        while let Some((order, user)) = contacts.take_leading() {
+        while let Some((order, secure, user)) = contacts.take_leading() {
             // Each user costs a look-up as each branch does.
             if let Some(user) = user.filter(|_| contacts.users.len() < self.proxy.settings().max_branches.into()) {
-                self.add_contacts(now, user, &order, uri.is_sips(), contacts);
+                self.add_contacts(now, user, &order, secure, contacts);
             }
         }
         contacts.entries.sort_by(|a, b| a.order.cmp(&b.order));
@@ -115,7 +119,7 @@ impl Shard {
             let leads_on =
                 binding.flags() & LEADS_ON != 0 && Uri::parse(binding.uri()).is_ok_and(|uri| self.names_user(&uri));
             let target = if binding.path().is_empty() { target_of(&binding, &self.shared.identity) } else { None };
-            if secure && !leads_on && !is_secure(binding.uri(), target) {
+            if !leads_on && !is_kept(binding.uri(), target, secure) {
                 return;
             }
             let mut put = |part: &[u8]| {
@@ -130,7 +134,7 @@ impl Shard {
             let listener = ListenerId(binding.listener());
             let (older, updated_at) = (SmallVec::new(), binding.updated_at());
             let order = SmallVec::from_slice(&[q]);
-            entries.push(Contact { uri, path, target, older, instance, updated_at, listener, order, leads_on });
+            entries.push(Contact { uri, path, target, older, instance, updated_at, listener, order, leads_on, secure });
         });
         ring_once(text, first, entries);
         for contact in &mut entries[first..] {
@@ -170,8 +174,18 @@ pub(crate) fn first_hop(path: &[u8]) -> Option<Uri<'_>> {
     Uri::parse(&path[open..close]).ok()
 }
 
-/// What a sips Request-URI may become: another one, or a connection that keeps its promise (RFC 3261 section 26.2.2, RFC 5630
-/// section 5.3).
-fn is_secure(contact: &[u8], target: Option<Target>) -> bool {
-    target.map_or_else(|| Uri::parse(contact).is_ok_and(|uri| uri.is_sips()), |target| target.transport.is_secure())
+/// Whether the promise of a sips URI is kept by this contact, reached there (RFC 3261 sections 16.6 step 7 and 26.2.2, RFC 5630 section
+/// 5.3). `secure`: a sips Request-URI led to it, which may become another one or a connection by TLS. What is registered by a sips
+/// Contact is reached by TLS too; by WebSocket it may be as far as a server in front of this one.
+fn is_kept(contact: &[u8], target: Option<Target>, secure: bool) -> bool {
+    match target {
+        None => !secure || is_sips(contact),
+        Some(Target { transport, .. }) => {
+            transport.is_secure() || (!secure && (is_web(transport) || !is_sips(contact)))
+        }
+    }
+}
+
+fn is_sips(uri: &[u8]) -> bool {
+    uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:")
 }
