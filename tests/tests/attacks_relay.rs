@@ -1,7 +1,7 @@
 //! Whom a party of a call reaches by what we wrote into its messages: the other party of that call, and nobody else. In the
 //! default configuration, where a call may be begun by anybody to a user of ours, and by users of ours to anybody.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,9 @@ use strowger_tests::account::{challenged, register};
 use strowger_tests::binary::strowger;
 use strowger_tests::call::exchange;
 use strowger_tests::dialog::{End, arrives, contact, invite, set_up, set_up_with};
+use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::{Request, address, field, request_uri, respond, status};
+use strowger_tests::text::{Request, address, field, request_uri, respond, status, unique};
 use strowger_tests::wire::{Transport, Wire, listen};
 
 /// Until when an answer must have come.
@@ -117,6 +118,86 @@ fn a_strangers_call_leads_to_no_third_party() {
         let (got, _) = arrives(&mut stranger, &mut bob, &bye, &[]);
         assert_eq!(request_uri(&got), party);
     }
+}
+
+/// What its messages say of where it is, leads the other party's telephone no further in than where they come from: not to the ports of
+/// this machine.
+#[test]
+fn a_strangers_call_leads_no_request_further_in() {
+    if !namespace::possible() {
+        return;
+    }
+    let [middle, lan] = ["middle", "lan"].map(Namespace::new);
+    middle.join(("m0", "10.62.1.1/24"), &lan, ("l0", "10.62.1.2/24"));
+    let at = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+    let server = Setup::default()
+        .listen(Transport::Udp, at("0.0.0.0:5060"))
+        .listen(Transport::Tcp, at("0.0.0.0:5060"))
+        .with("domains = [\"example.org\"]")
+        .inside(&middle)
+        .start();
+    server.add_user("bob@example.org", "bob");
+    let inner = middle.inside(|| TcpListener::bind("127.0.0.1:0")).expect("loopback has a port");
+    inner.set_nonblocking(true).expect("a socket can be set");
+    let port = inner.local_addr().expect("it is bound").port();
+    let wire = || {
+        let wire = lan.inside(|| Wire::connect_from(Transport::Udp, at("10.62.1.2:0"), at("10.62.1.1:5060"), None));
+        wire.expect("a socket")
+    };
+    let mut bob = wire();
+    register(&mut bob, "bob", "bob");
+    let there = format!("{port};transport=tcp");
+    let maddr = format!("Contact: <sip:x@10.62.1.2:{there};maddr=127.0.0.1>");
+    let name = format!("Contact: <sip:x@localhost:{there}>");
+    let mut stranger = wire();
+    let own = contact("caller", &stranger);
+    let routed = |lr: &str| vec![own.clone(), format!("Record-Route: <sip:127.0.0.1:{there}{lr}>")];
+    for lines in [vec![maddr.clone()], vec![name.clone()], routed(";lr"), routed("")] {
+        let mut call = Request::new("INVITE", "sip:bob@example.org", "udp", stranger.local());
+        call.headers.extend(lines.clone());
+        let (_, mut end) = set_up(&mut stranger, &mut bob, &call, false);
+        assert_eq!(status(&exchange(&mut bob, &end.request("INFO"))), Some(500), "{lines:?}");
+        assert!(inner.accept().is_err(), "{lines:?}");
+    }
+    for line in [maddr, name] {
+        // Said within the call.
+        let call = invite("sip:bob@example.org", &stranger);
+        let (mut one, mut other) = set_up(&mut stranger, &mut bob, &call, true);
+        let update = one.request("UPDATE").with(line.clone());
+        let (got, _) = arrives(&mut stranger, &mut bob, &update, &[]);
+        let target = address(&field(&got, "Contact").expect("it was there"));
+        assert_eq!(status(&exchange(&mut bob, &other.request_to("INFO", &target))), Some(500), "{line}");
+        // Said by who is called: the ACK asks for no password.
+        let call = invite(&format!("sip:x@{}", stranger.local()), &bob);
+        let call = Request { from: format!("<sip:bob@example.org>;tag={}", unique("f")), ..call };
+        let call = challenged(&mut bob, &call, "bob", "bob");
+        bob.send(&call.bytes()).expect("the server takes messages");
+        let got = stranger.request("INVITE", SOON).expect("the INVITE arrives");
+        stranger.send(&respond(&got, 200, "x", &[line.clone()])).expect("the server takes messages");
+        let mut end = End::caller(&call, &bob.final_response(SOON).expect("the call is answered"));
+        bob.send(&end.request("ACK").bytes()).expect("the server takes messages");
+        let answer = exchange(&mut bob, &Request { from: call.from.clone(), ..end.request("INFO") });
+        assert_eq!(status(&answer), Some(500), "{line}");
+        assert!(inner.accept().is_err(), "{line}");
+    }
+}
+
+/// Whatever tag it bears, an ACK from outside of a call reaches no telephone; that it was dropped, the log says.
+#[test]
+fn an_ack_of_no_call_reaches_nobody() {
+    let server = start(&[Transport::Udp], "", &["bob"]);
+    let (mut stranger, mut bob, end, _) = strangers_call(&server, "bob", true);
+    let mut ack = Request::new("ACK", "sip:bob@example.org", "udp", stranger.local());
+    ack.to = "<sip:bob@example.org>;tag=x".into();
+    stranger.send(&ack.bytes()).expect("loopback takes it");
+    settle(&server, &mut stranger);
+    hears_nothing(&mut bob);
+    server.log_with("ACK dropped");
+    // The mark of the call, for another Contact.
+    let mut early = end;
+    let ack = early.request_to("ACK", "sip:other@127.0.0.1:9");
+    stranger.send(&ack.bytes()).expect("loopback takes it");
+    server.log_with("13.2.2.4");
 }
 
 /// Bytes of the sender's choice to a port of the inner network by TCP, and by what is answered whether one is open.

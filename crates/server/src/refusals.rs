@@ -5,6 +5,7 @@ use crate::asked::{Asked, Why};
 use crate::shard::Shard;
 use crate::shared::Shared;
 use strowger_core::Now;
+use strowger_core::proxy::Routing;
 use strowger_core::transaction::Event;
 use strowger_message::{Index, Message, Name, Uri};
 use strowger_net::shown::{brief, shown};
@@ -89,6 +90,22 @@ impl Shard {
             call_id = %shown(request.call_id),
             "request refused"
         );
+    }
+
+    /// An ACK that goes nowhere, and gets no answer: the call that it is for ends 32 seconds later (RFC 3261 section 13.3.1.4).
+    pub(crate) fn log_ack(&self, asked: &Asked<'_, '_>, routing: &Routing<'_>) {
+        if !self.may_say(asked) {
+            return;
+        }
+        let request = asked.request;
+        let reason = match routing.other_contact {
+            true => {
+                "its Route is of an answer with another Contact: the one of the 2xx counts (RFC 3261 section 13.2.2.4)"
+            }
+            false => "of no call that was let through",
+        };
+        let (call_id, source) = (shown(request.call_id), request.arrival.remote);
+        tracing::info!(%call_id, %source, uri = %shown(routing.uri_text), reason, "ACK dropped");
     }
 
     /// Whether a line may be written about this request.

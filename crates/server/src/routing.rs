@@ -30,15 +30,15 @@ impl Shard {
         if let Uri::Other(_) = request.uri {
             return self.refuse_request(asked, 416);
         }
-        if request.message.has(Name::ProxyRequire) {
-            return self.refuse_extensions(asked);
-        }
         let routing = self.proxy.route(asked.now, request);
         if routing.malformed {
             return self.refuse_request(asked, 400);
         }
         if routing.route.is_none() && self.names_server(&routing.uri) {
             return self.serve(asked);
+        }
+        if request.message.has(Name::ProxyRequire) {
+            return self.refuse_extensions(asked);
         }
         if request.max_forwards == Some(0) {
             return self.refuse_request(asked, 483);
@@ -82,8 +82,10 @@ impl Shard {
         if local && request.to_tag.is_empty() {
             return;
         }
+        // Where our Record-Route stands in a call, so does our mark in its ACK. Without it the ACK of a 2xx whose Contact is the user's
+        // own address comes here all the same.
         let passes = routing.in_dialog
-            || local
+            || (local && !self.shared.config.proxy.record_route)
             || match self.shared.config.proxy.relay_for {
                 RelayFor::Everyone => true,
                 RelayFor::LocalDomains => !self.shared.config.auth.calls && self.is_local(&request.essentials.from.uri),
@@ -91,7 +93,7 @@ impl Shard {
             };
         if routing.malformed || !passes || self.is_nobody_here(&routing) {
             self.counters().relay_denied.one();
-            return;
+            return self.log_ack(asked, &routing);
         }
         if local && routing.way.is_none() {
             let mut contacts = std::mem::take(&mut self.contacts);

@@ -34,7 +34,7 @@ fn copies_and_ends_follow_the_estimate_of_the_round_trip() {
 #[test]
 fn what_rings_too_long_is_cancelled() {
     let server = open("timers.timer_c = \"1s\"");
-    let (_caller, mut bob, _) = rings_bob(&server);
+    let (mut caller, mut bob, got) = rings_bob(&server);
     assert!(bob.request("CANCEL", SOON).is_some());
     // The caller ended nothing.
     bob.send(&respond(&got, 487, "bob", &[])).expect("loopback takes it");

@@ -30,6 +30,8 @@ pub struct Routing<'a> {
     /// It goes to the other party of a call that we let through before: so says our mark in the Route, or our seal in the
     /// Request-URI.
     pub in_dialog: bool,
+    /// It bears our mark of this call and party, but not the Contact that this was made with.
+    pub other_contact: bool,
     /// Of the address that this party sent from; the narrowest if it is not in dialog.
     pub scope: Scope,
     /// The first Route that is left.
@@ -83,6 +85,7 @@ impl Proxy {
             uri_text: message.request_uri(),
             own_route: false,
             in_dialog: false,
+            other_contact: false,
             scope: Scope::Machine,
             route: None,
             listener: None,
@@ -121,6 +124,7 @@ impl Proxy {
             }
         };
         routing.in_dialog = scope.is_some();
+        routing.other_contact = scope.is_none() && matches!(judged, Judgement::OtherContact(_));
         routing.scope = scope.unwrap_or(Scope::Machine);
         if let Some(seal) = seal {
             self.use_seal(request, &seal, &mut routing);
