@@ -135,6 +135,44 @@ fn a_request_with_the_end_of_the_connection_behind_it_is_answered() {
     }
 }
 
+/// What was closed sends no FIN of another kind: only the reset that an answer meets tells (RFC 3261 section 18.2.2).
+#[test]
+fn a_response_to_a_peer_that_has_closed_its_connection_goes_where_it_listens() {
+    let server = Setup::on(&[Udp, Tcp]).relay().start();
+    for (method, statuses) in [("INVITE", &[486][..]), ("INVITE", &[180, 486]), ("MESSAGE", &[200])] {
+        let phone = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        phone.set_read_timeout(Some(SOON)).expect("a socket can be set");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let via = listener.local_addr().expect("it is bound");
+        let mut stream = TcpStream::connect(server.address(Tcp)).expect("the server listens");
+        let uri = format!("sip:x@{}", phone.local_addr().expect("it is bound"));
+        stream.write_all(&Request::new(method, &uri, "tcp", via).bytes()).expect("loopback");
+        let mut buffer = [0; 8_192];
+        let (n, from) = phone.recv_from(&mut buffer).expect("the request");
+        if method == "INVITE" {
+            // The 100: with bytes unread the end would be a reset at once.
+            assert!(stream.read(&mut [0; 8_192]).expect("an answer") > 0);
+        }
+        drop(stream);
+        for status in statuses {
+            // Long enough for the end of the connection to be seen before.
+            std::thread::sleep(Duration::from_millis(200));
+            phone.send_to(&text::respond(&buffer[..n], *status, "t", &[]), from).expect("loopback");
+        }
+        let (mut came, mut bytes) = accept(&listener);
+        while statuses.iter().any(|status| !has_status(&bytes, *status)) {
+            let mut more = [0; 8_192];
+            let n = came.read(&mut more).expect("what lacks comes");
+            assert!(n > 0, "{method} {statuses:?}: {}", String::from_utf8_lossy(&bytes));
+            bytes.extend_from_slice(&more[..n]);
+        }
+    }
+}
+
+fn has_status(bytes: &[u8], status: u16) -> bool {
+    String::from_utf8_lossy(bytes).contains(&format!("SIP/2.0 {status} "))
+}
+
 /// Long enough for the end of the connection to be seen before.
 fn answer_slowly(peer: &UdpSocket) {
     let mut buffer = [0; 8_192];

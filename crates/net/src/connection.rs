@@ -8,8 +8,9 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use strowger_core::{Flow, ListenerId, Now, PeerName, Transport};
+use strowger_core::{Flow, ListenerId, Now, PeerName, Target, Transport};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
@@ -21,6 +22,9 @@ const TLS: usize = 32_768;
 
 /// While it shakes hands: a message of a handshake may have 64 KB.
 const TLS_HANDSHAKE: usize = 81_920;
+
+/// How often it is looked whether responses have arrived at a peer that has ended its side, in milliseconds.
+const LOOK: u64 = 100;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,10 @@ pub(crate) struct Connection {
     pub(crate) sent: Last,
     /// The peer has said that nothing will follow; what it asked before is still answered.
     pub(crate) finished: bool,
+    /// Responses given to it since, and where else they may go: it may have ended the other side too, and then none of them arrives.
+    pub(crate) said: Vec<(Target, Box<[u8]>)>,
+    /// When it was last looked whether they have arrived (milliseconds).
+    pub(crate) looked: u64,
     /// Bytes that its source is charged for it.
     pub(crate) charged: u32,
     /// Requests that came and have no final response yet, as far as can be told from the first bytes of messages.
@@ -137,6 +145,8 @@ impl Connection {
             task: None,
             sent: 0,
             finished: false,
+            said: Vec::new(),
+            looked: 0,
             charged: 0,
             owed: 0,
             lane: None,
@@ -170,7 +180,25 @@ impl Connection {
             Phase::Open if self.is_partial() => (self.begun, settings.partial_timeout),
             Phase::Open => (self.heard, settings.idle_timeout),
         };
-        from.saturating_add(patience.as_millis() as u64)
+        let end = from.saturating_add(patience.as_millis() as u64);
+        if self.said.is_empty() { end } else { end.min(self.looked + LOOK) }
+    }
+
+    /// Whether the peer's system has not acknowledged yet all that was written.
+    ///
+    /// # Errors
+    /// It never will: the connection is broken.
+    pub(crate) fn is_unheard(&self) -> io::Result<bool> {
+        let Some(stream) = &self.stream else { return Ok(false) };
+        if let Some(error) = stream.take_error()? {
+            return Err(error);
+        }
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the kernel writes one number, to a variable of ours.
+        if unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(bytes > 0 || !self.waiting.is_empty())
     }
 
     /// Something came that is no whole message. Its time counts from the first byte, whatever follows.
@@ -196,7 +224,8 @@ impl Connection {
             (Some(layer), _) if layer.tls.is_some() => PLAIN + TLS,
             _ => PLAIN,
         };
-        own + self.layer.as_deref().map_or(0, buffers) + self.partial.capacity() + self.waiting.capacity()
+        let said: usize = self.said.iter().map(|said| size_of_val(said) + said.1.len()).sum();
+        own + self.layer.as_deref().map_or(0, buffers) + self.partial.capacity() + self.waiting.capacity() + said
     }
 }
 

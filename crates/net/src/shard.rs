@@ -346,6 +346,7 @@ impl<S: Service + 'static> Shard<S> {
             if self.failed.is_empty()
                 && self.streams.lost.is_empty()
                 && self.streams.cut_off.is_empty()
+                && self.streams.again.is_empty()
                 && desk.out.is_empty()
                 && self.streams.unmade.is_empty()
             {
@@ -366,6 +367,11 @@ impl<S: Service + 'static> Shard<S> {
                     let counters = &desk.shared.seats[desk.index].counters;
                     desk.roads.put(origin, Content::CutOff { token }, &[], counters);
                 }
+            }
+            for (target, message) in self.streams.again.drain(..) {
+                let from = desk.out.start();
+                desk.out.bytes.extend_from_slice(&message);
+                desk.out.send(target, from..desk.out.bytes.len(), 0);
             }
             for token in self.failed.drain(..) {
                 desk.service.unsent(now, token, Unsent::Here, &mut desk.out);

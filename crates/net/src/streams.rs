@@ -29,7 +29,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use strowger_core::{Flow, ListenerId, Now, Transport};
+use strowger_core::{Flow, ListenerId, Now, Target, Transport};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -74,6 +74,8 @@ pub(crate) struct Streams {
     pub(crate) lost: Vec<(usize, u64, Unsent)>,
     /// Messages over connections that ended before an answer may have come: likewise.
     pub(crate) cut_off: Vec<(usize, u64)>,
+    /// Responses that did not arrive, and where else they go.
+    pub(crate) again: Vec<(Target, Box<[u8]>)>,
     sent: Sent,
     /// Connections that ended, and how.
     pub(crate) ended: Vec<(Flow, Ending)>,
@@ -136,6 +138,7 @@ impl Streams {
             frames: 0,
             lost: Vec::new(),
             cut_off: Vec::new(),
+            again: Vec::new(),
             ended: Vec::new(),
             unmade: Vec::new(),
             lanes_gone: 0,
@@ -407,6 +410,10 @@ impl Streams {
                 self.watch(slot);
                 continue;
             }
+            if self.looks_back(slot, now) {
+                continue;
+            }
+            let Some(connection) = self.connection(slot) else { continue };
             let (phase, partial, leaving) = (connection.phase, connection.is_partial(), connection.leaving);
             let finished = connection.finished;
             match phase {

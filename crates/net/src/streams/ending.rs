@@ -4,7 +4,10 @@ use super::{Streams, gauge};
 use crate::connection::Phase;
 use crate::shown::brief;
 use crate::{Ending, Unsent, clock};
-use strowger_core::Transport;
+use strowger_core::{Now, Target, Transport};
+
+/// Why a connection ends in order.
+const HAS_ALL: &str = "the peer has its answers and wants nothing more";
 
 impl Streams {
     /// Ends a connection of our own accord and says why.
@@ -36,14 +39,49 @@ impl Streams {
         self.watch(slot);
     }
 
-    /// After something was sent: ends a connection whose peer wants nothing more.
+    /// A response goes to a peer that has ended its side. If it has closed the connection its system resets it, and the response goes
+    /// once more to where it listens (RFC 3261 section 18.2.2).
+    pub(super) fn remember(&mut self, slot: u32, target: &Target, message: &[u8], now: Now) {
+        let Some(connection) = self.connection(slot).filter(|c| c.finished) else { return };
+        connection.said.push((target.without_flow(), message.into()));
+        connection.looked = now.mono;
+        if self.weigh(slot) {
+            self.watch(slot);
+        }
+    }
+
+    /// After something was sent: ends a connection whose peer wants nothing more, once it has heard all.
     pub(super) fn settle(&mut self, slot: u32) {
         let now = clock::now().mono;
-        let Some(connection) = self.connection(slot).filter(|c| c.finished) else { return };
+        let Some(connection) = self.connection(slot).filter(|c| c.finished && !c.leaving) else { return };
         connection.since = now;
-        if connection.owed == 0 && connection.waiting.is_empty() {
-            self.end(slot, Ending::Finished, &"the peer has its answers and wants nothing more");
+        if connection.owed > 0 || !connection.waiting.is_empty() {
+            return;
         }
+        if connection.said.is_empty() {
+            return self.end(slot, Ending::Finished, &HAS_ALL);
+        }
+        connection.leaving = true;
+        self.depart(slot);
+    }
+
+    /// Looks whether what was said to a peer that had ended its side has arrived. False: nothing is looked for, or it has taken too long.
+    pub(super) fn looks_back(&mut self, slot: u32, now: Now) -> bool {
+        let common = self.common.clone();
+        let Some(connection) = self.connection(slot).filter(|c| !c.said.is_empty()) else { return false };
+        connection.looked = now.mono;
+        match connection.is_unheard() {
+            Err(error) => self.give_up(slot, &error),
+            Ok(true) if connection.due(&common.settings) <= now.mono => return false,
+            Ok(true) => self.watch(slot),
+            Ok(false) if connection.leaving => self.end(slot, Ending::Finished, &HAS_ALL),
+            Ok(false) => {
+                connection.said = Vec::new();
+                self.weigh(slot);
+                self.watch(slot);
+            }
+        }
+        true
     }
 
     /// No message is to go by this connection that another one can take, and no answer will come by it.
@@ -80,6 +118,9 @@ impl Streams {
         self.counters.stream_bytes_waiting.less(connection.waiting.len() as u64);
         if !connection.waiting.is_empty() {
             self.blocked.retain(|&s| s != slot);
+        }
+        if ending == Ending::Broken {
+            self.again.append(&mut connection.said);
         }
         let common = &self.common;
         common.sources.dismiss(connection.accepted.then(|| connection.remote.ip()), &common.settings);

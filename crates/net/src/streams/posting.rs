@@ -41,6 +41,7 @@ impl Streams {
                     return Post::Elsewhere(flow.shard as usize, *target);
                 }
                 if flow.shard as usize == self.index && self.leads(flow, target, &bytes[range.clone()]) {
+                    self.remember(flow.slot, target, &bytes[range.clone()], now);
                     self.push(flow.slot, range, origin, token);
                     return Post::Done;
                 }
@@ -94,7 +95,7 @@ impl Streams {
         let proved = |alias: &Alias| {
             alias.proof.as_ref().is_some_and(|proof| proof.is_of(target.name, target.address.ip(), &names))
         };
-        let finished = connection.finished && !message.starts_with(b"SIP/2.0 ");
+        let finished = connection.finished && (connection.leaving || !message.starts_with(b"SIP/2.0 "));
         !finished
             && connection.transport == target.transport
             && (meant(connection.remote) || alias.is_some_and(|alias| meant(alias.address)))
