@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -69,6 +69,7 @@ pub struct NameServer {
     /// Where it listens, at port 53.
     pub ip: IpAddr,
     asked: Arc<Mutex<BTreeMap<(String, u16), usize>>>,
+    askers: Arc<Mutex<Vec<SocketAddr>>>,
     alive: Arc<()>,
 }
 
@@ -96,16 +97,27 @@ impl NameServer {
         let names: Vec<(String, Record)> = names.iter().map(|(n, r)| (n.to_lowercase(), r.clone())).collect();
         let (asked, alive) = (Arc::<Mutex<BTreeMap<_, _>>>::default(), Arc::new(()));
         let (count, watched) = (asked.clone(), Arc::downgrade(&alive));
+        let askers = Arc::<Mutex<Vec<SocketAddr>>>::default();
+        let seen = askers.clone();
         std::thread::spawn(move || {
             let mut buffer = [0; 2_000];
             while watched.strong_count() > 0 {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+                seen.lock().expect("no thread panics while it holds it").push(from);
                 if let Some(answer) = answer(&buffer[..length], &names, &count) {
                     let _ = socket.send_to(&answer, from);
                 }
             }
         });
-        Some(Self { ip, asked, alive })
+        Some(Self { ip, asked, askers, alive })
+    }
+
+    /// From where it was asked, in order.
+    ///
+    /// # Panics
+    /// Its thread did.
+    pub fn askers(&self) -> Vec<SocketAddr> {
+        self.askers.lock().expect("no thread panics while it holds it").clone()
     }
 
     /// How often this was asked.

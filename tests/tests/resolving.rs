@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use strowger_tests::name_server::{NAPTR, NameServer, Record, SRV};
+use strowger_tests::name_server::{A, NAPTR, NameServer, Record, SRV};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, status};
 use strowger_tests::wire::Transport::{Tcp, Udp};
@@ -108,4 +108,32 @@ fn of_the_addresses_that_a_name_leads_to_as_many_are_tried_as_may_be() {
     assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(500));
     let asked = ["a.test", "b.test", "c.test"].iter().filter(|host| names.asked(host, 1) > 0).count();
     assert_eq!(asked, 2);
+}
+
+/// Its sockets hear any sender.
+#[test]
+fn datagrams_to_the_sockets_of_the_resolver_are_no_lines_of_the_log() {
+    let silent = [A, SRV, NAPTR].map(Record::Silent);
+    let hosts = ["_sip._udp.silent.test", "_sip._tcp.silent.test", "_sips._tcp.silent.test", "silent.test"];
+    let records: Vec<(&str, Record)> =
+        hosts.iter().flat_map(|host| silent.iter().map(move |record| (*host, record.clone()))).collect();
+    let Some(names) = NameServer::start(&records) else { return };
+    let server = relay(&names, "dns.timeout = \"300ms\"\ndns.attempts = 1");
+    let (sender, _) = peer(Ipv4Addr::new(127, 0, 0, 66));
+    let mut caller = server.connect(Udp);
+    let before = server.log().lines().count();
+    caller.send(&Request::new("MESSAGE", "sip:x@silent.test", "udp", caller.local()).bytes()).expect("loopback");
+    let begun = Instant::now();
+    let mut sprayed = 0;
+    while begun.elapsed() < Duration::from_millis(250) {
+        for asker in names.askers() {
+            let _ = sender.send_to(b"no answer to anything that was asked", asker);
+            sprayed += 1;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(sprayed > 20, "{sprayed} datagrams were sent");
+    assert!(caller.final_response(LIMIT).as_deref().and_then(status).is_some_and(|code| code >= 400));
+    let log = server.log();
+    assert!(log.lines().count() <= before + 3, "{log}");
 }

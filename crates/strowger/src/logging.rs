@@ -19,6 +19,10 @@ use self::queue::{LONGEST_LINE, Queue};
 /// Environment variable with a finer filter than `log.level`, such as `info,strowger_net=debug`.
 pub(crate) const FILTER_VARIABLE: &str = "STROWGER_LOG";
 
+/// Libraries of the resolver log what any sender writes to their sockets, a line for each datagram and without a quota: their errors
+/// alone are wanted, unless the environment asks for more.
+const LIBRARIES: &str = "hickory_net=error,hickory_proto=error,hickory_resolver=error";
+
 /// How long the end of the process waits for the last lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
@@ -36,9 +40,9 @@ struct Started {
 /// A filter in the environment that cannot be read, or logging that was started before.
 pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
     let filter = match std::env::var(FILTER_VARIABLE) {
-        Ok(text) => EnvFilter::try_new(&text)
+        Ok(text) => EnvFilter::try_new(format!("{LIBRARIES},{text}"))
             .map_err(|error| anyhow::anyhow!("the environment variable {FILTER_VARIABLE} is {text:?}: {error}"))?,
-        Err(_) => EnvFilter::new(log.level.word()),
+        Err(_) => EnvFilter::new(format!("{LIBRARIES},{}", log.level.word())),
     };
     let queue = Queue::to_standard_error(log.queue, |count, error| {
         let error = error.map(tracing::field::display);
