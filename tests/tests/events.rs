@@ -89,11 +89,20 @@ impl Phones {
 
     /// Alice calls, and Bob's rings.
     fn ring(&mut self) -> Call {
+        let invite = self.invite();
+        self.ring_by(&invite)
+    }
+
+    fn invite(&self) -> Request {
         let here = self.caller.local();
         let mut invite =
             Request::new("INVITE", "sip:bob@example.org", "udp", here).with(format!("Contact: <sip:alice@{here}>"));
         invite.from = format!("<sip:alice@example.org>;tag={}", text::unique("f"));
-        let invite = challenged(&mut self.caller, &invite, ALICE.0, ALICE.1);
+        invite
+    }
+
+    fn ring_by(&mut self, invite: &Request) -> Call {
+        let invite = challenged(&mut self.caller, invite, ALICE.0, ALICE.1);
         self.caller.send(&invite.bytes()).expect("loopback takes it");
         let got = self.callee.request("INVITE", SOON).expect("the INVITE arrives");
         self.callee.send(&respond(&got, 180, "callee", &[])).expect("loopback takes it");
@@ -103,7 +112,11 @@ impl Phones {
     /// Bob's gives this answer, and Alice's gets it.
     fn answer(&mut self, call: &mut Call, status: u16) {
         let contact = format!("Contact: <sip:bob@{}>", self.callee.local());
-        self.callee.send(&respond(&call.got, status, "callee", &[contact])).expect("loopback takes it");
+        self.answer_by(call, status, &respond(&call.got, status, "callee", &[contact]));
+    }
+
+    fn answer_by(&mut self, call: &mut Call, status: u16, response: &[u8]) {
+        self.callee.send(response).expect("loopback takes it");
         call.ok = self.caller.final_response(SOON).expect("it is answered");
         assert_eq!(text::status(&call.ok), Some(status));
         self.caller.send(&call.invite.ack(&call.ok).bytes()).expect("loopback takes it");
@@ -342,4 +355,62 @@ fn a_call_that_moves_to_another_shard_is_logged_to_its_end() {
         let ended = line(&server, &["call ended", &call.id()]);
         assert!(ended.contains("by=caller") && ended.contains("seconds="), "{ended}");
     }
+}
+
+/// What its parties write later changes nothing in the log.
+#[test]
+fn no_peer_evades_or_forges_the_log_of_calls() {
+    let server = start("");
+    let mut phones = Phones::at(&server);
+    let first = phones.call();
+    // The same Call-ID again, of another tag and of the same.
+    for same_tag in [false, true] {
+        let mut invite = phones.invite();
+        (invite.call_id, invite.cseq) = (first.invite.call_id.clone(), first.invite.cseq + 10);
+        if same_tag {
+            invite.from = first.invite.from.clone();
+        }
+        let mut second = phones.ring_by(&invite);
+        phones.answer(&mut second, 486);
+    }
+    line(&server, &["call failed", "code=486"]);
+    assert_eq!((count(&server, "call begun"), count(&server, "call failed")), (3, 2), "{}", server.log());
+    // A BYE of the same call that goes elsewhere.
+    let mut bye = first.invite.within("BYE", &first.ok);
+    bye.headers.retain(|header| !header.starts_with("Route"));
+    (bye.uri, bye.cseq) = ("sip:bob@example.org".into(), bye.cseq + 20);
+    let bye = challenged(&mut phones.caller, &bye, ALICE.0, ALICE.1);
+    phones.caller.send(&bye.bytes()).expect("loopback takes it");
+    let got = phones.callee.request("BYE", SOON).expect("it is forwarded");
+    phones.callee.send(&respond(&got, 481, "callee", &[])).expect("loopback takes it");
+    phones.caller.final_response(SOON).expect("it is answered");
+    assert_eq!(count(&server, "call ended"), 0, "{}", server.log());
+    phones.hang_up(&first);
+    line(&server, &["call ended", "by=caller", &first.id()]);
+
+    // Whom the callee says to be.
+    let mut call = phones.ring();
+    let contact = format!("Contact: <sip:bob@{}>", phones.callee.local());
+    let honest = String::from_utf8(respond(&call.got, 200, "callee", &[contact])).expect("text");
+    let forged = honest.replace("To: <sip:bob@example.org>", "To: <sip:+19005551234@example.net>");
+    assert_ne!(honest, forged);
+    phones.answer_by(&mut call, 200, forged.as_bytes());
+    let answered = line(&server, &["call answered", &call.id()]);
+    assert!(answered.contains("callee=sip:bob@example.org"), "{answered}");
+}
+
+#[test]
+fn calls_without_a_password_leave_room_in_the_log_to_others() {
+    let server = start("log.open_calls = 4\nserver.shards = 1");
+    let mut phones = Phones::at(&server);
+    for _ in 0..3 {
+        let here = phones.caller.local();
+        let mut invite = Request::new("INVITE", "sip:bob@example.org", "udp", here);
+        invite.from = format!("<sip:carol@example.net>;tag={}", text::unique("f"));
+        phones.caller.send(&invite.bytes()).expect("loopback takes it");
+        phones.callee.request("INVITE", SOON).expect("it arrives");
+    }
+    let call = phones.ring();
+    line(&server, &["call begun", "authenticated=true", &call.id()]);
+    assert_eq!(count(&server, "call begun"), 3, "{}", server.log());
 }

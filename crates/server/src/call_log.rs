@@ -2,6 +2,10 @@
 //!
 //! A call is logged whole or not at all: `log.calls_per_minute` decides when it begins. What is needed to go on, its beginning and
 //! the moment of its answer, stands in a table of the shard until it ends.
+//!
+//! A peer chooses all that it writes. So a call is known by its dialog, Call-ID and both tags (RFC 3261 section 12), and until it is
+//! answered by what its INVITE has of that; who its parties are says the INVITE alone, and that it ends a BYE that our own mark lets
+//! through.
 
 use crate::asked::Asked;
 use crate::shard::Shard;
@@ -10,14 +14,15 @@ use std::hash::{BuildHasher, Hasher};
 use strowger_core::proxy::{Final, Request};
 use strowger_core::{Now, Outbox, call};
 use strowger_message::Message;
-use strowger_net::shown::shown;
+use strowger_net::shown::{LONGEST, shown};
 
 /// A call that is logged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LoggedCall {
     call_hash: u32,
-    /// Hash of the caller's tag.
-    caller: u32,
+    /// From and To of its INVITE, as far as a line shows them.
+    caller: Box<[u8]>,
+    callee: Box<[u8]>,
     /// [`Now::mono`] of its INVITE.
     began: u64,
     /// Of its answer; 0: there is none yet.
@@ -26,12 +31,24 @@ pub struct LoggedCall {
     code: u16,
     /// The caller has cancelled it.
     cancelled: bool,
+    /// A server behind this one has asked for credentials: the INVITE comes again.
+    challenged: bool,
+}
+
+impl LoggedCall {
+    fn begun(request: &Request<'_>, now: u64) -> Self {
+        let (caller, callee) = parties(request);
+        let start = |text: &[u8]| Box::from(&text[..text.len().min(LONGEST + 1)]);
+        let (caller, callee) = (start(caller), start(callee));
+        let call_hash = request.call_hash;
+        Self { call_hash, caller, callee, began: now, answered: 0, code: 0, cancelled: false, challenged: false }
+    }
 }
 
 /// The calls of one shard that are logged and have not ended.
 #[derive(Debug, Default)]
 pub(crate) struct CallLog {
-    /// By a hash of the Call-ID, the same in all shards.
+    /// By a hash of the dialog, the same in all shards; before an answer without the callee's tag.
     calls: HashMap<u64, LoggedCall, foldhash::fast::FixedState>,
     /// [`Now::mono`] of the last look for calls of which nothing was heard for too long.
     swept: u64,
@@ -64,13 +81,14 @@ impl Shard {
             return;
         }
         let (request, now) = (asked.request, asked.now.mono);
-        let key = self.hash_of_call(request.call_id);
-        if let Some(entry) = self.call_log.calls.get(&key) {
-            // With credentials for somebody behind us, or the same call once more on its way.
-            if entry.answered == 0 {
-                self.watch(asked);
-            }
-            return;
+        let key = self.hash_of_dialog(request.call_id, request.from_tag, b"");
+        let open = self.call_log.calls.get_mut(&key);
+        let is_open = open.is_some();
+        // With credentials for somebody behind us, or the same call once more on its way.
+        if let Some(entry) = open
+            && (std::mem::take(&mut entry.challenged) || self.proxy.has_been_here(request))
+        {
+            return self.watch(asked);
         }
         self.forget_calls(now);
         // Each shard has its share.
@@ -80,15 +98,17 @@ impl Shard {
         if !may_log {
             return;
         }
+        // What anybody can begin leaves room to those who have shown a password.
+        let most = if stranger { most.div_ceil(2) } else { most };
         if self.call_log.len() >= most {
             self.counters().calls_unlogged.one();
             return;
         }
-        let caller = self.hash_of_tag(request.from_tag);
-        let entry =
-            LoggedCall { call_hash: request.call_hash, caller, began: now, answered: 0, code: 0, cancelled: false };
-        self.call_log.calls.insert(key, entry);
-        self.watch(asked);
+        // A second call of the same Call-ID and tag, which no caller makes by chance, is not told from the first by its end.
+        if !is_open {
+            self.call_log.calls.insert(key, LoggedCall::begun(request, now));
+            self.watch(asked);
+        }
         let (caller, callee) = parties(request);
         let uri = request.message.request_uri();
         // Most callers write the same twice.
@@ -113,7 +133,7 @@ impl Shard {
 
     /// A CANCEL came for an INVITE.
     pub(crate) fn log_cancel(&mut self, request: &Request<'_>) {
-        let key = self.hash_of_call(request.call_id);
+        let key = self.hash_of_dialog(request.call_id, request.from_tag, b"");
         if let Some(entry) = self.call_log.calls.get_mut(&key) {
             entry.cancelled = true;
         }
@@ -121,20 +141,22 @@ impl Shard {
 
     /// A BYE was forwarded.
     pub(crate) fn log_call_ended(&mut self, asked: &Asked<'_, '_>) {
-        if self.call_log.calls.is_empty() {
+        // Outside of its dialog a BYE ends no call, whatever it says.
+        if self.call_log.calls.is_empty() || !asked.found.in_dialog {
             return;
         }
         let request = asked.request;
-        let key = self.hash_of_call(request.call_id);
-        let Some(entry) = self.call_log.calls.remove(&key) else { return };
-        let (from, to) = parties(request);
-        let by_caller = self.hash_of_tag(request.from_tag) == entry.caller;
-        let (by, caller, callee) = if by_caller { ("caller", from, to) } else { ("callee", to, from) };
+        let (call_id, from, to) = (request.call_id, request.from_tag, request.to_tag);
+        let of_caller = [self.hash_of_dialog(call_id, from, to), self.hash_of_dialog(call_id, from, b"")];
+        let of_callee = self.hash_of_dialog(call_id, to, from);
+        let calls = &mut self.call_log.calls;
+        let by_caller = of_caller.iter().find_map(|key| calls.remove(key)).map(|entry| ("caller", entry));
+        let Some((by, entry)) = by_caller.or_else(|| Some(("callee", calls.remove(&of_callee)?))) else { return };
         let answered = entry.answered > 0;
         let seconds = asked.now.mono.saturating_sub(entry.answered) as f64 / 1000.0;
         tracing::info!(
-            caller = %shown(caller),
-            callee = %shown(callee),
+            caller = %shown(&entry.caller),
+            callee = %shown(&entry.callee),
             %by,
             code = answered.then_some(entry.code),
             seconds = answered.then_some(seconds),
@@ -166,26 +188,38 @@ impl Shard {
 
     fn log_outcome(&mut self, now: Now, code: u16, message: &Message<'_>) {
         let (Ok(call_id), Ok(from), Ok(to)) = (message.call_id(), message.from(), message.to()) else { return };
-        let key = self.hash_of_call(call_id.text);
-        let Some(entry) = self.call_log.calls.get_mut(&key).filter(|entry| entry.answered == 0) else { return };
+        let call_id = call_id.text;
+        let (caller_tag, callee_tag) = (from.tag.unwrap_or_default(), to.tag.unwrap_or_default());
+        let key = self.hash_of_dialog(call_id, caller_tag, b"");
         // The caller tries again with credentials.
         if matches!(code, 401 | 407) {
-            return;
-        }
-        let (caller, callee, call_id) = (shown(from.addr.uri_text), shown(to.addr.uri_text), shown(call_id.text));
-        let seconds = now.mono.saturating_sub(entry.began) as f64 / 1000.0;
-        if code < 300 {
-            (entry.answered, entry.code) = (now.mono.max(1), code);
-            tracing::info!(%caller, %callee, code, seconds, %call_id, "call answered");
-            // Its BYE will not come by.
-            if !self.shared.config.proxy.record_route {
-                self.call_log.calls.remove(&key);
+            if let Some(entry) = self.call_log.calls.get_mut(&key) {
+                entry.challenged = true;
             }
             return;
         }
-        let event = if entry.cancelled && code == 487 { "call cancelled" } else { "call failed" };
-        self.call_log.calls.remove(&key);
-        tracing::info!(%caller, %callee, code, seconds, %call_id, "{event}");
+        let Some(mut entry) = self.call_log.calls.remove(&key) else { return };
+        let is_answered = code < 300;
+        let event = match code {
+            ..300 => "call answered",
+            487 if entry.cancelled => "call cancelled",
+            _ => "call failed",
+        };
+        let seconds = now.mono.saturating_sub(entry.began) as f64 / 1000.0;
+        tracing::info!(
+            caller = %shown(&entry.caller),
+            callee = %shown(&entry.callee),
+            code,
+            seconds,
+            call_id = %shown(call_id),
+            "{event}"
+        );
+        // Otherwise its BYE will not come by.
+        if is_answered && self.shared.config.proxy.record_route {
+            (entry.answered, entry.code) = (now.mono.max(1), code);
+            let key = self.hash_of_dialog(call_id, caller_tag, callee_tag);
+            self.call_log.calls.insert(key, entry);
+        }
     }
 
     /// Calls whose end never came.
@@ -201,15 +235,14 @@ impl Shard {
     }
 
     /// The same in all shards, and known to no peer.
-    fn hash_of_call(&self, call_id: &[u8]) -> u64 {
+    fn hash_of_dialog(&self, call_id: &[u8], caller: &[u8], callee: &[u8]) -> u64 {
         let seed = u64::from_le_bytes(self.shared.seed[16..24].try_into().expect("eight of thirty-two bytes"));
         let mut hasher = foldhash::quality::FixedState::with_seed(seed).build_hasher();
-        hasher.write(call_id);
+        for part in [call_id, caller, callee] {
+            hasher.write_usize(part.len());
+            hasher.write(part);
+        }
         hasher.finish()
-    }
-
-    fn hash_of_tag(&self, tag: &[u8]) -> u32 {
-        self.hash_of_call(tag) as u32
     }
 }
 

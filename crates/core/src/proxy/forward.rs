@@ -306,6 +306,11 @@ impl Proxy {
         self.visits(request).any(|visit| visit.of_request == *hash.get_or_insert_with(|| self.loop_hash(request)))
     }
 
+    /// The request came by here before, whatever was changed since.
+    pub fn has_been_here(&self, request: &Request<'_>) -> bool {
+        self.visits(request).next().is_some()
+    }
+
     /// What the branches of ours say that stand in the request, the last one first.
     fn visits(&self, request: &Request<'_>) -> impl Iterator<Item = Visit> {
         // What we sent to ourselves has our own on top. Most have that of their sender alone, which was read before.
