@@ -9,6 +9,7 @@ use std::time::Instant;
 use strowger_core::digest::{
     Attempt, BadRequest, ChallengeHeader, Credentials, Demand, Ha1, Ha1Set, Hash, Staleness, Ticket as Checked, Verdict,
 };
+use strowger_core::slots::Id;
 use strowger_message::{Name, Uri};
 use strowger_net::shown::shown;
 use strowger_net::source::counted;
@@ -126,12 +127,12 @@ impl Shard {
             self.reply_overloaded(asked);
             return None;
         }
-        let value = self.park(asked);
+        let value = self.park(asked, false);
         if let Err(error) = subscribers.request(Ticket { sink, value }, question, instant) {
             if self.may_say(asked) {
                 tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
             }
-            self.unpark(value, request.call_hash);
+            self.unpark(Id::from_u64(value));
             self.reply_overloaded(asked);
         }
         None

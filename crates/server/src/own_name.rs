@@ -3,7 +3,7 @@
 //! Phones put the name of their outbound proxy into a Route of whatever they send, before they have shown a password. A stranger must
 //! not choose what is resolved, so before that only names below a domain of ours are; others once the request may pass.
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Why};
 use crate::parked::HostKey;
 use crate::shard::Shard;
 use strowger_core::proxy::{NextHop, Request, Routing};
@@ -22,7 +22,13 @@ impl Shard {
         }
         let Some(key) = self.key_of(asked.request, routing, uri) else { return Some(false) };
         if asked.found.name(&key).is_none() && may_ask {
-            self.resolve(asked, key);
+            // Each of them may lead here where all names of a domain do.
+            if asked.found.names.len() < self.shared.config.dns.names_per_request {
+                self.resolve(asked, key);
+            } else if asked.request.method != Method::Ack {
+                asked.why = Why::Text("too many names in its Routes");
+                self.refuse_request(asked, 400);
+            }
             return None;
         }
         Some(self.leads_here_by(asked, &key))

@@ -1,15 +1,22 @@
-//! Requests that wait for something slow, and later messages of their calls, which are held back behind them.
+//! Requests that wait for something slow, and later messages of the same call and sender, which are held back behind them.
 
 use crate::asked::{Asked, Why};
 use crate::registration_log::{Changes, Sender};
 use crate::shard::Shard;
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, SocketAddr};
 use strowger_core::proxy::Request;
 use strowger_core::slots::Id;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Arrival, Now, Outbox, PeerName, Target, Transport, call};
 use strowger_message::{Index, Message, Method, respond};
+use strowger_net::source::counted;
 use strowger_store::subscriber::{Answer, LookupError};
+
+/// Messages that go on in their order: those of one call and one sender, by hashes of the Call-ID and of the sender's tag. Another peer
+/// that knows the Call-ID holds up nobody.
+pub(crate) type Line = (u32, u32);
 
 /// What waits under a ticket.
 #[derive(Debug)]
@@ -25,6 +32,9 @@ pub(crate) struct Waiting {
     pub(crate) bytes: Vec<u8>,
     pub(crate) arrival: Arrival,
     pub(crate) call_hash: u32,
+    pub(crate) line: Line,
+    /// For a name, of which one source may ask for so many.
+    pub(crate) resolves: bool,
     /// Its transaction; none for a REGISTER and an ACK.
     pub(crate) server: Option<ServerId>,
     pub(crate) found: Found,
@@ -85,17 +95,21 @@ impl Found {
 }
 
 impl Shard {
-    /// Keeps a message behind those of its call that wait.
-    pub(crate) fn hold(&mut self, call_hash: u32, bytes: &[u8], arrival: &Arrival) {
+    pub(crate) fn line_of(&self, request: &Request<'_>) -> Line {
+        (request.call_hash, call::hash(self.shared.call_secret, request.from_tag))
+    }
+
+    /// Keeps a message behind those of its line that wait.
+    pub(crate) fn hold(&mut self, line: Line, bytes: &[u8], arrival: &Arrival) {
         let most = self.shared.config.limits.held_messages_per_call;
-        let queue = self.held.entry(call_hash).or_default();
+        let queue = self.held.entry(line).or_default();
         let is_full = queue.len() >= most;
         if is_full || !self.has_room_to_wait(arrival, bytes.len()) {
             self.counters().held_dropped.one();
             return;
         }
         self.begins_to_wait(arrival, bytes.len());
-        self.held.entry(call_hash).or_default().push_back((bytes.to_vec(), *arrival));
+        self.held.entry(line).or_default().push_back((bytes.to_vec(), *arrival));
     }
 
     /// Whether a message of this source and length may wait for a look-up.
@@ -114,19 +128,37 @@ impl Shard {
         self.transactions.refund(arrival.remote.ip(), bytes);
     }
 
-    /// Lets a request wait for a look-up; the ticket comes back with the answer.
-    pub(crate) fn park(&mut self, asked: &Asked<'_, '_>) -> u64 {
+    /// Whether one more name may be looked up for a request. One source has its share; half of the room is for requests that have shown a
+    /// password or a mark of ours.
+    pub(crate) fn may_resolve(&self, asked: &Asked<'_, '_>) -> bool {
+        let (arrival, limits) = (asked.request.arrival, &self.shared.config.limits);
+        let known = asked.found.authenticated || asked.found.in_dialog;
+        let most = if known { limits.lookup_queue } else { limits.lookup_queue / 2 };
+        let of_source = self.resolving.get(&self.source_of(arrival)).copied().unwrap_or(0);
+        self.parked.len() < most
+            && of_source < limits.lookups_per_source
+            && self.has_room_to_wait(arrival, asked.request.message.bytes().len())
+    }
+
+    /// Lets a request wait for a look-up, `resolves`: of a name; the ticket comes back with the answer.
+    pub(crate) fn park(&mut self, asked: &Asked<'_, '_>, resolves: bool) -> u64 {
         let request = asked.request;
         self.counters().parked.one();
         if let Some(server) = asked.server {
             self.transactions.expect_answer(asked.now, server);
         }
         self.begins_to_wait(request.arrival, request.message.bytes().len());
-        *self.waiting.entry(request.call_hash).or_insert(0) += 1;
+        let line = self.line_of(request);
+        *self.waiting.entry(line).or_insert(0) += 1;
+        if resolves {
+            *self.resolving.entry(self.source_of(request.arrival)).or_insert(0) += 1;
+        }
         let id = self.parked.insert(Parked::Request(Box::new(Waiting {
             bytes: request.message.bytes().to_vec(),
             arrival: *request.arrival,
             call_hash: request.call_hash,
+            line,
+            resolves,
             server: asked.server,
             found: asked.found.clone(),
         })));
@@ -145,30 +177,27 @@ impl Shard {
         }
     }
 
-    /// Takes back a request that should have waited; its ticket will not come.
-    pub(crate) fn unpark(&mut self, ticket: u64, call_hash: u32) {
-        if let Some(Parked::Request(waiting)) = self.parked.remove(Id::from_u64(ticket)) {
-            self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
+    /// Takes back a request that waits, if this ticket stands for one.
+    pub(crate) fn unpark(&mut self, ticket: Id) -> Option<Box<Waiting>> {
+        let Some(Parked::Request(waiting)) = self.parked.remove(ticket) else { return None };
+        self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
+        one_less(&mut self.waiting, &waiting.line);
+        if waiting.resolves {
+            let source = self.source_of(&waiting.arrival);
+            one_less(&mut self.resolving, &source);
         }
-        self.waits_no_more(call_hash);
+        Some(waiting)
     }
 
-    fn waits_no_more(&mut self, call_hash: u32) {
-        if let Some(count) = self.waiting.get_mut(&call_hash) {
-            *count -= 1;
-            if *count == 0 {
-                self.waiting.remove(&call_hash);
-            }
-        }
+    fn source_of(&self, arrival: &Arrival) -> IpAddr {
+        counted(arrival.remote.ip(), self.shared.config.limits.ipv6_prefix)
     }
 
     /// The look-up that this ticket stands for has an answer, which `add` notes.
     pub(crate) fn go_on(&mut self, now: Now, ticket: u64, add: impl FnOnce(&mut Found), out: &mut Outbox) {
-        let Some(Parked::Request(mut waiting)) = self.parked.remove(Id::from_u64(ticket)) else { return };
+        let Some(mut waiting) = self.unpark(Id::from_u64(ticket)) else { return };
         add(&mut waiting.found);
-        let call_hash = waiting.call_hash;
-        self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
-        self.waits_no_more(call_hash);
+        let (call_hash, line) = (waiting.call_hash, waiting.line);
         let mut index = Index::new();
         if index.parse(&waiting.bytes, &self.shared.limits).is_ok()
             && let Ok(request) = Request::of(Message::new(&waiting.bytes, &index), &waiting.arrival, call_hash)
@@ -181,15 +210,15 @@ impl Shard {
                 (None, _) => self.register(&mut asked),
             }
         }
-        self.release(now, call_hash, out);
+        self.release(now, line, out);
     }
 
     /// Messages that were held back go on in their order, until one waits again.
-    fn release(&mut self, now: Now, call_hash: u32, out: &mut Outbox) {
-        while !self.waiting.contains_key(&call_hash) {
-            let Some(queue) = self.held.get_mut(&call_hash) else { return };
+    fn release(&mut self, now: Now, line: Line, out: &mut Outbox) {
+        while !self.waiting.contains_key(&line) {
+            let Some(queue) = self.held.get_mut(&line) else { return };
             let Some((bytes, arrival)) = queue.pop_front() else {
-                self.held.remove(&call_hash);
+                self.held.remove(&line);
                 return;
             };
             self.ends_to_wait(&arrival, bytes.len());
@@ -208,21 +237,29 @@ impl Shard {
         let waiting: Vec<Id> = self.parked.iter().filter(|(_, p)| waits(p)).map(|(id, _)| id).collect();
         let mut taken = Vec::new();
         for id in waiting {
-            let Some(Parked::Request(waiting)) = self.parked.remove(id) else { continue };
+            let Some(waiting) = self.unpark(id) else { continue };
             if let Some(server) = waiting.server {
                 self.transactions.forget(now, server);
             }
-            self.waits_no_more(waiting.call_hash);
-            self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
             taken.push((waiting.bytes, waiting.arrival));
         }
-        let calls: Vec<u32> = self.held.keys().copied().filter(|call_hash| moves(*call_hash)).collect();
-        for call_hash in calls {
-            for (bytes, arrival) in self.held.remove(&call_hash).unwrap_or_default() {
+        let lines: Vec<Line> = self.held.keys().copied().filter(|(call_hash, _)| moves(*call_hash)).collect();
+        for line in lines {
+            for (bytes, arrival) in self.held.remove(&line).unwrap_or_default() {
                 self.ends_to_wait(&arrival, bytes.len());
                 taken.push((bytes, arrival));
             }
         }
         taken
+    }
+}
+
+/// Counts one less of these, and forgets them with the last.
+fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: &K) {
+    if let Some(count) = counts.get_mut(of) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(of);
+        }
     }
 }

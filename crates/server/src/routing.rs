@@ -545,14 +545,13 @@ impl Shard {
     pub(crate) fn resolve(&mut self, asked: &mut Asked<'_, '_>, name: HostKey) {
         let request = asked.request;
         let Some(mailbox) = self.mailbox.clone() else { return };
-        let has_room = self.has_room_to_wait(request.arrival, request.message.bytes().len());
-        if self.parked.len() >= self.shared.config.limits.lookup_queue || !has_room {
+        if !self.may_resolve(asked) {
             if request.method != Method::Ack {
                 self.reply_overloaded(asked);
             }
             return;
         }
-        let ticket = self.park(asked);
+        let ticket = self.park(asked, true);
         let shared = self.shared.clone();
         let source = request.arrival.remote.ip();
         let work = resolve(shared, self.handle.clone(), mailbox, source, ticket, name);

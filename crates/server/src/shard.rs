@@ -4,13 +4,13 @@ use crate::asked::{Asked, Why};
 use crate::call_log::{CallLog, LoggedCall};
 use crate::counters::Counters;
 use crate::local_address::LocalAddresses;
-use crate::parked::{Found, Parked};
+use crate::parked::{Found, Line, Parked};
 use crate::ping::Pings;
 use crate::reply::is_in_bounds;
 use crate::shared::Shared;
 use crate::via;
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::contact_repair::is_first_hop;
@@ -71,9 +71,11 @@ pub struct Shard {
     pub(crate) found: Option<SinkId>,
     pub(crate) parked: Slots<Parked>,
     /// Messages of calls that wait, in order.
-    pub(crate) held: HashMap<u32, VecDeque<(Vec<u8>, Arrival)>>,
+    pub(crate) held: HashMap<Line, VecDeque<(Vec<u8>, Arrival)>>,
     /// How many requests of a call wait.
-    pub(crate) waiting: HashMap<u32, u32>,
+    pub(crate) waiting: HashMap<Line, usize>,
+    /// How many requests of a source wait for a name.
+    pub(crate) resolving: HashMap<IpAddr, usize>,
     /// Bytes of all that waits.
     pub(crate) waiting_bytes: usize,
     pub(crate) index: Index,
@@ -177,9 +179,11 @@ impl Shard {
             Ok(request) => request,
             Err(error) => return self.refuse(arrival, message, error, out),
         };
-        if !self.waiting.is_empty() && self.waiting.contains_key(&call_hash) {
-            self.hold(call_hash, message.bytes(), arrival);
-            return;
+        if !self.waiting.is_empty() {
+            let line = self.line_of(&request);
+            if self.waiting.contains_key(&line) {
+                return self.hold(line, message.bytes(), arrival);
+            }
         }
         if request.essentials.from.lacks_quotes() || request.essentials.to.lacks_quotes() {
             return self.quote(now, &request, out);
@@ -580,6 +584,7 @@ impl Shard {
             parked: Slots::new(),
             held: HashMap::new(),
             waiting: HashMap::new(),
+            resolving: HashMap::new(),
             waiting_bytes: 0,
             index: Index::new(),
             canonical: Vec::new(),

@@ -235,6 +235,7 @@ const TESTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("limits.lookup_queue", &["tests/tests/keys/names.rs::so_many_look_ups_wait_and_so_many_messages_of_a_call"]),
+    ("limits.lookups_per_source", &["tests/tests/keys/names.rs::so_many_names_are_looked_up_for_one_source"]),
     (
         "limits.held_messages_per_call",
         &["tests/tests/keys/names.rs::so_many_look_ups_wait_and_so_many_messages_of_a_call"],
@@ -253,6 +254,7 @@ const TESTS: &[(&str, &[&str])] = &[
         "dns.max_targets",
         &["tests/tests/resolving.rs::of_the_addresses_that_a_name_leads_to_as_many_are_tried_as_may_be"],
     ),
+    ("dns.names_per_request", &["tests/tests/keys/names.rs::so_many_names_in_routes_are_looked_up_for_one_request"]),
     ("dns.cache_entries", &["tests/tests/keys/names.rs::answers_are_kept"]),
     ("log.format", &["tests/tests/operation.rs::a_json_log_is_json_and_nothing_else"]),
     ("log.level", &["tests/tests/events.rs::refreshed_registrations_are_logged_at_the_level_debug"]),

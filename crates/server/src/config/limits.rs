@@ -58,6 +58,9 @@ section! {
         pub shard_queue: usize = 4_096, Rule::number(64, 1 << 24);
         /// Look-ups (database, DNS) that may wait at once; more are answered 503.
         pub lookup_queue: usize = 10_000, Rule::number(16, 1 << 24);
+        /// Names that may be looked up at once for requests of one source, in each shard; more are answered 503. Half of `lookup_queue` is
+        /// for requests that have shown a password or belong to a call that stands.
+        pub lookups_per_source: usize = 1_000, Rule::number(1, 1 << 24);
         /// Bytes of all messages that wait for look-ups, shared among the shards; requests beyond are answered 503.
         pub lookup_memory: usize = 256 << 20, Rule::bytes(1 << 20, 1 << 40);
         /// Messages of one call that may wait while a look-up for it is under way; more are dropped and counted.
