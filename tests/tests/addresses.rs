@@ -85,6 +85,30 @@ fn a_phone_is_called_from_the_address_at_which_it_registered() {
     assert_eq!(answer(&caller), Some(200));
 }
 
+/// Whoever forges its source writes from anywhere.
+#[test]
+fn a_datagram_that_proves_nothing_does_not_change_from_where_a_phone_is_called() {
+    let (_server, port) = start("");
+    let [here, there] = [1, 2].map(|last| SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), port));
+    let phone = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 7), 0)).expect("loopback has a port");
+    phone.set_read_timeout(Some(LIMIT)).expect("a socket can be set");
+    let local = phone.local_addr().expect("it is bound");
+    let register = Request::register("bob", "example.org", &format!("sip:bob@{local}"), "udp", local);
+    phone.send_to(&register.bytes(), there).expect("loopback takes it");
+    assert_eq!(answer(&phone), Some(200));
+    // Its own socket stands for the one who forges.
+    phone.send_to(b"\r\n\r\n", here).expect("loopback takes it");
+    let options = Request::new("OPTIONS", "sip:example.org", "udp", local);
+    phone.send_to(&options.bytes(), here).expect("loopback takes it");
+    let mut buffer = [0; 4_096];
+    let (_, from) = phone.recv_from(&mut buffer).expect("an answer");
+    assert_eq!(from, here, "answers leave from where the request came to");
+    let (caller, local) = at(here, Ipv4Addr::LOCALHOST);
+    caller.send(&Request::new("MESSAGE", "sip:bob@example.org", "udp", local).bytes()).expect("loopback takes it");
+    let (_, from) = phone.recv_from(&mut buffer).expect("the request");
+    assert_eq!(from, there);
+}
+
 #[test]
 fn by_ipv6_too() {
     if !namespace::possible() {

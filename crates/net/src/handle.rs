@@ -235,6 +235,13 @@ impl<S: Service + 'static> Handle<S> {
         }
     }
 
+    /// What came last from this address by UDP was of the peer that is there, as far as the service can know. So requests to it leave from
+    /// the address that this came to; one whose source was forged does not change that.
+    #[inline]
+    pub fn confirm(&self, peer: SocketAddr) {
+        self.shared.ways.confirm(peer);
+    }
+
     /// The number of a name, for [`Target::name`](strowger_core::Target): connections for it ask for this server (SNI,
     /// Host), whose certificate must be valid for it (RFC 5922). The oldest of more than
     /// [`Settings::names`](crate::Settings) are forgotten.

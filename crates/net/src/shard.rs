@@ -232,7 +232,7 @@ impl<S: Service + 'static> Shard<S> {
                 if let Some(look) = look {
                     self.desk.read_at(look, datagram.beside.stamp);
                 }
-                if let Some(to) = datagram.beside.to {
+                if let Some(to) = datagram.beside.to.filter(|_| !is_ping(datagram.bytes)) {
                     self.choices.came(datagram.source, to, now.mono, &shared.ways);
                 }
                 let arrival =
@@ -474,10 +474,15 @@ impl<S: Service + 'static> Future for Reader<S> {
     }
 }
 
+/// What keeps the way through a translator open, and says nothing.
+fn is_ping(datagram: &[u8]) -> bool {
+    datagram.len() <= 4 && datagram.iter().all(|b| matches!(b, b'\r' | b'\n' | 0))
+}
+
 /// One datagram.
 #[inline]
 fn read<S: Service>(desk: &mut Desk<S>, now: Now, arrival: &Arrival, bytes: &[u8]) {
-    if bytes.len() <= 4 && bytes.iter().all(|b| matches!(b, b'\r' | b'\n' | 0)) {
+    if is_ping(bytes) {
         desk.counters().datagram_pings.add(1);
         return;
     }

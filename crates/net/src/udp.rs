@@ -252,10 +252,9 @@ impl Udp {
         if self.sender.is_full() {
             self.flush(bytes, failed, counters);
         }
+        let from = self.ways.as_ref().and_then(|ways| ways.find(target, &bytes[range.clone()]));
         self.sender.push(range, target, token);
-        if let Some(ways) = &self.ways {
-            self.sender.leave_from(ways.find(target));
-        }
+        self.sender.leave_from(from);
     }
 
     /// Hands the batch to the kernel. A datagram that it refuses is skipped, the others go; what it has no room
@@ -360,7 +359,7 @@ impl Udp {
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>, failed: &mut Vec<u64>, counters: &Counters) {
         let (hears, mut again) = (self.news.is_some(), false);
         while let Some(first) = self.waiting.front() {
-            let from = self.ways.as_ref().and_then(|ways| ways.find(first.target));
+            let from = self.ways.as_ref().and_then(|ways| ways.find(first.target, &first.bytes));
             match send_from(self.socket.get_ref(), &first.bytes, first.target, from) {
                 Ok(n) => {
                     counters.datagrams_out.add(1);

@@ -2,6 +2,9 @@
 //! and port that the request came to).
 //!
 //! Remembered is only what the kernel would not choose itself: on a machine with one address, nothing.
+//!
+//! The source of a datagram may be forged. So where the last one of a peer came to says only from where it is answered; requests leave
+//! from where one came to that the service found to be of this peer.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -48,38 +51,63 @@ impl<K: Eq + Hash, V: Copy> Bounded<K, V> {
 
 /// The peers of all shards. Its lock is held for one look.
 pub(crate) struct Ways {
-    known: Mutex<Bounded<SocketAddr, IpAddr>>,
+    known: Mutex<Known>,
     /// How many are known, so that where none is nobody looks.
     count: AtomicUsize,
 }
 
+/// Where datagrams came to, by the address that they came from.
+struct Known {
+    /// The last one of each.
+    last: Bounded<SocketAddr, IpAddr>,
+    /// The last one that was of this peer.
+    confirmed: Bounded<SocketAddr, IpAddr>,
+}
+
 impl Ways {
     pub(crate) fn new(most: usize) -> Self {
-        Self { known: Mutex::new(Bounded::new(most)), count: AtomicUsize::new(0) }
+        let known = Known { last: Bounded::new(most), confirmed: Bounded::new(most) };
+        Self { known: Mutex::new(known), count: AtomicUsize::new(0) }
     }
 
-    /// From which address this peer is to be answered, if the kernel would choose another one.
+    /// From which address this message is to leave for a peer, if the kernel would choose another one.
     #[inline]
-    pub(crate) fn find(&self, peer: SocketAddr) -> Option<IpAddr> {
+    pub(crate) fn find(&self, peer: SocketAddr, message: &[u8]) -> Option<IpAddr> {
         if self.count.load(Relaxed) == 0 {
             return None;
         }
-        self.known().find(&peer)
+        let known = self.known();
+        if message.starts_with(b"SIP/2.0 ") { known.last.find(&peer) } else { known.confirmed.find(&peer) }
+    }
+
+    /// What came from there last was of this peer: it is called from where that came to.
+    pub(crate) fn confirm(&self, peer: SocketAddr) {
+        if self.count.load(Relaxed) == 0 {
+            return;
+        }
+        self.change(|known| match known.last.find(&peer) {
+            Some(to) => known.confirmed.insert(peer, to),
+            None => known.confirmed.remove(&peer),
+        });
     }
 
     fn note(&self, peer: SocketAddr, to: Option<IpAddr>) {
         if to.is_none() && self.count.load(Relaxed) == 0 {
             return;
         }
-        let mut known = self.known();
-        match to {
-            Some(to) => known.insert(peer, to),
-            None => known.remove(&peer),
-        }
-        self.count.store(known.len(), Relaxed);
+        self.change(|known| match to {
+            Some(to) => known.last.insert(peer, to),
+            None => known.last.remove(&peer),
+        });
     }
 
-    fn known(&self) -> MutexGuard<'_, Bounded<SocketAddr, IpAddr>> {
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        let mut known = self.known();
+        change(&mut known);
+        self.count.store(known.last.len() + known.confirmed.len(), Relaxed);
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -135,17 +163,35 @@ mod tests {
         text.parse().unwrap()
     }
 
+    const RESPONSE: &[u8] = b"SIP/2.0 200 OK";
+
     #[test]
     fn only_what_the_kernel_would_not_choose_is_remembered() {
         let (ways, mut choices) = (Ways::new(100), Choices::new(100));
         let peer = at("127.0.0.1:5060");
         choices.came(peer, "127.0.0.1".parse().unwrap(), 0, &ways);
-        assert_eq!((ways.find(peer), ways.count.load(Relaxed)), (None, 0));
+        assert_eq!((ways.find(peer, RESPONSE), ways.count.load(Relaxed)), (None, 0));
         let other = "127.0.0.2".parse().unwrap();
         choices.came(peer, other, 0, &ways);
-        assert_eq!((ways.find(peer), ways.find(at("127.0.0.1:5061"))), (Some(other), None));
+        assert_eq!((ways.find(peer, RESPONSE), ways.find(at("127.0.0.1:5061"), RESPONSE)), (Some(other), None));
         choices.came(peer, "127.0.0.1".parse().unwrap(), 0, &ways);
-        assert_eq!((ways.find(peer), ways.count.load(Relaxed)), (None, 0));
+        assert_eq!((ways.find(peer, RESPONSE), ways.count.load(Relaxed)), (None, 0));
+    }
+
+    #[test]
+    fn requests_leave_from_where_a_peer_was_heard_that_is_known_to_be_there() {
+        const REQUEST: &[u8] = b"BYE sip:b@127.0.0.1 SIP/2.0";
+        let (ways, mut choices) = (Ways::new(100), Choices::new(100));
+        let (peer, [one, two]) = (at("127.0.0.1:5060"), ["127.0.0.2", "127.0.0.3"].map(|ip| ip.parse().unwrap()));
+        choices.came(peer, one, 0, &ways);
+        assert_eq!((ways.find(peer, RESPONSE), ways.find(peer, REQUEST)), (Some(one), None));
+        ways.confirm(peer);
+        choices.came(peer, two, 0, &ways);
+        assert_eq!((ways.find(peer, RESPONSE), ways.find(peer, REQUEST)), (Some(two), Some(one)));
+        choices.came(peer, "127.0.0.1".parse().unwrap(), 0, &ways);
+        assert_eq!((ways.find(peer, RESPONSE), ways.find(peer, REQUEST)), (None, Some(one)));
+        ways.confirm(peer);
+        assert_eq!((ways.find(peer, REQUEST), ways.count.load(Relaxed)), (None, 0));
     }
 
     #[test]
@@ -155,6 +201,7 @@ mod tests {
             choices.came(SocketAddr::new(at("127.0.0.1:1").ip(), port), "127.0.0.3".parse().unwrap(), 0, &ways);
         }
         assert!((50..=100).contains(&ways.count.load(Relaxed)));
-        assert!(ways.find(at("127.0.0.1:1000")).is_some() && ways.find(at("127.0.0.1:100")).is_none());
+        let knows = |peer| ways.find(at(peer), RESPONSE).is_some();
+        assert!(knows("127.0.0.1:1000") && !knows("127.0.0.1:100"));
     }
 }

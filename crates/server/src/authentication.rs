@@ -110,6 +110,7 @@ impl Shard {
             return false;
         }
         asked.found.authenticated = true;
+        self.confirm(request);
         true
     }
 

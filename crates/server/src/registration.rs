@@ -52,6 +52,7 @@ impl Shard {
         {
             return;
         }
+        self.confirm(request);
         let mut aor = std::mem::take(&mut self.aor);
         aor.clear();
         write_aor(&party, &mut aor);

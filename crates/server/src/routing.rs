@@ -55,6 +55,9 @@ impl Shard {
             return self.refuse_request(asked, 482);
         }
         asked.found.in_dialog = routing.in_dialog;
+        if routing.in_dialog {
+            self.confirm(request);
+        }
         if !routing.in_dialog && !self.may_pass(asked, &routing) {
             return;
         }
@@ -95,6 +98,9 @@ impl Shard {
             self.counters().relay_denied.one();
             return self.log_ack(asked, &routing);
         }
+        if routing.in_dialog {
+            self.confirm(request);
+        }
         if local && routing.way.is_none() {
             let mut contacts = std::mem::take(&mut self.contacts);
             self.collect(asked.now, &routing.uri, &mut contacts);
@@ -111,6 +117,13 @@ impl Shard {
         if let Some(targets) = self.next_hop(asked, &routing) {
             let candidate = Candidate { targets: &targets, ..Candidate::default() };
             self.proxy.forward_ack(asked.now, request, &routing, &candidate, asked.out);
+        }
+    }
+
+    /// The sender of a request has shown who it is: it is there.
+    pub(crate) fn confirm(&self, request: &Request<'_>) {
+        if !request.arrival.transport.is_reliable() {
+            self.handle.confirm(request.arrival.remote);
         }
     }
 
