@@ -63,7 +63,8 @@ pub trait Service {
     /// Timers: called when [`Service::deadline`] has passed.
     fn poll(&mut self, now: Now, out: &mut Outbox);
 
-    /// When [`Service::poll`] must be called at the latest ([`Now::mono`] milliseconds).
+    /// When [`Service::poll`] must be called at the latest ([`Now::mono`] milliseconds). A call for a deadline that has passed must move
+    /// it, or the shard never sleeps.
     fn deadline(&mut self) -> Option<u64>;
 
     /// When a round must follow at the latest, though nothing comes: microseconds of [`clock::micros`](crate::clock::micros). Asked

@@ -42,6 +42,8 @@ pub(crate) struct Shard<S: Service> {
     last_heard: u64,
     lingered: bool,
     choices: Choices,
+    /// Polls of the service, one after the other, that have left its deadline as it was; counted where assertions are checked.
+    still: u32,
     me: Weak<RefCell<Self>>,
     /// Of the main future.
     waker: Option<Waker>,
@@ -77,6 +79,7 @@ impl<S: Service + 'static> Shard<S> {
                 heard: false,
                 last_heard: 0,
                 lingered: false,
+                still: 0,
                 me: me.clone(),
                 waker: None,
             })
@@ -108,8 +111,12 @@ impl<S: Service + 'static> Shard<S> {
             more |= self.desk.read_mail(now);
             more |= self.desk.read_roads(now);
             more |= self.desk.turn(empty);
-            if self.desk.service.deadline().is_some_and(|at| at <= now.mono) {
+            if let Some(due) = self.desk.service.deadline().filter(|at| *at <= now.mono) {
                 self.desk.service.poll(now, &mut self.desk.out);
+                debug_assert!(
+                    self.has_moved(due),
+                    "a deadline that has passed stands still: this shard would never sleep"
+                );
             }
             self.desk.service.end(now, &mut self.desk.out);
             if self.streams.deadline().is_some_and(|at| at <= now.mono) {
@@ -434,6 +441,13 @@ impl<S: Service + 'static> Shard<S> {
             }
         }
         self.streams.write_round(bytes);
+    }
+
+    /// Whether the service's deadline is later than the one that it has just been polled for. One poll may start what is due at once,
+    /// and so may the next one, but not without end.
+    fn has_moved(&mut self, due: u64) -> bool {
+        self.still = if self.desk.service.deadline() == Some(due) { self.still + 1 } else { 0 };
+        self.still < 10_000
     }
 
     /// Sets the alarm if the service's deadline moved earlier; whether it has passed already.
