@@ -10,9 +10,12 @@
 //! [`Event::ClientEnded`], the last that is heard of its id.
 
 mod abridged;
+mod cancel;
 pub mod client_invite;
 pub mod client_non_invite;
 mod dues;
+mod entry;
+mod failure;
 mod hop;
 pub mod key;
 mod lengths;

@@ -1,9 +1,9 @@
 //! A transaction written down, to go on in another table.
 
 use super::Transactions;
+use super::entry::{Entry, runs};
 use super::key::Key;
 use super::machine::{Cancel, Machine};
-use super::table::{Entry, runs};
 use crate::slots::Id;
 use crate::timer::Stamp;
 use crate::{Now, Target};

@@ -2,73 +2,25 @@
 
 use super::abridged;
 use super::dues::Dues;
+use super::entry::{Entry, TRYING, key_of, runs};
+use super::failure::Lost;
 use super::key::{Key, Keys, TopVia, cseq, method_text};
 use super::lengths::Lengths;
 use super::machine::{Cancel, Machine};
 use super::outcome::{ClientId, Counts, Event, Incoming, Outgoing, ServerId};
 use super::places::Places;
-use super::quoted;
 use super::record::Role;
-use super::route::Route;
 use super::step::{Action, Class, End, Retransmission, Step};
 use super::{client_invite, client_non_invite, hop, server_invite, server_non_invite};
 use crate::kept::{Kept, KeptStore, memory_of};
 use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, TimerSettings, Timers};
-use crate::{Arrival, Now, Outbox, Target, Transport, call};
+use crate::{Arrival, Now, Outbox, Target, call};
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use strowger_message::{Index, Limits, Message, Method, Name};
-
-/// One transaction: about 100 bytes.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: Key,
-    pub(super) owner: u64,
-    pub(super) route: Route,
-    /// Of a client: the request, or the ACK that a failure got. Of a server: the last response.
-    pub(super) kept: Option<Kept>,
-    /// What is kept is less than what was sent, and is not sent again.
-    pub(super) abridged: bool,
-    pub(super) retransmission: Stamp,
-    pub(super) end: Stamp,
-    pub(super) machine: Machine,
-    /// Pauses between retransmissions so far.
-    pub(super) attempts: u8,
-    pub(super) bucket: u8,
-    pub(super) cancel: Cancel,
-    /// Of a server: bytes that its source is charged for.
-    pub(super) due: u32,
-}
-
-impl Entry {
-    fn is_reliable(&self) -> bool {
-        self.route.transport().is_reliable()
-    }
-
-    fn runs(&self, stamp: Stamp) -> bool {
-        self.retransmission == stamp || self.end == stamp
-    }
-
-    /// An INVITE that rings and is not cancelled: no other timer ends that.
-    fn may_run_timer_c(&self) -> bool {
-        self.machine == Machine::ClientInvite(client_invite::State::Proceeding) && self.cancel == Cancel::No
-    }
-}
-
-/// A request that is no INVITE and has had no response.
-const TRYING: Machine = Machine::ServerNonInvite(server_non_invite::State::Trying);
-
-/// A request that nobody answered.
-#[derive(Debug)]
-struct Lost {
-    id: Id,
-    /// Where it went.
-    target: Target,
-    request: Vec<u8>,
-}
 
 /// How often memory is given back, ms.
 const TIDY: u64 = 1_000;
@@ -80,7 +32,7 @@ const ORDINARY: usize = 1_300;
 #[derive(Debug)]
 pub struct Transactions {
     settings: TimerSettings,
-    keys: Keys,
+    pub(super) keys: Keys,
     limit: usize,
     most_kept: usize,
     dues: Dues,
@@ -89,14 +41,14 @@ pub struct Transactions {
     pub(super) kept: KeptStore,
     pub(super) timers: Timers,
     lengths: Lengths,
-    counts: Counts,
+    pub(super) counts: Counts,
     /// For the INVITE that an ACK or a CANCEL is made from.
-    invite: Vec<u8>,
-    index: Index,
+    pub(super) invite: Vec<u8>,
+    pub(super) index: Index,
     /// When memory is looked through next; `None`: there is nothing to give back.
     tidy: Option<u64>,
     /// Requests without an answer, of the events of the last [`Transactions::poll`] or [`Transactions::failed`].
-    lost: Vec<Lost>,
+    pub(super) lost: Vec<Lost>,
     /// Header lines of CANCELs that are held back until a provisional response comes.
     pub(super) cancel_lines: HashMap<u64, Arc<[u8]>>,
 }
@@ -306,7 +258,7 @@ impl Transactions {
     }
 
     #[expect(clippy::too_many_arguments, reason = "as `send`, with what a CANCEL of our own differs in")]
-    fn send_entry(
+    pub(super) fn send_entry(
         &mut self,
         now: Now,
         range: Range<usize>,
@@ -364,49 +316,6 @@ impl Transactions {
         }
     }
 
-    /// Cancels an INVITE that has no final response yet (RFC 3261 section 9.1): at once if a provisional one came, else when one comes. If
-    /// then no final response comes for 64*T1, [`Event::Timeout`] tells. What becomes of the CANCEL itself is not told. `lines`: header
-    /// lines of the CANCEL, such as its Reason (RFC 3326). Returns whether there was something to cancel.
-    pub fn cancel(&mut self, now: Now, id: ClientId, lines: Option<&Arc<[u8]>>, out: &mut Outbox) -> bool {
-        let Some(entry) = self.entries.get_mut(id.0) else { return false };
-        match (entry.machine, entry.cancel) {
-            (Machine::ClientInvite(client_invite::State::Calling), Cancel::No) => {
-                entry.cancel = Cancel::Wanted;
-                self.cancel_lines.extend(lines.map(|lines| (id.to_u64(), lines.clone())));
-                true
-            }
-            (Machine::ClientInvite(client_invite::State::Proceeding), Cancel::No) => {
-                self.send_cancel(now, id.0, lines.map_or(&[], |lines| lines), out);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn send_cancel(&mut self, now: Now, id: Id, lines: &[u8], out: &mut Outbox) {
-        let Some(entry) = self.entries.get_mut(id) else { return };
-        let Machine::ClientInvite(client_invite::State::Proceeding) = entry.machine else { return };
-        entry.cancel = Cancel::Sent;
-        let (target, bucket, owner) = (entry.route.into(), entry.bucket, entry.owner);
-        let Some(kept) = &entry.kept else { return };
-        let start = out.start();
-        let key = read_kept(&self.kept, kept, &mut self.invite, &mut self.index).and_then(|invite| {
-            hop::write_cancel(&invite, lines, &mut out.bytes)?;
-            Some(self.keys.client(TopVia::of_message(&invite)?.branch, b"CANCEL"))
-        });
-        if let Some(key) = key {
-            let range = start..out.bytes.len();
-            self.send_entry(now, range, key, b"CANCEL", target, bucket, owner, Cancel::Itself, out);
-        }
-        let cancelled = |m, reliable| match m {
-            Machine::ClientInvite(s) => {
-                client_invite::step(s, client_invite::Event::Cancelled, reliable).map(Machine::ClientInvite)
-            }
-            other => Step::to(other, Action::Absorb),
-        };
-        self.drive(now, id, cancelled, Given::Nothing, out);
-    }
-
     /// Starts Timer C of an INVITE that was sent and has had a provisional response: [`Event::NoNews`] when it has run, unless it is started
     /// again, a final response comes or the INVITE is cancelled (RFC 3261 sections 16.6 step 11 and 16.7 step 2).
     pub fn start_timer_c(&mut self, now: Now, id: ClientId) {
@@ -424,64 +333,6 @@ impl Transactions {
         if entry.machine == TRYING && !entry.retransmission.is_running() {
             entry.retransmission = self.timers.start(now.mono, self.lengths.trying, id.0.slot);
         }
-    }
-
-    /// What was sent with this token could not be sent. Any token may be given.
-    pub fn failed(&mut self, now: Now, token: u64, out: &mut Outbox, events: &mut Vec<Event>) {
-        self.lost.clear();
-        let id = Id::from_u64(token);
-        if self.entries.get(id).is_some() {
-            self.counts.transport_errors += 1;
-            let action = self.drive(now, id, |m, reliable| m.transport_error(reliable), Given::Nothing, out);
-            self.tell(id, action, events);
-        }
-    }
-
-    /// The connection has ended over which went what was sent with this token, and no answer will come by it. A request that
-    /// has had none was perhaps sent to a peer that had forgotten the connection (it was started again): it is sent once more,
-    /// over another connection, and only if that ends too it could not be sent (RFC 3261 sections 18.4 and 17.1.4). To a peer
-    /// that is reached by its own connection alone there is no other.
-    pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox, events: &mut Vec<Event>) {
-        let id = Id::from_u64(token);
-        let Some(entry) = self.entries.get_mut(id).filter(|e| e.machine.hears_nothing() && e.is_reliable()) else {
-            return;
-        };
-        let target = Target::from(entry.route);
-        // Over a reliable transport there are no other retransmissions to be counted.
-        let first = std::mem::replace(&mut entry.attempts, 1) == 0;
-        match &entry.kept {
-            Some(kept) if first && target.flow.is_none() && !entry.abridged => {
-                let start = out.start();
-                self.kept.append_to(kept, &mut out.bytes);
-                out.send(target, start..out.bytes.len(), token);
-                self.counts.requests_resent += 1;
-            }
-            _ => self.failed(now, token, out, events),
-        }
-    }
-
-    /// A datagram to this address reached nobody, an ICMP error says; `quoted` is how it began. If it is the request of a client
-    /// transaction, as its branch says, which goes there by UDP and has heard nothing yet, that could not be sent (RFC 3261
-    /// sections 18.4 and 17.1.4). Returns whether it is. Without the branch nothing is believed: addresses are no secret, and anybody
-    /// can forge such an error.
-    pub fn unreachable(
-        &mut self,
-        now: Now,
-        to: SocketAddr,
-        quoted: &[u8],
-        out: &mut Outbox,
-        events: &mut Vec<Event>,
-    ) -> bool {
-        let found = quoted::request(quoted).and_then(|(branch, method)| self.find(&self.keys.client(branch, method)));
-        let Some((id, entry)) = found.and_then(|id| Some((id, self.entries.get(id)?))) else { return false };
-        let target = Target::from(entry.route);
-        let its =
-            target.transport == Transport::Udp && (target.address.ip(), target.address.port()) == (to.ip(), to.port());
-        if !its || !entry.machine.hears_nothing() {
-            return false;
-        }
-        self.failed(now, id.to_u64(), out, events);
-        true
     }
 
     /// Runs the timers that are due. `events` are appended in the order in which things happened.
@@ -516,21 +367,6 @@ impl Transactions {
             let more = self.entries.tidy() | self.kept.tidy();
             self.tidy = (more || !self.entries.is_empty()).then_some(now.mono + TIDY);
         }
-    }
-
-    /// The request that an [`Event::Timeout`] or [`Event::ClientTransportError`] is about, as it was sent: a proxy
-    /// makes the response from it that nobody else gave (RFC 3261 section 16.9). Until the next poll or failure.
-    pub fn lost_request(&self, id: ClientId) -> Option<&[u8]> {
-        self.lost(id).map(|lost| &lost.request[..])
-    }
-
-    /// Where it went, as long as [`Transactions::lost_request`] has it.
-    pub fn lost_target(&self, id: ClientId) -> Option<Target> {
-        self.lost(id).map(|lost| lost.target)
-    }
-
-    fn lost(&self, id: ClientId) -> Option<&Lost> {
-        self.lost.iter().find(|lost| lost.id == id.0)
     }
 
     /// Appends the request of this transaction to `out`, as it was sent. False: it is kept no longer.
@@ -568,7 +404,7 @@ impl Transactions {
         self.entries.memory() + self.places.memory() + self.kept.memory() + self.timers.memory()
     }
 
-    fn find(&self, key: &Key) -> Option<Id> {
+    pub(super) fn find(&self, key: &Key) -> Option<Id> {
         let slot = self.places.find(key, key_of(&self.entries))?;
         self.entries.at(slot).map(|(id, _)| id)
     }
@@ -604,7 +440,7 @@ impl Transactions {
     }
 
     /// Tells the user what a timer or a failure did, and takes the transaction out if it ended.
-    fn tell(&mut self, id: Id, action: Action, events: &mut Vec<Event>) {
+    pub(super) fn tell(&mut self, id: Id, action: Action, events: &mut Vec<Event>) {
         let Some(entry) = self.entries.get(id) else { return };
         let (owner, role, told) = (entry.owner, entry.machine.role(), entry.cancel != Cancel::Itself);
         let terminated = entry.machine.is_terminated();
@@ -658,7 +494,7 @@ impl Transactions {
     }
 
     /// Puts one event to the machine and does what it says. The transaction is left in the table even if terminated.
-    fn drive(
+    pub(super) fn drive(
         &mut self,
         now: Now,
         id: Id,
@@ -745,7 +581,7 @@ impl Transactions {
 }
 
 /// What comes with an event.
-enum Given<'a> {
+pub(super) enum Given<'a> {
     Nothing,
     /// The message to send, in the outbox.
     Bytes(Range<usize>),
@@ -753,37 +589,13 @@ enum Given<'a> {
     Response(&'a Message<'a>),
 }
 
-impl Entry {
-    pub(super) fn new(key: Key, machine: Machine, target: Target, bucket: u8, owner: u64) -> Self {
-        Self {
-            key,
-            owner,
-            route: target.into(),
-            kept: None,
-            abridged: false,
-            retransmission: Stamp::NONE,
-            end: Stamp::NONE,
-            machine,
-            attempts: 0,
-            bucket,
-            cancel: Cancel::No,
-            due: 0,
-        }
-    }
-}
-
-/// Tells the timers whether the entry in a slot still waits for them.
-pub(super) fn runs(entries: &Slots<Entry>) -> impl Fn(u32, Stamp) -> bool {
-    |slot, stamp| entries.at(slot).is_some_and(|(_, e)| e.runs(stamp))
-}
-
-/// Tells the table of keys what stands in a slot.
-fn key_of(entries: &Slots<Entry>) -> impl Fn(u32) -> Option<Key> {
-    |slot| entries.at(slot).map(|(_, e)| e.key)
-}
-
 /// Parses a kept INVITE.
-fn read_kept<'a>(store: &KeptStore, kept: &Kept, bytes: &'a mut Vec<u8>, index: &'a mut Index) -> Option<Message<'a>> {
+pub(super) fn read_kept<'a>(
+    store: &KeptStore,
+    kept: &Kept,
+    bytes: &'a mut Vec<u8>,
+    index: &'a mut Index,
+) -> Option<Message<'a>> {
     bytes.clear();
     store.append_to(kept, bytes);
     read(bytes, index)

@@ -1,0 +1,55 @@
+//! The CANCEL of an INVITE that was sent (RFC 3261 section 9.1).
+
+use super::key::TopVia;
+use super::machine::{Cancel, Machine};
+use super::step::{Action, Step};
+use super::table::{Given, Transactions, read_kept};
+use super::{ClientId, client_invite, hop};
+use crate::slots::Id;
+use crate::{Now, Outbox};
+use std::sync::Arc;
+
+impl Transactions {
+    /// Cancels an INVITE that has no final response yet (RFC 3261 section 9.1): at once if a provisional one came, else when one comes. If
+    /// then no final response comes for 64*T1, [`Event::Timeout`] tells. What becomes of the CANCEL itself is not told. `lines`: header
+    /// lines of the CANCEL, such as its Reason (RFC 3326). Returns whether there was something to cancel.
+    pub fn cancel(&mut self, now: Now, id: ClientId, lines: Option<&Arc<[u8]>>, out: &mut Outbox) -> bool {
+        let Some(entry) = self.entries.get_mut(id.0) else { return false };
+        match (entry.machine, entry.cancel) {
+            (Machine::ClientInvite(client_invite::State::Calling), Cancel::No) => {
+                entry.cancel = Cancel::Wanted;
+                self.cancel_lines.extend(lines.map(|lines| (id.to_u64(), lines.clone())));
+                true
+            }
+            (Machine::ClientInvite(client_invite::State::Proceeding), Cancel::No) => {
+                self.send_cancel(now, id.0, lines.map_or(&[], |lines| lines), out);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn send_cancel(&mut self, now: Now, id: Id, lines: &[u8], out: &mut Outbox) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        let Machine::ClientInvite(client_invite::State::Proceeding) = entry.machine else { return };
+        entry.cancel = Cancel::Sent;
+        let (target, bucket, owner) = (entry.route.into(), entry.bucket, entry.owner);
+        let Some(kept) = &entry.kept else { return };
+        let start = out.start();
+        let key = read_kept(&self.kept, kept, &mut self.invite, &mut self.index).and_then(|invite| {
+            hop::write_cancel(&invite, lines, &mut out.bytes)?;
+            Some(self.keys.client(TopVia::of_message(&invite)?.branch, b"CANCEL"))
+        });
+        if let Some(key) = key {
+            let range = start..out.bytes.len();
+            self.send_entry(now, range, key, b"CANCEL", target, bucket, owner, Cancel::Itself, out);
+        }
+        let cancelled = |m, reliable| match m {
+            Machine::ClientInvite(s) => {
+                client_invite::step(s, client_invite::Event::Cancelled, reliable).map(Machine::ClientInvite)
+            }
+            other => Step::to(other, Action::Absorb),
+        };
+        self.drive(now, id, cancelled, Given::Nothing, out);
+    }
+}
