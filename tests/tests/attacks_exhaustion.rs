@@ -399,6 +399,57 @@ fn one_large_request_that_rings_takes_no_more_than_64_kb() {
     assert_eq!(codes, [Some(200), Some(487)]);
 }
 
+/// What the server answers itself copies From, To and Call-ID: their length is the sender's choice.
+#[test]
+fn long_answers_to_one_source_take_no_more_than_its_share() {
+    let mut server = start(&[Udp], "");
+    let mut caller = server.connect(Udp);
+    let long = format!("<sip:x@example.net;p={}>;tag=1", "x".repeat(55_000));
+    let cases = [
+        ("OPTIONS", "sip:example.org", "", 200),
+        ("INVITE", "sip:x@far.example", ";tag=2", 407),
+        ("MESSAGE", "sip:x@far.example", ";tag=2", 407),
+        ("BYE", "sip:nobody@example.org", ";tag=2", 404),
+    ];
+    let grew = grew(&mut server, |_| {
+        for (method, uri, tag, code) in cases.iter().cycle().take(2_000) {
+            let mut request = Request::new(method, uri, "udp", caller.local());
+            request.from.clone_from(&long);
+            request.to.push_str(tag);
+            caller.send(&request.bytes()).expect("loopback");
+            assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(*code), "{method}");
+        }
+    });
+    assert!(grew < SHARE, "{grew} bytes");
+}
+
+/// A phone that helps the attacker answers small requests at length.
+#[test]
+fn long_responses_of_a_phone_take_no_more_than_the_share_of_the_caller() {
+    for (method, code) in [("INVITE", 183), ("INVITE", 486), ("MESSAGE", 200)] {
+        let mut server = start(&[Udp, Tcp], "");
+        let mut phone = ringing(&server);
+        let mut caller = server.connect(Udp);
+        let grew = grew(&mut server, |_| {
+            let open: Vec<Vec<u8>> = (0..1_400)
+                .map(|_| {
+                    let request = Request::new(method, "sip:bob@example.org", "udp", caller.local());
+                    caller.send(&request.bytes()).expect("loopback");
+                    phone.request(method, LIMIT).expect("it rings")
+                })
+                .collect();
+            caller.drain();
+            for request in &open {
+                let long = format!("X: {}", "x".repeat(58_000));
+                phone.send(&respond(request, code, "t", &[long])).expect("the server reads");
+                // It arrives, kept or not.
+                assert_eq!(caller.answer(LIMIT).as_deref().and_then(status), Some(code));
+            }
+        });
+        assert!(grew < SHARE, "{grew} bytes with {code} to {method}");
+    }
+}
+
 /// A large request rings fewer phones at once, the largest one alone.
 #[test]
 fn a_large_request_to_many_phones_is_kept_as_often_as_may_be() {

@@ -7,7 +7,7 @@ use strowger_tests::account::{authorized, challenged, register};
 use strowger_tests::call::exchange;
 use strowger_tests::dialog::{invite, set_up};
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::{Request, field, status, unique};
+use strowger_tests::text::{Request, field, respond, status, unique};
 use strowger_tests::wire::{Transport, Wire};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -196,6 +196,47 @@ fn what_proved_itself_is_answered_until_it_hears() {
     for _ in 0..2 {
         let answer = alice.final_response(SOON).expect("an answer, and again by timer G");
         assert_eq!(status(&answer), Some(404));
+    }
+}
+
+/// Nobody knows whether the caller is at the address that it sent from, but its calls must work.
+#[test]
+fn what_a_callee_answers_is_repeated_no_more_than_the_request_has_earned() {
+    let server = start();
+    let mut bob = server.connect(Transport::Udp);
+    register(&mut bob, "bob", "bob");
+    let long = [format!("X: {}", "x".repeat(58_000))];
+    let lines = format!("m:<sip:x@a>\r\nSubject: {}\r\n", "of a common length ".repeat(40));
+    let plain = |lines: &str| shortest("INVITE", "sip:bob@example.org", "sip:x@example.net", lines);
+    // The request, what bob's answer has besides, how many copies of the answer come, also when the request comes again.
+    let cases = [
+        ("a short one", plain(""), &[][..], 1..=2, 1),
+        ("an accomplice", plain(""), &long[..], 1..=1, 0),
+        ("a common one", plain(&lines), &[][..], 3..=3, 1),
+    ];
+    let mut calls = Vec::new();
+    for (name, bytes, more, copies, again) in cases {
+        let mut caller = server.connect(Transport::Udp);
+        caller.send(&bytes).expect("loopback takes it");
+        let request = bob.request("INVITE", SOON).expect("it rings");
+        bob.send(&respond(&request, 486, "t", more)).expect("loopback");
+        calls.push((name, bytes, caller, copies, again));
+    }
+    std::thread::sleep(REPEATED);
+    for (name, bytes, mut caller, copies, again) in calls {
+        let mut finals = Vec::new();
+        let mut sent = 0;
+        while let Some(answer) = caller.receive(Duration::from_millis(1)) {
+            sent += answer.len();
+            if status(&answer) == Some(486) {
+                finals.push(answer);
+            }
+        }
+        assert!(copies.contains(&finals.len()), "{} copies of the answer to {name}", finals.len());
+        assert!(sent <= 3 * bytes.len() || again == 0, "{sent} bytes for {} of {name}", bytes.len());
+        caller.send(&bytes).expect("loopback takes it");
+        let more = std::iter::from_fn(|| caller.receive(Duration::from_millis(200))).take(again + 1).count();
+        assert_eq!(more, again, "{name}, when it comes again");
     }
 }
 

@@ -116,7 +116,8 @@ counters! {
     kept_bytes,
     /// Gauge: bytes that sources are charged for, kept for requests without a final response or waiting for a look-up.
     charged_bytes,
-    /// Messages of which not all was kept, since they take more than `limits.request_memory` admits: they are sent once.
+    /// Messages of which not all was kept: they take more than `limits.request_memory` admits, or their source has no room for them or may
+    /// be forged. They are sent once.
     kept_abridged,
     /// Requests and responses sent again by timers or on request.
     retransmissions,

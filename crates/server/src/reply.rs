@@ -1,13 +1,15 @@
 //! Answers of the server's own.
 //!
 //! The source of a UDP request may be forged. So one that proved nothing, neither by a password nor by what we wrote into its call,
-//! gets one answer of at most three times its size, which no timer sends again.
+//! gets one answer of at most three times its size, which no timer sends again. What a callee answers it gets as it comes, and again
+//! only as long as all of that is no more than three times its size.
 
 use crate::asked::Asked;
 use crate::shard::Shard;
 use crate::via;
 use strowger_core::proxy::Request;
-use strowger_message::respond;
+use strowger_core::transaction::{MOST_TIMES, length_as_sent};
+use strowger_message::{Method, respond};
 
 impl Shard {
     /// Answers a request: through its transaction, or without one. `lines` writes further header lines.
@@ -33,15 +35,16 @@ impl Shard {
             return asked.out.send(target, range, 0);
         };
         // Whoever has heard nothing yet sends the request again, and gets an answer for it each time: it needs no other, and a forged
-        // source none at all (RFC 3261 section 26.3.2.4).
-        if proven || asked.found.trying || status < 300 {
+        // source none at all, for which nothing is kept (RFC 3261 section 26.3.2.4).
+        if proven || asked.found.trying || status < 200 {
             self.transactions.respond(asked.now, server, status, range, asked.out);
-        } else if request.to_tag.is_empty() {
+        } else if request.method != Method::Invite || request.to_tag.is_empty() {
             self.transactions.respond(asked.now, server, status, range, asked.out);
             self.transactions.forget(asked.now, server);
         } else {
             // Its ACK bears the tag of somebody else's, and is known by the transaction alone.
-            self.transactions.respond_once(asked.now, server, status, range, asked.out);
+            self.transactions.doubt(server, 0);
+            self.transactions.respond(asked.now, server, status, range, asked.out);
         }
     }
 
@@ -64,10 +67,7 @@ impl Shard {
     /// Shortens the answer that begins at `from`, which its request did not earn, if it is too long: what it need not say goes. False if
     /// it is too long all the same.
     fn fit(&self, request: &Request<'_>, status: u16, from: usize, out: &mut Vec<u8>) -> bool {
-        let via = &request.essentials.via;
-        // What we wrote into the Via ourselves.
-        let added = via.received.map_or(0, |ip| ip.len() + b";received=".len()) + via.rport.map_or(0, |p| p.len() + 1);
-        let size = request.message.bytes().len().saturating_sub(added);
+        let size = length_as_sent(&request.message);
         if is_in_bounds(out.len() - from, size) {
             return true;
         }
@@ -83,6 +83,14 @@ impl Shard {
         is_in_bounds(out.len() - from, size)
     }
 
+    /// Of a request that goes on and proved nothing its source is sent no more than it earned, of which so many bytes are spent.
+    pub(crate) fn doubt_unproven(&mut self, asked: &Asked<'_, '_>, spent: usize) {
+        if let (Some(server), false) = (asked.server, is_proven(asked)) {
+            let earned = MOST_TIMES * length_as_sent(&asked.request.message);
+            self.transactions.doubt(server, earned.saturating_sub(spent));
+        }
+    }
+
     /// [`Shard::reply`] without further lines, and counted as refused.
     pub(crate) fn refuse_request(&mut self, asked: &mut Asked<'_, '_>, status: u16) {
         self.counters().refused.one();
@@ -95,9 +103,6 @@ impl Shard {
         self.reply(asked, 503, |text| text.extend_from_slice(b"Retry-After: 5\r\n"));
     }
 }
-
-/// An answer may be so many times as long as its request: the bound of RFC 9000 section 8.
-const MOST_TIMES: usize = 3;
 
 /// How each answer without a body ends.
 const END: &[u8] = b"Content-Length: 0\r\n\r\n";

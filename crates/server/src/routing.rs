@@ -274,6 +274,7 @@ impl Shard {
             return self.refuse_request(asked, 440);
         }
         self.trying(asked);
+        self.doubt_unproven(asked, 0);
         self.counters().forwarded.one();
         self.forward_concealed(asked, routing, server, candidates);
         match (asked.request.method, asked.request.to_tag) {
@@ -316,6 +317,7 @@ impl Shard {
         let from = asked.out.start();
         strowger_message::respond(&request.message, 100, None, None, &mut asked.out.bytes).finish(b"");
         let range = from..asked.out.bytes.len();
+        self.doubt_unproven(asked, range.len());
         self.transactions.respond(asked.now, server, 100, range, asked.out);
     }
 

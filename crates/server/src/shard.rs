@@ -566,7 +566,7 @@ impl Shard {
         transactions.set_limit(config.limits.transactions);
         transactions.set_most_kept(config.kept_memory());
         let share = config.limits.request_memory_per_source.div_ceil(handle.most());
-        transactions.set_share(share, config.limits.ipv6_prefix);
+        transactions.set_shares(share, usize::MAX, config.limits.ipv6_prefix);
         let proxy =
             Proxy::new(shared.identity.clone(), config.proxy_settings(), &shared.secret, entropy.derive(b"proxy"));
         let registrar = Registrar::new(config.registrar_settings());

@@ -109,7 +109,7 @@ impl Proxy {
         }
         let mut text = Outbox::new();
         let range = self.write_upstream(now, response, arrival, best::upstream(status), Says::NOTHING, &mut text);
-        self.remember(id, status, &text.bytes[range], response);
+        self.remember(id, status, &text.bytes[range], response, tx);
         self.conclude(now, id, tx, out);
     }
 
@@ -138,7 +138,7 @@ impl Proxy {
             return;
         }
         if let Some(bytes) = local {
-            self.remember_local(id, status, &bytes);
+            self.remember_local(id, status, &bytes, tx);
         }
         self.conclude(now, id, tx, out);
     }
@@ -155,7 +155,7 @@ impl Proxy {
         let Some(pending) = exchange.pending.as_ref().filter(|_| any) else { return };
         let request = pending.request.clone();
         if let Some(bytes) = self.respond_to(&request, 408) {
-            self.remember_local(id, 408, &bytes);
+            self.remember_local(id, 408, &bytes, tx);
         }
         self.conclude(now, id, tx, out);
     }
@@ -174,34 +174,46 @@ impl Proxy {
         }
     }
 
-    fn remember_local(&mut self, id: Id, status: u16, bytes: &[u8]) {
+    fn remember_local(&mut self, id: Id, status: u16, bytes: &[u8], tx: &mut Transactions) {
         let mut index = Index::new();
         if index.parse(bytes, &UNLIMITED).is_ok() {
-            self.remember(id, status, bytes, &Message::new(bytes, &index));
+            self.remember(id, status, bytes, &Message::new(bytes, &index), tx);
         }
     }
 
-    /// Keeps the better one of this final response and what was best so far, and all challenges.
-    fn remember(&mut self, id: Id, status: u16, upstream: &[u8], response: &Message<'_>) {
+    /// Keeps the better one of this final response and what was best so far, and all challenges. Where the caller has no room for a
+    /// long one, what no response can do without.
+    fn remember(&mut self, id: Id, status: u16, upstream: &[u8], response: &Message<'_>, tx: &mut Transactions) {
         let Some(exchange) = self.exchanges.get_mut(id) else { return };
-        let mut lines = Vec::new();
-        if matches!(status, 401 | 407) {
-            for line in response.index().lines() {
-                if matches!(line.name, Name::WwwAuthenticate | Name::ProxyAuthenticate) {
-                    lines.extend_from_slice(&response.bytes()[line.start as usize..line.end as usize]);
-                }
+        let server = exchange.server;
+        let mut hold = |upstream: &[u8]| {
+            if tx.try_bill(server, upstream.len()) {
+                return upstream.to_vec();
             }
-        }
+            let bytes = without_extras(upstream);
+            tx.bill(server, bytes.len());
+            bytes
+        };
         match &mut exchange.best {
-            None => exchange.best = Some(Box::new(Best { status, bytes: upstream.to_vec(), challenges: Vec::new() })),
+            None => exchange.best = Some(Box::new(Best { status, bytes: hold(upstream), challenges: Vec::new() })),
             Some(held) if best::rank(status) < best::rank(held.status) => {
                 let kept = if matches!(held.status, 401 | 407) { challenge_lines(&held.bytes) } else { Vec::new() };
                 held.challenges.extend_from_slice(&kept);
                 held.status = status;
-                held.bytes.clear();
-                held.bytes.extend_from_slice(upstream);
+                held.bytes = hold(upstream);
             }
-            Some(held) => held.challenges.extend_from_slice(&lines),
+            Some(held) if matches!(status, 401 | 407) => {
+                let mut lines = Vec::new();
+                for line in response.index().lines() {
+                    if matches!(line.name, Name::WwwAuthenticate | Name::ProxyAuthenticate) {
+                        lines.extend_from_slice(&response.bytes()[line.start as usize..line.end as usize]);
+                    }
+                }
+                if tx.try_bill(server, lines.len()) {
+                    held.challenges.extend_from_slice(&lines);
+                }
+            }
+            Some(_) => (),
         }
     }
 
@@ -395,6 +407,17 @@ fn status_range(response: &Message<'_>) -> std::ops::Range<usize> {
     let end = response.range_of(response.reason()).end;
     let code = response.bytes()[..end].iter().position(|&b| b == b' ').map_or(end, |n| n + 1);
     code..end
+}
+
+/// A response with the header fields alone that every response has (RFC 3261 section 8.2.6.2).
+fn without_extras(response: &[u8]) -> Vec<u8> {
+    let (mut index, mut bytes) = (Index::new(), Vec::new());
+    if index.parse(response, &UNLIMITED).is_ok() {
+        let message = Message::new(response, &index);
+        let status = message.status().unwrap_or(500);
+        build::respond(&message, status, None, None, &mut bytes).finish(b"");
+    }
+    bytes
 }
 
 fn challenge_lines(bytes: &[u8]) -> Vec<u8> {

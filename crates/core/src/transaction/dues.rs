@@ -8,6 +8,7 @@ use std::net::IpAddr;
 #[derive(Debug)]
 pub(super) struct Dues {
     most: usize,
+    most_of_all: usize,
     ipv6_prefix: u8,
     of: HashMap<IpAddr, usize, foldhash::quality::FixedState>,
     sum: usize,
@@ -17,19 +18,24 @@ impl Dues {
     /// Without a bound. `secret`: peers choose what is a source here, and must not know where it stands.
     pub(super) fn new(secret: u64) -> Self {
         let of = HashMap::with_hasher(foldhash::quality::FixedState::with_seed(secret));
-        Self { most: usize::MAX, ipv6_prefix: 64, of, sum: 0 }
+        Self { most: usize::MAX, most_of_all: usize::MAX, ipv6_prefix: 64, of, sum: 0 }
     }
 
-    /// Bytes of each source at most; one of IPv6 is a network of so many bits. To be said before the first is charged.
-    pub(super) fn set_share(&mut self, most: usize, ipv6_prefix: u8) {
-        (self.most, self.ipv6_prefix) = (most, ipv6_prefix);
+    /// Bytes of each source and of all together at most; a source of IPv6 is a network of so many bits, which must stay the same once
+    /// anything is charged.
+    pub(super) fn set_shares(&mut self, most: usize, most_of_all: usize, ipv6_prefix: u8) {
+        (self.most, self.most_of_all, self.ipv6_prefix) = (most, most_of_all, ipv6_prefix);
     }
 
     /// Whether so many more may be kept for this source.
     pub(super) fn has_room(&self, source: IpAddr, bytes: usize) -> bool {
+        let sum = self.sum.saturating_add(bytes);
+        if sum > self.most_of_all {
+            return false;
+        }
         // Together they seldom have as much as one may.
-        let may = |held: usize| held.saturating_add(bytes) <= self.most;
-        may(self.sum) || may(self.of.get(&counted(source, self.ipv6_prefix)).copied().unwrap_or(0))
+        let held = || self.of.get(&counted(source, self.ipv6_prefix)).copied().unwrap_or(0);
+        sum <= self.most || held().saturating_add(bytes) <= self.most
     }
 
     pub(super) fn charge(&mut self, source: IpAddr, bytes: usize) {
@@ -67,7 +73,7 @@ mod tests {
     #[test]
     fn each_source_has_its_own_share_and_gets_it_back() {
         let mut dues = Dues::new(1);
-        dues.set_share(100, 64);
+        dues.set_shares(100, 250, 64);
         let [a, b, c] = ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|text| text.parse().unwrap());
         assert!(dues.has_room(a, 100) && !dues.has_room(a, 101));
         dues.charge(a, 60);
@@ -76,6 +82,8 @@ mod tests {
         assert!(dues.has_room(c, 100));
         dues.charge(c, 100);
         assert_eq!(dues.sum(), 200);
+        let d = "192.0.2.2".parse().unwrap();
+        assert!(dues.has_room(d, 50) && !dues.has_room(d, 51), "all together have a bound too");
         dues.refund(b, 40);
         assert!(dues.has_room(a, 40) && !dues.has_room(a, 41) && !dues.has_room(c, 1));
         dues.refund(a, 1_000);

@@ -1,5 +1,6 @@
 //! One transaction of the table.
 
+use super::allowance::Allowance;
 use super::key::Key;
 use super::machine::{Cancel, Machine};
 use super::route::Route;
@@ -28,6 +29,8 @@ pub(super) struct Entry {
     pub(super) cancel: Cancel,
     /// Of a server: bytes that its source is charged for.
     pub(super) due: u32,
+    /// Of a server: what its source may still be sent again.
+    pub(super) allowance: Allowance,
 }
 
 impl Entry {
@@ -45,6 +48,7 @@ impl Entry {
             bucket,
             cancel: Cancel::No,
             due: 0,
+            allowance: Allowance::UNBOUNDED,
         }
     }
 

@@ -10,7 +10,9 @@
 //! [`Event::ClientEnded`], the last that is heard of its id.
 
 mod abridged;
+mod allowance;
 mod cancel;
+mod charges;
 pub mod client_invite;
 pub mod client_non_invite;
 mod dues;
@@ -30,6 +32,7 @@ pub mod server_non_invite;
 pub mod step;
 mod table;
 
+pub use allowance::{MOST_TIMES, length_as_sent};
 pub use outcome::{ClientId, Counts, Event, Incoming, Outgoing, ServerId};
 pub use record::{Record, Role};
 pub use table::Transactions;

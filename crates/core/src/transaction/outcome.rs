@@ -21,7 +21,7 @@ pub enum Incoming {
     Ack,
     /// A new CANCEL, itself to be answered, and the INVITE that it means, if there is one here (section 9.2).
     Cancel { cancel: ServerId, invite: Option<ServerId> },
-    /// As many transactions as are allowed: answer 503 without one.
+    /// As many transactions as are allowed, or as many bytes: answer 503 without one.
     Full,
 }
 
@@ -93,8 +93,8 @@ pub struct Counts {
     pub transport_errors: u64,
     /// Responses that no transaction waited for, messages without a usable Via.
     pub strays: u64,
-    /// Messages that were larger than what may be kept of one, see
-    /// [`Transactions::set_most_kept`](super::Transactions::set_most_kept).
+    /// Messages that were sent and not kept whole: larger than what may be kept of one
+    /// ([`Transactions::set_most_kept`](super::Transactions::set_most_kept)) or for their source.
     pub abridged: u64,
     /// Requests refused because of the bound.
     pub refused: u64,

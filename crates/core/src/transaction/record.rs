@@ -1,6 +1,7 @@
 //! A transaction written down, to go on in another table.
 
 use super::Transactions;
+use super::allowance::Allowance;
 use super::entry::{Entry, runs};
 use super::key::Key;
 use super::machine::{Cancel, Machine};
@@ -33,6 +34,8 @@ pub struct Record {
     pub(super) kept: Option<Vec<u8>>,
     pub(super) abridged: bool,
     pub(super) attempts: u8,
+    pub(super) due: u32,
+    pub(super) allowance: Allowance,
     pub(super) cancel: Cancel,
     /// Of its CANCEL, if that is held back.
     pub(super) cancel_lines: Option<Arc<[u8]>>,
@@ -68,6 +71,8 @@ impl Transactions {
                 kept,
                 abridged: entry.abridged,
                 attempts: entry.attempts,
+                due: entry.due,
+                allowance: entry.allowance,
                 cancel: entry.cancel,
                 cancel_lines: self.cancel_lines.get(&id.to_u64()).cloned(),
                 retransmission: left(entry.retransmission),
@@ -84,6 +89,8 @@ impl Transactions {
         let mut entry = Entry::new(record.key, record.machine, record.target, record.bucket, owner);
         entry.kept = record.kept.map(|bytes| self.kept.store(&bytes));
         (entry.abridged, entry.attempts) = (record.abridged, record.attempts);
+        (entry.allowance, entry.due) = (record.allowance, record.due);
+        self.dues.charge(record.target.address.ip(), record.due as usize);
         entry.cancel = record.cancel;
         let id = self.insert(now, entry);
         self.cancel_lines.extend(record.cancel_lines.map(|lines| (id.to_u64(), lines)));

@@ -1,6 +1,6 @@
 //! All transactions of one shard: found by key, driven by messages, timers and their user.
 
-use super::abridged;
+use super::allowance::length_as_sent;
 use super::dues::Dues;
 use super::entry::{Entry, TRYING, key_of, runs};
 use super::failure::Lost;
@@ -17,7 +17,6 @@ use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, TimerSettings, Timers};
 use crate::{Arrival, Now, Outbox, Target, call};
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use strowger_message::{Index, Limits, Message, Method, Name};
@@ -25,17 +24,14 @@ use strowger_message::{Index, Limits, Message, Method, Name};
 /// How often memory is given back, ms.
 const TIDY: u64 = 1_000;
 
-/// Bytes of a message that fits into a datagram of any network (RFC 3261 section 18.1.1).
-const ORDINARY: usize = 1_300;
-
 /// The transactions of one shard.
 #[derive(Debug)]
 pub struct Transactions {
     settings: TimerSettings,
     pub(super) keys: Keys,
     limit: usize,
-    most_kept: usize,
-    dues: Dues,
+    pub(super) most_kept: usize,
+    pub(super) dues: Dues,
     pub(super) entries: Slots<Entry>,
     places: Places,
     pub(super) kept: KeptStore,
@@ -83,40 +79,6 @@ impl Transactions {
         self.limit = limit;
     }
 
-    /// Bytes kept at most for the requests of one source that have no final response; beyond, [`Transactions::request`] takes no
-    /// more of it. By IPv6 a source is a network of `ipv6_prefix` bits. Default: no bound.
-    pub fn set_share(&mut self, bytes: usize, ipv6_prefix: u8) {
-        self.dues.set_share(bytes, ipv6_prefix);
-    }
-
-    /// Memory that one kept message takes at most. A larger response is sent once and not kept. A larger request
-    /// too, but for what its ACK and CANCEL and a response of our own are made of, if that is not larger. Default: no bound.
-    pub fn set_most_kept(&mut self, memory: usize) {
-        self.most_kept = memory;
-    }
-
-    /// Whether so many bytes more may be kept for this source.
-    pub fn has_room(&self, source: IpAddr, bytes: usize) -> bool {
-        self.dues.has_room(source, bytes)
-    }
-
-    /// So many bytes are kept for a request of this source elsewhere, until [`Transactions::refund`].
-    pub fn charge(&mut self, source: IpAddr, bytes: usize) {
-        self.dues.charge(source, bytes);
-    }
-
-    /// Takes back what [`Transactions::charge`] counted.
-    pub fn refund(&mut self, source: IpAddr, bytes: usize) {
-        self.dues.refund(source, bytes);
-    }
-
-    /// So many bytes are kept for the request of this server transaction, until it has a final response.
-    pub fn bill(&mut self, id: ServerId, bytes: usize) {
-        let Some(entry) = self.entries.get_mut(id.0).filter(|e| e.machine.awaits_answer()) else { return };
-        entry.due = entry.due.saturating_add(bytes as u32);
-        self.dues.charge(entry.route.ip(), bytes);
-    }
-
     pub fn settings(&self) -> &TimerSettings {
         &self.settings
     }
@@ -147,6 +109,9 @@ impl Transactions {
         let key = self.keys.server(message, &via, text);
         if let Some(id) = self.find(&key) {
             self.counts.request_retransmissions += 1;
+            if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.allowance.is_bounded()) {
+                entry.allowance.earn(length_as_sent(message));
+            }
             self.drive(now, id, |m, reliable| m.request(reliable), Given::Nothing, out);
             return Incoming::Absorbed;
         }
@@ -172,16 +137,6 @@ impl Transactions {
         let class = Class::of(status);
         let action = self.drive(now, id.0, |m, reliable| m.respond(class, reliable), Given::Bytes(range), out);
         matches!(action, Action::Send | Action::SendAndKeep)
-    }
-
-    /// The user refuses, and by UDP too the response is not sent again by a timer, only when the request comes again.
-    pub fn respond_once(&mut self, now: Now, id: ServerId, status: u16, range: Range<usize>, out: &mut Outbox) {
-        let class = Class::of(status);
-        let once = |m: Machine, reliable: bool| Step {
-            retransmission: Retransmission::Unchanged,
-            ..m.respond(class, reliable)
-        };
-        self.drive(now, id.0, once, Given::Bytes(range), out);
     }
 
     /// The user's word for a server transaction; 0 at first and for one that is gone.
@@ -482,17 +437,6 @@ impl Transactions {
         }
     }
 
-    /// A request has its final response: of what its source was charged for remains what of a kept response goes beyond an ordinary
-    /// one.
-    fn settle(&mut self, id: Id) {
-        let Some(entry) = self.entries.get_mut(id) else { return };
-        let kept = entry.kept.as_ref().map_or(0, |kept| self.kept.len(kept));
-        let rest = kept.saturating_sub(ORDINARY);
-        self.dues.refund(entry.route.ip(), entry.due as usize);
-        self.dues.charge(entry.route.ip(), rest);
-        entry.due = rest as u32;
-    }
-
     /// Puts one event to the machine and does what it says. The transaction is left in the table even if terminated.
     pub(super) fn drive(
         &mut self,
@@ -517,50 +461,29 @@ impl Transactions {
         if let Some(length) = self.lengths.end(step.end) {
             entry.end = self.timers.start(now.mono, length, id.slot);
         }
-        let target = entry.route.into();
+        let (target, reliable) = (entry.route.into(), entry.is_reliable());
+        // Before a final response is kept: it has the room that its request had.
+        if entry.due > 0 && !entry.machine.awaits_answer() {
+            self.settle(id);
+        }
         match (step.action, given) {
             (Action::Send, Given::Bytes(range)) => out.send(target, range, id.to_u64()),
             (Action::SendAndKeep, Given::Bytes(range)) => {
-                let message = &out.bytes[range.clone()];
-                entry.abridged = memory_of(message.len()) > self.most_kept;
-                let kept = if !entry.abridged {
-                    Some(self.kept.store(message))
-                } else if entry.machine.role() == Role::Client {
-                    self.invite.clear();
-                    let written = read(message, &mut self.index).map(|all| abridged::write(&all, &mut self.invite));
-                    let fits = written.is_some() && memory_of(self.invite.len()) <= self.most_kept;
-                    fits.then(|| self.kept.store(&self.invite))
-                } else {
-                    None
-                };
-                self.counts.abridged += u64::from(entry.abridged);
-                if let Some(before) = std::mem::replace(&mut entry.kept, kept) {
-                    self.kept.free(before);
-                }
+                self.keep(id, &out.bytes[range.clone()]);
                 out.send(target, range, id.to_u64());
             }
-            (Action::Resend, _) => {
-                if let Some(kept) = entry.kept.as_ref().filter(|_| !entry.abridged) {
-                    let start = out.start();
-                    self.kept.append_to(kept, &mut out.bytes);
-                    out.send(target, start..out.bytes.len(), id.to_u64());
-                    match entry.machine.role() {
-                        Role::Server => self.counts.responses_resent += 1,
-                        Role::Client => self.counts.requests_resent += 1,
-                    }
-                }
-            }
+            (Action::Resend, _) => self.resend(id, target, out),
             (Action::Acknowledge, Given::Response(response)) => {
-                if let Some(kept) = entry.kept.take() {
+                let kept = self.entries.get_mut(id).and_then(|entry| entry.kept.take());
+                if let Some(kept) = kept {
                     let start = out.start();
                     let written = read_kept(&self.kept, &kept, &mut self.invite, &mut self.index)
                         .and_then(|invite| hop::write_ack(&invite, response, &mut out.bytes));
                     self.kept.free(kept);
                     if written.is_some() {
                         let range = start..out.bytes.len();
-                        entry.abridged = memory_of(range.len()) > self.most_kept;
-                        if !entry.is_reliable() && !entry.abridged {
-                            entry.kept = Some(self.kept.store(&out.bytes[range.clone()]));
+                        if !reliable {
+                            self.keep_ack(id, &out.bytes[range.clone()]);
                         }
                         out.send(target, range, id.to_u64());
                     }
@@ -568,15 +491,25 @@ impl Transactions {
             }
             _ => (),
         }
-        if step.forget
-            && let Some(kept) = entry.kept.take()
-        {
-            self.kept.free(kept);
-        }
-        if entry.due > 0 && !entry.machine.awaits_answer() {
-            self.settle(id);
+        if step.forget {
+            self.drop_kept(id);
         }
         step.action
+    }
+
+    fn resend(&mut self, id: Id, target: Target, out: &mut Outbox) {
+        let Some(entry) = self.entries.get_mut(id).filter(|entry| !entry.abridged) else { return };
+        let Some(kept) = &entry.kept else { return };
+        if !entry.allowance.try_spend(self.kept.len(kept)) {
+            return;
+        }
+        let start = out.start();
+        self.kept.append_to(kept, &mut out.bytes);
+        out.send(target, start..out.bytes.len(), id.to_u64());
+        match entry.machine.role() {
+            Role::Server => self.counts.responses_resent += 1,
+            Role::Client => self.counts.requests_resent += 1,
+        }
     }
 }
 
@@ -602,7 +535,7 @@ pub(super) fn read_kept<'a>(
 }
 
 /// Parses a message that was sent from here, so no limit applies.
-fn read<'a>(bytes: &'a [u8], index: &'a mut Index) -> Option<Message<'a>> {
+pub(super) fn read<'a>(bytes: &'a [u8], index: &'a mut Index) -> Option<Message<'a>> {
     let limits = Limits { message: usize::MAX, body: usize::MAX, headers: usize::from(u16::MAX) - 1, uri: usize::MAX };
     index.parse(bytes, &limits).ok()?;
     Some(Message::new(bytes, index))

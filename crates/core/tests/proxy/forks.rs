@@ -268,3 +268,25 @@ fn a_large_request_goes_to_fewer_at_once_and_the_largest_to_the_first_alone() {
         assert_eq!(further, then, "{bytes}: {:?}", words(&after));
     }
 }
+
+#[test]
+fn what_waits_for_the_other_branches_is_charged_to_the_caller_or_shortened() {
+    let long = format!("X: {}\n", "x".repeat(9_000));
+    for (share, is_whole) in [(30_000, true), (8_000, false)] {
+        for (statuses, up) in [([486, 486, 603], 603), ([503, 486, 480], 486)] {
+            let mut rig = Rig::new();
+            rig.tx.set_shares(share, usize::MAX, 64);
+            let sent = three(&mut rig);
+            let billed = rig.tx.counts().charged_bytes;
+            rig.answer(&sent[0], statuses[0], &long);
+            let held = rig.tx.counts().charged_bytes - billed;
+            assert_eq!(held > 9_000, is_whole, "{held} bytes more for what is held");
+            rig.answer(&sent[1], statuses[1], &long);
+            let answers = rig.answer(&sent[2], statuses[2], &long);
+            let answer = answers.iter().find(|sent| sent.to() == ALICE).expect("an answer");
+            assert_eq!(answer.status(), up);
+            assert_eq!((answer.text.len() > 9_000, answer.one("CSeq")), (is_whole, "1 INVITE"));
+            assert!(answer.one("To").contains(";tag="));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What a UDP source that proved nothing, and may be forged, is sent again (RFC 3261 section 26.3.2.4).
+
+use super::{ServerId, Transactions};
+use strowger_message::Message;
+
+/// So many times what came from such a source it may be sent: the bound of RFC 9000 section 8.
+pub const MOST_TIMES: usize = 3;
+
+/// Bytes that may still be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Allowance(u16);
+
+/// Bytes of one unit: three datagrams of 64 KiB are counted in 16 bits.
+const UNIT: usize = 4;
+
+impl Allowance {
+    pub(super) const UNBOUNDED: Self = Self(u16::MAX);
+
+    pub(super) fn of(bytes: usize) -> Self {
+        Self((bytes / UNIT).min(usize::from(u16::MAX - 1)) as u16)
+    }
+
+    pub(super) const fn is_bounded(self) -> bool {
+        self.0 != u16::MAX
+    }
+
+    /// Of something that is sent whatever is left.
+    pub(super) fn spend(&mut self, bytes: usize) {
+        if self.is_bounded() {
+            self.0 = self.0.saturating_sub(units(bytes));
+        }
+    }
+
+    /// False if there is less left: nothing is spent.
+    pub(super) fn try_spend(&mut self, bytes: usize) -> bool {
+        let is_enough = !self.is_bounded() || self.0 >= units(bytes);
+        if is_enough {
+            self.spend(bytes);
+        }
+        is_enough
+    }
+
+    /// A request of so many bytes came again.
+    pub(super) fn earn(&mut self, bytes: usize) {
+        if self.is_bounded() {
+            *self = Self::of(usize::from(self.0) * UNIT + MOST_TIMES * bytes);
+        }
+    }
+}
+
+fn units(bytes: usize) -> u16 {
+    bytes.div_ceil(UNIT).min(usize::from(u16::MAX)) as u16
+}
+
+impl Transactions {
+    /// Nothing shows that the source of this request is its sender. Each response that its user gives goes there once, as it comes. It is
+    /// sent again, by Timer G or because the request came again, only as long as that and the final response are no more than
+    /// `bytes` and [`MOST_TIMES`] of what came again; and a response that is longer than an ordinary one is not kept. Only the
+    /// first call counts.
+    pub fn doubt(&mut self, id: ServerId, bytes: usize) {
+        if let Some(entry) = self.entries.get_mut(id.0).filter(|entry| !entry.allowance.is_bounded()) {
+            entry.allowance = Allowance::of(bytes);
+        }
+    }
+}
+
+/// Bytes of a request as it was sent, whose topmost Via has been completed on arrival (RFC 3261 section 18.2.1, RFC 3581).
+pub fn length_as_sent(message: &Message<'_>) -> usize {
+    let added = message.via().map_or(0, |via| {
+        via.received.map_or(0, |ip| ip.len() + b";received=".len()) + via.rport.map_or(0, |port| port.len() + 1)
+    });
+    message.bytes().len().saturating_sub(added)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_much_is_spent_and_earned() {
+        let mut all = Allowance::UNBOUNDED;
+        all.earn(1);
+        all.spend(1 << 30);
+        assert!(all.try_spend(1 << 30) && !all.is_bounded());
+        let mut some = Allowance::of(1_000);
+        some.spend(600);
+        assert!(!some.try_spend(401) && some.try_spend(400) && !some.try_spend(1));
+        some.earn(100);
+        assert!(!some.try_spend(301) && some.try_spend(300));
+        some.spend(1 << 30);
+        assert!(!some.try_spend(1));
+        // What three of the largest datagrams have is counted.
+        some.earn(65_535);
+        assert!(some.try_spend(196_000) && some.is_bounded());
+        for _ in 0..9 {
+            some.earn(65_535);
+        }
+        assert!(some.is_bounded());
+    }
+}
