@@ -114,7 +114,7 @@ impl Shard {
 
     /// Whether a message of this source and length may wait for a look-up.
     pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize) -> bool {
-        let most = self.shared.config.limits.lookup_memory.div_ceil(self.handle.most());
+        let most = self.shared.config.limits.lookup_memory.div_ceil(self.handle.shards());
         self.waiting_bytes.saturating_add(bytes) <= most && self.transactions.has_room(arrival.remote.ip(), bytes)
     }
 

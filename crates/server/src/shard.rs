@@ -78,6 +78,8 @@ pub struct Shard {
     pub(crate) resolving: HashMap<IpAddr, usize>,
     /// Bytes of all that waits.
     pub(crate) waiting_bytes: usize,
+    /// Shards among which the bounds of kept bytes were last divided.
+    divided_among: usize,
     pub(crate) index: Index,
     /// Scratch: a message that was written loosely, as it goes on; one whose top Via was completed.
     canonical: Vec<u8>,
@@ -359,6 +361,18 @@ impl Shard {
         out.send(target, range, 0);
     }
 
+    /// What may be kept is divided among the shards that run: each has about as many calls of each source.
+    fn divide_bounds(&mut self) {
+        let shards = self.handle.shards();
+        if shards != self.divided_among {
+            self.divided_among = shards;
+            let limits = &self.shared.config.limits;
+            let [of_source, of_all] =
+                [limits.request_memory_per_source, limits.request_memory_of_all].map(|bytes| bytes.div_ceil(shards));
+            self.transactions.set_shares(of_source, of_all, limits.ipv6_prefix);
+        }
+    }
+
     /// `reason`: why what could not be sent could not be.
     fn run_events(&mut self, now: Now, reason: &str, out: &mut Outbox) {
         let mut events = std::mem::take(&mut self.events);
@@ -447,6 +461,7 @@ impl Service for Shard {
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
+        self.divide_bounds();
         self.transactions.poll(now, out, &mut self.events);
         self.run_events(now, "", out);
         self.proxy.poll(now, &mut self.transactions, out);
@@ -565,8 +580,6 @@ impl Shard {
         let mut transactions = Transactions::new(config.timer_settings(), words(b"transactions"));
         transactions.set_limit(config.limits.transactions);
         transactions.set_most_kept(config.kept_memory());
-        let share = config.limits.request_memory_per_source.div_ceil(handle.most());
-        transactions.set_shares(share, usize::MAX, config.limits.ipv6_prefix);
         let proxy =
             Proxy::new(shared.identity.clone(), config.proxy_settings(), &shared.secret, entropy.derive(b"proxy"));
         let registrar = Registrar::new(config.registrar_settings());
@@ -586,6 +599,7 @@ impl Shard {
             waiting: HashMap::new(),
             resolving: HashMap::new(),
             waiting_bytes: 0,
+            divided_among: 0,
             index: Index::new(),
             canonical: Vec::new(),
             completed: Vec::new(),
@@ -603,6 +617,7 @@ impl Shard {
             gave_back: 0,
             shared,
         };
+        shard.divide_bounds();
         shard.receivers(handle, journal);
         if number == 0 && shard.shared.location.gauges().bindings > 0 {
             shard.pings.wake(strowger_net::clock::now());

@@ -210,6 +210,10 @@ const TESTS: &[(&str, &[&str])] = &[
         &["tests/tests/attacks_exhaustion.rs::requests_that_wait_for_names_take_no_more_than_their_bound"],
     ),
     (
+        "limits.request_memory_of_all",
+        &["tests/tests/attacks_exhaustion.rs::requests_of_many_sources_take_no_more_than_all_may"],
+    ),
+    (
         "limits.lookup_memory",
         &["tests/tests/attacks_exhaustion.rs::requests_that_wait_for_names_take_no_more_than_their_bound"],
     ),

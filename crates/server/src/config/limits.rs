@@ -31,9 +31,12 @@ section! {
         /// once, and none while silent ones leave no room; of one larger than a third of this the first alone. What is larger
         /// than about 80 % of this is sent once, and only what an ACK or a CANCEL is made of is kept.
         pub request_memory: usize = 64 << 10, Rule::bytes(4 << 10, 1 << 30);
-        /// Bytes kept for the requests of one source that have no final response yet, and for those that wait for a
-        /// look-up, shared among the shards; further requests are answered 503.
+        /// Bytes kept for the requests of one source: for those that have no final response yet, for those that wait for a look-up, and
+        /// of responses what goes beyond 1300 bytes. Divided among the shards that run. Further requests are answered 503, longer
+        /// responses passed on and not kept.
         pub request_memory_per_source: usize = 16 << 20, Rule::bytes(128 << 10, 1 << 40);
+        /// The same for the requests of all sources together.
+        pub request_memory_of_all: usize = 1 << 30, Rule::bytes(1 << 20, 1 << 40);
         /// Messages sent over the connections of a shard that are remembered, to send a request once more or to fail it at
         /// once when its connection ends before an answer. 32 bytes each.
         pub sent_messages: usize = 16_384, Rule::number(0, 1 << 24);
@@ -61,7 +64,7 @@ section! {
         /// Names that may be looked up at once for requests of one source, in each shard; more are answered 503. Half of `lookup_queue` is
         /// for requests that have shown a password or belong to a call that stands.
         pub lookups_per_source: usize = 1_000, Rule::number(1, 1 << 24);
-        /// Bytes of all messages that wait for look-ups, shared among the shards; requests beyond are answered 503.
+        /// Bytes of all messages that wait for look-ups, divided among the shards that run; requests beyond are answered 503.
         pub lookup_memory: usize = 256 << 20, Rule::bytes(1 << 20, 1 << 40);
         /// Messages of one call that may wait while a look-up for it is under way; more are dropped and counted.
         pub held_messages_per_call: usize = 32, Rule::number(1, 65_535);
