@@ -16,6 +16,14 @@ pub(crate) struct Claim {
     pub(crate) names: Vec<u8>,
 }
 
+/// What names a caller to others than the first proxy.
+const NAMING: [Name; 2] = [Name::PAssertedIdentity, Name::RemotePartyId];
+
+/// Whether a request names its caller beside From.
+pub(crate) fn names_caller(message: &Message<'_>) -> bool {
+    message.has(Name::PPreferredIdentity) || NAMING.iter().any(|name| message.has(*name))
+}
+
 impl Claim {
     fn of(header: Name, uri: &Uri<'_>) -> Self {
         let mut names = Vec::new();
@@ -71,11 +79,7 @@ impl Shard {
         edit: &mut Edit,
         out: &mut Vec<u8>,
     ) -> bool {
-        const NAMING: [Name; 2] = [Name::PAssertedIdentity, Name::RemotePartyId];
         let message = &asked.request.message;
-        if !message.has(Name::PPreferredIdentity) && !NAMING.iter().any(|name| message.has(*name)) {
-            return false;
-        }
         let for_help = routing.route.is_none() && matches!(routing.uri, Uri::Urn(_));
         let withheld = !for_help && withholds_identity(message);
         edit.clear();

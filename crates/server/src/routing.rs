@@ -3,6 +3,7 @@
 use crate::asked::{Asked, Why};
 use crate::config::{Fork, RelayFor};
 use crate::contacts::{Contact, Contacts};
+use crate::identity::names_caller;
 use crate::parked::{HostKey, Resolved};
 use crate::reach::{is_gone, is_web, listens_at, may_listen, target_of};
 use crate::registration::write_aor;
@@ -292,9 +293,13 @@ impl Shard {
         server: ServerId,
         candidates: &[Candidate<'_>],
     ) {
+        let (now, request) = (asked.now, asked.request);
+        if !names_caller(&request.message) {
+            self.proxy.forward(now, request, routing, server, candidates, &mut self.transactions, asked.out);
+            return;
+        }
         let (mut edit, (mut bytes, mut index)) = (std::mem::take(&mut self.edit), std::mem::take(&mut self.concealed));
         bytes.clear();
-        let (now, request) = (asked.now, asked.request);
         if !self.conceal(asked, routing, &mut edit, &mut bytes) {
             self.proxy.forward(now, request, routing, server, candidates, &mut self.transactions, asked.out);
         } else if index.parse(&bytes, &self.shared.limits).is_ok()

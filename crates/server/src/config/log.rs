@@ -48,7 +48,8 @@ section! {
         /// once; calls without a password leave half of that to others. What is left out is counted, and the number logged after the
         /// minute. 0: none.
         pub calls_per_minute: u32 = 600, Rule::number(0, 1_000_000);
-        /// Calls that are logged and have not ended; while there are so many, no other call is logged.
+        /// Calls that are logged and have not ended; while there are so many, no other call is logged, and none without a password
+        /// while there are half as many.
         pub open_calls: usize = 20_000, Rule::number(1, 10_000_000);
         /// After this a call whose BYE has not come by is forgotten: no line says that it ended.
         pub longest_call: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
