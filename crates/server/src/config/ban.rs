@@ -76,7 +76,7 @@ section! {
         /// How long a source stays banned.
         pub duration: Duration = Duration::from_secs(600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// User-Agent texts of scanners; a request whose User-Agent contains one in its first 256 bytes, whatever the case, is
-        /// dropped.
+        /// dropped. Its source is banned if it came over a connection, and not by another proxy.
         pub scanners: Vec<String> = ["friendly-scanner", "sipvicious", "sipcli", "sip-scan", "sundayddr", "vaxsipuseragent", "pplsip"].map(String::from).to_vec(), ANY;
         /// Networks that are never banned.
         pub exempt: Vec<Network> = ["127.0.0.0/8", "::1/128"].map(|text| Network::from_text(text).expect("both are networks")).to_vec(), ANY;
