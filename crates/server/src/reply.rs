@@ -67,7 +67,7 @@ impl Shard {
     /// Shortens the answer that begins at `from`, which its request did not earn, if it is too long: what it need not say goes. False if
     /// it is too long all the same.
     fn fit(&self, request: &Request<'_>, status: u16, from: usize, out: &mut Vec<u8>) -> bool {
-        let size = length_as_sent(&request.message);
+        let size = length_as_sent(&request.message, &request.essentials.via);
         if is_in_bounds(out.len() - from, size) {
             return true;
         }
@@ -86,7 +86,8 @@ impl Shard {
     /// Of a request that goes on and proved nothing its source is sent no more than it earned, of which so many bytes are spent.
     pub(crate) fn doubt_unproven(&mut self, asked: &Asked<'_, '_>, spent: usize) {
         if let (Some(server), false) = (asked.server, is_proven(asked)) {
-            let earned = MOST_TIMES * length_as_sent(&asked.request.message);
+            let request = asked.request;
+            let earned = MOST_TIMES * length_as_sent(&request.message, &request.essentials.via);
             self.transactions.doubt(server, earned.saturating_sub(spent));
         }
     }
@@ -113,6 +114,6 @@ pub(crate) const fn is_in_bounds(answer: usize, request: usize) -> bool {
 }
 
 /// Its sender is there, or was.
-fn is_proven(asked: &Asked<'_, '_>) -> bool {
+pub(crate) fn is_proven(asked: &Asked<'_, '_>) -> bool {
     asked.request.arrival.transport.is_reliable() || asked.found.authenticated || asked.found.in_dialog
 }

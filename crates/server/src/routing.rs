@@ -7,6 +7,7 @@ use crate::identity::names_caller;
 use crate::parked::{HostKey, Resolved};
 use crate::reach::{is_gone, is_web, listens_at, may_listen, target_of};
 use crate::registration::write_aor;
+use crate::reply::is_proven;
 use crate::shard::Shard;
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
@@ -273,6 +274,9 @@ impl Shard {
         }
         if !self.proxy.has_breadth(asked.request, candidates) {
             return self.refuse_request(asked, 440);
+        }
+        if !is_proven(asked) && !self.transactions.has_room_for_unproven(asked.request.message.bytes().len()) {
+            return self.reply_overloaded(asked);
         }
         self.trying(asked);
         self.doubt_unproven(asked, 0);

@@ -2,6 +2,7 @@
 
 use super::{ServerId, Transactions};
 use strowger_message::Message;
+use strowger_message::header::Via;
 
 /// So many times what came from such a source it may be sent: the bound of RFC 9000 section 8.
 pub const MOST_TIMES: usize = 3;
@@ -65,11 +66,10 @@ impl Transactions {
 }
 
 /// Bytes of a request as it was sent, whose topmost Via has been completed on arrival (RFC 3261 section 18.2.1, RFC 3581).
-pub fn length_as_sent(message: &Message<'_>) -> usize {
-    let added = message.via().map_or(0, |via| {
-        via.received.map_or(0, |ip| ip.len() + b";received=".len()) + via.rport.map_or(0, |port| port.len() + 1)
-    });
-    message.bytes().len().saturating_sub(added)
+pub fn length_as_sent(message: &Message<'_>, top: &Via<'_>) -> usize {
+    let received = top.received.map_or(0, |ip| ip.len() + b";received=".len());
+    let rport = top.rport.map_or(0, |port| port.len() + 1);
+    message.bytes().len().saturating_sub(received + rport)
 }
 
 #[cfg(test)]

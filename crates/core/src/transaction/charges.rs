@@ -33,6 +33,11 @@ impl Transactions {
         self.dues.has_room(source, bytes)
     }
 
+    /// Whether so many bytes more may be kept for a source that proved nothing: half of what is for all is not for such.
+    pub fn has_room_for_unproven(&self, bytes: usize) -> bool {
+        self.dues.has_half(bytes)
+    }
+
     /// So many bytes are kept for a request of this source elsewhere, until [`Transactions::refund`].
     pub fn charge(&mut self, source: IpAddr, bytes: usize) {
         self.dues.charge(source, bytes);

@@ -38,6 +38,11 @@ impl Dues {
         sum <= self.most || held().saturating_add(bytes) <= self.most
     }
 
+    /// Whether with so many more no more than half is kept of what may be for all.
+    pub(super) const fn has_half(&self, bytes: usize) -> bool {
+        self.sum.saturating_add(bytes) <= self.most_of_all / 2
+    }
+
     pub(super) fn charge(&mut self, source: IpAddr, bytes: usize) {
         if bytes > 0 {
             *self.of.entry(counted(source, self.ipv6_prefix)).or_insert(0) += bytes;
@@ -84,10 +89,12 @@ mod tests {
         assert_eq!(dues.sum(), 200);
         let d = "192.0.2.2".parse().unwrap();
         assert!(dues.has_room(d, 50) && !dues.has_room(d, 51), "all together have a bound too");
+        assert!(!dues.has_half(0));
         dues.refund(b, 40);
         assert!(dues.has_room(a, 40) && !dues.has_room(a, 41) && !dues.has_room(c, 1));
         dues.refund(a, 1_000);
         dues.refund(c, 100);
         assert_eq!((dues.sum(), dues.of.len()), (0, 0));
+        assert!(dues.has_half(125) && !dues.has_half(126));
     }
 }

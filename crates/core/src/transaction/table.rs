@@ -109,8 +109,10 @@ impl Transactions {
         let key = self.keys.server(message, &via, text);
         if let Some(id) = self.find(&key) {
             self.counts.request_retransmissions += 1;
-            if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.allowance.is_bounded()) {
-                entry.allowance.earn(length_as_sent(message));
+            if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.allowance.is_bounded())
+                && let Ok(top) = message.via()
+            {
+                entry.allowance.earn(length_as_sent(message, &top));
             }
             self.drive(now, id, |m, reliable| m.request(reliable), Given::Nothing, out);
             return Incoming::Absorbed;

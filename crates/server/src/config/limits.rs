@@ -35,7 +35,8 @@ section! {
         /// of responses what goes beyond 1300 bytes. Divided among the shards that run. Further requests are answered 503, longer
         /// responses passed on and not kept.
         pub request_memory_per_source: usize = 16 << 20, Rule::bytes(128 << 10, 1 << 40);
-        /// The same for the requests of all sources together.
+        /// The same for the requests of all sources together; half of it is not for UDP requests that proved nothing, whose source
+        /// may be forged.
         pub request_memory_of_all: usize = 1 << 30, Rule::bytes(1 << 20, 1 << 40);
         /// Messages sent over the connections of a shard that are remembered, to send a request once more or to fail it at
         /// once when its connection ends before an answer. 32 bytes each.
