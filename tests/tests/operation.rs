@@ -35,7 +35,11 @@ fn a_start_without_its_port_leaves_no_file_behind() {
     let mut server = Setup::default().listen(Transport::Udp, taken.local_addr().expect("it is bound")).prepare();
     let ended = server.try_start().end(SOON);
     assert_eq!(ended.code(), Some(1), "{}", server.log());
-    assert!(server.log().contains("Address already in use"), "{}", server.log());
+    let log = server.log();
+    assert!(
+        log.contains("Address already in use") && log.contains("another process has this port: `ss -lunp`"),
+        "{log}"
+    );
     let mut names: Vec<_> = fs::read_dir(server.folder())
         .expect("it is there")
         .map(|entry| entry.expect("it can be read").file_name())
@@ -47,7 +51,7 @@ fn a_start_without_its_port_leaves_no_file_behind() {
 /// SQLite goes on writing into a file that has no name any more.
 #[test]
 fn a_database_that_is_removed_keeps_nothing_and_says_so() {
-    let mut server = Setup::on(&[Transport::Udp]).open_registrar().start();
+    let server = Setup::on(&[Transport::Udp]).open_registrar().start();
     let mut wire = server.connect(Transport::Udp);
     let mut register = |user: &str| {
         let contact = format!("sip:{user}@{}", wire.local());
@@ -58,11 +62,32 @@ fn a_database_that_is_removed_keeps_nothing_and_says_so() {
     let (file, away) = (server.folder().join("test.sqlite"), server.folder().join("away"));
     fs::rename(&file, &away).expect("it is there");
     assert_eq!(register("bob"), Some(500));
-    server.process().wait_for("the database file was removed or replaced", 1, SOON);
+    let log = server.log_with("the database file was removed or replaced: put it back, or restart the server");
+    assert!(!log.contains("disk failed"), "{log}");
     fs::write(&file, "another").expect("the folder can be written");
     assert_eq!(register("bob"), Some(500));
     fs::rename(&away, &file).expect("it is there");
     assert_eq!(register("bob"), Some(200));
+}
+
+/// A word that is no level would be a target that nothing logs under: the log would stay empty.
+#[test]
+fn what_the_environment_says_of_the_log_is_a_level_or_refused() {
+    for (text, wrong) in [("warm", "warm"), ("info,verbose", "verbose"), ("strowger_net=loud", "strowger_net=loud")] {
+        let mut server = Setup::on(&[Transport::Udp]).environment("STROWGER_LOG", text).prepare();
+        assert_eq!(server.try_start().end(SOON).code(), Some(2), "{text}: {}", server.log());
+        let log = server.log();
+        assert!(
+            log.contains(&format!("STROWGER_LOG is {text:?}, and {wrong:?} is no level: write error, warn,")),
+            "{log}"
+        );
+    }
+    // What is said of one target is said of that alone.
+    for (text, is_logged) in [("", true), ("INFO", true), ("strowger_net=debug", true), ("warn", false)] {
+        let mut server = Setup::on(&[Transport::Udp]).environment("STROWGER_LOG", text).start();
+        server.stop();
+        assert_eq!(server.log().contains("statistics at the end"), is_logged, "{text:?}: {}", server.log());
+    }
 }
 
 /// `strowger init` writes it, and every command finds it.

@@ -36,7 +36,11 @@ impl Net {
         let mut net = Self { settings, listeners, addresses, sockets, tls_servers, tls_client, names };
         for listener in &net.listeners {
             let named = |e: io::Error| {
-                io::Error::new(e.kind(), format!("{}:{}: {e}", listener.transport.text(), listener.bind))
+                let cure = match e.kind() {
+                    io::ErrorKind::AddrInUse => "; another process has this port: `ss -lunp` and `ss -ltnp` show which",
+                    _ => "",
+                };
+                io::Error::new(e.kind(), format!("{}:{}: {e}{cure}", listener.transport.text(), listener.bind))
             };
             let (address, socket) = open(listener, &net.settings).map_err(named)?;
             net.addresses.push(address);

@@ -139,12 +139,15 @@ impl Trouble {
         self.said = Some(now);
         let what = match classify(error) {
             WriteError::NoRoom => "no room: the disk or the file's limit is full; make room, writing goes on by itself",
-            WriteError::Locked => "another process holds the database; registrations fail until it lets go",
+            WriteError::Locked => "another process holds the database; registrations fail until it releases the lock",
             WriteError::Corrupt => "the database is damaged; stop the server and restore it from a backup",
+            WriteError::Io if is_moved(error) => {
+                "the database file was removed or replaced: put it back, or restart the server"
+            }
             WriteError::Io => "the disk failed or the file may not be written",
             _ => "the database refused",
         };
-        tracing::error!(path = %path.display(), groups = self.groups, "bindings cannot be written: {what} ({error})");
+        tracing::error!(path = %path.display(), groups = self.groups, %error, "bindings cannot be written: {what}");
     }
 
     fn works(&mut self, path: &Path) {
@@ -201,8 +204,7 @@ impl SqliteBindings {
         // SQLite goes on with a file that has no name any more, and what it writes is gone at the end.
         if number_of(&self.settings.path) != self.file {
             let moved = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY_DBMOVED);
-            let text = "the database file was removed or replaced: put it back, or restart the server";
-            return Err(rusqlite::Error::SqliteFailure(moved, Some(text.into())));
+            return Err(rusqlite::Error::SqliteFailure(moved, None));
         }
         let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         {
@@ -301,6 +303,11 @@ fn read_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(BindingId, Bind
         flags: row.get(17)?,
     };
     Ok((BindingId(time(0)?), binding))
+}
+
+/// The file of the connection has another name now, or none.
+fn is_moved(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_READONLY_DBMOVED)
 }
 
 /// Device and number of the file of this name now.

@@ -1,8 +1,9 @@
-//! Log lines on standard error, as `[log]` says. Nobody who logs waits for standard error, see [`queue`].
+//! Log lines on standard error, as `[log]` says. No thread waits for standard error to take its lines, see [`queue`].
 
 mod line;
 mod queue;
 
+use std::fmt;
 use std::io::{self, IsTerminal};
 use std::panic::PanicHookInfo;
 use std::sync::{Arc, OnceLock};
@@ -11,12 +12,14 @@ use std::time::Duration;
 use strowger_net::shown::brief;
 use strowger_server::config::{Fault, Log, LogFormat, Report, Severity};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use self::queue::{LONGEST_LINE, Queue};
 
-/// Environment variable with a finer filter than `log.level`, such as `info,strowger_net=debug`.
+/// Environment variable with another level than `log.level`, or levels of single targets such as `strowger_net=debug`, with commas
+/// between.
 pub(crate) const FILTER_VARIABLE: &str = "STROWGER_LOG";
 
 /// Libraries of the resolver log what any sender writes to their sockets, a line for each datagram and without a quota: their errors
@@ -37,13 +40,9 @@ struct Started {
 /// Starts logging for the whole process. A panic is logged too from here on.
 ///
 /// # Errors
-/// A filter in the environment that cannot be read, or logging that was started before.
+/// [`WrongFilter`], or logging that was started before.
 pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
-    let filter = match std::env::var(FILTER_VARIABLE) {
-        Ok(text) => EnvFilter::try_new(format!("{LIBRARIES},{text}"))
-            .map_err(|error| anyhow::anyhow!("the environment variable {FILTER_VARIABLE} is {text:?}: {error}"))?,
-        Err(_) => EnvFilter::new(format!("{LIBRARIES},{}", log.level.word())),
-    };
+    let filter = filter(log)?;
     let queue = Queue::to_standard_error(log.queue, |count, error| {
         let error = error.map(tracing::field::display);
         tracing::warn!(count, error, "suppressed log lines");
@@ -66,6 +65,45 @@ pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
         }
     }));
     Ok(())
+}
+
+/// What the environment says of the log cannot be used.
+#[derive(Debug)]
+pub(crate) struct WrongFilter {
+    text: String,
+    wrong: String,
+}
+
+impl std::error::Error for WrongFilter {}
+
+impl fmt::Display for WrongFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, wrong } = self;
+        write!(
+            f,
+            "the environment variable {FILTER_VARIABLE} is {text:?}, and {wrong:?} is no level: write error, warn, info, debug, \
+             trace, or TARGET=LEVEL such as strowger_net=debug; several with commas between"
+        )
+    }
+}
+
+/// What is logged: as the environment says, and else as `log.level` does.
+///
+/// # Errors
+/// [`WrongFilter`]. A word that is no level would count as a target that nothing logs under, and the log would stay empty.
+pub(crate) fn filter(log: &Log) -> Result<EnvFilter, WrongFilter> {
+    let text = std::env::var_os(FILTER_VARIABLE).unwrap_or_default().to_string_lossy().into_owned();
+    let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
+    let fits =
+        |word: &str| word.is_empty() || word.contains(['=', '[']) || word.starts_with("strowger") || is_level(word);
+    let wrong = |word: &str| WrongFilter { text: text.clone(), wrong: word.into() };
+    let mut words = text.split(',').map(str::trim);
+    if let Some(word) = words.find(|word| !fits(word)) {
+        return Err(wrong(word));
+    }
+    // What is said later of the same takes the place of what is said before.
+    let all = format!("{LIBRARIES},{},{text}", log.level.word());
+    EnvFilter::try_new(all).map_err(|_| wrong(text.trim()))
 }
 
 /// False: errors are not logged.

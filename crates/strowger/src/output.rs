@@ -30,8 +30,12 @@ fn code(result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::from(1),
         Ok(Outcome::Usage) => ExitCode::from(2),
-        // Whoever closed our output (`| head`) has seen enough.
+        // The reader that closed our output (`| head`) has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<logging::WrongFilter>() => {
+            complain(&error.to_string());
+            ExitCode::from(2)
+        }
         Err(error) => {
             let error = format!("{error:#}");
             if !logging::failed(&error) {
@@ -60,7 +64,7 @@ pub(crate) fn complain(message: &str) {
     say(&format!("{word} {message}"));
 }
 
-/// A line on standard error. Whoever closed it (`2>&1 | head`) has seen enough; what is under way goes on.
+/// A line on standard error. The reader that closed it (`2>&1 | head`) has seen enough; what is under way goes on.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
