@@ -1,4 +1,4 @@
-//! The commands beside `serve` and `load`, as somebody types them: what they say, what they write, how they end.
+//! The commands beside `serve` and `load`, as a user types them: what they say, what they write, how they end.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -94,6 +94,15 @@ fn users_are_added_changed_listed_and_removed() {
         let bytes = fs::read(entry.expect("it can be read").path()).expect("it is ours");
         assert!(!bytes.windows(11).any(|window| window == b"open sesame"));
     }
+    let database = folder.path().join("strowger.sqlite");
+    let other = rusqlite::Connection::open(&database).expect("the database is there");
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
+    let output = user(&["add", "bob@example.org", "--password-stdin"], Some("x"));
+    assert_eq!(output.status.code(), Some(1));
+    let error = error_of(&output);
+    let waited = "another process has been writing to this database for 1s (store.busy_timeout); try again";
+    assert!(error.contains("strowger.sqlite: ") && error.contains(waited), "{error}");
+    other.execute_batch("ROLLBACK").expect("it was begun");
     assert_eq!(user(&["remove", "alice@example.org"], None).status.code(), Some(0));
     assert_eq!(user(&["remove", "alice@example.org"], None).status.code(), Some(1));
     assert!(list().contains("no users"), "{}", list());

@@ -127,9 +127,9 @@ const WRONG: &[Wrong] = &[
         cure: "give one of them another port",
     },
     Wrong {
-        kind: "an advertised address that nobody can send to",
+        kind: "an advertised address that no peer can send to",
         text: "[[listener]]\nadvertise = »\"0.0.0.0:5060\"«\n",
-        message: "an address that nobody can send to",
+        message: "an address that no peer can send to",
         cure: "that peers can reach",
     },
     Wrong {
@@ -255,7 +255,7 @@ const WRONG: &[Wrong] = &[
     Wrong {
         kind: "calls of local domains without a local domain",
         text: "domains = []\n[proxy]\nrelay_for = »\"local-domains\"«\n",
-        message: "admits nobody",
+        message: "admits no caller",
         cure: "domains = [\"example.org\"]",
     },
     Wrong {
@@ -382,6 +382,25 @@ fn a_file_that_is_not_there_or_not_text_is_named() {
 
 /// A listener that the world reaches.
 const PUBLIC: &str = "[[listener]]\naddress = \"0.0.0.0\"\nadvertise = \"sip.example.org\"\n";
+
+/// No warning about what the error is about already.
+#[test]
+fn one_mistake_is_reported_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder();
+    let open = folder.path().join("open");
+    fs::create_dir(&open).expect("it is ours");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    for (text, part) in [
+        ("[auth]\nalgorithms = []\n", "auth.algorithms is empty"),
+        ("[store]\ndatabase = \"open\"\n", "open is a folder"),
+        ("domains = 5\n", "; or \"auto\" in place of the list"),
+    ] {
+        let error = error_of(&check(text, folder.path()));
+        assert!(error.contains(part) && !error.contains(": warning: "), "{text}{error}");
+        assert_eq!(error.matches(": error: ").count(), 1, "{text}{error}");
+    }
+}
 
 #[test]
 fn what_is_only_doubtful_is_a_warning() {

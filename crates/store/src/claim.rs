@@ -2,7 +2,7 @@
 //!
 //! A server reads the rows once, at its start, and from then on its memory is the truth: it numbers its bindings itself and
 //! writes them by number. A second one on the same file would write over rows of the first, whose phones were told 200. So
-//! who keeps bindings there holds a lock, which the kernel lets go when the process ends, however it ends. Subscribers
+//! who keeps bindings there holds a lock, which the kernel releases when the process ends, however it ends. Subscribers
 //! need none: every process may read and change them.
 
 use std::fs::{File, OpenOptions, TryLockError};

@@ -80,7 +80,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Another process holds it.
-    #[error("{path}: another process holds the database; it was waited for {waited:?}")]
+    #[error("{path}: another process has held the database for {waited:?}; try again")]
     Locked {
         /// The file.
         path: PathBuf,
@@ -108,7 +108,7 @@ pub enum OpenError {
         detail: String,
     },
     /// Disk full.
-    #[error("{path}: no room on disk")]
+    #[error("{path}: no room on disk; make room, then try again")]
     NoRoom {
         /// The file.
         path: PathBuf,

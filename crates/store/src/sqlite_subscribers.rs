@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::journal::WriteError;
 use crate::sqlite::{self, OpenError, SqliteSettings};
 use crate::subscriber::{
     AdminError, Answer, Credential, Ha1s, Listed, LookupError, Question, Removed, SubscriberAdmin, SubscriberEngine,
@@ -196,7 +197,11 @@ impl SqliteAdmin {
 
 impl From<rusqlite::Error> for AdminError {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Database(error.to_string())
+        match sqlite::classify(&error) {
+            WriteError::Locked => Self::Locked,
+            WriteError::NoRoom => Self::NoRoom,
+            _ => Self::Database(error.to_string()),
+        }
     }
 }
 
@@ -336,6 +341,20 @@ mod tests {
 
     fn user<'a>(username: &'a str, domain: &'a str) -> Question<'a> {
         Question::User { username: username.as_bytes(), domain: domain.as_bytes() }
+    }
+
+    #[test]
+    fn a_file_without_room_and_one_that_is_held_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut admin = SqliteAdmin::open(&SqliteSettings { busy_timeout: Duration::ZERO, ..settings(&dir) }).unwrap();
+        let other = Connection::open(settings(&dir).path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        assert_eq!(admin.add("alice", "a", "a", &secret(1), 0), Err(AdminError::Locked));
+        other.execute_batch("ROLLBACK").unwrap();
+        // No page more than it has.
+        admin.connection.pragma_update_and_check(None, "max_page_count", 1, |_| Ok(())).unwrap();
+        let full = (0..1_000).find_map(|n| admin.add(&n.to_string(), "a", "a", &secret(1), 0).err());
+        assert_eq!(full, Some(AdminError::NoRoom));
     }
 
     #[test]

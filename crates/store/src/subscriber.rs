@@ -252,7 +252,13 @@ pub enum AdminError {
     /// An empty name or domain.
     #[error("a user needs a name and a domain, and a realm")]
     NoName,
-    /// What the database said.
+    /// Another process has been writing for longer than is waited.
+    #[error("another process has been writing to the database; try again")]
+    Locked,
+    /// The disk or the file's limit is full.
+    #[error("no room on disk; make room, then try again")]
+    NoRoom,
+    /// What else the database said.
     #[error("the database refused: {0}")]
     Database(String),
 }

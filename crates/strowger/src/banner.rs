@@ -94,7 +94,7 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
     }
 
     if bound.iter().all(|listener| listener.address.ip().is_loopback()) {
-        out.push_str("\nwarning: only this machine can reach the server; --listen udp:ADDRESS:5060 or `strowger init` opens it\n");
+        out.push_str("\nwarning: only this machine can reach the server: name another address in `listen`, or by --listen udp:ADDRESS:5060\n");
     }
     out.push_str("\nready\n");
     out

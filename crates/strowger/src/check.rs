@@ -26,15 +26,11 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
     match checked {
         Ok((config, warnings)) => {
             output::report(&warnings);
-            let strangers = surroundings(&config, warnings.file());
+            let foreign = surroundings(&config, warnings.file());
             if arguments.effective {
                 output::print(&config.effective())?;
             } else {
-                output::print(&format!(
-                    "{}: {}\n",
-                    warnings.file(),
-                    verdict(&config, warnings.warnings() + strangers)
-                ))?;
+                output::print(&format!("{}: {}\n", warnings.file(), verdict(&config, warnings.warnings() + foreign)))?;
             }
             Ok(Outcome::Done)
         }

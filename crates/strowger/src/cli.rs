@@ -44,8 +44,8 @@ pub(crate) enum Command {
 /// Takes strowger.toml of this folder if no other configuration is named; where there is none, it listens on
 /// 127.0.0.1:5060 by UDP and TCP, where only this machine reaches it. The log goes to standard error.
 ///
-/// SIGTERM and SIGINT shut down gracefully: new calls get 503, calls that are being set up have server.drain_timeout; a
-/// second one ends it at once. SIGHUP is logged and ignored: there is no reload. SIGUSR1 asks for one more thread that
+/// SIGTERM and SIGINT shut down gracefully: new calls and registrations get 503, calls that are being set up have
+/// server.drain_timeout; a second one ends it at once. Calls that were answered go on without the server. SIGHUP is logged and ignored: there is no reload. SIGUSR1 asks for one more thread that
 /// carries messages, up to server.shards or, if that is "auto", to the cores; SIGUSR2 for one less.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -151,12 +151,35 @@ pub(crate) struct UserArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
     /// Add a user; asks for the password without showing it.
+    #[command(after_long_help = "\
+Examples:
+  strowger user add alice@example.org
+  printf '%s' \"$PASSWORD\" | strowger user add bob@example.org --password-stdin
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
     Add(UserWithPassword),
     /// Change the password of a user; what was registered with the old one stays until it expires.
+    #[command(after_long_help = "\
+Examples:
+  strowger user passwd alice@example.org
+  printf '%s' \"$PASSWORD\" | strowger user passwd bob@example.org --password-stdin
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
     Passwd(UserWithPassword),
     /// Remove a user with its passwords; a running server ends its registrations too.
+    #[command(after_long_help = "\
+Examples:
+  strowger user remove bob@example.org
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
     Remove(UserName),
     /// List the users.
+    #[command(after_long_help = "\
+Examples:
+  strowger user list
+  strowger user list --json
+
+Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
     List(UserList),
 }
 
@@ -341,7 +364,11 @@ mod tests {
 
     #[test]
     fn every_command_has_examples() {
-        for command in Cli::command().get_subcommands() {
+        let cli = Cli::command();
+        for command in cli.get_subcommands().flat_map(|command| command.get_subcommands().chain([command])) {
+            if command.get_name() == "help" {
+                continue;
+            }
             let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Examples:"), "{}", command.get_name());
         }

@@ -1,10 +1,10 @@
 //! `strowger user`: who may register, and with what password.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use serde_json::json;
 use strowger_core::digest::{Ha1Set, Hash};
 use strowger_server::config::Config;
@@ -23,13 +23,14 @@ pub(crate) fn run(arguments: &UserArguments) -> anyhow::Result<Outcome> {
         UserCommand::Passwd(user) => set(user, Change::Password),
         UserCommand::Remove(user) => {
             let Some(mut users) = Users::open(&user.config)? else { return Ok(Outcome::Failed) };
-            users.admin.remove(&user.address.name, &user.address.domain)?;
+            let removed = users.admin.remove(&user.address.name, &user.address.domain);
+            removed.map_err(|error| users.named(error))?;
             output::print(&format!("removed {}; registrations end with it\n", user.address))?;
             Ok(Outcome::Done)
         }
         UserCommand::List(list) => {
             let Some(mut users) = Users::open(&list.config)? else { return Ok(Outcome::Failed) };
-            let listed = users.admin.list(None)?;
+            let listed = users.admin.list(None).map_err(|error| users.named(error))?;
             output::print(&if list.json { as_json(&listed)? } else { as_table(&listed) })?;
             Ok(Outcome::Done)
         }
@@ -67,6 +68,19 @@ impl Users {
         let admin = SqliteAdmin::open(&settings).map_err(|error| denied(error, &path))?;
         Ok(Some(Self { config, admin, file, made: is_new.then_some(path) }))
     }
+
+    /// An error that is the file's names the file, and how long it was waited for.
+    fn named(&self, error: AdminError) -> anyhow::Error {
+        let Some(path) = self.config.store.database.as_deref().map(Path::display) else { return error.into() };
+        match error {
+            AdminError::Locked => anyhow!(
+                "{path}: another process has been writing to this database for {:?} (store.busy_timeout); try again",
+                self.config.store.busy_timeout
+            ),
+            AdminError::NoRoom | AdminError::Database(_) => anyhow!("{path}: {error}"),
+            error => error.into(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -88,7 +102,8 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
         ));
     }
     // Better said before a password is typed twice.
-    let known = users.admin.list(Some(domain))?.iter().any(|listed| listed.username == *name);
+    let listed = users.admin.list(Some(domain)).map_err(|error| users.named(error))?;
+    let known = listed.iter().any(|listed| listed.username == *name);
     match (change, known) {
         (Change::Add, true) => {
             return Err(AdminError::Exists { username: name.clone(), domain: domain.to_string() }.into());
@@ -112,7 +127,7 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
             "the realm {realm:?} has a user {username:?} of another domain already, and a phone proves no more than name and \
              realm: take another name, or serve this domain by a server with a realm of its own"
         ),
-        changed => changed?,
+        changed => changed.map_err(|error| users.named(error))?,
     }
     let done = if change == Change::Add { "added" } else { "changed the password of" };
     output::print(&format!("{done} {} in the realm {realm:?}\n", arguments.user.address))?;

@@ -384,7 +384,7 @@ fn check_list<T: Copy + PartialEq>(
 /// Which phones a list of algorithms shuts out.
 fn check_phones(name: &str, offered: &[super::Algorithm], reader: &mut Reader) {
     let phones = super::Algorithm::shuts_out(offered);
-    if reader.has(name) && !phones.is_empty() {
+    if reader.has(name) && !offered.is_empty() && !phones.is_empty() {
         let message = format!("{name} shuts out phones that register with MD5 alone: {}", phones.join(", "));
         let cure = "write [\"MD5\"], or keep this list where every phone is known to answer it (docs/phones.md)";
         reader.push(Fault::warning(reader.value_of(name), message, cure));
@@ -406,8 +406,8 @@ fn check_database(config: &Config, reader: &mut Reader) {
     };
     let span = reader.value_of("store.database");
     // It has the HA1s, which are as good as passwords; the file beside it has the key of routes and nonces.
-    for file in [path.clone(), path.with_extension("secret")] {
-        warn_if_others_read(&file, &span, reader);
+    for file in [path.clone(), path.with_extension("secret")].iter().filter(|file| !file.is_dir()) {
+        warn_if_others_read(file, &span, reader);
     }
     if path.is_dir() {
         let cure = "name a file in it, such as \"strowger.sqlite\"";
@@ -438,7 +438,7 @@ fn check_relay(config: &Config, reader: &mut Reader) {
     if let (RelayFor::Everyone, Some(listener)) = (config.proxy.relay_for, open) {
         let span = reader.value_of("proxy.relay_for");
         let message = format!(
-            "proxy.relay_for = \"everyone\" makes an open relay of {listener}, which strangers find within hours"
+            "proxy.relay_for = \"everyone\" makes an open relay of {listener}, which scanners find within hours"
         );
         let cure = "write \"authenticated\", or listen on an address that only trusted machines reach";
         reader.push(Fault::warning(span, message, cure));
@@ -454,7 +454,7 @@ fn check_relay(config: &Config, reader: &mut Reader) {
     }
     if config.proxy.relay_for == RelayFor::LocalDomains && config.domains.is_empty() {
         let span = reader.value_of("proxy.relay_for");
-        let message = "proxy.relay_for = \"local-domains\" admits nobody, because domains is empty";
+        let message = "proxy.relay_for = \"local-domains\" admits no caller, because domains is empty";
         reader.push(Fault::error(span, message, "name your domains: domains = [\"example.org\"]"));
     }
 }

@@ -88,12 +88,12 @@ section! {
         /// Domains whose users live here (RFC 3261 section 16.4); "auto": the hosts of the listeners; `[]`: none, a pure relay.
         pub domains: Option<Vec<Domain>> = None, ANY.or("auto");
         /// Realm of digest authentication (RFC 7616 section 3.3), which phones may show; "auto": the first domain.
-        /// Passwords are stored hashed with it: who changes it sets every password again.
+        /// Passwords are stored hashed with it: after a change each password must be set again.
         pub realm: Option<String> = None, ANY.or("auto");
     }
 }
 
-/// UDP and TCP on the loopback interface: no stranger reaches a server that nobody has configured.
+/// UDP and TCP on the loopback interface: no other machine reaches a server without a configuration.
 fn default_listen() -> Vec<ListenAddress> {
     ["udp:127.0.0.1:5060", "tcp:127.0.0.1:5060"].map(|text| text.parse().expect("both are well formed")).to_vec()
 }

@@ -339,7 +339,7 @@ impl<T: Key> Key for Option<T> {
         if let (None, Some(word)) = (&found, rule.word)
             && !word.is_empty()
         {
-            reader.amend(before, &format!(", or \"{word}\""));
+            reader.amend(before, &or_word(&T::allowed(rule), word));
         }
         found.map(Some)
     }
@@ -354,10 +354,25 @@ impl<T: Key> Key for Option<T> {
     fn allowed(rule: &Rule) -> String {
         match rule.word {
             Some("") | None => format!("{}, or \"\" for none", T::allowed(rule)),
-            Some(word) => format!("{}, or \"{word}\"", T::allowed(rule)),
+            Some(word) => {
+                let allowed = T::allowed(rule);
+                let or = or_word(&allowed, word);
+                allowed + &or
+            }
         }
     }
 }
+
+/// What follows the words for other values: a word that stands for a whole list is none of its items.
+fn or_word(allowed: &str, word: &str) -> String {
+    match allowed.starts_with(LIST) {
+        true => format!("; or \"{word}\" in place of the list"),
+        false => format!(", or \"{word}\""),
+    }
+}
+
+/// How the words for a list begin.
+const LIST: &str = "a list; ";
 
 impl<T: Key> Key for Vec<T> {
     fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
@@ -382,7 +397,7 @@ impl<T: Key> Key for Vec<T> {
     }
 
     fn allowed(rule: &Rule) -> String {
-        format!("a list; each item is {}", T::allowed(rule))
+        format!("{LIST}each item is {}", T::allowed(rule))
     }
 }
 

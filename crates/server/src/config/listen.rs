@@ -114,7 +114,7 @@ impl FromStr for Advertised {
         let host = super::domains::host(host).map_err(|_| format!("is {text:?}, which is not a host or HOST:PORT"))?;
         let unspecified = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
         if unspecified {
-            return Err(format!("is {host}, an address that nobody can send to"));
+            return Err(format!("is {host}, an address that no peer can send to"));
         }
         let port = match port.map(str::parse::<u16>) {
             None => None,
