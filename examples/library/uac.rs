@@ -1,6 +1,6 @@
 //! A telephone that makes one call: `uac SIP-URI [NEXT-HOP] [SECONDS]`.
 //!
-//! `uac sip:anybody@127.0.0.1:5080` calls the example `uas`; `uac sip:anybody@127.0.0.1:5080 127.0.0.1:5060` calls it through
+//! `uac sip:bob@127.0.0.1:5080` calls the example `uas`; `uac sip:bob@127.0.0.1:5080 127.0.0.1:5060` calls it through
 //! the example `proxy`. It talks for so many seconds (1), hangs up, and ends with success if all that went well.
 
 use std::net::SocketAddr;

@@ -12,7 +12,7 @@ use strowger_core::user_agent::{Event, Settings, UserAgent};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Listener, Net, Service, Settings as NetSettings, Shards};
 
-/// What we say about our side of the session. Nobody listens at this port; the example is about signalling.
+/// What we say about our side of the session. Nothing listens at this port; the example is about signalling.
 const ANSWER: &[u8] =
     b"v=0\r\no=uas 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40002 RTP/AVP 0\r\n";
 
@@ -92,7 +92,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Numbers that nobody can guess, for tags and branches: from the keys that the standard library draws for its tables.
+/// Numbers that no peer can guess, for tags and branches: from the keys that the standard library draws for its tables.
 fn seed() -> [u8; 32] {
     use std::hash::BuildHasher;
     let mut seed = [0; 32];

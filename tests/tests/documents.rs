@@ -81,6 +81,47 @@ fn each_sentence_of_the_security_policy_has_its_test() {
     }
 }
 
+/// A sentence names its actor: the peer, the caller, the server.
+#[test]
+fn public_texts_name_the_actor() {
+    const WORDS: [&str; 11] = [
+        "whoever",
+        "whomever",
+        "somebody",
+        "nobody",
+        "anybody",
+        "everybody",
+        "anew",
+        "stranger",
+        "strangers",
+        "let go",
+        "is told",
+    ];
+    let mut files: Vec<PathBuf> = ["README.md", "SECURITY.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+        .map(|f| root().join(f))
+        .into();
+    for folder in ["docs", "examples", "examples/library"] {
+        let entries = fs::read_dir(root().join(folder)).expect("a folder of the project can be read");
+        files.extend(entries.map(|entry| entry.expect("and its entries").path()));
+    }
+    files.retain(|path| !path.ends_with("load.md") && !path.ends_with("measures.md"));
+    files.retain(|path| path.extension().is_some_and(|ending| ["md", "toml", "rs"].iter().any(|text| ending == *text)));
+    let mut found = Vec::new();
+    for path in files {
+        let text = fs::read_to_string(&path).expect("it is text");
+        for (at, line) in text.lines().enumerate() {
+            // Names of tests and values of settings stand between backticks.
+            let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
+            let words: Vec<&str> =
+                prose.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+            let prose = format!(" {} ", words.join(" "));
+            let wrong = WORDS.iter().filter(|word| prose.contains(&format!(" {word} ")));
+            found.extend(wrong.map(|word| format!("{}:{}: {word}", path.display(), at + 1)));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 #[test]
 fn unsafe_code_stands_where_the_security_policy_says() {
     let mut places = BTreeSet::new();
