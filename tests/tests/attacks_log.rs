@@ -12,7 +12,7 @@ use strowger_tests::wire::Wire;
 
 /// Bytes of a line, at most.
 const LONGEST: usize = 2_048;
-/// `log.refusals_per_minute`, and what one source may have of it.
+/// `log.refusals_per_minute`, and what one source may have of it for each kind of line.
 const A_MINUTE: usize = 100;
 const OF_A_SOURCE: usize = A_MINUTE / 10;
 
@@ -315,8 +315,21 @@ fn no_disguise_evades_the_quota() {
         server.assert_answers(Udp);
     }
     let lines = lines(&mut server);
-    let of_one = lines.iter().filter(|line| line.contains("127.0.2.1:")).count();
-    assert!(of_one <= OF_A_SOURCE, "{of_one} lines of one source");
-    assert!(of_one > 0, "it says something");
+    let of_one: Vec<&String> = lines.iter().filter(|line| line.contains("127.0.2.1:")).collect();
+    assert!(!of_one.is_empty(), "it says something");
+    for (kind, words) in [
+        ("authentication", &["credentials"][..]),
+        ("requests", &["request refused", "status=4", "method="]),
+        ("malformed", &["request refused", "byte="]),
+        ("scanners", &["scanner dropped"]),
+        ("connections", &["stream cannot be cut"]),
+    ] {
+        let is_it = |line: &str| words.iter().all(|word| line.contains(word));
+        let lines =
+            of_one.iter().filter(|line| is_it(line) && (kind == "malformed" || !line.contains("byte="))).count();
+        assert!(lines <= OF_A_SOURCE, "{lines} lines of one source about {kind}: {of_one:#?}");
+    }
+    let kinds = 5;
+    assert!(of_one.len() <= kinds * OF_A_SOURCE, "{} lines of one source: {of_one:#?}", of_one.len());
     assert!(lines.len() <= A_MINUTE + 20, "{} lines", lines.len());
 }

@@ -150,12 +150,12 @@ fn registrations_are_logged() {
         let has_all = |found: &str| sender.iter().all(|word| found.contains(word));
         register(&mut wire, BOB, 600);
         let made = line(&server, &[" registered aor=bob@example.org"]);
-        assert!(has_all(&made) && made.contains("expires=600"), "{made}");
+        assert!(has_all(&made) && made.contains("expires=600") && made.contains("call_id=call-"), "{made}");
         // Once more, which is no news.
         register(&mut wire, BOB, 600);
         register(&mut wire, BOB, 0);
         let removed = line(&server, &[" unregistered aor=bob@example.org"]);
-        assert!(has_all(&removed) && removed.contains("expires=0"), "{removed}");
+        assert!(has_all(&removed) && removed.contains("expires=0") && removed.contains("call_id=call-"), "{removed}");
         assert_eq!(count(&server, " registered "), 1, "{}", server.log());
         assert_eq!(count(&server, "refreshed"), 0, "{}", server.log());
     }
@@ -168,6 +168,7 @@ fn a_registration_that_expires_is_logged() {
     register(&mut wire, BOB, 1);
     let expired = line(&server, &["registration expired aor=bob@example.org"]);
     assert!(expired.contains(&format!("contact={}", contact(&wire))) && expired.contains("Deskphone 7"), "{expired}");
+    assert!(expired.contains("call_id=call-"), "{expired}");
 }
 
 #[test]
@@ -264,9 +265,58 @@ fn a_refusal_names_its_reason() {
     assert_eq!(text::status(&exchange(&mut wire, &request)), Some(404));
     let found =
         line(&server, &["request refused domain=127.0.0.1", "domains=example.org", "method=REGISTER", "user=bob"]);
-    assert!(found.contains("an address of this server that `domains` does not name"), "{found}");
+    assert!(found.contains("the domain is an address of this server, and none of its `domains`"), "{found}");
+
+    // The same without the port, where another program may listen, and a domain of others: each with the right password.
+    for (domain, reason) in [
+        ("127.0.0.1", "the domain is an address of this server, and none of its `domains`"),
+        ("elsewhere.example", "the domain is not one of this server's: enter one of `domains` in the phone"),
+    ] {
+        let request = Request::register("bob", domain, "sip:bob@127.0.0.1", "udp", wire.local());
+        let request = challenged(&mut wire, &request, BOB.0, BOB.1);
+        assert_eq!(text::status(&exchange(&mut wire, &request)), Some(403));
+        let named = format!("request refused domain={domain}");
+        let found = line(&server, &[&named, "domains=example.org", "method=REGISTER", "user=bob"]);
+        assert!(found.contains(reason) && !found.contains("setting"), "{found}");
+    }
+
+    // What is not as the RFC has it, with all that can be read of it.
+    let request = Request::register("bob", "example.org", "sip:bob@127.0.0.1", "udp", wire.local());
+    let bytes = String::from_utf8(request.bytes()).expect("it is text").replace("1 REGISTER", "1 INVITE");
+    wire.send(bytes.as_bytes()).expect("loopback takes it");
+    let answer = wire.final_response(SOON).expect("it is answered");
+    assert_eq!(text::status(&answer), Some(400));
+    let id = format!("call_id={}", request.call_id);
+    let found = line(&server, &["request refused status=400", "method=REGISTER", "from=sip:bob@example.org", &id]);
+    assert!(found.contains("reason=\"CSeq method differs from the request's\""), "{found}");
     // Challenges are part of what succeeds.
     assert_eq!(count(&server, "challenged"), 0, "{}", server.log());
+}
+
+/// The list of calls has no open end, and the refusals are no overload.
+#[test]
+fn what_a_shutdown_refuses_and_leaves_open_is_logged() {
+    let mut server = start("");
+    let mut phones = Phones::at(&server);
+    let _answered = phones.call();
+    let mut ringing = phones.ring();
+    let mut wire = server.connect(Transport::Udp);
+    server.process().signal(libc::SIGTERM);
+    server.process().wait_for("graceful shutdown", 1, SOON);
+    let late = Request::new("INVITE", "sip:bob@example.org", "udp", wire.local());
+    let register = Request::register("bob", "example.org", "sip:bob@127.0.0.1", "udp", wire.local());
+    for request in [late, register] {
+        // That signals are heard does not say that the shards are told.
+        let answer = exchange(&mut wire, &request);
+        assert_eq!(text::status(&answer), Some(503), "{}", String::from_utf8_lossy(&answer));
+        let id = format!("call_id={}", request.call_id);
+        line(&server, &["request refused status=503 reason=\"shutting down\"", &id]);
+    }
+    phones.answer(&mut ringing, 200);
+    server.process().end(SOON);
+    line(&server, &["calls left open", "count=2"]);
+    let statistics = line(&server, &["statistics at the end", "of=\"server\""]);
+    assert!(statistics.contains("refused_at_shutdown=2") && !statistics.contains("overloaded"), "{statistics}");
 }
 
 #[test]

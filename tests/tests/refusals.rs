@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use strowger_core::digest::{Answer, Challenge, Secret, strongest};
 use strowger_tests::server::{Server, Setup};
-use strowger_tests::text::{Request, fields, status};
+use strowger_tests::text::{Request, fields, status, unique};
 use strowger_tests::wire::{Transport, Wire};
 
 fn start(lines: &str) -> Server {
@@ -55,7 +55,36 @@ fn wrong_passwords_do_not_fill_the_log() {
     let said = "authentication failed call_id=";
     assert_eq!(count(&server, said), 5, "a tenth of 50 of one source: {}", server.log());
     assert_eq!(count(&server, &format!("source={} user=bob", wire.local())), 5, "{}", server.log());
-    assert_eq!(count(&server, "suppressed log lines count=25 setting=log.refusals_per_minute"), 1, "{}", server.log());
+    assert_eq!(
+        count(&server, "suppressed log lines count=25 setting=log.refusals_per_minute authentication=25"),
+        1,
+        "{}",
+        server.log()
+    );
+}
+
+/// A proxy in front, or an office behind one router, is one source.
+#[test]
+fn one_kind_of_refusal_does_not_hide_another() {
+    let mut server = start("");
+    let mut wire = server.connect(Transport::Udp);
+    for _ in 0..12 {
+        let request =
+            Request::new("OPTIONS", "sip:example.org", "udp", wire.local()).with("User-Agent: friendly-scanner");
+        wire.send(&request.bytes()).expect("loopback takes it");
+    }
+    let call = Request::new("INVITE", "sip:carol@example.org", "udp", wire.local());
+    for _ in 0..7 {
+        wire.send(&Request { branch: unique("z9hG4bK"), ..call.clone() }.bytes()).expect("loopback takes it");
+        assert_eq!(wire.final_response(Duration::from_secs(2)).as_deref().and_then(status), Some(404));
+    }
+    assert_eq!(fail(&mut wire), Some(401));
+    server.stop();
+    assert_eq!(count(&server, "scanner dropped"), 5, "{}", server.log());
+    assert_eq!(count(&server, "request refused status=404"), 5, "{}", server.log());
+    assert_eq!(count(&server, "authentication failed"), 1, "{}", server.log());
+    let left_out = "suppressed log lines count=9 setting=log.refusals_per_minute scanners=7 requests=2";
+    assert_eq!(count(&server, left_out), 1, "{}", server.log());
 }
 
 #[test]
@@ -86,5 +115,10 @@ fn nor_do_connections_of_scanners() {
     }
     server.stop();
     assert_eq!(count(&server, "stream cannot be cut into messages"), 5, "{}", server.log());
-    assert_eq!(count(&server, "suppressed log lines count=25 setting=log.refusals_per_minute"), 1, "{}", server.log());
+    assert_eq!(
+        count(&server, "suppressed log lines count=25 setting=log.refusals_per_minute connections=25"),
+        1,
+        "{}",
+        server.log()
+    );
 }

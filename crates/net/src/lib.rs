@@ -55,6 +55,6 @@ pub use failure::Failure;
 pub use handle::{Handle, Mailbox};
 pub use lanes::{Lane, Lanes};
 pub use node::{Net, Node};
-pub use quota::Quota;
+pub use quota::{Kind, Quota};
 pub use service::{Ending, Service, Unsent};
 pub use settings::{Listener, Settings, Shards};

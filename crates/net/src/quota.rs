@@ -1,12 +1,52 @@
 //! Log lines about single requests and connections that were refused or failed: so many a minute and no more.
 //!
-//! Who sends requests and makes connections decides how many such lines there would be: a scanner could fill the disk with them.
-//! What is left out is counted, for somebody to say.
+//! Peers decide how many such lines there would be, by the requests and connections that they send: a scanner could fill the disk
+//! with them. What is left out is counted by its kind, and the counts are logged.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_core::source::counted;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $field:ident,)*) => {
+        /// What a line is about. Each kind has lines of its own, so that a loud one does not hide another.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Kind { $($(#[$doc])* $kind,)* }
+
+        const KINDS: usize = [$(Kind::$kind),*].len();
+
+        impl LeftOut {
+            /// Logs how many lines of each kind this setting left out, if any.
+            pub fn log(&self, setting: &str) {
+                let count: u64 = self.0.iter().sum();
+                if count > 0 {
+                    $(let $field = Some(self.of(Kind::$kind)).filter(|count| *count > 0);)*
+                    tracing::warn!(count, %setting, $($field,)* "suppressed log lines");
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A connection that failed, or over which no message could be read.
+    Connection = connections,
+    /// A message that could not be sent, or had no answer.
+    Forwarding = forwarding,
+    /// A scanner, dropped.
+    Scanner = scanners,
+    /// A request that is not as the RFC has it.
+    Malformed = malformed,
+    /// Credentials that were not accepted.
+    Authentication = authentication,
+    /// A REGISTER that was refused.
+    Registration = registrations,
+    /// Another request that was refused.
+    Request = requests,
+    /// A name or a subscriber that could not be looked up.
+    Lookup = lookups,
+}
 
 /// How many lines there were in this minute, of the whole process.
 #[derive(Debug)]
@@ -20,45 +60,62 @@ pub struct Quota {
 struct Minute {
     /// In milliseconds of [`strowger_core::Now::mono`].
     began: u64,
-    said: u32,
-    /// Lines of each source: there are no more sources than lines.
-    sources: HashMap<IpAddr, u32>,
+    said: [u32; KINDS],
+    /// Lines of each source and kind: there are no more entries than lines.
+    sources: HashMap<(IpAddr, Kind), u32>,
     /// Since it was last asked for.
-    left_out: u64,
+    left_out: LeftOut,
     asked: u64,
+}
+
+/// Lines that were left out, of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut([u64; KINDS]);
+
+impl LeftOut {
+    pub fn of(&self, kind: Kind) -> u64 {
+        self.0[kind as usize]
+    }
 }
 
 const MINUTE: u64 = 60_000;
 
 impl Quota {
-    /// So many lines a minute, and of one source a tenth: a loud one hides no other. Of IPv6 a source is a network of so many
-    /// bits.
+    /// So many lines a minute. A tenth of them at most is of one source and one kind: a loud source hides no other. Half of them is
+    /// kept for the kinds, an equal part for each: a loud kind hides no other. Of IPv6 a source is a network of so many bits.
     pub fn new(most: u32, ipv6_prefix: u8) -> Self {
         Self { most, ipv6_prefix, minute: Mutex::default() }
     }
 
-    /// Whether a line about this source may be written at `now` (milliseconds). If not it is counted.
-    pub fn may_say(&self, source: IpAddr, now: u64) -> bool {
-        let source = counted(source, self.ipv6_prefix);
+    /// Whether a line of this kind about this source may be written at `now` (milliseconds). If not it is counted.
+    pub fn may_say(&self, kind: Kind, source: IpAddr, now: u64) -> bool {
+        let key = (counted(source, self.ipv6_prefix), kind);
         let mut minute = self.minute();
         if now >= minute.began.saturating_add(MINUTE) {
-            (minute.began, minute.said, minute.sources) = (now, 0, HashMap::new());
+            (minute.began, minute.said, minute.sources) = (now, [0; KINDS], HashMap::new());
         }
-        let of_source = minute.sources.get(&source).copied().unwrap_or(0);
-        if minute.said >= self.most || of_source >= self.most.div_ceil(10) {
-            minute.left_out += 1;
+        let of_source = minute.sources.get(&key).copied().unwrap_or(0);
+        if of_source >= self.most.div_ceil(10) || !self.has_room(&minute.said, kind) {
+            minute.left_out.0[kind as usize] += 1;
             return false;
         }
-        minute.said += 1;
-        minute.sources.insert(source, of_source + 1);
+        minute.said[kind as usize] += 1;
+        minute.sources.insert(key, of_source + 1);
         true
     }
 
-    /// How many lines were left out since this was last answered, once a minute; to be asked now and then. 0: nothing is to be said.
-    pub fn left_out(&self, now: u64) -> u64 {
+    /// Whether another line of this kind leaves the others what is kept for them.
+    fn has_room(&self, said: &[u32; KINDS], kind: Kind) -> bool {
+        let kept = self.most / (2 * KINDS as u32);
+        let taken = said.iter().enumerate().map(|(of, said)| if of == kind as usize { *said } else { kept.max(*said) });
+        taken.sum::<u32>() < self.most
+    }
+
+    /// What was left out since this was last answered, once a minute; to be asked now and then.
+    pub fn left_out(&self, now: u64) -> LeftOut {
         let mut minute = self.minute();
         if now < minute.asked.saturating_add(MINUTE) {
-            return 0;
+            return LeftOut::default();
         }
         minute.asked = now;
         std::mem::take(&mut minute.left_out)
@@ -78,27 +135,39 @@ mod tests {
     }
 
     #[test]
-    fn a_source_has_a_tenth_of_all_lines() {
-        let quota = Quota::new(20, 64);
-        let said = |source, now| (0..50).filter(|_| quota.may_say(ip(source), now)).count();
-        assert_eq!(said(1, 5), 2);
-        // Many sources together have no more than all.
-        assert_eq!((2..100).map(|source| said(source, 10_000)).sum::<usize>(), 18);
-        assert_eq!(quota.minute().sources.len(), 10);
-        assert_eq!(quota.left_out(59_999), 0, "the minute is not over");
-        assert_eq!(quota.left_out(60_000), 99 * 50 - 20);
-        assert_eq!(quota.left_out(120_000), 0, "said once");
-        assert_eq!(said(1, 130_000), 2);
-        assert_eq!(said(1, 200_000), 2, "another minute");
-        assert_eq!(quota.left_out(200_000), 2 * 48);
+    fn a_source_has_a_tenth_of_all_lines_for_each_kind() {
+        let quota = Quota::new(160, 64);
+        let said = |kind, source, now| (0..50).filter(|_| quota.may_say(kind, ip(source), now)).count();
+        assert_eq!(said(Kind::Scanner, 1, 5), 16);
+        assert_eq!(said(Kind::Authentication, 1, 5), 16, "scans hide no guesses");
+        // Many sources together have no more than all, without what is kept for six kinds that had no line.
+        assert_eq!((2..100).map(|source| said(Kind::Scanner, source, 10_000)).sum::<usize>(), 160 - 32 - 60);
+        assert!(quota.minute().sources.len() <= 100);
+        assert_eq!(said(Kind::Scanner, 200, 10_000), 0);
+        // Each of the others has its part, also after a flood of all.
+        assert_eq!(said(Kind::Malformed, 200, 10_000), 10);
+        assert_eq!(said(Kind::Authentication, 200, 10_000), 0);
+        for kind in [Kind::Connection, Kind::Forwarding, Kind::Registration, Kind::Request, Kind::Lookup] {
+            assert_eq!(said(kind, 300, 10_000), 10);
+        }
+        assert_eq!(quota.minute().said.iter().sum::<u32>(), 160);
+        assert_eq!(quota.left_out(59_999), LeftOut::default(), "the minute is not over");
+        let left_out = quota.left_out(60_000);
+        assert_eq!(left_out.of(Kind::Scanner), 100 * 50 - 16 - 68);
+        assert_eq!((left_out.of(Kind::Authentication), left_out.of(Kind::Malformed)), (84, 40));
+        assert_eq!(quota.left_out(120_000), LeftOut::default(), "said once");
+        assert_eq!(said(Kind::Scanner, 1, 130_000), 16);
+        assert_eq!(said(Kind::Scanner, 1, 200_000), 16, "another minute");
+        assert_eq!(quota.left_out(200_000).of(Kind::Scanner), 2 * 34);
     }
 
     #[test]
     fn few_lines_and_none() {
         let quota = Quota::new(3, 64);
-        assert!(quota.may_say(ip(1), 0) && !quota.may_say(ip(1), 0) && quota.may_say(ip(2), 0));
+        let may_say = |source| quota.may_say(Kind::Request, ip(source), 0);
+        assert_eq!([1, 1, 2, 3, 4].map(may_say), [true, false, true, true, false]);
         let silent = Quota::new(0, 64);
-        assert!(!silent.may_say(ip(1), 0));
-        assert_eq!(silent.left_out(u64::MAX), 1);
+        assert!(!silent.may_say(Kind::Request, ip(1), 0));
+        assert_eq!(silent.left_out(u64::MAX).of(Kind::Request), 1);
     }
 }

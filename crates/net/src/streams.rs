@@ -19,7 +19,7 @@ use self::sent::Sent;
 use crate::connection::{Connection, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::handle::Common;
-use crate::{Ending, Unsent, clock, stamp, ws};
+use crate::{Ending, Kind, Unsent, clock, stamp, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -372,7 +372,7 @@ impl Streams {
     /// Whether a line may be written about a connection of this peer.
     #[cold]
     pub(crate) fn may_say(&self, peer: SocketAddr) -> bool {
-        self.common.settings.quota.may_say(peer.ip(), clock::now().mono)
+        self.common.settings.quota.may_say(Kind::Connection, peer.ip(), clock::now().mono)
     }
 
     /// Sees to it that the connection's next timeout is noticed.

@@ -5,7 +5,7 @@ use crate::bursts::{self, Bursts};
 use crate::counters::Counters;
 use crate::unreachable::{self, Unreachable};
 use crate::ways::Ways;
-use crate::{Quota, Settings, clock, socket_option, stamp};
+use crate::{Kind, Quota, Settings, clock, socket_option, stamp};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -135,7 +135,7 @@ impl Udp {
         if settings.unreachable {
             match unreachable::hear(socket.as_fd(), v6) {
                 Ok(()) => news = Some(Rc::default()),
-                Err(error) => tracing::info!(%error, "the kernel does not tell which datagrams reached nobody"),
+                Err(error) => tracing::info!(%error, "the kernel does not report datagrams that reached no socket"),
             }
         }
         Ok(Self {
@@ -441,7 +441,7 @@ fn is_of_another(error: &io::Error, hears: bool) -> bool {
 
 #[cold]
 fn log_refused(quota: &Quota, to: SocketAddr, error: &io::Error) {
-    if quota.may_say(to.ip(), clock::now().mono) {
+    if quota.may_say(Kind::Forwarding, to.ip(), clock::now().mono) {
         tracing::info!(%to, %error, "datagram not sent");
     }
 }

@@ -10,7 +10,8 @@ use strowger_core::digest::{
     Attempt, BadRequest, ChallengeHeader, Credentials, Demand, Ha1, Ha1Set, Hash, Staleness, Ticket as Checked, Verdict,
 };
 use strowger_core::slots::Id;
-use strowger_message::{Name, Uri};
+use strowger_message::{Method, Name, Uri};
+use strowger_net::Kind;
 use strowger_net::shown::shown;
 use strowger_net::source::counted;
 use strowger_store::subscriber::{Answer, Credential, Question};
@@ -59,7 +60,7 @@ impl Shard {
         let user = credentials.user().unwrap_or_default();
         if shared.bans.is_suspect(request.arrival.remote.ip(), &user, asked.now.mono) {
             // Nothing tells it from a nonce that is too old.
-            if self.may_say(asked) {
+            if self.may_say(asked, Kind::Authentication) {
                 let (call_id, source) = (shown(request.call_id), request.arrival.remote);
                 tracing::info!(%call_id, %source, user = %shown(&user), "not judged: this source failed while the user's password is being guessed");
             }
@@ -81,7 +82,7 @@ impl Shard {
             Ok(_) => None,
             Err(error) => {
                 self.counters().failed_lookups.one();
-                if self.may_say(asked) {
+                if self.may_say(asked, Kind::Lookup) {
                     tracing::error!(call_id = %shown(request.call_id), %error, "cannot authenticate");
                 }
                 asked.why = Why::Logged;
@@ -106,7 +107,7 @@ impl Shard {
         if shared.config.auth.user_must_match
             && let Err(claim) = self.claims_only(request, header, party, &subscriber)
         {
-            self.refuse_claim(asked, &subscriber, &claim);
+            self.refuse_claim(asked, &subscriber, &claim, party);
             return false;
         }
         asked.found.authenticated = true;
@@ -130,7 +131,7 @@ impl Shard {
         }
         let value = self.park(asked, false);
         if let Err(error) = subscribers.request(Ticket { sink, value }, question, instant) {
-            if self.may_say(asked) {
+            if self.may_say(asked, Kind::Lookup) {
                 tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
             }
             self.unpark(Id::from_u64(value));
@@ -164,7 +165,7 @@ impl Shard {
         let source = request.arrival.remote;
         match verdict {
             Verdict::WrongPassword => self.count_failure(asked, refusal, why),
-            Verdict::BadRequest(reason) if self.may_say(asked) => {
+            Verdict::BadRequest(reason) if self.may_say(asked, Kind::Authentication) => {
                 let setting = match reason {
                     BadRequest::Uri => "auth.uri_check",
                     BadRequest::Algorithm => "auth.algorithms",
@@ -182,7 +183,7 @@ impl Shard {
                 if reason == Staleness::TableFull {
                     self.counters().nonces_refused.one();
                 }
-                if self.may_say(asked) {
+                if self.may_say(asked, Kind::Authentication) {
                     let (call_id, user) = (shown(request.call_id), refusal.user());
                     tracing::info!(%call_id, %source, user = %shown(&user), %reason, "challenged again");
                 }
@@ -199,7 +200,7 @@ impl Shard {
         let source = request.arrival.remote;
         self.counters().failed_authentications.one();
         let user = refusal.user();
-        if self.may_say(asked) {
+        if self.may_say(asked, Kind::Authentication) {
             let domain = refusal.domain();
             let (call_id, method) = (shown(request.call_id), shown(request.message.method_text()));
             tracing::warn!(
@@ -222,7 +223,7 @@ impl Shard {
 
     /// Credentials, but none for our realm.
     fn log_realm(&self, asked: &Asked<'_, '_>, realm: &[u8]) {
-        if self.may_say(asked) {
+        if self.may_say(asked, Kind::Authentication) {
             let request = asked.request;
             tracing::info!(
                 call_id = %shown(request.call_id),
@@ -236,8 +237,14 @@ impl Shard {
     }
 
     /// The right password of a user who says to be another.
-    fn refuse_claim(&mut self, asked: &mut Asked<'_, '_>, subscriber: &Credential, claim: &Claim) {
-        if self.may_say(asked) {
+    fn refuse_claim(&mut self, asked: &mut Asked<'_, '_>, subscriber: &Credential, claim: &Claim, party: &Uri<'_>) {
+        // What a phone has for its domain is wrong: no setting of ours about users would help it.
+        let is_domain = asked.request.method == Method::Register
+            || party.sip().is_some_and(|uri| self.shared.identity.is_own_host(uri.host));
+        if claim.header == Name::From && is_domain {
+            self.log_domain(asked, party);
+        }
+        if asked.why != Why::Logged && self.may_say(asked, Kind::Authentication) {
             let request = asked.request;
             let domains: Vec<&str> = self.shared.config.domains.iter().map(|domain| domain.as_str()).collect();
             tracing::warn!(

@@ -96,6 +96,8 @@ counters! {
     failed_writes,
     /// Requests answered 503 because a bound was reached.
     overloaded,
+    /// Requests answered 503 because the server was shutting down.
+    refused_at_shutdown,
     /// Keep-alive requests sent to phones.
     pings,
     /// Calls that were not logged because as many as `log.open_calls` are open.

@@ -186,6 +186,10 @@ impl Server {
     /// Stops: what was acknowledged is kept.
     pub fn stop(self) {
         refusals::say_left_out(&self.shared, u64::MAX);
+        let open = self.counts().calls_logged;
+        if open > 0 {
+            tracing::info!(count = open, "calls left open: their ends will not be logged");
+        }
         log_statistics(&self.shared, self.node.handle(), "statistics at the end");
         let Self { shared, node, journal } = self;
         drop(node);

@@ -4,10 +4,11 @@
 use crate::asked::{Asked, Why};
 use crate::shard::Shard;
 use crate::shared::Shared;
-use strowger_core::Now;
 use strowger_core::proxy::Routing;
 use strowger_core::transaction::Event;
-use strowger_message::{Index, Message, Name, Uri};
+use strowger_core::{Arrival, Now};
+use strowger_message::{Error, Index, Message, Method, Name, Uri};
+use strowger_net::Kind;
 use strowger_net::shown::{brief, shown};
 
 impl Shard {
@@ -20,7 +21,7 @@ impl Shard {
             _ => return,
         };
         let Some(target) = self.transactions.lost_target(id) else { return };
-        if !self.shared.quota.may_say(target.address.ip(), now.mono) {
+        if !self.shared.quota.may_say(Kind::Forwarding, target.address.ip(), now.mono) {
             return;
         }
         let mut index = Index::new();
@@ -46,7 +47,8 @@ impl Shard {
             Why::Text(text) => text,
             Why::Status => strowger_message::status::reason(status),
         };
-        if challenge && !tracing::enabled!(tracing::Level::DEBUG) || !challenge && !self.may_say(asked) {
+        if challenge && !tracing::enabled!(tracing::Level::DEBUG) || !challenge && !self.may_say(asked, kind_of(asked))
+        {
             return;
         }
         let method = shown(request.message.method_text());
@@ -61,22 +63,45 @@ impl Shard {
         }
     }
 
+    /// A request that cannot be read, or is not as the RFC has it; what of it can be read is named.
+    #[cold]
+    pub(crate) fn log_malformed(&self, now: Now, arrival: &Arrival, message: &Message<'_>, error: Error) {
+        let source = arrival.remote;
+        if !self.shared.quota.may_say(Kind::Malformed, source.ip(), now.mono) {
+            return;
+        }
+        let from =
+            message.from().map_or_else(|_| message.header(Name::From).unwrap_or_default(), |from| from.addr.uri_text);
+        tracing::info!(
+            status = error.status(),
+            reason = error.reason.text(),
+            byte = error.offset,
+            method = %shown(message.method_text()),
+            uri = %shown(message.request_uri()),
+            from = %shown(from),
+            %source,
+            transport = arrival.transport.text(),
+            call_id = %shown(message.header(Name::CallId).unwrap_or_default()),
+            "request refused"
+        );
+    }
+
     /// A request for a user of a domain that is none of ours, by mistake most often: what a phone calls its server is taken for
     /// the domain.
     pub(crate) fn log_domain(&self, asked: &mut Asked<'_, '_>, named: &Uri<'_>) {
         let Some(uri) = named.sip().filter(|uri| !self.shared.identity.is_local_domain(uri.host)) else { return };
         asked.why = Why::Logged;
-        if !self.may_say(asked) {
+        if !self.may_say(asked, kind_of(asked)) {
             return;
         }
         let request = asked.request;
         let mut domain = Vec::new();
         uri.host.write_lower(&mut domain);
-        let reason = match self.proxy.is_own(uri) {
+        let reason = match self.shared.identity.is_own_host(uri.host) {
             true => {
-                "an address of this server that `domains` does not name: give the phone one of them, or add the address"
+                "the domain is an address of this server, and none of its `domains`: enter one of them in the phone, or add the address"
             }
-            false => "not a domain of this server",
+            false => "the domain is not one of this server's: enter one of `domains` in the phone",
         };
         let domains: Vec<&str> = self.shared.config.domains.iter().map(|domain| domain.as_str()).collect();
         tracing::info!(
@@ -94,7 +119,7 @@ impl Shard {
 
     /// An ACK that goes nowhere, and gets no answer: the call that it is for ends 32 seconds later (RFC 3261 section 13.3.1.4).
     pub(crate) fn log_ack(&self, asked: &Asked<'_, '_>, routing: &Routing<'_>) {
-        if !self.may_say(asked) {
+        if !self.may_say(asked, Kind::Request) {
             return;
         }
         let request = asked.request;
@@ -108,16 +133,20 @@ impl Shard {
         tracing::info!(%call_id, %source, uri = %shown(routing.uri_text), reason, "ACK dropped");
     }
 
-    /// Whether a line may be written about this request.
-    pub(crate) fn may_say(&self, asked: &Asked<'_, '_>) -> bool {
-        self.shared.quota.may_say(asked.request.arrival.remote.ip(), asked.now.mono)
+    /// Whether a line of this kind may be written about this request.
+    pub(crate) fn may_say(&self, asked: &Asked<'_, '_>, kind: Kind) -> bool {
+        self.shared.quota.may_say(kind, asked.request.arrival.remote.ip(), asked.now.mono)
     }
 }
 
-/// Says how many were left out, once a minute; `now` in milliseconds.
+fn kind_of(asked: &Asked<'_, '_>) -> Kind {
+    if asked.request.method == Method::Register { Kind::Registration } else { Kind::Request }
+}
+
+/// Logs how many lines were left out, once a minute; `now` in milliseconds.
 pub(crate) fn say_left_out(shared: &Shared, now: u64) {
+    shared.quota.left_out(now).log("log.refusals_per_minute");
     for (count, setting) in [
-        (shared.quota.left_out(now), "log.refusals_per_minute"),
         (shared.call_lines.suppressed(now), "log.calls_per_minute"),
         (shared.registration_lines.suppressed(now), "log.registrations_per_minute"),
     ] {

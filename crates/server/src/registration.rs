@@ -14,6 +14,7 @@ use strowger_core::registrar::{Current, Refusal, Registrar};
 use strowger_core::slots::Id;
 use strowger_core::{Now, Outbox};
 use strowger_message::{Message, Name, Uri};
+use strowger_net::Kind;
 use strowger_net::shown::{brief, shown};
 use strowger_store::binding::{Binding, BindingId, BindingView, Flow, Received};
 use strowger_store::journal::WriteError;
@@ -173,7 +174,7 @@ impl Shard {
                 self.refuse_request(asked, 403);
             }
             UpdateError::TooManyContacts { .. } | UpdateError::Unfit(_) => {
-                if self.may_say(asked) {
+                if self.may_say(asked, Kind::Registration) {
                     let reason = brief(&error);
                     tracing::info!(%call_id, %source, aor = %shown(aor), %reason, "registration refused");
                 }
@@ -186,7 +187,7 @@ impl Shard {
                 self.reply_overloaded(asked);
             }
             UpdateError::NoSuchBinding(_) => {
-                if self.may_say(asked) {
+                if self.may_say(asked, Kind::Registration) {
                     tracing::error!(%call_id, aor = %shown(aor), %error, "registration failed");
                 }
                 asked.why = Why::Logged;

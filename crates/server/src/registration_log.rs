@@ -37,8 +37,9 @@ enum Event {
 pub(crate) struct Sender {
     source: SocketAddr,
     transport: &'static str,
-    /// As it is shown.
+    /// As they are shown.
     agent: String,
+    call_id: String,
 }
 
 impl Sender {
@@ -48,6 +49,7 @@ impl Sender {
             source: request.arrival.remote,
             transport: request.arrival.transport.text(),
             agent: shown(agent).to_string(),
+            call_id: shown(request.call_id).to_string(),
         }
     }
 }
@@ -92,21 +94,21 @@ impl Changes {
 
     /// They are kept. `aor` as it is shown.
     pub(crate) fn log(&self, aor: &str, sender: &Sender) {
-        let Sender { source, transport, agent } = sender;
+        let Sender { source, transport, agent, call_id } = sender;
         for Change { event, contact, seconds } in &self.0 {
             match event {
                 Event::Registered => {
-                    tracing::info!(%aor, %contact, %source, %transport, expires = seconds, agent, "registered");
+                    tracing::info!(%aor, %contact, %source, %transport, expires = seconds, agent, %call_id, "registered");
                 }
                 Event::Refreshed => {
-                    tracing::debug!(%aor, %contact, %source, %transport, expires = seconds, agent, "registration refreshed");
+                    tracing::debug!(%aor, %contact, %source, %transport, expires = seconds, agent, %call_id, "registration refreshed");
                 }
                 Event::Unregistered => {
-                    tracing::info!(%aor, %contact, %source, %transport, expires = seconds, agent, "unregistered");
+                    tracing::info!(%aor, %contact, %source, %transport, expires = seconds, agent, %call_id, "unregistered");
                 }
                 Event::Dropped => {
                     let reason = "its connection is gone, and another contact takes its place";
-                    tracing::info!(%aor, %contact, reason, "registration removed");
+                    tracing::info!(%aor, %contact, reason, %call_id, "registration removed");
                 }
             }
         }
@@ -120,6 +122,7 @@ pub(crate) struct Expired {
     contact: String,
     source: Option<(Transport, SocketAddr)>,
     agent: String,
+    call_id: String,
 }
 
 impl Expired {
@@ -133,13 +136,14 @@ impl Expired {
             contact: shown(binding.uri()).to_string(),
             source: received.and_then(|(transport, address)| Some((transport?, address))),
             agent: shown(binding.user_agent()).to_string(),
+            call_id: shown(binding.call_id()).to_string(),
         })
     }
 
     pub(crate) fn log(&self) {
-        let Self { aor, contact, source, agent } = self;
+        let Self { aor, contact, source, agent, call_id } = self;
         let transport = source.map(|(transport, _)| tracing::field::display(transport.text()));
         let source = source.map(|(_, address)| tracing::field::display(address));
-        tracing::info!(%aor, %contact, source, transport, agent, "registration expired");
+        tracing::info!(%aor, %contact, source, transport, agent, %call_id, "registration expired");
     }
 }

@@ -4,7 +4,7 @@
 //! gets one answer of at most three times its size, which no timer sends again. What a callee answers it gets as it comes, and again
 //! only as long as all of that is no more than three times its size.
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Why};
 use crate::shard::Shard;
 use crate::via;
 use strowger_core::proxy::Request;
@@ -98,9 +98,21 @@ impl Shard {
         self.reply(asked, status, |_| ());
     }
 
-    /// 503 with the time after which to try again (RFC 3261 section 21.5.4).
+    /// 503 because a bound is reached.
     pub(crate) fn reply_overloaded(&mut self, asked: &mut Asked<'_, '_>) {
         self.counters().overloaded.one();
+        self.reply_unavailable(asked);
+    }
+
+    /// 503 because the process is about to end.
+    pub(crate) fn reply_shutting_down(&mut self, asked: &mut Asked<'_, '_>) {
+        self.counters().refused_at_shutdown.one();
+        asked.why = Why::Text("shutting down");
+        self.reply_unavailable(asked);
+    }
+
+    /// 503 with the time after which to try again (RFC 3261 section 21.5.4).
+    fn reply_unavailable(&mut self, asked: &mut Asked<'_, '_>) {
         self.reply(asked, 503, |text| text.extend_from_slice(b"Retry-After: 5\r\n"));
     }
 }

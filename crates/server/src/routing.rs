@@ -19,8 +19,8 @@ use strowger_core::transaction::ServerId;
 use strowger_core::{ListenerId, Now, Target, Transport};
 use strowger_message::header::Token;
 use strowger_message::{Message, Method, Name, SipUri, Uri};
-use strowger_net::Mailbox;
 use strowger_net::shown::{brief, shown};
+use strowger_net::{Kind, Mailbox};
 use strowger_store::subscriber::{Answer as Known, Question};
 
 type Targets = SmallVec<[Target; 2]>;
@@ -333,7 +333,7 @@ impl Shard {
     /// The contacts of a local user; 404 if there is no such user, 480 if it is not registered.
     fn call_user(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) {
         if asks_itself(asked.request, &routing.uri) {
-            asked.why = Why::Text("nobody here notifies users of their own state, such as waiting messages");
+            asked.why = Why::Text("this server notifies no user of its own state, such as waiting messages");
             return self.refuse_request(asked, 489);
         }
         let mut contacts = std::mem::take(&mut self.contacts);
@@ -425,7 +425,7 @@ impl Shard {
             Ok(_) => (480, Why::Text("the user is not registered")),
             Err(error) => {
                 self.counters().failed_lookups.one();
-                if self.may_say(asked) {
+                if self.may_say(asked, Kind::Lookup) {
                     tracing::error!(call_id = %shown(request.call_id), %error, "cannot look up a user");
                 }
                 (500, Why::Logged)
@@ -659,7 +659,7 @@ async fn resolve(
     let targets = match shared.resolver.resolve(&host, name.1, name.2, name.3).await {
         Ok(targets) => targets,
         Err(error) => {
-            if shared.quota.may_say(source, strowger_net::clock::now().mono) {
+            if shared.quota.may_say(Kind::Lookup, source, strowger_net::clock::now().mono) {
                 let (host, error) = (shown(&name.0), brief(&error));
                 tracing::info!(%host, %error, "name not resolved");
             }

@@ -21,7 +21,7 @@ use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions
 use strowger_core::{Arrival, Flow, Now, Outbox, call};
 use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason};
 use strowger_net::shown::shown;
-use strowger_net::{Mailbox, Service, Unsent};
+use strowger_net::{Kind, Mailbox, Service, Unsent};
 use strowger_store::journal::WriteError;
 use strowger_store::subscriber::LookupError;
 use strowger_store::ticket::SinkId;
@@ -118,7 +118,7 @@ impl Shard {
         match index.parse(bytes, &self.shared.limits) {
             Ok(()) if index.form() == Form::Canonical => self.sort(now, arrival, bytes, &mut index, out),
             Ok(()) => self.rewrite(now, arrival, bytes, &mut index, out),
-            Err(error) => self.refuse_unread(arrival, bytes, &index, error, out),
+            Err(error) => self.refuse_unread(now, arrival, bytes, &index, error, out),
         }
         self.index = index;
     }
@@ -128,14 +128,14 @@ impl Shard {
     #[cold]
     fn rewrite(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
         if index.form() == Form::Ambiguous {
-            return self.refuse_unread(arrival, bytes, index, Error::new(Reason::LineEnd, 0), out);
+            return self.refuse_unread(now, arrival, bytes, index, Error::new(Reason::LineEnd, 0), out);
         }
         let mut canonical = std::mem::take(&mut self.canonical);
         canonical.clear();
         strowger_message::canonical::write(&Message::new(bytes, index), &mut canonical);
         match index.parse(&canonical, &self.shared.limits) {
             Ok(()) => self.sort(now, arrival, &canonical, index, out),
-            Err(error) => self.refuse_unread(arrival, &canonical, index, error, out),
+            Err(error) => self.refuse_unread(now, arrival, &canonical, index, error, out),
         }
         self.canonical = canonical;
     }
@@ -166,7 +166,7 @@ impl Shard {
         if changed {
             match index.parse(&completed, &self.shared.limits) {
                 Ok(()) => self.enter(now, arrival, &Message::new(&completed, index), out),
-                Err(error) => self.refuse_unread(arrival, &completed, index, error, out),
+                Err(error) => self.refuse_unread(now, arrival, &completed, index, error, out),
             }
         } else {
             self.enter(now, arrival, &Message::new(bytes, index), out);
@@ -179,7 +179,7 @@ impl Shard {
         let call_hash = message.header(Name::CallId).map_or(0, |id| call::hash(self.shared.call_secret, id));
         let request = match Request::of(*message, arrival, call_hash) {
             Ok(request) => request,
-            Err(error) => return self.refuse(arrival, message, error, out),
+            Err(error) => return self.refuse(now, arrival, message, error, out),
         };
         if !self.waiting.is_empty() {
             let line = self.line_of(&request);
@@ -204,7 +204,7 @@ impl Shard {
                     self.dispatch(now, &request, out);
                 }
             }
-            Err(error) => self.refuse(request.arrival, &request.message, error, out),
+            Err(error) => self.refuse(now, request.arrival, &request.message, error, out),
         }
     }
 
@@ -221,7 +221,10 @@ impl Shard {
         if request.method == Method::Register
             && (self.is_for_registrar(now, request) || self.names_registrar(now, request))
         {
-            if self.handle.is_draining() || !self.has_room_to_wait(request.arrival, request.message.bytes().len()) {
+            if self.handle.is_draining() {
+                return self.reply_shutting_down(&mut asked);
+            }
+            if !self.has_room_to_wait(request.arrival, request.message.bytes().len()) {
                 return self.reply_overloaded(&mut asked);
             }
             return self.register(&mut asked);
@@ -235,7 +238,7 @@ impl Shard {
                 asked.server = Some(id);
                 // The process is about to end: what is under way goes on, nothing new begins.
                 if self.handle.is_draining() && request.to_tag.is_empty() {
-                    return self.reply_overloaded(&mut asked);
+                    return self.reply_shutting_down(&mut asked);
                 }
                 self.request(&mut asked);
             }
@@ -276,7 +279,7 @@ impl Shard {
         // banned.
         let is_of_source = request.arrival.transport.is_reliable() && is_first_hop(&request.message);
         let banned = is_of_source && self.shared.bans.scanner(source.ip(), now.mono);
-        if self.shared.quota.may_say(source.ip(), now.mono) {
+        if self.shared.quota.may_say(Kind::Scanner, source.ip(), now.mono) {
             let (agent, transport) = (shown(agent), request.arrival.transport.text());
             tracing::info!(%source, %transport, %agent, banned, "scanner dropped");
         }
@@ -293,16 +296,16 @@ impl Shard {
     }
 
     /// A message that could not be read to its end: answered if enough of it could.
-    fn refuse_unread(&self, arrival: &Arrival, bytes: &[u8], index: &Index, error: Error, out: &mut Outbox) {
+    fn refuse_unread(&self, now: Now, arrival: &Arrival, bytes: &[u8], index: &Index, error: Error, out: &mut Outbox) {
         let end = index.end().max(index.headers_end()).min(bytes.len());
         if end == 0 || !matches!(index.start(), strowger_message::index::Start::Request { .. }) {
             self.counters().unreadable.one();
             return;
         }
-        self.refuse(arrival, &Message::new(&bytes[..end], index), error, out);
+        self.refuse(now, arrival, &Message::new(&bytes[..end], index), error, out);
     }
 
-    fn refuse(&self, arrival: &Arrival, message: &Message<'_>, error: Error, out: &mut Outbox) {
+    fn refuse(&self, now: Now, arrival: &Arrival, message: &Message<'_>, error: Error, out: &mut Outbox) {
         let answerable = message.method() != Some(Method::Ack) && message.has(Name::Via);
         if !answerable {
             self.counters().unreadable.one();
@@ -311,7 +314,7 @@ impl Shard {
         // Without one its sender knows the answer by the branch (RFC 4475 section 3.3.1).
         let call_id = message.header(Name::CallId).unwrap_or_default();
         self.counters().refused.one();
-        tracing::debug!(source = %arrival.remote, %error, "request refused");
+        self.log_malformed(now, arrival, message, error);
         let warning = [b"Warning: 399 strowger \"", error.reason.text().as_bytes(), b"\"\r\n"].concat();
         let lines: &[u8] = if error.status() == 400 { &warning } else { b"" };
         self.reply_unrouted(arrival, message, call_id, error.status(), lines, out);
@@ -410,11 +413,12 @@ impl Shard {
         }
     }
 
-    /// What the end of the process waits for is always true: an old value would end it in the middle of a call.
+    /// What the end of the process waits for, or logs, is always true: an old value would end it in the middle of a call.
     fn show_busy(&self) {
         let counters = self.counters();
         counters.unanswered.set(self.proxy.unanswered() as u64);
         counters.waiting.set(self.parked.len() as u64);
+        counters.calls_logged.set(self.call_log.len() as u64);
     }
 
     fn read_gauges(&self) {
@@ -423,7 +427,6 @@ impl Shard {
         let counters = self.counters();
         counters.server_transactions.set(counts.servers);
         counters.client_transactions.set(counts.clients);
-        counters.calls_logged.set(self.call_log.len() as u64);
         counters.kept_bytes.set(counts.kept_bytes);
         counters.charged_bytes.set(counts.charged_bytes);
         counters.kept_abridged.set(counts.abridged);
@@ -549,6 +552,7 @@ impl Service for Shard {
         let is_any = !exchanges.is_empty() || !transactions.is_empty() || !logged.is_empty();
         let calls = is_any.then_some(Moved::Calls { exchanges, transactions, logged });
         let waiting = waiting.into_iter().map(|(bytes, arrival)| Moved::Waiting { bytes, arrival });
+        self.show_busy();
         calls.into_iter().chain(waiting).collect()
     }
 

@@ -20,6 +20,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
         Ok((config, warnings)) => {
             if arguments.check {
                 choice.announce();
+                logging::filter(&config.log)?;
                 output::report(&warnings);
                 let warned = warnings.warnings() + check::surroundings(&config, warnings.file());
                 output::print(&format!("{}: {}\n", warnings.file(), check::verdict(&config, warned)))?;
@@ -87,7 +88,7 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
             let wanted = tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                // It is in the log. What hangs is not waited for: whoever supervises the process starts it again.
+                // It is in the log. What hangs is not waited for: the supervisor of the process starts it again.
                 _ = &mut failed => {
                     let ending = tokio::task::spawn_blocking(move || server.stop());
                     let _ = tokio::time::timeout(LAST_WORDS, ending).await;
@@ -110,7 +111,10 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
                 Err(error) => tracing::warn!(%error, wanted, "the number of shards stays as it is"),
             }
         }
-        tracing::info!(seconds = drain.as_secs(), "graceful shutdown: new calls get 503; another signal ends at once");
+        tracing::info!(
+            seconds = drain.as_secs(),
+            "graceful shutdown: new calls and registrations get 503; another signal ends at once"
+        );
         let mut ending = tokio::task::spawn_blocking(move || server.drain(drain));
         loop {
             tokio::select! {

@@ -126,6 +126,14 @@ impl Identity {
         }
     }
 
+    /// A host of one of our listeners, at whatever port.
+    pub fn is_own_host(&self, host: Host<'_>) -> bool {
+        match host.ip() {
+            Some(ip) => self.ips.iter().any(|&(own, _)| own == ip),
+            None => self.addresses.iter().map(|(own, _)| own).chain(&self.names).any(|own| host == Host::Name(own)),
+        }
+    }
+
     /// What is sent there reaches a listener of ours.
     pub fn is_own_socket(&self, address: &SocketAddr) -> bool {
         self.ips.contains(&(address.ip().to_canonical(), address.port()))

@@ -36,13 +36,16 @@ section! {
     pub struct Log = "log" {
         /// Form of a line.
         pub format: LogFormat = LogFormat::Text, ANY;
-        /// The least that is logged; the environment variable STROWGER_LOG may hold a finer filter and wins.
+        /// The least that is logged. The environment variable STROWGER_LOG wins: another level, or levels of single targets such as
+        /// strowger_net=debug.
         pub level: LogLevel = LogLevel::Info, ANY;
         /// Bytes of lines that may wait for standard error to take them. What finds no room, or cannot be written, is dropped and
         /// counted, and the count is logged when writing works again: logging holds up nothing else.
         pub queue: usize = 1 << 20, Rule::bytes(64 << 10, 1 << 30);
-        /// Lines a minute about single requests and connections that were refused or failed, wrong passwords above all, and of one
-        /// source a tenth of that; what is left out is counted, and the number logged after the minute. Bans for wrong passwords are always logged.
+        /// Lines a minute about single requests and connections that were refused or failed, wrong passwords above all. A source has a
+        /// tenth of that for each kind of line (connections, forwarding, scanners, malformed, authentication, registrations, requests,
+        /// lookups), and half of all is kept for the kinds in equal parts. What is left out is counted by kind, and the numbers are
+        /// logged after the minute. Bans for wrong passwords are always logged.
         pub refusals_per_minute: u32 = 100, Rule::number(0, 1_000_000);
         /// Calls a minute that are logged, from their beginning to their end: the number is spread over the minute, a sixth of it at
         /// once; calls without a password leave half of that to others. What is left out is counted, and the number logged after the
