@@ -53,10 +53,22 @@ pub enum RequirementError {
     NoNumber { text: String, value: String, unit: &'static str },
     #[error("in '{text}': {value} of what? Write {value}ms, {value}us or {value}s")]
     NoUnit { text: String, value: String },
+    #[error("in '{text}': {value} of what? Write {value}%{}", share(.value))]
+    NoPercent { text: String, value: String },
     #[error("in '{text}': {name} is no time, percentage or size in '{unit}'{}", example(.expected))]
     WrongUnit { text: String, name: String, unit: String, expected: &'static str },
     #[error("in '{text}': a percentage lies between 0 and 100")]
     NoPercentage { text: String },
+}
+
+/// A share of one is meant where it is less than one, perhaps.
+fn share(value: &str) -> String {
+    match value.parse::<f64>() {
+        Ok(share) if share > 0.0 && share <= 1.0 => {
+            format!(", or {}% for a share of {value}", (share * 1e10).round() / 1e8)
+        }
+        _ => String::new(),
+    }
 }
 
 fn example(unit: &str) -> &'static str {
@@ -207,7 +219,9 @@ fn bound(text: &str, measure: &Measure, value: &str) -> Result<f64, RequirementE
         (Unit::Seconds, "ms") => 1e-3,
         (Unit::Seconds, "m" | "min") => 60.0,
         (Unit::Seconds, "h") => 3_600.0,
-        (Unit::Percent, "" | "%") => 1.0,
+        (Unit::Percent, "%") => 1.0,
+        (Unit::Percent, "") if number == 0.0 => 1.0,
+        (Unit::Percent, "") => return Err(RequirementError::NoPercent { text: text.into(), value: value.into() }),
         (Unit::Count, "") | (Unit::PerSecond, "" | "/s" | "cps") => 1.0,
         (Unit::Count, "k") | (Unit::PerSecond, "k" | "k/s") => 1e3,
         (Unit::Count, "m") | (Unit::PerSecond, "m" | "m/s") => 1e6,
@@ -260,7 +274,8 @@ mod tests {
             ("srd.max<200ms", false),
             ("srd.min≥1ms", true),
             ("ser>=99.9%", true),
-            ("ser>99.9", false),
+            ("ser>99.9%", false),
+            ("ser>=0", true),
             ("calls.failed==0", false),
             ("calls.failed=1", true),
             ("calls.failed!=0", true),
@@ -296,7 +311,7 @@ mod tests {
         }
         let bounds = |run: &Run, text: &str| Requirement::parse(text, &[]).expect(text).bounds_all_failures(run);
         for text in
-            ["calls.failed<=10", "calls.failed==10", "calls.success>=90%", "rate.failed<5", "ser>89%", "isa.any<=10"]
+            ["calls.failed<=10", "calls.failed==10", "calls.success>=90%", "rate.failed<5", "ser>89%", "isa.any<=10%"]
         {
             assert!(bounds(&run, text), "{text}");
         }
@@ -350,6 +365,10 @@ mod tests {
             ("sdr.p95<200ms", "nearest: sdd.p95, srd.p95"),
             ("srd.p95<200", "Write 200ms"),
             ("srd.p95<fast", "200ms, 1.5s"),
+            // Not 0.99 %, which half of the calls may miss.
+            ("ser>=0.99", "0.99 of what? Write 0.99%, or 99% for a share of 0.99"),
+            ("ser>=1", "Write 1%, or 100% for"),
+            ("ser>=99.9", "99.9 of what? Write 99.9%"),
             // Not 15 s.
             ("srd.p95<1,5s", "200ms, 1.5s"),
             ("calls.failed<1000,5", "write a number"),
