@@ -130,25 +130,27 @@ impl Keywords<'_> {
             })));
         }
         if let Some(index) = self.environment.keys.iter().position(|(key, _)| key.as_bytes() == word) {
-            return Ok(Piece::Generic(u16::try_from(index).map_err(|_| keyword("too many -key"))?));
+            return Ok(Piece::Generic(u16::try_from(index).map_err(|_| keyword("too many keys"))?));
         }
         let shown = String::from_utf8_lossy(word).into_owned();
         if is_crypto(word) {
             return Err(keyword(format!("`[{shown}]`: SRTP is not spoken here"))
                 .hint("offer RTP/AVP without `a=crypto` lines; SIPp 3.6 does not know the keyword either"));
         }
+        let key = self.environment.command.key(&shown);
         Err(keyword(format!("`[{shown}]` is no keyword")).hint(match nearest(word) {
-            Some(near) => format!("is `[{near}]` meant? A value of one's own needs -key {shown} VALUE"),
-            None => format!("a value of one's own needs -key {shown} VALUE; a literal bracket is written \\x5b"),
+            Some(near) => format!("is `[{near}]` meant? A value of one's own needs {key}"),
+            None => format!("a value of one's own needs {key}; a literal bracket is written \\x5b"),
         }))
     }
 
     /// `rest` is what stands behind `field`.
     fn field(&mut self, rest: &[u8]) -> Result<Piece, Fault> {
+        let command = self.environment.command;
         let file = match parameter(rest, b"file=") {
             None if self.environment.injections.is_empty() => {
                 return Err(Fault::new(0, "`[field…]` without injection file")
-                    .hint("name one with -inf FILE")
+                    .hint(format!("name one with {}", command.injection("FILE")))
                     .cause(Cause::InjectionFile));
             }
             None => 0,
@@ -157,7 +159,10 @@ impl Keywords<'_> {
                 let known = self.environment.injections.iter().position(|file| *file == name);
                 known.and_then(|index| u16::try_from(index).ok()).ok_or_else(|| {
                     Fault::new(0, format!("the injection file `{name}` is not loaded"))
-                        .hint(format!("name it with -inf {name}; the keyword has its name without folders"))
+                        .hint(format!(
+                            "name it with {}; the keyword has its name without folders",
+                            command.injection(&name)
+                        ))
                         .cause(Cause::InjectionFile)
                 })?
             }

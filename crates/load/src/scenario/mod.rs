@@ -211,7 +211,37 @@ pub struct Environment {
     pub no_exec: bool,
     /// A ready document of this program: `[value_NAME]` is known, what stands behind the colon of `[last_NAME]`.
     pub ready: bool,
+    /// Whose options errors name.
+    pub command: Command,
     pub limits: Limits,
+}
+
+/// The command line that runs a document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Command {
+    /// `strowger sipp`, which has SIPp's options.
+    #[default]
+    Sipp,
+    /// `strowger load`.
+    Load,
+}
+
+impl Command {
+    /// The option that names an injection file.
+    pub(crate) fn injection(self, file: &str) -> String {
+        match self {
+            Self::Sipp => format!("-inf {file}"),
+            Self::Load => format!("--inf {file}"),
+        }
+    }
+
+    /// The option that gives a keyword its value.
+    pub(crate) fn key(self, name: &str) -> String {
+        match self {
+            Self::Sipp => format!("-key {name} VALUE"),
+            Self::Load => format!("--key {name}=VALUE"),
+        }
+    }
 }
 
 /// Which kind of third party call control the run has.
