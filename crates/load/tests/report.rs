@@ -413,7 +413,7 @@ fn the_table_says_first_what_became_of_generator_and_server() {
         "timer.1",
         "REGISTER 401 × 2,400",
         "30 × 503 Service Unavailable (INVITE)",
-        "6 × an expected message did not come in time",
+        "6 × no answer, or awaited request, in time",
         "p99.99",
     ] {
         assert!(table.contains(part), "{part}:\n{table}");

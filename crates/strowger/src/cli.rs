@@ -1,5 +1,6 @@
 //! The commands and their flags, with examples in each help.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -272,10 +273,10 @@ Exit codes: 0 every call succeeded, 1 one did not, 2 the command line cannot be 
 )]
 pub(crate) struct DemoArguments {
     /// Seconds of load after the first call.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    #[arg(long, default_value_t = 10, value_parser = whole::<u32>(0..=3_600))]
     pub seconds: u32,
     /// Calls a second of the load.
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, default_value_t = 200, value_parser = whole::<u32>(1..=100_000))]
     pub rate: u32,
     /// One JSON object at the end instead of pictures.
     #[arg(long)]
@@ -351,6 +352,18 @@ impl std::fmt::Display for AddressOfRecord {
     }
 }
 
+/// A whole number of this range.
+pub(crate) fn whole<T: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number
+            .and_then(|number| T::try_from(number).ok())
+            .ok_or_else(|| format!("'{text}' is no whole number from {} to {}", range.start(), range.end()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -360,6 +373,16 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_answered_with_the_range() {
+        for words in [["strowger", "demo", "--rate", "x"], ["strowger", "demo", "--rate", "0"]] {
+            let error = Cli::try_parse_from(words).expect_err("it is refused").to_string();
+            assert!(error.contains("is no whole number from 1 to 100000"), "{error}");
+        }
+        assert_eq!(whole::<u16>(1..=64)("64"), Ok(64));
+        assert!(whole::<u16>(0..=100_000)("70000").is_err());
     }
 
     #[test]

@@ -182,7 +182,7 @@ fn file(answers: &Answers) -> String {
     let _ = writeln!(out, "# Whose users live here: alice@{} registers with this server.", answers.domains[0]);
     let _ = writeln!(out, "domains = [{}]\n", domains.join(", "));
     out.push_str(
-        "# Realm of the passwords. They are stored hashed with it: who changes it sets every password again.\n",
+        "# Realm of the passwords. They are stored hashed with it: after a change every password must be set again.\n",
     );
     let _ = writeln!(out, "realm = {}\n", quoted(&answers.realm));
     match &answers.advertise {

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use strowger_message::Method;
 
 /// What a shard gives to the collector.
+#[derive(Debug)]
 pub(super) struct Leaf {
     pub(super) shard: usize,
     pub(super) page: Box<Page>,
@@ -29,6 +30,7 @@ pub enum SendFailure {
 /// called once a round before the round's events, and at least once a second: it turns the page when a wall-clock second has
 /// ended. What was written goes to the [`Collector`](super::Collector); if that is late the page is simply kept longer, so
 /// nothing here ever waits.
+#[derive(Debug)]
 pub struct Books {
     pub(super) page: Box<Page>,
     shard: usize,

@@ -79,6 +79,11 @@ pub fn grouped(value: f64) -> String {
     out
 }
 
+/// `1 call`, `2,000 calls`.
+pub fn several(number: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(number as f64), if number == 1 { "" } else { "s" })
+}
+
 /// One figure of many delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Statistic {

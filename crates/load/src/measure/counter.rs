@@ -26,7 +26,7 @@ table! {
     SessionIneffective = "session.ineffective", "of the failed: 408, 500, 503 or 504";
     SessionTimedOut = "session.timed_out", "session attempts without a final response in time (Timer B)";
     SessionTransport = "session.transport", "session attempts that a transport failure ended";
-    SessionChallenged = "session.challenged", "session attempts that ended with a challenge nobody answered";
+    SessionChallenged = "session.challenged", "session attempts that ended with a challenge that was not answered";
     SessionAbandoned = "session.abandoned", "session attempts that the scenario gave up before a final response";
     SessionUnresolved = "session.unresolved", "session attempts still open when the run ended";
     SessionCompleted = "session.completed", "sessions we asked for that were ended by an answered BYE";
@@ -41,7 +41,7 @@ table! {
     RegistrationFailed = "registration.failed", "registrations answered with 4xx (except 401, 402, 407), 5xx or 6xx";
     RegistrationTimedOut = "registration.timed_out", "registrations without a final response in time (Timer F)";
     RegistrationTransport = "registration.transport", "registrations that a transport failure ended";
-    RegistrationChallenged = "registration.challenged", "registrations that ended with a challenge nobody answered";
+    RegistrationChallenged = "registration.challenged", "registrations that ended with a challenge that was not answered";
     RegistrationAbandoned = "registration.abandoned", "registrations that the scenario gave up before a final response";
     RegistrationUnresolved = "registration.unresolved", "registrations still open when the run ended";
 

@@ -35,9 +35,9 @@ table! {
     DisconnectFailed = "sdd.failed", "Session disconnect delay, failed", "RFC 6076 4.4.2",
         "From the first bit of the BYE sent to its failure: the expiry of Timer F, or a final response that is neither 2xx nor a challenge nor a 503 with Retry-After.";
     TalkOriginating = "sdt.originating", "Session duration, at the caller", "RFC 6076 4.5.1",
-        "From the receipt of the 200 to the INVITE that we sent to the BYE, whoever sent it. Early media is outside.";
+        "From the receipt of the 200 to the INVITE that we sent to the BYE of either side. Early media is outside.";
     TalkTerminating = "sdt.terminating", "Session duration, at the called side", "RFC 6076 4.5.1",
-        "From the sending of the 200 to the INVITE that we received to the BYE, whoever sent it.";
+        "From the sending of the 200 to the INVITE that we received to the BYE of either side.";
     TalkFailed = "sdt.failed", "Session duration when the BYE was never answered", "RFC 6076 4.5.2",
         "From the 200 to the INVITE to the expiry of Timer F of the BYE, either side.";
     Response = "response", "Call response time", "common practice",
@@ -59,7 +59,7 @@ table! {
     Stall = "stall", "Stall of the generator", "generator health",
         "For how long a shard that had something to do (a timer due, a message in its socket, a round of work begun) did not get the processor; from 10 ms on. Work that takes long is no stall.";
     DisconnectIntended = "sdd.intended", "Session disconnect delay, successful, from the intended time", "RFC 6076 4.4.1, start moved",
-        "As sdd, but from the time at which the BYE should have been sent: the end of the pause before it, or the arrival of the message that it follows.";
+        "As sdd, but from the time at which the BYE should have been sent: the end of the pause before it, the arrival of the message that it follows, or the end of the run, where that ends the call.";
     ReceiveLag = "lag.receive", "Lag of receiving", "generator health",
         "From the arrival of a message at this machine, by the kernel's time stamp, to its being read. It is in no other delay: those end with the arrival.";
     SendLag = "lag.send", "Lag of sending", "generator health",

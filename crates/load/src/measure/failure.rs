@@ -21,7 +21,7 @@ table! {
     RegexpDoesntMatch = "regexp_no_match", "FailedRegexpDoesntMatch", "an expression that must match did not";
     RegexpShouldntMatch = "regexp_match", "FailedRegexpShouldntMatch", "an expression that must not match did";
     RegexpHeaderNotFound = "regexp_no_header", "FailedRegexpHdrNotFound", "the header field that an expression looks in is missing";
-    TimeoutOnReceive = "receive_timeout", "FailedTimeoutOnRecv", "an expected message did not come in time";
+    TimeoutOnReceive = "receive_timeout", "FailedTimeoutOnRecv", "no answer, or awaited request, in time";
     TestDoesntMatch = "test_no_match", "FailedTestDoesntMatch", "a test that must hold did not";
     TestShouldntMatch = "test_match", "FailedTestShouldntMatch", "a test that must not hold did";
     CompareDoesntMatch = "compare_no_match", "FailedStrcmpDoesntMatch", "a comparison that must be equal was not";

@@ -57,7 +57,7 @@ mod window;
 
 pub use books::{Books, SendFailure};
 pub use call::{Attempt, CallBook, Outcome, Role};
-pub use catalogue::{Described, Measure, MeasureError, Statistic, Unit, catalogue, grouped};
+pub use catalogue::{Described, Measure, MeasureError, Statistic, Unit, catalogue, grouped, several};
 pub use clock::Clock;
 pub use collector::Collector;
 pub use counter::Counter;

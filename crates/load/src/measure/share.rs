@@ -29,7 +29,7 @@ table! {
     UnregisteredAnyReason = "ira.any", "Registrations that failed for any reason", "testing methodology of Voznak and Rozhon",
         "Concluded REGISTERs that were not answered with 200, whatever the reason, of all concluded REGISTERs.";
     UnansweredAnyReason = "isa.any", "Sessions that failed for any reason", "testing methodology of Voznak and Rozhon",
-        "Concluded INVITEs of successfully registered users that were not answered with 200, whatever the reason, of all of these; of all concluded INVITEs where nobody registers.";
+        "Concluded INVITEs of successfully registered users that were not answered with 200, whatever the reason, of all of these; of all concluded INVITEs in a run without registrations.";
     CallSuccess = "calls.success", "Calls that reached the end of their scenario", "common practice",
         "Successful calls, of successful and failed ones.";
     Retransmissions = "retransmission.ratio", "Messages that were retransmissions", "common practice",

@@ -1,9 +1,9 @@
 //! The verdict in words: what the generator did, and what came of the calls. Two lines, for a generator that kept up says nothing good
-//! of a server that answered nobody.
+//! of a server that answered nothing.
 
 use super::Report;
 use super::json::method_name;
-use crate::measure::{Counter, Failure, Page, Run, Unit, grouped};
+use crate::measure::{Counter, Failure, Page, Run, Unit, grouped, several};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use strowger_message::status;
@@ -106,9 +106,9 @@ fn of_calls(run: &Run, title: &'static str) -> Line {
         Outcome::Silent => (
             Tone::Bad,
             format!(
-                "answered nothing: {} calls, {} messages sent, none received.",
-                grouped(begun as f64),
-                count(Counter::MessagesSent)
+                "answered nothing: {}, {} sent, none received.",
+                several(begun, "call"),
+                several(page.counter(Counter::MessagesSent), "message")
             ),
         ),
         Outcome::AllFailed => {
@@ -120,9 +120,10 @@ fn of_calls(run: &Run, title: &'static str) -> Line {
             (Tone::Bad, format!("{} of {of} calls failed ({share}){}.", grouped(failed as f64), causes()))
         }
         Outcome::Unfinished => {
-            (Tone::Doubtful, format!("No call came to its end: {} were cut off.", count(Counter::CallsStopped)))
+            (Tone::Doubtful, format!("No call came to its end: {} cut off.", count(Counter::CallsStopped)))
         }
-        Outcome::Succeeded => (Tone::Good, format!("All {} calls succeeded.", count(Counter::CallsSuccessful))),
+        Outcome::Succeeded if successful == 1 => (Tone::Good, "1 call succeeded.".into()),
+        Outcome::Succeeded => (Tone::Good, format!("All {} succeeded.", several(successful, "call"))),
     };
     Line { tone, title, text }
 }
@@ -205,7 +206,17 @@ mod tests {
             (
                 &[(CallsOutgoing, 9), (CallsFailed, 9), (MessagesSent, 70)][..],
                 Tone::Bad,
-                "Server answered nothing: 9 calls, 70",
+                "Server answered nothing: 9 calls, 70 messages",
+            ),
+            (
+                &[(CallsOutgoing, 1), (CallsFailed, 1), (MessagesSent, 1)],
+                Tone::Bad,
+                "Server answered nothing: 1 call, 1 message sent",
+            ),
+            (
+                &[(CallsOutgoing, 1), (CallsSuccessful, 1), (MessagesReceived, 4)],
+                Tone::Good,
+                "Server 1 call succeeded.",
             ),
             (
                 &[(CallsOutgoing, 9), (CallsFailed, 9), (MessagesReceived, 1)],

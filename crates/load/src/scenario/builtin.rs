@@ -40,7 +40,7 @@ pub fn document(name: &str) -> Option<String> {
         "3pcc-B" => third_party_end(&mut out, "06", ""),
         "ooc_default" => out_of_call(&mut out),
         "ooc_dummy" => {
-            out.line("<!-- Waits for what nobody sends: messages outside a call are counted and not answered. -->");
+            out.line("<!-- Waits for a request that does not come: messages outside a call are counted and not answered. -->");
             out.line("<recv request=\"DUMMY\"/>");
             out.repartitions(RESPONSE_TIMES, CALL_LENGTHS);
         }

@@ -290,7 +290,7 @@ impl Options {
         if growth.most > 0 && (growth.kept > 0 || growth.turn > 0) {
             return Err(
                 "-max_log_size cannot stand with -ringbuffer_files and -ringbuffer_size: a file either ends there \
-                        or is begun anew"
+                        or is begun again"
                     .into(),
             );
         }

@@ -242,7 +242,7 @@ impl Session {
     fn say_unreachable(&mut self) {
         self.ledger.fatal_errors += 1;
         let (remote, transport) = (&self.remote, self.run.transport.via());
-        self.errors.say(format_args!("{remote} cannot be reached: nobody takes the {transport} connection"));
+        self.errors.say(format_args!("{remote} cannot be reached: nothing takes the {transport} connection"));
     }
 
     /// The last lines of all files.

@@ -15,7 +15,7 @@ pub enum Workload {
     ReRegister,
     /// A user registers and then calls.
     RegisterThenCall,
-    /// Users register and then answer whoever calls them.
+    /// Users register and then answer their calls.
     RegisterThenReceive,
     Options,
     Message,
@@ -30,7 +30,7 @@ impl Workload {
         (Self::Register, "register", "each call of the schedule registers a user"),
         (Self::ReRegister, "re-register", "registers, holds, registers again"),
         (Self::RegisterThenCall, "register-then-call", "a user registers, then calls"),
-        (Self::RegisterThenReceive, "register-then-receive", "users register, then answer whoever calls them"),
+        (Self::RegisterThenReceive, "register-then-receive", "users register, then answer their calls"),
         (Self::Options, "options", "OPTIONS and its answer"),
         (Self::Message, "message", "MESSAGE and its answer"),
         (Self::Mix, "mix", "70 % calls, 20 % registrations, 5 % OPTIONS, 5 % MESSAGE"),
@@ -40,7 +40,7 @@ impl Workload {
         Self::ALL.iter().find(|(workload, ..)| *workload == self).map_or("", |(_, name, _)| name)
     }
 
-    /// It makes calls that somebody has to answer.
+    /// It makes calls, which need an answering side.
     pub const fn calls(self) -> bool {
         matches!(self, Self::Call | Self::RegisterThenCall | Self::Mix)
     }

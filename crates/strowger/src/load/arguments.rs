@@ -12,6 +12,8 @@ use strowger_load::measure::Thresholds;
 use strowger_load::scenario::Distribution;
 use strowger_load::workload::{Mix, Workload};
 
+use crate::cli::whole;
+
 /// Make SIP traffic, and measure what comes of it.
 ///
 /// With a target alone it makes ten calls a second for ten seconds and prints a table. Calls begin when the schedule says,
@@ -51,7 +53,7 @@ ser, scr, isa.any or ira.any where only such calls failed), unless no call succe
 pub(crate) struct LoadArguments {
     #[command(subcommand)]
     pub command: Option<LoadCommand>,
-    /// Whom calls are made to: a host, host:port, [IPv6]:port, a SIP URI, or TRANSPORT://host.
+    /// The target of the calls: a host, host:port, [IPv6]:port, a SIP URI, or TRANSPORT://host.
     #[arg(value_name = "TARGET", required = true)]
     pub target: Option<Target>,
     #[command(flatten)]
@@ -60,7 +62,8 @@ pub(crate) struct LoadArguments {
     pub traffic: Traffic,
     #[command(flatten)]
     pub output: Output,
-    /// Both ends run here: calls go through the target to an answering side in this process.
+    /// Both ends run here: calls go through the target to an answering side in this process. With --callee it registers first,
+    /// and unregisters at the end.
     #[arg(long, help_heading = "Traffic")]
     pub pair: bool,
     /// How long Ctrl-C waits for the answers to CANCEL and BYE; where users only receive calls, for these to end.
@@ -69,7 +72,8 @@ pub(crate) struct LoadArguments {
     /// Print the messages of the first call, as they would be sent, and end. The target gets nothing.
     #[arg(long, help_heading = "Run")]
     pub dry_run: bool,
-    /// Begin without a few OPTIONS that look whether anybody is there and whether something limits the rate.
+    /// Begin without the few OPTIONS that look whether the target answers and whether something limits the rate. A scenario of
+    /// SIPp that answers (`sipp -sn uas`) takes each of them for a call, which fails.
     #[arg(long, help_heading = "Run")]
     pub no_preflight: bool,
 }
@@ -123,7 +127,7 @@ the reports. A second Ctrl-C waits for nothing and writes the reports, a third n
 Exit codes: as those of `strowger load`.")]
 pub(crate) struct UasArguments {
     /// The port.
-    #[arg(long, short, default_value_t = 5060)]
+    #[arg(long, short, default_value_t = 5060, value_parser = whole::<u16>(0..=65_535))]
     pub port: u16,
     /// The address that is listened on and stands in messages; :: listens on every IPv6 address [default: every IPv4 address,
     /// and in messages that by which others reach this machine].
@@ -212,7 +216,7 @@ pub(crate) struct Traffic {
     pub connections: Apart,
     /// Sockets and connections of per-user and per-call at once, at most; then calls share them [default: what the system
     /// allows].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=u64::from(u32::MAX)))]
     pub max_sockets: Option<u32>,
     /// Send everything here; the target stays in the messages.
     #[arg(long, value_name = "HOST[:PORT]")]
@@ -226,11 +230,11 @@ pub(crate) struct Traffic {
     /// Users with passwords, one a line: user;password. A document takes its data by --inf.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "scenario")]
     pub users: Option<PathBuf>,
-    /// Whom calls are for if the target names nobody; with --pair it registers at the target first, and answers here.
+    /// The user who is called, if the target names none; with --pair it registers at the target first, and answers here.
     #[arg(long, value_name = "USER[:PASSWORD]", value_parser = users::one)]
     pub callee: Option<User>,
-    /// Seconds that a registration asks for.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
+    /// Seconds that a registration asks for; those of users who are called here are removed at the end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3_600, value_parser = whole::<u32>(0..=u64::from(u32::MAX)))]
     pub expires: u32,
     /// How long the answering side of --pair rings.
     #[arg(long, value_name = "TIME", value_parser = period::duration)]
@@ -242,10 +246,10 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "IP", value_delimiter = ',')]
     pub source: Vec<IpAddr>,
     /// The port to send from [default: any].
-    #[arg(long, short, default_value_t = 0, hide_default_value = true)]
+    #[arg(long, short, default_value_t = 0, hide_default_value = true, value_parser = whole::<u16>(0..=65_535))]
     pub port: u16,
     /// Threads that make calls, each with a socket of its own.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1..=64))]
     pub shards: u16,
     #[command(flatten)]
     pub certificates: Certificates,
@@ -254,7 +258,7 @@ pub(crate) struct Traffic {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct Certificates {
-    /// Authorities of the target's certificate; without it any certificate is taken.
+    /// Authorities of the certificate that the other side shows when we connect to it; without them any certificate is taken.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub tls_ca: Option<PathBuf>,
     /// Our own certificate, for the side that answers.
@@ -294,7 +298,7 @@ pub(crate) struct Reports {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Lines of the series at most: in a longer run each stands for 2, 4, 8 seconds and so on.
-    #[arg(long, value_name = "N", default_value_t = 3_600, value_parser = clap::value_parser!(u32).range(2..))]
+    #[arg(long, value_name = "N", default_value_t = 3_600, value_parser = whole::<u32>(2..=u64::from(u32::MAX)))]
     pub series: u32,
     /// No screen and no table; files are written, errors and missed requirements said.
     #[arg(long, short)]
@@ -319,13 +323,14 @@ pub(crate) struct Bounds {
     /// How long a thread waited for a core each time, in the mean [default: as --max-lag].
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     pub max_run_queue: Option<f64>,
-    /// Where they have no bound of their own, the three may be this part of the delays measured (their 95th percentile),
+    /// The bound of --max-lag, --max-receive-lag and --max-run-queue where they are not given: this share of the 95th percentile
+    /// of the delays that were measured, within --lag-floor and --lag-most.
     #[arg(long, value_name = "PERCENT", default_value = "50%", value_parser = percent)]
     pub lag_share: f64,
-    /// but at least so much,
+    /// The least bound that --lag-share gives.
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = milliseconds)]
     pub lag_floor: f64,
-    /// and at most so much.
+    /// The greatest bound that --lag-share gives.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = milliseconds)]
     pub lag_most: f64,
     /// Datagrams that the kernel dropped before they were read.
@@ -425,11 +430,18 @@ fn apart(text: &str) -> Result<Apart, String> {
     }
 }
 
-/// `1%`, `0.5`.
+/// `1%`, `80`. What may be meant as a share of one needs its sign.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim_end();
-    let percent = number.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    percent.ok_or_else(|| format!("'{text}' is no percentage; write a number from 0 to 100, such as 1%"))
+    let percent: Option<f64> = number.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    match percent {
+        Some(percent) if percent > 0.0 && percent < 1.0 && !text.contains('%') => {
+            Err(format!("{number} of what? Write {number}%, or {}%", (percent * 1e10).round() / 1e8))
+        }
+        percent => {
+            percent.ok_or_else(|| format!("'{text}' is no percentage; write a number from 0 to 100, such as 1%"))
+        }
+    }
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {
@@ -509,6 +521,8 @@ mod tests {
         };
         assert_eq!(wide.ok(), Some(want));
         assert!(percent("101").is_err() && percent("much").is_err() && percent("-1").is_err());
+        assert_eq!((percent("0.5%"), percent("0")), (Ok(0.5), Ok(0.0)));
+        assert_eq!(percent("0.8"), Err("0.8 of what? Write 0.8%, or 80%".into()));
     }
 
     #[test]

@@ -206,7 +206,7 @@ fn drawing(live: &Live, width: usize) -> String {
         live.codes.iter().take(8).map(|(code, count)| format!("{code} × {}", number(*count))).collect();
     let _ = writeln!(
         out,
-        "  messages {} sent · {} received · {} again   {}",
+        "  messages {} sent · {} received · {} resent   {}",
         number(live.messages_sent),
         number(live.messages_received),
         number(live.retransmissions),

@@ -254,7 +254,7 @@
     const cores = Math.max(0, ...samples.map((sample) => sample.cores.length));
     if (cores) {
       lines.push({
-        name: `all ${cores} cores, everybody`, colour: 'c8', dashed: true,
+        name: `all ${cores} cores, all programs`, colour: 'c8', dashed: true,
         values: samples.map((sample) => sample.cores.reduce((sum, core) => sum + core, 0) / cores * 100),
       });
     }
