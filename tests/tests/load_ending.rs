@@ -275,8 +275,8 @@ fn ctrl_c_before_the_first_call() {
     let sources = sources.join(",");
     for words in [&["--source", &sources][..], &["--no-preflight", "--pair", "--callee", "bob:builder"]] {
         let (asked, was_asked) = std::sync::mpsc::channel();
-        let target = peer(move |_, _| {
-            let _ = asked.send(());
+        let target = peer(move |_, request| {
+            let _ = asked.send(request.contains("\r\nExpires: 0\r\n"));
             None
         });
         let mut generator = Running::start(&[&[target.to_string().as_str()][..], words].concat());
@@ -287,6 +287,8 @@ fn ctrl_c_before_the_first_call() {
         assert!(begun.elapsed() < Duration::from_secs(1), "{words:?}: {:?}", begun.elapsed());
         assert_eq!((ran.code, &ran.json), (130, &Value::Null), "{}", ran.said);
         assert!(ran.said.contains("interrupted before the first call"), "{}", ran.said);
+        // The REGISTER may have come to something all the same.
+        assert_eq!(was_asked.try_iter().any(|removed| removed), words.contains(&"--callee"), "{words:?}");
     }
 }
 
@@ -324,6 +326,8 @@ fn ctrl_c_ends_the_calls_and_the_reports_are_written() {
     assert_eq!(ran.json["run"]["ended"], "interrupted");
     let begun = ran.calls("outgoing");
     assert!(begun >= 50 && ran.calls("stopped") == begun, "{}", ran.said);
+    // The oldest calls lasted for more than a second; no BYE was due before Ctrl-C.
+    assert!(ran.delay("sdd.intended", "max") < ran.delay("sdd", "max") + 500_000.0, "{}", ran.said);
     // Their answers were waited for.
     assert_eq!(
         (ran.count("counters", "session.completed"), ran.count("counters", "dead_call")),

@@ -19,6 +19,7 @@ fn cases_of_strangers() {
         ("documents_say_what_they_meet", documents_say_what_they_meet),
         ("documents_that_do_not_fit_are_explained", documents_that_do_not_fit_are_explained),
         ("no_report_costs_another", no_report_costs_another),
+        ("who_is_called_unregisters", who_is_called_unregisters),
         ("who_waits_for_calls_says_nothing_meanwhile", who_waits_for_calls_says_nothing_meanwhile),
     ]);
 }
@@ -62,6 +63,67 @@ fn who_waits_for_calls_says_nothing_meanwhile() {
     let ran = uas.end();
     let lines: Vec<&str> = ran.said.lines().filter(|line| line.contains(" s  0 calls")).collect();
     assert!(lines.len() <= 1, "{}", ran.said);
+}
+
+/// No run leaves a contact behind that counts against the next: here a user may have one.
+fn who_is_called_unregisters() {
+    let server = Setup::on(&[Transport::Udp, Transport::Tcp])
+        .with("domains = [\"example.org\"]\nrealm = \"example.org\"\nregistrar.max_contacts = 1")
+        .start();
+    let list = server.folder().join("users.csv").display().to_string();
+    for name in ["alice", "bob", "carol"] {
+        server.add_user(&format!("{name}@example.org"), "secret");
+    }
+    std::fs::write(&list, "alice;secret\nbob;secret\ncarol;secret\n").expect("the folder can be written");
+    let udp = server.address(Transport::Udp).to_string();
+    let tcp = format!("tcp://{}", server.address(Transport::Tcp));
+    let words = |target, more: &[&'static str]| -> Vec<String> {
+        let words = [&[target, "--domain", "example.org", "--no-preflight", "--max-lag", "1min"], more].concat();
+        words.into_iter().map(str::to_owned).collect()
+    };
+    let pair = ["--auth", "alice:secret", "--callee", "bob:secret", "--pair", "-r", "20"];
+    let few = [&pair[..], &["-m", "2", "--hold", "0"]].concat();
+    let run = |words: &[String]| load(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    for target in [&udp, &tcp, &udp] {
+        let ran = run(&words(target, &few));
+        ran.all_successful(2);
+        // It is no part of what is measured.
+        assert_eq!(ran.count("counters", "calls.outgoing"), 2, "{}", ran.said);
+    }
+    // After Ctrl-C, once and twice.
+    for times in [1, 2] {
+        let long = words(&udp, &[&pair[..], &["--hold", "1h", "--duration", "1h"]].concat());
+        let mut long = Running::start(&long.iter().map(String::as_str).collect::<Vec<_>>());
+        long.wait_for("answered here on");
+        long.reach(1);
+        (0..times).for_each(|_| {
+            long.signal(libc::SIGINT);
+            // Signals of one kind that wait are one.
+            std::thread::sleep(Duration::from_millis(100));
+        });
+        let ran = long.end(Duration::from_secs(10));
+        assert!(ran.calls("outgoing") > 0 && !ran.said.contains("not removed"), "{}", ran.said);
+        run(&words(&udp, &few)).all_successful(2);
+    }
+    // Users who wait for calls, over a socket for all and one for each.
+    for connections in ["one", "per-user", "one"] {
+        let waiting =
+            words(&udp, &["-w", "register-then-receive", "-r", "50", "-d", "500ms", "--connections", connections]);
+        let ran = run(&[&waiting[..], &["--users".to_owned(), list.clone()]].concat());
+        ran.all_successful(3);
+        assert!(!ran.said.contains("not removed"), "{}", ran.said);
+    }
+    // Another contact of bob stays: the refusal is said as it is, and no password is blamed.
+    run(&words(&udp, &["-w", "register", "--auth", "bob:secret", "-m", "1"])).all_successful(1);
+    let said = |more: &[&'static str]| {
+        let words = words(&udp, more);
+        refused(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let (code, text) = said(&few);
+    assert!(code == 1 && text.contains("bob could not be registered: the target answered 403 Forbidden"), "{text}");
+    assert!(!text.contains("password"), "{text}");
+    let (code, text) = said(&["--auth", "alice:secret", "--callee", "carol:wrong", "--pair", "-m", "1"]);
+    assert!(code == 1 && text.contains("answered 401") && text.contains("is the password right"), "{text}");
 }
 
 fn who_answers_is_reached_by_every_address() {
@@ -166,6 +228,13 @@ fn documents_that_do_not_fit_are_explained() {
     let document = path.display().to_string();
     let (code, said) = refused(&["127.0.0.1", "--scenario", &document, "--dry-run"]);
     assert!(code == 2 && said.contains("load uas --scenario"), "{code}: {said}");
+    // Errors name options that there are.
+    for (more, option) in [("[field0]", "--inf FILE"), ("[own]", "--key own=VALUE")] {
+        std::fs::write(&path, options("200", "").replace("CSeq: 1", &format!("X-Own: {more}\nCSeq: 1")))
+            .expect("as before");
+        let (code, said) = refused(&["127.0.0.1", "--scenario", &document, "--dry-run"]);
+        assert!(code == 2 && said.contains(option) && said.contains("answer.xml:"), "{code}: {said}");
+    }
     std::fs::write(&path, options("486", "")).expect("the folder can be written");
     let (code, said) = refused(&["127.0.0.1", "--scenario", &document, "--dry-run"]);
     assert!(code == 0 && said.contains("did not come to its end here"), "{code}: {said}");

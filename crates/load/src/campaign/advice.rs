@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, Work};
 use super::silence::Change;
-use crate::measure::{Counter, Failure, Run, Unit, grouped};
+use crate::measure::{Counter, Failure, Run, Unit, grouped, several};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,6 +20,8 @@ pub struct Facts<'a> {
     pub answered: Option<u64>,
     /// Answers came, and stopped: that is said already.
     pub stopped: bool,
+    /// Why the last handshake of TLS or WebSocket failed, of those that did.
+    pub handshake: Option<&'a str>,
 }
 
 impl Facts<'_> {
@@ -35,9 +37,9 @@ impl Facts<'_> {
         let cut = run.generators.iter().filter_map(|g| g.ending.as_ref()).any(|ending| ending.reason == super::CUT);
         if cut {
             out.push(format!(
-                "{} calls were still open when there was no more time for them: what did they wait for? --timeout TIME ends a call \
+                "{} still open when there was no more time: what was waited for? --timeout TIME ends a call \
                  whose answer does not come.",
-                grouped(totals.counter(Counter::CallsStopped) as f64)
+                several(totals.counter(Counter::CallsStopped), "call")
             ));
         }
         if failed == 0 {
@@ -51,8 +53,8 @@ impl Facts<'_> {
         let refused = totals.failures(Failure::Refused);
         if refused > 0 {
             out.push(format!(
-                "{} calls: nothing listens on {place} by {transport}, or there is no way to it: is the server running, and are address and port right?",
-                grouped(refused as f64)
+                "{}: nothing listens on {place} by {transport}, or there is no way to it: is the server running, and are address and port right?",
+                several(refused, "call")
             ));
             if refused == failed {
                 return out;
@@ -72,53 +74,56 @@ impl Facts<'_> {
         let unauthenticated = totals.failures(Failure::Authentication);
         if challenged > 0 && !credentials && matches!(self.plan.work, Work::Ready(_)) {
             out.push(format!(
-                "{place} asks for a password ({} challenges): give --auth USER:PASSWORD, or --users FILE with a line user;password for each user.",
-                grouped(challenged as f64)
+                "{place} asks for a password ({}): give --auth USER:PASSWORD, or --users FILE with a line user;password for each user.",
+                several(challenged, "challenge")
             ));
         } else if credentials && unauthenticated > 0 {
             out.push(format!(
-                "{place} challenged again after an answer to its challenge ({} calls): is the password right, and does the user belong to the \
+                "{place} challenged again after an answer to its challenge ({}): is the password right, and does the user belong to the \
                  domain? --domain NAME says which domain the users are of.",
-                grouped(unauthenticated as f64)
+                several(unauthenticated, "call")
             ));
         }
         for (code, sentence) in [
             (
                 403,
-                "is not allowed there: the source address or the user may be refused or banned, or the server relays for its own users alone.",
+                "The target does not allow the request: the source address or the user may be refused or banned, or the server relays for \
+                 its own users alone.",
             ),
-            (404, "is not known there: name a user as sip:USER@HOST, or let both ends run here with --pair."),
+            (
+                404,
+                "The target does not know the called user: name a user as sip:USER@HOST, or let both ends run here with --pair.",
+            ),
             (
                 480,
-                "is not registered: register a phone, or let --callee USER:PASSWORD with --pair register and answer here.",
+                "The called user is not registered: register a phone, or let --callee USER:PASSWORD with --pair register and answer here.",
             ),
-            (405, "is a method that the target does not take: choose another --workload."),
-            (408, "could not be reached behind the target in time."),
-            (486, "was busy: a phone takes one call at a time, an answering generator many (`strowger load uas`)."),
+            (405, "The target does not take the method in question: choose another --workload."),
+            (408, "The target did not reach the called user in time."),
+            (
+                486,
+                "The called user was busy: a phone takes one call at a time, an answering generator many (`strowger load uas`).",
+            ),
             (
                 488,
-                "was offered a session that the target does not take: a document with another SDP (--scenario) may help.",
+                "The session that was offered is not one that the target takes: a document with another SDP (--scenario) may help.",
             ),
-            (500, "met an error inside the server: its log knows more."),
-            (501, "is a method that the target does not know: choose another --workload."),
+            (500, "The request met an error inside the server: its log knows more."),
+            (501, "The target does not know the method in question: choose another --workload."),
             (
                 503,
-                "was refused for overload, or by a rate limiter: lower the rate, or lift the limit for the generator's addresses.",
+                "The request was refused for overload, or by a rate limiter: lower the rate, or lift the limit for the generator's addresses.",
             ),
         ] {
             if count(code) > 0 {
-                let whom = match code {
-                    404 | 480 | 486 => "Whom the calls are for",
-                    _ => "What was asked for",
-                };
-                out.push(format!("{whom} {sentence} ({} × {code})", grouped(count(code) as f64)));
+                out.push(format!("{sentence} ({} × {code})", grouped(count(code) as f64)));
             }
         }
         let redirected: u64 = codes.range(300..400).map(|(_, count)| count).sum();
         if redirected > 0 {
             out.push(format!(
-                "The target redirected {} requests; ready workloads do not follow (RFC 3261 section 8.1.3.4).",
-                grouped(redirected as f64)
+                "The target redirected {}; ready workloads do not follow (RFC 3261 section 8.1.3.4).",
+                several(redirected, "request")
             ));
         }
         if let Some(sentence) = turned(run) {
@@ -129,16 +134,12 @@ impl Facts<'_> {
             let reached = self.answered.filter(|reached| *reached < calls && self.plan.pair).map_or_else(
                 String::new,
                 |reached| {
-                    format!(
-                        " Of {} calls {} reached the answering side.",
-                        grouped(calls as f64),
-                        grouped(reached as f64)
-                    )
+                    format!(" Of {} {} reached the answering side.", several(calls, "call"), grouped(reached as f64))
                 },
             );
             out.push(format!(
-                "{} calls waited in vain for an answer: the target was overloaded or stood still, or messages were lost.{reached}",
-                grouped(silent as f64)
+                "{} got no answer: the target was overloaded or stood still, or messages were lost.{reached}",
+                several(silent, "call")
             ));
         }
         if self.network.connects_failed + self.network.handshakes_failed > 0 {
@@ -160,10 +161,21 @@ impl Facts<'_> {
                 ),
                 None => String::new(),
             };
-            return format!("The TLS handshake with {place} failed: does it speak TLS on this port?{trust}");
+            return match self.handshake {
+                Some(why) if why.contains("certificate") => {
+                    format!("The TLS handshake with {place} failed: {why}.{trust}")
+                }
+                Some(why) => {
+                    format!("The TLS handshake with {place} failed ({why}): does it speak TLS on this port?{trust}")
+                }
+                None => format!("The TLS handshake with {place} failed: does it speak TLS on this port?{trust}"),
+            };
         }
         if network.handshakes_failed > 0 {
-            return format!("{place} did not answer the WebSocket handshake: does it speak {transport} on this port?");
+            let why = self.handshake.map_or_else(String::new, |why| format!(" ({why})"));
+            return format!(
+                "The WebSocket handshake with {place} failed{why}: does it speak {transport} on this port?"
+            );
         }
         if network.connects_failed > 0 {
             return format!(
@@ -172,7 +184,7 @@ impl Facts<'_> {
         }
         match self.plan.transport {
             Transport::Udp => format!(
-                "Nothing came back from {place} at all: is the server running, does it listen there by UDP, and does no firewall drop the datagrams?"
+                "Nothing came back from {place} at all: is the server running, does it listen there by UDP, does a firewall drop the datagrams, or is this address banned there?"
             ),
             _ => format!("Nothing came back from {place} over {transport} at all: does it speak SIP on this port?"),
         }
@@ -202,9 +214,9 @@ pub(super) fn news(change: Change, place: &str, transport: Transport) -> String 
     let number = |count: u64| grouped(count as f64);
     match change {
         Change::Silent { sent } => format!(
-            "Nothing has come back from {place} yet ({} messages sent): is the server running, does it listen there by {}, and does no \
-             firewall drop what it sends?",
-            number(sent),
+            "Nothing has come back from {place} yet ({} sent): is the server running, does it listen there by {}, does a \
+             firewall drop what it sends, or is this address banned there?",
+            several(sent, "message"),
             transport.via()
         ),
         Change::Stopped { after, at } => format!(
@@ -274,20 +286,24 @@ mod tests {
         let mut network = Snapshot::default();
         change(&mut plan, &mut network);
         let destination = Some("192.0.2.1:5060".parse().unwrap());
-        Facts { plan: &plan, destination, network, answered: None, stopped: false }.sentences(&run(code)).join("\n")
+        Facts { plan: &plan, destination, network, answered: None, stopped: false, handshake: None }
+            .sentences(&run(code))
+            .join("\n")
     }
 
     fn sentences(run: &Run) -> String {
         let mut plan = Plan::to("192.0.2.1".parse().unwrap());
         plan.users = vec![User { name: "alice".into(), password: "secret".into() }];
         let network = Snapshot::default();
-        Facts { plan: &plan, destination: None, network, answered: None, stopped: false }.sentences(run).join("\n")
+        Facts { plan: &plan, destination: None, network, answered: None, stopped: false, handshake: None }
+            .sentences(run)
+            .join("\n")
     }
 
     #[test]
     fn a_challenge_of_each_request_says_nothing_of_the_password() {
         let once = sentences(&challenged(1, Failure::UnexpectedMessage));
-        assert!(once.contains("is not known there") && !once.contains("password"), "{once}");
+        assert!(once.contains("does not know the called user") && !once.contains("password"), "{once}");
         assert!(sentences(&challenged(2, Failure::Authentication)).contains("is the password right"));
     }
 
@@ -310,6 +326,7 @@ mod tests {
             (503, "overload"),
             (302, "redirected 10"),
             (0, "Nothing came back from 192.0.2.1:5060"),
+            (0, "or is this address banned there?"),
         ] {
             let text = advice(code, |_, _| ());
             assert!(text.contains(part), "{code}: {text}");

@@ -12,6 +12,7 @@ mod advice;
 mod live;
 mod prepared;
 mod probe;
+mod registration;
 mod rehearsal;
 mod remarks;
 mod side;
@@ -34,6 +35,7 @@ use crate::measure::{
 use crate::scenario::Role;
 use crate::workload::Workload;
 use prepared::Prepared;
+use registration::{HASTE, Registration};
 use remarks::Remarks;
 use side::{Part, Side};
 use silence::{Change, Silence};
@@ -59,6 +61,8 @@ pub struct Campaign {
     journal: Journal,
     callers: Vec<Side>,
     answerer: Option<Side>,
+    /// The answering side has registered.
+    registration: Option<Registration>,
     /// The books of the answering side where they are not those of the campaign.
     aside: Option<Collector>,
     /// What is seen from beside the shards.
@@ -118,11 +122,12 @@ const GOODBYE: Duration = Duration::from_secs(2);
 const REPETITIONS: Duration = Duration::from_millis(500);
 
 impl Campaign {
-    /// Opens the sockets, registers who has to be registered, and begins.
+    /// Opens the sockets, registers who has to be registered, and begins. That may take half a minute if the target does not answer;
+    /// `stopped` says that it need not be waited for any more.
     ///
     /// # Errors
     /// Why it cannot begin, and what would help.
-    pub fn start(plan: Plan) -> Result<Self, String> {
+    pub fn start(plan: Plan, stopped: &dyn Fn() -> bool) -> Result<Self, String> {
         let mut prepared = Prepared::new(&plan)?;
         let count = prepared.callers.len().max(1);
         let callers_none = prepared.callers.is_empty();
@@ -148,6 +153,7 @@ impl Campaign {
         let remarks = Remarks::default();
         let mut aside = None;
         let mut answerer = None;
+        let mut registration = prepared.registers.then(|| Registration::new(prepared.facts.clone()));
         if let Some(bound) = prepared.answerer.take() {
             let part = if prepared.registers { Part::Receiver } else { Part::Answerer };
             let scenario = Arc::new(prepared.facts.scenario(&plan, part)?);
@@ -160,11 +166,12 @@ impl Campaign {
                 books
             };
             let run = prepared.facts.run(&plan, part, scenario, bound.address)?;
-            let mut side = Side::start(bound, run, books, callers_none.then(|| remarks.ear()))?;
-            if let (Some(collector), true) = (&mut aside, prepared.registers) {
-                registered(&mut side, collector, &plan)?;
-            }
-            answerer = Some(side);
+            let heard = callers_none.then(|| remarks.clone());
+            let ear = match &registration {
+                Some(registration) => Some(registration.ear(heard)),
+                None => heard.map(|remarks| remarks.ear()),
+            };
+            answerer = Some(Side::start(bound, run, books, ear)?);
         }
         let mut callers = Vec::new();
         for (index, bound) in prepared.callers.into_iter().enumerate() {
@@ -174,7 +181,10 @@ impl Campaign {
             let side = Side::prepare(bound, run, journal.books(clock::micros()), remarks.ear())?;
             callers.push(side);
         }
-        warm_up(&callers, &plan);
+        if let (Some(registration), Some(collector), Some(side)) = (&mut registration, &mut aside, &mut answerer) {
+            registration.wait(side, collector, &plan, stopped)?;
+        }
+        warm_up(&callers, &plan, stopped);
         for side in &callers {
             side.order(Order::Begin);
         }
@@ -190,6 +200,7 @@ impl Campaign {
             journal,
             callers,
             answerer,
+            registration,
             aside,
             own,
             drops: 0,
@@ -260,6 +271,15 @@ impl Campaign {
     }
 
     fn take_events(&mut self) {
+        if self.removes() {
+            self.stage = Stage::Ending;
+            let patience = self.plan.grace;
+            if self.registration.as_mut().is_some_and(|registration| registration.is_over(patience)) {
+                self.stage = Stage::Over;
+                self.news.extend(self.registration.as_ref().and_then(|registration| registration.remains(&self.plan)));
+            }
+            return;
+        }
         let mut stands = false;
         for side in self.callers.iter_mut().chain(&mut self.answerer) {
             loop {
@@ -293,6 +313,10 @@ impl Campaign {
         };
         if over {
             self.stage = Stage::Over;
+            if let (Some(registration), Some(side)) = (&mut self.registration, &mut self.answerer) {
+                registration.remove(side, &self.plan);
+                self.stage = Stage::Ending;
+            }
             return;
         }
         let elapsed = self.started.elapsed();
@@ -320,6 +344,11 @@ impl Campaign {
                 _ => (),
             }
         }
+    }
+
+    /// The run is over, and its registrations are being removed.
+    fn removes(&self) -> bool {
+        self.registration.as_ref().is_some_and(Registration::has_begun_to_remove)
     }
 
     /// Who only answers takes no call any more.
@@ -430,10 +459,18 @@ impl Campaign {
     /// Ends what still runs, at once, and puts the books together.
     pub fn finish(mut self) -> Ended {
         if self.stage != Stage::Over {
-            self.cut();
-            let until = Instant::now() + Duration::from_millis(300);
+            if !self.removes() {
+                self.cut();
+            }
+            let until = Instant::now() + HASTE;
             while self.stage != Stage::Over && Instant::now() < until {
                 self.poll(Duration::from_millis(20));
+            }
+        }
+        if let (Some(registration), Some(side)) = (&mut self.registration, &mut self.answerer) {
+            registration.remove_within(side, &self.plan, HASTE);
+            if let Some(text) = registration.remains(&self.plan) {
+                self.note(Level::Warning, text);
             }
         }
         self.keep_books();
@@ -448,7 +485,9 @@ impl Campaign {
         let (mut network, mut drops, mut lost) = (Snapshot::default(), 0, 0);
         let receives = self.callers.is_empty() && self.plan.target.is_some();
         let calling = if receives { 1 } else { self.callers.len() };
+        let mut handshake = None;
         for (place, side) in self.callers.drain(..).chain(self.answerer.take()).enumerate() {
+            handshake = handshake.or_else(|| side.handshakes.last().filter(|_| place < calling));
             let (counters, dropped) = side.end();
             (drops, lost) = (drops + dropped, lost + unsent(&counters));
             if place < calling {
@@ -456,6 +495,10 @@ impl Campaign {
             }
         }
         self.count_losses(drops, lost);
+        if let Some((peer, why)) = &handshake {
+            let times = grouped(network.handshakes_failed.max(1) as f64);
+            self.note(Level::Warning, format!("{times} × a handshake failed, the last with {peer}: {why}"));
+        }
         for (level, text) in notes(&network, self.plan.transport.is_reliable()) {
             self.note(level, text);
         }
@@ -491,6 +534,7 @@ impl Campaign {
             network,
             answered: answering.as_ref().map(|page| page.counter(Counter::CallsIncoming)),
             stopped: self.silence.times() > 0,
+            handshake: handshake.as_ref().map(|(_, why)| &**why),
         };
         let advice = facts.sentences(&run);
         Ended { run, ledger, answering, advice, broken: self.broken }
@@ -574,7 +618,7 @@ fn heading(plan: &Plan, answers: bool, clock: Clock, now: u64, timers: Vec<Strin
 
 /// The connections are made before the first call is due: a handshake costs a shard milliseconds, and is neither a lag of its
 /// schedule nor a delay of its first calls. Who cannot connect begins all the same; its calls find out.
-fn warm_up(callers: &[Side], plan: &Plan) {
+fn warm_up(callers: &[Side], plan: &Plan, stopped: &dyn Fn() -> bool) {
     if !plan.transport.is_reliable() || plan.connections != Connections::One {
         return;
     }
@@ -584,34 +628,7 @@ fn warm_up(callers: &[Side], plan: &Plan) {
         let counters = side.counters();
         counters.connected + counters.connects_failed + counters.handshakes_failed > 0
     };
-    while Instant::now() < until && !callers.iter().all(came_to_something) {
+    while Instant::now() < until && !callers.iter().all(came_to_something) && !stopped() {
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// The callee is registered before anybody calls it.
-fn registered(side: &mut Side, collector: &mut Collector, plan: &Plan) -> Result<(), String> {
-    let until = Instant::now() + Duration::from_secs(40);
-    while side.ledger.is_none() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(2));
-        collector.poll(clock::micros(), |_| {});
-        while let Ok(event) = side.events.try_recv() {
-            if let Event::Finished(ledger) = event {
-                side.ledger = Some(*ledger);
-            }
-        }
-    }
-    if side.ledger.take().is_some_and(|ledger| ledger.successful > 0) {
-        return Ok(());
-    }
-    let name = plan.callee.as_ref().map_or("the callee", |user| user.name.as_str());
-    let connections = side.counters().connects_failed + side.counters().handshakes_failed;
-    Err(if connections > 0 {
-        format!("{name} could not be registered: no connection to the target can be made")
-    } else {
-        format!(
-            "{name} could not be registered at the target: is the password right (--callee {name}:PASSWORD), and is {} a domain of it (--domain NAME)?",
-            plan.domain.as_deref().or_else(|| plan.target.as_ref().map(|t| t.host.as_str())).unwrap_or_default()
-        )
-    })
 }

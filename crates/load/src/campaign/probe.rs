@@ -52,7 +52,7 @@ pub fn probe(plan: &Plan, probes: usize, rate: f64, patience: Duration) -> Resul
         let side = Side::prepare(bound, run, collector.books(now), Box::new(ear))?;
         sides.push(side);
     }
-    warm_up(&sides, &local);
+    warm_up(&sides, &local, &|| false);
     if sides.iter().all(|side| side.counters().connected == 0) {
         return Ok(Vec::new());
     }

@@ -3,6 +3,7 @@
 use super::plan::{Connections, Plan, User};
 use super::profile;
 use crate::engine::ledger::Ledger;
+use crate::engine::pace::Part as Pace;
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
 use crate::engine::script::Script;
 use crate::engine::sockets::{Each, Sockets};
@@ -11,7 +12,7 @@ use crate::engine::watch::Watch;
 use crate::injection::{Injection, InjectionOptions};
 use crate::measure::{Books, ReceiveBuffer};
 use crate::media::Plane;
-use crate::scenario::{Environment, Scenario};
+use crate::scenario::{Command, Environment, Scenario};
 use crate::workload::{Words, Workload, literal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -19,6 +20,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strowger_core::Transport;
+use strowger_net::tls::Refusals;
 use strowger_net::{Lanes, Listener, Net, Node, Settings, Shards, Snapshot, descriptors};
 
 /// What is given to the thread of a shard, once.
@@ -32,6 +34,7 @@ pub(super) struct Side {
     pub(super) ledger: Option<Ledger>,
     pub(super) address: SocketAddr,
     steps: Ledger,
+    pub(super) handshakes: Handshakes,
     /// Media are sent as long as it is there.
     _plane: Option<Plane>,
 }
@@ -41,6 +44,24 @@ pub(super) struct Bound {
     net: Net,
     /// Where it listens; the address as it stands in messages.
     pub(super) address: SocketAddr,
+    handshakes: Handshakes,
+}
+
+/// The handshake that failed last: with whom, and why.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Handshakes(Arc<Mutex<Option<(SocketAddr, String)>>>);
+
+impl Handshakes {
+    pub(super) fn last(&self) -> Option<(SocketAddr, String)> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    fn refusals(&self) -> Refusals {
+        let last = self.0.clone();
+        Refusals::new(move |peer, why| {
+            *last.lock().unwrap_or_else(|e| e.into_inner()) = Some((peer, why.to_owned()));
+        })
+    }
 }
 
 /// What a side is to be.
@@ -58,6 +79,7 @@ pub(super) enum Part {
 
 /// Opens the sockets of a side. `answers`: others begin calls or connections to it.
 pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<Bound, String> {
+    let handshakes = Handshakes::default();
     let settings = Settings {
         shards: Shards::Fixed(1),
         kernel_steering: false,
@@ -71,6 +93,7 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
         unreachable: true,
         // Who answers may be called by a generator with a connection for each call.
         connections_per_source: usize::MAX,
+        refusals: Some(handshakes.refusals()),
         tls: strowger_net::tls::Client {
             authorities: plan.trust.authorities.clone(),
             unverified: plan.trust.authorities.is_none(),
@@ -99,7 +122,7 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
     }
     let net = Net::bind(settings, vec![listener]).map_err(|error| refused(&error, ip, port))?;
     let port = net.addresses().first().map_or(port, SocketAddr::port);
-    Ok(Bound { net, address: SocketAddr::new(shown, port) })
+    Ok(Bound { net, address: SocketAddr::new(shown, port), handshakes })
 }
 
 fn refused(error: &std::io::Error, ip: IpAddr, port: u16) -> String {
@@ -139,6 +162,7 @@ pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
 }
 
 /// The facts that the documents of one campaign share.
+#[derive(Clone)]
 pub(super) struct Facts {
     /// Where messages go.
     pub(super) destination: Option<SocketAddr>,
@@ -336,6 +360,36 @@ impl Facts {
             ..Run::new(scenario)
         })
     }
+
+    /// How many of the side that is called may have registered, by what its calls have come to.
+    pub(super) fn registered(&self, plan: &Plan, ledger: &Ledger) -> u64 {
+        match plan.users.len() as u64 {
+            _ if self.callee.is_some() => ledger.outgoing,
+            0 => ledger.outgoing,
+            users => ledger.outgoing.min(users),
+        }
+    }
+
+    /// What removes the first `calls` registrations of the side that is called: the same requests, which ask for no time (RFC 3261
+    /// section 10.2.2), over the same sockets.
+    ///
+    /// # Errors
+    /// There are no texts for it.
+    pub(super) fn removal(&self, plan: &Plan, own: SocketAddr, calls: u64) -> Result<(Arc<Run>, Arc<Script>), String> {
+        let plan = Plan { expires: 0, calls: Some(calls), ..plan.clone() };
+        let scenario = Arc::new(self.scenario(&plan, Part::Receiver)?);
+        let mut run = self.run(&plan, Part::Receiver, scenario.clone(), own)?;
+        if has_list(&plan) && self.callee.is_none() {
+            // From the first on again.
+            run.injections = [users_list(plan.users.iter())?].into();
+        }
+        // Branches and Call-IDs bear it: these are no repetitions of the requests that registered.
+        run.pid = run.pid.wrapping_mul(256).wrapping_add(255);
+        let rate = profile::peak(&plan.profile).max(100.0).max(2.0 * calls as f64 / plan.grace.as_secs_f64().max(0.1));
+        run.load = Load { profile: vec![Pace::Hold { rate }], calls: Some(calls), limit: 256, ..Load::default() };
+        let script = Arc::new(Script::new(scenario, &run)?);
+        Ok((Arc::new(run), script))
+    }
 }
 
 /// What documents may name.
@@ -344,6 +398,7 @@ fn environment(plan: &Plan) -> Environment {
         keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
         injections: injections(plan),
         no_exec: plan.no_exec,
+        command: Command::Load,
         ..Environment::default()
     }
 }
@@ -464,7 +519,8 @@ impl Side {
             })
             .map_err(|error| format!("a thread cannot be started: {error}"))?;
         let steps = Ledger::new(&scenario);
-        Ok(Self { node, events, ledger: None, address: bound.address, steps, _plane: plane })
+        let Bound { address, handshakes, .. } = bound;
+        Ok(Self { node, events, ledger: None, address, steps, handshakes, _plane: plane })
     }
 
     pub(super) fn order(&self, order: Order) {

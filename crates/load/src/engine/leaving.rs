@@ -36,8 +36,10 @@ const T1: u32 = 500;
 const CHALLENGES: u8 = 3;
 
 impl Stage<'_> {
-    /// The run ends: the peer is told, and its answer waited for.
-    pub(super) fn take_leave(&mut self) -> Go {
+    /// The run ends, which was asked for at `since`, µs: the peer is told, and its answer waited for.
+    pub(super) fn take_leave(&mut self, since: u64) -> Go {
+        // What is said now was not due before.
+        self.call.book.due(since);
         let sent = |method: &[u8]| self.call.has_sent && self.call.sent.starts_with(method);
         let (invite, bye) = (sent(b"INVITE "), sent(b"BYE "));
         if self.call.timewait || self.call.counted {

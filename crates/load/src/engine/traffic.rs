@@ -65,8 +65,22 @@ pub enum Order {
     End { goodbye: bool },
     /// Another controller says something, or has gone (third party call control).
     Heard(Heard),
+    /// Open calls end without a word, and these follow on the same sockets.
+    Follow(Box<Following>),
     /// Where the counts are to go.
     Report(SyncSender<Ledger>),
+}
+
+/// Calls that follow those of the run on the same sockets. No call of a peer is taken meanwhile. The scenario beside the main one
+/// stays what it is.
+#[derive(Debug)]
+pub struct Following {
+    pub run: Arc<Run>,
+    pub script: Arc<Script>,
+    /// Nothing of them is counted in the books of the run.
+    pub books: Books,
+    /// What is told from now on goes here.
+    pub events: Sender<Event>,
 }
 
 /// The calls of one shard.
@@ -108,8 +122,9 @@ pub struct Traffic {
     quitting: bool,
     /// Whoever comes is told that the run ends.
     refusing: bool,
-    /// Open calls from this place on are still to take their leave.
+    /// Open calls from this place on are still to take their leave, which was asked for at this time, µs.
     leave_from: Option<u32>,
+    leave_since: u64,
     finished: bool,
     /// And only the connections of calls are still to end.
     parting: bool,
@@ -228,6 +243,7 @@ impl Traffic {
             quitting: false,
             refusing: false,
             leave_from: None,
+            leave_since: 0,
             finished: false,
             parting: false,
             uninitialised: !main.scenario.init.is_empty(),

@@ -45,7 +45,7 @@ pub(super) fn run(server: SocketAddr, seconds: u32, rate: u32, quiet: bool) -> a
     };
     let calls = u64::from(seconds) * rate as u64;
     let interrupted = Interrupted::listen().map_err(|error| anyhow!("Ctrl-C cannot be caught: {error}"))?;
-    let mut campaign = Campaign::start(plan).map_err(|text| anyhow!(text))?;
+    let mut campaign = Campaign::start(plan, &|| interrupted.times() > 0).map_err(|text| anyhow!(text))?;
     let mut screen = Screen::new(quiet || !std::io::stderr().is_terminal(), "  ");
     let mut said = 0;
     while campaign.poll(Duration::from_millis(50)) != Stage::Over {

@@ -22,7 +22,7 @@ use strowger_load::campaign::{
     self, Campaign, Connections, Plan, Stage, Trust, Work, period, profile, rehearse, users,
 };
 use strowger_load::engine::pace::Part;
-use strowger_load::measure::{Level, ReceiveBuffer, Requirement, Run, Unit, catalogue};
+use strowger_load::measure::{Level, ReceiveBuffer, Requirement, Run, Unit, catalogue, several};
 use strowger_load::workload::Workload;
 
 use self::arguments::{Apart, Certificates, LoadArguments, LoadCommand, Output, ReportArguments, UasArguments};
@@ -91,7 +91,7 @@ fn load(arguments: LoadArguments) -> Result<ExitCode, Refusal> {
         return dry_run(&plan);
     }
     let interrupted = Interrupted::listen().map_err(deaf)?;
-    let (plan, requirements, notes, output) = interrupted.unless(move || {
+    let (plan, requirements, notes, output) = interrupted.unless(Duration::ZERO, move |_| {
         let plan = plan(&arguments)?;
         let requirements = required(&plan, &arguments.output)?;
         if !arguments.output.reports.quiet {
@@ -189,7 +189,8 @@ fn trust(certificates: &Certificates, transport: Transport, answers: bool) -> Re
 /// From the command line to a plan.
 fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     let (schedule, traffic) = (&arguments.schedule, &arguments.traffic);
-    let target = arguments.target.clone().ok_or_else(|| usage("whom shall calls be made to? Name a target"))?;
+    let target =
+        arguments.target.clone().ok_or_else(|| usage("calls need a target, such as 192.0.2.1 or sip:bob@192.0.2.1"))?;
     let mut plan = Plan::to(target.clone());
     if let Some(transport) = traffic.transport {
         plan.transport = transport;
@@ -311,7 +312,7 @@ fn settings(words: impl IntoIterator<Item = OsString>) -> BTreeMap<String, Strin
     settings
 }
 
-/// Looks whether anybody is there, and what stands in the way; gives sentences for the report.
+/// Looks whether the target answers, and what stands in the way; gives sentences for the report.
 fn preflight(plan: &Plan, quiet: bool) -> Result<Vec<String>, Refusal> {
     let Some(target) = &plan.target else { return Ok(Vec::new()) };
     let address = match plan.proxy {
@@ -368,6 +369,9 @@ fn dry_run(plan: &Plan) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A run that Ctrl-C ends before its first call has so long to remove a registration.
+const FAREWELL: Duration = Duration::from_millis(500);
+
 /// How often Ctrl-C was pressed, or a TERM came.
 pub(crate) struct Interrupted(Arc<AtomicU32>);
 
@@ -407,20 +411,28 @@ impl Interrupted {
     }
 
     /// What comes before the first call and may take its time (names are looked up, connections tried, users registered),
-    /// unless Ctrl-C comes first.
+    /// unless Ctrl-C comes first. `work` can ask whether it came, and then has this time to end.
     fn unless<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+        patience: Duration,
+        work: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         let (done, result) = channel();
         let thread = std::thread::Builder::new().name("start".into());
-        let worker =
-            thread.spawn(move || done.send(work()).is_ok()).map_err(|e| Refusal(code::FAILED, e.to_string()))?;
+        let count = self.0.clone();
+        let stopped = move || count.load(Relaxed) > 0;
+        let worker = thread
+            .spawn(move || done.send(work(&stopped)).is_ok())
+            .map_err(|e| Refusal(code::FAILED, e.to_string()))?;
         loop {
             match result.recv_timeout(Duration::from_millis(20)) {
-                Ok(result) => return result,
+                Ok(Ok(begun)) => return Ok(begun),
+                Ok(Err(refusal)) if self.times() == 0 => return Err(refusal),
                 Err(RecvTimeoutError::Timeout) if self.times() == 0 => (),
-                Err(RecvTimeoutError::Timeout) => {
+                Ok(Err(_)) | Err(RecvTimeoutError::Timeout) => {
+                    if let Ok(Ok(begun)) = result.recv_timeout(patience) {
+                        return Ok(begun);
+                    }
                     let text = "interrupted before the first call: there is nothing to report";
                     return Err(Refusal(code::INTERRUPTED, text.into()));
                 }
@@ -448,7 +460,8 @@ fn drive(
     };
     let document = matches!(plan.work, Work::Document(_));
     let refused = if document || plan.log.is_some() { code::USAGE } else { code::FAILED };
-    let mut campaign = interrupted.unless(move || Campaign::start(plan).map_err(|text| Refusal(refused, text)))?;
+    let start = move |stopped: &dyn Fn() -> bool| Campaign::start(plan, stopped).map_err(|text| Refusal(refused, text));
+    let mut campaign = interrupted.unless(FAREWELL, start)?;
     for note in notes {
         campaign.note(Level::Warning, note);
     }
@@ -482,8 +495,8 @@ fn drive(
                 true => "new calls are refused, open ones may still end (--grace)",
                 false => "open calls are ended",
             };
-            screen.say(&format!("Interrupted: {what}, then the reports are written. Ctrl-C once more ends at once."));
             campaign.interrupt();
+            screen.say(&format!("Interrupted: {what}, then the reports are written. Ctrl-C once more ends at once."));
         }
     }
     let ended = campaign.finish();
@@ -530,7 +543,7 @@ fn opening(campaign: &Campaign) -> String {
     };
     let place = campaign.destination().map_or_else(|| target.to_string(), |address| address.to_string());
     let schedule = match (&plan.profile[..], plan.calls) {
-        ([Part::Hold { rate }], Some(calls)) => format!("{calls} calls at {rate}/s"),
+        ([Part::Hold { rate }], Some(calls)) => format!("{} at {rate}/s", several(calls, "call")),
         ([Part::Ramp { from, to, micros }], _) if from == to => {
             format!("{from}/s for {}", period::show(Duration::from_micros(*micros)))
         }

@@ -1,16 +1,18 @@
 //! How the traffic of a shard comes to its end, and what follows when its only connection does.
 
-use super::{BEGUN, Event, Traffic};
+use super::{BEGUN, Event, Following, Traffic, beginning};
 use crate::engine::call::{Call, Kind};
 use crate::engine::incoming;
 use crate::engine::leaving::Leaving;
+use crate::engine::ledger::Ledger;
+use crate::engine::pace::Pace;
 use crate::engine::sockets::Each;
 use crate::engine::stage::Go;
 use crate::measure::{CallBook, Outcome};
 use strowger_core::{Arrival, Outbox};
 use strowger_message::index::Start;
 use strowger_message::{Message, Method, respond};
-use strowger_net::Ending;
+use strowger_net::{Ending, clock};
 
 impl Traffic {
     pub(super) fn finish_if_over(&mut self, out: &mut Outbox) {
@@ -91,6 +93,27 @@ impl Traffic {
         }
     }
 
+    /// The run is over, and other calls follow on its sockets.
+    #[cold]
+    pub(super) fn follow(&mut self, following: Following, out: &mut Outbox) {
+        self.end_calls(false, out);
+        let Following { run, script, books, events } = following;
+        let now = clock::micros();
+        self.world.count_media();
+        self.world.books.last(now);
+        let aside = self.out_of_call.as_ref().map(|script| &*script.scenario);
+        self.world.ledger = Ledger::new(&script.scenario).beside(aside);
+        self.pace = Pace::profile(run.load.profile.clone(), now, run.load.arrivals, run.seed);
+        self.wanted = self.pace.clone();
+        self.id = beginning::id_parts(&run);
+        self.limit = run.load.limit;
+        (self.number, self.begun, self.scheduled, self.intended, self.next_wake) = (0, 0, 0, 0, 0);
+        (self.paused, self.waiting, self.quitting, self.finished, self.parting) = (false, false, false, false, false);
+        self.refusing = true;
+        (self.world.frozen, self.world.books, self.world.run) = (false, books, run);
+        (self.main, self.events) = (script, events);
+    }
+
     /// A few calls at a time, so that fifty thousand do not say it at once.
     pub(super) fn take_leave(&mut self, out: &mut Outbox) {
         let Some(mut slot) = self.leave_from else { return };
@@ -100,7 +123,8 @@ impl Traffic {
             let takes = call.kind == Kind::Main || self.world.run.retransmission.rfc3261;
             if call.live && takes && call.leaving == Leaving::No {
                 left -= 1;
-                self.drive(slot, out, |stage| stage.take_leave());
+                let since = self.leave_since;
+                self.drive(slot, out, |stage| stage.take_leave(since));
             }
             slot += 1;
         }

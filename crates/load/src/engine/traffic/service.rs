@@ -248,8 +248,10 @@ impl Service for Traffic {
             Order::Leave => {
                 self.quitting = true;
                 self.leave_from = Some(0);
+                self.leave_since = self.world.now;
             }
             Order::End { goodbye } => self.end_calls(goodbye, out),
+            Order::Follow(following) => self.follow(*following, out),
             Order::Report(to) => {
                 self.world.ledger.open = self.world.open;
                 let _ = to.try_send(self.world.ledger.clone());
@@ -264,9 +266,10 @@ impl Service for Traffic {
     fn unsent(&mut self, _: Now, token: u64, cause: Unsent, out: &mut Outbox) {
         let (slot, generation) = (token as u32, (token >> 32) as u32);
         let Some(call) = self.calls.get(slot as usize) else { return };
-        // A connection that is not made is the other side's doing. What this machine did not send is counted beside the
-        // shards, by the counters of all sockets.
-        if call.target.transport.is_reliable() {
+        // A connection that is not made is the other side's doing; that a handshake failed may be ours. What this machine did not
+        // send is counted beside the shards, by the counters of all sockets.
+        let shook = matches!(cause, Unsent::TlsHandshake | Unsent::WebSocketHandshake);
+        if call.target.transport.is_reliable() && !shook {
             self.world.books.send_failed(SendFailure::Remote);
         }
         if !call.live || call.generation != generation || call.counted {
