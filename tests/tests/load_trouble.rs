@@ -123,7 +123,12 @@ fn a_ban_of_our_server_is_named_with_the_password() {
     );
     let warnings = ran.json["verdict"]["warnings"].to_string();
     assert!(warnings.contains(&format!("Answers from {target} stopped after")), "{warnings}");
-    assert!(!ran.said.contains("waited in vain"), "one hint is enough: {}", ran.said);
+    assert!(!ran.said.contains("got no answer"), "one hint is enough: {}", ran.said);
+    // The next run meets the ban alone.
+    let ran =
+        load(&[&words[..], &["--source", "127.0.0.9", "-m", "1", "--no-preflight", "--timeout", "600ms"]].concat());
+    assert!(ran.said.contains("is this address banned there?"), "{}", ran.said);
+    assert!(ran.said.contains("Server       answered nothing: 1 call, "), "{}", ran.said);
 }
 
 fn pike_is_named_and_the_preflight_does_not_wake_it() {
@@ -176,6 +181,14 @@ fn a_handshake_that_fails() {
     bad.ended_with(1);
     assert_eq!(bad.calls("failed"), 10, "{}", bad.said);
     assert!(bad.said.contains("TLS handshake with") && bad.said.contains("must be of an authority"), "{}", bad.said);
+    // Why is said, and that it was not the server that refused.
+    let warnings = bad.json["verdict"]["warnings"].to_string();
+    assert!(bad.said.contains("failed: invalid peer certificate: "), "{}", bad.said);
+    assert!(
+        warnings.contains("handshake failed, the last with") && !warnings.contains("The target refused"),
+        "{warnings}"
+    );
+    assert_eq!(bad.count("counters", "send_failures.remote"), 0, "{}", bad.said);
 
     // A port that speaks no TLS at all, and ends the connection.
     let plain = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -190,6 +203,11 @@ fn a_handshake_that_fails() {
     ran.ended_with(1);
     assert_eq!(ran.calls("failed"), 5, "{}", ran.said);
     assert!(ran.said.contains("does it speak TLS on this port?"), "{}", ran.said);
+    assert!(
+        ran.said.contains("a handshake failed, the last with") && !ran.said.contains("The target refused"),
+        "{}",
+        ran.said
+    );
 }
 
 fn a_full_disk() {
