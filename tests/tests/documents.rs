@@ -104,7 +104,6 @@ fn public_texts_name_the_actor() {
         let entries = fs::read_dir(root().join(folder)).expect("a folder of the project can be read");
         files.extend(entries.map(|entry| entry.expect("and its entries").path()));
     }
-    files.retain(|path| !path.ends_with("load.md") && !path.ends_with("measures.md"));
     files.retain(|path| path.extension().is_some_and(|ending| ["md", "toml", "rs"].iter().any(|text| ending == *text)));
     let mut found = Vec::new();
     for path in files {
