@@ -492,6 +492,27 @@ fn a_request_too_large_to_be_kept_is_sent_once_and_can_be_cancelled_and_acknowle
     }
 }
 
+/// Large messages that are due at one moment leave in several rounds.
+#[test]
+fn retransmissions_of_one_moment_take_bounded_memory_to_leave() {
+    let mut world = World::new();
+    for n in 0..100 {
+        let branch = format!("z9hG4bK{n}");
+        world.send(&padded(&message(INVITE, &branch, "1 INVITE"), 50_000), &branch, Transport::Udp);
+        world.sent();
+    }
+    world.now.mono += 500;
+    let (mut rounds, mut sent) = (0, 0);
+    while world.table.deadline().is_some_and(|at| at <= world.now.mono) {
+        let World { now, table, out, events } = &mut world;
+        table.poll(*now, out, events);
+        assert!(world.out.bytes.len() < 1_200_000, "{} bytes in a round", world.out.bytes.len());
+        sent += world.sent().len();
+        rounds += 1;
+    }
+    assert_eq!((rounds, sent), (5, 100));
+}
+
 #[test]
 fn a_response_too_large_to_be_kept_is_sent_once() {
     let mut world = World::new();

@@ -24,6 +24,10 @@ use strowger_message::{Index, Limits, Message, Method, Name};
 /// How often memory is given back, ms.
 const TIDY: u64 = 1_000;
 
+/// Bytes that a round's timers send, more or less: a peer chooses how many large messages are due at one moment, and the memory
+/// in which they leave is the shard's for good.
+const AT_ONCE: usize = 1 << 20;
+
 /// The transactions of one shard.
 #[derive(Debug)]
 pub struct Transactions {
@@ -292,11 +296,15 @@ impl Transactions {
         }
     }
 
-    /// Runs the timers that are due. `events` are appended in the order in which things happened.
+    /// Runs the timers that are due; of those that send much, some in the next round: [`Transactions::deadline`] says so. `events` are
+    /// appended in the order in which things happened.
     pub fn poll(&mut self, now: Now, out: &mut Outbox, events: &mut Vec<Event>) {
         self.lost.clear();
         self.timers.shed(self.lengths.c, runs(&self.entries));
-        while let Some((slot, stamp)) = self.timers.due(now.mono, runs(&self.entries)) {
+        let room = out.start() + AT_ONCE;
+        while out.bytes.len() < room
+            && let Some((slot, stamp)) = self.timers.due(now.mono, runs(&self.entries))
+        {
             let Some((id, entry)) = self.entries.at(slot) else { continue };
             let retransmit = entry.retransmission == stamp;
             let entry = self.entries.get_mut(id).expect("the entry was just found");
