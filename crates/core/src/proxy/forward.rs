@@ -175,7 +175,7 @@ impl Proxy {
         let left =
             pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
         if let Some(exchange) = self.exchanges.get_mut(id).filter(|_| left) {
-            tx.bill(exchange.server, pending.request.len());
+            tx.bill(exchange.server, waiting_memory(bytes, &pending.candidates));
             exchange.pending = Some(pending);
         }
         self.let_ring(id, now.mono + self.settings.fork_timeout);
@@ -274,7 +274,7 @@ impl Proxy {
             tx.send(now, range, &branch, request.message.method_text(), target, request.call_hash, id.to_u64(), out);
         if let Some(exchange) = self.exchanges.get_mut(id) {
             exchange.add(Branch { client: Some(client), status: 0, candidate, timed_out: false });
-            tx.bill(exchange.server, length);
+            tx.bill(exchange.server, memory_of(length) + BESIDE);
         }
     }
 
@@ -544,6 +544,10 @@ impl Proxy {
         }
     }
 }
+
+/// Memory that a branch takes beside the request that is kept: entries of its transactions, timers, keys, the last response. Measured, for
+/// responses of the usual length.
+const BESIDE: usize = 1_280;
 
 /// What a branch of a request of so many bytes takes: the request as it is sent there.
 fn branch_memory(bytes: usize, candidate: &OwnedCandidate) -> usize {

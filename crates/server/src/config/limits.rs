@@ -31,10 +31,10 @@ section! {
         /// once, and none while silent ones leave no room; of one larger than a third of this the first alone. What is larger
         /// than about 80 % of this is sent once, and only what an ACK or a CANCEL is made of is kept.
         pub request_memory: usize = 64 << 10, Rule::bytes(4 << 10, 1 << 30);
-        /// Bytes kept for the requests of one source: for those that have no final response yet, for those that wait for a look-up, and
-        /// of responses what goes beyond 1300 bytes. Divided among the shards that run. Further requests are answered 503, longer
+        /// Memory that is kept for the requests of one source: for those that have no final response yet, about 3 kB each, for those that
+        /// wait for a look-up, and of responses what goes beyond 1300 bytes. Divided among the shards that run. Further requests are answered 503, longer
         /// responses passed on and not kept.
-        pub request_memory_per_source: usize = 16 << 20, Rule::bytes(128 << 10, 1 << 40);
+        pub request_memory_per_source: usize = 20 << 20, Rule::bytes(128 << 10, 1 << 40);
         /// The same for the requests of all sources together; half of it is not for UDP requests that proved nothing, whose source
         /// may be forged.
         pub request_memory_of_all: usize = 1 << 30, Rule::bytes(1 << 20, 1 << 40);
