@@ -482,6 +482,7 @@ fn sources(table: &mut Table) {
     });
     for (name, most, bytes, connections) in [
         ("2,000 INVITEs of 60 kB to a ringing phone", 2_000, LARGE, 0),
+        ("2,000 INVITEs of 53 kB to a ringing phone", 2_000, 52_900, 0),
         ("60,000 INVITEs of 1 kB to a ringing phone", 60_000, 600, 0),
         ("60,000 INVITEs of 300 bytes to a ringing phone", 60_000, 0, 0),
         ("the same, and 2,000 connections with half messages", 60_000, 0, 2_000),
