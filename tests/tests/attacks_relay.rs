@@ -173,7 +173,7 @@ fn a_strangers_call_leads_no_request_further_in() {
         let call = challenged(&mut bob, &call, "bob", "bob");
         bob.send(&call.bytes()).expect("the server takes messages");
         let got = stranger.request("INVITE", SOON).expect("the INVITE arrives");
-        stranger.send(&respond(&got, 200, "x", &[line.clone()])).expect("the server takes messages");
+        stranger.send(&respond(&got, 200, "x", std::slice::from_ref(&line))).expect("the server takes messages");
         let mut end = End::caller(&call, &bob.final_response(SOON).expect("the call is answered"));
         bob.send(&end.request("ACK").bytes()).expect("the server takes messages");
         let answer = exchange(&mut bob, &Request { from: call.from.clone(), ..end.request("INFO") });

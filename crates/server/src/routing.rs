@@ -25,6 +25,9 @@ use strowger_store::subscriber::{Answer as Known, Question};
 
 type Targets = SmallVec<[Target; 2]>;
 
+/// The Request-URIs of a contact by its older flows.
+type OlderUris<'a> = Vec<(Target, &'a [u8])>;
+
 impl Shard {
     /// A new request with its transaction.
     pub(crate) fn request(&mut self, asked: &mut Asked<'_, '_>) {
@@ -366,7 +369,7 @@ impl Shard {
         let text = &contacts.text;
         let of_older =
             |contact: &Contact| contact.older.iter().map(|(flow, uri)| (*flow, &text[uri.clone()])).collect();
-        let uris: SmallVec<[Vec<(Target, &[u8])>; 2]> = contacts.entries.iter().map(of_older).collect();
+        let uris: SmallVec<[OlderUris<'_>; 2]> = contacts.entries.iter().map(of_older).collect();
         let fork = self.shared.config.proxy.fork;
         let count = contacts.entries.len().min(1000) as u16;
         let candidates: SmallVec<[Candidate<'_>; 2]> = contacts
