@@ -42,7 +42,8 @@ fn another_flow_of_a_device_gets_the_contact_that_it_registered() {
     let device =
         Try { uri: Some("sip:newer@b.invalid".into()), uris, at: flows, q: 1000, fixed: true, ..Try::default() };
     let mut rig = Rig::new();
-    let first = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &[device.clone()]));
+    let first =
+        only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), std::slice::from_ref(&device)));
     assert_eq!((first.uri(), first.to().as_str()), ("sip:newer@b.invalid", "10.3.3.1:5060"));
     let next = rig.answer(&first, 503, "").pop().expect("the other flow");
     assert_eq!((next.uri(), next.to().as_str()), ("sip:older@a.invalid", "10.3.3.2:5060"));
