@@ -18,7 +18,7 @@ use super::nonce::Nonce;
 /// Bounds of a [`ReplayTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplaySettings {
-    /// Nonces in use that are remembered at most, 40 to 90 bytes each; of one user at most as many as are free. Right answers to
+    /// Nonces in use that are remembered at most, 40 to 120 bytes each; of one user at most as many as are free. Right answers to
     /// further nonces are treated as stale.
     pub entries: usize,
     /// Parts with a lock each; rounded up to a power of two.
