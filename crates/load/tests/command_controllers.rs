@@ -9,7 +9,8 @@ fn count(file: &Path, text: &str) -> usize {
     std::fs::read_to_string(file).unwrap_or_default().matches(text).count()
 }
 
-/// An address of the test's own, so that tests run side by side.
+/// An address of the test's own, so that tests run side by side. SIPp takes its port of a 3PCC at every address: of those, too, each
+/// test has its own.
 fn address(test: u8, n: usize) -> String {
     format!("127.0.{test}.{}", n + 1)
 }
@@ -29,9 +30,9 @@ fn two_controllers_connect_two_ends() {
             let _end_b = a.start(folder, &format!("-sn 3pcc-B -i {ip} -p 5070"));
             wait_for_udp(&format!("{ip}:5072"));
             wait_for_udp(&format!("{ip}:5070"));
-            let common = format!("-3pcc {ip}:9000 -i {ip} -m {CALLS} -trace_msg");
+            let common = format!("-3pcc {ip}:9071 -i {ip} -m {CALLS} -trace_msg");
             let mut second = b.start(folder, &format!("-sn 3pcc-C-B {ip}:5070 -p 5071 -message_file b.log {common}"));
-            wait_for_tcp(&format!("{ip}:9000"));
+            wait_for_tcp(&format!("{ip}:9071"));
             let mut first = a.start(folder, &format!("-sn 3pcc-C-A {ip}:5072 -p 5073 -message_file a.log {common}"));
             first.ends_well(30);
             second.ends_well(30);
@@ -64,11 +65,11 @@ fn the_local_port_of_a_controller_is_its_own() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let other = Who::all().into_iter().next_back().unwrap_or(who);
-        let _b = other.start(folder, &format!("{ip}:5070 -sn 3pcc-C-B -3pcc {ip}:9000 -i {ip} -p 5071 -m 1"));
-        wait_for_tcp(&format!("{ip}:9000"));
+        let _b = other.start(folder, &format!("{ip}:5070 -sn 3pcc-C-B -3pcc {ip}:9072 -i {ip} -p 5071 -m 1"));
+        wait_for_tcp(&format!("{ip}:9072"));
         let _a = who.start(
             folder,
-            &format!("{ip}:5072 -sn 3pcc-C-A -3pcc {ip}:9000 -i {ip} -p 5073 -m 1 -trace_msg -message_file tmp.log"),
+            &format!("{ip}:5072 -sn 3pcc-C-A -3pcc {ip}:9072 -i {ip} -p 5073 -m 1 -trace_msg -message_file tmp.log"),
         );
         let via = format!("Via: SIP/2.0/UDP {ip}:5073;");
         let found = (0..200).any(|_| {
@@ -196,9 +197,9 @@ fn a_call_is_given_up_on_both_sides() {
             let _end_b = Who::Ours.start(folder, &format!("-sf busy.xml -i {ip} -p 5070"));
             wait_for_udp(&format!("{ip}:5072"));
             wait_for_udp(&format!("{ip}:5070"));
-            let common = format!("-3pcc {ip}:9000 -i {ip} -m {CALLS} -trace_msg");
+            let common = format!("-3pcc {ip}:9075 -i {ip} -m {CALLS} -trace_msg");
             let mut second = b.start(folder, &format!("-sn 3pcc-C-B {ip}:5070 -p 5071 -message_file b.log {common}"));
-            wait_for_tcp(&format!("{ip}:9000"));
+            wait_for_tcp(&format!("{ip}:9075"));
             let mut first = a.start(folder, &format!("-sn 3pcc-C-A {ip}:5072 -p 5073 -message_file a.log {common}"));
             assert_eq!(first.code(30), Some(1), "its calls have failed");
             assert_eq!(second.code(30), Some(1), "its calls have failed");
@@ -213,12 +214,12 @@ fn a_call_is_given_up_on_both_sides() {
 fn a_controller_that_is_alone_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let ip = address(74, 0);
-    let words = format!("{ip}:5072 -sn 3pcc-C-A -3pcc {ip}:9000 -i {ip} -p 5073 -m 1");
+    let words = format!("{ip}:5072 -sn 3pcc-C-A -3pcc {ip}:9074 -i {ip} -p 5073 -m 1");
     assert_eq!(Who::Ours.start(folder.path(), &words).code(30), Some(255));
     // The other one goes in the middle: the call that waits for its word fails, and the run ends.
     let _end = Who::Ours.start(folder.path(), &format!("-sn 3pcc-A -i {ip} -p 5072"));
     wait_for_udp(&format!("{ip}:5072"));
-    let other = std::net::TcpListener::bind(format!("{ip}:9000")).unwrap();
+    let other = std::net::TcpListener::bind(format!("{ip}:9074")).unwrap();
     let mut alone = Who::Ours.start(folder.path(), &words);
     let (mut stream, _) = other.accept().unwrap();
     let mut byte = [0];
