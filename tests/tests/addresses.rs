@@ -85,7 +85,7 @@ fn a_phone_is_called_from_the_address_at_which_it_registered() {
     assert_eq!(answer(&caller), Some(200));
 }
 
-/// Whoever forges its source writes from anywhere.
+/// A peer that forges its source writes from anywhere.
 #[test]
 fn a_datagram_that_proves_nothing_does_not_change_from_where_a_phone_is_called() {
     let (_server, port) = start("");

@@ -199,7 +199,7 @@ fn what_proved_itself_is_answered_until_it_hears() {
     }
 }
 
-/// Nobody knows whether the caller is at the address that it sent from, but its calls must work.
+/// The server cannot know whether the caller is at the address that it sent from, but its calls must work.
 #[test]
 fn what_a_callee_answers_is_repeated_no_more_than_the_request_has_earned() {
     let server = start();

@@ -43,6 +43,16 @@ fn message(uri: &str, from: SocketAddr) -> Request {
     Request::new("MESSAGE", uri, "udp", from)
 }
 
+/// A MESSAGE with this Route reaches the phone of bob, without it.
+fn assert_taken_off(wire: &mut Wire, bob: &mut Wire, route: &str) {
+    let request = message("sip:bob@example.org", wire.local()).with(route);
+    wire.send(&request.bytes()).expect("loopback takes it");
+    let got = bob.request("MESSAGE", LIMIT).unwrap_or_else(|| panic!("{route} leads elsewhere"));
+    assert_eq!((request_uri(&got), fields(&got, "Route").len()), (format!("sip:bob@{}", bob.local()), 0));
+    bob.send(&respond(&got, 200, "b", &[])).expect("loopback takes it");
+    assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(200));
+}
+
 /// A Route with one of these names, alone or among the others, is taken off whatever the request is.
 fn names_are_own(server: &Server, names: &[String]) {
     let mut bob = phone(server, "bob");
@@ -53,12 +63,7 @@ fn names_are_own(server: &Server, names: &[String]) {
         assert_eq!(ask(&mut wire, &register), Some(200), "{name}");
         let all = names.iter().map(|name| format!("<sip:{name};lr>")).collect::<Vec<_>>().join(", ");
         for route in [route, format!("Route: {all}")] {
-            let request = message("sip:bob@example.org", wire.local()).with(&route);
-            wire.send(&request.bytes()).expect("loopback takes it");
-            let got = bob.request("MESSAGE", LIMIT).unwrap_or_else(|| panic!("{route} leads elsewhere"));
-            assert_eq!((request_uri(&got), fields(&got, "Route").len()), (format!("sip:bob@{}", bob.local()), 0));
-            bob.send(&respond(&got, 200, "b", &[])).expect("loopback takes it");
-            assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(200));
+            assert_taken_off(&mut wire, &mut bob, &route);
         }
         // What its users are called is another matter.
         let uri = format!("sip:bob@{name}");
@@ -99,12 +104,7 @@ fn a_route_that_names_the_domain_is_taken_off_whatever_its_port_and_user() {
         assert_eq!(ask(&mut wire, &register), Some(200), "{name}");
         // Phones keep their outbound proxy before the route set of a call.
         for route in [route.clone(), format!("Route: <sip:127.0.0.1:{own};lr>\r\n{route}")] {
-            let request = message("sip:bob@example.org", wire.local()).with(&route);
-            wire.send(&request.bytes()).expect("loopback takes it");
-            let got = bob.request("MESSAGE", LIMIT).unwrap_or_else(|| panic!("{route} leads elsewhere"));
-            assert_eq!((request_uri(&got), fields(&got, "Route").len()), (format!("sip:bob@{}", bob.local()), 0));
-            bob.send(&respond(&got, 200, "b", &[])).expect("loopback takes it");
-            assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(200));
+            assert_taken_off(&mut wire, &mut bob, &route);
         }
     }
     // At another port another program listens.

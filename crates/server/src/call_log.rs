@@ -84,7 +84,7 @@ impl Shard {
         let key = self.hash_of_dialog(request.call_id, request.from_tag, b"");
         let open = self.call_log.calls.get_mut(&key);
         let is_open = open.is_some();
-        // With credentials for somebody behind us, or the same call once more on its way.
+        // With credentials for a server behind us, or the same call once more on its way.
         if let Some(entry) = open
             && (std::mem::take(&mut entry.challenged) || self.proxy.has_been_here(request))
         {
@@ -98,7 +98,7 @@ impl Shard {
         if !may_log {
             return;
         }
-        // What anybody can begin leaves room to those who have shown a password.
+        // Callers without a password leave room to those with one.
         let most = if stranger { most.div_ceil(2) } else { most };
         if self.call_log.len() >= most {
             self.counters().calls_unlogged.one();

@@ -15,7 +15,7 @@ use strowger_net::source::counted;
 use strowger_store::subscriber::{Answer, LookupError};
 
 /// Messages that go on in their order: those of one call and one sender, by hashes of the Call-ID and of the sender's tag. Another peer
-/// that knows the Call-ID holds up nobody.
+/// that knows the Call-ID holds up no other.
 pub(crate) type Line = (u32, u32);
 
 /// What waits under a ticket.

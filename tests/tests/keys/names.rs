@@ -139,7 +139,7 @@ fn so_many_names_in_routes_are_looked_up_for_one_request() {
     }
 }
 
-/// Whoever knows the Call-ID of a call does not hold it up.
+/// A peer that knows the Call-ID of a call does not hold it up.
 #[test]
 fn a_request_that_waits_holds_up_those_of_its_own_sender_alone() {
     let Some(names) = silent(&["edge.example.org"]) else { return };

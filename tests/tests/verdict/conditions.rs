@@ -59,7 +59,7 @@ impl Condition {
 }
 
 pub(super) const CONDITIONS: &[Condition] = &[
-    // ---- nobody is in the generator's way
+    // ---- nothing is in the generator's way
     valid("calls over UDP", |site| site.calls(&["-r", "200", "-d", "1s"])).often(),
     valid("calls over TCP", |site| {
         let uas = site.answers(&["--transport", "tcp"]);
@@ -181,7 +181,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
     valid("a link that delays", |site| over(site, |_| LATER, &[])),
     valid("a link that doubles and mixes up", |site| over(site, |n| if n % 5 == 0 { LATER } else { TWICE }, &[])),
     // ---- the disk of the log
-    valid("a log that nobody reads", |site| {
+    valid("a log that no program reads", |site| {
         let pipe = site.folder.path().join("log");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo starts");
         assert!(made.success(), "a pipe can be made");

@@ -34,8 +34,8 @@ pub fn is_translated(top: &Via<'_>, arrival: &Arrival) -> bool {
     top.rport.is_some() || top.host.ip().is_some_and(|named| named.to_canonical() != ip)
 }
 
-/// An address of a narrower scope than the one that its message came from: whoever it means, it is nobody that we reach there. It needs
-/// repair whatever stands between. (What a Contact leads to by other words is judged when a request goes there: [`Scope`].)
+/// An address of a narrower scope than the one that its message came from: what the server reaches there is another host than its sender
+/// means. It needs repair whatever stands between. (What a Contact leads to by other words is judged when a request goes there: [`Scope`].)
 pub fn is_narrower(contact: &SipUri<'_>, remote: &SocketAddr) -> bool {
     contact.host.ip().is_some_and(|ip| Scope::of(ip) < Scope::of(remote.ip()))
 }

@@ -124,14 +124,14 @@ pub(super) struct OwnedCandidate {
 impl Candidate<'_> {
     /// The Request-URI to write for this target.
     pub(super) fn uri_for(&self, target: Target) -> Option<&[u8]> {
-        self.uris.iter().find(|(other, _)| *other == target).map(|(_, uri)| *uri).or(self.uri)
+        uri_for(self.uris, target).or(self.uri)
     }
 }
 
 impl OwnedCandidate {
     /// The Request-URI to write for this target.
     pub(super) fn uri_for(&self, target: Target) -> Option<&[u8]> {
-        self.uris.iter().find(|(other, _)| *other == target).map(|(_, uri)| &uri[..]).or(self.uri.as_deref())
+        uri_for(&self.uris, target).or(self.uri.as_deref())
     }
 
     pub(super) fn of(candidate: &Candidate<'_>) -> Self {
@@ -146,10 +146,20 @@ impl OwnedCandidate {
         }
     }
 
-    /// Bytes of URI and Path.
+    /// Bytes of its URIs and its Path.
     pub(super) fn texts(&self) -> usize {
-        self.uri.as_ref().map_or(0, Vec::len) + self.path.len()
+        let uris: usize = self.uris.iter().map(|(_, uri)| uri.len()).sum();
+        self.uri.as_ref().map_or(0, Vec::len) + uris + self.path.len()
     }
+
+    /// Memory that it takes while it waits for its turn.
+    pub(super) fn memory(&self) -> usize {
+        size_of::<Self>() + self.texts() + size_of_val(&self.targets[..]) + size_of_val(&self.uris[..])
+    }
+}
+
+fn uri_for<U: AsRef<[u8]>>(uris: &[(Target, U)], target: Target) -> Option<&[u8]> {
+    uris.iter().find(|(other, _)| *other == target).map(|(_, uri)| uri.as_ref())
 }
 
 impl Exchange {
@@ -199,5 +209,26 @@ impl Exchange {
 
     pub(super) fn is_waiting(&self) -> bool {
         self.branches().any(|b| b.client.is_some() && b.status < 200)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_a_candidate_keeps_is_counted() {
+        let flow = Target::new(crate::Transport::Udp, crate::ListenerId(0), "192.0.2.1:5060".parse().unwrap());
+        let [own, other, path] = [[b'a'; 1_000], [b'b'; 1_000], [b'c'; 1_000]];
+        let candidate = Candidate {
+            uri: Some(&own),
+            uris: &[(flow, &other)],
+            path: &path,
+            targets: &[flow],
+            ..Candidate::default()
+        };
+        let owned = OwnedCandidate::of(&candidate);
+        assert!(owned.texts() == 3_000 && owned.memory() > 3_000 + 2 * size_of::<Target>());
+        assert_eq!((owned.uri_for(flow), candidate.uri_for(flow)), (Some(&other[..]), Some(&other[..])));
     }
 }

@@ -559,8 +559,7 @@ fn branch_memory(bytes: usize, candidate: &OwnedCandidate) -> usize {
 /// What a request of so many bytes takes that waits for the next of these candidates, with the quarter that an allocator may
 /// round up.
 fn waiting_memory(bytes: usize, candidates: &[OwnedCandidate]) -> usize {
-    let of = |c: &OwnedCandidate| size_of::<OwnedCandidate>() + c.texts() + size_of_val(&c.targets[..]);
-    (bytes + candidates.iter().map(of).sum::<usize>()) / 4 * 5
+    (bytes + candidates.iter().map(OwnedCandidate::memory).sum::<usize>()) / 4 * 5
 }
 
 /// Cuts the candidates and their addresses to as many branches as the request may have, and returns what is left to each.

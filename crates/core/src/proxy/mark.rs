@@ -4,8 +4,9 @@
 //! There are two of them. The one in a request that leaves stands in the route set of who is called, and leads to the caller;
 //! in each response that makes a dialog we write the other one over it, which stands in the caller's and leads to who
 //! answered (RFC 3261 section 16.7 step 8). A mark bears the time, the scope of the address that the party sent from and a hash of its
-//! Contact in clear, and is authenticated as a whole, with what the later request must have: the Call-ID, the tag of the party that it leads to as its To tag, and as its next Route
-//! the Record-Route behind ours on that side, or none. So it is no good for another call, in the other direction, or anywhere else.
+//! Contact in clear, and is authenticated as a whole, with what the later request must have: the Call-ID, the tag of the party that it
+//! leads to as its To tag, and as its next Route the Record-Route behind ours on that side, or none. So it is no good for another
+//! call, in the other direction, or anywhere else.
 
 use super::place::Place;
 use super::scope::Scope;

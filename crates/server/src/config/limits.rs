@@ -32,8 +32,8 @@ section! {
         /// than about 80 % of this is sent once, and only what an ACK or a CANCEL is made of is kept.
         pub request_memory: usize = 64 << 10, Rule::bytes(4 << 10, 1 << 30);
         /// Memory that is kept for the requests of one source: for those that have no final response yet, about 3 kB each, for those that
-        /// wait for a look-up, and of responses what goes beyond 1300 bytes. Divided among the shards that run. Further requests are answered 503, longer
-        /// responses passed on and not kept.
+        /// wait for a look-up, and of responses what goes beyond 1300 bytes. Divided among the shards that run. Further requests are
+        /// answered 503, longer responses passed on and not kept.
         pub request_memory_per_source: usize = 20 << 20, Rule::bytes(128 << 10, 1 << 40);
         /// The same for the requests of all sources together; half of it is not for UDP requests that proved nothing, whose source
         /// may be forged.
