@@ -170,29 +170,84 @@ struct Round {
     grown: f64,
 }
 
-fn round(rival: Rival, arguments: &Arguments) -> Result<Round, String> {
-    let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
-    let [port, caller, called] = [port::free(), port::free(), port::free()];
-    let server = rival.start(arguments, folder.path(), port, [caller, called])?;
+/// A server under load, and what it had cost before.
+struct Site {
+    rival: Rival,
+    server: Process,
+    port: u16,
+    caller: u16,
+    called: u16,
+    folder: tempfile::TempDir,
+    _answers: Option<Sipp>,
+    run_time: Duration,
+    memory: u64,
+    failed: u64,
+    retransmitted: u64,
+}
+
+impl Site {
+    fn start(rival: Rival, arguments: &Arguments) -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
+        let [port, caller, called] = [port::free(), port::free(), port::free()];
+        let server = rival.start(arguments, folder.path(), port, [caller, called])?;
+        let calls = arguments.scenario != Scenario::Register;
+        let _answers = calls.then(|| Sipp::answer(folder.path(), sipp::Scenario::Ours("uas"), called, "u1"));
+        std::thread::sleep(Duration::from_millis(500));
+        let (run_time, memory) = (server.run_time(), server.pss());
+        Ok(Self {
+            rival,
+            server,
+            port,
+            caller,
+            called,
+            folder,
+            _answers,
+            run_time,
+            memory,
+            failed: 0,
+            retransmitted: 0,
+        })
+    }
+
+    fn load(&mut self, arguments: &Arguments, calls: u64) {
+        let (rate, count) = (arguments.rate.to_string(), calls.to_string());
+        let (proxy, target) = (format!("127.0.0.1:{}", self.port), format!("127.0.0.1:{}", self.called));
+        let mut words = vec!["-r", &rate, "-m", &count, "-l", "200000", "-key", "way", "udp"];
+        let scenario = if arguments.scenario == Scenario::Register {
+            words.push(&proxy);
+            "register"
+        } else {
+            words.extend(["-rsa", &proxy, &target]);
+            "uac"
+        };
+        let scenario = sipp::Scenario::Ours(scenario);
+        let mut uac = Sipp::start("uac", self.folder.path(), scenario, self.caller, "u1", &words);
+        let seen = uac.end(Duration::from_secs(arguments.seconds * 4 + 60));
+        self.failed += calls.saturating_sub(seen.successful);
+        self.retransmitted += seen.retransmissions;
+    }
+
+    fn round(&self, calls: u64) -> Round {
+        let cost = (self.server.run_time() - self.run_time).as_micros() as f64 / calls as f64;
+        let grown = self.server.pss().saturating_sub(self.memory) as f64 / calls as f64;
+        Round { rival: self.rival, cost, failed: self.failed, retransmitted: self.retransmitted, grown }
+    }
+}
+
+/// All of these servers at once, each loaded in turn for a second: what a round lasts, the machine is as fast for one as for the other.
+/// A server alone is loaded without a pause.
+fn round(rivals: &[Rival], arguments: &Arguments) -> Result<Vec<Round>, String> {
+    let slices = if rivals.len() > 1 { arguments.seconds } else { 1 };
     let calls = arguments.rate * arguments.seconds;
-    let (rate, count) = (arguments.rate.to_string(), calls.to_string());
-    let (proxy, target) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{called}"));
-    let mut words = vec!["-r", &rate, "-m", &count, "-l", "200000", "-key", "way", "udp"];
-    let (scenario, _called) = if arguments.scenario == Scenario::Register {
-        words.push(&proxy);
-        ("register", None)
-    } else {
-        words.extend(["-rsa", &proxy, &target]);
-        ("uac", Some(Sipp::answer(folder.path(), sipp::Scenario::Ours("uas"), called, "u1")))
-    };
-    std::thread::sleep(Duration::from_millis(500));
-    let (before, memory) = (server.run_time(), server.pss());
-    let mut uac = Sipp::start("uac", folder.path(), sipp::Scenario::Ours(scenario), caller, "u1", &words);
-    let seen = uac.end(Duration::from_secs(arguments.seconds * 4 + 60));
-    let cost = (server.run_time() - before).as_micros() as f64 / calls as f64;
-    let grown = server.pss().saturating_sub(memory) as f64 / calls as f64;
-    let failed = calls.saturating_sub(seen.successful);
-    Ok(Round { rival, cost, failed, retransmitted: seen.retransmissions, grown })
+    let mut sites = rivals.iter().map(|rival| Site::start(*rival, arguments)).collect::<Result<Vec<_>, _>>()?;
+    for _ in 0..slices {
+        for site in &mut sites {
+            site.load(arguments, calls / slices);
+        }
+        sites.reverse();
+    }
+    sites.sort_by_key(|site| site.rival);
+    Ok(sites.iter().map(|site| site.round(calls)).collect())
 }
 
 /// Passes on what comes from one end to the other, unread, until it is ended. Datagrams come and go in batches where the
@@ -276,17 +331,19 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
         if number % 2 == 0 {
             order.reverse();
         }
-        for rival in order {
-            let round = round(rival, arguments)?;
-            options.say(&format!(
-                "{number:>5}  {:<9} {:>7.1} µs {:>7} {:>10} {:>11.0} B",
-                rival.name(),
-                round.cost,
-                round.failed,
-                round.retransmitted,
-                round.grown
-            ));
-            rounds.push(round);
+        let together = if arguments.baseline.is_some() { order.len() } else { 1 };
+        for rivals in order.chunks(together) {
+            for round in round(rivals, arguments)? {
+                options.say(&format!(
+                    "{number:>5}  {:<9} {:>7.1} µs {:>7} {:>10} {:>11.0} B",
+                    round.rival.name(),
+                    round.cost,
+                    round.failed,
+                    round.retransmitted,
+                    round.grown
+                ));
+                rounds.push(round);
+            }
         }
     }
     let of = |rival: Rival| rounds.iter().filter(move |round| round.rival == rival);
