@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Bytes of a line, at most.
 pub(super) const LONGEST_LINE: usize = 2_048;
 
-/// Between two writes of lines that come one after the other.
+/// How long a line waits for others to be written with it.
 const LINGER: Duration = Duration::from_millis(20);
 
 /// Between two attempts to write where none succeeds, and where a pipe that must not be waited for is full.
@@ -174,18 +174,18 @@ impl<O: Write> Writer<O> {
         }
     }
 
-    /// All that waits, as soon as there is something. Where lines come one after the other, those of [`LINGER`] are taken together,
-    /// and their writers need not wake this thread.
+    /// All that waits, [`LINGER`] after there is something: lines that come one after the other are taken together, and only the
+    /// first of them wakes this thread.
     fn take(&self) -> Vec<u8> {
         let mut waiting = self.queue.waiting();
-        if waiting.flushing == 0 {
-            waiting = self.queue.filled.wait_timeout(waiting, LINGER).unwrap_or_else(PoisonError::into_inner).0;
-        }
         while waiting.lines.is_empty() {
             waiting.idle = true;
             waiting = self.queue.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         waiting.idle = false;
+        if waiting.flushing == 0 {
+            waiting = self.queue.filled.wait_timeout(waiting, LINGER).unwrap_or_else(PoisonError::into_inner).0;
+        }
         waiting.writing = true;
         std::mem::take(&mut waiting.lines)
     }
