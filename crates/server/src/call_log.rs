@@ -15,6 +15,7 @@ use strowger_core::proxy::{Final, Request};
 use strowger_core::{Now, Outbox, call};
 use strowger_message::Message;
 use strowger_net::shown::{LONGEST, shown};
+use tracing::level_filters::LevelFilter;
 
 /// A call that is logged.
 #[derive(Clone, Debug)]
@@ -77,7 +78,7 @@ impl Shard {
     pub(crate) fn log_call_begun(&mut self, asked: &Asked<'_, '_>) {
         let shared = self.shared.clone();
         let lines = &shared.call_lines;
-        if !lines.is_on() || !tracing::enabled!(tracing::Level::INFO) {
+        if !lines.is_on() || LevelFilter::current() < LevelFilter::INFO {
             return;
         }
         let (request, now) = (asked.request, asked.now.mono);
@@ -95,7 +96,7 @@ impl Shard {
         let most = shared.config.log.open_calls.div_ceil(shared.counters.len());
         let stranger = !asked.found.authenticated;
         let may_log = if stranger { lines.may_log_of_anyone(now) } else { lines.may_log(now) };
-        if !may_log {
+        if !may_log || !is_wanted() {
             return;
         }
         // Callers without a password leave room to those with one.
@@ -244,6 +245,11 @@ impl Shard {
         }
         hasher.finish()
     }
+}
+
+/// Whether the log takes lines about calls.
+pub(crate) fn is_wanted() -> bool {
+    tracing::enabled!(tracing::Level::INFO)
 }
 
 /// What From and To of a request name.

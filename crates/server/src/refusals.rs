@@ -146,11 +146,15 @@ fn kind_of(asked: &Asked<'_, '_>) -> Kind {
 /// Logs how many lines were left out, once a minute; `now` in milliseconds.
 pub(crate) fn say_left_out(shared: &Shared, now: u64) {
     shared.quota.left_out(now).log("log.refusals_per_minute");
-    for (count, setting) in [
-        (shared.call_lines.suppressed(now), "log.calls_per_minute"),
-        (shared.registration_lines.suppressed(now), "log.registrations_per_minute"),
+    for (count, setting, is_wanted) in [
+        (shared.call_lines.suppressed(now), "log.calls_per_minute", crate::call_log::is_wanted()),
+        (
+            shared.registration_lines.suppressed(now),
+            "log.registrations_per_minute",
+            crate::registration_log::is_wanted(),
+        ),
     ] {
-        if count > 0 {
+        if count > 0 && is_wanted {
             tracing::warn!(count, %setting, "suppressed log lines");
         }
     }

@@ -9,6 +9,7 @@ use strowger_core::{Now, Transport};
 use strowger_message::Name;
 use strowger_net::shown::shown;
 use strowger_store::binding::BindingView;
+use tracing::level_filters::LevelFilter;
 
 /// What one REGISTER changed, to be logged when it is kept. Empty and without memory of its own where there is nothing to log.
 #[derive(Debug, Default)]
@@ -68,13 +69,15 @@ impl Changes {
         current: &[Current<'_>],
         lines: &LineRate,
     ) {
-        if !lines.is_on() || !tracing::enabled!(tracing::Level::INFO) {
+        if !lines.is_on() || LevelFilter::current() < LevelFilter::INFO {
             return;
         }
         let mut note = |event: Event, contact: &[u8], seconds: u64| {
             let wanted = match event {
-                Event::Refreshed => tracing::enabled!(tracing::Level::DEBUG),
-                _ => lines.may_log(now.mono),
+                Event::Refreshed => {
+                    LevelFilter::current() >= LevelFilter::DEBUG && tracing::enabled!(tracing::Level::DEBUG)
+                }
+                _ => lines.may_log(now.mono) && is_wanted(),
             };
             if wanted {
                 self.0.push(Change { event, contact: shown(contact).to_string(), seconds });
@@ -115,6 +118,11 @@ impl Changes {
     }
 }
 
+/// Whether the log takes lines about registrations.
+pub(crate) fn is_wanted() -> bool {
+    tracing::enabled!(tracing::Level::INFO)
+}
+
 /// A binding that was not refreshed in time, to be logged when the table is not locked any more.
 #[derive(Debug)]
 pub(crate) struct Expired {
@@ -129,7 +137,7 @@ impl Expired {
     /// None: no line is wanted, or there are too many.
     pub(crate) fn of(binding: &BindingView<'_>, shared: &Shared, now: u64) -> Option<Self> {
         let lines = &shared.registration_lines;
-        let wanted = lines.is_on() && tracing::enabled!(tracing::Level::INFO) && lines.may_log(now);
+        let wanted = LevelFilter::current() >= LevelFilter::INFO && lines.may_log(now) && is_wanted();
         let received = binding.received().map(|r| (Transport::ALL.get(r.transport as usize).copied(), r.address));
         wanted.then(|| Self {
             aor: shown(binding.aor()).to_string(),
