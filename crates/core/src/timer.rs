@@ -46,6 +46,15 @@ impl TimerSettings {
     }
 }
 
+/// The earlier of two moments, where there are any.
+#[inline]
+pub fn sooner(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 /// Names one start of a timer. Its owner keeps it while the timer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Stamp(u32);

@@ -35,10 +35,19 @@ impl<'a> Essentials<'a> {
     /// A request is answered with [`Error::status`], a response dropped (section 16.7, 18.1.2).
     #[inline]
     pub fn of(message: &Message<'a>) -> Result<Self, Error> {
+        Self::with_top(message, message.via())
+    }
+
+    /// The same for a caller that has read the topmost Via ([`Message::via`]).
+    ///
+    /// # Errors
+    /// Those of [`Essentials::of`].
+    #[inline]
+    pub fn with_top(message: &Message<'a>, top: Result<Via<'a>, Error>) -> Result<Self, Error> {
         let uri = if message.is_request() { Some(request_uri(message)?) } else { None };
         let essentials = Self {
             uri,
-            via: message.via()?,
+            via: top?,
             from: message.from()?,
             to: message.to()?,
             call_id: message.call_id()?,

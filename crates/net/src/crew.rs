@@ -9,10 +9,12 @@ use crate::shard::Shard;
 use crate::streams::{self, Streams};
 use crate::udp::{self, Udp};
 use crate::{Handle, Listener, Service, Settings, steer};
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -191,23 +193,34 @@ fn run<S: Service + 'static>(
     shared.seats[index].clock.store(own_clock(), Release);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
     runtime.block_on(async {
-        let (mut udp, mut doors) = (Vec::new(), Vec::new());
-        for (i, socket) in sockets.into_iter().enumerate() {
-            match socket {
-                Socket::Udp(socket) => {
-                    udp.push(Udp::new(socket, ListenerId(i as u16), &shared.settings, &shared.ways)?)
-                }
-                Socket::Tcp(socket) => doors.push((socket, ListenerId(i as u16))),
-            }
-        }
-        let service = factory(index, Handle { shared: shared.clone() });
-        let streams = Streams::new(shared.common.clone(), shared.seats[index].counters.clone(), index, doors)?;
-        let shard = Shard::new(Desk::new(shared.clone(), index, owner, service, roads), udp, streams);
+        let shard = begin(&shared, index, owner, sockets, roads, &factory)?;
         let _alarm = Alarm { shared, index };
         let _ = ready.send(Ok(()));
         poll_fn(|cx| shard.borrow_mut().poll(cx)).await;
         Ok(())
     })
+}
+
+/// Makes the shard, inside the runtime of its thread. Apart: what it puts on the stack is no part of each poll's frame.
+#[inline(never)]
+fn begin<S: Service + 'static>(
+    shared: &Arc<Shared<S>>,
+    index: usize,
+    owner: [u8; BUCKETS],
+    sockets: Vec<Socket>,
+    roads: Roads<S>,
+    factory: &Factory<S>,
+) -> io::Result<Rc<RefCell<Shard<S>>>> {
+    let (mut udp, mut doors) = (Vec::new(), Vec::new());
+    for (i, socket) in sockets.into_iter().enumerate() {
+        match socket {
+            Socket::Udp(socket) => udp.push(Udp::new(socket, ListenerId(i as u16), &shared.settings, &shared.ways)?),
+            Socket::Tcp(socket) => doors.push((socket, ListenerId(i as u16))),
+        }
+    }
+    let service = factory(index, Handle { shared: shared.clone() });
+    let streams = Streams::new(shared.common.clone(), shared.seats[index].counters.clone(), index, doors)?;
+    Ok(Shard::new(Desk::new(shared.clone(), index, owner, service, roads), udp, streams))
 }
 
 /// See [`Handle::set_shards`].

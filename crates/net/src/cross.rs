@@ -96,6 +96,8 @@ impl<S: Service> Road<S> {
 
 /// All ways of one shard. The first index is that of the other shard.
 pub(crate) struct Roads<S: Service> {
+    /// There are other shards.
+    any: bool,
     there: Vec<Option<Road<S>>>,
     back: Vec<Option<Consumer<Parcel<S>>>>,
     /// How many parcels wait of which rings, by the tails read at the start of the round.
@@ -114,6 +116,7 @@ const PERIOD: u64 = 2_000;
 impl<S: Service> Roads<S> {
     pub(crate) fn new(shards: usize, bound: usize) -> Self {
         Self {
+            any: false,
             there: (0..shards).map(|_| None).collect(),
             back: (0..shards).map(|_| None).collect(),
             seen: vec![0; shards],
@@ -126,6 +129,13 @@ impl<S: Service> Roads<S> {
     pub(crate) fn join(&mut self, peer: usize, there: Producer<Parcel<S>>, back: Consumer<Parcel<S>>) {
         self.there[peer] = Some(Road { ring: there, waiting: VecDeque::new(), spare: Spare::default() });
         self.back[peer] = Some(back);
+        self.any = true;
+    }
+
+    /// Whether there are other shards.
+    #[inline]
+    pub(crate) const fn has_any(&self) -> bool {
+        self.any
     }
 
     /// Whether there is another shard of this number.
@@ -168,7 +178,15 @@ impl<S: Service> Roads<S> {
 
     /// At the end of a round: puts what waits into rings that have room again, wakes who got something, and takes back the
     /// buffers of what has arrived.
+    #[inline]
     pub(crate) fn send_off(&mut self, now: Now, seats: &[Seat<S>], counters: &Counters) {
+        if self.any {
+            self.send_off_each(now, seats, counters);
+        }
+    }
+
+    #[inline(never)]
+    fn send_off_each(&mut self, now: Now, seats: &[Seat<S>], counters: &Counters) {
         if self.touched != 0 && self.tidy_at.is_none() {
             self.tidy_at = Some(now.mono + PERIOD);
         }
@@ -201,6 +219,7 @@ impl<S: Service> Roads<S> {
     }
 
     /// Gives back the memory of buffers that nobody needed for a while.
+    #[cold]
     pub(crate) fn tidy(&mut self, now: Now) {
         let mut more = false;
         for road in self.there.iter_mut().flatten() {
@@ -216,7 +235,15 @@ impl<S: Service> Roads<S> {
 
     /// Remembers how much has come until now. Before the sockets are emptied, so that a message which left its
     /// socket before one of ours came does not overtake it.
+    #[inline]
     pub(crate) fn look(&mut self) {
+        if self.any {
+            self.look_at_each();
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_each(&mut self) {
         for (seen, back) in self.seen.iter_mut().zip(&self.back) {
             *seen = back.as_ref().map_or(0, Consumer::len);
         }
@@ -224,7 +251,13 @@ impl<S: Service> Roads<S> {
 
     /// Nothing has come, and nothing can be sent off that waits: a peer that made room before this shard lay down has not
     /// woken it.
+    #[inline]
     pub(crate) fn is_idle(&self) -> bool {
+        !self.any || self.is_each_idle()
+    }
+
+    #[inline(never)]
+    fn is_each_idle(&self) -> bool {
         let stuck = |road: &Road<S>| road.waiting.is_empty() || !road.ring.has_room();
         self.back.iter().flatten().all(|back| back.len() == 0) && self.there.iter().flatten().all(stuck)
     }

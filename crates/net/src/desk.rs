@@ -184,12 +184,19 @@ impl<S: Service> Desk<S> {
     }
 
     /// What came from outside the shards; whether anything did.
+    #[inline]
     pub(crate) fn read_mail(&mut self, now: Now) -> bool {
+        let any = self.shared.seats[self.index].mail.load(Acquire);
+        if any {
+            self.read_letters(now);
+        }
+        any
+    }
+
+    #[cold]
+    fn read_letters(&mut self, now: Now) {
         let shared = self.shared.clone();
         let seat = &shared.seats[self.index];
-        if !seat.mail.load(Acquire) {
-            return false;
-        }
         let mut letters = std::mem::take(&mut self.letters);
         {
             let mut posted = seat.posted.lock().unwrap_or_else(|e| e.into_inner());
@@ -220,11 +227,16 @@ impl<S: Service> Desk<S> {
             }
         }
         self.letters = letters;
-        true
     }
 
     /// What came from other shards before the round began; whether anything did.
+    #[inline]
     pub(crate) fn read_roads(&mut self, now: Now) -> bool {
+        self.roads.has_any() && self.read_each_road(now)
+    }
+
+    #[inline(never)]
+    fn read_each_road(&mut self, now: Now) -> bool {
         let mut any = false;
         for peer in 0..self.roads.seen.len() {
             let n = self.roads.seen[peer];
@@ -303,7 +315,13 @@ impl<S: Service> Desk<S> {
     }
 
     /// After the sockets were read; `empty`: until nothing was left in them. Whether fences still wait.
+    #[inline]
     pub(crate) fn turn(&mut self, empty: bool) -> bool {
+        !(self.fences.is_empty() && self.new_fences.is_empty()) && self.pass_fences(empty)
+    }
+
+    #[cold]
+    fn pass_fences(&mut self, empty: bool) -> bool {
         if !self.fences.is_empty() {
             self.fences_waited += 1;
             if empty || self.fences_waited > PATIENCE {
@@ -320,10 +338,13 @@ impl<S: Service> Desk<S> {
     }
 
     /// At the end of a round: lets one bucket go that belongs elsewhere; whether there was one.
+    #[inline]
     pub(crate) fn let_go(&mut self, now: Now) -> bool {
-        if !self.moving {
-            return false;
-        }
+        self.moving && self.move_bucket(now)
+    }
+
+    #[cold]
+    fn move_bucket(&mut self, now: Now) -> bool {
         let Some((bucket, to)) = self.buckets.surplus(self.share).next() else {
             self.moving = false;
             return false;

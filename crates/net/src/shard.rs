@@ -19,6 +19,7 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering::*;
 use std::task::{Context, Poll, Waker};
+use strowger_core::timer::sooner;
 use strowger_core::{Arrival, Now, Target, Transport};
 
 pub(crate) struct Shard<S: Service> {
@@ -42,6 +43,8 @@ pub(crate) struct Shard<S: Service> {
     last_heard: u64,
     lingered: bool,
     choices: Choices,
+    /// The service's deadline at the end of the round before.
+    due: Option<u64>,
     /// Polls of the service, one after the other, that have left its deadline as it was; counted where assertions are checked.
     still: u32,
     me: Weak<RefCell<Self>>,
@@ -79,6 +82,7 @@ impl<S: Service + 'static> Shard<S> {
                 heard: false,
                 last_heard: 0,
                 lingered: false,
+                due: None,
                 still: 0,
                 me: me.clone(),
                 waker: None,
@@ -111,7 +115,7 @@ impl<S: Service + 'static> Shard<S> {
             more |= self.desk.read_mail(now);
             more |= self.desk.read_roads(now);
             more |= self.desk.turn(empty);
-            if let Some(due) = self.desk.service.deadline().filter(|at| *at <= now.mono) {
+            if let Some(due) = self.due.filter(|at| *at <= now.mono) {
                 self.desk.service.poll(now, &mut self.desk.out);
                 debug_assert!(
                     self.has_moved(due),
@@ -125,18 +129,14 @@ impl<S: Service + 'static> Shard<S> {
             if self.desk.roads.deadline().is_some_and(|at| at <= now.mono) {
                 self.desk.roads.tidy(now);
             }
-            for (flow, transport, address) in self.desk.aliases.drain(..) {
-                self.streams.alias(flow, transport, address);
-            }
-            for flow in self.desk.unwanted.drain(..) {
-                if self.streams.same(flow.slot, flow.generation).is_some() {
-                    self.streams.close(flow.slot, &"it was asked for");
-                }
+            if !(self.desk.aliases.is_empty() && self.desk.unwanted.is_empty()) {
+                self.change_connections();
             }
             more |= self.flush(now, cx);
             self.beget();
             more |= self.desk.let_go(now);
             self.desk.roads.send_off(now, &shared.seats, &seat.counters);
+            self.due = self.desk.service.deadline();
             if more || self.arm(cx) {
                 self.lingered = false;
                 continue;
@@ -155,11 +155,29 @@ impl<S: Service + 'static> Shard<S> {
         Poll::Pending
     }
 
-    /// Starts the tasks that connections need.
-    fn beget(&mut self) {
-        if self.streams.dials.is_empty() && self.streams.born.is_empty() && self.listening {
-            return;
+    /// What the service and other shards asked of connections.
+    #[cold]
+    fn change_connections(&mut self) {
+        for (flow, transport, address) in self.desk.aliases.drain(..) {
+            self.streams.alias(flow, transport, address);
         }
+        for flow in self.desk.unwanted.drain(..) {
+            if self.streams.same(flow.slot, flow.generation).is_some() {
+                self.streams.close(flow.slot, &"it was asked for");
+            }
+        }
+    }
+
+    /// Starts the tasks that connections need.
+    #[inline]
+    fn beget(&mut self) {
+        if !(self.streams.dials.is_empty() && self.streams.born.is_empty() && self.listening) {
+            self.start_tasks();
+        }
+    }
+
+    #[cold]
+    fn start_tasks(&mut self) {
         let Some(me) = self.me.upgrade() else { return };
         if !std::mem::replace(&mut self.listening, true) {
             for udp in &self.udp {
@@ -195,13 +213,16 @@ impl<S: Service + 'static> Shard<S> {
 
     /// Where datagrams come fast, waits for several instead of being woken for each; whether it did. Ends as soon as
     /// a wait was in vain.
+    #[inline]
     fn linger(&mut self, now: Now) -> bool {
-        let linger = self.desk.shared.settings.linger;
         let heard = std::mem::take(&mut self.heard);
         let lingered = std::mem::take(&mut self.lingered);
-        if linger.is_zero() || !heard {
-            return false;
-        }
+        heard && !self.desk.shared.settings.linger.is_zero() && self.wait_for_several(now, lingered)
+    }
+
+    #[cold]
+    fn wait_for_several(&mut self, now: Now, lingered: bool) -> bool {
+        let linger = self.desk.shared.settings.linger;
         // At first only if the last datagram is not long ago.
         let fast = lingered || now.mono <= self.last_heard;
         self.last_heard = now.mono + linger.as_millis() as u64;
@@ -346,47 +367,62 @@ impl<S: Service + 'static> Shard<S> {
             self.send(now, cx);
             self.desk.out.clear();
             self.streams.resume(cx);
-            let desk = &mut self.desk;
-            for (flow, ending) in self.streams.ended.drain(..) {
-                desk.service.ended(now, flow, ending, &mut desk.out);
+            if !self.streams.ended.is_empty() {
+                self.report_ended(now);
             }
             if self.failed.is_empty()
                 && self.streams.lost.is_empty()
                 && self.streams.cut_off.is_empty()
                 && self.streams.again.is_empty()
-                && desk.out.is_empty()
+                && self.desk.out.is_empty()
                 && self.streams.unmade.is_empty()
             {
                 return self.leave_lanes();
             }
-            for (origin, token, cause) in self.streams.lost.drain(..) {
-                if origin == desk.index {
-                    desk.service.unsent(now, token, cause, &mut desk.out);
-                } else {
-                    let counters = &desk.shared.seats[desk.index].counters;
-                    desk.roads.put(origin, Content::Failed { token, cause }, &[], counters);
-                }
+            self.report_unsent(now);
+        }
+    }
+
+    /// Which connections ended.
+    #[cold]
+    fn report_ended(&mut self, now: Now) {
+        let desk = &mut self.desk;
+        for (flow, ending) in self.streams.ended.drain(..) {
+            desk.service.ended(now, flow, ending, &mut desk.out);
+        }
+    }
+
+    /// What could not be sent, and where else it goes.
+    #[cold]
+    fn report_unsent(&mut self, now: Now) {
+        let desk = &mut self.desk;
+        for (origin, token, cause) in self.streams.lost.drain(..) {
+            if origin == desk.index {
+                desk.service.unsent(now, token, cause, &mut desk.out);
+            } else {
+                let counters = &desk.shared.seats[desk.index].counters;
+                desk.roads.put(origin, Content::Failed { token, cause }, &[], counters);
             }
-            for (origin, token) in self.streams.cut_off.drain(..) {
-                if origin == desk.index {
-                    desk.service.cut_off(now, token, &mut desk.out);
-                } else {
-                    let counters = &desk.shared.seats[desk.index].counters;
-                    desk.roads.put(origin, Content::CutOff { token }, &[], counters);
-                }
+        }
+        for (origin, token) in self.streams.cut_off.drain(..) {
+            if origin == desk.index {
+                desk.service.cut_off(now, token, &mut desk.out);
+            } else {
+                let counters = &desk.shared.seats[desk.index].counters;
+                desk.roads.put(origin, Content::CutOff { token }, &[], counters);
             }
-            for (target, message) in self.streams.again.drain(..) {
-                let from = desk.out.start();
-                desk.out.bytes.extend_from_slice(&message);
-                desk.out.send(target, from..desk.out.bytes.len(), 0);
-            }
-            for token in self.failed.drain(..) {
-                desk.service.unsent(now, token, Unsent::Here, &mut desk.out);
-            }
-            // Who waited for it has heard of it by then.
-            for flow in self.streams.unmade.drain(..) {
-                self.desk.service.ended(now, flow, Ending::Unmade, &mut self.desk.out);
-            }
+        }
+        for (target, message) in self.streams.again.drain(..) {
+            let from = desk.out.start();
+            desk.out.bytes.extend_from_slice(&message);
+            desk.out.send(target, from..desk.out.bytes.len(), 0);
+        }
+        for token in self.failed.drain(..) {
+            desk.service.unsent(now, token, Unsent::Here, &mut desk.out);
+        }
+        // Who waited for it has heard of it by then.
+        for flow in self.streams.unmade.drain(..) {
+            desk.service.ended(now, flow, Ending::Unmade, &mut desk.out);
         }
     }
 
@@ -452,9 +488,8 @@ impl<S: Service + 'static> Shard<S> {
 
     /// Sets the alarm if the service's deadline moved earlier; whether it has passed already.
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
-        let others = [self.streams.deadline(), self.desk.roads.deadline()].into_iter().flatten();
-        let others = others.map(|ms| ms.saturating_mul(1_000));
-        let Some(at) = others.chain(self.desk.service.wake()).min() else { return false };
+        let others = sooner(self.streams.deadline(), self.desk.roads.deadline()).map(|ms| ms.saturating_mul(1_000));
+        let Some(at) = sooner(self.desk.service.wake(self.due), others) else { return false };
         self.alarm.set(at, cx)
     }
 }

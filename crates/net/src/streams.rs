@@ -29,6 +29,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use strowger_core::timer::sooner;
 use strowger_core::{Flow, ListenerId, Now, Target, Transport};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
@@ -210,6 +211,7 @@ impl Streams {
         more
     }
 
+    #[inline(never)]
     fn welcome(&mut self, door: usize, stream: TcpStream, remote: SocketAddr, now: Now) {
         let Door { listener, transport, .. } = self.doors[door];
         let settings = &self.common.settings;
@@ -389,14 +391,11 @@ impl Streams {
 
     /// When [`Streams::expire`] must be called at the latest.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        let alarm = self.alarms.peek().map(|Reverse((at, ..))| *at);
-        match (alarm, self.pause) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        sooner(self.alarms.peek().map(|Reverse((at, ..))| *at), self.pause)
     }
 
     /// Ends the connections whose time is over.
+    #[inline(never)]
     pub(crate) fn expire(&mut self, now: Now) {
         while let Some(&Reverse((at, slot, generation))) = self.alarms.peek() {
             if at > now.mono {

@@ -17,8 +17,10 @@ use strowger_core::proxy::contact_repair::is_first_hop;
 use strowger_core::proxy::{ExchangeRecord, Proxy, Request};
 use strowger_core::registrar::Registrar;
 use strowger_core::slots::Slots;
+use strowger_core::timer::sooner;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, call};
+use strowger_message::header::Via;
 use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason};
 use strowger_net::shown::shown;
 use strowger_net::{Kind, Mailbox, Service, Unsent};
@@ -161,23 +163,34 @@ impl Shard {
         completed.clear();
         let force = self.shared.config.nat.force_rport;
         let edit = &mut self.edit;
-        let changed =
-            message.via().is_ok_and(|top| via::complete(&message, &top, &arrival.remote, force, edit, &mut completed));
+        let top = message.via();
+        let changed = top.is_ok_and(|top| via::complete(&message, &top, &arrival.remote, force, edit, &mut completed));
         if changed {
             match index.parse(&completed, &self.shared.limits) {
                 Ok(()) => self.enter(now, arrival, &Message::new(&completed, index), out),
                 Err(error) => self.refuse_unread(now, arrival, &completed, index, error, out),
             }
         } else {
-            self.enter(now, arrival, &Message::new(bytes, index), out);
+            self.enter_with_top(now, arrival, &message, top, out);
         }
         self.completed = completed;
     }
 
     /// A request, its Via complete: to its transaction, or behind those of its call that wait.
     pub(crate) fn enter(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
+        self.enter_with_top(now, arrival, message, message.via(), out);
+    }
+
+    fn enter_with_top<'a>(
+        &mut self,
+        now: Now,
+        arrival: &Arrival,
+        message: &Message<'a>,
+        top: Result<Via<'a>, Error>,
+        out: &mut Outbox,
+    ) {
         let call_hash = message.header(Name::CallId).map_or(0, |id| call::hash(self.shared.call_secret, id));
-        let request = match Request::of(*message, arrival, call_hash) {
+        let request = match Request::with_top(*message, top, arrival, call_hash) {
             Ok(request) => request,
             Err(error) => return self.refuse(now, arrival, message, error, out),
         };
@@ -480,7 +493,7 @@ impl Service for Shard {
     }
 
     fn deadline(&mut self) -> Option<u64> {
-        [self.transactions.deadline(), self.proxy.deadline(), self.pings.deadline()].into_iter().flatten().min()
+        sooner(self.transactions.deadline(), sooner(self.proxy.deadline(), self.pings.deadline()))
     }
 
     fn answered(&mut self, now: Now, answer: Answer, out: &mut Outbox) {

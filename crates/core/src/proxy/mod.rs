@@ -31,6 +31,7 @@ pub use seal::Way;
 
 use crate::entropy::Entropy;
 use crate::slots::{Id, Slots};
+use crate::timer::sooner;
 use crate::transaction::{ClientId, Event, Record, Role, ServerId, Transactions};
 use crate::{Now, Outbox};
 use exchange::Exchange;
@@ -265,7 +266,7 @@ impl Proxy {
     /// When [`Proxy::poll`] must be called at the latest.
     pub fn deadline(&self) -> Option<u64> {
         let ring = self.rings.peek().map(|Reverse((until, _))| *until);
-        [self.tidy_at, ring].into_iter().flatten().min()
+        sooner(self.tidy_at, ring)
     }
 
     /// A group of candidates that has rung long enough is cancelled, so that the next one gets its turn (section 16.7 step 5).

@@ -1,6 +1,7 @@
 //! A request that has what every request must have.
 
 use crate::Arrival;
+use strowger_message::header::Via;
 use strowger_message::params::write_quoted;
 use strowger_message::{Edit, Error, Essentials, Form, Index, Limits, Line, Message, Method, Reason, Uri};
 
@@ -30,7 +31,20 @@ impl<'a> Request<'a> {
     /// What [`Essentials::of`] finds missing or malformed; [`Reason::StartLine`] for a response; what keeps the message
     /// from being [`Form::Canonical`]: what goes on to others must mean the same to them.
     pub fn of(message: Message<'a>, arrival: &'a Arrival, call_hash: u32) -> Result<Self, Error> {
-        let essentials = Essentials::of(&message)?;
+        Self::with_top(message, message.via(), arrival, call_hash)
+    }
+
+    /// The same for a caller that has read the topmost Via ([`Message::via`]).
+    ///
+    /// # Errors
+    /// Those of [`Request::of`].
+    pub fn with_top(
+        message: Message<'a>,
+        top: Result<Via<'a>, Error>,
+        arrival: &'a Arrival,
+        call_hash: u32,
+    ) -> Result<Self, Error> {
+        let essentials = Essentials::with_top(&message, top)?;
         let index = message.index();
         if index.form() != Form::Canonical {
             let twice = |line: &&Line| line.name.stands_once() && index.repeated(line.name);

@@ -14,7 +14,7 @@ use super::step::{Action, Class, End, Retransmission, Step};
 use super::{client_invite, client_non_invite, hop, server_invite, server_non_invite};
 use crate::kept::{Kept, KeptStore, memory_of};
 use crate::slots::{Id, Slots};
-use crate::timer::{Stamp, TimerSettings, Timers};
+use crate::timer::{Stamp, TimerSettings, Timers, sooner};
 use crate::{Arrival, Now, Outbox, Target, call};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -348,8 +348,7 @@ impl Transactions {
 
     /// When [`Transactions::poll`] is to be called next, as `Now::mono`.
     pub fn deadline(&mut self) -> Option<u64> {
-        let timer = self.timers.deadline(runs(&self.entries));
-        timer.into_iter().chain(self.tidy).min()
+        sooner(self.timers.deadline(runs(&self.entries)), self.tidy)
     }
 
     pub fn counts(&self) -> Counts {

@@ -39,7 +39,7 @@ use strowger_message::{Edit, Error, Index, Limits, Message, SipUri, Uri};
 use crate::entropy::{Entropy, write_hex};
 use crate::proxy::{Face, Identity};
 use crate::slots::{Id, Slots};
-use crate::timer::{Length, Stamp, Timers};
+use crate::timer::{Length, Stamp, Timers, sooner};
 use crate::transaction::{Counts, Event as TransactionEvent, Outgoing, Transactions};
 use crate::{Arrival, Now, Outbox, Target, Transport};
 use account::Account;
@@ -206,7 +206,7 @@ impl UserAgent {
         let registrations = &self.registrations;
         let refreshes =
             self.refreshes.deadline(|slot, stamp| registrations.at(slot).is_some_and(|(_, r)| r.refresh == stamp));
-        [transactions, calls, refreshes].into_iter().flatten().min()
+        sooner(transactions, sooner(calls, refreshes))
     }
 
     /// Runs the timers that are due.

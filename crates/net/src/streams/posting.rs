@@ -24,6 +24,7 @@ impl Streams {
         clippy::too_many_arguments,
         reason = "each says one thing about the message, and the caller has them apart"
     )]
+    #[inline(never)]
     pub(crate) fn post(
         &mut self,
         target: &Target,

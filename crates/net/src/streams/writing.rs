@@ -9,10 +9,15 @@ use strowger_core::Transport;
 
 impl Streams {
     /// Writes what the round sends, all of one connection at once.
+    #[inline]
     pub(crate) fn write_round(&mut self, bytes: &[u8]) {
-        if self.round.is_empty() {
-            return;
+        if !self.round.is_empty() {
+            self.write_pieces(bytes);
         }
+    }
+
+    #[inline(never)]
+    fn write_pieces(&mut self, bytes: &[u8]) {
         let mut round = std::mem::take(&mut self.round);
         // Unlike a stable sort this one takes no memory.
         round.sort_unstable_by_key(|piece| (piece.slot, piece.order));
@@ -170,10 +175,15 @@ impl Streams {
     }
 
     /// Writes what waits as far as the sockets take it; where they do not, `cx` is woken when they do.
+    #[inline]
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>) {
-        if self.blocked.is_empty() {
-            return;
+        if !self.blocked.is_empty() {
+            self.resume_blocked(cx);
         }
+    }
+
+    #[cold]
+    fn resume_blocked(&mut self, cx: &mut Context<'_>) {
         // A connection that ends meanwhile takes itself off the list: not off the one that is walked.
         let mut blocked = std::mem::take(&mut self.blocked);
         blocked.retain(|&slot| self.is_still_blocked(slot, cx));
