@@ -1,6 +1,6 @@
 //! Where a URI leads: the parts of it that decide which machine gets a request, and which user there.
 
-use super::route::transport_of;
+use super::route::known_transport;
 use crate::Transport;
 use crate::siphash::Strong;
 use strowger_message::Host;
@@ -24,11 +24,8 @@ pub struct Place<'a> {
 impl<'a> Place<'a> {
     pub fn of(uri: &SipUri<'a>) -> Self {
         let default = if uri.secure { Transport::Tls } else { Transport::Udp };
-        let transport = match (transport_of(uri), uri.params.transport()) {
-            (Some(transport), _) => Ok(transport),
-            (None, Some(text)) => Err(text),
-            (None, None) => Ok(default),
-        };
+        let transport =
+            uri.params.transport().map_or(Ok(default), |text| known_transport(text, uri.secure).ok_or(text));
         Self {
             secure: uri.secure,
             user: uri.user,

@@ -303,10 +303,14 @@ impl Proxy {
 
 /// The transport that a URI names, if we know it.
 pub(super) fn transport_of(uri: &SipUri<'_>) -> Option<Transport> {
-    let text = uri.params.transport()?;
+    known_transport(uri.params.transport()?, uri.secure)
+}
+
+/// The transport that a URI parameter names, if we know it; `secure`: in a sips URI.
+pub(super) fn known_transport(text: &[u8], secure: bool) -> Option<Transport> {
     match Transport::of(text)? {
-        Transport::Tcp if uri.secure => Some(Transport::Tls),
-        Transport::Ws if uri.secure => Some(Transport::Wss),
+        Transport::Tcp if secure => Some(Transport::Tls),
+        Transport::Ws if secure => Some(Transport::Wss),
         transport => Some(transport),
     }
 }
