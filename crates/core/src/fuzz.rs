@@ -4,7 +4,7 @@
 use crate::timer::TimerSettings;
 use crate::transaction::{ClientId, Event, Incoming, Outgoing, Role, ServerId, Transactions};
 use crate::{Arrival, ListenerId, Now, Outbox, Target, Transport};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use strowger_message::{Index, Limits, Message};
 
 /// The bytes are a script: messages that come and go, timers, failures, moves to another table.
@@ -62,6 +62,8 @@ struct World {
     /// Server transactions that have not ended, and the final status that each was answered with.
     servers: BTreeMap<u64, Option<u16>>,
     clients: BTreeMap<u64, ()>,
+    /// Those of the server transactions that were forgotten.
+    forgotten: BTreeSet<u64>,
     /// Ids that ended.
     gone: Vec<u64>,
     owners: u64,
@@ -79,6 +81,7 @@ impl World {
             index: Index::new(),
             servers: BTreeMap::new(),
             clients: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
             gone: Vec::new(),
             owners: 0,
         }
@@ -177,6 +180,7 @@ impl World {
         let sent = self.table.respond(self.now, ServerId::from_u64(id), status, range, &mut self.out);
         match self.servers.get_mut(&id) {
             None => assert!(!sent, "what ended sends nothing"),
+            Some(_) if self.forgotten.contains(&id) => assert!(!sent, "what is forgotten is not answered"),
             Some(None) => {
                 assert!(sent, "the first final response and all before it are sent");
                 if status >= 200 {
@@ -212,8 +216,13 @@ impl World {
     fn forget(&mut self, script: &mut Script<'_>) {
         if let Some(id) = script.pick(&self.known_servers()) {
             self.table.forget(self.now, ServerId::from_u64(id));
-            self.pass(0);
-            assert!(!self.servers.contains_key(&id));
+            if self.servers.contains_key(&id) {
+                self.forgotten.insert(id);
+            }
+            if script.any() & 1 == 0 {
+                self.pass(0);
+                assert!(!self.servers.contains_key(&id) && self.forgotten.is_empty());
+            }
         }
     }
 
@@ -230,7 +239,7 @@ impl World {
             self.now.mono += u64::from(offset);
         }
         records.reverse();
-        let (mut servers, mut clients) = (BTreeMap::new(), BTreeMap::new());
+        let (mut servers, mut clients, mut forgotten) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         for record in records {
             let (old, role, owner) = (record.id, record.role, record.owner);
             let new = self.table.import(self.now, record, owner);
@@ -238,6 +247,9 @@ impl World {
                 Role::Server => {
                     let answered = self.servers.remove(&old).expect("a server transaction that was known");
                     servers.insert(new, answered);
+                    if self.forgotten.remove(&old) {
+                        forgotten.insert(new);
+                    }
                 }
                 // A CANCEL of the table's own is known to nobody.
                 Role::Client => {
@@ -248,7 +260,7 @@ impl World {
             }
         }
         assert!(self.servers.is_empty() && self.clients.is_empty(), "everything moved");
-        (self.servers, self.clients) = (servers, clients);
+        (self.servers, self.clients, self.forgotten) = (servers, clients, forgotten);
         self.gone.clear();
     }
 
@@ -272,6 +284,7 @@ impl World {
                 }
                 Event::ServerEnded { id, owner } => {
                     assert!(owner > 0 && self.servers.remove(&id.to_u64()).is_some(), "it ends once");
+                    self.forgotten.remove(&id.to_u64());
                     self.gone.push(id.to_u64());
                 }
                 Event::ClientEnded { id, owner } => {
@@ -286,8 +299,13 @@ impl World {
         let counts = self.table.counts();
         assert_eq!(counts.servers, self.servers.len() as u64, "{counts:?}");
         assert!(counts.clients >= self.clients.len() as u64, "{counts:?}");
-        assert_eq!(counts.keys, counts.servers + counts.clients, "{counts:?}");
-        assert!(counts.kept_messages <= counts.keys && counts.timers <= 2 * counts.keys, "{counts:?}");
+        let transactions = counts.servers + counts.clients;
+        assert_eq!(
+            counts.keys + self.forgotten.len() as u64,
+            transactions,
+            "what is forgotten is not found: {counts:?}"
+        );
+        assert!(counts.kept_messages <= transactions && counts.timers <= 2 * transactions, "{counts:?}");
     }
 
     /// Whatever is not answered is given up; then all ends by itself.

@@ -184,7 +184,7 @@ impl Transactions {
         self.entries.get(id.0).map(|e| e.route.into())
     }
 
-    /// Forgets a server transaction that is not answered at all: the next poll ends it.
+    /// Forgets a server transaction that is not answered at all: its request is new when it comes again, and the next poll ends it.
     pub fn forget(&mut self, now: Now, id: ServerId) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
         entry.machine = match entry.machine {
@@ -192,6 +192,7 @@ impl Transactions {
             Machine::ServerNonInvite(_) => Machine::ServerNonInvite(server_non_invite::State::Terminated),
             Machine::ClientInvite(_) | Machine::ClientNonInvite(_) => return,
         };
+        self.places.remove(&entry.key, id.0.slot);
         self.timers.stop(&mut entry.retransmission);
         self.timers.stop(&mut entry.end);
         entry.end = self.timers.start(now.mono, self.lengths.now, id.0.slot);
@@ -374,9 +375,11 @@ impl Transactions {
     }
 
     pub(super) fn insert(&mut self, now: Now, entry: Entry) -> Id {
-        let (key, role) = (entry.key, entry.machine.role());
+        let (key, role, is_terminated) = (entry.key, entry.machine.role(), entry.machine.is_terminated());
         let id = self.entries.insert(entry);
-        self.places.insert(&key, id.slot);
+        if !is_terminated {
+            self.places.insert(&key, id.slot);
+        }
         match role {
             Role::Server => self.counts.servers += 1,
             Role::Client => self.counts.clients += 1,

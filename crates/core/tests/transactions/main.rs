@@ -501,3 +501,29 @@ fn transactions_move_to_another_table_and_go_on() {
     assert!(want.iter().all(|event| new.events.contains(event)) && new.events.len() == 3, "{:?}", new.events);
     new.assert_empty();
 }
+
+/// A request that waits is forgotten where its call moves, and starts again there.
+#[test]
+fn a_request_that_was_forgotten_is_new_when_it_comes_again_here_and_where_its_call_moves() {
+    let (mut old, mut new) = (World::new(), World::new());
+    let bye = message(BYE, "z9hG4bK1", "2 BYE");
+    let first = old.new_request(&bye, Transport::Tcp);
+    old.table.forget(old.now, first);
+    let second = old.new_request(&bye, Transport::Tcp);
+    assert_ne!(first, second);
+    old.table.forget(old.now, second);
+    for record in old.table.export(old.now, |_| true) {
+        let owner = record.owner;
+        new.table.import(new.now, record, owner);
+    }
+    old.assert_empty();
+    let third = new.new_request(&bye, Transport::Tcp);
+    new.pass(0);
+    assert_eq!(new.events.len(), 2, "those that were forgotten end: {:?}", new.events);
+    assert_eq!(new.request(&bye, Transport::Tcp), Incoming::Absorbed);
+    let ok = message("SIP/2.0 200 OK", "z9hG4bK1", "2 BYE");
+    new.respond(third, &ok);
+    assert_eq!(new.sent(), [ok]);
+    new.pass(32_000);
+    new.assert_empty();
+}
