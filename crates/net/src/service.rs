@@ -63,15 +63,16 @@ pub trait Service {
     /// Timers: called when [`Service::deadline`] has passed.
     fn poll(&mut self, now: Now, out: &mut Outbox);
 
-    /// When [`Service::poll`] must be called at the latest ([`Now::mono`] milliseconds). A call for a deadline that has passed must move
+    /// When [`Service::poll`] must be called at the latest ([`Now::mono`] milliseconds). Asked at the end of a round. A call for a deadline that has passed must move
     /// it, or the shard never sleeps.
     fn deadline(&mut self) -> Option<u64>;
 
     /// When a round must follow at the latest, though nothing comes: microseconds of [`clock::micros`](crate::clock::micros). Asked
-    /// before the shard sleeps. By default the [`Service::deadline`]; a service without a use for [`Service::poll`] may have this alone.
+    /// before the shard sleeps, with what [`Service::deadline`] has just said. By default that; a service without a use for
+    /// [`Service::poll`] may have this alone.
     #[inline]
-    fn wake(&mut self) -> Option<u64> {
-        self.deadline().map(|ms| ms.saturating_mul(1_000))
+    fn wake(&mut self, deadline: Option<u64>) -> Option<u64> {
+        deadline.map(|ms| ms.saturating_mul(1_000))
     }
 
     /// An answer to something this shard asked the service runtime.

@@ -43,6 +43,8 @@ pub(crate) struct Shard<S: Service> {
     last_heard: u64,
     lingered: bool,
     choices: Choices,
+    /// The service's deadline at the end of the round before.
+    due: Option<u64>,
     /// Polls of the service, one after the other, that have left its deadline as it was; counted where assertions are checked.
     still: u32,
     me: Weak<RefCell<Self>>,
@@ -80,6 +82,7 @@ impl<S: Service + 'static> Shard<S> {
                 heard: false,
                 last_heard: 0,
                 lingered: false,
+                due: None,
                 still: 0,
                 me: me.clone(),
                 waker: None,
@@ -112,7 +115,7 @@ impl<S: Service + 'static> Shard<S> {
             more |= self.desk.read_mail(now);
             more |= self.desk.read_roads(now);
             more |= self.desk.turn(empty);
-            if let Some(due) = self.desk.service.deadline().filter(|at| *at <= now.mono) {
+            if let Some(due) = self.due.filter(|at| *at <= now.mono) {
                 self.desk.service.poll(now, &mut self.desk.out);
                 debug_assert!(
                     self.has_moved(due),
@@ -133,6 +136,7 @@ impl<S: Service + 'static> Shard<S> {
             self.beget();
             more |= self.desk.let_go(now);
             self.desk.roads.send_off(now, &shared.seats, &seat.counters);
+            self.due = self.desk.service.deadline();
             if more || self.arm(cx) {
                 self.lingered = false;
                 continue;
@@ -485,7 +489,7 @@ impl<S: Service + 'static> Shard<S> {
     /// Sets the alarm if the service's deadline moved earlier; whether it has passed already.
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
         let others = sooner(self.streams.deadline(), self.desk.roads.deadline()).map(|ms| ms.saturating_mul(1_000));
-        let Some(at) = sooner(self.desk.service.wake(), others) else { return false };
+        let Some(at) = sooner(self.desk.service.wake(self.due), others) else { return false };
         self.alarm.set(at, cx)
     }
 }

@@ -203,7 +203,7 @@ impl Service for Traffic {
         None
     }
 
-    fn wake(&mut self) -> Option<u64> {
+    fn wake(&mut self, _: Option<u64>) -> Option<u64> {
         self.world.sent_by(clock::micros());
         let at = self.wanted();
         self.presence.sleep_until(at);
