@@ -9,6 +9,7 @@ pub mod target;
 pub mod users;
 
 mod advice;
+mod ending;
 mod live;
 mod prepared;
 mod probe;
@@ -29,13 +30,11 @@ pub use target::Target;
 use crate::engine::Halt;
 use crate::engine::ledger::Ledger;
 use crate::engine::traffic::{Event, Order};
-use crate::measure::{
-    Books, Clock, Collector, Counter, GeneratorRole, Heading, Journal, Level, Log, Page, Run, grouped,
-};
+use crate::measure::{Books, Clock, Collector, Counter, GeneratorRole, Heading, Journal, Level, Log, Page, Run};
 use crate::scenario::Role;
 use crate::workload::Workload;
 use prepared::Prepared;
-use registration::{HASTE, Registration};
+use registration::Registration;
 use remarks::Remarks;
 use side::{Part, Side};
 use silence::{Change, Silence};
@@ -114,9 +113,6 @@ pub const INTERRUPTED: &str = "interrupted";
 
 /// How a run ended that met an error with which it could not go on.
 pub const HALTED: &str = "an error ended it";
-
-/// Who was called waits for the answers to its BYEs for so long, but no longer than for calls to end by themselves.
-const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Where no call is taken any more, those that ended since are kept for so long, in case the peer repeats what it said last.
 const REPETITIONS: Duration = Duration::from_millis(500);
@@ -346,51 +342,6 @@ impl Campaign {
         }
     }
 
-    /// The run is over, and its registrations are being removed.
-    fn removes(&self) -> bool {
-        self.registration.as_ref().is_some_and(Registration::has_begun_to_remove)
-    }
-
-    /// Who only answers takes no call any more.
-    fn close(&mut self) {
-        self.closed = Some(Instant::now());
-        if let Some(side) = &self.answerer {
-            side.order(Order::Close);
-        }
-    }
-
-    /// Calls that are open are ended with CANCEL or BYE, and their answers waited for.
-    fn leave(&mut self) {
-        if self.leaving.is_some() {
-            return;
-        }
-        self.leaving = Some(Instant::now());
-        match self.only_answers() {
-            true => self.hang_up(),
-            // The side that answers here is to hear the BYE, too.
-            false => self.callers.iter().for_each(|side| side.order(Order::Leave)),
-        }
-    }
-
-    /// A side that only answers ends the calls that its peers did not.
-    fn hang_up(&mut self) {
-        match self.hung_up {
-            None => {
-                self.hung_up = Some(Instant::now());
-                self.answerer.iter().for_each(|side| side.order(Order::Leave));
-            }
-            Some(at) if at.elapsed() > GOODBYE.min(self.plan.grace) => self.cut(),
-            Some(_) => (),
-        }
-    }
-
-    /// Calls that are open end at once.
-    fn cut(&self) {
-        for side in self.callers.iter().chain(&self.answerer) {
-            side.order(Order::End { goodbye: false });
-        }
-    }
-
     /// Whether the target answers the callers.
     fn listen(&mut self) {
         let mut counters = Snapshot::default();
@@ -433,19 +384,6 @@ impl Campaign {
         }
     }
 
-    /// No call is begun any more, and those that are open are ended with CANCEL or BYE. What is not answered is repeated, and
-    /// waited for as long as [`Plan::grace`] says. Who only answers takes no call any more, those that are open may end by
-    /// themselves for as long, and then are ended with a BYE.
-    pub fn interrupt(&mut self) {
-        self.reason = INTERRUPTED;
-        self.ending.get_or_insert_with(Instant::now);
-        if !self.only_answers() {
-            return self.leave();
-        }
-        self.leaving.get_or_insert_with(Instant::now);
-        self.close();
-    }
-
     /// How long ago the schedule began.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
@@ -454,90 +392,6 @@ impl Campaign {
     /// How it goes.
     pub fn live(&self) -> Live {
         Live::of(self)
-    }
-
-    /// Ends what still runs, at once, and puts the books together.
-    pub fn finish(mut self) -> Ended {
-        if self.stage != Stage::Over {
-            if !self.removes() {
-                self.cut();
-            }
-            let until = Instant::now() + HASTE;
-            while self.stage != Stage::Over && Instant::now() < until {
-                self.poll(Duration::from_millis(20));
-            }
-        }
-        if let (Some(registration), Some(side)) = (&mut self.registration, &mut self.answerer) {
-            registration.remove_within(side, &self.plan, HASTE);
-            if let Some(text) = registration.remains(&self.plan) {
-                self.note(Level::Warning, text);
-            }
-        }
-        self.keep_books();
-        let mut ledger = Ledger::default();
-        for side in &self.callers {
-            ledger.add(&side.report());
-        }
-        if let Some(side) = self.answerer.as_ref().filter(|_| self.callers.is_empty()) {
-            ledger.add(&side.report());
-        }
-        // What the kernel dropped before the sockets of calls and users is known when they are closed.
-        let (mut network, mut drops, mut lost) = (Snapshot::default(), 0, 0);
-        let receives = self.callers.is_empty() && self.plan.target.is_some();
-        let calling = if receives { 1 } else { self.callers.len() };
-        let mut handshake = None;
-        for (place, side) in self.callers.drain(..).chain(self.answerer.take()).enumerate() {
-            handshake = handshake.or_else(|| side.handshakes.last().filter(|_| place < calling));
-            let (counters, dropped) = side.end();
-            (drops, lost) = (drops + dropped, lost + unsent(&counters));
-            if place < calling {
-                network += counters;
-            }
-        }
-        self.count_losses(drops, lost);
-        if let Some((peer, why)) = &handshake {
-            let times = grouped(network.handshakes_failed.max(1) as f64);
-            self.note(Level::Warning, format!("{times} × a handshake failed, the last with {peer}: {why}"));
-        }
-        for (level, text) in notes(&network, self.plan.transport.is_reliable()) {
-            self.note(level, text);
-        }
-        if self.silence.unsaid() > 0 {
-            let times = grouped(self.silence.times() as f64);
-            self.note(Level::Warning, format!("Answers stopped {times} times in all, each for a second or longer."));
-        }
-        if matches!(self.plan.work, Work::Document(_)) {
-            for text in self.remarks.sentences() {
-                self.note(Level::Warning, format!("The document: {text}"));
-            }
-        } else if self.reason == HALTED {
-            self.note(Level::Warning, format!("The run was ended: {}", self.remarks.last()));
-        }
-        let own = &mut self.own;
-        let answering = self.aside.take().map(|aside| aside.finish(|page| own.beside(page)));
-        // Both ends are ours here: an end that only one of them knows is said.
-        let calls = matches!(self.plan.workload(), Some(Workload::Call | Workload::RegisterThenCall));
-        let there = answering.as_ref().map(|page| page.counter(Counter::IncomingCompleted)).filter(|_| calls);
-        if let Some(there) = there.filter(|there| *there < ledger.successful) {
-            let lost = grouped((ledger.successful - there) as f64);
-            self.note(
-                Level::Warning,
-                format!("{lost} calls that succeeded at the callers did not end well at the answering side."),
-            );
-        }
-        let now = clock::micros();
-        self.own.close(now);
-        let run = self.journal.finish(now, self.reason);
-        let facts = AdviceFacts {
-            plan: &self.plan,
-            destination: self.destination,
-            network,
-            answered: answering.as_ref().map(|page| page.counter(Counter::CallsIncoming)),
-            stopped: self.silence.times() > 0,
-            handshake: handshake.as_ref().map(|(_, why)| &**why),
-        };
-        let advice = facts.sentences(&run);
-        Ended { run, ledger, answering, advice, broken: self.broken }
     }
 }
 
@@ -558,41 +412,6 @@ fn right_side(plan: &Plan, role: Role) -> Result<(), String> {
         }
         _ => Ok(()),
     }
-}
-
-/// What should be known of sockets and connections.
-fn notes(network: &Snapshot, reliable: bool) -> Vec<(Level, String)> {
-    let mut notes = Vec::new();
-    let number = |n: u64| grouped(n as f64);
-    if network.lanes_full > 0 {
-        notes.push((
-            Level::Warning,
-            format!(
-                "{} calls found as many sockets open as may be, and shared one: --max-sockets and `ulimit -n` say how many",
-                number(network.lanes_full)
-            ),
-        ));
-    }
-    if network.lanes_refused > 0 {
-        notes.push((
-            Level::Warning,
-            format!(
-                "{} calls got no socket, because no port was free: several --source addresses have more{}",
-                number(network.lanes_refused),
-                if reliable {
-                    ". A connection that we end keeps its port for a minute (TIME_WAIT); net.ipv4.tcp_tw_reuse=1 makes \
-                     that a second"
-                } else {
-                    ""
-                }
-            ),
-        ));
-    }
-    if network.tls_handshakes > 1 {
-        let (all, resumed) = (number(network.tls_handshakes), number(network.tls_resumed));
-        notes.push((Level::Info, format!("{all} TLS handshakes, {resumed} of which resumed a session")));
-    }
-    notes
 }
 
 fn heading(plan: &Plan, answers: bool, clock: Clock, now: u64, timers: Vec<String>) -> Heading {
