@@ -33,7 +33,8 @@ section! {
         pub request_memory: usize = 64 << 10, Rule::bytes(4 << 10, 1 << 30);
         /// Memory that is kept for the requests of one source: for those that have no final response yet, about 3 kB each, for those that
         /// wait for a look-up, and of responses what goes beyond 1300 bytes. Divided among the shards that run. Further requests are
-        /// answered 503, longer responses passed on and not kept.
+        /// answered 503, longer responses passed on and not kept. A source with more than about 7,000 calls that ring at once, such
+        /// as another proxy, needs more.
         pub request_memory_per_source: usize = 20 << 20, Rule::bytes(128 << 10, 1 << 40);
         /// The same for the requests of all sources together; half of it is not for UDP requests that proved nothing, whose source
         /// may be forged.
