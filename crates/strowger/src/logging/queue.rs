@@ -14,8 +14,11 @@ use std::time::{Duration, Instant};
 /// Bytes of a line, at most.
 pub(super) const LONGEST_LINE: usize = 2_048;
 
-/// How long a line waits for others to be written with it.
+/// How long a line waits for others to be written with it, at least.
 const LINGER: Duration = Duration::from_millis(20);
+
+/// Between two writes where lines keep coming: each takes the processor from a shard.
+const SPACING: Duration = Duration::from_millis(200);
 
 /// Between two attempts to write where none succeeds, and where a pipe that must not be waited for is full.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -67,7 +70,7 @@ impl Queue {
         // A descriptor of its own: whoever prints by `std::io::stderr` must not wait for a lock that the writer holds.
         let output = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let queue = Arc::new(Self::new(most));
-        let mut writer = Writer { queue: queue.clone(), output, torn: false, error: None, report };
+        let mut writer = Writer { queue: queue.clone(), output, torn: false, taken: None, error: None, report };
         std::thread::Builder::new().name("log-writer".into()).spawn(move || {
             loop {
                 writer.round();
@@ -85,10 +88,13 @@ impl Queue {
             self.lost.fetch_add(1, Relaxed);
             return;
         }
+        let half = self.most / 2;
+        let before = waiting.lines.len();
         waiting.lines.extend_from_slice(line);
+        let fills = (before..waiting.lines.len()).contains(&half);
         let idle = std::mem::take(&mut waiting.idle);
         drop(waiting);
-        if idle {
+        if idle || fills {
             self.filled.notify_one();
         }
     }
@@ -132,6 +138,8 @@ struct Writer<O> {
     output: O,
     /// The last line that was written has no end.
     torn: bool,
+    /// When it last took lines.
+    taken: Option<Instant>,
     /// Why the last attempt failed; what was lost is reported after the next that does not.
     error: Option<io::Error>,
     /// Logs how many lines were lost, and why if the reason was an error.
@@ -174,20 +182,25 @@ impl<O: Write> Writer<O> {
         }
     }
 
-    /// All that waits, [`LINGER`] after there is something: lines that come one after the other are taken together, and only the
-    /// first of them wakes this thread.
-    fn take(&self) -> Vec<u8> {
+    /// All that waits, [`LINGER`] after there is something and [`SPACING`] after the last time, unless the queue is half full: lines
+    /// that come one after the other are taken together, and only the first of them wakes this thread.
+    fn take(&mut self) -> Vec<u8> {
         let mut waiting = self.queue.waiting();
         while waiting.lines.is_empty() {
             waiting.idle = true;
             waiting = self.queue.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         waiting.idle = false;
-        if waiting.flushing == 0 {
-            waiting = self.queue.filled.wait_timeout(waiting, LINGER).unwrap_or_else(PoisonError::into_inner).0;
+        if waiting.flushing == 0 && waiting.lines.len() <= self.queue.most / 2 {
+            let spacing = self.taken.map_or(Duration::ZERO, |at| SPACING.saturating_sub(at.elapsed()));
+            let pause = LINGER.max(spacing);
+            waiting = self.queue.filled.wait_timeout(waiting, pause).unwrap_or_else(PoisonError::into_inner).0;
         }
         waiting.writing = true;
-        std::mem::take(&mut waiting.lines)
+        let lines = std::mem::take(&mut waiting.lines);
+        drop(waiting);
+        self.taken = Some(Instant::now());
+        lines
     }
 
     /// Writes all of it; else how many bytes are left, and why.
@@ -249,7 +262,7 @@ mod tests {
         let written = Arc::<Mutex<Vec<u8>>>::default();
         let output = Disk { room, written: written.clone() };
         fn report(_: u64, _: Option<&io::Error>) {}
-        (Writer { queue: Arc::new(Queue::new(most)), output, torn: false, error: None, report }, written)
+        (Writer { queue: Arc::new(Queue::new(most)), output, torn: false, taken: None, error: None, report }, written)
     }
 
     #[test]
@@ -262,6 +275,29 @@ mod tests {
         assert_eq!(*written.lock().unwrap(), b"one\ntwo\n4\n");
         assert_eq!(writer.queue.lost(), (1, 0));
         assert_eq!(writer.queue.waiting().lost, 0, "it was reported");
+    }
+
+    #[test]
+    fn lines_that_keep_coming_are_written_together_and_those_of_a_flood_in_time() {
+        let (mut writer, written) = writer(100, 1_000);
+        writer.queue.put(b"one\n");
+        let begun = Instant::now();
+        writer.round();
+        writer.queue.put(b"two\n");
+        writer.round();
+        assert!(begun.elapsed() >= SPACING);
+        // The machine may be busy: one of them counts.
+        let queue = writer.queue.clone();
+        let of_a_flood = |_| {
+            (0..60).for_each(|_| queue.put(b"\n"));
+            let begun = Instant::now();
+            writer.round();
+            begun.elapsed()
+        };
+        let quickest = (0..5).map(of_a_flood).min().expect("five rounds");
+        assert!(quickest < LINGER, "half full is full enough: {quickest:?}");
+        assert!(written.lock().unwrap().starts_with(b"one\ntwo\n\n\n"));
+        assert_eq!(queue.lost(), (0, 0));
     }
 
     #[test]
