@@ -284,9 +284,6 @@ pub(super) const CONDITIONS: &[Condition] = &[
         beside_spinners(site, 3, &["-r", "100", "-d", "1500ms"])
     })
     .often(),
-    starved("one other on its core", &["lag_p99", "receive_lag"], |site| {
-        beside_spinners(site, 1, &["-r", "1000", "-d", "1500ms"])
-    }),
     starved("two others on its core, over TCP", &["lag_p99", "receive_lag"], |site| {
         let uas = site.quick_answers(&["--transport", "tcp"]);
         let _spinners = spinners(2, site.own, Scheduling::Ordinary);
