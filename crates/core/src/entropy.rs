@@ -1,15 +1,14 @@
 //! Numbers that nobody can guess: branches, tags. The seed comes from outside; from there on the machine
 //! is deterministic, so that a call can be replayed.
 
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
 
-/// A stream of numbers: SHA-256 over seed and counter.
-#[derive(Clone)]
+/// A stream of numbers: ChaCha with 12 rounds, from a seed.
 pub struct Entropy {
     seed: [u8; 32],
-    counter: u64,
-    ready: [u64; 4],
-    left: usize,
+    stream: ChaCha12Rng,
 }
 
 impl std::fmt::Debug for Entropy {
@@ -20,7 +19,7 @@ impl std::fmt::Debug for Entropy {
 
 impl Entropy {
     pub fn new(seed: [u8; 32]) -> Self {
-        Self { seed, counter: 0, ready: [0; 4], left: 0 }
+        Self { seed, stream: ChaCha12Rng::from_seed(seed) }
     }
 
     /// A stream of its own for `label`, from the same seed.
@@ -28,18 +27,9 @@ impl Entropy {
         Self::new(Sha256::new().chain_update(self.seed).chain_update(label).finalize().into())
     }
 
+    #[inline]
     pub fn u64(&mut self) -> u64 {
-        if self.left == 0 {
-            let block: [u8; 32] =
-                Sha256::new().chain_update(self.seed).chain_update(self.counter.to_le_bytes()).finalize().into();
-            self.counter += 1;
-            for (word, eight) in self.ready.iter_mut().zip(block.chunks_exact(8)) {
-                *word = u64::from_le_bytes(eight.try_into().expect("chunks of eight"));
-            }
-            self.left = 4;
-        }
-        self.left -= 1;
-        self.ready[self.left]
+        self.stream.next_u64()
     }
 }
 
