@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-mod base64url;
+mod base64;
 pub mod call;
 pub mod dialog;
 pub mod digest;

@@ -1,6 +1,6 @@
 //! Nonces issued without state and authenticated by a key (RFC 7616 section 3.3 and 5.4).
 //!
-//! 27 bytes, as 36 characters of base64url: 4 of time, 3 that name the process that issued the nonce, 5 of salt, 3 that name
+//! 27 bytes, as 36 characters of base64: 4 of time, 3 that name the process that issued the nonce, 5 of salt, 3 that name
 //! the source to which it went, 12 of HMAC-SHA-256 over those and the realm. Each shard, and each server that shares the
 //! secret, can judge a nonce; without the secret no nonce can be made or moved to another realm.
 
@@ -8,7 +8,7 @@ use std::fmt;
 
 use subtle::ConstantTimeEq;
 
-use crate::base64url;
+use crate::base64;
 use crate::hmac::Hmac;
 
 /// Characters of a nonce.
@@ -90,14 +90,14 @@ impl NonceKey {
         bytes[..BODY].copy_from_slice(&nonce.body());
         bytes[BODY..].copy_from_slice(&self.tag(&nonce, realm));
         let mut text = [0; NONCE_LEN];
-        base64url::encode(&bytes, &mut text);
+        base64::encode(&bytes, &mut text);
         NonceText(text)
     }
 
     /// The nonce that this text is, or `None` if it was not issued with this key for this realm.
     pub fn open(&self, text: &[u8], realm: &[u8]) -> Option<Nonce> {
         let mut bytes = [0; BYTES];
-        if !base64url::decode(text, &mut bytes) {
+        if !base64::decode(text, &mut bytes) {
             return None;
         }
         let (issued, rest) = bytes.split_first_chunk::<4>()?;

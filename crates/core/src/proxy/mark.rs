@@ -11,12 +11,12 @@
 use super::place::Place;
 use super::scope::Scope;
 use crate::siphash::SipKey;
-use crate::{Now, base64url};
+use crate::{Now, base64};
 use strowger_message::uri::SipUri;
 use subtle::ConstantTimeEq;
 
 /// Characters of a mark.
-pub(super) const LEN: usize = base64url::len(BYTES);
+pub(super) const LEN: usize = base64::len(BYTES);
 
 /// A byte of scope (two bits), version and direction, four of the time, six of the Contact, thirteen of the authentication code.
 const BYTES: usize = CLEAR + 13;
@@ -120,7 +120,7 @@ impl Marks {
         let code = self.code(&bytes, call_id, tag, beyond);
         bytes[CLEAR..].copy_from_slice(&code);
         let mut text = [0; LEN];
-        base64url::encode(&bytes, &mut text);
+        base64::encode(&bytes, &mut text);
         text
     }
 
@@ -135,7 +135,7 @@ impl Marks {
         uri: Option<&SipUri<'_>>,
     ) -> Judgement {
         let mut bytes = [0; BYTES];
-        if !base64url::decode(mark, &mut bytes) || bytes[0] >> 1 & 0b1_1111 != VERSION || to_tag.is_empty() {
+        if !base64::decode(mark, &mut bytes) || bytes[0] >> 1 & 0b1_1111 != VERSION || to_tag.is_empty() {
             return Judgement::Refused;
         }
         let code = self.code(&bytes, call_id, to_tag, beyond);

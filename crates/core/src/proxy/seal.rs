@@ -12,7 +12,7 @@ use super::mark::{is_fresh, seconds};
 use super::place::Place;
 use super::scope::Scope;
 use crate::siphash::SipKey;
-use crate::{Flow, Now, Transport, base64url};
+use crate::{Flow, Now, Transport, base64};
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
 use strowger_message::uri::SipUri;
@@ -129,8 +129,8 @@ impl Seals {
         out.extend_from_slice(NAME);
         out.push(b'=');
         let from = out.len();
-        out.resize(from + base64url::len(bytes.len()), 0);
-        base64url::encode(&bytes, &mut out[from..]);
+        out.resize(from + base64::len(bytes.len()), 0);
+        base64::encode(&bytes, &mut out[from..]);
     }
 
     /// The seal of a URI, if there is a valid one; that of the party with this tag of the call before others.
@@ -152,7 +152,7 @@ impl Seals {
         let mut bytes = [0; HEAD + 18 + 13 + CODE];
         let len = text.len() * 3 / 4;
         let bytes = bytes.get_mut(..len)?;
-        if len < HEAD + CODE || !base64url::decode(text, bytes) {
+        if len < HEAD + CODE || !base64::decode(text, bytes) {
             return None;
         }
         let (said, code) = bytes.split_at(len - CODE);
