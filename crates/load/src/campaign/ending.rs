@@ -32,11 +32,12 @@ impl Campaign {
         self.registration.as_ref().is_some_and(Registration::has_begun_to_remove)
     }
 
-    /// Who only answers takes no call any more.
+    /// Who only answers takes no call any more, from when this returns.
     pub(super) fn close(&mut self) {
         self.closed = Some(Instant::now());
         if let Some(side) = &self.answerer {
             side.order(Order::Close);
+            side.settle();
         }
     }
 

@@ -527,6 +527,11 @@ impl Side {
         self.node.handle().mailbox(0).send(order);
     }
 
+    /// Waits until what was ordered is done, for half a second at most: orders are taken one after the other.
+    pub(super) fn settle(&self) {
+        self.report();
+    }
+
     /// The counts as they are now; those of the start if the shard does not answer in time.
     pub(super) fn report(&self) -> Ledger {
         if let Some(ledger) = &self.ledger {
