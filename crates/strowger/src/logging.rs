@@ -1,6 +1,7 @@
 //! Log lines on standard error, as `[log]` says. No thread waits for standard error to take its lines, see [`queue`].
 
 mod line;
+mod plain;
 mod queue;
 
 use std::fmt;
@@ -53,7 +54,11 @@ pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
         LogFormat::Json => lines.json().flatten_event(true).finish().try_init()?,
         LogFormat::Text => {
             let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            lines.with_ansi(colours).with_target(false).finish().try_init()?;
+            let lines = lines.with_ansi(colours).with_target(false);
+            match colours {
+                true => lines.finish().try_init()?,
+                false => lines.fmt_fields(plain::Fields).with_timer(plain::Time).finish().try_init()?,
+            }
         }
     }
     let _ = STARTED.set(Started { format: log.format, queue });
