@@ -100,7 +100,7 @@ fn one_call_from_many_ports_meets_in_one_shard() {
         let address = node.handle().addresses()[0];
         settled(node.handle());
         let mut shards = [0; 4];
-        for call in 0..40 {
+        for call in 0..80 {
             let mut owner = None;
             for number in 1..=6 {
                 let socket = client(address);
@@ -114,12 +114,13 @@ fn one_call_from_many_ports_meets_in_one_shard() {
             }
             shards[owner.unwrap().parse::<usize>().unwrap()] += 1;
         }
+        // Twenty each in the mean; one of four has fewer than three by chance in one run of three million.
         assert!(shards.iter().all(|&n| n > 2), "{shards:?}");
         let crossed = node.handle().total().crossed_in;
         if steering {
             assert_eq!(crossed, 0, "the kernel knew the owner of each");
         } else {
-            assert!((100..240).contains(&crossed), "three of four land wrong, {crossed} did");
+            assert!((200..480).contains(&crossed), "three of four land wrong, {crossed} did");
         }
     }
 }
