@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::certificate::Certificate;
+use crate::peer::sends_back;
 use crate::process::Process;
 use crate::{binary, port};
 
@@ -325,7 +326,7 @@ pub fn peer(answer: impl Fn(usize, &str) -> Option<&'static str> + Send + 'stati
         let mut number = 0;
         while let Ok((length, from)) = socket.recv_from(&mut buffer) {
             let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
-            if text.starts_with("ACK") {
+            if text.starts_with("ACK") || sends_back(&socket, &buffer[..length], from) {
                 continue;
             }
             let Some(line) = answer(number, &text) else { continue };

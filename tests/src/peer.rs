@@ -9,6 +9,26 @@ use std::time::Duration;
 
 use crate::generator::reply;
 
+/// A datagram that is no message: a peer by hand sends it back.
+const READ: &[u8] = b"have you read all?";
+
+/// Waits until the peer by hand at this address, whose thread says [`sends_back`] first, has read all that came before:
+/// a program that ended may have sent it something a moment ago.
+///
+/// # Panics
+/// It does not, within ten seconds.
+pub fn until_read(peer: SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("it can be set");
+    socket.send_to(READ, peer).expect("loopback takes it");
+    socket.recv(&mut [0; READ.len()]).expect("the peer sends it back");
+}
+
+/// Whether this datagram only asks what was read, and goes back.
+pub fn sends_back(socket: &UdpSocket, datagram: &[u8], from: SocketAddr) -> bool {
+    datagram == READ && socket.send_to(datagram, from).is_ok()
+}
+
 /// What came: from where, and what it says of itself.
 #[derive(Clone, Debug)]
 pub struct Seen {

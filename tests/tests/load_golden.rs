@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use strowger_tests::peer::{sends_back, until_read};
 use strowger_tests::{alone, binary};
 
 /// An answer: after so many milliseconds from the request, this start line (and further header fields).
@@ -30,6 +31,9 @@ fn peer(flow: Flow) -> (SocketAddr, Seen) {
         let mut times: Vec<(String, String)> = Vec::new();
         while let Ok((length, from)) = socket.recv_from(&mut buffer) {
             let came = Instant::now();
+            if sends_back(&socket, &buffer[..length], from) {
+                continue;
+            }
             let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
             let method = text.split(' ').next().unwrap_or_default().to_owned();
             let header = |name: &str| text.lines().find(|l| l.starts_with(name)).unwrap_or_default().to_owned();
@@ -69,7 +73,7 @@ fn peer(flow: Flow) -> (SocketAddr, Seen) {
 /// Calls of each flow: the median of so few is still the middle one.
 const CALLS: u64 = 6;
 
-/// Calls one after another; the report.
+/// Calls one after another; the report. The peer has seen all of them then.
 fn run(address: SocketAddr, words: &[&str]) -> Value {
     let output = Command::new(binary::strowger())
         .args(["load", &address.to_string(), "--no-preflight", "-r", "50", "-l", "1", "--json", "-"])
@@ -78,6 +82,7 @@ fn run(address: SocketAddr, words: &[&str]) -> Value {
         .stdin(Stdio::null())
         .output()
         .expect("the program starts");
+    until_read(address);
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use strowger_tests::duel::Ports;
 use strowger_tests::generator::{refused, reply};
+use strowger_tests::peer::{sends_back, until_read};
 use strowger_tests::program::{self, SIPP};
 use strowger_tests::{binary, together};
 
@@ -58,6 +59,9 @@ fn phone(media: &UdpSocket) -> (SocketAddr, Receiver<String>) {
     std::thread::spawn(move || {
         let mut buffer = [0; 65_536];
         while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            if sends_back(&socket, &buffer[..length], from) {
+                continue;
+            }
             let request = String::from_utf8_lossy(&buffer[..length]).into_owned();
             let body = format!("v=0\r\nc=IN IP4 127.0.0.1\r\nm=audio {port} RTP/AVP 8 96\r\n");
             let head = format!(
@@ -90,10 +94,12 @@ fn command(program: &[&Path], folder: &Path, document: &str, target: SocketAddr,
     command
 }
 
-/// Runs ours to its end.
+/// Runs ours to its end. The telephone has read all that it sent.
 fn run(folder: &Path, document: &str, target: SocketAddr, words: &[&str]) -> Output {
     let program = [binary::strowger(), Path::new("sipp")];
-    command(&program, folder, document, target, words).output().expect("it starts")
+    let output = command(&program, folder, document, target, words).output().expect("it starts");
+    until_read(target);
+    output
 }
 
 fn said(output: &Output) -> String {
@@ -308,6 +314,7 @@ fn moments_are_local() {
     let words = ["-trace_msg", "-message_file", "messages.log"];
     let ran = command(&program, folder.path(), &text, target, &words).env("TZ", "XYZ-5:30").output();
     assert!(ran.expect("it starts").status.success());
+    until_read(target);
     let invite = heard.try_recv().expect("a call came");
     let stamp = invite.lines().find_map(|line| line.strip_prefix("X: ")).expect("the line is there");
     let (_, epoch) = stamp.rsplit_once('\t').expect("two tabs");
