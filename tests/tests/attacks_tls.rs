@@ -203,7 +203,8 @@ fn a_certificate_of_both_names_serves_both() {
 #[test]
 fn who_forges_dns_proves_only_the_name_that_he_has() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port").port();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
+    let port = listener.local_addr().expect("it is bound").port();
     let forged = Record::Srv(1, 1, port, "evil.test".into());
     let naptr = Record::Naptr(1, 1, "SIPS+D2T".into(), "_sips._tcp.evil.test".into());
     let more = [("_sips._tcp.bank.test", forged.clone()), ("_sips._tcp.evil.test", forged), ("bank.test", naptr)];
@@ -211,7 +212,6 @@ fn who_forges_dns_proves_only_the_name_that_he_has() {
     drop(folder);
     let (chain, key) = world.authority.sign(&["evil.test"]).read();
     let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).expect("a certificate");
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is still free");
     let seen = Arc::<Mutex<Vec<String>>>::default();
     let (config, remembers) = (Arc::new(config), seen.clone());
     std::thread::spawn(move || {

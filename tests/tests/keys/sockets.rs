@@ -30,6 +30,12 @@ fn trace(lines: &str) -> Option<String> {
         std::thread::sleep(Duration::from_millis(2));
     }
     wire.final_response(SOON).expect("it is answered");
+    // It ends behind the last of them, not in the middle of its work.
+    for _ in 1..120 {
+        if wire.final_response(SOON).is_none() {
+            break;
+        }
+    }
     let id = server.process().id();
     server.stop();
     Some(trace.whole(id))
