@@ -65,6 +65,26 @@ fn a_contact_that_is_a_user_of_ours_stands_for_its_phones() {
     assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(200));
 }
 
+/// An edge in front of a registrar, both with one secret, so that each can go on with the calls of the other: what passes both
+/// unchanged is no loop (RFC 3261 section 16.3 item 4).
+#[test]
+fn what_passes_two_servers_with_one_secret_is_no_loop() {
+    const SECRET: &str = "auth.secret = \"one secret, two servers\"";
+    let edge = Setup::on(&[Udp]).relay().with(SECRET).start();
+    let open = "domains = [\"127.0.0.1\"]\nregistrar.authenticate = false\nauth.calls = false";
+    let registrar = Setup::on(&[Udp]).with(open).with(SECRET).in_memory().start();
+    let mut bob = registrar.connect(Udp);
+    let mut request = Request::register("bob", "127.0.0.1", "sip:x", "udp", bob.local());
+    request.headers = vec![format!("Contact: <sip:bob@{}>", bob.local()), "Expires: 600".into()];
+    bob.send(&request.bytes()).expect("loopback takes it");
+    assert_eq!(bob.final_response(LIMIT).as_deref().and_then(status), Some(200));
+    let mut caller = edge.connect(Udp);
+    let uri = format!("sip:bob@{}", registrar.address(Udp));
+    caller.send(&Request::new("MESSAGE", &uri, "udp", caller.local()).bytes()).expect("loopback takes it");
+    answer(&mut bob, 200);
+    assert_eq!(caller.final_response(LIMIT).as_deref().and_then(status), Some(200));
+}
+
 #[test]
 fn contacts_that_lead_round_end_in_482() {
     let server = start("");

@@ -2,7 +2,10 @@
 //! 4.2) and one that says how many branches the request may still have.
 //!
 //! `z9hG4bK`, then in hexadecimal digits: 16 that are unique; 16 that are the same whenever the same routing decision would
-//! be made on the same request; 4 of what is left to it; 8 that prove that a server with our secret wrote them all.
+//! be made on the same request by the same server; 4 of what is left to it; 8 that prove that a server with our secret wrote them all.
+//!
+//! Servers with one secret may stand one behind the other: what passes both unchanged is no loop. What is left to a request counts for
+//! all of them.
 //!
 //! Max-Breadth (RFC 5393 section 5) bounds what is under way at once. A request that comes back to us by several ways, one
 //! tried after the other, would still walk every permutation of them: so each branch also takes its share of a number that
@@ -39,9 +42,10 @@ pub(super) struct Visit {
 }
 
 impl BranchKey {
-    pub(super) fn new(secret: &[u8]) -> Self {
+    /// `name` is of this server alone among those with the same secret.
+    pub(super) fn new(secret: &[u8], name: &[u8]) -> Self {
         use sha2::{Digest, Sha256};
-        let seed = Sha256::new().chain_update(secret).chain_update(b"strowger loop").finalize();
+        let seed = Sha256::new().chain_update(secret).chain_update(b"strowger loop 2").chain_update(name).finalize();
         let seed = u64::from_le_bytes(seed[..8].try_into().expect("eight of thirty-two bytes"));
         Self {
             of_request: foldhash::quality::FixedState::with_seed(seed),
@@ -111,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_spiral_is_no_loop() {
-        let key = BranchKey::new(b"secret");
+        let key = BranchKey::new(b"secret", b"one");
         let hash = |uri: &[u8], route: &[u8]| key.of_request(uri, [route].into_iter(), b"c", b"t", 1);
         let visit = Visit { of_request: hash(b"sip:a@b", b""), left: 7 };
         assert_eq!(key.read(&key.write(1, visit)), Some(visit));
@@ -120,8 +124,18 @@ mod tests {
     }
 
     #[test]
+    fn servers_with_one_secret_know_their_own_loops() {
+        let [one, other] = [b"one", b"two"].map(|name| BranchKey::new(b"secret", name));
+        let hash = |key: &BranchKey| key.of_request(b"sip:a@b", std::iter::empty(), b"c", b"t", 1);
+        let visit = Visit { of_request: hash(&one), left: 7 };
+        let read = other.read(&one.write(1, visit));
+        assert_eq!(read, Some(visit), "what is left counts for both");
+        assert_ne!(read.map(|visit| visit.of_request), Some(hash(&other)));
+    }
+
+    #[test]
     fn only_what_we_wrote_is_read() {
-        let key = BranchKey::new(b"secret");
+        let key = BranchKey::new(b"secret", b"one");
         let visit = Visit { of_request: u64::MAX, left: u16::MAX };
         let branch = key.write(0, visit);
         assert_eq!(key.read(&branch), Some(visit));
@@ -130,7 +144,7 @@ mod tests {
             other[at] = if other[at] == b'1' { b'2' } else { b'1' };
             assert_eq!(key.read(&other), None, "byte {at}");
         }
-        assert_eq!(BranchKey::new(b"other").read(&branch), None);
+        assert_eq!(BranchKey::new(b"other", b"one").read(&branch), None);
         assert_eq!(key.read(&branch[..LEN - 1]), None);
         assert_eq!(key.read(b"z9hG4bK1"), None);
         assert_eq!(key.read(&[b'+'; LEN]), None);
