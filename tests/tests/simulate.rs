@@ -1,4 +1,4 @@
-//! Seeded simulation of user agents, proxies and a registrar: `STROWGER_SIM_SEEDS` worlds (default 300) from seed
+//! Seeded simulation of user agents, proxies and a registrar: `STROWGER_SIM_SEEDS` worlds (default 10,000) from seed
 //! `STROWGER_SIM_FIRST` (default 0) on, or the one world `STROWGER_SIM_SEED` with everything that was sent.
 
 use strowger_sim::scene::{self, Weather};
@@ -22,7 +22,7 @@ fn every_call_ends_as_it_must_and_nothing_is_left() {
         return;
     }
     let first = number("STROWGER_SIM_FIRST").unwrap_or(0);
-    let seeds = number("STROWGER_SIM_SEEDS").unwrap_or(300);
+    let seeds = number("STROWGER_SIM_SEEDS").unwrap_or(10_000);
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let results: Vec<(Weather, Vec<String>)> = std::thread::scope(|scope| {
         let run = |worker: u64| {
@@ -55,6 +55,8 @@ fn every_call_ends_as_it_must_and_nothing_is_left() {
     }
     // The worlds must hold what they are for.
     let all = whole.all;
+    // Callers mostly call who is there; where most calls fail for another reason, the worlds show nothing of calls.
+    assert!(all.success * 3 > all.calls, "{all:?}");
     assert!(all.success > 0 && all.failed > 0 && all.cancelled > 0 && all.messages > 0, "{all:?}");
     assert!(all.acknowledged > 0 && all.timeouts > 0 && all.transport_errors > 0, "{all:?}");
     // Where at most a tenth is lost, a message that is sent again until it is answered fails once in thousands of times.

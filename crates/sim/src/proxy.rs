@@ -287,7 +287,7 @@ impl Host for ProxyHost {
         let counts = self.tx.counts();
         let whole = counts.servers + counts.clients;
         let here = self.settings.address;
-        if counts.keys != whole {
+        if counts.keys + counts.forgotten != whole {
             return Err(format!("{here}: {} keys for {whole} transactions", counts.keys));
         }
         if counts.kept_messages > whole || counts.timers > 2 * whole || self.proxy.exchanges() as u64 > whole {

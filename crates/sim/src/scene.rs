@@ -180,7 +180,7 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
         if counts.strays > 0 && given_up == 0 && !conditions.has_outage() && !too_late {
             return Err(format!("{}: a response to nothing though nothing was given up: {counts:?}", node.name()));
         }
-        if conditions.is_perfect() && (counts.no_acks > 0 || given_up > 0 && !calls_nobody) {
+        if conditions.is_perfect() && (counts.no_acks > 0 || given_up > 0) && !calls_nobody {
             return Err(format!("{}: something was lost in good weather: {counts:?}", node.name()));
         }
     }

@@ -77,8 +77,10 @@ pub struct Counts {
     pub timers: u64,
     /// Entries in timer queues, stopped ones included.
     pub timers_waiting: u64,
-    /// Places in the table of keys that are taken.
+    /// Places in the table of keys that are taken: one for each transaction that is not forgotten.
     pub keys: u64,
+    /// Transactions that were forgotten, until the next poll ends them.
+    pub forgotten: u64,
 
     /// Requests that came again.
     pub request_retransmissions: u64,

@@ -65,8 +65,11 @@ impl Places {
         part.len += 1;
     }
 
-    pub(super) fn remove(&mut self, key: &Key, slot: u32) {
-        self.len -= usize::from(self.parts[Self::part(key)].remove(key.low as u32, slot));
+    /// Whether it was there.
+    pub(super) fn remove(&mut self, key: &Key, slot: u32) -> bool {
+        let was_there = self.parts[Self::part(key)].remove(key.low as u32, slot);
+        self.len -= usize::from(was_there);
+        was_there
     }
 
     pub(super) const fn len(&self) -> usize {

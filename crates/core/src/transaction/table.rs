@@ -192,7 +192,7 @@ impl Transactions {
             Machine::ServerNonInvite(_) => Machine::ServerNonInvite(server_non_invite::State::Terminated),
             Machine::ClientInvite(_) | Machine::ClientNonInvite(_) => return,
         };
-        self.places.remove(&entry.key, id.0.slot);
+        self.counts.forgotten += u64::from(self.places.remove(&entry.key, id.0.slot));
         self.timers.stop(&mut entry.retransmission);
         self.timers.stop(&mut entry.end);
         entry.end = self.timers.start(now.mono, self.lengths.now, id.0.slot);
@@ -377,7 +377,9 @@ impl Transactions {
     pub(super) fn insert(&mut self, now: Now, entry: Entry) -> Id {
         let (key, role, is_terminated) = (entry.key, entry.machine.role(), entry.machine.is_terminated());
         let id = self.entries.insert(entry);
-        if !is_terminated {
+        if is_terminated {
+            self.counts.forgotten += 1;
+        } else {
             self.places.insert(&key, id.slot);
         }
         match role {
@@ -390,7 +392,9 @@ impl Transactions {
 
     pub(super) fn remove(&mut self, id: Id) {
         let Some(mut entry) = self.entries.remove(id) else { return };
-        self.places.remove(&entry.key, id.slot);
+        if !self.places.remove(&entry.key, id.slot) {
+            self.counts.forgotten -= 1;
+        }
         self.timers.stop(&mut entry.retransmission);
         self.timers.stop(&mut entry.end);
         if entry.cancel == Cancel::Wanted {
