@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use strowger_tests::binary;
-use strowger_tests::duel::Ports;
+use strowger_tests::duel::{Ports, replaced};
 use strowger_tests::process::Process;
 use strowger_tests::program::{self, SIPP};
 
@@ -123,7 +123,7 @@ fn files(folder: &Path, pid: u32) -> BTreeMap<String, String> {
     files
         .map(|entry| {
             let text = String::from_utf8_lossy(&std::fs::read(entry.path()).expect("it can be read")).into_owned();
-            (entry.file_name().to_string_lossy().replace(&pid, "PID"), text.replace(&pid, "PID"))
+            (replaced(&entry.file_name().to_string_lossy(), &pid, "PID"), replaced(&text, &pid, "PID"))
         })
         .collect()
 }
