@@ -10,7 +10,7 @@ use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Candidate, Face, Identity, NextHop, Proxy, Request, Settings};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Incoming, Outgoing, ServerId, Transactions};
-use strowger_core::{Arrival, Flow, Now, Outbox, Transport, call};
+use strowger_core::{Arrival, Flow, Now, Outbox, Transport, call, via};
 use strowger_message::{Edit, Form, Index, Limits, Message, Method, respond};
 use strowger_net::{Listener, Net, Service, Settings as NetSettings, Shards};
 
@@ -27,7 +27,10 @@ impl Relay {
         // What a request must have; a real proxy answers 400 here.
         let Ok(request) = Request::of(message, arrival, call_hash) else { return };
         match self.transactions.request(now, &message, arrival, call_hash, out) {
-            Incoming::New(server) => self.route(now, &request, server, out),
+            Incoming::New(server) => {
+                self.transactions.set_reply(server, via::reply_target(&request.essentials.via, arrival));
+                self.route(now, &request, server, out);
+            }
             Incoming::Ack => {
                 // The ACK of a 2xx is no transaction: it only finds its way.
                 let routing = self.proxy.route(now, &request);
@@ -38,6 +41,7 @@ impl Relay {
                 }
             }
             Incoming::Cancel { cancel, invite } => {
+                self.transactions.set_reply(cancel, via::reply_target(&request.essentials.via, arrival));
                 let found =
                     invite.is_some_and(|invite| self.proxy.cancel(now, invite, &message, &mut self.transactions, out));
                 self.answer(now, cancel, &request, if found { 200 } else { 481 }, out);
@@ -101,17 +105,12 @@ impl Service for Relay {
             }
             return;
         }
-        // The sender asks where it was seen from (RFC 3581): its own Via tells the way of the response.
-        let Ok(via) = message.via() else { return };
-        let (mut edit, mut completed) = (Edit::new(), Vec::new());
-        if let Some(rport) = via.rport.filter(|port| port.is_empty()) {
-            edit.insert(message.range_of(rport).end, |text| {
-                text.extend_from_slice(format!("={}", arrival.remote.port()).as_bytes())
-            });
-            let received = format!(";received={}", arrival.remote.ip());
-            edit.insert(message.range_of(via.text).end, |text| text.extend_from_slice(received.as_bytes()));
+        // Its Via is to say where it was seen from, so that each part knows the way of its response (RFC 3261 section 18.2.1).
+        let Ok(top) = message.via() else { return };
+        let mut completed = Vec::new();
+        if !via::complete(&message, &top, &arrival.remote, false, &mut Edit::new(), &mut completed) {
+            return self.request(now, arrival, message, out);
         }
-        edit.write(&message, &mut completed);
         if index.parse(&completed, &limits).is_ok() {
             self.request(now, arrival, Message::new(&completed, &index), out);
         }

@@ -28,6 +28,7 @@ pub mod timer;
 pub mod transaction;
 pub mod transport;
 pub mod user_agent;
+pub mod via;
 
 pub use now::Now;
 pub use outbox::Outbox;

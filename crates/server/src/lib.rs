@@ -30,6 +30,5 @@ mod routing;
 pub mod shard;
 pub mod shared;
 mod tally;
-mod via;
 
 pub use node::{Program, Server};

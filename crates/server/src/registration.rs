@@ -12,7 +12,7 @@ use strowger_core::proxy::Request;
 use strowger_core::proxy::contact_repair::{is_first_hop, is_needed, is_translated};
 use strowger_core::registrar::{Current, Refusal, Registrar};
 use strowger_core::slots::Id;
-use strowger_core::{Now, Outbox};
+use strowger_core::{Now, Outbox, via};
 use strowger_message::{Message, Name, Uri};
 use strowger_net::Kind;
 use strowger_net::shown::{brief, shown};
@@ -117,7 +117,7 @@ impl Shard {
                 let from = asked.out.start();
                 self.write_reply(request, 200, |text| text.extend_from_slice(&lines), &mut asked.out.bytes);
                 let range = from..asked.out.bytes.len();
-                asked.out.send(crate::via::reply_target(&request.essentials.via, request.arrival), range, 0);
+                asked.out.send(via::reply_target(&request.essentials.via, request.arrival), range, 0);
                 if let Some(id) = id {
                     self.parked.remove(id);
                 }
@@ -126,7 +126,7 @@ impl Shard {
                 let (mut ok, mut failed) = (Vec::new(), Vec::new());
                 self.write_reply(request, 200, |text| text.extend_from_slice(&lines), &mut ok);
                 self.write_reply(request, 500, |_| (), &mut failed);
-                let target = crate::via::reply_target(&request.essentials.via, request.arrival);
+                let target = via::reply_target(&request.essentials.via, request.arrival);
                 if let Some(Parked::Registration(waiting)) = id.and_then(|id| self.parked.get_mut(id)) {
                     let log = (!changes.is_empty()).then(|| (changes, Sender::of(request)));
                     **waiting = Registration { ok, failed, target: Some(target), aor: shown(aor).to_string(), log };

@@ -6,9 +6,9 @@
 
 use crate::asked::{Asked, Why};
 use crate::shard::Shard;
-use crate::via;
 use strowger_core::proxy::Request;
 use strowger_core::transaction::{MOST_TIMES, length_as_sent};
+use strowger_core::via;
 use strowger_message::{Method, respond};
 
 impl Shard {

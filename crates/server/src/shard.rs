@@ -8,7 +8,6 @@ use crate::parked::{Found, Line, Parked};
 use crate::ping::Pings;
 use crate::reply::is_in_bounds;
 use crate::shared::Shared;
-use crate::via;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use strowger_core::registrar::Registrar;
 use strowger_core::slots::Slots;
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions};
-use strowger_core::{Arrival, Flow, Now, Outbox, call};
+use strowger_core::{Arrival, Flow, Now, Outbox, call, via};
 use strowger_message::header::Via;
 use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason};
 use strowger_net::shown::shown;
@@ -350,9 +349,8 @@ impl Shard {
         // What it need not say goes if that would be too much for a request that may be forged.
         for more in [&[lines, server_line][..], &[]] {
             out.bytes.truncate(from);
-            let mut completed = Vec::new();
             let write_top = |text: &mut Vec<u8>| match &top {
-                Some(top) => via::write_completed(message, top, &arrival.remote, &mut completed, text),
+                Some(top) => via::write_completed(message, top, &arrival.remote, false, text),
                 // As it came: who wrote it must know what it means.
                 None => false,
             };

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use strowger_message::header::Via;
 use strowger_message::{Message, Name, Write, build};
 
 use super::call::{Asked, Stage, Unacknowledged};
@@ -11,7 +10,7 @@ use super::{CallKey, Ending, Event, UserAgent};
 use crate::dialog::Exchange;
 use crate::slots::Id;
 use crate::transaction::ServerId;
-use crate::{Arrival, Now, Outbox, Target, Transport};
+use crate::{Arrival, Now, Outbox, via};
 
 impl UserAgent {
     /// Answers an INVITE provisionally, 101 to 199: 180 for ringing, 183 with a description for early media.
@@ -230,7 +229,7 @@ impl UserAgent {
         }
         self.write_name(b"Server", builder.buffer());
         builder.finish(b"");
-        let target = message.via().map_or_else(|_| arrival.reply(), |via| reply_to(arrival, &via));
+        let target = message.via().map_or_else(|_| arrival.reply(), |top| via::reply_target(&top, arrival));
         out.send(target, start..out.bytes.len(), 0);
     }
 }
@@ -251,59 +250,7 @@ pub(super) fn respond<'o>(
     out: &'o mut Vec<u8>,
 ) -> build::Builder<'o> {
     let tag = (!to_tag.is_empty() && status > 100).then_some(to_tag);
-    build::respond_via(request, status, None, tag, |out| write_top(request, source, out), out)
-}
-
-/// Writes the first Via line with the source filled in; false: it may stay as it is. What the sender itself wrote there as
-/// `received` is not believed.
-fn write_top(request: &Message<'_>, source: SocketAddr, out: &mut Vec<u8>) -> bool {
-    let (Some(line), Ok(via)) = (request.header(Name::Via), request.via()) else { return false };
-    let ip = source.ip().to_canonical();
-    let elsewhere = via.host.ip() != Some(ip);
-    if via.rport.is_none() && via.received.is_none() && !elsewhere {
-        return false;
-    }
-    let base = request.range_of(line).start;
-    let place = |part: &[u8]| {
-        let range = request.range_of(part);
-        range.start - base..range.end - base
-    };
-    let write_port = |equals: &[u8], out: &mut Vec<u8>| {
-        out.extend_from_slice(equals);
-        u32::from(source.port()).write(out);
-    };
-    let end = place(via.text).end;
-    let rport = via.rport.map(place);
-    // Two places to change, in the order in which they stand; a new parameter goes to the end.
-    let received = via.received.map_or(end..end, place);
-    let port_first = rport.as_ref().is_some_and(|r| r.start <= received.start);
-    let mut at = 0;
-    for change_port in [port_first, !port_first] {
-        if change_port {
-            let Some(range) = rport.clone() else { continue };
-            out.extend_from_slice(&line[at..range.start]);
-            let bare = range.is_empty() && line.get(range.start.wrapping_sub(1)) != Some(&b'=');
-            write_port(if bare { b"=" } else { b"" }, out);
-            at = range.end;
-        } else {
-            out.extend_from_slice(&line[at..received.start]);
-            if via.received.is_none() {
-                out.extend_from_slice(b";received=");
-            }
-            out.extend_from_slice(ip.to_string().as_bytes());
-            at = received.end;
-        }
-    }
-    out.extend_from_slice(&line[at..]);
-    true
-}
-
-/// Where a response goes (section 18.2.2): back where the request came from, unless its sender, over UDP, did not ask for
-/// that (RFC 3581) and so wants it at the port of its Via.
-pub(super) fn reply_to(arrival: &Arrival, via: &Via<'_>) -> Target {
-    let mut target = arrival.reply();
-    if arrival.transport == Transport::Udp && via.rport.is_none() {
-        target.address.set_port(via.port.unwrap_or(Transport::Udp.default_port()));
-    }
-    target
+    let top = request.via();
+    let write_top = |out: &mut Vec<u8>| top.is_ok_and(|top| via::write_completed(request, &top, &source, false, out));
+    build::respond_via(request, status, None, tag, write_top, out)
 }

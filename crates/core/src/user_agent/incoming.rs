@@ -3,7 +3,7 @@
 use strowger_message::header::RAck;
 use strowger_message::{Essentials, Message, Method, Name, Uri, Write};
 
-use super::answer::{reply_to, respond};
+use super::answer::respond;
 use super::call::{Asked, Call, Leg, Stage, Updated};
 use super::caller::CAPABILITIES;
 use super::settings::Reliability;
@@ -11,7 +11,7 @@ use super::{CallKey, Ending, Event, UserAgent};
 use crate::dialog::{Clash, Dialog, Fault};
 use crate::slots::Id;
 use crate::transaction::{Incoming, ServerId};
-use crate::{Arrival, Now, Outbox, call};
+use crate::{Arrival, Now, Outbox, call, via};
 
 /// A request with a server transaction.
 #[derive(Clone, Copy)]
@@ -56,7 +56,7 @@ impl UserAgent {
             Incoming::Full => self.refuse(arrival, message, 503, out),
             Incoming::Ack => self.acknowledged(now, message, &essentials, out),
             Incoming::New(server) => {
-                self.transactions.set_reply(server, reply_to(arrival, &essentials.via));
+                self.transactions.set_reply(server, via::reply_target(&essentials.via, arrival));
                 let asking = asking(server);
                 match essentials.to.tag {
                     Some(tag) => self.asked_within(now, &asking, tag, out),
@@ -64,7 +64,7 @@ impl UserAgent {
                 }
             }
             Incoming::Cancel { cancel, invite } => {
-                self.transactions.set_reply(cancel, reply_to(arrival, &essentials.via));
+                self.transactions.set_reply(cancel, via::reply_target(&essentials.via, arrival));
                 self.cancelled(now, &asking(cancel), invite, out);
             }
         }
