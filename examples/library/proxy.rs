@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Face, Identity, NextHop, Proxy, Request, Settings};
+use strowger_core::proxy::{Candidate, Proxy, Settings};
+use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Incoming, Outgoing, ServerId, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport, call, via};
@@ -33,9 +34,9 @@ impl Relay {
             }
             Incoming::Ack => {
                 // The ACK of a 2xx is no transaction: it only finds its way.
-                let routing = self.proxy.route(now, &request);
+                let routing = self.proxy.router().route(now, &request);
                 let uri = routing.next();
-                if let NextHop::Known(target) = self.proxy.next_hop(&uri, arrival.listener) {
+                if let NextHop::Known(target) = self.proxy.router().next_hop(&uri, arrival.listener) {
                     let candidate = Candidate { targets: &[target], ..Candidate::default() };
                     self.proxy.forward_ack(now, &request, &routing, &candidate, out);
                 }
@@ -54,15 +55,15 @@ impl Relay {
         if request.max_forwards == Some(0) {
             return self.answer(now, server, request, 483, out);
         }
-        if self.proxy.is_loop(request) {
+        if self.proxy.router().is_loop(request) {
             return self.answer(now, server, request, 482, out);
         }
         if request.method == Method::Invite {
             self.answer(now, server, request, 100, out);
         }
-        let routing = self.proxy.route(now, request);
+        let routing = self.proxy.router().route(now, request);
         let uri = routing.next();
-        let NextHop::Known(target) = self.proxy.next_hop(&uri, request.arrival.listener) else {
+        let NextHop::Known(target) = self.proxy.router().next_hop(&uri, request.arrival.listener) else {
             return self.answer(now, server, request, 404, out);
         };
         let candidate = Candidate { targets: &[target], ..Candidate::default() };
@@ -151,15 +152,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let net = Net::bind(settings, vec![Listener::new(Transport::Udp, listen)])?;
     let bound = net.addresses()[0];
     let node = net.spawn(move |_, _| {
-        let face =
-            Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
-        let identity = Arc::new(Identity::new(vec![face], [""; 0], &[]));
+        let listener = ListenerAddress {
+            transport: Transport::Udp,
+            bound,
+            sent_by: bound.to_string().into_bytes().into(),
+            network: 0,
+        };
+        let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
         let seed = seed();
+        // What it writes into a dialog is good for a day.
+        let router = Router::new(identity, &seed, 86_400);
         let key = [1, 2].map(|n| u64::from_le_bytes(seed[8 * n..8 * n + 8].try_into().expect("eight bytes")));
         let mut timers = Transactions::new(TimerSettings::default(), key);
         timers.set_limit(100_000);
         Relay {
-            proxy: Proxy::new(identity, Settings::default(), &seed, Entropy::new(seed)),
+            proxy: Proxy::new(Arc::new(router), Settings::default(), Entropy::new(seed)),
             transactions: timers,
             secret,
         }

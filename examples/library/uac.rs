@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Face, Identity};
+use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{CallKey, Ending, Event, Invite, Settings, UserAgent};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::Uri;
@@ -129,9 +129,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bound = net.addresses()[0];
     let (result, over) = channel();
     let node = net.spawn(move |_, handle| {
-        let face =
-            Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
-        let identity = Arc::new(Identity::new(vec![face], [""; 0], &[]));
+        let listener = ListenerAddress {
+            transport: Transport::Udp,
+            bound,
+            sent_by: bound.to_string().into_bytes().into(),
+            network: 0,
+        };
+        let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
         let agent = UserAgent::new(identity, Settings::default(), Entropy::new(seed()), secret);
         Telephone { agent, handle, talk, up: None, result: result.clone() }
     })?;

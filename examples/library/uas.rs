@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Face, Identity};
+use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{Event, Settings, UserAgent};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Listener, Net, Service, Settings as NetSettings, Shards};
@@ -82,9 +82,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let net = Net::bind(settings, vec![Listener::new(Transport::Udp, listen)])?;
     let bound = net.addresses()[0];
     let node = net.spawn(move |_, _| {
-        let face =
-            Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
-        let identity = Arc::new(Identity::new(vec![face], [""; 0], &[]));
+        let listener = ListenerAddress {
+            transport: Transport::Udp,
+            bound,
+            sent_by: bound.to_string().into_bytes().into(),
+            network: 0,
+        };
+        let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
         Telephone { agent: UserAgent::new(identity, Settings::default(), Entropy::new(seed()), secret) }
     })?;
     println!("listening on {bound}");

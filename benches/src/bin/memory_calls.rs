@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use strowger_benches::memory::pss;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Face, Identity, Proxy, Request, Settings};
+use strowger_core::proxy::{Candidate, Proxy, Settings};
+use strowger_core::routing::{Identity, ListenerAddress, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport, call};
@@ -53,12 +54,13 @@ impl Shard {
     fn new() -> Self {
         let bound: SocketAddr = "127.0.0.1:5060".parse().expect("an address");
         let sent_by = bound.to_string().into_bytes().into();
-        let faces = vec![Face { transport: Transport::Udp, bound, sent_by, network: 0 }];
-        let identity = Arc::new(Identity::new(faces, ["example.com"], &[]));
+        let listeners = vec![ListenerAddress { transport: Transport::Udp, bound, sent_by, network: 0 }];
+        let identity = Arc::new(Identity::new(listeners, ["example.com"], &[]));
+        let router = Arc::new(Router::new(identity, b"secret", 86_400));
         Self {
             now: Now { mono: 1_000, wall: 1_700_000_000_000 },
             tx: Transactions::new(TimerSettings::default(), [1, 2]),
-            proxy: Proxy::new(identity, Settings::default(), b"secret", Entropy::new([1; 32])),
+            proxy: Proxy::new(router, Settings::default(), Entropy::new([1; 32])),
             out: Outbox::new(),
             events: Vec::new(),
             index: Index::new(),
@@ -77,7 +79,7 @@ impl Shard {
         let id = match self.tx.request(self.now, &message, &arrival, hash, &mut self.out) {
             Incoming::New(id) => id,
             Incoming::Ack => {
-                let routing = self.proxy.route(self.now, &request);
+                let routing = self.proxy.router().route(self.now, &request);
                 let candidate = Candidate { targets: &[target], ..Candidate::default() };
                 return self.proxy.forward_ack(self.now, &request, &routing, &candidate, &mut self.out);
             }
@@ -89,7 +91,7 @@ impl Shard {
             let range = start..self.out.bytes.len();
             self.tx.respond(self.now, id, 100, range, &mut self.out);
         }
-        let routing = self.proxy.route(self.now, &request);
+        let routing = self.proxy.router().route(self.now, &request);
         let targets = [target];
         let candidate = Candidate { uri: Some(b"sip:bob@127.0.0.1:5080"), targets: &targets, ..Candidate::default() };
         assert!(self.proxy.forward(self.now, &request, &routing, id, &[candidate], &mut self.tx, &mut self.out));
@@ -181,7 +183,7 @@ fn main() -> ExitCode {
     let each = pss().saturating_sub(before) / calls;
     shard.pass(45_000);
     let counts = shard.tx.counts();
-    assert_eq!((counts.servers, counts.clients, shard.proxy.exchanges()), (0, 0, 0));
+    assert_eq!((counts.servers, counts.clients, shard.proxy.contexts()), (0, 0, 0));
     // The tables have freed their segments; mimalloc gives free pages to the kernel when it next has a reason to. A
     // server asks it to (or sets MIMALLOC_PURGE_DELAY=0), so does this.
     // SAFETY: it takes no pointer and may be called at any time.

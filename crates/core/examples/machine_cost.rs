@@ -12,8 +12,8 @@ use std::sync::Arc;
 use processor_time::processor_time;
 use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Face, Identity};
 use strowger_core::registrar::{Current, Outcome, Registrar, Settings as RegistrarSettings};
+use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{Event, Invite, Settings, UserAgent};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::{Index, Limits, Message};
@@ -69,10 +69,14 @@ fn call() {
     let address = |n: u8| SocketAddr::from(([127, 0, 0, n], 5060));
     let agent = |n: u8| {
         let bound = address(n);
-        let face =
-            Face { transport: Transport::Udp, bound, sent_by: bound.to_string().into_bytes().into(), network: 0 };
+        let listener = ListenerAddress {
+            transport: Transport::Udp,
+            bound,
+            sent_by: bound.to_string().into_bytes().into(),
+            network: 0,
+        };
         let settings = Settings { trying: false, ..Settings::default() };
-        UserAgent::new(Arc::new(Identity::new(vec![face], [""; 0], &[])), settings, Entropy::new([n; 32]), 7)
+        UserAgent::new(Arc::new(Identity::new(vec![listener], [""; 0], &[])), settings, Entropy::new([n; 32]), 7)
     };
     let (mut caller, mut callee) = (agent(1), agent(2));
     let arrival =

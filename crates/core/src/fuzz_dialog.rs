@@ -2,7 +2,8 @@
 //! a party of it, and nowhere else. A function that panics when that does not hold; mutators and cargo-fuzz call it.
 
 use crate::entropy::Entropy;
-use crate::proxy::{Candidate, Face, Identity, NextHop, Proxy, Request, Settings};
+use crate::proxy::{Candidate, Proxy, Settings};
+use crate::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use crate::timer::TimerSettings;
 use crate::transaction::{Incoming, Outgoing, Transactions};
 use crate::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
@@ -91,16 +92,18 @@ fn arrival(listener: ListenerId, remote: &str) -> Arrival {
 
 impl World {
     fn new() -> Self {
-        let face = |transport, bound: &str| Face {
+        let listener = |transport, bound: &str| ListenerAddress {
             transport,
             bound: address(bound),
             sent_by: bound.as_bytes().into(),
             network: 0,
         };
-        let faces = vec![face(Transport::Udp, "198.51.100.1:5060"), face(Transport::Tls, "198.51.100.1:5061")];
-        let identity = Identity::new(faces, ["example.org"], &[]);
+        let listeners =
+            vec![listener(Transport::Udp, "198.51.100.1:5060"), listener(Transport::Tls, "198.51.100.1:5061")];
+        let identity = Identity::new(listeners, ["example.org"], &[]);
+        let router = Arc::new(Router::new(Arc::new(identity), b"secret", 86_400));
         let mut world = Self {
-            proxy: Proxy::new(Arc::new(identity), Settings::default(), b"secret", Entropy::new([1; 32])),
+            proxy: Proxy::new(router, Settings::default(), Entropy::new([1; 32])),
             tx: Transactions::new(TimerSettings::default(), [1, 2]),
             out: Outbox::new(),
             requests: Vec::new(),
@@ -177,9 +180,9 @@ impl World {
         index.parse(bytes, &Limits::default()).ok()?;
         let message = Message::new(bytes, &index);
         let request = Request::of(message, from, 7).ok()?;
-        let routing = self.proxy.route(NOW, &request);
+        let routing = self.proxy.router().route(NOW, &request);
         let next = routing.route.unwrap_or(routing.uri);
-        let target = match (to.or(routing.way), self.proxy.next_hop(&next, routing.listener.unwrap_or(UDP))) {
+        let target = match (to.or(routing.way), self.proxy.router().next_hop(&next, routing.listener.unwrap_or(UDP))) {
             (Some(target), _) | (None, NextHop::Known(target)) => target,
             (None, NextHop::Name { host, .. }) => {
                 // That of a party, whose seal is broken.

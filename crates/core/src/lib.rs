@@ -20,6 +20,7 @@ pub mod now;
 pub mod outbox;
 pub mod proxy;
 pub mod registrar;
+pub mod routing;
 mod segments;
 mod siphash;
 pub mod slots;

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Face, Identity, Proxy, Request, Settings};
+use strowger_core::proxy::{Candidate, Proxy, Settings};
+use strowger_core::routing::{Identity, ListenerAddress, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport, call};
@@ -97,12 +98,13 @@ impl Relay {
     fn new() -> Self {
         let bound: SocketAddr = "127.0.0.1:5060".parse().expect("an address");
         let sent_by = bound.to_string().into_bytes().into();
-        let faces = vec![Face { transport: Transport::Udp, bound, sent_by, network: 0 }];
-        let identity = Arc::new(Identity::new(faces, ["x"], &[]));
+        let listeners = vec![ListenerAddress { transport: Transport::Udp, bound, sent_by, network: 0 }];
+        let identity = Arc::new(Identity::new(listeners, ["x"], &[]));
+        let router = Arc::new(Router::new(identity, b"secret", 86_400));
         Self {
             now: Now { mono: 1_000, wall: 1_700_000_000_000 },
             tx: Transactions::new(TimerSettings::default(), [1, 2]),
-            proxy: Proxy::new(identity, Settings::default(), b"secret", Entropy::new([1; 32])),
+            proxy: Proxy::new(router, Settings::default(), Entropy::new([1; 32])),
             out: Outbox::new(),
             events: Vec::new(),
             index: Index::new(),
@@ -118,7 +120,7 @@ impl Relay {
         let hash = call::hash(1, message.call_id().expect("well-formed").text);
         let request = Request::of(message, &arrival, hash).expect("complete");
         let target = from("127.0.0.1:5080").reply();
-        let routing = self.proxy.route(self.now, &request);
+        let routing = self.proxy.router().route(self.now, &request);
         match self.tx.request(self.now, &message, &arrival, hash, &mut self.out) {
             Incoming::New(id) => {
                 if request.method == Method::Invite {
@@ -204,5 +206,5 @@ fn a_warm_proxy_allocates_nothing() {
     }
     let allocations = of_thread() - before;
     assert_eq!(allocations, 0, "in 10,000 calls");
-    assert!(relay.proxy.exchanges() > 30_000 && relay.tx.counts().servers > 30_000);
+    assert!(relay.proxy.contexts() > 30_000 && relay.tx.counts().servers > 30_000);
 }

@@ -1,7 +1,7 @@
 //! A request in hand, and what an answer to it needs.
 
 use crate::parked::Found;
-use strowger_core::proxy::Request;
+use strowger_core::routing::Request;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Now, Outbox};
 

@@ -240,7 +240,7 @@ impl Shard {
     fn refuse_claim(&mut self, asked: &mut Asked<'_, '_>, subscriber: &Credential, claim: &Claim, party: &Uri<'_>) {
         // What a phone has for its domain is wrong: no setting of ours about users would help it.
         let is_domain = asked.request.method == Method::Register
-            || party.sip().is_some_and(|uri| self.shared.identity.is_own_host(uri.host));
+            || party.sip().is_some_and(|uri| self.shared.router.identity().is_own_host(uri.host));
         if claim.header == Name::From && is_domain {
             self.log_domain(asked, party);
         }

@@ -11,7 +11,8 @@ use crate::asked::Asked;
 use crate::shard::Shard;
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hasher};
-use strowger_core::proxy::{Final, Request};
+use strowger_core::proxy::Final;
+use strowger_core::routing::Request;
 use strowger_core::{Now, Outbox, call};
 use strowger_message::Message;
 use strowger_net::shown::{LONGEST, shown};
@@ -87,7 +88,7 @@ impl Shard {
         let is_open = open.is_some();
         // With credentials for a server behind us, or the same call once more on its way.
         if let Some(entry) = open
-            && (std::mem::take(&mut entry.challenged) || self.proxy.has_been_here(request))
+            && (std::mem::take(&mut entry.challenged) || self.router.has_been_here(request))
         {
             return self.watch(asked);
         }

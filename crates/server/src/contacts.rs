@@ -118,7 +118,8 @@ impl Shard {
         self.shared.location.lookup(&key, now.mono, &mut |binding| {
             let leads_on =
                 binding.flags() & LEADS_ON != 0 && Uri::parse(binding.uri()).is_ok_and(|uri| self.names_user(&uri));
-            let target = if binding.path().is_empty() { target_of(&binding, &self.shared.identity) } else { None };
+            let target =
+                if binding.path().is_empty() { target_of(&binding, self.shared.router.identity()) } else { None };
             if !leads_on && !is_kept(binding.uri(), target, secure) {
                 return;
             }

@@ -4,7 +4,7 @@ use crate::asked::Asked;
 use crate::registration::write_aor;
 use crate::shard::Shard;
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::proxy::{Request, Routing};
+use strowger_core::routing::{Request, Routing};
 use strowger_message::header::Privacy;
 use strowger_message::{Edit, Message, Name, NameAddr, Uri};
 use strowger_store::subscriber::Credential;
@@ -119,7 +119,7 @@ impl Shard {
 
     /// Whatever port stands in it: who reads it looks at the name before it.
     fn is_of_our_domain(&self, uri: &Uri<'_>) -> bool {
-        uri.sip().is_some_and(|uri| self.shared.identity.is_local_domain(uri.host))
+        uri.sip().is_some_and(|uri| self.shared.router.identity().is_local_domain(uri.host))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use strowger_core::proxy::Identity;
+use strowger_core::routing::Identity;
 use strowger_core::{ListenerId, Target};
 
 /// How long what the kernel said is taken for true, in milliseconds: routes change seldom.
@@ -38,12 +38,12 @@ impl LocalAddresses {
         let Some(from) = self.from(to, now) else { return target };
         let interface = |ip: IpAddr| self.interfaces.iter().find(|(own, _)| *own == ip).and_then(|(_, index)| *index);
         let is_near = |ip: IpAddr| ip == from || (interface(ip).is_some() && interface(ip) == interface(from));
-        if is_near(identity.face(target.listener).bound.ip()) {
+        if is_near(identity.listener(target.listener).bound.ip()) {
             return target;
         }
-        let rivals = || (0..).zip(identity.faces()).filter(|(_, face)| identity.reaches(face, &target));
-        let found = rivals().find(|(_, face)| face.bound.ip() == from);
-        let found = found.or_else(|| rivals().find(|(_, face)| is_near(face.bound.ip())));
+        let rivals = || (0..).zip(identity.listeners()).filter(|(_, listener)| identity.reaches(listener, &target));
+        let found = rivals().find(|(_, listener)| listener.bound.ip() == from);
+        let found = found.or_else(|| rivals().find(|(_, listener)| is_near(listener.bound.ip())));
         found.map_or(target, |(at, _)| Target { listener: ListenerId(at), ..target })
     }
 

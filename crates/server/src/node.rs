@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use strowger_core::Outbox;
 use strowger_core::digest::Authenticator;
-use strowger_core::proxy::{Face, Identity};
+use strowger_core::routing::{Identity, ListenerAddress, Router};
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Net, Node};
 use strowger_store::access;
@@ -88,8 +88,9 @@ impl Server {
             None => kept_secret(&config)?,
         };
         let identity = Arc::new(identity(&config, net.addresses()));
+        let router = Arc::new(Router::new(identity, &secret, config.route_lifetime()));
         let shared = Arc::new(Shared {
-            identity,
+            router,
             limits: config.message_limits(),
             location,
             flows: Flows::new(config.server.node, process, most),
@@ -106,7 +107,6 @@ impl Server {
             call_lines: LineRate::new(config.log.calls_per_minute),
             registration_lines: LineRate::new(config.log.registrations_per_minute),
             resolver: resolver(&config)?,
-            secret,
             call_secret,
             server_line: match &config.server.software[..] {
                 "" => Vec::new(),
@@ -316,7 +316,7 @@ fn kept_secret(config: &Config) -> anyhow::Result<Vec<u8>> {
 fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
     let interfaces: Vec<IpAddr> = if_addrs::get_if_addrs().unwrap_or_default().into_iter().map(|i| i.ip()).collect();
     let mut networks: Vec<&str> = Vec::new();
-    let faces = config.listeners.iter().zip(bound).map(|(listener, bound)| {
+    let listeners = config.listeners.iter().zip(bound).map(|(listener, bound)| {
         let network = networks.iter().position(|n| *n == listener.network).unwrap_or_else(|| {
             networks.push(&listener.network);
             networks.len() - 1
@@ -326,7 +326,7 @@ fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
             None => (shown_ip(reachable(bound.ip(), &interfaces)), bound.port()),
         };
         // The default port may be left out in a Via; it stands there all the same, for those who get it wrong.
-        Face {
+        ListenerAddress {
             transport: listener.transport,
             bound: *bound,
             sent_by: format!("{host}:{port}").into_bytes().into(),
@@ -334,7 +334,7 @@ fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
         }
     });
     let names = config.server.names.iter().map(|name| name.as_str());
-    Identity::new(faces.collect(), config.domains.iter().map(|d| d.as_str()), &interfaces).with_names(names)
+    Identity::new(listeners.collect(), config.domains.iter().map(|d| d.as_str()), &interfaces).with_names(names)
 }
 
 fn reachable(bound: IpAddr, interfaces: &[IpAddr]) -> IpAddr {

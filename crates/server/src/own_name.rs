@@ -6,7 +6,7 @@
 use crate::asked::{Asked, Why};
 use crate::parked::HostKey;
 use crate::shard::Shard;
-use strowger_core::proxy::{NextHop, Request, Routing};
+use strowger_core::routing::{NextHop, Request, Routing};
 use strowger_message::{Host, Index, Message, Method, SipUri, Uri};
 
 impl Shard {
@@ -15,9 +15,9 @@ impl Shard {
     pub(crate) fn is_own_by_name(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) -> Option<bool> {
         let Uri::Sip(uri) = routing.route.as_ref().unwrap_or(&routing.uri) else { return Some(false) };
         let (Host::Name(name), None, None) = (uri.host, uri.params.maddr(), routing.way) else { return Some(false) };
-        let identity = &self.shared.identity;
+        let identity = self.shared.router.identity();
         let may_ask = identity.is_below_local_domain(name);
-        if (asked.found.names.is_empty() && !may_ask) || identity.is_local_domain(uri.host) || self.proxy.is_own(uri) {
+        if (asked.found.names.is_empty() && !may_ask) || identity.is_local_domain(uri.host) || self.router.is_own(uri) {
             return Some(false);
         }
         let Some(key) = self.key_of(asked.request, routing, uri) else { return Some(false) };
@@ -50,7 +50,7 @@ impl Shard {
         let mut bytes = Vec::with_capacity(request.message.bytes().len());
         let names_us =
             |uri: &SipUri<'_>| self.key_of(request, routing, uri).is_some_and(|key| self.leads_here_by(asked, &key));
-        self.proxy.take_off_routes(&request.message, names_us, &mut bytes);
+        self.router.take_off_routes(&request.message, names_us, &mut bytes);
         let mut index = Index::new();
         if index.parse(&bytes, &self.shared.limits).is_err() {
             return;
@@ -79,7 +79,7 @@ impl Shard {
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
         // As `Shard::next_hop` looks it up.
         let uri = SipUri { secure: uri.secure || routing.uri.is_sips(), ..*uri };
-        match self.proxy.next_hop(&Uri::Sip(uri), prefer) {
+        match self.router.next_hop(&Uri::Sip(uri), prefer) {
             NextHop::Name { host, port, transport, secure } => {
                 Some((host.to_ascii_lowercase().into(), port, transport, secure))
             }
@@ -89,6 +89,8 @@ impl Shard {
 
     fn leads_here_by(&self, asked: &Asked<'_, '_>, key: &HostKey) -> bool {
         let found = asked.found.name(key);
-        found.is_some_and(|to| to.targets.iter().any(|(_, address)| self.shared.identity.is_own_socket(address)))
+        found.is_some_and(|to| {
+            to.targets.iter().any(|(_, address)| self.shared.router.identity().is_own_socket(address))
+        })
     }
 }

@@ -6,7 +6,7 @@ use crate::shard::Shard;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
-use strowger_core::proxy::Request;
+use strowger_core::routing::Request;
 use strowger_core::slots::Id;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Arrival, Now, Outbox, PeerName, Target, Transport, call};

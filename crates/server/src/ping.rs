@@ -88,7 +88,7 @@ impl Shard {
             let next = shared.location.walk(cursor, left, &mut |binding| {
                 seen += 1;
                 if binding.flags() & NEEDS_PING != 0 && binding.expires_at() > now.mono {
-                    let target = target_of(&binding, &shared.identity).filter(|t| !is_gone(&shared.flows, t));
+                    let target = target_of(&binding, shared.router.identity()).filter(|t| !is_gone(&shared.flows, t));
                     due.extend(target.map(|t| (t, binding.uri().to_vec(), binding.path().to_vec())));
                 }
             });
@@ -122,7 +122,7 @@ impl Shard {
     /// A request outside any transaction: its answer says only that the flow lives, and is dropped. By its Path it reaches a phone behind
     /// another proxy, whose connection this is (RFC 3327 section 5.3).
     fn write_options(&mut self, target: &Target, uri: &[u8], path: &[u8], out: &mut Outbox) {
-        let sent_by = self.shared.identity.face(target.listener).sent_by.clone();
+        let sent_by = self.shared.router.identity().listener(target.listener).sent_by.clone();
         let unique = self.entropy.u64();
         let text = &mut out.bytes;
         let hex = |text: &mut Vec<u8>, n: u64| strowger_core::entropy::write_hex(n, text);

@@ -1,8 +1,8 @@
 //! By which ways a phone that registered is reached: over the connection that it did so, or where its Contact says.
 
 use crate::flows::Flows;
-use strowger_core::proxy::contact_repair::is_private;
-use strowger_core::proxy::{Identity, NextHop, Proxy};
+use strowger_core::routing::contact_repair::is_private;
+use strowger_core::routing::{Identity, NextHop, Router};
 use strowger_core::{Flow, ListenerId, Target, Transport};
 use strowger_message::Uri;
 use strowger_store::binding::BindingView;
@@ -13,7 +13,7 @@ pub(crate) fn target_of(binding: &BindingView<'_>, identity: &Identity) -> Optio
     let transport = *Transport::ALL.get(received.transport as usize)?;
     let listener = ListenerId(binding.listener());
     // Listeners may have changed since the binding was made.
-    let fits = identity.faces().get(listener.0 as usize).is_some_and(|f| f.transport == transport);
+    let fits = identity.listeners().get(listener.0 as usize).is_some_and(|f| f.transport == transport);
     let listener = if fits { listener } else { identity.listener_for(transport, &received.address, ListenerId(0))? };
     let flow = binding.flow().map(|f| Flow {
         node: f.node,
@@ -33,11 +33,11 @@ pub(crate) fn is_gone(flows: &Flows, target: &Target) -> bool {
 /// Where a phone takes connections itself that registered over one of its own: its Contact says the port (RFC 3261 section
 /// 18.1.1). That is the way to it when its connection is gone, after a restart for one. Only on the very machine that the
 /// connection came from: what else stands in a Contact, of a phone behind NAT, leads nowhere.
-pub(crate) fn listens_at(proxy: &Proxy, contact: &Uri<'_>, own: ListenerId, flow: &Target) -> Option<Target> {
+pub(crate) fn listens_at(router: &Router, contact: &Uri<'_>, own: ListenerId, flow: &Target) -> Option<Target> {
     if !matches!(flow.transport, Transport::Tcp | Transport::Tls) {
         return None;
     }
-    match proxy.next_hop(contact, own) {
+    match router.next_hop(contact, own) {
         NextHop::Known(there) => {
             (there.transport == flow.transport && there.address.ip() == flow.address.ip()).then_some(there)
         }
@@ -59,11 +59,11 @@ pub(crate) const fn is_web(transport: Transport) -> bool {
 }
 
 /// No way leads to it: it registered over a connection that has ended, and takes none itself.
-pub(crate) fn is_unreachable(binding: &BindingView<'_>, identity: &Identity, flows: &Flows, proxy: &Proxy) -> bool {
+pub(crate) fn is_unreachable(binding: &BindingView<'_>, identity: &Identity, flows: &Flows, router: &Router) -> bool {
     if !binding.path().is_empty() {
         return false;
     }
     let Some(target) = target_of(binding, identity).filter(|target| is_gone(flows, target)) else { return false };
-    let listens = |uri: Uri<'_>| listens_at(proxy, &uri, ListenerId(binding.listener()), &target).is_some();
+    let listens = |uri: Uri<'_>| listens_at(router, &uri, ListenerId(binding.listener()), &target).is_some();
     !Uri::parse(binding.uri()).is_ok_and(listens)
 }

@@ -4,7 +4,7 @@
 use crate::asked::{Asked, Why};
 use crate::shard::Shard;
 use crate::shared::Shared;
-use strowger_core::proxy::Routing;
+use strowger_core::routing::Routing;
 use strowger_core::transaction::Event;
 use strowger_core::{Arrival, Now};
 use strowger_message::{Error, Index, Message, Method, Name, Uri};
@@ -89,7 +89,9 @@ impl Shard {
     /// A request for a user of a domain that is none of ours, by mistake most often: what a phone calls its server is taken for
     /// the domain.
     pub(crate) fn log_domain(&self, asked: &mut Asked<'_, '_>, named: &Uri<'_>) {
-        let Some(uri) = named.sip().filter(|uri| !self.shared.identity.is_local_domain(uri.host)) else { return };
+        let Some(uri) = named.sip().filter(|uri| !self.shared.router.identity().is_local_domain(uri.host)) else {
+            return;
+        };
         asked.why = Why::Logged;
         if !self.may_say(asked, kind_of(asked)) {
             return;
@@ -97,7 +99,7 @@ impl Shard {
         let request = asked.request;
         let mut domain = Vec::new();
         uri.host.write_lower(&mut domain);
-        let reason = match self.shared.identity.is_own_host(uri.host) {
+        let reason = match self.shared.router.identity().is_own_host(uri.host) {
             true => {
                 "the domain is an address of this server, and none of its `domains`: enter one of them in the phone, or add the address"
             }

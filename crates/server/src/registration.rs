@@ -8,9 +8,9 @@ use crate::reach::is_unreachable;
 use crate::registration_log::{Changes, Sender};
 use crate::shard::Shard;
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::proxy::Request;
-use strowger_core::proxy::contact_repair::{is_first_hop, is_needed, is_translated};
 use strowger_core::registrar::{Current, Refusal, Registrar};
+use strowger_core::routing::Request;
+use strowger_core::routing::contact_repair::{is_first_hop, is_needed, is_translated};
 use strowger_core::slots::Id;
 use strowger_core::{Now, Outbox, via};
 use strowger_message::{Message, Name, Uri};
@@ -36,7 +36,7 @@ enum Here {
 impl Shard {
     /// A REGISTER for a domain of ours, with no Route that leads elsewhere.
     pub(crate) fn is_for_registrar(&self, now: Now, request: &Request<'_>) -> bool {
-        let stays = || !request.message.has(Name::Route) || self.proxy.route(now, request).route.is_none();
+        let stays = || !request.message.has(Name::Route) || self.router.route(now, request).route.is_none();
         self.is_local(&request.uri) && stays()
     }
 
@@ -85,10 +85,11 @@ impl Shard {
             let repair = shared.config.nat.contact_repair;
             // Moved into the closure, so that the steps may borrow from it.
             let decider = &mut *registrar;
-            let is_unreachable =
-                |binding: &BindingView<'_>| is_unreachable(binding, &shared.identity, &shared.flows, &self.proxy);
+            let is_unreachable = |binding: &BindingView<'_>| {
+                is_unreachable(binding, shared.router.identity(), &shared.flows, &self.router)
+            };
             let here = |uri: &Uri<'_>| self.leads_here(uri, aor);
-            let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.proxy.leads_here(uri));
+            let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.router.leads_here(uri));
             shared.location.update(
                 aor,
                 asked.now.mono,
@@ -144,7 +145,7 @@ impl Shard {
 
     fn leads_here(&self, uri: &Uri<'_>, own: &[u8]) -> Option<Here> {
         if !self.names_user(uri) {
-            return uri.sip().is_some_and(|sip| self.proxy.leads_here(sip)).then_some(Here::Server);
+            return uri.sip().is_some_and(|sip| self.router.leads_here(sip)).then_some(Here::Server);
         }
         let mut aor = Vec::new();
         write_aor(uri, &mut aor);

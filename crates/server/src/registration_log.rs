@@ -3,8 +3,8 @@
 use crate::line_rate::LineRate;
 use crate::shared::Shared;
 use std::net::SocketAddr;
-use strowger_core::proxy::Request;
 use strowger_core::registrar::{Current, Registrar};
+use strowger_core::routing::Request;
 use strowger_core::{Now, Transport};
 use strowger_message::Name;
 use strowger_net::shown::shown;

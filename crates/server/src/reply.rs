@@ -6,7 +6,7 @@
 
 use crate::asked::{Asked, Why};
 use crate::shard::Shard;
-use strowger_core::proxy::Request;
+use strowger_core::routing::Request;
 use strowger_core::transaction::{MOST_TIMES, length_as_sent};
 use strowger_core::via;
 use strowger_message::{Method, respond};
@@ -56,7 +56,7 @@ impl Shard {
         lines: impl FnOnce(&mut Vec<u8>),
         out: &mut Vec<u8>,
     ) {
-        let tag = self.proxy.own_tag().of(request.call_id);
+        let tag = self.router.own_tag().of(request.call_id);
         let tag = if status == 100 { None } else { Some(&tag[..]) };
         let mut builder = respond(&request.message, status, None, tag, out);
         lines(builder.buffer());
@@ -77,7 +77,7 @@ impl Shard {
             out.drain(end - self.shared.server_line.len()..end);
         } else {
             out.truncate(from);
-            let tag = self.proxy.own_tag().of(request.call_id);
+            let tag = self.router.own_tag().of(request.call_id);
             respond(&request.message, status, None, Some(&tag), out).finish(b"");
         }
         is_in_bounds(out.len() - from, size)

@@ -12,9 +12,10 @@ use crate::shard::Shard;
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::proxy::contact_repair::is_invalid;
-use strowger_core::proxy::{Candidate, NextHop, Place, Request, Routing, Scope};
+use strowger_core::proxy::Candidate;
 use strowger_core::registrar::PathRule;
+use strowger_core::routing::contact_repair::is_invalid;
+use strowger_core::routing::{NextHop, Place, Request, Routing, Scope};
 use strowger_core::transaction::ServerId;
 use strowger_core::{ListenerId, Now, Target, Transport};
 use strowger_message::header::Token;
@@ -35,7 +36,7 @@ impl Shard {
         if let Uri::Other(_) = request.uri {
             return self.refuse_request(asked, 416);
         }
-        let routing = self.proxy.route(asked.now, request);
+        let routing = self.router.route(asked.now, request);
         if routing.malformed {
             return self.refuse_request(asked, 400);
         }
@@ -56,7 +57,7 @@ impl Shard {
             Some(true) => return self.arrive(asked, &routing),
             Some(false) => (),
         }
-        if self.shared.config.proxy.loop_detection && self.proxy.is_loop(request) {
+        if self.shared.config.proxy.loop_detection && self.router.is_loop(request) {
             return self.refuse_request(asked, 482);
         }
         asked.found.in_dialog = routing.in_dialog;
@@ -73,13 +74,13 @@ impl Shard {
     pub(crate) fn ack(&mut self, asked: &mut Asked<'_, '_>) {
         let request = asked.request;
         // It acknowledges an answer of ours, by whatever branch: it has arrived.
-        if self.proxy.own_tag().is(request.to_tag, request.call_id) {
+        if self.router.own_tag().is(request.to_tag, request.call_id) {
             return;
         }
         if request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
             return;
         }
-        let routing = self.proxy.route(asked.now, request);
+        let routing = self.router.route(asked.now, request);
         match self.is_own_by_name(asked, &routing) {
             None => return,
             Some(true) => return self.arrive(asked, &routing),
@@ -312,7 +313,7 @@ impl Shard {
         } else if index.parse(&bytes, &self.shared.limits).is_ok()
             && let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash)
         {
-            let routing = self.proxy.route(now, &request);
+            let routing = self.router.route(now, &request);
             self.proxy.forward(now, &request, &routing, server, candidates, &mut self.transactions, asked.out);
         }
         (self.edit, self.concealed) = (edit, (bytes, index));
@@ -446,7 +447,7 @@ impl Shard {
     }
 
     fn contact_target(&self, contacts: &Contacts, contact: &Contact) -> Option<Target> {
-        match self.proxy.next_hop(&contacts.uri(contact)?, contact.listener) {
+        match self.router.next_hop(&contacts.uri(contact)?, contact.listener) {
             NextHop::Known(target) => Some(target),
             _ => None,
         }
@@ -456,7 +457,7 @@ impl Shard {
     /// them: it is not there (section 21.4.18).
     fn ways_to(&self, contacts: &Contacts, contact: &Contact, from: Target) -> Targets {
         let flows = &self.shared.flows;
-        let own = contacts.uri(contact).and_then(|uri| listens_at(&self.proxy, &uri, contact.listener, &from));
+        let own = contacts.uri(contact).and_then(|uri| listens_at(&self.router, &uri, contact.listener, &from));
         let older = contact.older.iter().map(|(older, _)| *older).filter(|older| !is_gone(flows, older));
         if is_gone(flows, &from) {
             return older.chain(own).collect();
@@ -485,7 +486,7 @@ impl Shard {
         // A second Route of ours says it: there the dialog began.
         if routing.listener.is_none() {
             for way in &mut ways {
-                *way = self.local_addresses.settle(&shared.identity, *way, asked.now.mono);
+                *way = self.local_addresses.settle(shared.router.identity(), *way, asked.now.mono);
             }
         }
         Some(ways)
@@ -506,7 +507,7 @@ impl Shard {
         if !way.transport.is_reliable() {
             return Some(ways);
         }
-        match self.proxy.next_hop(&routing.uri, way.listener) {
+        match self.router.next_hop(&routing.uri, way.listener) {
             NextHop::Known(own) if may_listen(&own, &way) && !ways.contains(&own) => ways.push(own),
             // To ask for a name takes time: only if nothing else is left.
             NextHop::Name { host, .. } if ways.is_empty() && !is_invalid(host) && !is_web(way.transport) => {
@@ -542,21 +543,21 @@ impl Shard {
         shared.location.lookup(aor, asked.now.mono, &mut |binding| {
             let is_same = || matches!(Uri::parse(binding.uri()), Ok(Uri::Sip(uri)) if Place::of(&uri) == place);
             if found.is_none() && binding.path().is_empty() && is_same() {
-                found = target_of(&binding, &shared.identity).filter(|target| !is_gone(&shared.flows, target));
+                found = target_of(&binding, shared.router.identity()).filter(|target| !is_gone(&shared.flows, target));
             }
         });
         found
     }
 
     fn way_of(&mut self, asked: &mut Asked<'_, '_>, uri: &Uri<'_>, prefer: ListenerId) -> Option<Targets> {
-        match self.proxy.next_hop(uri, prefer) {
+        match self.router.next_hop(uri, prefer) {
             NextHop::Known(target) => Some(Targets::from_slice(&[target])),
             NextHop::Unreachable => Some(Targets::new()),
             NextHop::Name { host, port, transport, secure } => {
                 let key: HostKey = (host.to_ascii_lowercase().into(), port, transport, secure);
                 if let Some(Resolved { targets, name }) = asked.found.name(&key) {
                     let target = |&(transport, address): &(Transport, SocketAddr)| {
-                        let target = self.proxy.target(transport, address, prefer)?;
+                        let target = self.router.target(transport, address, prefer)?;
                         Some(Target { name: name.filter(|_| transport.is_secure()), ..target })
                     };
                     return Some(targets.iter().filter_map(target).collect());
@@ -587,7 +588,7 @@ impl Shard {
 
     /// A URI that names a user of ours, or this server.
     pub(crate) fn is_local(&self, uri: &Uri<'_>) -> bool {
-        uri.sip().is_some_and(|uri| self.shared.identity.is_at_local_domain(uri.host, uri.port))
+        uri.sip().is_some_and(|uri| self.shared.router.identity().is_at_local_domain(uri.host, uri.port))
     }
 
     /// A From that names a user of ours. Whatever port stands in it: who reads it looks at the name before it. An address with
@@ -596,13 +597,13 @@ impl Shard {
         let from = request.essentials.from.uri;
         let Uri::Sip(uri) = &from else { return false };
         let other_program = uri.host.ip().is_some_and(|ip| ip == request.arrival.remote.ip().to_canonical());
-        self.is_local(&from) || (self.shared.identity.is_local_domain(uri.host) && !other_program)
+        self.is_local(&from) || (self.shared.router.identity().is_local_domain(uri.host) && !other_program)
     }
 
     /// A URI without a user that names this server itself.
     fn names_server(&self, uri: &Uri<'_>) -> bool {
         let Uri::Sip(sip) = uri else { return false };
-        sip.user.is_none() && self.proxy.is_own(sip)
+        sip.user.is_none() && self.router.is_own(sip)
     }
 
     /// A user of ours, whose contacts stand in the location table.
@@ -615,14 +616,14 @@ impl Shard {
     pub(crate) fn names_registrar(&self, now: Now, request: &Request<'_>) -> bool {
         self.names_server(&request.uri)
             && !self.shared.config.domains.is_empty()
-            && self.proxy.route(now, request).route.is_none()
+            && self.router.route(now, request).route.is_none()
     }
 
     /// A user at an address of ours that is no domain of ours: it would come back to us again and again.
     fn is_nobody_here(&self, routing: &Routing<'_>) -> bool {
         let Uri::Sip(uri) = &routing.uri else { return false };
         let leads_on = routing.route.is_some() || routing.way.is_some() || uri.params.maddr().is_some();
-        !leads_on && self.proxy.is_own(uri) && !self.is_local(&routing.uri)
+        !leads_on && self.router.is_own(uri) && !self.is_local(&routing.uri)
     }
 
     /// The Route of a call for help: the next hop learns that it was chosen (RFC 3261 section 16.6 steps 6 and 7). Only what routes

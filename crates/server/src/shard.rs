@@ -12,9 +12,10 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::contact_repair::is_first_hop;
-use strowger_core::proxy::{ExchangeRecord, Proxy, Request};
+use strowger_core::proxy::{ContextRecord, Proxy};
 use strowger_core::registrar::Registrar;
+use strowger_core::routing::contact_repair::is_first_hop;
+use strowger_core::routing::{Request, Router};
 use strowger_core::slots::Slots;
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions};
@@ -44,7 +45,7 @@ pub enum Answer {
 #[derive(Debug)]
 pub enum Moved {
     Calls {
-        exchanges: Vec<ExchangeRecord>,
+        contexts: Vec<ContextRecord>,
         transactions: Vec<Record>,
         logged: Vec<(u64, LoggedCall)>,
     },
@@ -60,6 +61,7 @@ pub struct Shard {
     pub(crate) shared: Arc<Shared>,
     pub(crate) number: usize,
     pub(crate) transactions: Transactions,
+    pub(crate) router: Arc<Router>,
     pub(crate) proxy: Proxy,
     pub(crate) registrar: Registrar,
     pub(crate) entropy: Entropy,
@@ -343,7 +345,7 @@ impl Shard {
         out: &mut Outbox,
     ) {
         let top = message.via().ok();
-        let tag = self.proxy.own_tag().of(call_id);
+        let tag = self.router.own_tag().of(call_id);
         let from = out.start();
         let server_line = &self.shared.server_line;
         // What it need not say goes if that would be too much for a request that may be forged.
@@ -557,11 +559,11 @@ impl Service for Shard {
         let moves = |b: u8| b == bucket;
         // Before the transactions: those of requests that wait are forgotten, not moved.
         let waiting = self.take_waiting(now, bucket);
-        let exchanges = self.proxy.export(moves);
+        let contexts = self.proxy.export(moves);
         let transactions = self.transactions.export(now, moves);
         let logged = self.call_log.export(bucket);
-        let is_any = !exchanges.is_empty() || !transactions.is_empty() || !logged.is_empty();
-        let calls = is_any.then_some(Moved::Calls { exchanges, transactions, logged });
+        let is_any = !contexts.is_empty() || !transactions.is_empty() || !logged.is_empty();
+        let calls = is_any.then_some(Moved::Calls { contexts, transactions, logged });
         let waiting = waiting.into_iter().map(|(bytes, arrival)| Moved::Waiting { bytes, arrival });
         self.show_busy();
         calls.into_iter().chain(waiting).collect()
@@ -569,9 +571,9 @@ impl Service for Shard {
 
     fn import(&mut self, now: Now, record: Moved, out: &mut Outbox) {
         match record {
-            Moved::Calls { exchanges, transactions, logged } => {
+            Moved::Calls { contexts, transactions, logged } => {
                 self.call_log.import(logged);
-                self.proxy.import(now, exchanges, transactions, &mut self.transactions);
+                self.proxy.import(now, contexts, transactions, &mut self.transactions);
             }
             Moved::Waiting { bytes, arrival } => self.take_in(now, &arrival, &bytes, out),
         }
@@ -595,12 +597,12 @@ impl Shard {
         let mut transactions = Transactions::new(config.timer_settings(), words(b"transactions"));
         transactions.set_limit(config.limits.transactions);
         transactions.set_most_kept(config.kept_memory());
-        let proxy =
-            Proxy::new(shared.identity.clone(), config.proxy_settings(), &shared.secret, entropy.derive(b"proxy"));
+        let proxy = Proxy::new(shared.router.clone(), config.proxy_settings(), entropy.derive(b"proxy"));
         let registrar = Registrar::new(config.registrar_settings());
         let mut shard = Self {
             number,
             transactions,
+            router: shared.router.clone(),
             proxy,
             registrar,
             entropy,

@@ -9,7 +9,7 @@ use crate::node::Program;
 use std::sync::Arc;
 use strowger_core::ListenerId;
 use strowger_core::digest::{Algorithm, Authenticator};
-use strowger_core::proxy::Identity;
+use strowger_core::routing::Router;
 use strowger_message::Limits;
 use strowger_net::Quota;
 use strowger_net::resolve::Resolver;
@@ -19,7 +19,8 @@ use strowger_store::subscriber::Subscribers;
 /// The parts that belong to no call.
 pub struct Shared {
     pub config: Config,
-    pub identity: Arc<Identity>,
+    /// Who this server is, and what it wrote.
+    pub router: Arc<Router>,
     pub limits: Limits,
     pub location: Arc<LocationTable>,
     pub flows: Flows,
@@ -36,8 +37,6 @@ pub struct Shared {
     /// Of lines about registrations.
     pub registration_lines: LineRate,
     pub resolver: Resolver,
-    /// Key of marks, loops and tags; the same on every server that stands in for this one.
-    pub secret: Vec<u8>,
     /// Key of [`strowger_core::call::hash`].
     pub call_secret: u32,
     /// The rounds of pings run.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Face, Identity, NextHop, Proxy, Request, Settings};
+use strowger_core::proxy::{Candidate, Proxy, Settings};
 use strowger_core::registrar::{Current, Registrar, Settings as RegistrarSettings};
+use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Outgoing, ServerId, Transactions};
 use strowger_core::{Arrival, Now, Outbox, Target, Transport, call};
@@ -45,19 +46,20 @@ pub struct ProxyHost {
 
 impl ProxyHost {
     pub fn new(settings: ProxySettings, seed: u64) -> Self {
-        let face = |transport| Face {
+        let listener = |transport| ListenerAddress {
             transport,
             bound: settings.address,
             sent_by: settings.address.to_string().into_bytes().into(),
             network: 0,
         };
-        let faces = vec![face(Transport::Udp), face(Transport::Tcp)];
-        let identity = Arc::new(Identity::new(faces, [&settings.domain], &[]));
+        let listeners = vec![listener(Transport::Udp), listener(Transport::Tcp)];
+        let identity = Arc::new(Identity::new(listeners, [&settings.domain], &[]));
+        let router = Arc::new(Router::new(identity, b"secret", 86_400));
         let mut entropy = [0; 32];
         entropy[..8].copy_from_slice(&seed.to_le_bytes());
         let ways = Settings { record_route: settings.record_route, ..Settings::default() };
         Self {
-            proxy: Proxy::new(identity, ways, b"secret", Entropy::new(entropy)),
+            proxy: Proxy::new(router, ways, Entropy::new(entropy)),
             registrar: Registrar::new(RegistrarSettings::default()),
             tx: Transactions::new(TimerSettings::default(), [seed, 1]),
             settings,
@@ -96,13 +98,13 @@ impl ProxyHost {
                 if request.max_forwards == Some(0) {
                     return;
                 }
-                let routing = self.proxy.route(now, &request);
+                let routing = self.proxy.router().route(now, &request);
                 let listener = routing.listener.unwrap_or(arrival.listener);
-                let uri = routing.uri.sip().filter(|uri| self.proxy.identity().is_local_domain(uri.host));
+                let uri = routing.uri.sip().filter(|uri| self.proxy.router().identity().is_local_domain(uri.host));
                 let hop = match (routing.route, uri) {
                     // A late ACK of a failure whose transaction has ended: its INVITE went to a name, it goes nowhere.
                     (None, Some(_)) => return,
-                    _ => self.proxy.next_hop(&routing.next(), listener),
+                    _ => self.proxy.router().next_hop(&routing.next(), listener),
                 };
                 if let Some(target) = self.resolve(hop) {
                     let candidate = Candidate { targets: &[target], ..Candidate::default() };
@@ -140,16 +142,16 @@ impl ProxyHost {
         if request.max_forwards == Some(0) {
             return Err(483);
         }
-        if self.proxy.is_loop(&request) {
+        if self.proxy.router().is_loop(&request) {
             return Err(482);
         }
-        let routing = self.proxy.route(now, &request);
+        let routing = self.proxy.router().route(now, &request);
         if routing.malformed {
             return Err(400);
         }
         let prefer = routing.listener.unwrap_or(arrival.listener);
         let uri = routing.uri.sip().ok_or(416u16)?;
-        let local = self.proxy.identity().is_local_domain(uri.host);
+        let local = self.proxy.router().identity().is_local_domain(uri.host);
         if local && request.method == Method::Register && routing.route.is_none() {
             return self.register(now, &message, id, out);
         }
@@ -159,7 +161,11 @@ impl ProxyHost {
             let live: Vec<&Binding> = bindings.iter().filter(|b| b.expires_at > now.mono).collect();
             for binding in live {
                 let uri = strowger_message::Uri::parse(&binding.uri).map_err(|_| 500u16)?;
-                candidates.push((binding.uri.clone(), binding.q, self.resolve(self.proxy.next_hop(&uri, prefer))));
+                candidates.push((
+                    binding.uri.clone(),
+                    binding.q,
+                    self.resolve(self.proxy.router().next_hop(&uri, prefer)),
+                ));
             }
             let targets: Vec<[Target; 1]> = candidates.iter().filter_map(|(_, _, t)| t.map(|t| [t])).collect();
             let candidates: Vec<Candidate<'_>> = candidates
@@ -176,7 +182,7 @@ impl ProxyHost {
             let sent = self.proxy.forward(now, &request, &routing, id, &candidates, &mut self.tx, out);
             return if sent { Ok(()) } else { Err(480) };
         }
-        let hop = self.proxy.next_hop(&routing.next(), prefer);
+        let hop = self.proxy.router().next_hop(&routing.next(), prefer);
         let target = self.resolve(hop).ok_or(404u16)?;
         let candidate = Candidate { targets: &[target], ..Candidate::default() };
         let sent = self.proxy.forward(now, &request, &routing, id, &[candidate], &mut self.tx, out);
@@ -290,7 +296,7 @@ impl Host for ProxyHost {
         if counts.keys + counts.forgotten != whole {
             return Err(format!("{here}: {} keys for {whole} transactions", counts.keys));
         }
-        if counts.kept_messages > whole || counts.timers > 2 * whole || self.proxy.exchanges() as u64 > whole {
+        if counts.kept_messages > whole || counts.timers > 2 * whole || self.proxy.contexts() as u64 > whole {
             return Err(format!("{here}: more is held than transactions need: {counts:?}"));
         }
         Ok(())
@@ -299,9 +305,9 @@ impl Host for ProxyHost {
     fn leftovers(&self) -> Result<(), String> {
         let here = self.settings.address;
         nothing_left(&here, &self.tx)?;
-        match self.proxy.exchanges() {
+        match self.proxy.contexts() {
             0 => Ok(()),
-            n => Err(format!("{here}: {n} exchanges")),
+            n => Err(format!("{here}: {n} contexts")),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The Contact of what passes, where it needs our seal: because its device is not where it says, or because a party of a call changes
 //! it, so that the mark of its Record-Route does not lead there.
 
-use super::contact_repair::{is_first_hop, is_invalid, is_narrower, is_needed, is_private, is_translated};
-use super::mark::{Beyond, Named};
-use super::scope::Scope;
-use super::{Proxy, Request, Way};
+use super::Proxy;
+use crate::routing::contact_repair::{is_first_hop, is_invalid, is_narrower, is_needed, is_private, is_translated};
+use crate::routing::mark::{Beyond, Named};
+use crate::routing::{Request, Scope, Way};
 use crate::{Arrival, Now, Target, Transport};
 use strowger_message::{Host, Message, Method, Name, SipUri, Uri};
 
@@ -66,7 +66,7 @@ impl Proxy {
             let translated = is_translated(&request.essentials.via, arrival);
             first_hop && is_needed(&uri, from.transport, &from.address, translated)
         };
-        let is_lost = || is_narrower(&uri, &from.address) && matches!(self.behind_us(message), Beyond::Nobody);
+        let is_lost = || is_narrower(&uri, &from.address) && matches!(self.router.behind_us(message), Beyond::Nobody);
         let way = (self.settings.contact_repair && (is_moved() || is_lost())).then_some(from);
         Some(Said { text, uri, way, scope: Scope::of(arrival.remote.ip()) })
     }
@@ -104,12 +104,12 @@ impl Proxy {
             return;
         }
         // Another server with our secret, or this one when the request passed it before, has done so.
-        if way.is_none() && self.seals.find(now, call_id, tag, &uri).is_some_and(|seal| seal.of_party) {
+        if way.is_none() && self.router.seals.find(now, call_id, tag, &uri).is_some_and(|seal| seal.of_party) {
             return;
         }
         let way = way.map(|from| Way { transport: from.transport, address: from.address, flow: from.flow });
         let range = message.range_of(text);
-        let seals = &self.seals;
+        let seals = &self.router.seals;
         if range.start == 0 || message.bytes()[range.start - 1] != b'<' {
             // Without angle brackets parameters would be the header's.
             self.edit.replace(range, |out| {
@@ -129,7 +129,7 @@ impl Proxy {
     fn is_last(&self, response: &Message<'_>) -> bool {
         match response.record_routes().next() {
             None => true,
-            Some(Ok(route)) => route.uri.sip().is_some_and(|uri| self.is_own(uri)),
+            Some(Ok(route)) => route.uri.sip().is_some_and(|uri| self.router.is_own(uri)),
             Some(Err(_)) => false,
         }
     }

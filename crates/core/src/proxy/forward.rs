@@ -1,14 +1,14 @@
 //! Requests on their way downstream (RFC 3261 section 16.6).
 
+use super::Proxy;
 use super::contact::{Said, makes_dialog, renews_target};
-use super::exchange::{Branch, Candidate, Exchange, OwnedCandidate, Pending, Share};
-use super::loop_detection::{self, Visit};
-use super::mark::{Beyond, Named, Party};
-use super::place::Place;
-use super::scope::Scope;
-use super::{Proxy, Request, Routing, route};
+use super::response_context::{Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share};
 use crate::digest::{Credentials, HeaderError};
 use crate::kept::memory_of;
+use crate::routing::loop_detection::{self, Visit};
+use crate::routing::mark::{Named, Party};
+use crate::routing::seal::NAME;
+use crate::routing::{MARK, Request, Routing, Scope};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{ListenerId, Now, Outbox, Target, Transport};
@@ -37,7 +37,7 @@ impl Proxy {
             self.refuse(now, request, server, 440, tx, out);
             return true;
         }
-        let id = self.exchanges.insert(Exchange {
+        let id = self.contexts.insert(ResponseContext {
             server,
             first: Branch { client: None, status: 0, candidate: 0, timed_out: false },
             others: None,
@@ -81,7 +81,7 @@ impl Proxy {
             }
         }
         if owned.is_empty() {
-            self.exchanges.remove(id);
+            self.contexts.remove(id);
             self.unanswered -= 1;
             tx.set_owner(server, super::NOBODY);
             return false;
@@ -101,8 +101,8 @@ impl Proxy {
         let left = divide(budget, &mut owned);
         let mut request_bytes = Vec::with_capacity(request.message.bytes().len());
         request_bytes.extend_from_slice(request.message.bytes());
-        if let Some(exchange) = self.exchanges.get_mut(id) {
-            exchange.pending = Some(Box::new(Pending {
+        if let Some(context) = self.contexts.get_mut(id) {
+            context.pending = Some(Box::new(Pending {
                 request: request_bytes,
                 arrival: *request.arrival,
                 candidates: owned,
@@ -122,17 +122,17 @@ impl Proxy {
         if target.transport != Transport::Udp || request.message.bytes().len() + 200 <= limit {
             return None;
         }
-        self.target(Transport::Tcp, target.address, target.listener)
+        self.router.target(Transport::Tcp, target.address, target.listener)
     }
 
     /// Sends to the next group of candidates with one q. False if there is none left, or no room for it beside what is kept for
     /// those that were silent.
     pub(super) fn next_group(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) -> bool {
-        let Some(exchange) = self.exchanges.get_mut(id) else { return false };
-        let Some(mut pending) = exchange.pending.take() else { return false };
+        let Some(context) = self.contexts.get_mut(id) else { return false };
+        let Some(mut pending) = context.pending.take() else { return false };
         let from = pending.next;
         let Some(q) = pending.candidates.get(from).map(|c| c.q) else { return false };
-        let before: usize = exchange.branches().filter_map(|b| b.client).map(|client| tx.kept_memory(client)).sum();
+        let before: usize = context.branches().filter_map(|b| b.client).map(|client| tx.kept_memory(client)).sum();
         let bytes = pending.request.len();
         let mut memory = before + waiting_memory(bytes, &pending.candidates);
         let fits = |candidate: &&OwnedCandidate| {
@@ -150,7 +150,7 @@ impl Proxy {
             // Of one group, the breadth is divided; the next one gets it whole again (RFC 5393 section 5.3.3.1.1).
             pending.share.breadth = self.breadth(&request) / count as u16;
             let share = pending.share;
-            let routing = self.route(now, &request);
+            let routing = self.router.route(now, &request);
             for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
                 let target = candidate.targets[0];
                 candidate.tried = 1;
@@ -174,9 +174,9 @@ impl Proxy {
         self.index = index;
         let left =
             pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
-        if let Some(exchange) = self.exchanges.get_mut(id).filter(|_| left) {
-            tx.bill(exchange.server, waiting_memory(bytes, &pending.candidates));
-            exchange.pending = Some(pending);
+        if let Some(context) = self.contexts.get_mut(id).filter(|_| left) {
+            tx.bill(context.server, waiting_memory(bytes, &pending.candidates));
+            context.pending = Some(pending);
         }
         self.let_ring(id, now.mono + self.settings.fork_timeout);
         sent
@@ -207,7 +207,7 @@ impl Proxy {
         tx: &mut Transactions,
         out: &mut Outbox,
     ) {
-        let tag = self.own_tag.of(request.call_id);
+        let tag = self.router.own_tag().of(request.call_id);
         let from = out.start();
         strowger_message::build::respond(&request.message, status, None, Some(&tag), &mut out.bytes).finish(b"");
         let range = from..out.bytes.len();
@@ -215,7 +215,7 @@ impl Proxy {
     }
 
     fn call_hash_of(&self, id: Id) -> u32 {
-        self.exchanges.get(id).map_or(0, |e| e.call_hash)
+        self.contexts.get(id).map_or(0, |e| e.call_hash)
     }
 
     /// The next address of the candidate that `client` was sent to (RFC 3263 section 4.3). False if none is left.
@@ -227,9 +227,9 @@ impl Proxy {
         tx: &mut Transactions,
         out: &mut Outbox,
     ) -> bool {
-        let Some(exchange) = self.exchanges.get_mut(id) else { return false };
-        let Some(at) = exchange.branch_mut(client).map(|b| b.candidate) else { return false };
-        let Some(mut pending) = exchange.pending.take() else { return false };
+        let Some(context) = self.contexts.get_mut(id) else { return false };
+        let Some(at) = context.branch_mut(client).map(|b| b.candidate) else { return false };
+        let Some(mut pending) = context.pending.take() else { return false };
         let mut sent = false;
         if let Some(candidate) = pending.candidates.get_mut(at as usize)
             && let Some(&target) = candidate.targets.get(candidate.tried)
@@ -240,14 +240,14 @@ impl Proxy {
             let mut index = std::mem::take(&mut self.index);
             if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id))
             {
-                let routing = self.route(now, &request);
+                let routing = self.router.route(now, &request);
                 self.send_branch(now, &request, &routing, id, uri.as_deref(), &path, target, at, share, tx, out);
                 sent = true;
             }
             self.index = index;
         }
-        if let Some(exchange) = self.exchanges.get_mut(id) {
-            exchange.pending = Some(pending);
+        if let Some(context) = self.contexts.get_mut(id) {
+            context.pending = Some(pending);
         }
         sent
     }
@@ -272,9 +272,9 @@ impl Proxy {
         let length = range.len();
         let client =
             tx.send(now, range, &branch, request.message.method_text(), target, request.call_hash, id.to_u64(), out);
-        if let Some(exchange) = self.exchanges.get_mut(id) {
-            exchange.add(Branch { client: Some(client), status: 0, candidate, timed_out: false });
-            tx.bill(exchange.server, memory_of(length) + BESIDE);
+        if let Some(context) = self.contexts.get_mut(id) {
+            context.add(Branch { client: Some(client), status: 0, candidate, timed_out: false });
+            tx.bill(context.server, memory_of(length) + BESIDE);
         }
     }
 
@@ -291,49 +291,23 @@ impl Proxy {
         let budget = self.budget(request);
         let Some(&target) = candidate.targets.first().filter(|_| budget > 0) else { return };
         let no_routes = std::iter::empty();
-        let unique =
-            self.branch_key.of_request(request.branch, no_routes, request.call_id, request.from_tag, request.cseq);
+        let unique = self.router.branch_key.of_request(
+            request.branch,
+            no_routes,
+            request.call_id,
+            request.from_tag,
+            request.cseq,
+        );
         let share = Share { breadth: 0, left: budget - 1 };
         let uri = candidate.uri_for(target);
         let (range, _) = self.write_request(now, request, routing, uri, candidate.path, target, unique, share, out);
         out.send(target, range, 0);
     }
 
-    /// The request came by here before with nothing changed that routing depends on (section 16.3 item 4, RFC
-    /// 5393 section 4.2).
-    pub fn is_loop(&self, request: &Request<'_>) -> bool {
-        let mut hash = None;
-        self.visits(request).any(|visit| visit.of_request == *hash.get_or_insert_with(|| self.loop_hash(request)))
-    }
-
-    /// The request came by here before, whatever was changed since.
-    pub fn has_been_here(&self, request: &Request<'_>) -> bool {
-        self.visits(request).next().is_some()
-    }
-
-    /// What the branches of ours say that stand in the request, the last one first.
-    fn visits(&self, request: &Request<'_>) -> impl Iterator<Item = Visit> {
-        // What we sent to ourselves has our own on top. Most have that of their sender alone, which was read before.
-        let behind = request.message.has_several(Name::Via).then(|| request.message.vias().skip(1));
-        let branches = behind.into_iter().flatten().filter_map(|via| via.ok()?.branch);
-        std::iter::once(request.branch).chain(branches).filter_map(|branch| self.branch_key.read(branch))
-    }
-
     /// How many branches this request may become: when it first comes the whole number, when it comes back what it took along.
     fn budget(&self, request: &Request<'_>) -> u16 {
         let most = self.settings.max_branches;
-        self.visits(request).next().map_or(most, |visit| visit.left.min(most))
-    }
-
-    fn loop_hash(&self, request: &Request<'_>) -> u64 {
-        let message = &request.message;
-        self.branch_key.of_request(
-            message.request_uri(),
-            message.headers(Name::Route),
-            request.call_id,
-            request.from_tag,
-            request.cseq,
-        )
+        self.router.visits(request).next().map_or(most, |visit| visit.left.min(most))
     }
 
     /// Writes the request as it leaves for `target`.
@@ -353,18 +327,18 @@ impl Proxy {
         let message = &request.message;
         let index = message.index();
         let top = index.headers_start();
-        let visit = Visit { of_request: self.loop_hash(request), left: share.left };
-        let branch = self.branch_key.write(unique, visit);
+        let visit = Visit { of_request: self.router.loop_hash(request), left: share.left };
+        let branch = self.router.branch_key.write(unique, visit);
         self.edit.clear();
         self.write_uri(message, routing, uri);
 
         // Our Via (step 8).
-        let face = self.identity.face(target.listener);
+        let listener = self.router.identity().listener(target.listener);
         self.edit.insert(top, |text| {
             text.extend_from_slice(b"Via: SIP/2.0/");
-            text.extend_from_slice(face.transport.via().as_bytes());
+            text.extend_from_slice(listener.transport.via().as_bytes());
             text.push(b' ');
-            text.extend_from_slice(&face.sent_by);
+            text.extend_from_slice(&listener.sent_by);
             text.extend_from_slice(b";branch=");
             text.extend_from_slice(&branch);
             text.extend_from_slice(b"\r\n");
@@ -474,11 +448,12 @@ impl Proxy {
     ) {
         let index = request.message.index();
         let at = index.first(Name::RecordRoute).map_or_else(|| index.headers_start(), |l| l.start as usize);
-        let beyond = self.behind_us(&request.message);
+        let beyond = self.router.behind_us(&request.message);
         let named = said.map_or(Named::Nothing, Said::named);
         let scope = Scope::of(request.arrival.remote.ip());
-        let mark = self.marks.make(now, Party::Caller, request.call_id, request.from_tag, beyond, named, scope);
-        let (down, up) = (self.identity.face(out_by), self.identity.face(request.arrival.listener));
+        let mark = self.router.marks.make(now, Party::Caller, request.call_id, request.from_tag, beyond, named, scope);
+        let (down, up) =
+            (self.router.identity().listener(out_by), self.router.identity().listener(request.arrival.listener));
         // A sips URI may name only a listener that keeps its promise.
         let secure_down = secure && down.transport.is_secure();
         let secure_up = request.uri.is_sips() && up.transport.is_secure();
@@ -487,18 +462,18 @@ impl Proxy {
             || down.bound.ip() != up.bound.ip()
             || secure_down != secure_up;
         let both = changes.then_some((up, secure_up));
-        for (face, secure) in [Some((down, secure_down)), both].into_iter().flatten() {
+        for (listener, secure) in [Some((down, secure_down)), both].into_iter().flatten() {
             self.edit.insert(at, |text| {
                 text.extend_from_slice(b"Record-Route: <");
                 text.extend_from_slice(if secure { &b"sips:"[..] } else { b"sip:" });
-                text.extend_from_slice(&face.sent_by);
+                text.extend_from_slice(&listener.sent_by);
                 // TLS is what sips means without a word (section 26.2.2).
-                if face.transport != Transport::Udp && !(secure && face.transport == Transport::Tls) {
+                if listener.transport != Transport::Udp && !(secure && listener.transport == Transport::Tls) {
                     text.extend_from_slice(b";transport=");
-                    text.extend_from_slice(face.transport.uri_text().as_bytes());
+                    text.extend_from_slice(listener.transport.uri_text().as_bytes());
                 }
                 text.extend_from_slice(b";lr;");
-                text.extend_from_slice(route::MARK);
+                text.extend_from_slice(MARK);
                 text.push(b'=');
                 text.extend_from_slice(&mark);
                 text.extend_from_slice(b">\r\n");
@@ -509,18 +484,6 @@ impl Proxy {
     /// We stay on the way of the dialog that this request makes.
     fn records_route(&self, request: &Request<'_>) -> bool {
         self.settings.record_route && request.to_tag.is_empty() && makes_dialog(request.method)
-    }
-
-    /// Who record-routed last before this request came here, itself aside: it has been here before if it came round.
-    pub(super) fn behind_us<'a>(&self, message: &Message<'a>) -> Beyond<'a> {
-        for route in message.record_routes() {
-            match route.map(|route| route.uri) {
-                Ok(Uri::Sip(uri)) if self.is_own(&uri) => (),
-                Ok(Uri::Sip(uri)) => return Beyond::Proxy(Place::of(&uri)),
-                _ => return Beyond::Unknown,
-            }
-        }
-        Beyond::Nobody
     }
 
     /// Credentials for our realm have done their work (section 22.3).
@@ -608,7 +571,7 @@ fn write_clean(uri: &SipUri<'_>, spent: Option<&[u8]>, maddr: bool, out: &mut Ve
     }
     for (name, value) in uri.params.iter() {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-        let sealed = spent.is_some() && value == spent && is(super::seal::NAME);
+        let sealed = spent.is_some() && value == spent && is(NAME);
         if is(b"method") || sealed || (maddr && (is(b"maddr") || is(b"transport"))) {
             continue;
         }

@@ -1,43 +1,24 @@
 //! The stateful proxy of RFC 3261 section 16, without I/O.
 //!
-//! Its user (a server) receives a request, asks [`Proxy::route`] what the request's Route headers and
+//! Its user (a server) receives a request, asks [`Router::route`] what the request's Route headers and
 //! Request-URI say, decides by its own policy where it may go, finds the targets (locations, DNS) and calls
 //! [`Proxy::forward`]. From there on responses, time-outs and CANCEL are handled here.
 
 mod best;
 mod contact;
-pub mod contact_repair;
-mod exchange;
 mod forward;
-mod identity;
-mod loop_detection;
-mod mark;
-mod own_tag;
-mod place;
-mod request;
 mod response;
-mod route;
-mod scope;
-pub mod seal;
+mod response_context;
 
-pub use exchange::{Candidate, Final};
-pub use identity::{Face, Identity};
-pub use own_tag::OwnTag;
-pub use place::Place;
-pub use request::Request;
-pub use route::{NextHop, Routing};
-pub use scope::Scope;
-pub use seal::Way;
+pub use response_context::{Candidate, Final};
 
 use crate::entropy::Entropy;
+use crate::routing::Router;
 use crate::slots::{Id, Slots};
 use crate::timer::sooner;
 use crate::transaction::{ClientId, Event, Record, Role, ServerId, Transactions};
 use crate::{Now, Outbox};
-use exchange::Exchange;
-use loop_detection::BranchKey;
-use mark::Marks;
-use seal::Seals;
+use response_context::ResponseContext;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -54,11 +35,8 @@ pub struct Settings {
     pub fork_timeout: u64,
     /// Requests larger than so many bytes go by TCP, and by UDP if that fails (section 18.1.1).
     pub tcp_above: Option<usize>,
-    /// Carry a device's real address in its Contact (see [`contact_repair`]).
+    /// Carry a device's real address in its Contact (see [`contact_repair`](crate::routing::contact_repair)).
     pub contact_repair: bool,
-    /// How long what we wrote into a dialog opens the way to its parties, in seconds: the mark of Record-Route from when the
-    /// dialog was made, the seal of a Contact from when it was said. Default a day.
-    pub route_lifetime: u32,
     /// Branches that one request may have in parallel: what it says itself if that is less (RFC 5393 section 5.3.3). Default 60.
     pub max_breadth: u16,
     /// Branches that one request may have in all, whatever ways lead it back to us. Default 64.
@@ -79,7 +57,6 @@ impl Default for Settings {
             fork_timeout: 20_000,
             tcp_above: Some(1300),
             contact_repair: true,
-            route_lifetime: 86_400,
             max_breadth: 60,
             max_branches: 64,
             request_memory: 65_536,
@@ -91,17 +68,13 @@ impl Default for Settings {
 /// The proxy core of one shard.
 #[derive(Debug)]
 pub struct Proxy {
-    identity: Arc<Identity>,
+    router: Arc<Router>,
     settings: Settings,
-    marks: Marks,
-    seals: Seals,
-    own_tag: OwnTag,
-    branch_key: BranchKey,
     entropy: Entropy,
-    exchanges: Slots<Exchange>,
-    /// Exchanges without a final response.
+    contexts: Slots<ResponseContext>,
+    /// Response contexts without a final response.
     unanswered: usize,
-    /// Groups of candidates that ring while others wait: until when, and of which exchange. Those of calls that went on
+    /// Groups of candidates that ring while others wait: until when, and of which context. Those of calls that went on
     /// otherwise stay until then and mean nothing.
     rings: BinaryHeap<Reverse<(u64, u64)>>,
     /// [`Now::mono`] of the next giving back of memory.
@@ -114,11 +87,11 @@ pub struct Proxy {
     index: Index,
 }
 
-/// An exchange on its way to another shard, together with the ids that its transactions had.
+/// A response context on its way to another shard, together with the ids that its transactions had.
 #[derive(Debug)]
-pub struct ExchangeRecord {
+pub struct ContextRecord {
     old: u64,
-    exchange: Exchange,
+    context: ResponseContext,
 }
 
 /// How long one more address of a group may ring whose time is over, in milliseconds.
@@ -128,20 +101,13 @@ const LAST_RING: u64 = 5_000;
 const TIDY: u64 = 1_000;
 
 impl Proxy {
-    /// `secret` is shared by all shards and by every server that shall let the same dialogs through;
     /// `entropy` is this shard's own.
-    pub fn new(identity: Arc<Identity>, settings: Settings, secret: &[u8], entropy: Entropy) -> Self {
-        // What tells one server from another with the same secret: nobody else has its first address.
-        let name = identity.faces().first().map_or(&b""[..], |face| &face.sent_by);
+    pub fn new(router: Arc<Router>, settings: Settings, entropy: Entropy) -> Self {
         Self {
-            marks: Marks::new(secret, settings.route_lifetime),
-            seals: Seals::new(secret, name, settings.route_lifetime),
-            own_tag: OwnTag::new(secret),
-            branch_key: BranchKey::new(secret, name),
-            identity,
+            router,
             settings,
             entropy,
-            exchanges: Slots::new(),
+            contexts: Slots::new(),
             unanswered: 0,
             rings: BinaryHeap::new(),
             tidy_at: None,
@@ -152,22 +118,17 @@ impl Proxy {
         }
     }
 
-    pub fn identity(&self) -> &Arc<Identity> {
-        &self.identity
+    pub fn router(&self) -> &Arc<Router> {
+        &self.router
     }
 
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The To tag of our own answers.
-    pub fn own_tag(&self) -> &OwnTag {
-        &self.own_tag
-    }
-
     /// Requests with a transaction that still lives.
-    pub fn exchanges(&self) -> usize {
-        self.exchanges.len()
+    pub fn contexts(&self) -> usize {
+        self.contexts.len()
     }
 
     /// Requests that went out and have no final response yet.
@@ -177,9 +138,9 @@ impl Proxy {
 
     /// The first final response to the request of this server transaction is to be among [`Proxy::finals`].
     pub fn watch(&mut self, server: ServerId, tx: &Transactions) {
-        let exchange = self.exchanges.get_mut(Id::from_u64(tx.owner(server)));
-        if let Some(exchange) = exchange.filter(|exchange| exchange.server == server) {
-            exchange.watched = true;
+        let context = self.contexts.get_mut(Id::from_u64(tx.owner(server)));
+        if let Some(context) = context.filter(|context| context.server == server) {
+            context.watched = true;
         }
     }
 
@@ -199,12 +160,12 @@ impl Proxy {
         out: &mut Outbox,
     ) -> bool {
         let id = Id::from_u64(tx.owner(invite));
-        let Some(exchange) = self.exchanges.get_mut(id) else { return false };
-        if exchange.server != invite {
+        let Some(context) = self.contexts.get_mut(id) else { return false };
+        if context.server != invite {
             return false;
         }
-        exchange.cancelled = true;
-        exchange.pending = None;
+        context.cancelled = true;
+        context.pending = None;
         let mut lines = Vec::new();
         for value in cancel.headers(Name::Reason) {
             for part in [b"Reason: ", value, b"\r\n"] {
@@ -224,11 +185,11 @@ impl Proxy {
         tx: &mut Transactions,
         out: &mut Outbox,
     ) {
-        let Some(exchange) = self.exchanges.get_mut(id) else { return };
-        if !exchange.invite {
+        let Some(context) = self.contexts.get_mut(id) else { return };
+        if !context.invite {
             return;
         }
-        for branch in std::iter::once(&exchange.first).chain(exchange.others.iter().flat_map(|o| o.iter())) {
+        for branch in std::iter::once(&context.first).chain(context.others.iter().flat_map(|o| o.iter())) {
             if let (Some(client), ..200) = (branch.client, branch.status) {
                 tx.cancel(now, client, lines, out);
             }
@@ -242,8 +203,8 @@ impl Proxy {
             Event::ClientTransportError { id, owner } => self.branch_failed(now, id, owner, 503, tx, out),
             // Section 16.8: it rings, so it can be cancelled.
             Event::NoNews { id, owner } => {
-                if let Some(exchange) = self.exchanges.get_mut(Id::from_u64(owner)).filter(|_| owner != NOBODY) {
-                    exchange.time_out(Some(id));
+                if let Some(context) = self.contexts.get_mut(Id::from_u64(owner)).filter(|_| owner != NOBODY) {
+                    context.time_out(Some(id));
                 }
                 tx.cancel(now, id, None, out);
             }
@@ -255,11 +216,11 @@ impl Proxy {
 
     fn transaction_ended(&mut self, owner: u64) {
         let id = Id::from_u64(owner);
-        let Some(exchange) = self.exchanges.get_mut(id) else { return };
-        exchange.live = exchange.live.saturating_sub(1);
-        if exchange.live == 0 {
-            self.unanswered -= usize::from(!exchange.answered);
-            self.exchanges.remove(id);
+        let Some(context) = self.contexts.get_mut(id) else { return };
+        context.live = context.live.saturating_sub(1);
+        if context.live == 0 {
+            self.unanswered -= usize::from(!context.answered);
+            self.contexts.remove(id);
         }
     }
 
@@ -272,22 +233,22 @@ impl Proxy {
     /// A group of candidates that has rung long enough is cancelled, so that the next one gets its turn (section 16.7 step 5).
     pub fn poll(&mut self, now: Now, tx: &mut Transactions, out: &mut Outbox) {
         if self.tidy_at.is_some_and(|at| at <= now.mono) {
-            if self.exchanges.is_empty() {
+            if self.contexts.is_empty() {
                 self.rings = BinaryHeap::new();
             }
-            let more = self.exchanges.tidy();
-            self.tidy_at = (more || !self.exchanges.is_empty()).then_some(now.mono + TIDY);
+            let more = self.contexts.tidy();
+            self.tidy_at = (more || !self.contexts.is_empty()).then_some(now.mono + TIDY);
         }
         self.end_rings(now, tx, out);
     }
 
     /// Gives the group that rings now so much time, if another one waits for its end.
     fn let_ring(&mut self, id: Id, until: u64) {
-        let Some(exchange) = self.exchanges.get_mut(id) else { return };
-        if let Some(pending) = &mut exchange.pending {
+        let Some(context) = self.contexts.get_mut(id) else { return };
+        if let Some(pending) = &mut context.pending {
             pending.until = until;
         }
-        if exchange.rings_until().is_some() {
+        if context.rings_until().is_some() {
             self.rings.push(Reverse((until, id.to_u64())));
         }
     }
@@ -296,12 +257,12 @@ impl Proxy {
         while let Some(&Reverse((until, id))) = self.rings.peek().filter(|Reverse((until, _))| *until <= now.mono) {
             self.rings.pop();
             let id = Id::from_u64(id);
-            let rings = |proxy: &Self| proxy.exchanges.get(id).and_then(Exchange::rings_until) == Some(until);
+            let rings = |proxy: &Self| proxy.contexts.get(id).and_then(ResponseContext::rings_until) == Some(until);
             if !rings(self) {
                 continue;
             }
-            if let Some(exchange) = self.exchanges.get_mut(id) {
-                exchange.time_out(None);
+            if let Some(context) = self.contexts.get_mut(id) {
+                context.time_out(None);
             }
             self.cancel_branches(now, id, None, tx, out);
             self.silent_branches_failed(now, id, tx, out);
@@ -312,58 +273,52 @@ impl Proxy {
         }
     }
 
-    /// Takes out every exchange of the buckets for which `moves` is true. Their transactions move too.
-    pub fn export(&mut self, moves: impl Fn(u8) -> bool) -> Vec<ExchangeRecord> {
+    /// Takes out every context of the buckets for which `moves` is true. Their transactions move too.
+    pub fn export(&mut self, moves: impl Fn(u8) -> bool) -> Vec<ContextRecord> {
         let ids: Vec<Id> =
-            self.exchanges.iter().filter(|(_, e)| moves(crate::call::bucket(e.call_hash))).map(|(id, _)| id).collect();
+            self.contexts.iter().filter(|(_, e)| moves(crate::call::bucket(e.call_hash))).map(|(id, _)| id).collect();
         ids.into_iter()
             .filter_map(|id| {
-                let exchange = self.exchanges.remove(id)?;
-                self.unanswered -= usize::from(!exchange.answered);
-                Some(ExchangeRecord { old: id.to_u64(), exchange })
+                let context = self.contexts.remove(id)?;
+                self.unanswered -= usize::from(!context.answered);
+                Some(ContextRecord { old: id.to_u64(), context })
             })
             .collect()
     }
 
-    /// Takes in what another shard exported: its exchanges with their transactions, whose ids change. A
-    /// transaction that belongs to no exchange keeps its owner.
-    pub fn import(
-        &mut self,
-        now: Now,
-        exchanges: Vec<ExchangeRecord>,
-        transactions: Vec<Record>,
-        tx: &mut Transactions,
-    ) {
-        let mut moved: HashMap<u64, Id> = HashMap::with_capacity(exchanges.len());
-        for record in exchanges {
-            self.unanswered += usize::from(!record.exchange.answered);
+    /// Takes in what another shard exported: its contexts with their transactions, whose ids change. A
+    /// transaction that belongs to no context keeps its owner.
+    pub fn import(&mut self, now: Now, contexts: Vec<ContextRecord>, transactions: Vec<Record>, tx: &mut Transactions) {
+        let mut moved: HashMap<u64, Id> = HashMap::with_capacity(contexts.len());
+        for record in contexts {
+            self.unanswered += usize::from(!record.context.answered);
             // Its server transaction may have ended; the old id must not mean somebody else's here.
-            let exchange = Exchange { server: ServerId::from_u64(0), ..record.exchange };
-            let until = exchange.rings_until();
-            let id = self.exchanges.insert(exchange);
+            let context = ResponseContext { server: ServerId::from_u64(0), ..record.context };
+            let until = context.rings_until();
+            let id = self.contexts.insert(context);
             self.rings.extend(until.map(|until| Reverse((until, id.to_u64()))));
             moved.insert(record.old, id);
         }
         let mut clients: HashMap<u64, u64> = HashMap::new();
         for record in transactions {
             let (old, role) = (record.id, record.role);
-            let exchange = moved.get(&record.owner).copied();
-            let owner = exchange.map_or(record.owner, Id::to_u64);
+            let context = moved.get(&record.owner).copied();
+            let owner = context.map_or(record.owner, Id::to_u64);
             let new = tx.import(now, record, owner);
-            match (role, exchange.and_then(|id| self.exchanges.get_mut(id))) {
-                (Role::Server, Some(exchange)) => exchange.server = ServerId::from_u64(new),
+            match (role, context.and_then(|id| self.contexts.get_mut(id))) {
+                (Role::Server, Some(context)) => context.server = ServerId::from_u64(new),
                 (Role::Client, Some(_)) => _ = clients.insert(old, new),
                 (_, None) => (),
             }
         }
         // All at once: a new id may be the old one of another branch.
         for id in moved.values() {
-            for branch in self.exchanges.get_mut(*id).into_iter().flat_map(Exchange::branches_mut) {
+            for branch in self.contexts.get_mut(*id).into_iter().flat_map(ResponseContext::branches_mut) {
                 branch.client =
                     branch.client.and_then(|old| clients.get(&old.to_u64())).copied().map(ClientId::from_u64);
             }
         }
-        if !self.exchanges.is_empty() {
+        if !self.contexts.is_empty() {
             self.tidy_at.get_or_insert(now.mono + TIDY);
         }
     }

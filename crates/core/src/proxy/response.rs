@@ -1,11 +1,10 @@
 //! Responses on their way upstream (RFC 3261 section 16.7).
 
 use super::contact::{Device, Said};
-use super::exchange::{Best, Exchange, Final};
-use super::mark::{self, Beyond, Marks, Named, Party};
-use super::place::Place;
-use super::scope::Scope;
-use super::{NOBODY, Proxy, best, route};
+use super::response_context::{Best, Final, ResponseContext};
+use super::{NOBODY, Proxy, best};
+use crate::routing::mark::{self, Beyond, Marks, Named, Party};
+use crate::routing::{MARK, Place, Scope};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{Arrival, Now, Outbox, Target};
@@ -38,9 +37,9 @@ impl Proxy {
             }
             return;
         }
-        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        let Some(context) = self.contexts.get_mut(id) else { return };
         if status < 200 {
-            if let Some(branch) = exchange.branch_mut(client).filter(|b| b.status < 200) {
+            if let Some(branch) = context.branch_mut(client).filter(|b| b.status < 200) {
                 let before = std::mem::replace(&mut branch.status, status);
                 // A 100 that tells nothing new does not prolong Timer C (step 2).
                 if status > 100 || before == 0 {
@@ -49,26 +48,26 @@ impl Proxy {
             }
             // 100 is hop by hop; what comes after a final response is too late;
             // and only an INVITE has other provisional responses (RFC 4320 section 4.1).
-            if status > 100 && exchange.invite && !exchange.answered {
-                let (server, says) = (exchange.server, Says::of(exchange, tx.client_target(client)));
+            if status > 100 && context.invite && !context.answered {
+                let (server, says) = (context.server, Says::of(context, tx.client_target(client)));
                 let range = self.write_upstream(now, response, arrival, status, says, out);
                 tx.respond(now, server, status, range, out);
             }
             return;
         }
-        let cancelled = exchange.cancelled;
-        let Some(branch) = exchange.branch_mut(client) else { return };
+        let cancelled = context.cancelled;
+        let Some(branch) = context.branch_mut(client) else { return };
         // The caller, who ended nothing, is not to hear that it did (section 21.4.25).
         let status = if status == 487 && branch.timed_out && !cancelled { 408 } else { status };
         branch.status = status;
         if status < 300 {
             // Every 2xx of an INVITE goes up, at once (step 5); of another request, the first.
-            if !exchange.answered || exchange.invite {
-                self.unanswered -= usize::from(!exchange.answered);
-                let first = !std::mem::replace(&mut exchange.answered, true);
-                exchange.pending = None;
-                exchange.best = None;
-                let (server, says) = (exchange.server, Says::of(exchange, tx.client_target(client)));
+            if !context.answered || context.invite {
+                self.unanswered -= usize::from(!context.answered);
+                let first = !std::mem::replace(&mut context.answered, true);
+                context.pending = None;
+                context.best = None;
+                let (server, says) = (context.server, Says::of(context, tx.client_target(client)));
                 let range = self.write_upstream(now, response, arrival, status, says, out);
                 if first {
                     self.report(id, status, &range);
@@ -79,24 +78,24 @@ impl Proxy {
             }
             return;
         }
-        if exchange.answered {
+        if context.answered {
             return;
         }
         if status >= 600 {
             // Nobody else shall answer (step 5); the rest is waited for.
-            exchange.pending = None;
+            context.pending = None;
             let text = strowger_message::status::reason(status);
             let lines = Arc::from(format!("Reason: SIP;cause={status};text=\"{text}\"\r\n").into_bytes());
             self.cancel_others(now, id, &lines, tx, out);
         } else if status == 503 && self.next_address(now, id, client, tx, out) {
             return;
         }
-        let Some(exchange) = self.exchanges.get_mut(id) else { return };
-        if !exchange.is_waiting() && exchange.pending.is_none() && exchange.best.is_none() {
+        let Some(context) = self.contexts.get_mut(id) else { return };
+        if !context.is_waiting() && context.pending.is_none() && context.best.is_none() {
             // The only answer there will be.
             self.unanswered -= 1;
-            exchange.answered = true;
-            let (server, invite) = (exchange.server, exchange.invite);
+            context.answered = true;
+            let (server, invite) = (context.server, context.invite);
             if is_too_late(status, invite) {
                 tx.forget(now, server);
                 return;
@@ -125,16 +124,16 @@ impl Proxy {
         out: &mut Outbox,
     ) {
         let id = Id::from_u64(owner);
-        let Some(exchange) = self.exchanges.get(id).filter(|_| owner != NOBODY) else { return };
-        let said = if exchange.registered { best::of_user(status) } else { best::upstream(status) };
+        let Some(context) = self.contexts.get(id).filter(|_| owner != NOBODY) else { return };
+        let said = if context.registered { best::of_user(status) } else { best::upstream(status) };
         let local = tx.lost_request(client).and_then(|sent| self.local_response(sent, said));
-        let Some(exchange) = self.exchanges.get_mut(id) else { return };
-        let Some(branch) = exchange.branch_mut(client) else { return };
+        let Some(context) = self.contexts.get_mut(id) else { return };
+        let Some(branch) = context.branch_mut(client) else { return };
         if branch.status >= 200 {
             return;
         }
         branch.status = status;
-        if exchange.answered || (!exchange.cancelled && self.next_address(now, id, client, tx, out)) {
+        if context.answered || (!context.cancelled && self.next_address(now, id, client, tx, out)) {
             return;
         }
         if let Some(bytes) = local {
@@ -146,13 +145,13 @@ impl Proxy {
     /// Branches whose time is up and that said nothing at all cannot be cancelled: they count as timed out (section
     /// 16.8), so that the next candidates need not wait for timer B.
     pub(super) fn silent_branches_failed(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) {
-        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        let Some(context) = self.contexts.get_mut(id) else { return };
         let mut any = false;
-        for branch in exchange.branches_mut().filter(|b| b.client.is_some() && b.status == 0) {
+        for branch in context.branches_mut().filter(|b| b.client.is_some() && b.status == 0) {
             branch.status = 408;
             any = true;
         }
-        let Some(pending) = exchange.pending.as_ref().filter(|_| any) else { return };
+        let Some(pending) = context.pending.as_ref().filter(|_| any) else { return };
         let request = pending.request.clone();
         if let Some(bytes) = self.respond_to(&request, 408) {
             self.remember_local(id, 408, &bytes, tx);
@@ -162,9 +161,9 @@ impl Proxy {
 
     /// A request that is no INVITE takes long: its sender hears that it arrived (RFC 4320 section 4.1).
     pub(super) fn trying(&self, now: Now, server: ServerId, owner: u64, tx: &mut Transactions, out: &mut Outbox) {
-        let Some(exchange) = self.exchanges.get(Id::from_u64(owner)) else { return };
+        let Some(context) = self.contexts.get(Id::from_u64(owner)) else { return };
         let mut sent = Vec::new();
-        if !exchange.branches().filter_map(|branch| branch.client).any(|client| tx.sent_request(client, &mut sent)) {
+        if !context.branches().filter_map(|branch| branch.client).any(|client| tx.sent_request(client, &mut sent)) {
             return;
         }
         if let Some(bytes) = self.local_response(&sent, 100) {
@@ -184,8 +183,8 @@ impl Proxy {
     /// Keeps the better one of this final response and what was best so far, and all challenges. Where the caller has no room for a
     /// long one, what no response can do without.
     fn remember(&mut self, id: Id, status: u16, upstream: &[u8], response: &Message<'_>, tx: &mut Transactions) {
-        let Some(exchange) = self.exchanges.get_mut(id) else { return };
-        let server = exchange.server;
+        let Some(context) = self.contexts.get_mut(id) else { return };
+        let server = context.server;
         let mut hold = |upstream: &[u8]| {
             if tx.try_bill(server, upstream.len()) {
                 return upstream.to_vec();
@@ -194,8 +193,8 @@ impl Proxy {
             tx.bill(server, bytes.len());
             bytes
         };
-        match &mut exchange.best {
-            None => exchange.best = Some(Box::new(Best { status, bytes: hold(upstream), challenges: Vec::new() })),
+        match &mut context.best {
+            None => context.best = Some(Box::new(Best { status, bytes: hold(upstream), challenges: Vec::new() })),
             Some(held) if best::rank(status) < best::rank(held.status) => {
                 let kept = if matches!(held.status, 401 | 407) { challenge_lines(&held.bytes) } else { Vec::new() };
                 held.challenges.extend_from_slice(&kept);
@@ -219,23 +218,23 @@ impl Proxy {
 
     /// When every branch has ended: the next targets, or the best response upstream.
     fn conclude(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) {
-        let Some(exchange) = self.exchanges.get(id) else { return };
-        if exchange.answered || exchange.is_waiting() {
+        let Some(context) = self.contexts.get(id) else { return };
+        if context.answered || context.is_waiting() {
             return;
         }
-        if exchange.pending.is_some() && !exchange.cancelled && self.next_group(now, id, tx, out) {
+        if context.pending.is_some() && !context.cancelled && self.next_group(now, id, tx, out) {
             return;
         }
-        let Some(exchange) = self.exchanges.get_mut(id) else { return };
+        let Some(context) = self.contexts.get_mut(id) else { return };
         self.unanswered -= 1;
-        exchange.answered = true;
-        exchange.pending = None;
-        let server = exchange.server;
-        let Some(held) = exchange.best.take() else {
+        context.answered = true;
+        context.pending = None;
+        let server = context.server;
+        let Some(held) = context.best.take() else {
             tx.forget(now, server);
             return;
         };
-        if is_too_late(held.status, exchange.invite) {
+        if is_too_late(held.status, context.invite) {
             tx.forget(now, server);
             return;
         }
@@ -260,16 +259,16 @@ impl Proxy {
     }
 
     fn report(&mut self, id: Id, status: u16, bytes: &std::ops::Range<usize>) {
-        if let Some(exchange) = self.exchanges.get(id).filter(|exchange| exchange.watched) {
-            debug_assert!(exchange.answered);
+        if let Some(context) = self.contexts.get(id).filter(|context| context.watched) {
+            debug_assert!(context.answered);
             self.finals.push(Final { status, bytes: bytes.clone() });
         }
     }
 
     /// `lines`: the Reason.
     fn cancel_others(&mut self, now: Now, id: Id, lines: &Arc<[u8]>, tx: &mut Transactions, out: &mut Outbox) {
-        let Some(exchange) = self.exchanges.get(id) else { return };
-        if exchange.others.is_some() {
+        let Some(context) = self.contexts.get(id) else { return };
+        if context.others.is_some() {
             self.cancel_branches(now, id, Some(lines), tx, out);
         }
     }
@@ -329,12 +328,12 @@ impl Proxy {
                 (beyond, made) = (Beyond::Unknown, None);
                 continue;
             };
-            if !self.is_own(&uri) {
+            if !self.router.is_own(&uri) {
                 (beyond, made) = (Beyond::Proxy(Place::of(&uri)), None);
-            } else if let Some(before) = uri.params.find(route::MARK).flatten()
+            } else if let Some(before) = uri.params.find(MARK).flatten()
                 && before.len() == mark::LEN
             {
-                let mark = *made.get_or_insert_with(|| make(&self.marks, beyond));
+                let mark = *made.get_or_insert_with(|| make(&self.router.marks, beyond));
                 edit.replace(response.range_of(before), |text| text.extend_from_slice(&mark));
             }
         }
@@ -358,7 +357,7 @@ impl Proxy {
         let mut index = Index::new();
         index.parse(request, &UNLIMITED).ok()?;
         let message = Message::new(request, &index);
-        let tag = self.own_tag.of(message.call_id().map_or(&b""[..], |call_id| call_id.text));
+        let tag = self.router.own_tag().of(message.call_id().map_or(&b""[..], |call_id| call_id.text));
         let tag = (status != 100).then_some(&tag[..]);
         let mut bytes = Vec::with_capacity(request.len());
         build::respond(&message, status, None, tag, &mut bytes).finish(b"");
@@ -382,9 +381,9 @@ impl Says {
     /// Of one that makes no dialog. The Contact of a redirection is not the device's own.
     const NOTHING: Self = Self { device: Device::No, recorded: false, renews: false, sent: (None, false) };
 
-    fn of(exchange: &Exchange, sent: Option<Target>) -> Self {
-        let Exchange { recorded, renews, translated, .. } = *exchange;
-        Self { device: exchange.device(), recorded, renews, sent: (sent, translated) }
+    fn of(context: &ResponseContext, sent: Option<Target>) -> Self {
+        let ResponseContext { recorded, renews, translated, .. } = *context;
+        Self { device: context.device(), recorded, renews, sent: (sent, translated) }
     }
 }
 

@@ -390,8 +390,8 @@ impl UserAgent {
     }
 
     fn any_target(&self) -> Target {
-        let face = self.identity.face(crate::ListenerId(0));
-        Target::new(face.transport, crate::ListenerId(0), face.bound)
+        let listener = self.identity.listener(crate::ListenerId(0));
+        Target::new(listener.transport, crate::ListenerId(0), listener.bound)
     }
 
     fn send_prack(&mut self, now: Now, id: Id, leg: usize, rseq: u32, cseq: u32, out: &mut Outbox) {

@@ -37,7 +37,7 @@ use hashbrown::HashTable;
 use strowger_message::{Edit, Error, Index, Limits, Message, SipUri, Uri};
 
 use crate::entropy::{Entropy, write_hex};
-use crate::proxy::{Face, Identity};
+use crate::routing::{Identity, ListenerAddress};
 use crate::slots::{Id, Slots};
 use crate::timer::{Length, Stamp, Timers, sooner};
 use crate::transaction::{Counts, Event as TransactionEvent, Outgoing, Transactions};
@@ -264,8 +264,8 @@ impl UserAgent {
     }
 
     /// The listener that a message to `target` leaves by.
-    fn face(&self, target: &Target) -> &Face {
-        self.identity.face(target.listener)
+    fn listener(&self, target: &Target) -> &ListenerAddress {
+        self.identity.listener(target.listener)
     }
 
     /// Where a request goes whose next hop is `uri`: to its address if it names one, else the way that `other` gives
@@ -292,7 +292,7 @@ impl UserAgent {
         out.extend_from_slice(b"SIP/2.0/");
         out.extend_from_slice(target.transport.via().as_bytes());
         out.push(b' ');
-        out.extend_from_slice(&self.face(target).sent_by);
+        out.extend_from_slice(&self.listener(target).sent_by);
         out.extend_from_slice(b";rport;branch=");
         out.extend_from_slice(branch.text());
     }
@@ -310,7 +310,7 @@ impl UserAgent {
             out.extend_from_slice(user);
             out.push(b'@');
         }
-        out.extend_from_slice(&self.face(target).sent_by);
+        out.extend_from_slice(&self.listener(target).sent_by);
         // The transport of a SIPS URI is TLS already (RFC 3261 section 26.2.2); that of a bare one is UDP.
         if target.transport != Transport::Udp && !(secure && target.transport == Transport::Tls) {
             out.extend_from_slice(b";transport=");

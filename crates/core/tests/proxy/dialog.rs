@@ -281,7 +281,7 @@ fn a_contact_of_a_narrower_scope_than_its_source_leads_back_there() {
 }
 
 fn in_dialog(rig: &Rig, text: &str) -> bool {
-    rig.routing(text, |proxy, request| proxy.route(NOW, request).in_dialog)
+    rig.routing(text, |router, request| router.route(NOW, request).in_dialog)
 }
 
 fn contact_of(address: &str) -> Try {

@@ -13,7 +13,7 @@ fn round(sent: &Sent, change: impl FnOnce(String) -> String) -> String {
 }
 
 fn is_loop(rig: &Rig, text: &str) -> bool {
-    rig.routing(text, |proxy, request| proxy.is_loop(request))
+    rig.routing(text, |router, request| router.is_loop(request))
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn call(rig: &mut Rig) -> (End, End) {
 
 /// Whether the request is taken for one of a call that was let through.
 fn passes(rig: &Rig, end: &End) -> bool {
-    rig.routing(&end.text("BYE", ""), |proxy, request| proxy.route(rig.now, request).in_dialog)
+    rig.routing(&end.text("BYE", ""), |router, request| router.route(rig.now, request).in_dialog)
 }
 
 /// Where it is sent.
@@ -115,7 +115,7 @@ fn a_mark_opens_no_other_call_and_no_other_direction() {
         assert!(!passes(&rig, end), "{end:#?}");
     }
     let text = alice.text("BYE", "").replace("call@10.1.1.1", "other@10.1.1.1");
-    assert!(!rig.routing(&text, |proxy, request| proxy.route(NOW, request).in_dialog));
+    assert!(!rig.routing(&text, |router, request| router.route(NOW, request).in_dialog));
     // Another secret.
     let stranger = Rig::of(b"10.0.0.1:5060", b"another");
     assert!(!passes(&stranger, &alice));
@@ -152,7 +152,7 @@ fn a_mark_leads_nowhere_else() {
 
 #[test]
 fn a_mark_ends() {
-    let mut rig = Rig::with(Settings { route_lifetime: 3_600, ..Settings::default() });
+    let mut rig = Rig::with_lifetime(3_600);
     let (bob, alice) = call(&mut rig);
     rig.now.wall += 3_600_000;
     assert!(passes(&rig, &alice) && passes(&rig, &bob));
@@ -163,7 +163,7 @@ fn a_mark_ends() {
 /// RFC 4028: a call that goes on renews its targets, and with them what proves them.
 #[test]
 fn a_call_that_is_refreshed_goes_on() {
-    let mut rig = Rig::with(Settings { route_lifetime: 3_600, ..Settings::default() });
+    let mut rig = Rig::with_lifetime(3_600);
     let (mut bob, mut alice) = call(&mut rig);
     for _ in 0..5 {
         rig.pass(3_000_000);
@@ -344,14 +344,14 @@ fn a_seal_is_for_the_call_of_its_contact() {
     let invite = only(rig.request(&invite, udp(ALICE), &tries));
     let ok = only(rig.answer(&invite, 200, "Contact: <sip:bob@192.168.8.8>\n"));
     let sealed = uri_of(&ok);
-    let way = |rig: &Rig, text: &str| rig.routing(text, |proxy, request| proxy.route(rig.now, request).way);
+    let way = |rig: &Rig, text: &str| rig.routing(text, |router, request| router.route(rig.now, request).way);
     // It is no Contact of the call of before: not by its mark, not by itself.
     let copied = alice_end.with(|end| end.uri = sealed.clone());
     assert!(!passes(&rig, &copied) && way(&rig, &copied.text("BYE", "")).is_none());
     // Outside of a dialog it says where its device is; whether the request may go there is not said.
     let fresh = alice("INVITE", &sealed, "");
     assert_eq!(way(&rig, &fresh).map(|to| to.address.to_string()).as_deref(), Some("10.50.0.2:40002"));
-    assert!(!rig.routing(&fresh, |proxy, request| proxy.route(NOW, request).in_dialog));
+    assert!(!rig.routing(&fresh, |router, request| router.route(NOW, request).in_dialog));
     let sent = only(rig.request(&fresh.replace("call@", "new@").replace("bKa", "bKnew"), udp(ALICE), &[]));
     assert_eq!((sent.to().as_str(), sent.uri()), ("10.50.0.2:40002", "sip:bob@192.168.8.8"));
     // Forged, on another Contact, behind another's Route, too old.
@@ -375,9 +375,9 @@ fn a_party_is_reached_by_a_listener_that_fits() {
     let invite = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), came, &to(BOB)));
     let bob = End::called(&invite, "at5060");
     let text = bob.text("BYE", "");
-    let routing = rig.routing(&text, |proxy, request| proxy.route(NOW, request).way);
+    let routing = rig.routing(&text, |router, request| router.route(NOW, request).way);
     assert_eq!(routing.map(|way| (way.listener, way.flow)), Some((TLS, came.flow)));
     // Without a listener for its transport there is no way.
     let udp_only = Rig::of(b"10.0.0.1:5060", b"secret");
-    assert!(udp_only.routing(&text, |proxy, request| proxy.route(NOW, request).way.is_none()));
+    assert!(udp_only.routing(&text, |router, request| router.route(NOW, request).way.is_none()));
 }

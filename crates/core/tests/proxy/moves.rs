@@ -13,10 +13,10 @@ fn moved(mut old: Rig) -> Rig {
             .replace("bKa", &format!("bKd{n}"));
         only(new.request(&text, udp("10.1.1.9:5060"), &to("10.4.4.4:5060")));
     }
-    let exchanges = old.proxy.export(|_| true);
+    let contexts = old.proxy.export(|_| true);
     let transactions = old.tx.export(old.now, |_| true);
-    assert_eq!((old.proxy.exchanges(), old.proxy.unanswered(), old.tx.counts().keys), (0, 0, 0));
-    new.proxy.import(new.now, exchanges, transactions, &mut new.tx);
+    assert_eq!((old.proxy.contexts(), old.proxy.unanswered(), old.tx.counts().keys), (0, 0, 0));
+    new.proxy.import(new.now, contexts, transactions, &mut new.tx);
     old.end();
     new
 }

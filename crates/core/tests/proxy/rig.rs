@@ -4,7 +4,8 @@ use crate::allocation;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Face, Identity, NextHop, Proxy, Request, Settings};
+use strowger_core::proxy::{Candidate, Proxy, Settings};
+use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport, call};
@@ -90,20 +91,20 @@ pub(crate) const INNER: ListenerId = ListenerId(3);
 pub(crate) const SIX: ListenerId = ListenerId(4);
 
 pub(crate) fn identity() -> Identity {
-    let face = |transport, bound: &str, network| Face {
+    let listener = |transport, bound: &str, network| ListenerAddress {
         transport,
         bound: bound.parse().expect("an address"),
         sent_by: bound.as_bytes().into(),
         network,
     };
-    let faces = vec![
-        face(Transport::Udp, "10.0.0.1:5060", 0),
-        face(Transport::Tcp, "10.0.0.1:5060", 0),
-        face(Transport::Tls, "10.0.0.1:5061", 0),
-        face(Transport::Udp, "192.168.0.1:5060", 1),
-        face(Transport::Udp, "[2001:db8::1]:5060", 0),
+    let listeners = vec![
+        listener(Transport::Udp, "10.0.0.1:5060", 0),
+        listener(Transport::Tcp, "10.0.0.1:5060", 0),
+        listener(Transport::Tls, "10.0.0.1:5061", 0),
+        listener(Transport::Udp, "192.168.0.1:5060", 1),
+        listener(Transport::Udp, "[2001:db8::1]:5060", 0),
     ];
-    Identity::new(faces, ["example.org"], &[])
+    Identity::new(listeners, ["example.org"], &[])
 }
 
 pub(crate) fn udp(address: &str) -> Arrival {
@@ -147,6 +148,9 @@ pub(crate) fn alice(method: &str, uri: &str, lines: &str) -> String {
     )
 }
 
+/// Seconds.
+const DAY: u32 = 86_400;
+
 /// When a rig begins.
 pub(crate) const NOW: Now = Now { mono: 1_000_000, wall: 1_700_000_000_000 };
 
@@ -163,21 +167,27 @@ impl Rig {
     }
 
     pub(crate) fn seeded(settings: Settings, seed: u8) -> Self {
-        Self::made(identity(), settings, b"secret", seed)
+        Self::made(identity(), settings, b"secret", seed, DAY)
+    }
+
+    /// What it writes into dialogs leads to their parties for so many seconds.
+    pub(crate) fn with_lifetime(seconds: u32) -> Self {
+        Self::made(identity(), Settings::default(), b"secret", 1, seconds)
     }
 
     /// Another server, which listens there by UDP.
     pub(crate) fn of(sent_by: &[u8], secret: &[u8]) -> Self {
         let bound = std::str::from_utf8(sent_by).expect("text").parse().expect("an address");
-        let face = Face { transport: Transport::Udp, bound, sent_by: sent_by.into(), network: 0 };
-        Self::made(Identity::new(vec![face], [""; 0], &[]), Settings::default(), secret, 9)
+        let listener = ListenerAddress { transport: Transport::Udp, bound, sent_by: sent_by.into(), network: 0 };
+        Self::made(Identity::new(vec![listener], [""; 0], &[]), Settings::default(), secret, 9, DAY)
     }
 
-    fn made(identity: Identity, settings: Settings, secret: &[u8], seed: u8) -> Self {
+    fn made(identity: Identity, settings: Settings, secret: &[u8], seed: u8, lifetime: u32) -> Self {
+        let router = Arc::new(Router::new(Arc::new(identity), secret, lifetime));
         Self {
             now: NOW,
             tx: Transactions::new(TimerSettings::default(), [1, 2]),
-            proxy: Proxy::new(Arc::new(identity), settings, secret, Entropy::new([seed; 32])),
+            proxy: Proxy::new(router, settings, Entropy::new([seed; 32])),
             out: Outbox::new(),
             events: Vec::new(),
             allocations: 0,
@@ -202,8 +212,8 @@ impl Rig {
         let request = Request::of(message, &arrival, hash).expect("complete");
         let before = allocation::count();
         let incoming = self.tx.request(self.now, &message, &arrival, hash, &mut self.out);
-        let routing = self.proxy.route(self.now, &request);
-        std::hint::black_box(self.proxy.is_loop(&request));
+        let routing = self.proxy.router().route(self.now, &request);
+        std::hint::black_box(self.proxy.router().is_loop(&request));
         self.allocations += allocation::count() - before;
         match incoming {
             Incoming::New(id) => {
@@ -262,24 +272,24 @@ impl Rig {
     }
 
     fn next_hop(&self, request: &Request<'_>) -> Option<Target> {
-        let routing = self.proxy.route(self.now, request);
+        let routing = self.proxy.router().route(self.now, request);
         if routing.way.is_some() {
             return routing.way;
         }
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
-        match self.proxy.next_hop(&routing.next(), prefer) {
+        match self.proxy.router().next_hop(&routing.next(), prefer) {
             NextHop::Known(target) => Some(target),
             other => panic!("{other:?}"),
         }
     }
 
-    /// What the proxy says of the Routes of a request, told to `look`.
-    pub(crate) fn routing<T>(&self, text: &str, look: impl FnOnce(&Proxy, &Request<'_>) -> T) -> T {
+    /// What the router says of the Routes of a request, told to `look`.
+    pub(crate) fn routing<T>(&self, text: &str, look: impl FnOnce(&Router, &Request<'_>) -> T) -> T {
         let bytes = wire(text);
         let mut index = Index::new();
         index.parse(&bytes, &Limits::default()).expect("well-formed");
         let arrival = udp(ALICE);
-        look(&self.proxy, &Request::of(Message::new(&bytes, &index), &arrival, 0).expect("complete"))
+        look(self.proxy.router(), &Request::of(Message::new(&bytes, &index), &arrival, 0).expect("complete"))
     }
 
     /// A response comes in. Returns what was sent.
@@ -338,9 +348,9 @@ impl Rig {
     pub(crate) fn moved(&mut self, seed: u8) {
         let mut new = Self::seeded(self.proxy.settings().clone(), seed);
         new.now = self.now;
-        let exchanges = self.proxy.export(|_| true);
+        let contexts = self.proxy.export(|_| true);
         let transactions = self.tx.export(self.now, |_| true);
-        new.proxy.import(new.now, exchanges, transactions, &mut new.tx);
+        new.proxy.import(new.now, contexts, transactions, &mut new.tx);
         *self = new;
     }
 
@@ -349,7 +359,7 @@ impl Rig {
         self.pass(400_000);
         let counts = self.tx.counts();
         let all = counts.servers + counts.clients + counts.kept_messages + counts.timers + counts.keys;
-        assert_eq!((all, self.proxy.exchanges(), self.proxy.unanswered()), (0, 0, 0), "{counts:?}");
+        assert_eq!((all, self.proxy.contexts(), self.proxy.unanswered()), (0, 0, 0), "{counts:?}");
         assert_eq!((self.tx.deadline(), self.proxy.deadline()), (None, None));
     }
 

@@ -71,11 +71,11 @@ fn a_strict_router_before_us_is_undone() {
     assert_eq!((out.uri(), out.all("Route")), ("sip:bob@10.2.2.2", vec!["<sip:10.8.8.8;lr>"]));
     // It is the mark of the Request-URI that counts.
     let text = bye(&answered, "Route: <sip:bob@10.2.2.2>\n");
-    assert!(rig.routing(&text, |proxy, request| proxy.route(NOW, request).in_dialog));
+    assert!(rig.routing(&text, |router, request| router.route(NOW, request).in_dialog));
     let text = bye(&answered, "Route: <sip:bob@10.2.2.9>\n");
-    assert!(!rig.routing(&text, |proxy, request| proxy.route(NOW, request).in_dialog));
+    assert!(!rig.routing(&text, |router, request| router.route(NOW, request).in_dialog));
     let text = bye(&own, "Route: <sip:bob@10.2.2.2>\n");
-    assert!(!rig.routing(&text, |proxy, request| proxy.route(NOW, request).in_dialog), "it leads to the caller");
+    assert!(!rig.routing(&text, |router, request| router.route(NOW, request).in_dialog), "it leads to the caller");
 }
 
 /// Of thousands the first alone is computed.
@@ -90,7 +90,7 @@ fn of_several_marks_the_first_decides() {
     for (first, second, in_dialog) in [(&right, &wrong, true), (&wrong, &right, false)] {
         let bye = alice("BYE", "sip:bob@10.2.2.2", &format!("Route: {first}, {second}\n"))
             .replace("sip:bob@example.org>", "sip:bob@example.org>;tag=at5060");
-        assert_eq!(rig.routing(&bye, |proxy, request| proxy.route(NOW, request).in_dialog), in_dialog);
+        assert_eq!(rig.routing(&bye, |router, request| router.route(NOW, request).in_dialog), in_dialog);
     }
 }
 
@@ -139,14 +139,14 @@ fn two_of_ours_lead_from_one_side_to_the_other() {
 fn where_a_uri_leads() {
     let rig = Rig::new();
     let lead = |uri: &str| {
-        rig.routing(&alice("OPTIONS", uri, ""), |proxy, request| match proxy.next_hop(&request.uri, UDP) {
-            strowger_core::proxy::NextHop::Known(Target { transport, address, .. }) => {
+        rig.routing(&alice("OPTIONS", uri, ""), |router, request| match router.next_hop(&request.uri, UDP) {
+            strowger_core::routing::NextHop::Known(Target { transport, address, .. }) => {
                 format!("{transport:?} {address}")
             }
-            strowger_core::proxy::NextHop::Name { host, port, transport, secure } => {
+            strowger_core::routing::NextHop::Name { host, port, transport, secure } => {
                 format!("{} {port:?} {transport:?} {secure}", String::from_utf8_lossy(host))
             }
-            strowger_core::proxy::NextHop::Unreachable => "nowhere".to_owned(),
+            strowger_core::routing::NextHop::Unreachable => "nowhere".to_owned(),
         })
     };
     assert_eq!(lead("sip:b@10.2.2.2"), "Udp 10.2.2.2:5060");
@@ -169,7 +169,7 @@ fn where_a_uri_leads() {
 fn a_route_that_cannot_be_read_is_told() {
     for route in ["<sip:10.0.0.1;lr", "nonsense<", "<sip:>", ";lr"] {
         let text = alice("INVITE", "sip:bob@10.2.2.2", &format!("Route: {route}\n"));
-        assert!(Rig::new().routing(&text, |proxy, request| proxy.route(NOW, request).malformed), "{route}");
+        assert!(Rig::new().routing(&text, |router, request| router.route(NOW, request).malformed), "{route}");
     }
 }
 

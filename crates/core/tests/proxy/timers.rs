@@ -40,7 +40,7 @@ fn nobody_hears_a_408_of_another_request() {
     rig.request(&alice("MESSAGE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB));
     let all = rig.pass(40_000);
     assert!(all.iter().all(|(_, s)| s.to() == BOB || s.status() == 100), "{all:#?}");
-    assert_eq!((rig.tx.counts().servers, rig.proxy.exchanges()), (0, 0));
+    assert_eq!((rig.tx.counts().servers, rig.proxy.contexts()), (0, 0));
     rig.end();
     // Nor one that somebody further on made.
     let mut rig = Rig::new();

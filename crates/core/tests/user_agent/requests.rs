@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use strowger_core::Transport;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Face, Identity};
+use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{Ending, Event, Outside, UserAgent};
 use strowger_message::Method;
 
@@ -157,7 +157,7 @@ fn a_dialog_that_the_peer_has_forgotten_is_over() {
     let mut net = Net::two();
     let (caller, _) = net.up();
     let identity = Arc::new(Identity::new(
-        vec![Face {
+        vec![ListenerAddress {
             transport: Transport::Udp,
             bound: address(1),
             sent_by: b"127.0.0.2:5060".as_slice().into(),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Face, Identity};
+use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{CallKey, Event, Invite, Settings, UserAgent};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 
@@ -64,8 +64,13 @@ impl Net {
     pub(crate) fn over(transport: Transport, settings: impl IntoIterator<Item = Settings>) -> Self {
         let phones = settings.into_iter().enumerate().map(|(n, settings)| {
             let address = address(n);
-            let face = Face { transport, bound: address, sent_by: address.to_string().into_bytes().into(), network: 0 };
-            let identity = Identity::new(vec![face], [""; 0], &[]);
+            let listener = ListenerAddress {
+                transport,
+                bound: address,
+                sent_by: address.to_string().into_bytes().into(),
+                network: 0,
+            };
+            let identity = Identity::new(vec![listener], [""; 0], &[]);
             let agent = UserAgent::new(Arc::new(identity), settings, Entropy::new([n as u8 + 1; 32]), 7);
             Phone { agent, address, heard: Vec::new() }
         });

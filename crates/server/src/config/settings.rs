@@ -99,12 +99,16 @@ impl Config {
             fork_timeout: milliseconds(self.proxy.fork_timeout),
             tcp_above: self.proxy.udp_to_tcp_above,
             contact_repair: self.nat.contact_repair,
-            route_lifetime: seconds(self.proxy.route_lifetime),
             max_breadth: self.proxy.max_breadth,
             max_branches: self.proxy.max_branches,
             request_memory: self.kept_memory(),
             realm: self.realm.clone().into_bytes(),
         }
+    }
+
+    /// How long what this server writes into a dialog opens the way to its parties, in seconds.
+    pub fn route_lifetime(&self) -> u32 {
+        seconds(self.proxy.route_lifetime)
     }
 
     /// Those of digest authentication.

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Face, Identity};
+use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{AccountKey, CallKey, Ending, Event, Invite, Register, Settings, UserAgent};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings, Shards};
@@ -116,13 +116,13 @@ pub(super) fn start(server: SocketAddr, news: Sender<News>) -> anyhow::Result<No
     let call_secret = settings.secret;
     let any = || Listener::new(Transport::Udp, SocketAddr::from(([127, 0, 0, 1], 0)));
     let net = Net::bind(settings, vec![any(), any()]).context("the phones find no port")?;
-    let face = |address: &SocketAddr| Face {
+    let listener = |address: &SocketAddr| ListenerAddress {
         transport: Transport::Udp,
         bound: *address,
         sent_by: address.to_string().into_bytes().into(),
         network: 0,
     };
-    let identity = Arc::new(Identity::new(net.addresses().iter().map(face).collect(), [""; 0], &[]));
+    let identity = Arc::new(Identity::new(net.addresses().iter().map(listener).collect(), [""; 0], &[]));
     let mut seed = [0; 32];
     std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).context("no randomness")?;
     let interrupted = news.clone();

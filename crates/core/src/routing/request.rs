@@ -87,7 +87,7 @@ impl<'a> Request<'a> {
     }
 
     /// Reads a request that was read before.
-    pub(super) fn again(bytes: &'a [u8], index: &'a mut Index, arrival: &'a Arrival, call_hash: u32) -> Option<Self> {
+    pub(crate) fn again(bytes: &'a [u8], index: &'a mut Index, arrival: &'a Arrival, call_hash: u32) -> Option<Self> {
         let unlimited =
             Limits { message: usize::MAX, body: usize::MAX, headers: u16::MAX as usize - 1, uri: usize::MAX };
         index.parse(bytes, &unlimited).ok()?;

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// What a proxy remembers of one request. Small: an ended call holds two for 32 seconds.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct ResponseContext {
     pub(super) server: ServerId,
     pub(super) first: Branch,
     /// Branches beyond the first.
@@ -19,7 +19,7 @@ pub(super) struct Exchange {
     /// The request and the targets not yet tried.
     pub(super) pending: Option<Box<Pending>>,
     pub(super) call_hash: u32,
-    /// Transactions of this exchange that still live, the server's included.
+    /// Transactions of this context that still live, the server's included.
     pub(super) live: u16,
     pub(super) invite: bool,
     /// A request within a dialog whose next hop is the device itself: its response is the device's own.
@@ -162,7 +162,7 @@ fn uri_for<U: AsRef<[u8]>>(uris: &[(Target, U)], target: Target) -> Option<&[u8]
     uris.iter().find(|(other, _)| *other == target).map(|(_, uri)| uri.as_ref())
 }
 
-impl Exchange {
+impl ResponseContext {
     pub(super) fn device(&self) -> Device {
         match (self.direct, self.registered || self.translated) {
             (true, _) => Device::Yes,

@@ -45,22 +45,22 @@ pub struct Way {
 
 /// A seal that is ours and not too old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seal<'a> {
+pub(crate) struct Seal<'a> {
     /// Its value as it stands.
-    pub(super) text: &'a [u8],
+    pub(crate) text: &'a [u8],
     /// None: the Contact says itself how its device is reached.
-    pub(super) way: Option<Way>,
+    pub(crate) way: Option<Way>,
     /// Of the address that its party sent from.
-    pub(super) scope: Scope,
+    pub(crate) scope: Scope,
     /// This very server wrote it, not another one with the same secret.
-    pub(super) own: bool,
+    pub(crate) own: bool,
     /// It is the Contact of the party with this tag of this call.
-    pub(super) of_party: bool,
+    pub(crate) of_party: bool,
 }
 
 /// Makes and reads seals. Servers with the same secret read those of one another.
 #[derive(Clone)]
-pub(super) struct Seals {
+pub(crate) struct Seals {
     key: SipKey,
     parties: SipKey,
     writer: [u8; 2],
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Seals {
 
 impl Seals {
     /// `name` is of this server alone among those with the same secret.
-    pub(super) fn new(secret: &[u8], name: &[u8], lifetime: u32) -> Self {
+    pub(crate) fn new(secret: &[u8], name: &[u8], lifetime: u32) -> Self {
         let mut writer = SipKey::derive(secret, b"strowger contact writer 1").begin();
         writer.part(name);
         Self {
@@ -89,7 +89,7 @@ impl Seals {
 
     /// `;x-strowger=...` for the Contact `uri` of the party with this tag of the call. `scope`: of the address that it sends from.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the Contact")]
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         now: Now,
         call_id: &[u8],
@@ -134,7 +134,7 @@ impl Seals {
     }
 
     /// The seal of a URI, if there is a valid one; that of the party with this tag of the call before others.
-    pub(super) fn find<'a>(&self, now: Now, call_id: &[u8], tag: &[u8], uri: &SipUri<'a>) -> Option<Seal<'a>> {
+    pub(crate) fn find<'a>(&self, now: Now, call_id: &[u8], tag: &[u8], uri: &SipUri<'a>) -> Option<Seal<'a>> {
         let mut found = None;
         let values = uri.params.iter().filter(|(name, _)| name.eq_ignore_ascii_case(NAME)).filter_map(|(_, v)| v);
         for text in values.take(MOST) {

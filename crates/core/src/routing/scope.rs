@@ -30,7 +30,7 @@ impl Scope {
     }
 
     /// Of its two bits; whatever stands above them is another's.
-    pub(super) const fn of_bits(bits: u8) -> Self {
+    pub(crate) const fn of_bits(bits: u8) -> Self {
         match bits & 0b11 {
             0 => Self::Machine,
             1 => Self::Link,

@@ -4,7 +4,7 @@ use super::mark::{Beyond, Judgement};
 use super::place::Place;
 use super::scope::Scope;
 use super::seal::Seal;
-use super::{Proxy, Request};
+use super::{ListenerAddress, Request, Router};
 use crate::{ListenerId, Now, Target, Transport};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use strowger_message::{Edit, Index, Message, Name, Uri};
 type Value<'a> = Placed<Hop<'a>>;
 
 /// The parameter of our Record-Route that carries the mark (see [`super::mark`]).
-pub(super) const MARK: &[u8] = b"d";
+pub(crate) const MARK: &[u8] = b"d";
 
 /// The routing information of one request.
 #[derive(Debug)]
@@ -43,14 +43,14 @@ pub struct Routing<'a> {
     pub way: Option<Target>,
     /// A Route value could not be read: answer 400.
     pub malformed: bool,
-    pub(super) uri_changed: bool,
+    pub(crate) uri_changed: bool,
     /// The `maddr` of the Request-URI names us: it has done its work (section 16.4).
-    pub(super) own_maddr: bool,
+    pub(crate) own_maddr: bool,
     /// Our seal, which has done its work and is taken off.
-    pub(super) spent: Option<&'a [u8]>,
-    pub(super) remove: SmallVec<[Range<usize>; 2]>,
+    pub(crate) spent: Option<&'a [u8]>,
+    pub(crate) remove: SmallVec<[Range<usize>; 2]>,
     /// The first Route left is a strict router's: it becomes the Request-URI.
-    pub(super) strict: Option<&'a [u8]>,
+    pub(crate) strict: Option<&'a [u8]>,
 }
 
 /// Where a URI sends a request, as far as it says so itself.
@@ -76,7 +76,7 @@ impl<'a> Routing<'a> {
     }
 }
 
-impl Proxy {
+impl Router {
     /// Reads the routing information of a request.
     pub fn route<'a>(&self, now: Now, request: &Request<'a>) -> Routing<'a> {
         let message = request.message;
@@ -247,14 +247,14 @@ impl Proxy {
     fn listener_named(&self, uri: &SipUri<'_>) -> Option<ListenerId> {
         let transport = transport_or_default(uri);
         // `transport=ws` says nothing of TLS (RFC 7118 section 5.2).
-        let speaks = |face: &super::Face| {
-            face.transport == transport || (face.transport == Transport::Wss && transport == Transport::Ws)
+        let speaks = |listener: &ListenerAddress| {
+            listener.transport == transport || (listener.transport == Transport::Wss && transport == Transport::Ws)
         };
-        let named = |face: &super::Face| {
-            let (host, port) = super::identity::split_port(&face.sent_by);
+        let named = |listener: &ListenerAddress| {
+            let (host, port) = super::identity::split_port(&listener.sent_by);
             port == uri.port && strowger_message::Host::parse(host).is_ok_and(|host| host == uri.host)
         };
-        let at = self.identity.faces().iter().position(|f| speaks(f) && named(f))?;
+        let at = self.identity.listeners().iter().position(|f| speaks(f) && named(f))?;
         Some(ListenerId(at as u16))
     }
 
@@ -302,12 +302,12 @@ impl Proxy {
 }
 
 /// The transport that a URI names, if we know it.
-pub(super) fn transport_of(uri: &SipUri<'_>) -> Option<Transport> {
+pub(crate) fn transport_of(uri: &SipUri<'_>) -> Option<Transport> {
     known_transport(uri.params.transport()?, uri.secure)
 }
 
 /// The transport that a URI parameter names, if we know it; `secure`: in a sips URI.
-pub(super) fn known_transport(text: &[u8], secure: bool) -> Option<Transport> {
+pub(crate) fn known_transport(text: &[u8], secure: bool) -> Option<Transport> {
     match Transport::of(text)? {
         Transport::Tcp if secure => Some(Transport::Tls),
         Transport::Ws if secure => Some(Transport::Wss),

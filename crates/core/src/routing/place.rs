@@ -37,7 +37,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    pub(super) fn feed(&self, hash: &mut Strong) {
+    pub(crate) fn feed(&self, hash: &mut Strong) {
         let transport = self.transport.map_or(0xff, |transport| transport as u8);
         let present = |part: Option<&[u8]>| u8::from(part.is_some());
         let [high, low] = self.port.to_be_bytes();

@@ -16,7 +16,7 @@ use strowger_message::uri::SipUri;
 use subtle::ConstantTimeEq;
 
 /// Characters of a mark.
-pub(super) const LEN: usize = base64::len(BYTES);
+pub(crate) const LEN: usize = base64::len(BYTES);
 
 /// A byte of scope (two bits), version and direction, four of the time, six of the Contact, thirteen of the authentication code.
 const BYTES: usize = CLEAR + 13;
@@ -31,14 +31,14 @@ const NO_CONTACT: [u8; 6] = [0; 6];
 
 /// To whom a mark leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Party {
+pub(crate) enum Party {
     Caller = 0,
     Called = 1,
 }
 
 /// What lies behind us on the side of a party.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Beyond<'a> {
+pub(crate) enum Beyond<'a> {
     /// The party itself.
     Nobody,
     /// A proxy that record-routed too.
@@ -49,7 +49,7 @@ pub(super) enum Beyond<'a> {
 
 /// What a party says of where it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Named<'a> {
+pub(crate) enum Named<'a> {
     /// Its Contact.
     Contact(&'a SipUri<'a>),
     /// A Contact that leads to it only by our seal, and without that to somebody else.
@@ -59,7 +59,7 @@ pub(super) enum Named<'a> {
 
 /// What a mark says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judgement {
+pub(crate) enum Judgement {
     /// It is not of this call, not for this party, not for this next Route, or too old.
     Refused,
     /// All this is right, but the Request-URI is not the Contact that the mark was made with: it needs a seal. With the scope of the
@@ -71,7 +71,7 @@ pub(super) enum Judgement {
 
 /// Makes and judges marks. Every shard, and every server that shall let this call through, has the same secret.
 #[derive(Clone)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     key: SipKey,
     contacts: SipKey,
     /// Seconds.
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Marks {
 }
 
 impl Marks {
-    pub(super) fn new(secret: &[u8], lifetime: u32) -> Self {
+    pub(crate) fn new(secret: &[u8], lifetime: u32) -> Self {
         Self {
             key: SipKey::derive(secret, b"strowger record-route 2"),
             contacts: SipKey::derive(secret, b"strowger record-route contact 2"),
@@ -95,7 +95,7 @@ impl Marks {
 
     /// The mark for requests to this party of the call, whose tag this is. `scope`: of the address that it sends from.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the party")]
-    pub(super) fn make(
+    pub(crate) fn make(
         &self,
         now: Now,
         party: Party,
@@ -125,7 +125,7 @@ impl Marks {
     }
 
     /// Whether a request with this Call-ID, To tag, next Route and Request-URI may go on by this mark.
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &self,
         now: Now,
         mark: &[u8],
@@ -170,13 +170,13 @@ impl Marks {
 }
 
 /// Unix seconds, as marks and seals bear them.
-pub(super) const fn seconds(now: Now) -> u32 {
+pub(crate) const fn seconds(now: Now) -> u32 {
     (now.wall / 1000) as u32
 }
 
 /// No older than this, by the clock of any server with the same secret: one from the future was made by a clock that was set
 /// back since, or goes ahead.
-pub(super) const fn is_fresh(now: Now, made: u32, lifetime: u32) -> bool {
+pub(crate) const fn is_fresh(now: Now, made: u32, lifetime: u32) -> bool {
     seconds(now).wrapping_sub(made).cast_signed().unsigned_abs() <= lifetime
 }
 

@@ -6,7 +6,7 @@ use strowger_message::Host;
 
 /// One listener as it stands in Via and Record-Route.
 #[derive(Clone, Debug)]
-pub struct Face {
+pub struct ListenerAddress {
     pub transport: Transport,
     /// The bound address, its port never 0.
     pub bound: SocketAddr,
@@ -19,7 +19,7 @@ pub struct Face {
 /// Every listener, in the order of [`ListenerId`], and every name of ours.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
-    faces: Vec<Face>,
+    listeners: Vec<ListenerAddress>,
     /// Lower-case host and port of every address that is ours.
     addresses: Vec<(Box<[u8]>, u16)>,
     ips: Vec<(IpAddr, u16)>,
@@ -31,23 +31,27 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// `interfaces` are the addresses of this machine, which stand for a listener bound to all of them.
-    pub fn new(faces: Vec<Face>, domains: impl IntoIterator<Item = impl AsRef<[u8]>>, interfaces: &[IpAddr]) -> Self {
-        let mut identity = Self { faces, ..Self::default() };
-        for face in &identity.faces {
-            let port = face.bound.port();
-            if face.bound.ip().is_unspecified() || face.bound.ip().is_loopback() {
+    /// `interlisteners` are the addresses of this machine, which stand for a listener bound to all of them.
+    pub fn new(
+        listeners: Vec<ListenerAddress>,
+        domains: impl IntoIterator<Item = impl AsRef<[u8]>>,
+        interlisteners: &[IpAddr],
+    ) -> Self {
+        let mut identity = Self { listeners, ..Self::default() };
+        for listener in &identity.listeners {
+            let port = listener.bound.port();
+            if listener.bound.ip().is_unspecified() || listener.bound.ip().is_loopback() {
                 // RFC 6761 section 6.3.
                 identity.addresses.push((LOCALHOST.into(), port));
             }
-            if face.bound.ip().is_unspecified() {
-                let same_family = |ip: &&IpAddr| ip.is_ipv4() == face.bound.is_ipv4();
-                identity.ips.extend(interfaces.iter().filter(same_family).map(|ip| (*ip, port)));
+            if listener.bound.ip().is_unspecified() {
+                let same_family = |ip: &&IpAddr| ip.is_ipv4() == listener.bound.is_ipv4();
+                identity.ips.extend(interlisteners.iter().filter(same_family).map(|ip| (*ip, port)));
             } else {
-                identity.ips.push((face.bound.ip(), port));
+                identity.ips.push((listener.bound.ip(), port));
             }
-            let (host, sent_port) = split_port(&face.sent_by);
-            let port = sent_port.unwrap_or_else(|| face.transport.default_port());
+            let (host, sent_port) = split_port(&listener.sent_by);
+            let port = sent_port.unwrap_or_else(|| listener.transport.default_port());
             match ip_of(host) {
                 Some(ip) => identity.ips.push((ip, port)),
                 None => identity.addresses.push((host.to_ascii_lowercase().into(), port)),
@@ -70,42 +74,43 @@ impl Identity {
         for name in names {
             let name = name.as_ref().to_ascii_lowercase();
             match ip_of(&name) {
-                Some(ip) => self.ips.extend(self.faces.iter().map(|face| (ip, face.bound.port()))),
+                Some(ip) => self.ips.extend(self.listeners.iter().map(|listener| (ip, listener.bound.port()))),
                 None => self.names.push(name.into()),
             }
         }
         self
     }
 
-    pub fn face(&self, id: ListenerId) -> &Face {
-        &self.faces[id.0 as usize]
+    pub fn listener(&self, id: ListenerId) -> &ListenerAddress {
+        &self.listeners[id.0 as usize]
     }
 
-    pub fn faces(&self) -> &[Face] {
-        &self.faces
+    pub fn listeners(&self) -> &[ListenerAddress] {
+        &self.listeners
     }
 
     /// The listener to reach `address` from: the one named first if it fits, else the first of the same
     /// transport and family, its own network before others.
     pub fn listener_for(&self, transport: Transport, address: &SocketAddr, prefer: ListenerId) -> Option<ListenerId> {
-        let fits = |f: &Face| fits(f, transport, address);
+        let fits = |f: &ListenerAddress| fits(f, transport, address);
         // What was kept of an earlier configuration may name one that is no more.
-        let preferred = self.faces.get(prefer.0 as usize).or_else(|| self.faces.first())?;
-        let same = |f: &Face| fits(f) && f.network == preferred.network;
-        let named = Some(prefer.0 as usize).filter(|&at| self.faces.get(at).is_some_and(fits));
-        let at = named.or_else(|| self.faces.iter().position(same)).or_else(|| self.faces.iter().position(fits))?;
+        let preferred = self.listeners.get(prefer.0 as usize).or_else(|| self.listeners.first())?;
+        let same = |f: &ListenerAddress| fits(f) && f.network == preferred.network;
+        let named = Some(prefer.0 as usize).filter(|&at| self.listeners.get(at).is_some_and(fits));
+        let at =
+            named.or_else(|| self.listeners.iter().position(same)).or_else(|| self.listeners.iter().position(fits))?;
         Some(ListenerId(at as u16))
     }
 
     /// Several listeners reach this target, each bound to an address.
     pub fn has_choice(&self, target: &Target) -> bool {
-        let mut rivals = self.faces.iter().filter(|face| self.reaches(face, target));
-        rivals.next().is_some_and(|face| !face.bound.ip().is_unspecified()) && rivals.next().is_some()
+        let mut rivals = self.listeners.iter().filter(|listener| self.reaches(listener, target));
+        rivals.next().is_some_and(|listener| !listener.bound.ip().is_unspecified()) && rivals.next().is_some()
     }
 
     /// As far as transport, family and scope of the addresses say.
-    pub fn reaches(&self, face: &Face, target: &Target) -> bool {
-        fits(face, target.transport, &target.address)
+    pub fn reaches(&self, listener: &ListenerAddress, target: &Target) -> bool {
+        fits(listener, target.transport, &target.address)
     }
 
     /// One of our listeners: a Route or Request-URI that names it names us. Without a port its transport says which is meant.
@@ -141,8 +146,8 @@ impl Identity {
 
     /// A port of one of our listeners: the bound one, the one that it is known by, or the one that its transport has by default.
     pub fn is_own_port(&self, port: u16) -> bool {
-        let known_by = |face: &Face| split_port(&face.sent_by).1;
-        self.faces
+        let known_by = |listener: &ListenerAddress| split_port(&listener.sent_by).1;
+        self.listeners
             .iter()
             .any(|f| f.bound.port() == port || f.transport.default_port() == port || known_by(f) == Some(port))
     }
@@ -169,18 +174,18 @@ impl Identity {
     }
 }
 
-fn fits(face: &Face, transport: Transport, address: &SocketAddr) -> bool {
-    face.transport == transport
-        && face.bound.is_ipv4() == address.is_ipv4()
+fn fits(listener: &ListenerAddress, transport: Transport, address: &SocketAddr) -> bool {
+    listener.transport == transport
+        && listener.bound.is_ipv4() == address.is_ipv4()
         // A socket bound to loopback reaches nothing else, and the other way round.
-        && (face.bound.ip().is_unspecified() || face.bound.ip().is_loopback() == address.ip().is_loopback())
+        && (listener.bound.ip().is_unspecified() || listener.bound.ip().is_loopback() == address.ip().is_loopback())
 }
 
 /// What every machine calls itself.
 const LOCALHOST: &[u8] = b"localhost";
 
 /// `host[:port]`, an IPv6 reference in brackets.
-pub(super) fn split_port(text: &[u8]) -> (&[u8], Option<u16>) {
+pub(crate) fn split_port(text: &[u8]) -> (&[u8], Option<u16>) {
     let after = text.iter().rposition(|&b| b == b']').map_or(0, |n| n + 1);
     match text[after..].iter().position(|&b| b == b':') {
         Some(n) => {
@@ -202,14 +207,14 @@ mod tests {
 
     #[test]
     fn a_listener_that_is_no_more_gives_way_to_one_that_fits() {
-        let face = |transport, bound: &str| Face {
+        let listener = |transport, bound: &str| ListenerAddress {
             transport,
             bound: bound.parse().unwrap(),
             sent_by: bound.as_bytes().into(),
             network: 0,
         };
-        let faces = vec![face(Transport::Udp, "192.0.2.1:5060"), face(Transport::Tcp, "192.0.2.1:5060")];
-        let identity = Identity::new(faces, [""; 0], &[]);
+        let listeners = vec![listener(Transport::Udp, "192.0.2.1:5060"), listener(Transport::Tcp, "192.0.2.1:5060")];
+        let identity = Identity::new(listeners, [""; 0], &[]);
         let to = "192.0.2.9:5060".parse().unwrap();
         for prefer in [0, 1, 2, u16::MAX] {
             let listener = |transport| identity.listener_for(transport, &to, ListenerId(prefer));

@@ -16,12 +16,12 @@ use crate::siphash::SipKey;
 use std::hash::{BuildHasher, Hasher};
 
 /// Bytes of a branch of ours.
-pub(super) const LEN: usize = MAGIC.len() + 44;
+pub(crate) const LEN: usize = MAGIC.len() + 44;
 const MAGIC: &[u8] = b"z9hG4bK";
 
 /// Writes branches and reads them again.
 #[derive(Clone)]
-pub(super) struct BranchKey {
+pub(crate) struct BranchKey {
     of_request: foldhash::quality::FixedState,
     proof: SipKey,
 }
@@ -34,16 +34,16 @@ impl std::fmt::Debug for BranchKey {
 
 /// What a branch of ours says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Visit {
+pub(crate) struct Visit {
     /// [`BranchKey::of_request`] of the request that was forwarded with it.
-    pub(super) of_request: u64,
+    pub(crate) of_request: u64,
     /// How many branches what was forwarded may become.
-    pub(super) left: u16,
+    pub(crate) left: u16,
 }
 
 impl BranchKey {
     /// `name` is of this server alone among those with the same secret.
-    pub(super) fn new(secret: &[u8], name: &[u8]) -> Self {
+    pub(crate) fn new(secret: &[u8], name: &[u8]) -> Self {
         use sha2::{Digest, Sha256};
         let seed = Sha256::new().chain_update(secret).chain_update(b"strowger loop 2").chain_update(name).finalize();
         let seed = u64::from_le_bytes(seed[..8].try_into().expect("eight of thirty-two bytes"));
@@ -55,7 +55,7 @@ impl BranchKey {
 
     /// The hash of everything that the routing decision depends on: the Request-URI and the Route values
     /// as received, besides what names the request.
-    pub(super) fn of_request<'a>(
+    pub(crate) fn of_request<'a>(
         &self,
         uri: &[u8],
         routes: impl Iterator<Item = &'a [u8]>,
@@ -77,7 +77,7 @@ impl BranchKey {
     }
 
     /// A branch that says this.
-    pub(super) fn write(&self, unique: u64, visit: Visit) -> [u8; LEN] {
+    pub(crate) fn write(&self, unique: u64, visit: Visit) -> [u8; LEN] {
         let mut branch = [0; LEN];
         let tail = u64::from(visit.left) << 32 | u64::from(self.proof(unique, visit));
         let parts = [MAGIC, &hex(unique)[..], &hex(visit.of_request), &hex(tail)[4..]];
@@ -90,7 +90,7 @@ impl BranchKey {
     }
 
     /// What a branch says that [`BranchKey::write`] wrote; none if somebody else did.
-    pub(super) fn read(&self, branch: &[u8]) -> Option<Visit> {
+    pub(crate) fn read(&self, branch: &[u8]) -> Option<Visit> {
         let digits = branch.strip_prefix(MAGIC).filter(|_| branch.len() == LEN)?;
         // A sign is no digit.
         let digits = std::str::from_utf8(digits).ok().filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
