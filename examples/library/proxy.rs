@@ -10,8 +10,8 @@ use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Candidate, Proxy, Settings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Incoming, Outgoing, ServerId, Transactions};
-use strowger_core::{Arrival, Flow, Now, Outbox, Transport, call, via};
+use strowger_core::transaction::{Incoming, Outgoing, Role, ServerId, Transactions};
+use strowger_core::{Arrival, Flow, Now, Outbox, Round, Transport, call, via};
 use strowger_message::{Edit, Form, Index, Limits, Message, Method, respond};
 use strowger_net::{Listener, Net, Service, Settings as NetSettings, Shards};
 
@@ -38,13 +38,19 @@ impl Relay {
                 let uri = routing.next();
                 if let NextHop::Known(target) = self.proxy.router().next_hop(&uri, arrival.listener) {
                     let candidate = Candidate { targets: &[target], ..Candidate::default() };
-                    self.proxy.forward_ack(now, &request, &routing, &candidate, out);
+                    self.proxy.forward_ack(
+                        &mut Round { now, tx: &mut self.transactions, out },
+                        &request,
+                        &routing,
+                        &candidate,
+                    );
                 }
             }
             Incoming::Cancel { cancel, invite } => {
                 self.transactions.set_reply(cancel, via::reply_target(&request.essentials.via, arrival));
-                let found =
-                    invite.is_some_and(|invite| self.proxy.cancel(now, invite, &message, &mut self.transactions, out));
+                let found = invite.is_some_and(|invite| {
+                    self.proxy.cancel(&mut Round { now, tx: &mut self.transactions, out }, invite, &message)
+                });
                 self.answer(now, cancel, &request, if found { 200 } else { 481 }, out);
             }
             Incoming::Absorbed | Incoming::Full => (),
@@ -67,7 +73,13 @@ impl Relay {
             return self.answer(now, server, request, 404, out);
         };
         let candidate = Candidate { targets: &[target], ..Candidate::default() };
-        self.proxy.forward(now, request, &routing, server, &[candidate], &mut self.transactions, out);
+        self.proxy.forward(
+            &mut Round { now, tx: &mut self.transactions, out },
+            request,
+            &routing,
+            server,
+            &[candidate],
+        );
     }
 
     fn answer(&mut self, now: Now, server: ServerId, request: &Request<'_>, status: u16, out: &mut Outbox) {
@@ -79,7 +91,9 @@ impl Relay {
 
     fn tell(&mut self, now: Now, events: &[strowger_core::transaction::Event], out: &mut Outbox) {
         for event in events {
-            self.proxy.event(now, event, &mut self.transactions, out);
+            if let Some(context) = event.user().id(Role::Proxy) {
+                self.proxy.event(&mut Round { now, tx: &mut self.transactions, out }, context, event);
+            }
         }
     }
 }
@@ -101,8 +115,16 @@ impl Service for Relay {
         }
         let message = Message::new(&canonical, &index);
         if !message.is_request() {
-            if let Outgoing::Deliver { id, owner, .. } = self.transactions.response(now, &message, out) {
-                self.proxy.response(now, &message, arrival, id, owner, &mut self.transactions, out);
+            if let Outgoing::Deliver { id, tu, .. } = self.transactions.response(now, &message, out)
+                && let Some(context) = tu.id(Role::Proxy)
+            {
+                self.proxy.response(
+                    &mut Round { now, tx: &mut self.transactions, out },
+                    context,
+                    &message,
+                    arrival,
+                    id,
+                );
             }
             return;
         }
@@ -121,7 +143,7 @@ impl Service for Relay {
         let mut events = Vec::new();
         self.transactions.poll(now, out, &mut events);
         self.tell(now, &events, out);
-        self.proxy.poll(now, &mut self.transactions, out);
+        self.proxy.poll(&mut Round { now, tx: &mut self.transactions, out });
     }
 
     fn deadline(&mut self) -> Option<u64> {

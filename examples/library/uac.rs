@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{CallKey, Ending, Event, Invite, Settings, UserAgent};
+use strowger_core::user_agent::{CallKey, Ending, Endpoint, Event, Invite, Settings};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::Uri;
 use strowger_net::{Handle, Listener, Net, Service, Settings as NetSettings, Shards};
@@ -24,7 +24,7 @@ struct Dial {
 }
 
 struct Telephone {
-    agent: UserAgent,
+    endpoint: Endpoint,
     handle: Handle<Self>,
     talk: u64,
     /// The call that is up, and when to hang up.
@@ -34,10 +34,12 @@ struct Telephone {
 
 impl Telephone {
     fn act(&mut self, now: Now, out: &mut Outbox) {
+        let mut over = None;
+        let (agent, mut round) = self.endpoint.lend(now, out);
         if let Some((call, _)) = self.up.take_if(|(_, until)| *until <= now.mono) {
-            self.agent.hang_up(now, call, out);
+            agent.hang_up(&mut round, call);
         }
-        while let Some(event) = self.agent.event() {
+        while let Some(event) = agent.event() {
             match event {
                 Event::Progress { status, .. } => println!("{status}"),
                 Event::Answered { call, .. } => {
@@ -45,15 +47,18 @@ impl Telephone {
                     self.up = Some((call, now.mono + self.talk));
                 }
                 // Many telephones say after a while that they are still there.
-                Event::Offered { call, update: false, .. } => self.agent.answer(now, call, OFFER, out),
-                Event::Offered { call, update: true, .. } => self.agent.answer_update(now, call, OFFER, out),
-                Event::Ended { by: Ending::Local, .. } => self.over(Ok(())),
-                Event::Ended { by, .. } => self.over(Err(format!("ended: {by:?}"))),
+                Event::Offered { call, update: false, .. } => agent.answer(&mut round, call, OFFER),
+                Event::Offered { call, update: true, .. } => agent.answer_update(&mut round, call, OFFER),
+                Event::Ended { by: Ending::Local, .. } => over = Some(Ok(())),
+                Event::Ended { by, .. } => over = Some(Err(format!("ended: {by:?}"))),
                 Event::Failed { status, .. } | Event::Redirected { status, .. } => {
-                    self.over(Err(format!("refused: {status}")))
+                    over = Some(Err(format!("refused: {status}")));
                 }
                 _ => (),
             }
+        }
+        if let Some(result) = over {
+            self.over(result);
         }
     }
 
@@ -81,27 +86,28 @@ impl Service for Telephone {
             headers: b"",
             call_id: b"",
         };
-        if let Err(error) = self.agent.invite(now, &invite, out) {
+        let (agent, mut round) = self.endpoint.lend(now, out);
+        if let Err(error) = agent.invite(&mut round, &invite) {
             self.over(Err(error.to_string()));
         }
     }
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        self.agent.receive(now, arrival, bytes, out);
+        self.endpoint.receive(now, arrival, bytes, out);
         self.act(now, out);
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
-        self.agent.poll(now, out);
+        self.endpoint.poll(now, out);
         self.act(now, out);
     }
 
     fn deadline(&mut self) -> Option<u64> {
-        self.agent.deadline().into_iter().chain(self.up.map(|(_, until)| until)).min()
+        self.endpoint.deadline().into_iter().chain(self.up.map(|(_, until)| until)).min()
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        self.agent.failed(now, token, out);
+        self.endpoint.failed(now, token, out);
         self.act(now, out);
     }
 
@@ -136,8 +142,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             network: 0,
         };
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
-        let agent = UserAgent::new(identity, Settings::default(), Entropy::new(seed()), secret);
-        Telephone { agent, handle, talk, up: None, result: result.clone() }
+        let endpoint = Endpoint::new(identity, Settings::default(), Entropy::new(seed()), secret);
+        Telephone { endpoint, handle, talk, up: None, result: result.clone() }
     })?;
     node.handle().mailbox(0).send(Dial { uri, next_hop });
     let result = over.recv()?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{Event, Settings, UserAgent};
+use strowger_core::user_agent::{Endpoint, Event, Settings};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Listener, Net, Service, Settings as NetSettings, Shards};
 
@@ -17,21 +17,22 @@ const ANSWER: &[u8] =
     b"v=0\r\no=uas 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40002 RTP/AVP 0\r\n";
 
 struct Telephone {
-    agent: UserAgent,
+    endpoint: Endpoint,
 }
 
 impl Telephone {
     /// Does what the user of a telephone would do. After each round the agent is asked what happened.
     fn act(&mut self, now: Now, out: &mut Outbox) {
-        while let Some(event) = self.agent.event() {
+        let (agent, mut round) = self.endpoint.lend(now, out);
+        while let Some(event) = agent.event() {
             match event {
                 Event::Invited { call, from, .. } => {
-                    println!("call from {}", String::from_utf8_lossy(self.agent.text(from)));
-                    self.agent.ring(now, call, 180, b"", out);
-                    self.agent.answer(now, call, ANSWER, out);
+                    println!("call from {}", String::from_utf8_lossy(agent.text(from)));
+                    agent.ring(&mut round, call, 180, b"");
+                    agent.answer(&mut round, call, ANSWER);
                 }
-                Event::Offered { call, update: false, .. } => self.agent.answer(now, call, ANSWER, out),
-                Event::Offered { call, update: true, .. } => self.agent.answer_update(now, call, ANSWER, out),
+                Event::Offered { call, update: false, .. } => agent.answer(&mut round, call, ANSWER),
+                Event::Offered { call, update: true, .. } => agent.answer_update(&mut round, call, ANSWER),
                 Event::Confirmed { .. } => println!("talking"),
                 Event::Ended { by, .. } => println!("ended: {by:?}"),
                 _ => (),
@@ -45,21 +46,21 @@ impl Service for Telephone {
     type Record = ();
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        self.agent.receive(now, arrival, bytes, out);
+        self.endpoint.receive(now, arrival, bytes, out);
         self.act(now, out);
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
-        self.agent.poll(now, out);
+        self.endpoint.poll(now, out);
         self.act(now, out);
     }
 
     fn deadline(&mut self) -> Option<u64> {
-        self.agent.deadline()
+        self.endpoint.deadline()
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        self.agent.failed(now, token, out);
+        self.endpoint.failed(now, token, out);
         self.act(now, out);
     }
 
@@ -89,7 +90,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             network: 0,
         };
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
-        Telephone { agent: UserAgent::new(identity, Settings::default(), Entropy::new(seed()), secret) }
+        Telephone { endpoint: Endpoint::new(identity, Settings::default(), Entropy::new(seed()), secret) }
     })?;
     println!("listening on {bound}");
     node.join()?;

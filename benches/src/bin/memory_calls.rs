@@ -15,8 +15,8 @@ use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Candidate, Proxy, Settings};
 use strowger_core::routing::{Identity, ListenerAddress, Request, Router};
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
-use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport, call};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Role, Transactions};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target, Transport, call};
 use strowger_message::{Index, Limits, Message, Method, build};
 
 #[global_allocator]
@@ -81,7 +81,12 @@ impl Shard {
             Incoming::Ack => {
                 let routing = self.proxy.router().route(self.now, &request);
                 let candidate = Candidate { targets: &[target], ..Candidate::default() };
-                return self.proxy.forward_ack(self.now, &request, &routing, &candidate, &mut self.out);
+                return self.proxy.forward_ack(
+                    &mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out },
+                    &request,
+                    &routing,
+                    &candidate,
+                );
             }
             other => panic!("{other:?}"),
         };
@@ -94,7 +99,13 @@ impl Shard {
         let routing = self.proxy.router().route(self.now, &request);
         let targets = [target];
         let candidate = Candidate { uri: Some(b"sip:bob@127.0.0.1:5080"), targets: &targets, ..Candidate::default() };
-        assert!(self.proxy.forward(self.now, &request, &routing, id, &[candidate], &mut self.tx, &mut self.out));
+        assert!(self.proxy.forward(
+            &mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out },
+            &request,
+            &routing,
+            id,
+            &[candidate]
+        ));
         let send = *self.out.sends().last().expect("it was forwarded");
         self.sent.clear();
         self.sent.extend_from_slice(&self.out.bytes[send.range()]);
@@ -113,10 +124,18 @@ impl Shard {
             .finish(body);
         self.index.parse(&text, &Limits::default()).expect("well-formed");
         let message = Message::new(&text, &self.index);
-        let Outgoing::Deliver { id, owner, .. } = self.tx.response(self.now, &message, &mut self.out) else {
+        let Outgoing::Deliver { id, tu, .. } = self.tx.response(self.now, &message, &mut self.out) else {
             panic!("a response for what was sent")
         };
-        self.proxy.response(self.now, &message, &arrival(CALLEE), id, owner, &mut self.tx, &mut self.out);
+        if let Some(context) = tu.id(Role::Proxy) {
+            self.proxy.response(
+                &mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out },
+                context,
+                &message,
+                &arrival(CALLEE),
+                id,
+            );
+        }
         self.round();
     }
 
@@ -124,9 +143,11 @@ impl Shard {
     fn round(&mut self) {
         self.tx.poll(self.now, &mut self.out, &mut self.events);
         for event in self.events.drain(..) {
-            self.proxy.event(self.now, &event, &mut self.tx, &mut self.out);
+            if let Some(context) = event.user().id(Role::Proxy) {
+                self.proxy.event(&mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out }, context, &event);
+            }
         }
-        self.proxy.poll(self.now, &mut self.tx, &mut self.out);
+        self.proxy.poll(&mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out });
         self.out.clear();
     }
 

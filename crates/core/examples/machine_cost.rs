@@ -14,7 +14,7 @@ use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
 use strowger_core::registrar::{Current, Outcome, Registrar, Settings as RegistrarSettings};
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{Event, Invite, Settings, UserAgent};
+use strowger_core::user_agent::{Endpoint, Event, Invite, Settings};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::{Index, Limits, Message};
 
@@ -76,7 +76,7 @@ fn call() {
             network: 0,
         };
         let settings = Settings { trying: false, ..Settings::default() };
-        UserAgent::new(Arc::new(Identity::new(vec![listener], [""; 0], &[])), settings, Entropy::new([n; 32]), 7)
+        Endpoint::new(Arc::new(Identity::new(vec![listener], [""; 0], &[])), settings, Entropy::new([n; 32]), 7)
     };
     let (mut caller, mut callee) = (agent(1), agent(2));
     let arrival =
@@ -104,25 +104,28 @@ fn call() {
             if calls.is_multiple_of(5) {
                 now.mono += 1;
             }
-            caller.invite(now, &invite, &mut there).expect("addresses that can be read");
+            let (agent, mut round) = caller.lend(now, &mut there);
+            agent.invite(&mut round, &invite).expect("addresses that can be read");
             while !there.is_empty() || !back.is_empty() {
                 for send in there.sends() {
                     callee.receive(now, &from_caller, &there.bytes[send.range()], &mut back);
                 }
                 there.clear();
-                while let Some(event) = callee.event() {
+                let (agent, mut round) = callee.lend(now, &mut back);
+                while let Some(event) = agent.event() {
                     if let Event::Invited { call, .. } = event {
-                        callee.ring(now, call, 180, b"", &mut back);
-                        callee.answer(now, call, invite.offer, &mut back);
+                        agent.ring(&mut round, call, 180, b"");
+                        agent.answer(&mut round, call, invite.offer);
                     }
                 }
                 for send in back.sends() {
                     caller.receive(now, &from_callee, &back.bytes[send.range()], &mut there);
                 }
                 back.clear();
-                while let Some(event) = caller.event() {
+                let (agent, mut round) = caller.lend(now, &mut there);
+                while let Some(event) = agent.event() {
                     if let Event::Answered { call, .. } = event {
-                        caller.hang_up(now, call, &mut there);
+                        agent.hang_up(&mut round, call);
                     }
                 }
             }
@@ -132,7 +135,7 @@ fn call() {
             }
         }
     });
-    assert_eq!((caller.calls(), callee.calls()), (0, 0), "every call ended");
+    assert_eq!((caller.agent.calls(), callee.agent.calls()), (0, 0), "every call ended");
 }
 
 fn main() {

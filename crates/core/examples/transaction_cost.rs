@@ -7,10 +7,13 @@ mod template;
 
 use processor_time::processor_time;
 use std::time::Duration;
+use strowger_core::slots::Id;
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Incoming, Outgoing, Transactions};
+use strowger_core::transaction::{Incoming, Outgoing, Role, TransactionUser, Transactions};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use template::Template;
+
+const USER: TransactionUser = TransactionUser::new(Role::UserAgent, Id { slot: 9, generation: 1 });
 
 fn main() {
     let rate = std::env::args().nth(1).map_or(2_500, |n| n.parse().expect("calls a second"));
@@ -42,11 +45,11 @@ fn main() {
             let start = out.start();
             out.bytes.extend_from_slice(bytes);
             let range = start..out.bytes.len();
-            table.send(now, range, &bytes[branch], method, arrival.reply(), number as u32, 9, &mut out);
+            table.send(now, range, &bytes[branch], method, arrival.reply(), number as u32, USER, &mut out);
             for (n, status) in [[180, 200], [100, 200]][which].into_iter().enumerate() {
                 let response = responses[which][n].numbered(2 * number + 1);
                 let outgoing = table.response(now, &response, &mut out);
-                assert!(matches!(outgoing, Outgoing::Deliver { owner: 9, .. }));
+                assert!(matches!(outgoing, Outgoing::Deliver { tu: USER, .. }));
                 let start = out.start();
                 out.bytes.extend_from_slice(response.bytes());
                 let range = start..out.bytes.len();

@@ -1,8 +1,9 @@
 //! What must hold for the machines whatever comes, as functions that panic when it does not. Mutators and cargo-fuzz
 //! call them; nothing else does.
 
+use crate::slots::Id;
 use crate::timer::TimerSettings;
-use crate::transaction::{ClientId, Event, Incoming, Outgoing, Role, ServerId, Transactions};
+use crate::transaction::{ClientId, Event, Incoming, Outgoing, Role, ServerId, Side, TransactionUser, Transactions};
 use crate::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use std::collections::{BTreeMap, BTreeSet};
 use strowger_message::{Index, Limits, Message};
@@ -66,7 +67,7 @@ struct World {
     forgotten: BTreeSet<u64>,
     /// Ids that ended.
     gone: Vec<u64>,
-    owners: u64,
+    users: u32,
 }
 
 impl World {
@@ -83,8 +84,13 @@ impl World {
             clients: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             gone: Vec::new(),
-            owners: 0,
+            users: 0,
         }
+    }
+
+    fn next_user(&mut self) -> TransactionUser {
+        self.users += 1;
+        TransactionUser::new(Role::UserAgent, Id { slot: self.users, generation: 1 })
     }
 
     fn command(&mut self, command: u8, script: &mut Script<'_>) {
@@ -151,16 +157,16 @@ impl World {
                 match self.table.request(self.now, &message, &arrival(transport), 7, &mut self.out) {
                     Incoming::New(id) | Incoming::Cancel { cancel: id, .. } => {
                         assert!(self.servers.insert(id.to_u64(), None).is_none(), "an id of its own");
-                        assert_eq!(self.table.owner(id), 0);
-                        self.owners += 1;
-                        self.table.set_owner(id, self.owners);
+                        assert_eq!(self.table.user(id), TransactionUser::NONE);
+                        let user = self.next_user();
+                        self.table.set_user(id, user);
                     }
                     Incoming::Full => assert!(self.servers.len() + self.clients.len() >= 200),
                     Incoming::Absorbed | Incoming::Ack => (),
                 }
-            } else if let Outgoing::Deliver { id, owner, .. } = self.table.response(self.now, &message, &mut self.out) {
+            } else if let Outgoing::Deliver { id, tu, .. } = self.table.response(self.now, &message, &mut self.out) {
                 assert!(self.clients.contains_key(&id.to_u64()), "a response for what was sent");
-                assert_eq!(owner, self.table.client_owner(id));
+                assert_eq!(tu, self.table.client_user(id));
             }
         }
         self.index = index;
@@ -206,9 +212,9 @@ impl World {
         let start = self.out.start();
         self.out.bytes.extend_from_slice(text.as_bytes());
         let range = start..self.out.bytes.len();
-        self.owners += 1;
+        let user = self.next_user();
         let (branch, method, target) = (branch.as_bytes(), method.as_bytes(), arrival(transport).reply());
-        let id = self.table.send(self.now, range, branch, method, target, 7, self.owners, &mut self.out);
+        let id = self.table.send(self.now, range, branch, method, target, 7, user, &mut self.out);
         assert!(self.clients.insert(id.to_u64(), ()).is_none(), "an id of its own");
         assert_eq!(self.out.sends().last().map(|s| s.token), Some(id.to_u64()));
     }
@@ -241,10 +247,10 @@ impl World {
         records.reverse();
         let (mut servers, mut clients, mut forgotten) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         for record in records {
-            let (old, role, owner) = (record.id, record.role, record.owner);
-            let new = self.table.import(self.now, record, owner);
-            match role {
-                Role::Server => {
+            let (old, side, tu) = (record.id, record.side, record.tu);
+            let new = self.table.import(self.now, record, tu);
+            match side {
+                Side::Server => {
                     let answered = self.servers.remove(&old).expect("a server transaction that was known");
                     servers.insert(new, answered);
                     if self.forgotten.remove(&old) {
@@ -252,7 +258,7 @@ impl World {
                     }
                 }
                 // A CANCEL of the table's own is known to nobody.
-                Role::Client => {
+                Side::Client => {
                     if self.clients.remove(&old).is_some() {
                         clients.insert(new, ());
                     }
@@ -282,13 +288,19 @@ impl World {
                 Event::ServerTransportError { id, .. } | Event::NoAck { id, .. } | Event::NoAnswerYet { id, .. } => {
                     assert!(self.servers.contains_key(&id.to_u64()));
                 }
-                Event::ServerEnded { id, owner } => {
-                    assert!(owner > 0 && self.servers.remove(&id.to_u64()).is_some(), "it ends once");
+                Event::ServerEnded { id, tu } => {
+                    assert!(
+                        tu.role() == Role::UserAgent && self.servers.remove(&id.to_u64()).is_some(),
+                        "it ends once"
+                    );
                     self.forgotten.remove(&id.to_u64());
                     self.gone.push(id.to_u64());
                 }
-                Event::ClientEnded { id, owner } => {
-                    assert!(owner > 0 && self.clients.remove(&id.to_u64()).is_some(), "it ends once");
+                Event::ClientEnded { id, tu } => {
+                    assert!(
+                        tu.role() == Role::UserAgent && self.clients.remove(&id.to_u64()).is_some(),
+                        "it ends once"
+                    );
                     self.gone.push(id.to_u64());
                 }
             }

@@ -5,8 +5,8 @@ use crate::entropy::Entropy;
 use crate::proxy::{Candidate, Proxy, Settings};
 use crate::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use crate::timer::TimerSettings;
-use crate::transaction::{Incoming, Outgoing, Transactions};
-use crate::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
+use crate::transaction::{Incoming, Outgoing, Role, Transactions};
+use crate::{Arrival, Flow, ListenerId, Now, Outbox, Round, Target, Transport};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -163,10 +163,18 @@ impl World {
         let mut index = Index::new();
         index.parse(text.as_bytes(), &Limits::default()).expect("written here");
         let message = Message::new(text.as_bytes(), &index);
-        let Outgoing::Deliver { id, owner, .. } = self.tx.response(NOW, &message, &mut self.out) else {
+        let Outgoing::Deliver { id, tu, .. } = self.tx.response(NOW, &message, &mut self.out) else {
             panic!("an answer to what was sent");
         };
-        self.proxy.response(NOW, &message, &arrival(UDP, at), id, owner, &mut self.tx, &mut self.out);
+        if let Some(context) = tu.id(Role::Proxy) {
+            self.proxy.response(
+                &mut Round { now: NOW, tx: &mut self.tx, out: &mut self.out },
+                context,
+                &message,
+                &arrival(UDP, at),
+                id,
+            );
+        }
         let send = self.out.sends().last().expect("it goes upstream");
         let sent = String::from_utf8(self.out.bytes[send.range()].to_vec()).expect("written here");
         self.out.clear();
@@ -195,11 +203,22 @@ impl World {
         match self.tx.request(NOW, &message, from, 7, &mut self.out) {
             Incoming::New(id) => {
                 let candidate = Candidate { targets: &[target], q: 1000, fixed: true, ..Candidate::default() };
-                self.proxy.forward(NOW, &request, &routing, id, &[candidate], &mut self.tx, &mut self.out);
+                self.proxy.forward(
+                    &mut Round { now: NOW, tx: &mut self.tx, out: &mut self.out },
+                    &request,
+                    &routing,
+                    id,
+                    &[candidate],
+                );
             }
             Incoming::Ack => {
                 let candidate = Candidate { targets: &[target], ..Candidate::default() };
-                self.proxy.forward_ack(NOW, &request, &routing, &candidate, &mut self.out);
+                self.proxy.forward_ack(
+                    &mut Round { now: NOW, tx: &mut self.tx, out: &mut self.out },
+                    &request,
+                    &routing,
+                    &candidate,
+                );
             }
             _ => return None,
         }

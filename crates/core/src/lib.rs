@@ -20,6 +20,7 @@ pub mod now;
 pub mod outbox;
 pub mod proxy;
 pub mod registrar;
+mod round;
 pub mod routing;
 mod segments;
 mod siphash;
@@ -33,4 +34,5 @@ pub mod via;
 
 pub use now::Now;
 pub use outbox::Outbox;
+pub use round::Round;
 pub use transport::{Arrival, Flow, ListenerId, PeerName, Target, Transport};

@@ -2,11 +2,15 @@
 
 use crate::segments::{self, Segments};
 
+/// Bits of a generation: so many insertions of a table go by before an id comes again. The rest of a word tells other things.
+pub const GENERATION_BITS: u32 = 28;
+
 /// Names one entry of a [`Slots`]: where it stands and which use of the place is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
     pub slot: u32,
-    /// Never 0. Counts insertions of the whole table, so that an id is not mistaken for a later one of the same slot.
+    /// Never 0, below 2^[`GENERATION_BITS`]. Counts insertions of the whole table, so that an id is not mistaken for a later one of the
+    /// same slot.
     pub generation: u32,
 }
 
@@ -111,7 +115,8 @@ impl<T> Slots<T> {
 
     /// Takes the lowest free place.
     pub fn insert(&mut self, value: T) -> Id {
-        self.generation = self.generation.wrapping_add(1).max(1);
+        self.generation = (self.generation + 1) % (1 << GENERATION_BITS);
+        self.generation = self.generation.max(1);
         let generation = self.generation;
         let (at, place) = self.segments.take(|segment| {
             let place = segment.used.trailing_ones() as usize;

@@ -9,14 +9,17 @@ use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Candidate, Proxy, Settings};
 use strowger_core::routing::{Identity, ListenerAddress, Request, Router};
+use strowger_core::slots::Id;
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
-use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport, call};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Role, TransactionUser, Transactions};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Transport, call};
 use strowger_message::{Index, Limits, Message, Method, build};
 use template::Template;
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
+
+const USER: TransactionUser = TransactionUser::new(Role::UserAgent, Id { slot: 9, generation: 1 });
 
 /// One relayed call's worth: INVITE and BYE through a server and a client transaction each, 1,000 calls a second of
 /// simulated time.
@@ -51,12 +54,12 @@ fn warm_transactions_allocate_nothing() {
             let start = out.start();
             out.bytes.extend_from_slice(bytes);
             let range = start..start + bytes.len();
-            table.send(now, range, &bytes[branch], method, arrival.reply(), number as u32, 9, &mut out);
+            table.send(now, range, &bytes[branch], method, arrival.reply(), number as u32, USER, &mut out);
             for (n, status) in [[180, 200], [100, 200]][which].into_iter().enumerate() {
                 let bytes = responses[which][n].numbered(2 * number + 1).bytes();
                 index.parse(bytes, &limits).expect("well-formed");
                 let outgoing = table.response(now, &Message::new(bytes, &index), &mut out);
-                assert!(matches!(outgoing, Outgoing::Deliver { owner: 9, .. }));
+                assert!(matches!(outgoing, Outgoing::Deliver { tu: USER, .. }));
                 let start = out.start();
                 out.bytes.extend_from_slice(bytes);
                 assert!(table.respond(now, server, status, start..start + bytes.len(), &mut out));
@@ -133,14 +136,19 @@ impl Relay {
                 let candidate = Candidate { targets: &targets, ..Candidate::default() };
                 let candidates = [candidate];
                 let (tx, out) = (&mut self.tx, &mut self.out);
-                assert!(self.proxy.forward(self.now, &request, &routing, id, &candidates, tx, out));
+                assert!(self.proxy.forward(&mut Round { now: self.now, tx, out }, &request, &routing, id, &candidates));
                 let send = *self.out.sends().last().expect("it was forwarded");
                 self.sent.clear();
                 self.sent.extend_from_slice(&self.out.bytes[send.range()]);
             }
             Incoming::Ack => {
                 let candidate = Candidate { targets: &[target], ..Candidate::default() };
-                self.proxy.forward_ack(self.now, &request, &routing, &candidate, &mut self.out);
+                self.proxy.forward_ack(
+                    &mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out },
+                    &request,
+                    &routing,
+                    &candidate,
+                );
             }
             other => panic!("{other:?}"),
         }
@@ -156,18 +164,22 @@ impl Relay {
             .finish(b"");
         self.index.parse(&self.text, &Limits::default()).expect("well-formed");
         let message = Message::new(&self.text, &self.index);
-        let Outgoing::Deliver { id, owner, .. } = self.tx.response(self.now, &message, &mut self.out) else { panic!() };
+        let Outgoing::Deliver { id, tu, .. } = self.tx.response(self.now, &message, &mut self.out) else { panic!() };
         let (arrival, tx, out) = (from("127.0.0.1:5080"), &mut self.tx, &mut self.out);
-        self.proxy.response(self.now, &message, &arrival, id, owner, tx, out);
+        if let Some(context) = tu.id(Role::Proxy) {
+            self.proxy.response(&mut Round { now: self.now, tx, out }, context, &message, &arrival, id);
+        }
         self.round();
     }
 
     fn round(&mut self) {
         self.tx.poll(self.now, &mut self.out, &mut self.events);
         for event in self.events.drain(..) {
-            self.proxy.event(self.now, &event, &mut self.tx, &mut self.out);
+            if let Some(context) = event.user().id(Role::Proxy) {
+                self.proxy.event(&mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out }, context, &event);
+            }
         }
-        self.proxy.poll(self.now, &mut self.tx, &mut self.out);
+        self.proxy.poll(&mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out });
         let _ = (self.tx.deadline(), self.proxy.deadline());
         self.out.clear();
     }

@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::routing::Request;
 use strowger_core::slots::Id;
-use strowger_core::transaction::ServerId;
+use strowger_core::transaction::{Role, ServerId, TransactionUser};
 use strowger_core::{Arrival, Now, Outbox, PeerName, Target, Transport, call};
 use strowger_message::{Index, Message, Method, respond};
 use strowger_net::source::counted;
@@ -144,9 +144,6 @@ impl Shard {
     pub(crate) fn park(&mut self, asked: &Asked<'_, '_>, resolves: bool) -> u64 {
         let request = asked.request;
         self.counters().parked.one();
-        if let Some(server) = asked.server {
-            self.transactions.expect_answer(asked.now, server);
-        }
         self.begins_to_wait(request.arrival, request.message.bytes().len());
         let line = self.line_of(request);
         *self.waiting.entry(line).or_insert(0) += 1;
@@ -162,13 +159,16 @@ impl Shard {
             server: asked.server,
             found: asked.found.clone(),
         })));
+        if let Some(server) = asked.server {
+            self.transactions.expect_answer(asked.now, server);
+            self.transactions.set_user(server, TransactionUser::new(Role::Suspended, id));
+        }
         id.to_u64()
     }
 
     /// A 100 is due to a request that waits for a look-up (RFC 4320 section 4.1).
-    pub(crate) fn still_waits(&mut self, now: Now, server: ServerId, out: &mut Outbox) {
-        let is_it = |parked: &Parked| matches!(parked, Parked::Request(waiting) if waiting.server == Some(server));
-        let Some((_, Parked::Request(waiting))) = self.parked.iter().find(|(_, parked)| is_it(parked)) else { return };
+    pub(crate) fn still_waits(&mut self, now: Now, ticket: Id, server: ServerId, out: &mut Outbox) {
+        let Some(Parked::Request(waiting)) = self.parked.get(ticket) else { return };
         let mut index = Index::new();
         if index.parse(&waiting.bytes, &self.shared.limits).is_ok() {
             let from = out.start();
@@ -185,6 +185,9 @@ impl Shard {
         if waiting.resolves {
             let source = self.source_of(&waiting.arrival);
             one_less(&mut self.resolving, &source);
+        }
+        if let Some(server) = waiting.server {
+            self.transactions.set_user(server, TransactionUser::NONE);
         }
         Some(waiting)
     }

@@ -17,7 +17,7 @@ use strowger_core::registrar::PathRule;
 use strowger_core::routing::contact_repair::is_invalid;
 use strowger_core::routing::{NextHop, Place, Request, Routing, Scope};
 use strowger_core::transaction::ServerId;
-use strowger_core::{ListenerId, Now, Target, Transport};
+use strowger_core::{ListenerId, Now, Round, Target, Transport};
 use strowger_message::header::Token;
 use strowger_message::{Message, Method, Name, SipUri, Uri};
 use strowger_net::shown::{brief, shown};
@@ -115,14 +115,24 @@ impl Shard {
             {
                 let (uri, path) = (Some(&contacts.text[first.uri.clone()]), &contacts.text[first.path.clone()]);
                 let candidate = Candidate { uri, path, targets: &[target], ..Candidate::default() };
-                self.proxy.forward_ack(asked.now, request, &routing, &candidate, asked.out);
+                self.proxy.forward_ack(
+                    &mut Round { now: asked.now, tx: &mut self.transactions, out: asked.out },
+                    request,
+                    &routing,
+                    &candidate,
+                );
             }
             self.contacts = contacts;
             return;
         }
         if let Some(targets) = self.next_hop(asked, &routing) {
             let candidate = Candidate { targets: &targets, ..Candidate::default() };
-            self.proxy.forward_ack(asked.now, request, &routing, &candidate, asked.out);
+            self.proxy.forward_ack(
+                &mut Round { now: asked.now, tx: &mut self.transactions, out: asked.out },
+                request,
+                &routing,
+                &candidate,
+            );
         }
     }
 
@@ -141,7 +151,11 @@ impl Shard {
         };
         self.reply(asked, 200, |_| ());
         self.log_cancel(asked.request);
-        self.proxy.cancel(asked.now, invite, &asked.request.message, &mut self.transactions, asked.out);
+        self.proxy.cancel(
+            &mut Round { now: asked.now, tx: &mut self.transactions, out: asked.out },
+            invite,
+            &asked.request.message,
+        );
     }
 
     /// Extensions that a proxy must understand, and we understand none (section 16.3 item 5).
@@ -303,18 +317,36 @@ impl Shard {
     ) {
         let (now, request) = (asked.now, asked.request);
         if !names_caller(&request.message) {
-            self.proxy.forward(now, request, routing, server, candidates, &mut self.transactions, asked.out);
+            self.proxy.forward(
+                &mut Round { now, tx: &mut self.transactions, out: asked.out },
+                request,
+                routing,
+                server,
+                candidates,
+            );
             return;
         }
         let (mut edit, (mut bytes, mut index)) = (std::mem::take(&mut self.edit), std::mem::take(&mut self.concealed));
         bytes.clear();
         if !self.conceal(asked, routing, &mut edit, &mut bytes) {
-            self.proxy.forward(now, request, routing, server, candidates, &mut self.transactions, asked.out);
+            self.proxy.forward(
+                &mut Round { now, tx: &mut self.transactions, out: asked.out },
+                request,
+                routing,
+                server,
+                candidates,
+            );
         } else if index.parse(&bytes, &self.shared.limits).is_ok()
             && let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash)
         {
             let routing = self.router.route(now, &request);
-            self.proxy.forward(now, &request, &routing, server, candidates, &mut self.transactions, asked.out);
+            self.proxy.forward(
+                &mut Round { now, tx: &mut self.transactions, out: asked.out },
+                &request,
+                &routing,
+                server,
+                candidates,
+            );
         }
         (self.edit, self.concealed) = (edit, (bytes, index));
     }

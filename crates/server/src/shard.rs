@@ -18,8 +18,8 @@ use strowger_core::routing::contact_repair::is_first_hop;
 use strowger_core::routing::{Request, Router};
 use strowger_core::slots::Slots;
 use strowger_core::timer::sooner;
-use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Transactions};
-use strowger_core::{Arrival, Flow, Now, Outbox, call, via};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Role, Transactions};
+use strowger_core::{Arrival, Flow, Now, Outbox, Round, call, via};
 use strowger_message::header::Via;
 use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason};
 use strowger_net::shown::shown;
@@ -302,8 +302,16 @@ impl Shard {
 
     fn response(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
         match self.transactions.response(now, message, out) {
-            Outgoing::Deliver { id, owner, .. } => {
-                self.proxy.response(now, message, arrival, id, owner, &mut self.transactions, out);
+            Outgoing::Deliver { id, tu, .. } => {
+                if let Some(context) = tu.id(Role::Proxy) {
+                    self.proxy.response(
+                        &mut Round { now, tx: &mut self.transactions, out },
+                        context,
+                        message,
+                        arrival,
+                        id,
+                    );
+                }
             }
             Outgoing::Stray | Outgoing::Absorbed => (),
         }
@@ -396,10 +404,12 @@ impl Shard {
             if let Event::Timeout { .. } | Event::ClientTransportError { .. } = event {
                 self.log_lost(now, &event, reason);
             }
-            if let Event::NoAnswerYet { id, owner: strowger_core::proxy::NOBODY } = event {
-                self.still_waits(now, id, out);
+            let user = event.user();
+            if let Some(context) = user.id(Role::Proxy) {
+                self.proxy.event(&mut Round { now, tx: &mut self.transactions, out }, context, &event);
+            } else if let (Some(ticket), Event::NoAnswerYet { id, .. }) = (user.id(Role::Suspended), &event) {
+                self.still_waits(now, ticket, *id, out);
             }
-            self.proxy.event(now, &event, &mut self.transactions, out);
         }
         self.events = events;
     }
@@ -480,7 +490,7 @@ impl Service for Shard {
         self.divide_bounds();
         self.transactions.poll(now, out, &mut self.events);
         self.run_events(now, "", out);
-        self.proxy.poll(now, &mut self.transactions, out);
+        self.proxy.poll(&mut Round { now, tx: &mut self.transactions, out });
         self.log_finals(now, out);
         self.ping(now, out);
         self.parked.tidy();

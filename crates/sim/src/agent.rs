@@ -18,8 +18,9 @@ use crate::random::Random;
 use crate::world::{Host, listener};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use strowger_core::slots::Id;
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Event, Transactions};
+use strowger_core::transaction::{Event, Role, TransactionUser, Transactions};
 use strowger_core::{Arrival, Now, Outbox, Target, Transport};
 use strowger_message::{Index, Limits, Message, Method, Uri};
 
@@ -45,6 +46,15 @@ pub struct Agent {
     legs: Vec<Leg>,
     tally: Tally,
     problem: Option<String>,
+}
+
+/// What was sent, by its number, as the user of a transaction.
+fn user(number: usize) -> TransactionUser {
+    TransactionUser::new(Role::UserAgent, Id { slot: number as u32, generation: 1 })
+}
+
+fn number(user: TransactionUser) -> usize {
+    user.id(Role::UserAgent).expect("an agent has no other").slot as usize
 }
 
 const T1: u64 = 500;
@@ -167,11 +177,11 @@ impl Agent {
         let range = start..out.bytes.len();
         let hop = leg.dialog.way().hop.to_vec();
         self.sent.push(Sent::new(Kind::Bye(at), String::new(), None));
-        let owner = self.sent.len() as u64;
+        let at = self.sent.len() - 1;
         match self.target(&hop) {
             Some(target) => {
-                let id = self.tx.send(now, range, branch.as_bytes(), b"BYE", target, 7, owner, out);
-                self.sent[owner as usize - 1].id = Some(id);
+                let id = self.tx.send(now, range, branch.as_bytes(), b"BYE", target, 7, user(at), out);
+                self.sent[at].id = Some(id);
             }
             None => self.wrong(format!("no way to {}", String::from_utf8_lossy(&hop))),
         }
@@ -190,10 +200,10 @@ impl Agent {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             match event {
-                Event::Timeout { owner, .. } => self.ended(owner as usize - 1, Outcome::Timeout),
-                Event::ClientTransportError { owner, .. } => self.ended(owner as usize - 1, Outcome::TransportError),
-                Event::ClientEnded { owner, .. } => {
-                    let sent = &mut self.sent[owner as usize - 1];
+                Event::Timeout { tu, .. } => self.ended(number(tu), Outcome::Timeout),
+                Event::ClientTransportError { tu, .. } => self.ended(number(tu), Outcome::TransportError),
+                Event::ClientEnded { tu, .. } => {
+                    let sent = &mut self.sent[number(tu)];
                     if sent.ended || sent.outcome.is_none() {
                         let text = format!("{sent:?} ended without outcome, or twice");
                         self.wrong(text);

@@ -9,8 +9,8 @@ use strowger_core::proxy::{Candidate, Proxy, Settings};
 use strowger_core::registrar::{Current, Registrar, Settings as RegistrarSettings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Event, Incoming, Outgoing, ServerId, Transactions};
-use strowger_core::{Arrival, Now, Outbox, Target, Transport, call};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Role, ServerId, Transactions};
+use strowger_core::{Arrival, Now, Outbox, Round, Target, Transport, call};
 use strowger_message::{Index, Limits, Message, Method, build};
 
 /// What the proxy is told about its surroundings.
@@ -108,14 +108,14 @@ impl ProxyHost {
                 };
                 if let Some(target) = self.resolve(hop) {
                     let candidate = Candidate { targets: &[target], ..Candidate::default() };
-                    self.proxy.forward_ack(now, &request, &routing, &candidate, out);
+                    self.proxy.forward_ack(&mut Round { now, tx: &mut self.tx, out }, &request, &routing, &candidate);
                 }
                 return;
             }
             Incoming::Cancel { cancel, invite } => {
                 self.respond(now, &message, cancel, if invite.is_some() { 200 } else { 481 }, b"", out);
                 if let Some(invite) = invite {
-                    self.proxy.cancel(now, invite, &message, &mut self.tx, out);
+                    self.proxy.cancel(&mut Round { now, tx: &mut self.tx, out }, invite, &message);
                 }
                 return;
             }
@@ -179,13 +179,14 @@ impl ProxyHost {
                     ..Candidate::default()
                 })
                 .collect();
-            let sent = self.proxy.forward(now, &request, &routing, id, &candidates, &mut self.tx, out);
+            let sent =
+                self.proxy.forward(&mut Round { now, tx: &mut self.tx, out }, &request, &routing, id, &candidates);
             return if sent { Ok(()) } else { Err(480) };
         }
         let hop = self.proxy.router().next_hop(&routing.next(), prefer);
         let target = self.resolve(hop).ok_or(404u16)?;
         let candidate = Candidate { targets: &[target], ..Candidate::default() };
-        let sent = self.proxy.forward(now, &request, &routing, id, &[candidate], &mut self.tx, out);
+        let sent = self.proxy.forward(&mut Round { now, tx: &mut self.tx, out }, &request, &routing, id, &[candidate]);
         if sent { Ok(()) } else { Err(480) }
     }
 
@@ -254,7 +255,9 @@ impl ProxyHost {
     fn events(&mut self, now: Now, out: &mut Outbox) {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
-            self.proxy.event(now, &event, &mut self.tx, out);
+            if let Some(context) = event.user().id(Role::Proxy) {
+                self.proxy.event(&mut Round { now, tx: &mut self.tx, out }, context, &event);
+            }
         }
         self.events = events;
     }
@@ -267,8 +270,10 @@ impl Host for ProxyHost {
             let message = Message::new(bytes, &index);
             if message.is_request() {
                 self.request(now, message, arrival, out);
-            } else if let Outgoing::Deliver { id, owner, .. } = self.tx.response(now, &message, out) {
-                self.proxy.response(now, &message, arrival, id, owner, &mut self.tx, out);
+            } else if let Outgoing::Deliver { id, tu, .. } = self.tx.response(now, &message, out)
+                && let Some(context) = tu.id(Role::Proxy)
+            {
+                self.proxy.response(&mut Round { now, tx: &mut self.tx, out }, context, &message, arrival, id);
             }
         }
         self.index = index;
@@ -282,7 +287,7 @@ impl Host for ProxyHost {
     fn poll(&mut self, now: Now, out: &mut Outbox) {
         self.tx.poll(now, out, &mut self.events);
         self.events(now, out);
-        self.proxy.poll(now, &mut self.tx, out);
+        self.proxy.poll(&mut Round { now, tx: &mut self.tx, out });
     }
 
     fn deadline(&mut self) -> Option<u64> {

@@ -10,8 +10,8 @@ use crate::routing::mark::{Named, Party};
 use crate::routing::seal::NAME;
 use crate::routing::{MARK, Request, Routing, Scope};
 use crate::slots::Id;
-use crate::transaction::{ClientId, ServerId, Transactions};
-use crate::{ListenerId, Now, Outbox, Target, Transport};
+use crate::transaction::{ClientId, Role, ServerId, TransactionUser};
+use crate::{ListenerId, Now, Round, Target, Transport};
 use std::ops::Range;
 use strowger_message::{Message, Method, Name, SipUri, Uri};
 
@@ -21,20 +21,17 @@ impl Proxy {
     /// time-outs and CANCEL are this proxy's business.
     ///
     /// False if there is no candidate with a target: nothing was sent, the caller answers.
-    #[expect(clippy::too_many_arguments, reason = "the machines of the shard are lent for the call")]
     pub fn forward(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         request: &Request<'_>,
         routing: &Routing<'_>,
         server: ServerId,
         candidates: &[Candidate<'_>],
-        tx: &mut Transactions,
-        out: &mut Outbox,
     ) -> bool {
         let (breadth, budget) = (self.breadth(request), self.budget(request));
         if !is_wide_enough(breadth, budget, candidates) {
-            self.refuse(now, request, server, 440, tx, out);
+            self.refuse(round, request, server, 440);
             return true;
         }
         let id = self.contexts.insert(ResponseContext {
@@ -56,10 +53,10 @@ impl Proxy {
             watched: false,
         });
         self.unanswered += 1;
-        tx.set_owner(server, id.to_u64());
-        self.tidy_at.get_or_insert(now.mono + super::TIDY);
+        round.tx.set_user(server, TransactionUser::new(Role::Proxy, id));
+        self.tidy_at.get_or_insert(round.now.mono + super::TIDY);
         if request.method != Method::Invite {
-            tx.expect_answer(now, server);
+            round.tx.expect_answer(round.now, server);
         }
         // The way of nearly every request: one candidate, one address, no fork.
         if let [candidate] = candidates
@@ -68,7 +65,7 @@ impl Proxy {
         {
             let share = Share { breadth, left: budget - 1 };
             let uri = candidate.uri_for(*target);
-            self.send_branch(now, request, routing, id, uri, candidate.path, *target, 0, share, tx, out);
+            self.send_branch(round, request, routing, id, uri, candidate.path, *target, 0, share);
             return true;
         }
         let mut owned: Vec<OwnedCandidate> =
@@ -83,7 +80,7 @@ impl Proxy {
         if owned.is_empty() {
             self.contexts.remove(id);
             self.unanswered -= 1;
-            tx.set_owner(server, super::NOBODY);
+            round.tx.set_user(server, TransactionUser::NONE);
             return false;
         }
         let (bytes, room) = (request.message.bytes().len(), self.settings.request_memory);
@@ -111,7 +108,7 @@ impl Proxy {
                 share: Share { breadth, left },
             }));
         }
-        self.next_group(now, id, tx, out)
+        self.next_group(round, id)
     }
 
     /// A request that is too large for UDP goes by TCP first (section 18.1.1), never one to the UDP flow of
@@ -127,12 +124,13 @@ impl Proxy {
 
     /// Sends to the next group of candidates with one q. False if there is none left, or no room for it beside what is kept for
     /// those that were silent.
-    pub(super) fn next_group(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) -> bool {
+    pub(super) fn next_group(&mut self, round: &mut Round<'_>, id: Id) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         let Some(mut pending) = context.pending.take() else { return false };
         let from = pending.next;
         let Some(q) = pending.candidates.get(from).map(|c| c.q) else { return false };
-        let before: usize = context.branches().filter_map(|b| b.client).map(|client| tx.kept_memory(client)).sum();
+        let before: usize =
+            context.branches().filter_map(|b| b.client).map(|client| round.tx.kept_memory(client)).sum();
         let bytes = pending.request.len();
         let mut memory = before + waiting_memory(bytes, &pending.candidates);
         let fits = |candidate: &&OwnedCandidate| {
@@ -150,24 +148,12 @@ impl Proxy {
             // Of one group, the breadth is divided; the next one gets it whole again (RFC 5393 section 5.3.3.1.1).
             pending.share.breadth = self.breadth(&request) / count as u16;
             let share = pending.share;
-            let routing = self.router.route(now, &request);
+            let routing = self.router.route(round.now, &request);
             for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
                 let target = candidate.targets[0];
                 candidate.tried = 1;
                 let uri = candidate.uri_for(target);
-                self.send_branch(
-                    now,
-                    &request,
-                    &routing,
-                    id,
-                    uri,
-                    &candidate.path,
-                    target,
-                    (from + n) as u16,
-                    share,
-                    tx,
-                    out,
-                );
+                self.send_branch(round, &request, &routing, id, uri, &candidate.path, target, (from + n) as u16, share);
                 sent = true;
             }
         }
@@ -175,10 +161,10 @@ impl Proxy {
         let left =
             pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
         if let Some(context) = self.contexts.get_mut(id).filter(|_| left) {
-            tx.bill(context.server, waiting_memory(bytes, &pending.candidates));
+            round.tx.bill(context.server, waiting_memory(bytes, &pending.candidates));
             context.pending = Some(pending);
         }
-        self.let_ring(id, now.mono + self.settings.fork_timeout);
+        self.let_ring(id, round.now.mono + self.settings.fork_timeout);
         sent
     }
 
@@ -198,20 +184,12 @@ impl Proxy {
     }
 
     /// Answers a request that cannot be forwarded.
-    fn refuse(
-        &self,
-        now: Now,
-        request: &Request<'_>,
-        server: ServerId,
-        status: u16,
-        tx: &mut Transactions,
-        out: &mut Outbox,
-    ) {
+    fn refuse(&self, round: &mut Round<'_>, request: &Request<'_>, server: ServerId, status: u16) {
         let tag = self.router.own_tag().of(request.call_id);
-        let from = out.start();
-        strowger_message::build::respond(&request.message, status, None, Some(&tag), &mut out.bytes).finish(b"");
-        let range = from..out.bytes.len();
-        tx.respond(now, server, status, range, out);
+        let from = round.out.start();
+        strowger_message::build::respond(&request.message, status, None, Some(&tag), &mut round.out.bytes).finish(b"");
+        let range = from..round.out.bytes.len();
+        round.tx.respond(round.now, server, status, range, round.out);
     }
 
     fn call_hash_of(&self, id: Id) -> u32 {
@@ -219,14 +197,7 @@ impl Proxy {
     }
 
     /// The next address of the candidate that `client` was sent to (RFC 3263 section 4.3). False if none is left.
-    pub(super) fn next_address(
-        &mut self,
-        now: Now,
-        id: Id,
-        client: ClientId,
-        tx: &mut Transactions,
-        out: &mut Outbox,
-    ) -> bool {
+    pub(super) fn next_address(&mut self, round: &mut Round<'_>, id: Id, client: ClientId) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         let Some(at) = context.branch_mut(client).map(|b| b.candidate) else { return false };
         let Some(mut pending) = context.pending.take() else { return false };
@@ -240,8 +211,8 @@ impl Proxy {
             let mut index = std::mem::take(&mut self.index);
             if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id))
             {
-                let routing = self.router.route(now, &request);
-                self.send_branch(now, &request, &routing, id, uri.as_deref(), &path, target, at, share, tx, out);
+                let routing = self.router.route(round.now, &request);
+                self.send_branch(round, &request, &routing, id, uri.as_deref(), &path, target, at, share);
                 sent = true;
             }
             self.index = index;
@@ -255,7 +226,7 @@ impl Proxy {
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the branch")]
     fn send_branch(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         request: &Request<'_>,
         routing: &Routing<'_>,
         id: Id,
@@ -264,17 +235,24 @@ impl Proxy {
         target: Target,
         candidate: u16,
         share: Share,
-        tx: &mut Transactions,
-        out: &mut Outbox,
     ) {
         let unique = self.entropy.u64();
-        let (range, branch) = self.write_request(now, request, routing, uri, path, target, unique, share, out);
-        let length = range.len();
-        let client =
-            tx.send(now, range, &branch, request.message.method_text(), target, request.call_hash, id.to_u64(), out);
+        let (range, branch) =
+            self.write_request(round.now, request, routing, uri, path, target, unique, share, &mut round.out.bytes);
+        let (length, tu) = (range.len(), TransactionUser::new(Role::Proxy, id));
+        let client = round.tx.send(
+            round.now,
+            range,
+            &branch,
+            request.message.method_text(),
+            target,
+            request.call_hash,
+            tu,
+            round.out,
+        );
         if let Some(context) = self.contexts.get_mut(id) {
             context.add(Branch { client: Some(client), status: 0, candidate, timed_out: false });
-            tx.bill(context.server, memory_of(length) + BESIDE);
+            round.tx.bill(context.server, memory_of(length) + BESIDE);
         }
     }
 
@@ -282,11 +260,10 @@ impl Proxy {
     /// kept. A retransmission gets the same branch.
     pub fn forward_ack(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         request: &Request<'_>,
         routing: &Routing<'_>,
         candidate: &Candidate<'_>,
-        out: &mut Outbox,
     ) {
         let budget = self.budget(request);
         let Some(&target) = candidate.targets.first().filter(|_| budget > 0) else { return };
@@ -300,8 +277,18 @@ impl Proxy {
         );
         let share = Share { breadth: 0, left: budget - 1 };
         let uri = candidate.uri_for(target);
-        let (range, _) = self.write_request(now, request, routing, uri, candidate.path, target, unique, share, out);
-        out.send(target, range, 0);
+        let (range, _) = self.write_request(
+            round.now,
+            request,
+            routing,
+            uri,
+            candidate.path,
+            target,
+            unique,
+            share,
+            &mut round.out.bytes,
+        );
+        round.out.send(target, range, 0);
     }
 
     /// How many branches this request may become: when it first comes the whole number, when it comes back what it took along.
@@ -322,7 +309,7 @@ impl Proxy {
         target: Target,
         unique: u64,
         share: Share,
-        out: &mut Outbox,
+        out: &mut Vec<u8>,
     ) -> (Range<usize>, [u8; loop_detection::LEN]) {
         let message = &request.message;
         let index = message.index();
@@ -408,9 +395,9 @@ impl Proxy {
         if let Some(said) = &said {
             self.seal_contact(now, message, request.call_id, request.from_tag, said, routing.in_dialog);
         }
-        let from = out.start();
-        self.edit.write(message, &mut out.bytes);
-        (from..out.bytes.len(), branch)
+        let from = out.len();
+        self.edit.write(message, out);
+        (from..out.len(), branch)
     }
 
     /// The Request-URI (step 2), for a strict router the next Route instead (step 6).

@@ -16,8 +16,8 @@ use crate::entropy::Entropy;
 use crate::routing::Router;
 use crate::slots::{Id, Slots};
 use crate::timer::sooner;
-use crate::transaction::{ClientId, Event, Record, Role, ServerId, Transactions};
-use crate::{Now, Outbox};
+use crate::transaction::{ClientId, Event, Record, Role, ServerId, Side, TransactionUser, Transactions};
+use crate::{Now, Round};
 use response_context::ResponseContext;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -138,7 +138,7 @@ impl Proxy {
 
     /// The first final response to the request of this server transaction is to be among [`Proxy::finals`].
     pub fn watch(&mut self, server: ServerId, tx: &Transactions) {
-        let context = self.contexts.get_mut(Id::from_u64(tx.owner(server)));
+        let context = tx.user(server).id(Role::Proxy).and_then(|id| self.contexts.get_mut(id));
         if let Some(context) = context.filter(|context| context.server == server) {
             context.watched = true;
         }
@@ -151,15 +151,8 @@ impl Proxy {
 
     /// A CANCEL for the INVITE whose server transaction this is (section 16.10): every branch without a
     /// final response is cancelled for the same Reason, their 487 goes upstream. False: the request was not forwarded (yet).
-    pub fn cancel(
-        &mut self,
-        now: Now,
-        invite: ServerId,
-        cancel: &Message<'_>,
-        tx: &mut Transactions,
-        out: &mut Outbox,
-    ) -> bool {
-        let id = Id::from_u64(tx.owner(invite));
+    pub fn cancel(&mut self, round: &mut Round<'_>, invite: ServerId, cancel: &Message<'_>) -> bool {
+        let Some(id) = round.tx.user(invite).id(Role::Proxy) else { return false };
         let Some(context) = self.contexts.get_mut(id) else { return false };
         if context.server != invite {
             return false;
@@ -173,49 +166,41 @@ impl Proxy {
             }
         }
         let lines = (!lines.is_empty()).then(|| Arc::from(lines));
-        self.cancel_branches(now, id, lines.as_ref(), tx, out);
+        self.cancel_branches(round, id, lines.as_ref());
         true
     }
 
-    fn cancel_branches(
-        &mut self,
-        now: Now,
-        id: Id,
-        lines: Option<&Arc<[u8]>>,
-        tx: &mut Transactions,
-        out: &mut Outbox,
-    ) {
+    fn cancel_branches(&mut self, round: &mut Round<'_>, id: Id, lines: Option<&Arc<[u8]>>) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         if !context.invite {
             return;
         }
         for branch in std::iter::once(&context.first).chain(context.others.iter().flat_map(|o| o.iter())) {
             if let (Some(client), ..200) = (branch.client, branch.status) {
-                tx.cancel(now, client, lines, out);
+                round.tx.cancel(round.now, client, lines, round.out);
             }
         }
     }
 
-    /// What a transaction had to say.
-    pub fn event(&mut self, now: Now, event: &Event, tx: &mut Transactions, out: &mut Outbox) {
+    /// What a transaction of the response context with this id had to say.
+    pub fn event(&mut self, round: &mut Round<'_>, context: Id, event: &Event) {
         match *event {
-            Event::Timeout { id, owner } => self.branch_failed(now, id, owner, 408, tx, out),
-            Event::ClientTransportError { id, owner } => self.branch_failed(now, id, owner, 503, tx, out),
+            Event::Timeout { id, .. } => self.branch_failed(round, context, id, 408),
+            Event::ClientTransportError { id, .. } => self.branch_failed(round, context, id, 503),
             // Section 16.8: it rings, so it can be cancelled.
-            Event::NoNews { id, owner } => {
-                if let Some(context) = self.contexts.get_mut(Id::from_u64(owner)).filter(|_| owner != NOBODY) {
+            Event::NoNews { id, .. } => {
+                if let Some(context) = self.contexts.get_mut(context) {
                     context.time_out(Some(id));
                 }
-                tx.cancel(now, id, None, out);
+                round.tx.cancel(round.now, id, None, round.out);
             }
-            Event::NoAnswerYet { id, owner } => self.trying(now, id, owner, tx, out),
-            Event::ServerEnded { owner, .. } | Event::ClientEnded { owner, .. } => self.transaction_ended(owner),
+            Event::NoAnswerYet { id, .. } => self.trying(round, context, id),
+            Event::ServerEnded { .. } | Event::ClientEnded { .. } => self.transaction_ended(context),
             _ => (),
         }
     }
 
-    fn transaction_ended(&mut self, owner: u64) {
-        let id = Id::from_u64(owner);
+    fn transaction_ended(&mut self, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         context.live = context.live.saturating_sub(1);
         if context.live == 0 {
@@ -231,15 +216,15 @@ impl Proxy {
     }
 
     /// A group of candidates that has rung long enough is cancelled, so that the next one gets its turn (section 16.7 step 5).
-    pub fn poll(&mut self, now: Now, tx: &mut Transactions, out: &mut Outbox) {
-        if self.tidy_at.is_some_and(|at| at <= now.mono) {
+    pub fn poll(&mut self, round: &mut Round<'_>) {
+        if self.tidy_at.is_some_and(|at| at <= round.now.mono) {
             if self.contexts.is_empty() {
                 self.rings = BinaryHeap::new();
             }
             let more = self.contexts.tidy();
-            self.tidy_at = (more || !self.contexts.is_empty()).then_some(now.mono + TIDY);
+            self.tidy_at = (more || !self.contexts.is_empty()).then_some(round.now.mono + TIDY);
         }
-        self.end_rings(now, tx, out);
+        self.end_rings(round);
     }
 
     /// Gives the group that rings now so much time, if another one waits for its end.
@@ -253,8 +238,9 @@ impl Proxy {
         }
     }
 
-    fn end_rings(&mut self, now: Now, tx: &mut Transactions, out: &mut Outbox) {
-        while let Some(&Reverse((until, id))) = self.rings.peek().filter(|Reverse((until, _))| *until <= now.mono) {
+    fn end_rings(&mut self, round: &mut Round<'_>) {
+        while let Some(&Reverse((until, id))) = self.rings.peek().filter(|Reverse((until, _))| *until <= round.now.mono)
+        {
             self.rings.pop();
             let id = Id::from_u64(id);
             let rings = |proxy: &Self| proxy.contexts.get(id).and_then(ResponseContext::rings_until) == Some(until);
@@ -264,11 +250,11 @@ impl Proxy {
             if let Some(context) = self.contexts.get_mut(id) {
                 context.time_out(None);
             }
-            self.cancel_branches(now, id, None, tx, out);
-            self.silent_branches_failed(now, id, tx, out);
+            self.cancel_branches(round, id, None);
+            self.silent_branches_failed(round, id);
             // Until the last has answered its CANCEL one of them may be tried at its next address: it is not to ring for long.
             if rings(self) {
-                self.let_ring(id, now.mono + LAST_RING);
+                self.let_ring(id, round.now.mono + LAST_RING);
             }
         }
     }
@@ -301,13 +287,13 @@ impl Proxy {
         }
         let mut clients: HashMap<u64, u64> = HashMap::new();
         for record in transactions {
-            let (old, role) = (record.id, record.role);
-            let context = moved.get(&record.owner).copied();
-            let owner = context.map_or(record.owner, Id::to_u64);
-            let new = tx.import(now, record, owner);
-            match (role, context.and_then(|id| self.contexts.get_mut(id))) {
-                (Role::Server, Some(context)) => context.server = ServerId::from_u64(new),
-                (Role::Client, Some(_)) => _ = clients.insert(old, new),
+            let (old, side) = (record.id, record.side);
+            let context = record.tu.id(Role::Proxy).and_then(|old| moved.get(&old.to_u64())).copied();
+            let tu = context.map_or(record.tu, |id| TransactionUser::new(Role::Proxy, id));
+            let new = tx.import(now, record, tu);
+            match (side, context.and_then(|id| self.contexts.get_mut(id))) {
+                (Side::Server, Some(context)) => context.server = ServerId::from_u64(new),
+                (Side::Client, Some(_)) => _ = clients.insert(old, new),
                 (_, None) => (),
             }
         }
@@ -323,6 +309,3 @@ impl Proxy {
         }
     }
 }
-
-/// The owner of transactions that nobody asks after.
-pub const NOBODY: u64 = 0;

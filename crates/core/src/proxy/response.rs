@@ -2,38 +2,30 @@
 
 use super::contact::{Device, Said};
 use super::response_context::{Best, Final, ResponseContext};
-use super::{NOBODY, Proxy, best};
+use super::{Proxy, best};
 use crate::routing::mark::{self, Beyond, Marks, Named, Party};
 use crate::routing::{MARK, Place, Scope};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
-use crate::{Arrival, Now, Outbox, Target};
+use crate::{Arrival, Now, Round, Target};
 use std::sync::Arc;
 use strowger_message::{Edit, Form, Index, Limits, Message, Name, Uri, build};
 
 impl Proxy {
-    /// A response that the transactions gave to us. `late`: one more 2xx of an INVITE that is answered
-    /// already, which goes upstream all the same.
-    #[expect(clippy::too_many_arguments, reason = "the machines of the shard are lent for the call")]
+    /// A response to the request of this client transaction, of the response context with this id.
     pub fn response(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
+        id: Id,
         response: &Message<'_>,
         arrival: &Arrival,
         client: ClientId,
-        owner: u64,
-        tx: &mut Transactions,
-        out: &mut Outbox,
     ) {
-        if owner == NOBODY {
-            return;
-        }
         let Some(status) = response.status() else { return };
-        let id = Id::from_u64(owner);
         if is_for_us_alone(response) || response.index().form() != Form::Canonical {
             // Nobody upstream can be told what it says, or not all would read the same.
             if status >= 200 {
-                self.branch_failed(now, client, owner, 502, tx, out);
+                self.branch_failed(round, id, client, 502);
             }
             return;
         }
@@ -43,15 +35,15 @@ impl Proxy {
                 let before = std::mem::replace(&mut branch.status, status);
                 // A 100 that tells nothing new does not prolong Timer C (step 2).
                 if status > 100 || before == 0 {
-                    tx.start_timer_c(now, client);
+                    round.tx.start_timer_c(round.now, client);
                 }
             }
             // 100 is hop by hop; what comes after a final response is too late;
             // and only an INVITE has other provisional responses (RFC 4320 section 4.1).
             if status > 100 && context.invite && !context.answered {
-                let (server, says) = (context.server, Says::of(context, tx.client_target(client)));
-                let range = self.write_upstream(now, response, arrival, status, says, out);
-                tx.respond(now, server, status, range, out);
+                let (server, says) = (context.server, Says::of(context, round.tx.client_target(client)));
+                let range = self.write_upstream(round.now, response, arrival, status, says, &mut round.out.bytes);
+                round.tx.respond(round.now, server, status, range, round.out);
             }
             return;
         }
@@ -67,14 +59,14 @@ impl Proxy {
                 let first = !std::mem::replace(&mut context.answered, true);
                 context.pending = None;
                 context.best = None;
-                let (server, says) = (context.server, Says::of(context, tx.client_target(client)));
-                let range = self.write_upstream(now, response, arrival, status, says, out);
+                let (server, says) = (context.server, Says::of(context, round.tx.client_target(client)));
+                let range = self.write_upstream(round.now, response, arrival, status, says, &mut round.out.bytes);
                 if first {
                     self.report(id, status, &range);
                 }
-                tx.respond(now, server, status, range, out);
+                round.tx.respond(round.now, server, status, range, round.out);
                 let lines = self.completed_elsewhere.clone();
-                self.cancel_others(now, id, &lines, tx, out);
+                self.cancel_others(round, id, &lines);
             }
             return;
         }
@@ -86,8 +78,8 @@ impl Proxy {
             context.pending = None;
             let text = strowger_message::status::reason(status);
             let lines = Arc::from(format!("Reason: SIP;cause={status};text=\"{text}\"\r\n").into_bytes());
-            self.cancel_others(now, id, &lines, tx, out);
-        } else if status == 503 && self.next_address(now, id, client, tx, out) {
+            self.cancel_others(round, id, &lines);
+        } else if status == 503 && self.next_address(round, id, client) {
             return;
         }
         let Some(context) = self.contexts.get_mut(id) else { return };
@@ -97,54 +89,45 @@ impl Proxy {
             context.answered = true;
             let (server, invite) = (context.server, context.invite);
             if is_too_late(status, invite) {
-                tx.forget(now, server);
+                round.tx.forget(round.now, server);
                 return;
             }
             let status = best::upstream(status);
-            let range = self.write_upstream(now, response, arrival, status, Says::NOTHING, out);
+            let range = self.write_upstream(round.now, response, arrival, status, Says::NOTHING, &mut round.out.bytes);
             self.report(id, status, &range);
-            tx.respond(now, server, status, range, out);
+            round.tx.respond(round.now, server, status, range, round.out);
             return;
         }
-        let mut text = Outbox::new();
-        let range = self.write_upstream(now, response, arrival, best::upstream(status), Says::NOTHING, &mut text);
-        self.remember(id, status, &text.bytes[range], response, tx);
-        self.conclude(now, id, tx, out);
+        let mut text = Vec::new();
+        let range = self.write_upstream(round.now, response, arrival, best::upstream(status), Says::NOTHING, &mut text);
+        self.remember(id, status, &text[range], response, round.tx);
+        self.conclude(round, id);
     }
 
     /// A branch that came to nothing: it counts as answered with `status` (section 16.9: 503 for one that
     /// could not be sent, 408 for one that nobody answered).
-    pub(super) fn branch_failed(
-        &mut self,
-        now: Now,
-        client: ClientId,
-        owner: u64,
-        status: u16,
-        tx: &mut Transactions,
-        out: &mut Outbox,
-    ) {
-        let id = Id::from_u64(owner);
-        let Some(context) = self.contexts.get(id).filter(|_| owner != NOBODY) else { return };
+    pub(super) fn branch_failed(&mut self, round: &mut Round<'_>, id: Id, client: ClientId, status: u16) {
+        let Some(context) = self.contexts.get(id) else { return };
         let said = if context.registered { best::of_user(status) } else { best::upstream(status) };
-        let local = tx.lost_request(client).and_then(|sent| self.local_response(sent, said));
+        let local = round.tx.lost_request(client).and_then(|sent| self.local_response(sent, said));
         let Some(context) = self.contexts.get_mut(id) else { return };
         let Some(branch) = context.branch_mut(client) else { return };
         if branch.status >= 200 {
             return;
         }
         branch.status = status;
-        if context.answered || (!context.cancelled && self.next_address(now, id, client, tx, out)) {
+        if context.answered || (!context.cancelled && self.next_address(round, id, client)) {
             return;
         }
         if let Some(bytes) = local {
-            self.remember_local(id, status, &bytes, tx);
+            self.remember_local(id, status, &bytes, round.tx);
         }
-        self.conclude(now, id, tx, out);
+        self.conclude(round, id);
     }
 
     /// Branches whose time is up and that said nothing at all cannot be cancelled: they count as timed out (section
     /// 16.8), so that the next candidates need not wait for timer B.
-    pub(super) fn silent_branches_failed(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) {
+    pub(super) fn silent_branches_failed(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         let mut any = false;
         for branch in context.branches_mut().filter(|b| b.client.is_some() && b.status == 0) {
@@ -154,22 +137,23 @@ impl Proxy {
         let Some(pending) = context.pending.as_ref().filter(|_| any) else { return };
         let request = pending.request.clone();
         if let Some(bytes) = self.respond_to(&request, 408) {
-            self.remember_local(id, 408, &bytes, tx);
+            self.remember_local(id, 408, &bytes, round.tx);
         }
-        self.conclude(now, id, tx, out);
+        self.conclude(round, id);
     }
 
     /// A request that is no INVITE takes long: its sender hears that it arrived (RFC 4320 section 4.1).
-    pub(super) fn trying(&self, now: Now, server: ServerId, owner: u64, tx: &mut Transactions, out: &mut Outbox) {
-        let Some(context) = self.contexts.get(Id::from_u64(owner)) else { return };
+    pub(super) fn trying(&self, round: &mut Round<'_>, id: Id, server: ServerId) {
+        let Some(context) = self.contexts.get(id) else { return };
         let mut sent = Vec::new();
-        if !context.branches().filter_map(|branch| branch.client).any(|client| tx.sent_request(client, &mut sent)) {
+        if !context.branches().filter_map(|branch| branch.client).any(|client| round.tx.sent_request(client, &mut sent))
+        {
             return;
         }
         if let Some(bytes) = self.local_response(&sent, 100) {
-            let from = out.start();
-            out.bytes.extend_from_slice(&bytes);
-            tx.respond(now, server, 100, from..out.bytes.len(), out);
+            let from = round.out.start();
+            round.out.bytes.extend_from_slice(&bytes);
+            round.tx.respond(round.now, server, 100, from..round.out.bytes.len(), round.out);
         }
     }
 
@@ -217,12 +201,12 @@ impl Proxy {
     }
 
     /// When every branch has ended: the next targets, or the best response upstream.
-    fn conclude(&mut self, now: Now, id: Id, tx: &mut Transactions, out: &mut Outbox) {
+    fn conclude(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get(id) else { return };
         if context.answered || context.is_waiting() {
             return;
         }
-        if context.pending.is_some() && !context.cancelled && self.next_group(now, id, tx, out) {
+        if context.pending.is_some() && !context.cancelled && self.next_group(round, id) {
             return;
         }
         let Some(context) = self.contexts.get_mut(id) else { return };
@@ -231,16 +215,16 @@ impl Proxy {
         context.pending = None;
         let server = context.server;
         let Some(held) = context.best.take() else {
-            tx.forget(now, server);
+            round.tx.forget(round.now, server);
             return;
         };
         if is_too_late(held.status, context.invite) {
-            tx.forget(now, server);
+            round.tx.forget(round.now, server);
             return;
         }
-        let from = out.start();
+        let from = round.out.start();
         if held.challenges.is_empty() || !matches!(held.status, 401 | 407) {
-            out.bytes.extend_from_slice(&held.bytes);
+            round.out.bytes.extend_from_slice(&held.bytes);
         } else {
             let mut index = Index::new();
             match index.parse(&held.bytes, &UNLIMITED) {
@@ -248,14 +232,14 @@ impl Proxy {
                     let message = Message::new(&held.bytes, &index);
                     let mut edit = Edit::new();
                     edit.insert(index.headers_end(), |text| text.extend_from_slice(&held.challenges));
-                    edit.write(&message, &mut out.bytes);
+                    edit.write(&message, &mut round.out.bytes);
                 }
-                Err(_) => out.bytes.extend_from_slice(&held.bytes),
+                Err(_) => round.out.bytes.extend_from_slice(&held.bytes),
             }
         }
-        let range = from..out.bytes.len();
+        let range = from..round.out.bytes.len();
         self.report(id, best::upstream(held.status), &range);
-        tx.respond(now, server, best::upstream(held.status), range, out);
+        round.tx.respond(round.now, server, best::upstream(held.status), range, round.out);
     }
 
     fn report(&mut self, id: Id, status: u16, bytes: &std::ops::Range<usize>) {
@@ -266,10 +250,10 @@ impl Proxy {
     }
 
     /// `lines`: the Reason.
-    fn cancel_others(&mut self, now: Now, id: Id, lines: &Arc<[u8]>, tx: &mut Transactions, out: &mut Outbox) {
+    fn cancel_others(&mut self, round: &mut Round<'_>, id: Id, lines: &Arc<[u8]>) {
         let Some(context) = self.contexts.get(id) else { return };
         if context.others.is_some() {
-            self.cancel_branches(now, id, Some(lines), tx, out);
+            self.cancel_branches(round, id, Some(lines));
         }
     }
 
@@ -281,7 +265,7 @@ impl Proxy {
         arrival: &Arrival,
         status: u16,
         says: Says,
-        out: &mut Outbox,
+        out: &mut Vec<u8>,
     ) -> std::ops::Range<usize> {
         self.edit.clear();
         if response.status() != Some(status) {
@@ -313,9 +297,9 @@ impl Proxy {
                 self.seal_contact(now, response, call_id, tag, said, says.renews);
             }
         }
-        let from = out.start();
-        self.edit.write(response, &mut out.bytes);
-        from..out.bytes.len()
+        let from = out.len();
+        self.edit.write(response, out);
+        from..out.len()
     }
 
     /// Writes the mark that leads to who answers over the one that leads to the caller, in each Record-Route of ours.

@@ -33,7 +33,7 @@ impl Transactions {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let Machine::ClientInvite(client_invite::State::Proceeding) = entry.machine else { return };
         entry.cancel = Cancel::Sent;
-        let (target, bucket, owner) = (entry.route.into(), entry.bucket, entry.owner);
+        let (target, bucket, tu) = (entry.route.into(), entry.bucket, entry.tu);
         let Some(kept) = &entry.kept else { return };
         let start = out.start();
         let key = read_kept(&self.kept, kept, &mut self.invite, &mut self.index).and_then(|invite| {
@@ -42,7 +42,7 @@ impl Transactions {
         });
         if let Some(key) = key {
             let range = start..out.bytes.len();
-            self.send_entry(now, range, key, b"CANCEL", target, bucket, owner, Cancel::Itself, out);
+            self.send_entry(now, range, key, b"CANCEL", target, bucket, tu, Cancel::Itself, out);
         }
         let cancelled = |m, reliable| match m {
             Machine::ClientInvite(s) => {

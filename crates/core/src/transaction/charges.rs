@@ -2,7 +2,7 @@
 
 use super::dues::Dues;
 use super::entry::Entry;
-use super::record::Role;
+use super::record::Side;
 use super::table::read;
 use super::{ServerId, Transactions, abridged};
 use crate::kept::{KeptStore, memory_of};
@@ -70,9 +70,9 @@ impl Transactions {
         let Some(entry) = self.entries.get_mut(id) else { return };
         entry.drop_kept(&mut self.kept, &mut self.dues);
         let fits = memory_of(message.len()) <= self.most_kept;
-        match entry.machine.role() {
+        match entry.machine.side() {
             // It is billed to the transaction of the server that it was forwarded for.
-            Role::Client => {
+            Side::Client => {
                 entry.abridged = !fits;
                 if fits {
                     entry.kept = Some(self.kept.store(message));
@@ -84,7 +84,7 @@ impl Transactions {
                     }
                 }
             }
-            Role::Server => {
+            Side::Server => {
                 if !entry.machine.awaits_answer() {
                     entry.allowance.spend(message.len());
                 }
@@ -130,8 +130,8 @@ impl Transactions {
 impl Entry {
     /// What its source is charged for the response that it keeps.
     fn beyond(&self, store: &KeptStore) -> usize {
-        match (&self.kept, self.machine.role()) {
-            (Some(kept), Role::Server) => store.len(kept).saturating_sub(ORDINARY),
+        match (&self.kept, self.machine.side()) {
+            (Some(kept), Side::Server) => store.len(kept).saturating_sub(ORDINARY),
             _ => 0,
         }
     }

@@ -4,6 +4,7 @@ use super::allowance::Allowance;
 use super::key::Key;
 use super::machine::{Cancel, Machine};
 use super::route::Route;
+use super::user::TransactionUser;
 use super::{client_invite, server_non_invite};
 use crate::Target;
 use crate::kept::Kept;
@@ -14,7 +15,7 @@ use crate::timer::Stamp;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: Key,
-    pub(super) owner: u64,
+    pub(super) tu: TransactionUser,
     pub(super) route: Route,
     /// Of a client: the request, or the ACK that a failure got. Of a server: the last response.
     pub(super) kept: Option<Kept>,
@@ -34,10 +35,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(key: Key, machine: Machine, target: Target, bucket: u8, owner: u64) -> Self {
+    pub(super) fn new(key: Key, machine: Machine, target: Target, bucket: u8, tu: TransactionUser) -> Self {
         Self {
             key,
-            owner,
+            tu,
             route: target.into(),
             kept: None,
             abridged: false,

@@ -1,6 +1,6 @@
 //! The four machines behind one face.
 
-use super::record::Role;
+use super::record::Side;
 use super::step::{Action, Class, Step};
 use super::{client_invite, client_non_invite, server_invite, server_non_invite};
 
@@ -14,10 +14,10 @@ pub(super) enum Machine {
 }
 
 impl Machine {
-    pub(super) const fn role(self) -> Role {
+    pub(super) const fn side(self) -> Side {
         match self {
-            Self::ClientInvite(_) | Self::ClientNonInvite(_) => Role::Client,
-            Self::ServerInvite(_) | Self::ServerNonInvite(_) => Role::Server,
+            Self::ClientInvite(_) | Self::ClientNonInvite(_) => Side::Client,
+            Self::ServerInvite(_) | Self::ServerNonInvite(_) => Side::Server,
         }
     }
 

@@ -31,8 +31,10 @@ pub mod server_invite;
 pub mod server_non_invite;
 pub mod step;
 mod table;
+mod user;
 
 pub use allowance::{MOST_TIMES, length_as_sent};
 pub use outcome::{ClientId, Counts, Event, Incoming, Outgoing, ServerId};
-pub use record::{Record, Role};
+pub use record::{Record, Side};
 pub use table::Transactions;
+pub use user::{Role, TransactionUser};

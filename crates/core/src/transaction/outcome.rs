@@ -1,5 +1,6 @@
 //! What the table of transactions says to its user: ids, verdicts, events, numbers.
 
+use super::user::TransactionUser;
 use crate::slots::ids;
 
 ids! {
@@ -35,7 +36,7 @@ pub enum Outgoing {
     /// For the user. A 300-699 to an INVITE is acknowledged already, a 2xx never is.
     Deliver {
         id: ClientId,
-        owner: u64,
+        tu: TransactionUser,
         /// A 2xx to an INVITE came before: this is its copy or another branch's (RFC 6026 section 7.2).
         after_final: bool,
     },
@@ -45,22 +46,38 @@ pub enum Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// No final response came: timer B or F, or 64*T1 after a CANCEL. To be treated as a 408 (RFC 3261 section 8.1.3.1).
-    Timeout { id: ClientId, owner: u64 },
+    Timeout { id: ClientId, tu: TransactionUser },
     /// The request could not be sent. To be treated as a 503 (section 8.1.3.1).
-    ClientTransportError { id: ClientId, owner: u64 },
+    ClientTransportError { id: ClientId, tu: TransactionUser },
     /// A response could not be sent.
-    ServerTransportError { id: ServerId, owner: u64 },
+    ServerTransportError { id: ServerId, tu: TransactionUser },
     /// A 300-699 to an INVITE found no ACK: timer H.
-    NoAck { id: ServerId, owner: u64 },
+    NoAck { id: ServerId, tu: TransactionUser },
     /// Timer C ran out ([`Transactions::start_timer_c`](super::Transactions::start_timer_c)): the INVITE is to be cancelled, or waited for
     /// again.
-    NoNews { id: ClientId, owner: u64 },
+    NoNews { id: ClientId, tu: TransactionUser },
     /// A 100 is due ([`Transactions::expect_answer`](super::Transactions::expect_answer)).
-    NoAnswerYet { id: ServerId, owner: u64 },
+    NoAnswerYet { id: ServerId, tu: TransactionUser },
     /// The last word of this transaction.
-    ServerEnded { id: ServerId, owner: u64 },
+    ServerEnded { id: ServerId, tu: TransactionUser },
     /// The last word of this transaction.
-    ClientEnded { id: ClientId, owner: u64 },
+    ClientEnded { id: ClientId, tu: TransactionUser },
+}
+
+impl Event {
+    /// Whose transaction it is.
+    pub const fn user(&self) -> TransactionUser {
+        match *self {
+            Self::Timeout { tu, .. }
+            | Self::ClientTransportError { tu, .. }
+            | Self::ServerTransportError { tu, .. }
+            | Self::NoAck { tu, .. }
+            | Self::NoNews { tu, .. }
+            | Self::NoAnswerYet { tu, .. }
+            | Self::ServerEnded { tu, .. }
+            | Self::ClientEnded { tu, .. } => tu,
+        }
+    }
 }
 
 /// Gauges (first block) and counters since the start.

@@ -5,6 +5,7 @@ use super::allowance::Allowance;
 use super::entry::{Entry, runs};
 use super::key::Key;
 use super::machine::{Cancel, Machine};
+use super::user::TransactionUser;
 use crate::slots::Id;
 use crate::timer::Stamp;
 use crate::{Now, Target};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 /// Which side of the transaction this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum Side {
     Server,
     Client,
 }
@@ -23,9 +24,9 @@ pub enum Role {
 pub struct Record {
     /// The id that it had, as a word ([`super::ServerId::to_u64`], [`super::ClientId::to_u64`]).
     pub id: u64,
-    pub role: Role,
+    pub side: Side,
     /// The user's word. It names something of the old shard: the user translates it with its own records.
-    pub owner: u64,
+    pub tu: TransactionUser,
     pub target: Target,
     /// The bucket of its call, 0 to 255.
     pub bucket: u8,
@@ -62,8 +63,8 @@ impl Transactions {
             });
             records.push(Record {
                 id: id.to_u64(),
-                role: entry.machine.role(),
-                owner: entry.owner,
+                side: entry.machine.side(),
+                tu: entry.tu,
                 target: entry.route.into(),
                 bucket: entry.bucket,
                 key: entry.key,
@@ -85,8 +86,8 @@ impl Transactions {
 
     /// Takes in a transaction of another table, with the user's word of this one. Returns the new id as a word: a
     /// [`ServerId`]'s or a [`ClientId`]'s as the record's role says.
-    pub fn import(&mut self, now: Now, record: Record, owner: u64) -> u64 {
-        let mut entry = Entry::new(record.key, record.machine, record.target, record.bucket, owner);
+    pub fn import(&mut self, now: Now, record: Record, tu: TransactionUser) -> u64 {
+        let mut entry = Entry::new(record.key, record.machine, record.target, record.bucket, tu);
         entry.kept = record.kept.map(|bytes| self.kept.store(&bytes));
         (entry.abridged, entry.attempts) = (record.abridged, record.attempts);
         (entry.allowance, entry.due) = (record.allowance, record.due);

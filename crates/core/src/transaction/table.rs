@@ -9,8 +9,9 @@ use super::lengths::Lengths;
 use super::machine::{Cancel, Machine};
 use super::outcome::{ClientId, Counts, Event, Incoming, Outgoing, ServerId};
 use super::places::Places;
-use super::record::Role;
+use super::record::Side;
 use super::step::{Action, Class, End, Retransmission, Step};
+use super::user::TransactionUser;
 use super::{client_invite, client_non_invite, hop, server_invite, server_non_invite};
 use crate::kept::{Kept, KeptStore, memory_of};
 use crate::slots::{Id, Slots};
@@ -129,7 +130,7 @@ impl Transactions {
             Method::Invite => Machine::ServerInvite(server_invite::State::Proceeding),
             _ => Machine::ServerNonInvite(server_non_invite::State::Trying),
         };
-        let id = ServerId(self.insert(now, Entry::new(key, machine, arrival.reply(), bucket, 0)));
+        let id = ServerId(self.insert(now, Entry::new(key, machine, arrival.reply(), bucket, TransactionUser::NONE)));
         if method == Method::Cancel {
             let key = self.keys.server(message, &via, b"INVITE");
             return Incoming::Cancel { cancel: id, invite: self.find(&key).map(ServerId) };
@@ -145,25 +146,25 @@ impl Transactions {
         matches!(action, Action::Send | Action::SendAndKeep)
     }
 
-    /// The user's word for a server transaction; 0 at first and for one that is gone.
-    pub fn owner(&self, id: ServerId) -> u64 {
-        self.entries.get(id.0).map_or(0, |e| e.owner)
+    /// Whose a server transaction is; nobody's at first, and if it is gone.
+    pub fn user(&self, id: ServerId) -> TransactionUser {
+        self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
     }
 
-    pub fn set_owner(&mut self, id: ServerId, owner: u64) {
+    pub fn set_user(&mut self, id: ServerId, tu: TransactionUser) {
         if let Some(entry) = self.entries.get_mut(id.0) {
-            entry.owner = owner;
+            entry.tu = tu;
         }
     }
 
-    /// The user's word for a client transaction; 0 for one that is gone.
-    pub fn client_owner(&self, id: ClientId) -> u64 {
-        self.entries.get(id.0).map_or(0, |e| e.owner)
+    /// Whose a client transaction is; nobody's if it is gone.
+    pub fn client_user(&self, id: ClientId) -> TransactionUser {
+        self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
     }
 
-    pub fn set_client_owner(&mut self, id: ClientId, owner: u64) {
+    pub fn set_client_user(&mut self, id: ClientId, tu: TransactionUser) {
         if let Some(entry) = self.entries.get_mut(id.0) {
-            entry.owner = owner;
+            entry.tu = tu;
         }
     }
 
@@ -212,11 +213,11 @@ impl Transactions {
         method: &[u8],
         target: Target,
         call_hash: u32,
-        owner: u64,
+        tu: TransactionUser,
         out: &mut Outbox,
     ) -> ClientId {
         let (bucket, cancel) = (call::bucket(call_hash), Cancel::No);
-        self.send_entry(now, range, self.keys.client(branch, method), method, target, bucket, owner, cancel, out)
+        self.send_entry(now, range, self.keys.client(branch, method), method, target, bucket, tu, cancel, out)
     }
 
     #[expect(clippy::too_many_arguments, reason = "as `send`, with what a CANCEL of our own differs in")]
@@ -228,7 +229,7 @@ impl Transactions {
         method: &[u8],
         target: Target,
         bucket: u8,
-        owner: u64,
+        tu: TransactionUser,
         cancel: Cancel,
         out: &mut Outbox,
     ) -> ClientId {
@@ -238,7 +239,7 @@ impl Transactions {
         } else {
             client_non_invite::start(reliable).map(Machine::ClientNonInvite)
         };
-        let mut entry = Entry::new(key, step.next, target, bucket, owner);
+        let mut entry = Entry::new(key, step.next, target, bucket, tu);
         entry.cancel = cancel;
         let id = self.insert(now, entry);
         self.drive(now, id, |_, _| step, Given::Bytes(range), out);
@@ -259,14 +260,14 @@ impl Transactions {
         let class = Class::of(status);
         let action = self.drive(now, id, |m, reliable| m.response(class, reliable), Given::Response(message), out);
         let Some(entry) = self.entries.get(id) else { return Outgoing::Absorbed };
-        let (owner, cancel) = (entry.owner, entry.cancel);
+        let (tu, cancel) = (entry.tu, entry.cancel);
         if class == Class::Provisional && cancel == Cancel::Wanted {
             let lines = self.cancel_lines.remove(&id.to_u64());
             self.send_cancel(now, id, lines.as_deref().unwrap_or_default(), out);
         }
         let deliver = |after_final| match cancel {
             Cancel::Itself => Outgoing::Absorbed,
-            _ => Outgoing::Deliver { id: ClientId(id), owner, after_final },
+            _ => Outgoing::Deliver { id: ClientId(id), tu, after_final },
         };
         match action {
             Action::Deliver | Action::Acknowledge => deliver(false),
@@ -309,17 +310,17 @@ impl Transactions {
             let Some((id, entry)) = self.entries.at(slot) else { continue };
             let retransmit = entry.retransmission == stamp;
             let entry = self.entries.get_mut(id).expect("the entry was just found");
-            let (owner, is_trying) = (entry.owner, entry.machine == TRYING);
+            let (tu, is_trying) = (entry.tu, entry.machine == TRYING);
             let action = if retransmit && is_trying {
                 entry.retransmission = Stamp::NONE;
-                events.push(Event::NoAnswerYet { id: ServerId(id), owner });
+                events.push(Event::NoAnswerYet { id: ServerId(id), tu });
                 continue;
             } else if retransmit {
                 entry.retransmission = Stamp::NONE;
                 self.drive(now, id, |m, reliable| m.retransmit(reliable), Given::Nothing, out)
             } else if entry.may_run_timer_c() {
                 entry.end = Stamp::NONE;
-                events.push(Event::NoNews { id: ClientId(id), owner });
+                events.push(Event::NoNews { id: ClientId(id), tu });
                 continue;
             } else {
                 entry.end = Stamp::NONE;
@@ -375,16 +376,16 @@ impl Transactions {
     }
 
     pub(super) fn insert(&mut self, now: Now, entry: Entry) -> Id {
-        let (key, role, is_terminated) = (entry.key, entry.machine.role(), entry.machine.is_terminated());
+        let (key, side, is_terminated) = (entry.key, entry.machine.side(), entry.machine.is_terminated());
         let id = self.entries.insert(entry);
         if is_terminated {
             self.counts.forgotten += 1;
         } else {
             self.places.insert(&key, id.slot);
         }
-        match role {
-            Role::Server => self.counts.servers += 1,
-            Role::Client => self.counts.clients += 1,
+        match side {
+            Side::Server => self.counts.servers += 1,
+            Side::Client => self.counts.clients += 1,
         }
         self.tidy.get_or_insert(now.mono + TIDY);
         id
@@ -404,20 +405,20 @@ impl Transactions {
             self.kept.free(kept);
         }
         self.dues.refund(entry.route.ip(), entry.due as usize);
-        match entry.machine.role() {
-            Role::Server => self.counts.servers -= 1,
-            Role::Client => self.counts.clients -= 1,
+        match entry.machine.side() {
+            Side::Server => self.counts.servers -= 1,
+            Side::Client => self.counts.clients -= 1,
         }
     }
 
     /// Tells the user what a timer or a failure did, and takes the transaction out if it ended.
     pub(super) fn tell(&mut self, id: Id, action: Action, events: &mut Vec<Event>) {
         let Some(entry) = self.entries.get(id) else { return };
-        let (owner, role, told) = (entry.owner, entry.machine.role(), entry.cancel != Cancel::Itself);
+        let (tu, side, told) = (entry.tu, entry.machine.side(), entry.cancel != Cancel::Itself);
         let terminated = entry.machine.is_terminated();
         let (server, client) = (ServerId(id), ClientId(id));
         if matches!(action, Action::Timeout | Action::TransportError)
-            && role == Role::Client
+            && side == Side::Client
             && told
             && let Some(kept) = &entry.kept
         {
@@ -429,25 +430,25 @@ impl Transactions {
             Action::Timeout => {
                 self.counts.timeouts += 1;
                 if told {
-                    events.push(Event::Timeout { id: client, owner });
+                    events.push(Event::Timeout { id: client, tu });
                 }
             }
             Action::NoAck => {
                 self.counts.no_acks += 1;
-                events.push(Event::NoAck { id: server, owner });
+                events.push(Event::NoAck { id: server, tu });
             }
-            Action::TransportError if told => events.push(match role {
-                Role::Server => Event::ServerTransportError { id: server, owner },
-                Role::Client => Event::ClientTransportError { id: client, owner },
+            Action::TransportError if told => events.push(match side {
+                Side::Server => Event::ServerTransportError { id: server, tu },
+                Side::Client => Event::ClientTransportError { id: client, tu },
             }),
             _ => (),
         }
         if terminated {
             self.remove(id);
             if told {
-                events.push(match role {
-                    Role::Server => Event::ServerEnded { id: server, owner },
-                    Role::Client => Event::ClientEnded { id: client, owner },
+                events.push(match side {
+                    Side::Server => Event::ServerEnded { id: server, tu },
+                    Side::Client => Event::ClientEnded { id: client, tu },
                 });
             }
         }
@@ -522,9 +523,9 @@ impl Transactions {
         let start = out.start();
         self.kept.append_to(kept, &mut out.bytes);
         out.send(target, start..out.bytes.len(), id.to_u64());
-        match entry.machine.role() {
-            Role::Server => self.counts.responses_resent += 1,
-            Role::Client => self.counts.requests_resent += 1,
+        match entry.machine.side() {
+            Side::Server => self.counts.responses_resent += 1,
+            Side::Client => self.counts.requests_resent += 1,
         }
     }
 }

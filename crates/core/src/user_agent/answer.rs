@@ -10,11 +10,11 @@ use super::{CallKey, Ending, Event, UserAgent};
 use crate::dialog::Exchange;
 use crate::slots::Id;
 use crate::transaction::ServerId;
-use crate::{Arrival, Now, Outbox, via};
+use crate::{Arrival, Outbox, Round, via};
 
 impl UserAgent {
     /// Answers an INVITE provisionally, 101 to 199: 180 for ringing, 183 with a description for early media.
-    pub fn ring(&mut self, now: Now, call: CallKey, status: u16, body: &[u8], out: &mut Outbox) {
+    pub fn ring(&mut self, round: &mut Round<'_>, call: CallKey, status: u16, body: &[u8]) {
         let id = call.0;
         let Some(c) = self.calls.get_mut(id).filter(|c| c.stage == Stage::Incoming) else { return };
         let Some(asked) = c.asked else { return };
@@ -32,25 +32,25 @@ impl UserAgent {
             c.rseq = if c.rseq == 0 { 1 + (self.entropy.u64() as u32 & 0x00ff_ffff) } else { c.rseq + 1 };
             rseq = c.rseq;
         }
-        let start = out.start();
-        if !self.write_answer(id, status, rseq, body, out) {
+        let start = round.out.start();
+        if !self.write_answer(id, status, rseq, body, round.out) {
             return;
         }
-        let range = start..out.bytes.len();
-        let bytes = if rseq == 0 { Vec::new() } else { out.bytes[range.clone()].to_vec() };
-        self.transactions.respond(now, asked.server, status, range, out);
+        let range = start..round.out.bytes.len();
+        let bytes = if rseq == 0 { Vec::new() } else { round.out.bytes[range.clone()].to_vec() };
+        round.tx.respond(round.now, asked.server, status, range, round.out);
         if rseq != 0
             && let Some(c) = self.calls.get_mut(id)
         {
             c.unacknowledged =
                 Some(Box::new(Unacknowledged { bytes, status, rseq, has_body: !body.is_empty(), answer: None }));
-            self.start_timers(now, id);
+            self.start_timers(round.now, id);
         }
     }
 
     /// Accepts an INVITE or a re-INVITE with 200. `body` is the answer to its offer, or the offer if it had none; it may be
     /// empty if a reliable response gave it already.
-    pub fn answer(&mut self, now: Now, call: CallKey, body: &[u8], out: &mut Outbox) {
+    pub fn answer(&mut self, round: &mut Round<'_>, call: CallKey, body: &[u8]) {
         let id = call.0;
         let Some(c) = self.calls.get_mut(id) else { return };
         let Some(asked) = c.asked else { return };
@@ -69,13 +69,13 @@ impl UserAgent {
         {
             dialog.exchange.send();
         }
-        let start = out.start();
-        if !self.write_answer(id, 200, 0, body, out) {
+        let start = round.out.start();
+        if !self.write_answer(id, 200, 0, body, round.out) {
             return;
         }
-        let range = start..out.bytes.len();
-        let bytes = out.bytes[range.clone()].to_vec();
-        self.transactions.respond(now, asked.server, 200, range, out);
+        let range = start..round.out.bytes.len();
+        let bytes = round.out.bytes[range.clone()].to_vec();
+        round.tx.respond(round.now, asked.server, 200, range, round.out);
         if let Some(c) = self.calls.get_mut(id) {
             c.kept = bytes;
             c.asked = None;
@@ -84,17 +84,17 @@ impl UserAgent {
             if let Some(dialog) = c.dialog() {
                 dialog.confirm(None);
             }
-            self.start_timers(now, id);
+            self.start_timers(round.now, id);
         }
     }
 
     /// Refuses an INVITE, which ends the call, or a re-INVITE, which changes nothing. `status`: 300 to 699.
-    pub fn reject(&mut self, now: Now, call: CallKey, status: u16, out: &mut Outbox) {
-        self.refuse_call(now, call.0, status, Ending::Local, out);
+    pub fn reject(&mut self, round: &mut Round<'_>, call: CallKey, status: u16) {
+        self.refuse_call(round, call.0, status, Ending::Local);
     }
 
     /// Answers an UPDATE with 200 and the answer to its offer.
-    pub fn answer_update(&mut self, now: Now, call: CallKey, answer: &[u8], out: &mut Outbox) {
+    pub fn answer_update(&mut self, round: &mut Round<'_>, call: CallKey, answer: &[u8]) {
         let Some(c) = self.calls.get_mut(call.0) else { return };
         let Some(updated) = c.updated.take() else { return };
         if let Some(dialog) = c.dialog() {
@@ -103,34 +103,33 @@ impl UserAgent {
         let (local, secure) = c.dialog().map_or((Vec::new(), false), |d| (d.local().to_vec(), d.is_secure()));
         let target = c.target;
         self.reply(
-            now,
+            round,
             updated.server,
             updated.source,
             &updated.bytes,
             200,
             b"",
-            out,
-            |ua, out| {
-                ua.write_contact(&local, &target, secure, out);
-                out.extend_from_slice(CAPABILITIES);
-                out.extend_from_slice(b"Content-Type: application/sdp\r\n");
+            |ua, lines| {
+                ua.write_contact(&local, &target, secure, lines);
+                lines.extend_from_slice(CAPABILITIES);
+                lines.extend_from_slice(b"Content-Type: application/sdp\r\n");
             },
             answer,
         );
     }
 
     /// Refuses an UPDATE: the session stays as it was. `status`: 300 to 699.
-    pub fn reject_update(&mut self, now: Now, call: CallKey, status: u16, out: &mut Outbox) {
+    pub fn reject_update(&mut self, round: &mut Round<'_>, call: CallKey, status: u16) {
         let Some(c) = self.calls.get_mut(call.0) else { return };
         let Some(updated) = c.updated.take() else { return };
         if let Some(dialog) = c.dialog() {
             dialog.exchange.withdraw(updated.before);
         }
-        self.reply(now, updated.server, updated.source, &updated.bytes, status, b"", out, |_, _| (), b"");
+        self.reply(round, updated.server, updated.source, &updated.bytes, status, b"", |_, _| (), b"");
     }
 
     /// Refuses the INVITE that is open; a call that it would have made is over.
-    pub(super) fn refuse_call(&mut self, now: Now, id: Id, status: u16, by: Ending, out: &mut Outbox) {
+    pub(super) fn refuse_call(&mut self, round: &mut Round<'_>, id: Id, status: u16, by: Ending) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let Some(asked) = call.asked.take() else { return };
         self.timers.stop(&mut call.again);
@@ -143,9 +142,9 @@ impl UserAgent {
             tag.extend_from_slice(dialog.local_tag());
             dialog.exchange.withdraw(asked.before);
         }
-        self.reply(now, asked.server, asked.source, &bytes, status, &tag, out, |_, _| (), b"");
+        self.reply(round, asked.server, asked.source, &bytes, status, &tag, |_, _| (), b"");
         if first {
-            self.remove_call(now, id, out);
+            self.remove_call(round, id);
             self.events.push(Event::Ended { call: CallKey(id), by });
         }
     }
@@ -192,25 +191,24 @@ impl UserAgent {
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the response")]
     fn reply(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         server: ServerId,
         source: SocketAddr,
         request: &[u8],
         status: u16,
         to_tag: &[u8],
-        out: &mut Outbox,
         lines: impl FnOnce(&Self, &mut Vec<u8>),
         body: &[u8],
     ) {
         let mut index = self.indexes.pop().unwrap_or_default();
         if index.parse(request, &self.limits).is_ok() {
-            let start = out.start();
+            let start = round.out.start();
             let request = Message::new(request, &index);
-            let mut builder = respond(&request, source, status, to_tag, &mut out.bytes);
+            let mut builder = respond(&request, source, status, to_tag, &mut round.out.bytes);
             lines(self, builder.buffer());
             self.write_name(b"Server", builder.buffer());
             builder.finish(body);
-            self.transactions.respond(now, server, status, start..out.bytes.len(), out);
+            round.tx.respond(round.now, server, status, start..round.out.bytes.len(), round.out);
         }
         self.indexes.push(index);
     }

@@ -10,7 +10,7 @@ use super::outgoing::{Head, Kind, Request, finish_sdp};
 use super::{BadAddress, CallKey, Ending, Event, UserAgent};
 use crate::dialog::{Description, Dialog, Exchange, Way};
 use crate::slots::Id;
-use crate::{Now, Outbox, Target, call};
+use crate::{Outbox, Round, Target, call};
 
 /// A call to be made.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl UserAgent {
     ///
     /// # Errors
     /// `from` or `to` cannot be read.
-    pub fn invite(&mut self, now: Now, invite: &Invite<'_>, out: &mut Outbox) -> Result<CallKey, BadAddress> {
+    pub fn invite(&mut self, round: &mut Round<'_>, invite: &Invite<'_>) -> Result<CallKey, BadAddress> {
         let (from, to) = (NameAddr::parse(invite.from)?, NameAddr::parse(invite.to)?);
         let (made, tag, branch) = (self.word(), self.word(), self.branch());
         let call_id = if invite.call_id.is_empty() { &made[..] } else { invite.call_id };
@@ -49,7 +49,7 @@ impl UserAgent {
         let mut call = Call::new(Stage::Inviting, place, call_hash, target);
         call.account = invite.account;
         let id = self.insert_call(call);
-        let start = out.start();
+        let start = round.out.start();
         let head = Head {
             method: Method::Invite,
             way: Way::new(uri, invite.routes),
@@ -60,15 +60,15 @@ impl UserAgent {
             cseq: 1,
             account: invite.account,
         };
-        self.write_head(&head, &target, &branch, invite.offer, &mut out.bytes);
-        self.write_contact(from.uri_text, &target, secure, &mut out.bytes);
-        out.bytes.extend_from_slice(CAPABILITIES);
-        out.bytes.extend_from_slice(invite.headers);
-        finish_sdp(invite.offer, &mut out.bytes);
+        self.write_head(&head, &target, &branch, invite.offer, &mut round.out.bytes);
+        self.write_contact(from.uri_text, &target, secure, &mut round.out.bytes);
+        round.out.bytes.extend_from_slice(CAPABILITIES);
+        round.out.bytes.extend_from_slice(invite.headers);
+        finish_sdp(invite.offer, &mut round.out.bytes);
         let mut request = Request::new(Kind::Invite, Some(id), invite.account, target, call_hash);
         request.offered = !invite.offer.is_empty();
         request.secure = secure;
-        let request = self.submit(now, start, &branch, Method::Invite, request, out);
+        let request = self.submit(round, start, &branch, Method::Invite, request);
         if let Some(call) = self.calls.get_mut(id) {
             call.inviting = Some(request);
         }
@@ -76,25 +76,25 @@ impl UserAgent {
     }
 
     /// Sends the ACK that brings our answer, after [`Event::Answered`] with an offer.
-    pub fn acknowledge(&mut self, now: Now, call: CallKey, answer: &[u8], out: &mut Outbox) {
+    pub fn acknowledge(&mut self, round: &mut Round<'_>, call: CallKey, answer: &[u8]) {
         let Some(c) = self.calls.get_mut(call.0).filter(|c| c.stage == Stage::Owing) else { return };
         c.stage = Stage::Talking;
         c.kept = answer.to_vec();
         if let Some(dialog) = c.dialog() {
             dialog.exchange.send();
         }
-        self.acknowledge_now(now, call.0, out);
+        self.acknowledge_now(round, call.0);
     }
 
     /// Sends the ACK of our INVITE's 2xx, the first time or again (section 13.2.2.4).
-    pub(super) fn acknowledge_now(&mut self, _now: Now, id: Id, out: &mut Outbox) {
+    pub(super) fn acknowledge_now(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(call) = self.calls.get(id) else { return };
         let number = if call.ack_branch == 0 { self.entropy.u64() } else { call.ack_branch };
         let Some(call) = self.calls.get_mut(id) else { return };
         call.ack_branch = number;
         let call = self.calls.get(id).expect("the call was there just now");
         let Some(leg) = call.legs.first() else { return };
-        self.write_ack(&leg.dialog, call, number, out);
+        self.write_ack(&leg.dialog, call, number, round.out);
     }
 
     fn write_ack(&self, dialog: &Dialog, call: &Call, branch: u64, out: &mut Outbox) {
@@ -113,22 +113,20 @@ impl UserAgent {
         out.send(target, start..out.bytes.len(), 0);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each says one thing about the response")]
     pub(super) fn invite_replied(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         request: Id,
         id: Id,
         status: u16,
         message: Option<&Message<'_>>,
         after_final: bool,
-        out: &mut Outbox,
     ) {
         match (status, message) {
-            (100..200, Some(message)) => self.progressed(now, request, id, status, message, out),
-            (200..300, Some(message)) => self.accepted(now, request, id, message, after_final, out),
+            (100..200, Some(message)) => self.progressed(round, request, id, status, message),
+            (200..300, Some(message)) => self.accepted(round, request, id, message, after_final),
             _ => {
-                let Some(call) = self.remove_call(now, id, out) else { return };
+                let Some(call) = self.remove_call(round, id) else { return };
                 let key = CallKey(id);
                 let contact = message.and_then(|m| m.contacts().next()?.ok());
                 let event = match contact {
@@ -144,7 +142,7 @@ impl UserAgent {
     }
 
     /// 1xx (section 13.2.2.1).
-    fn progressed(&mut self, now: Now, request: Id, id: Id, status: u16, message: &Message<'_>, out: &mut Outbox) {
+    fn progressed(&mut self, round: &mut Round<'_>, request: Id, id: Id, status: u16, message: &Message<'_>) {
         let offered = self.requests.get(request).is_some_and(|r| r.offered);
         let secure = self.is_secure(request);
         let Some(call) = self.calls.get_mut(id) else { return };
@@ -180,7 +178,7 @@ impl UserAgent {
         }
         let cancelling = call.stage != Stage::Inviting;
         if let (Some((leg, rseq)), Ok(cseq)) = (prack, message.cseq()) {
-            self.send_prack(now, id, leg, rseq, cseq.number, out);
+            self.send_prack(round, id, leg, rseq, cseq.number);
         }
         if !cancelling {
             let body = self.events.keep(message.body());
@@ -189,11 +187,11 @@ impl UserAgent {
     }
 
     /// 2xx (section 13.2.2.4): the first makes the call, its copies are acknowledged again, those of other branches ended.
-    fn accepted(&mut self, now: Now, request: Id, id: Id, message: &Message<'_>, after_final: bool, out: &mut Outbox) {
+    fn accepted(&mut self, round: &mut Round<'_>, request: Id, id: Id, message: &Message<'_>, after_final: bool) {
         let secure = self.is_secure(request);
         let Ok(made) = Dialog::caller(message, secure) else {
             // No dialog can come of it, so neither ACK nor BYE can be addressed.
-            if !after_final && self.remove_call(now, id, out).is_some() {
+            if !after_final && self.remove_call(round, id).is_some() {
                 self.events.push(Event::Failed { call: CallKey(id), status: 502, local: true });
             }
             return;
@@ -203,14 +201,14 @@ impl UserAgent {
         let target = self.requests.get(request).map_or_else(|| self.any_target(), |r| r.target);
         let call_hash = self.requests.get(request).map_or(0, |r| r.call_hash);
         let Some(call) = self.calls.get_mut(id) else {
-            return self.end_fork(now, made, target, call_hash, credentials, out);
+            return self.end_fork(round, made, target, call_hash, credentials);
         };
         if !matches!(call.stage, Stage::Inviting | Stage::Cancelling) {
             let same = call.legs.first().is_some_and(|l| l.dialog.remote_tag() == made.remote_tag());
             if !same {
-                self.end_fork(now, made, target, call_hash, credentials, out);
+                self.end_fork(round, made, target, call_hash, credentials);
             } else if call.ack_branch != 0 && made.local_cseq() == call.invite_cseq {
-                self.acknowledge_now(now, id, out);
+                self.acknowledge_now(round, id);
             }
             return;
         }
@@ -244,10 +242,10 @@ impl UserAgent {
             return;
         }
         call.stage = Stage::Talking;
-        self.acknowledge_now(now, id, out);
+        self.acknowledge_now(round, id);
         if cancelling {
             // The 2xx crossed our CANCEL (section 9.1).
-            self.send_bye(now, id, Ending::Local, out);
+            self.send_bye(round, id, Ending::Local);
         } else {
             let body = self.events.keep(body);
             self.events.push(Event::Answered { call: key, body, offer: false });
@@ -257,16 +255,15 @@ impl UserAgent {
     /// ACK and BYE for a dialog that nobody wants: another branch of a fork, or a call given up.
     fn end_fork(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         dialog: Dialog,
         target: Target,
         call_hash: u32,
         credentials: Vec<u8>,
-        out: &mut Outbox,
     ) {
         if let Some((known, _)) = self.find(dialog.call_id(), dialog.local_tag(), dialog.remote_tag()) {
             // A copy of the 2xx; its BYE is under way.
-            return self.acknowledge_now(now, known, out);
+            return self.acknowledge_now(round, known);
         }
         let mut call = Call::new(Stage::Talking, self.place(dialog.call_id()), call_hash, target);
         call.invite_cseq = dialog.local_cseq();
@@ -274,19 +271,18 @@ impl UserAgent {
         call.silent = true;
         call.legs.push(Leg { dialog, rseq: 0 });
         let id = self.insert_call(call);
-        self.acknowledge_now(now, id, out);
-        self.send_bye(now, id, Ending::Local, out);
+        self.acknowledge_now(round, id);
+        self.send_bye(round, id, Ending::Local);
     }
 
     /// A re-INVITE's response (section 14.1).
     pub(super) fn reinvite_replied(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         request: Id,
         id: Id,
         status: u16,
         message: Option<&Message<'_>>,
-        out: &mut Outbox,
     ) {
         let (offered, before) = self.offer_of(request);
         let Some(call) = self.calls.get_mut(id) else { return };
@@ -297,7 +293,7 @@ impl UserAgent {
                 let cseq = message.cseq().map_or(0, |c| c.number);
                 if call.inviting != Some(request) {
                     if call.invite_cseq == cseq && call.ack_branch != 0 {
-                        self.acknowledge_now(now, id, out);
+                        self.acknowledge_now(round, id);
                     }
                     return;
                 }
@@ -316,14 +312,14 @@ impl UserAgent {
                     }
                     self.events.push(Event::Answered { call: key, body, offer: true });
                 } else {
-                    self.acknowledge_now(now, id, out);
+                    self.acknowledge_now(round, id);
                     self.events.push(Event::Changed { call: key, body });
-                    self.hang_up_if_due(now, id, out);
+                    self.hang_up_if_due(round, id);
                 }
             }
             _ => {
                 call.inviting = None;
-                self.unchanged(now, id, status, before, out);
+                self.unchanged(round, id, status, before);
             }
         }
     }
@@ -331,12 +327,11 @@ impl UserAgent {
     /// An UPDATE's response (RFC 3311 section 5.3).
     pub(super) fn update_replied(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         request: Id,
         id: Id,
         status: u16,
         message: Option<&Message<'_>>,
-        out: &mut Outbox,
     ) {
         let (offered, before) = self.offer_of(request);
         let Some(call) = self.calls.get_mut(id) else { return };
@@ -355,7 +350,7 @@ impl UserAgent {
             }
             _ => {
                 call.updating = None;
-                self.unchanged(now, id, status, before, out);
+                self.unchanged(round, id, status, before);
             }
         }
     }
@@ -366,16 +361,16 @@ impl UserAgent {
     }
 
     /// A change was refused: all stays as `before`, unless the refusal says that there is no dialog.
-    fn unchanged(&mut self, now: Now, id: Id, status: u16, before: Exchange, out: &mut Outbox) {
+    fn unchanged(&mut self, round: &mut Round<'_>, id: Id, status: u16, before: Exchange) {
         if let Some(dialog) = self.calls.get_mut(id).and_then(|call| call.dialog()) {
             dialog.exchange.withdraw(before);
         }
         if matches!(status, 408 | 481) {
-            return self.fault(now, id, status, out);
+            return self.fault(round, id, status);
         }
         let wait = if status == 491 { self.glare_wait(id) } else { 0 };
         self.events.push(Event::Unchanged { call: CallKey(id), status, wait });
-        self.hang_up_if_due(now, id, out);
+        self.hang_up_if_due(round, id);
     }
 
     /// Milliseconds, in steps of ten: 2.1 to 4 s for the owner of the Call-ID, 0 to 2 s for the other (section 14.1).
@@ -394,31 +389,35 @@ impl UserAgent {
         Target::new(listener.transport, crate::ListenerId(0), listener.bound)
     }
 
-    fn send_prack(&mut self, now: Now, id: Id, leg: usize, rseq: u32, cseq: u32, out: &mut Outbox) {
+    fn send_prack(&mut self, round: &mut Round<'_>, id: Id, leg: usize, rseq: u32, cseq: u32) {
         let branch = self.branch();
         let Some(call) = self.calls.get_mut(id) else { return };
         let number = call.legs[leg].dialog.next_cseq(1);
         let (other, account, call_hash) = (call.target, call.account, call.call_hash);
-        let start = out.start();
+        let start = round.out.start();
         let target = {
             let dialog = &self.calls.get(id).expect("the call was there just now").legs[leg].dialog;
             let target = self.hop(dialog.way().hop, &other);
-            dialog.write_request(Method::Prack, number, |out| self.write_via(&target, &branch, out), &mut out.bytes);
+            dialog.write_request(
+                Method::Prack,
+                number,
+                |text| self.write_via(&target, &branch, text),
+                &mut round.out.bytes,
+            );
             target
         };
-        out.bytes.extend_from_slice(b"RAck: ");
-        rseq.write(&mut out.bytes);
-        out.bytes.push(b' ');
-        cseq.write(&mut out.bytes);
-        out.bytes.extend_from_slice(b" INVITE\r\n");
-        finish_sdp(b"", &mut out.bytes);
+        round.out.bytes.extend_from_slice(b"RAck: ");
+        rseq.write(&mut round.out.bytes);
+        round.out.bytes.push(b' ');
+        cseq.write(&mut round.out.bytes);
+        round.out.bytes.extend_from_slice(b" INVITE\r\n");
+        finish_sdp(b"", &mut round.out.bytes);
         self.submit(
-            now,
+            round,
             start,
             &branch,
             Method::Prack,
             Request::new(Kind::Prack, Some(id), account, target, call_hash),
-            out,
         );
     }
 }

@@ -10,8 +10,8 @@ use super::settings::Reliability;
 use super::{CallKey, Ending, Event, UserAgent};
 use crate::dialog::{Clash, Dialog, Fault};
 use crate::slots::Id;
-use crate::transaction::{Incoming, ServerId};
-use crate::{Arrival, Now, Outbox, call, via};
+use crate::transaction::{Incoming, Role, ServerId, TransactionUser};
+use crate::{Arrival, Round, call, via};
 
 /// A request with a server transaction.
 #[derive(Clone, Copy)]
@@ -43,79 +43,71 @@ impl<'m> Asking<'m> {
 }
 
 impl UserAgent {
-    pub(super) fn requested(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
+    pub(super) fn requested(&mut self, round: &mut Round<'_>, arrival: &Arrival, message: &Message<'_>) {
         let essentials = match Essentials::of(message) {
             Ok(essentials) => essentials,
-            Err(error) => return self.refuse(arrival, message, error.status(), out),
+            Err(error) => return self.refuse(arrival, message, error.status(), round.out),
         };
         let method = message.method().unwrap_or(Method::Other);
         let call_hash = call::hash(self.call_secret, essentials.call_id.text);
         let asking = |server| Asking { message, essentials: &essentials, method, arrival, server, call_hash };
-        match self.transactions.request(now, message, arrival, call_hash, out) {
+        match round.tx.request(round.now, message, arrival, call_hash, round.out) {
             Incoming::Absorbed => (),
-            Incoming::Full => self.refuse(arrival, message, 503, out),
-            Incoming::Ack => self.acknowledged(now, message, &essentials, out),
+            Incoming::Full => self.refuse(arrival, message, 503, round.out),
+            Incoming::Ack => self.acknowledged(round, message, &essentials),
             Incoming::New(server) => {
-                self.transactions.set_reply(server, via::reply_target(&essentials.via, arrival));
+                round.tx.set_reply(server, via::reply_target(&essentials.via, arrival));
                 let asking = asking(server);
                 match essentials.to.tag {
-                    Some(tag) => self.asked_within(now, &asking, tag, out),
-                    None => self.asked_outside(now, &asking, out),
+                    Some(tag) => self.asked_within(round, &asking, tag),
+                    None => self.asked_outside(round, &asking),
                 }
             }
             Incoming::Cancel { cancel, invite } => {
-                self.transactions.set_reply(cancel, via::reply_target(&essentials.via, arrival));
-                self.cancelled(now, &asking(cancel), invite, out);
+                round.tx.set_reply(cancel, via::reply_target(&essentials.via, arrival));
+                self.cancelled(round, &asking(cancel), invite);
             }
         }
     }
 
     /// Responds with further lines and no body.
-    fn reply_with(
-        &mut self,
-        now: Now,
-        asking: &Asking<'_>,
-        status: u16,
-        to_tag: &[u8],
-        lines: &[u8],
-        out: &mut Outbox,
-    ) {
-        let start = out.start();
+    fn reply_with(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, status: u16, to_tag: &[u8], lines: &[u8]) {
+        let start = round.out.start();
         let made = if to_tag.is_empty() && status > 100 { self.word().to_vec() } else { Vec::new() };
         let to_tag = if to_tag.is_empty() { &made } else { to_tag };
-        let mut builder = respond(asking.message, asking.arrival.remote, status, to_tag, &mut out.bytes);
+        let mut builder = respond(asking.message, asking.arrival.remote, status, to_tag, &mut round.out.bytes);
         builder.buffer().extend_from_slice(lines);
         self.write_name(b"Server", builder.buffer());
         builder.finish(b"");
-        self.transactions.respond(now, asking.server, status, start..out.bytes.len(), out);
+        round.tx.respond(round.now, asking.server, status, start..round.out.bytes.len(), round.out);
     }
 
-    fn reply_plain(&mut self, now: Now, asking: &Asking<'_>, status: u16, out: &mut Outbox) {
-        self.reply_with(now, asking, status, b"", b"", out);
+    fn reply_plain(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, status: u16) {
+        self.reply_with(round, asking, status, b"", b"");
     }
 
     /// After a 500 the peer may try again in 0 to 10 s (section 14.2).
-    fn reply_later(&mut self, now: Now, asking: &Asking<'_>, out: &mut Outbox) {
+    fn reply_later(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) {
         let mut lines = b"Retry-After: ".to_vec();
         ((self.entropy.u64() % 11) as u32).write(&mut lines);
         lines.extend_from_slice(b"\r\n");
-        self.reply_with(now, asking, 500, b"", &lines, out);
+        self.reply_with(round, asking, 500, b"", &lines);
     }
 
     /// Method, Request-URI, Require, content (sections 8.2.1 to 8.2.3). False: it has been refused.
-    fn inspect(&mut self, now: Now, asking: &Asking<'_>, out: &mut Outbox) -> bool {
+    fn inspect(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) -> bool {
         if !ALLOWED.contains(&asking.method) {
-            self.reply_with(now, asking, 405, b"", ALLOW, out);
+            self.reply_with(round, asking, 405, b"", ALLOW);
             return false;
         }
         if matches!(asking.essentials.uri, Some(Uri::Other(_) | Uri::Urn(_))) {
-            self.reply_plain(now, asking, 416, out);
+            self.reply_plain(round, asking, 416);
             return false;
         }
         let mut lines = Vec::new();
         for tag in asking.message.require() {
             let Ok(tag) = tag else {
-                self.reply_plain(now, asking, 400, out);
+                self.reply_plain(round, asking, 400);
                 return false;
             };
             if !tag.is(b"100rel") {
@@ -125,7 +117,7 @@ impl UserAgent {
         }
         if !lines.is_empty() {
             lines.extend_from_slice(b"\r\n");
-            self.reply_with(now, asking, 420, b"", &lines, out);
+            self.reply_with(round, asking, 420, b"", &lines);
             return false;
         }
         let message = asking.message;
@@ -134,7 +126,7 @@ impl UserAgent {
         }
         let encoded = message.header(Name::ContentEncoding).is_some_and(|e| !e.eq_ignore_ascii_case(b"identity"));
         if encoded {
-            self.reply_with(now, asking, 415, b"", b"Accept-Encoding: identity\r\n", out);
+            self.reply_with(round, asking, 415, b"", b"Accept-Encoding: identity\r\n");
             return false;
         }
         let session = matches!(asking.method, Method::Invite | Method::Update | Method::Prack | Method::Ack);
@@ -142,21 +134,21 @@ impl UserAgent {
             t.split(|&b| b == b';').next().is_some_and(|t| t.trim_ascii().eq_ignore_ascii_case(b"application/sdp"))
         });
         if session && !is_sdp {
-            self.reply_with(now, asking, 415, b"", ACCEPT, out);
+            self.reply_with(round, asking, 415, b"", ACCEPT);
             return false;
         }
         true
     }
 
-    fn asked_outside(&mut self, now: Now, asking: &Asking<'_>, out: &mut Outbox) {
-        if !self.inspect(now, asking, out) {
+    fn asked_outside(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) {
+        if !self.inspect(round, asking) {
             return;
         }
         match asking.method {
-            Method::Invite => self.invited(now, asking, out),
-            Method::Options => self.reply_capabilities(now, asking, out),
+            Method::Invite => self.invited(round, asking),
+            Method::Options => self.reply_capabilities(round, asking),
             Method::Message => {
-                self.reply_plain(now, asking, 200, out);
+                self.reply_plain(round, asking, 200);
                 let message = asking.message;
                 let mut keep = |text: Option<&[u8]>| self.events.keep(text.unwrap_or_default());
                 let (from, to) = (keep(message.header(Name::From)), keep(message.header(Name::To)));
@@ -164,33 +156,33 @@ impl UserAgent {
                 self.events.push(Event::Message { from, to, content_type, body });
             }
             // Each of the others belongs to a dialog that is not there.
-            _ => self.reply_plain(now, asking, 481, out),
+            _ => self.reply_plain(round, asking, 481),
         }
     }
 
     /// Section 11.2.
-    fn reply_capabilities(&mut self, now: Now, asking: &Asking<'_>, out: &mut Outbox) {
+    fn reply_capabilities(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) {
         let lines = [CAPABILITIES, ACCEPT, b"Accept-Encoding: identity\r\nAccept-Language: en\r\n"].concat();
-        self.reply_with(now, asking, 200, b"", &lines, out);
+        self.reply_with(round, asking, 200, b"", &lines);
     }
 
     /// An INVITE that makes a call (section 13.3.1).
-    fn invited(&mut self, now: Now, asking: &Asking<'_>, out: &mut Outbox) {
+    fn invited(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) {
         if self.is_merged(asking) {
-            return self.reply_plain(now, asking, 482, out);
+            return self.reply_plain(round, asking, 482);
         }
         if self.calls.len() >= self.settings.calls {
-            return self.reply_with(now, asking, 503, b"", b"Retry-After: 5\r\n", out);
+            return self.reply_with(round, asking, 503, b"", b"Retry-After: 5\r\n");
         }
         let message = asking.message;
         let tag = self.word();
         let secure = asking.arrival.transport.is_secure() && asking.essentials.uri.is_some_and(|u| u.is_sips());
         let Ok(mut dialog) = Dialog::callee(message, &tag, secure) else {
-            return self.reply_plain(now, asking, 400, out);
+            return self.reply_plain(round, asking, 400);
         };
         let before = dialog.exchange;
         if asking.has_offer() && dialog.exchange.receive_request(false).is_err() {
-            return self.reply_plain(now, asking, 400, out);
+            return self.reply_plain(round, asking, 400);
         }
         let reliable = match self.settings.reliability {
             Reliability::Supported if message.supports(b"100rel") => true,
@@ -202,9 +194,9 @@ impl UserAgent {
         call.kept = message.bytes().to_vec();
         call.asked = Some(asking.asked(reliable, before));
         let id = self.insert_call(call);
-        self.transactions.set_owner(asking.server, id.to_u64());
+        round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent, id));
         if self.settings.trying {
-            self.reply_plain(now, asking, 100, out);
+            self.reply_plain(round, asking, 100);
         }
         let from = self.events.keep(message.header(Name::From).unwrap_or_default());
         let to = self.events.keep(message.header(Name::To).unwrap_or_default());
@@ -228,30 +220,30 @@ impl UserAgent {
     }
 
     /// A request in a dialog (section 12.2.2).
-    fn asked_within(&mut self, now: Now, asking: &Asking<'_>, to_tag: &[u8], out: &mut Outbox) {
-        if !self.inspect(now, asking, out) {
+    fn asked_within(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, to_tag: &[u8]) {
+        if !self.inspect(round, asking) {
             return;
         }
         let Some((id, leg)) = self.find(asking.call_id(), to_tag, asking.sender_tag()) else {
-            return self.reply_plain(now, asking, 481, out);
+            return self.reply_plain(round, asking, 481);
         };
         let Some(call) = self.calls.get_mut(id) else { return };
         let closing = call.stage == Stage::Closing;
         match call.legs[leg].dialog.receive(asking.message) {
             Ok(()) => (),
-            Err(Fault::OutOfOrder) => return self.reply_later(now, asking, out),
-            Err(fault) => return self.reply_plain(now, asking, fault.status(), out),
+            Err(Fault::OutOfOrder) => return self.reply_later(round, asking),
+            Err(fault) => return self.reply_plain(round, asking, fault.status()),
         }
         match asking.method {
-            Method::Bye => self.bye(now, asking, id, leg, out),
+            Method::Bye => self.bye(round, asking, id, leg),
             // Our BYE is under way: the dialog is over as far as we are concerned.
-            _ if closing => self.reply_plain(now, asking, 481, out),
-            Method::Invite => self.reinvited(now, asking, id, out),
-            Method::Update => self.updated(now, asking, id, leg, out),
-            Method::Prack => self.pracked(now, asking, id, out),
-            Method::Options => self.reply_capabilities(now, asking, out),
+            _ if closing => self.reply_plain(round, asking, 481),
+            Method::Invite => self.reinvited(round, asking, id),
+            Method::Update => self.updated(round, asking, id, leg),
+            Method::Prack => self.pracked(round, asking, id),
+            Method::Options => self.reply_capabilities(round, asking),
             _ => {
-                self.reply_plain(now, asking, 200, out);
+                self.reply_plain(round, asking, 200);
                 let body = self.events.keep(asking.message.body());
                 self.events.push(Event::Within { call: CallKey(id), method: asking.method, body });
             }
@@ -259,66 +251,66 @@ impl UserAgent {
     }
 
     /// Section 15.1.2.
-    fn bye(&mut self, now: Now, asking: &Asking<'_>, id: Id, leg: usize, out: &mut Outbox) {
-        self.reply_plain(now, asking, 200, out);
+    fn bye(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, id: Id, leg: usize) {
+        self.reply_plain(round, asking, 200);
         let Some(call) = self.calls.get_mut(id) else { return };
         match call.stage {
             // One of the places that ring has given up; the INVITE goes on without it.
             Stage::Inviting | Stage::Cancelling => {
                 call.legs.remove(leg);
             }
-            Stage::Incoming => self.refuse_call(now, id, 487, Ending::Remote, out),
+            Stage::Incoming => self.refuse_call(round, id, 487, Ending::Remote),
             // Both hung up at once: who said so first, on this side, was we.
             Stage::Closing => (),
             Stage::Talking | Stage::Owing => {
                 if call.asked.is_some() {
-                    self.refuse_call(now, id, 487, Ending::Remote, out);
+                    self.refuse_call(round, id, 487, Ending::Remote);
                 }
-                self.remove_call(now, id, out);
+                self.remove_call(round, id);
                 self.events.push(Event::Ended { call: CallKey(id), by: Ending::Remote });
             }
         }
     }
 
     /// A re-INVITE (section 14.2).
-    fn reinvited(&mut self, now: Now, asking: &Asking<'_>, id: Id, out: &mut Outbox) {
+    fn reinvited(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, id: Id) {
         let Some(call) = self.calls.get_mut(id) else { return };
         if call.asked.is_some() || call.stage == Stage::Incoming {
-            return self.reply_later(now, asking, out);
+            return self.reply_later(round, asking);
         }
         if call.inviting.is_some() || call.accepted.is_some() || call.updated.is_some() || call.stage != Stage::Talking
         {
-            return self.reply_plain(now, asking, 491, out);
+            return self.reply_plain(round, asking, 491);
         }
         let Some(dialog) = call.dialog() else { return };
         let before = dialog.exchange;
         if asking.has_offer()
             && let Err(clash) = dialog.exchange.receive_request(false)
         {
-            return self.clash(now, asking, clash, out);
+            return self.clash(round, asking, clash);
         }
         call.asked = Some(asking.asked(false, before));
         call.kept = asking.message.bytes().to_vec();
-        self.transactions.set_owner(asking.server, id.to_u64());
+        round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent, id));
         if self.settings.trying {
-            self.reply_plain(now, asking, 100, out);
+            self.reply_plain(round, asking, 100);
         }
         let offer = self.events.keep(asking.message.body());
         self.events.push(Event::Offered { call: CallKey(id), offer, update: false });
     }
 
-    fn clash(&mut self, now: Now, asking: &Asking<'_>, clash: Clash, out: &mut Outbox) {
+    fn clash(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, clash: Clash) {
         match clash {
-            Clash::Glare => self.reply_plain(now, asking, clash.status(), out),
-            Clash::Impatient => self.reply_later(now, asking, out),
+            Clash::Glare => self.reply_plain(round, asking, clash.status()),
+            Clash::Impatient => self.reply_later(round, asking),
         }
     }
 
     /// RFC 3311 section 5.2.
-    fn updated(&mut self, now: Now, asking: &Asking<'_>, id: Id, leg: usize, out: &mut Outbox) {
+    fn updated(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, id: Id, leg: usize) {
         let Some(call) = self.calls.get_mut(id) else { return };
         if call.updated.is_some() {
-            return self.reply_later(now, asking, out);
+            return self.reply_later(round, asking);
         }
         let dialog = &mut call.legs[leg].dialog;
         if !asking.has_offer() {
@@ -326,11 +318,11 @@ impl UserAgent {
             let (local, secure, target) = (dialog.local().to_vec(), dialog.is_secure(), call.target);
             let mut lines = Vec::new();
             self.write_contact(&local, &target, secure, &mut lines);
-            return self.reply_with(now, asking, 200, b"", &lines, out);
+            return self.reply_with(round, asking, 200, b"", &lines);
         }
         let before = dialog.exchange;
         if let Err(clash) = dialog.exchange.receive_request(false) {
-            return self.clash(now, asking, clash, out);
+            return self.clash(round, asking, clash);
         }
         let bytes = asking.message.bytes().to_vec();
         call.updated = Some(Box::new(Updated { server: asking.server, source: asking.arrival.remote, bytes, before }));
@@ -339,7 +331,7 @@ impl UserAgent {
     }
 
     /// RFC 3262 section 3.
-    fn pracked(&mut self, now: Now, asking: &Asking<'_>, id: Id, out: &mut Outbox) {
+    fn pracked(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, id: Id) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let rack = asking.message.mandatory::<RAck<'_>>(Name::RAck);
         let matches = match (&rack, &call.unacknowledged, call.asked) {
@@ -350,7 +342,7 @@ impl UserAgent {
         };
         if !matches {
             let status = if rack.is_ok() { 481 } else { 400 };
-            return self.reply_plain(now, asking, status, out);
+            return self.reply_plain(round, asking, status);
         }
         if asking.has_offer()
             && let Some(dialog) = call.dialog()
@@ -361,18 +353,18 @@ impl UserAgent {
                 dialog.exchange.withdraw(crate::dialog::Exchange::Settled);
             }
             self.stop_timers(id);
-            return self.reply_plain(now, asking, 488, out);
+            return self.reply_plain(round, asking, 488);
         }
         let waiting = call.unacknowledged.take().and_then(|open| open.answer);
         self.stop_timers(id);
-        self.reply_plain(now, asking, 200, out);
+        self.reply_plain(round, asking, 200);
         if let Some(body) = waiting {
-            self.answer(now, CallKey(id), &body, out);
+            self.answer(round, CallKey(id), &body);
         }
     }
 
     /// The ACK of a 2xx.
-    fn acknowledged(&mut self, now: Now, message: &Message<'_>, essentials: &Essentials<'_>, out: &mut Outbox) {
+    fn acknowledged(&mut self, round: &mut Round<'_>, message: &Message<'_>, essentials: &Essentials<'_>) {
         let (Some(to_tag), from_tag) = (essentials.to.tag, essentials.from.tag.unwrap_or_default()) else { return };
         let Some((id, _)) = self.find(essentials.call_id.text, to_tag, from_tag) else { return };
         let Some(call) = self.calls.get_mut(id) else { return };
@@ -390,27 +382,27 @@ impl UserAgent {
         self.stop_timers(id);
         let body = self.events.keep(message.body());
         self.events.push(Event::Confirmed { call: CallKey(id), body });
-        self.hang_up_if_due(now, id, out);
+        self.hang_up_if_due(round, id);
     }
 
     /// Section 9.2.
-    fn cancelled(&mut self, now: Now, asking: &Asking<'_>, invite: Option<ServerId>, out: &mut Outbox) {
+    fn cancelled(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, invite: Option<ServerId>) {
         let Some(invite) = invite else {
-            return self.reply_plain(now, asking, 481, out);
+            return self.reply_plain(round, asking, 481);
         };
-        let id = Id::from_u64(self.transactions.owner(invite));
+        let id = round.tx.user(invite).id(Role::UserAgent);
         let mut tag = Vec::new();
         let mut open = false;
-        if let Some(call) = self.calls.get_mut(id) {
+        if let Some(call) = id.and_then(|id| self.calls.get_mut(id)) {
             open = call.asked.is_some_and(|a| a.server == invite);
             // The tag of the INVITE's responses.
             if let Some(dialog) = call.dialog() {
                 tag.extend_from_slice(dialog.local_tag());
             }
         }
-        self.reply_with(now, asking, 200, &tag, b"", out);
-        if open {
-            self.refuse_call(now, id, 487, Ending::Cancelled, out);
+        self.reply_with(round, asking, 200, &tag, b"");
+        if let (true, Some(id)) = (open, id) {
+            self.refuse_call(round, id, 487, Ending::Cancelled);
         }
     }
 }

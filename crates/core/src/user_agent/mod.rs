@@ -2,9 +2,11 @@
 //! OPTIONS, sends MESSAGE. Thousands of calls live in one [`UserAgent`]: telephones of a demo or a load generator, or the
 //! two sides of a back-to-back user agent.
 //!
-//! The rule of use is that of all machines here: hand it what was received ([`UserAgent::receive`]), what could not be sent
-//! ([`UserAgent::failed`]) and the time ([`UserAgent::poll`] at [`UserAgent::deadline`]); send what stands in the [`Outbox`];
-//! then ask [`UserAgent::event`] until it gives `None`, and act on what it says.
+//! A [`UserAgent`] has no transactions of its own: each thing that it is to do comes with those of the shard ([`Round`]). The rule of use
+//! is that of all machines here: hand it what was received ([`UserAgent::receive`]), what its transactions say
+//! ([`UserAgent::transaction_event`]) and the time ([`UserAgent::poll`] at [`UserAgent::deadline`]); send what stands in the outbox;
+//! then ask [`UserAgent::event`] until it gives `None`, and act on what it says. Where nothing else uses transactions, an [`Endpoint`] has
+//! both.
 //!
 //! What every user agent must do happens by itself: ACK, also for copies of a 2xx; BYE for the forks of a call that lost;
 //! CANCEL once there is something to cancel; credentials for a challenge; PRACK; 2xx repeated until its ACK; refusals of what
@@ -14,6 +16,7 @@ mod account;
 mod answer;
 mod call;
 mod caller;
+mod endpoint;
 mod event;
 mod incoming;
 mod outgoing;
@@ -23,6 +26,7 @@ mod settings;
 
 pub use account::AccountKey;
 pub use caller::Invite;
+pub use endpoint::Endpoint;
 pub use event::{CallKey, Ending, Event, RegistrationKey, RequestKey, Span};
 pub use outgoing::Outside;
 pub use registration::Register;
@@ -40,8 +44,8 @@ use crate::entropy::{Entropy, write_hex};
 use crate::routing::{Identity, ListenerAddress};
 use crate::slots::{Id, Slots};
 use crate::timer::{Length, Stamp, Timers, sooner};
-use crate::transaction::{Counts, Event as TransactionEvent, Outgoing, Transactions};
-use crate::{Arrival, Now, Outbox, Target, Transport};
+use crate::transaction::{ClientId, Event as TransactionEvent, Outgoing, Role, TransactionUser};
+use crate::{Arrival, Round, Target, Transport};
 use account::Account;
 use call::Call;
 use event::Events;
@@ -55,7 +59,6 @@ pub struct UserAgent {
     settings: Settings,
     /// Of the Call-ID's hash that names a call's shard.
     call_secret: u32,
-    transactions: Transactions,
     calls: Slots<Call>,
     /// Calls by Call-ID: hash and id. Two calls may have the same one: we may be both ends.
     places: HashTable<(u64, Id)>,
@@ -72,7 +75,6 @@ pub struct UserAgent {
     /// Indexes that are not in use.
     indexes: Vec<Index>,
     edit: Edit,
-    told: Vec<TransactionEvent>,
 }
 
 /// The queues of the timers of calls.
@@ -106,7 +108,6 @@ impl UserAgent {
     /// `identity` names the listeners; `entropy` makes tags, branches and Call-IDs; `call_secret` is that of
     /// [`crate::call::hash`], the same in every shard.
     pub fn new(identity: Arc<Identity>, settings: Settings, mut entropy: Entropy, call_secret: u32) -> Self {
-        let transactions = Transactions::new(settings.timers, [entropy.u64(), entropy.u64()]);
         let mut timers = Timers::new();
         let lengths = Lengths {
             doubled: std::array::from_fn(|n| timers.length(settings.timers.t1.saturating_mul(1 << n), 1)),
@@ -117,7 +118,6 @@ impl UserAgent {
             identity,
             settings,
             call_secret,
-            transactions,
             calls: Slots::new(),
             places: HashTable::new(),
             hasher: FixedState::with_seed(entropy.u64()),
@@ -132,7 +132,6 @@ impl UserAgent {
             limits: Limits::default(),
             indexes: Vec::new(),
             edit: Edit::new(),
-            told: Vec::new(),
         }
     }
 
@@ -148,11 +147,6 @@ impl UserAgent {
     /// Requests of ours whose transactions live.
     pub fn requests(&self) -> usize {
         self.requests.len()
-    }
-
-    /// Of the transactions under the calls.
-    pub fn counts(&self) -> Counts {
-        self.transactions.counts()
     }
 
     /// A user whose credentials calls and registrations may use.
@@ -171,62 +165,56 @@ impl UserAgent {
         self.events.text(span)
     }
 
-    /// One whole message.
-    pub fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+    /// One whole message, on a shard of which nothing else uses the transactions.
+    pub fn receive(&mut self, round: &mut Round<'_>, arrival: &Arrival, bytes: &[u8]) {
         let mut index = self.indexes.pop().unwrap_or_default();
         let parsed = index.parse(bytes, &self.limits);
         let message = Message::new(bytes, &index);
         match parsed {
-            Ok(()) if message.is_request() => self.requested(now, arrival, &message, out),
+            Ok(()) if message.is_request() => self.requested(round, arrival, &message),
             Ok(()) => {
-                if let Outgoing::Deliver { id, owner, after_final } = self.transactions.response(now, &message, out) {
-                    let request = Id::from_u64(owner);
-                    if self.requests.get(request).is_some_and(|r| r.client == Some(id)) {
-                        let status = message.status().unwrap_or(500);
-                        self.replied(now, request, status, Some(&message), after_final, out);
-                    }
+                if let Outgoing::Deliver { id, tu, after_final } = round.tx.response(round.now, &message, round.out)
+                    && let Some(request) = self.request_of(tu, id)
+                {
+                    let status = message.status().unwrap_or(500);
+                    self.replied(round, request, status, Some(&message), after_final);
                 }
             }
-            Err(error) => self.refuse(arrival, &message, error.status(), out),
+            Err(error) => self.refuse(arrival, &message, error.status(), round.out),
         }
         self.indexes.push(index);
     }
 
-    /// A message with this token could not be sent.
-    pub fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        let mut told = std::mem::take(&mut self.told);
-        self.transactions.failed(now, token, out, &mut told);
-        self.hear(now, &mut told, out);
+    /// The request of ours that this client transaction is for.
+    fn request_of(&self, tu: TransactionUser, client: ClientId) -> Option<Id> {
+        let id = tu.id(Role::UserAgent)?;
+        self.requests.get(id).is_some_and(|request| request.client == Some(client)).then_some(id)
     }
 
     /// When [`UserAgent::poll`] must be called at the latest ([`Now::mono`] milliseconds).
     pub fn deadline(&mut self) -> Option<u64> {
-        let transactions = self.transactions.deadline();
         let calls = self.timers.deadline(runs(&self.calls));
         let registrations = &self.registrations;
         let refreshes =
             self.refreshes.deadline(|slot, stamp| registrations.at(slot).is_some_and(|(_, r)| r.refresh == stamp));
-        sooner(transactions, sooner(calls, refreshes))
+        sooner(calls, refreshes)
     }
 
-    /// Runs the timers that are due.
-    pub fn poll(&mut self, now: Now, out: &mut Outbox) {
-        let mut told = std::mem::take(&mut self.told);
-        self.transactions.poll(now, out, &mut told);
-        self.hear(now, &mut told, out);
-        while let Some((slot, stamp)) = self.timers.due(now.mono, runs(&self.calls)) {
+    /// Runs the timers that are due; those of the transactions are not among them.
+    pub fn poll(&mut self, round: &mut Round<'_>) {
+        while let Some((slot, stamp)) = self.timers.due(round.now.mono, runs(&self.calls)) {
             if let Some(id) = self.calls.at(slot).map(|(id, _)| id) {
-                self.call_timer(now, id, stamp, out);
+                self.call_timer(round, id, stamp);
             }
         }
         loop {
             let registrations = &self.registrations;
             let due = self
                 .refreshes
-                .due(now.mono, |slot, stamp| registrations.at(slot).is_some_and(|(_, r)| r.refresh == stamp));
+                .due(round.now.mono, |slot, stamp| registrations.at(slot).is_some_and(|(_, r)| r.refresh == stamp));
             let Some((slot, _)) = due else { break };
             if let Some(id) = self.registrations.at(slot).map(|(id, _)| id) {
-                self.refresh(now, id, out);
+                self.refresh(round, id);
             }
         }
         self.calls.tidy();
@@ -234,33 +222,28 @@ impl UserAgent {
         self.timers.tidy(runs(&self.calls));
     }
 
-    /// What the transactions say.
-    fn hear(&mut self, now: Now, told: &mut Vec<TransactionEvent>, out: &mut Outbox) {
-        for event in told.drain(..) {
-            match event {
-                TransactionEvent::Timeout { id, owner } | TransactionEvent::ClientTransportError { id, owner } => {
-                    let request = Id::from_u64(owner);
-                    if self.requests.get(request).is_some_and(|r| r.client == Some(id)) {
-                        // RFC 3261 section 8.1.3.1.
-                        let status = if matches!(event, TransactionEvent::Timeout { .. }) { 408 } else { 503 };
-                        self.replied(now, request, status, None, false, out);
-                    }
+    /// What a transaction of this user agent had to say.
+    pub fn transaction_event(&mut self, round: &mut Round<'_>, event: &TransactionEvent) {
+        match *event {
+            TransactionEvent::Timeout { id, tu } | TransactionEvent::ClientTransportError { id, tu } => {
+                if let Some(request) = self.request_of(tu, id) {
+                    // RFC 3261 section 8.1.3.1.
+                    let status = if matches!(event, TransactionEvent::Timeout { .. }) { 408 } else { 503 };
+                    self.replied(round, request, status, None, false);
                 }
-                TransactionEvent::ClientEnded { id, owner } => {
-                    let request = Id::from_u64(owner);
-                    if self.requests.get(request).is_some_and(|r| r.client == Some(id)) {
-                        self.requests.remove(request);
-                    }
-                }
-                TransactionEvent::ServerEnded { .. }
-                | TransactionEvent::NoAck { .. }
-                // Of a proxy.
-                | TransactionEvent::NoNews { .. }
-                | TransactionEvent::NoAnswerYet { .. }
-                | TransactionEvent::ServerTransportError { .. } => (),
             }
+            TransactionEvent::ClientEnded { id, tu } => {
+                if let Some(request) = self.request_of(tu, id) {
+                    self.requests.remove(request);
+                }
+            }
+            TransactionEvent::ServerEnded { .. }
+            | TransactionEvent::NoAck { .. }
+            // Of a proxy.
+            | TransactionEvent::NoNews { .. }
+            | TransactionEvent::NoAnswerYet { .. }
+            | TransactionEvent::ServerTransportError { .. } => (),
         }
-        self.told = std::mem::take(told);
     }
 
     /// The listener that a message to `target` leaves by.
@@ -342,9 +325,9 @@ impl UserAgent {
         id
     }
 
-    fn remove_call(&mut self, now: Now, id: Id, out: &mut Outbox) -> Option<Call> {
+    fn remove_call(&mut self, round: &mut Round<'_>, id: Id) -> Option<Call> {
         // Nobody will answer an UPDATE that waits for its answer.
-        self.reject_update(now, CallKey(id), 487, out);
+        self.reject_update(round, CallKey(id), 487);
         let mut call = self.calls.remove(id)?;
         if let Ok(entry) = self.places.find_entry(call.place, |&(_, other)| other == id) {
             entry.remove();

@@ -6,8 +6,8 @@ use super::account::{AccountKey, Signed};
 use super::{BadAddress, Branch, Event, RequestKey, UserAgent};
 use crate::dialog::{Exchange, Way};
 use crate::slots::Id;
-use crate::transaction::ClientId;
-use crate::{Now, Outbox, Target, call};
+use crate::transaction::{ClientId, Role, TransactionUser};
+use crate::{Round, Target, call};
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,12 +106,12 @@ impl UserAgent {
     ///
     /// # Errors
     /// `from` or `to` cannot be read.
-    pub fn request(&mut self, now: Now, outside: &Outside<'_>, out: &mut Outbox) -> Result<RequestKey, BadAddress> {
+    pub fn request(&mut self, round: &mut Round<'_>, outside: &Outside<'_>) -> Result<RequestKey, BadAddress> {
         let (from, to) = (NameAddr::parse(outside.from)?, NameAddr::parse(outside.to)?);
         let (call_id, tag, branch) = (self.word(), self.word(), self.branch());
         let uri = outside.uri.unwrap_or(to.uri_text);
         let target = self.settings.outbound.unwrap_or(outside.target);
-        let start = out.start();
+        let start = round.out.start();
         let head = Head {
             method: outside.method,
             way: Way::new(uri, outside.routes),
@@ -122,12 +122,12 @@ impl UserAgent {
             cseq: 1,
             account: outside.account,
         };
-        self.write_head(&head, &target, &branch, outside.body, &mut out.bytes);
-        out.bytes.extend_from_slice(outside.headers);
-        finish(outside.body, &mut out.bytes);
+        self.write_head(&head, &target, &branch, outside.body, &mut round.out.bytes);
+        round.out.bytes.extend_from_slice(outside.headers);
+        finish(outside.body, &mut round.out.bytes);
         let request =
             Request::new(Kind::Outside, None, outside.account, target, call::hash(self.call_secret, &call_id));
-        Ok(RequestKey(self.submit(now, start, &branch, outside.method, request, out)))
+        Ok(RequestKey(self.submit(round, start, &branch, outside.method, request)))
     }
 
     /// Start line and header lines of a request in no dialog, up to the credentials that are known already.
@@ -186,21 +186,28 @@ impl UserAgent {
     /// Sends what stands in the outbox from `start`.
     pub(super) fn submit(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         start: usize,
         branch: &Branch,
         method: Method,
         mut request: Request,
-        out: &mut Outbox,
     ) -> Id {
         if request.account.is_some() {
-            request.bytes = out.bytes[start..].to_vec();
+            request.bytes = round.out.bytes[start..].to_vec();
         }
         let (target, call_hash) = (request.target, request.call_hash);
         let id = self.requests.insert(request);
-        let range = start..out.bytes.len();
-        let client =
-            self.transactions.send(now, range, branch.text(), method.text(), target, call_hash, id.to_u64(), out);
+        let range = start..round.out.bytes.len();
+        let client = round.tx.send(
+            round.now,
+            range,
+            branch.text(),
+            method.text(),
+            target,
+            call_hash,
+            TransactionUser::new(Role::UserAgent, id),
+            round.out,
+        );
         if let Some(request) = self.requests.get_mut(id) {
             request.client = Some(client);
         }
@@ -208,7 +215,7 @@ impl UserAgent {
     }
 
     /// Sends a request again with the answers to the challenges of `response`. False: there is nothing to answer with.
-    fn answer_challenge(&mut self, now: Now, id: Id, response: &Message<'_>, out: &mut Outbox) -> bool {
+    fn answer_challenge(&mut self, round: &mut Round<'_>, id: Id, response: &Message<'_>) -> bool {
         let Some(request) = self.requests.get_mut(id) else { return false };
         let Some(account) = request.account.and_then(|a| self.accounts.get_mut(a.0 as usize)) else { return false };
         if request.bytes.is_empty() || request.tries >= TRIES {
@@ -229,26 +236,26 @@ impl UserAgent {
             {
                 // A new request of the same call (section 22.2): next number, new branch.
                 let branch = Branch::new(self.entropy.u64());
-                edit.replace(message.range_of(old), |out| out.extend_from_slice(branch.text()));
+                edit.replace(message.range_of(old), |text| text.extend_from_slice(branch.text()));
                 let number = cseq.number + 1;
-                edit.set(message.index(), Name::CSeq, |out| {
-                    number.write(out);
-                    out.push(b' ');
-                    out.extend_from_slice(method.text());
+                edit.set(message.index(), Name::CSeq, |text| {
+                    number.write(text);
+                    text.push(b' ');
+                    text.extend_from_slice(method.text());
                 });
-                let start = out.start();
-                edit.write(&message, &mut out.bytes);
-                let bytes = out.bytes[start..].to_vec();
-                let range = start..out.bytes.len();
-                let client = self.transactions.send(
-                    now,
+                let start = round.out.start();
+                edit.write(&message, &mut round.out.bytes);
+                let bytes = round.out.bytes[start..].to_vec();
+                let range = start..round.out.bytes.len();
+                let client = round.tx.send(
+                    round.now,
                     range,
                     branch.text(),
                     method.text(),
                     target,
                     call_hash,
-                    id.to_u64(),
-                    out,
+                    TransactionUser::new(Role::UserAgent, id),
+                    round.out,
                 );
                 if let Some(request) = self.requests.get_mut(id) {
                     request.client = Some(client);
@@ -286,27 +293,26 @@ impl UserAgent {
     /// A response to a request of ours, or what counts as one (`message` is then none).
     pub(super) fn replied(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         id: Id,
         status: u16,
         message: Option<&Message<'_>>,
         after_final: bool,
-        out: &mut Outbox,
     ) {
         if matches!(status, 401 | 407)
             && let Some(response) = message
-            && self.answer_challenge(now, id, response, out)
+            && self.answer_challenge(round, id, response)
         {
             return;
         }
         let Some(request) = self.requests.get_mut(id) else { return };
         let (kind, of) = (request.kind, request.of);
         match (kind, of) {
-            (Kind::Invite, Some(call)) => self.invite_replied(now, id, call, status, message, after_final, out),
-            (Kind::Reinvite, Some(call)) => self.reinvite_replied(now, id, call, status, message, out),
-            (Kind::Update, Some(call)) => self.update_replied(now, id, call, status, message, out),
+            (Kind::Invite, Some(call)) => self.invite_replied(round, id, call, status, message, after_final),
+            (Kind::Reinvite, Some(call)) => self.reinvite_replied(round, id, call, status, message),
+            (Kind::Update, Some(call)) => self.update_replied(round, id, call, status, message),
             (Kind::Bye, Some(call)) if status >= 200 => {
-                if let Some(was) = self.remove_call(now, call, out).filter(|c| !c.silent) {
+                if let Some(was) = self.remove_call(round, call).filter(|c| !c.silent) {
                     self.events.push(Event::Ended { call: super::CallKey(call), by: was.ended_by });
                 }
             }
@@ -314,11 +320,11 @@ impl UserAgent {
                 if kind == Kind::Within {
                     self.tell_reply(id, status, message);
                 }
-                self.fault(now, call, status, out);
+                self.fault(round, call, status);
             }
             (Kind::Outside, _) if status >= 200 => self.tell_reply(id, status, message),
             (Kind::Register, Some(registration)) if status >= 200 => {
-                self.register_replied(now, registration, status, message, out)
+                self.register_replied(round, registration, status, message)
             }
             _ => (),
         }

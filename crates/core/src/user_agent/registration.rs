@@ -8,7 +8,7 @@ use super::{BadAddress, Event, RegistrationKey, UserAgent};
 use crate::dialog::Way;
 use crate::slots::Id;
 use crate::timer::Stamp;
-use crate::{Now, Outbox, Target, call};
+use crate::{Now, Round, Target, call};
 
 /// A registration to be made.
 #[derive(Clone, Copy, Debug)]
@@ -54,12 +54,7 @@ impl UserAgent {
     ///
     /// # Errors
     /// `aor` cannot be read.
-    pub fn register(
-        &mut self,
-        now: Now,
-        register: &Register<'_>,
-        out: &mut Outbox,
-    ) -> Result<RegistrationKey, BadAddress> {
+    pub fn register(&mut self, round: &mut Round<'_>, register: &Register<'_>) -> Result<RegistrationKey, BadAddress> {
         NameAddr::parse(register.aor)?;
         let registration = Registration {
             aor: register.aor.to_vec(),
@@ -78,17 +73,17 @@ impl UserAgent {
             refresh: Stamp::NONE,
         };
         let id = self.registrations.insert(registration);
-        self.send_register(now, id, out);
+        self.send_register(round, id);
         Ok(RegistrationKey(id))
     }
 
     /// Takes our contact back; [`Event::Unregistered`] follows.
-    pub fn unregister(&mut self, now: Now, registration: RegistrationKey, out: &mut Outbox) {
+    pub fn unregister(&mut self, round: &mut Round<'_>, registration: RegistrationKey) {
         let Some(r) = self.registrations.get_mut(registration.0) else { return };
         r.leaving = true;
         // One at a time (section 10.2): after the answer to the other one.
         if !r.busy {
-            self.send_register(now, registration.0, out);
+            self.send_register(round, registration.0);
         }
     }
 
@@ -97,16 +92,16 @@ impl UserAgent {
         self.registrations.len()
     }
 
-    pub(super) fn refresh(&mut self, now: Now, id: Id, out: &mut Outbox) {
+    pub(super) fn refresh(&mut self, round: &mut Round<'_>, id: Id) {
         if let Some(r) = self.registrations.get_mut(id) {
             r.refresh = Stamp::NONE;
             if !r.busy {
-                self.send_register(now, id, out);
+                self.send_register(round, id);
             }
         }
     }
 
-    fn send_register(&mut self, now: Now, id: Id, out: &mut Outbox) {
+    fn send_register(&mut self, round: &mut Round<'_>, id: Id) {
         let branch = self.branch();
         let Some(r) = self.registrations.get_mut(id) else { return };
         self.refreshes.stop(&mut r.refresh);
@@ -120,7 +115,7 @@ impl UserAgent {
         }
         let expires = r.expires;
         let Ok(party) = NameAddr::parse(&aor) else { return };
-        let start = out.start();
+        let start = round.out.start();
         let head = Head {
             method: Method::Register,
             way: Way::new(&registrar, &routes),
@@ -131,31 +126,29 @@ impl UserAgent {
             cseq,
             account,
         };
-        self.write_head(&head, &target, &branch, b"", &mut out.bytes);
-        self.write_contact(party.uri_text, &target, party.uri.is_sips(), &mut out.bytes);
-        out.bytes.extend_from_slice(b"Expires: ");
-        expires.write(&mut out.bytes);
-        out.bytes.extend_from_slice(b"\r\nSupported: path\r\n");
-        out.bytes.extend_from_slice(&headers);
-        finish(b"", &mut out.bytes);
+        self.write_head(&head, &target, &branch, b"", &mut round.out.bytes);
+        self.write_contact(party.uri_text, &target, party.uri.is_sips(), &mut round.out.bytes);
+        round.out.bytes.extend_from_slice(b"Expires: ");
+        expires.write(&mut round.out.bytes);
+        round.out.bytes.extend_from_slice(b"\r\nSupported: path\r\n");
+        round.out.bytes.extend_from_slice(&headers);
+        finish(b"", &mut round.out.bytes);
         let call_hash = call::hash(self.call_secret, &call_id);
         self.submit(
-            now,
+            round,
             start,
             &branch,
             Method::Register,
             Request::new(Kind::Register, Some(id), account, target, call_hash),
-            out,
         );
     }
 
     pub(super) fn register_replied(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         id: Id,
         status: u16,
         message: Option<&Message<'_>>,
-        out: &mut Outbox,
     ) {
         let retry = self.settings.registration_retry;
         let Some(r) = self.registrations.get_mut(id) else { return };
@@ -165,7 +158,7 @@ impl UserAgent {
             // Whatever it says, we are gone; unless it answers a refresh that was under way.
             let answers_leaving = message.is_none_or(|m| m.cseq().is_ok_and(|c| c.number >= r.cseq)) && r.expires == 0;
             if !answers_leaving {
-                return self.send_register(now, id, out);
+                return self.send_register(round, id);
             }
             self.registrations.remove(id);
             self.events.push(Event::Unregistered { registration: key });
@@ -178,7 +171,7 @@ impl UserAgent {
             self.events.push(Event::Registered { registration: key, expires });
             // In good time, and spread: half of short ones, all but ten minutes of long ones.
             let seconds = if expires > 1200 { expires - 600 } else { expires.div_ceil(2) };
-            self.refresh_in(now, id, u64::from(seconds) * 1000);
+            self.refresh_in(round.now, id, u64::from(seconds) * 1000);
             return;
         }
         if let (423, Some(message), false) = (status, message, r.lengthened)
@@ -187,11 +180,11 @@ impl UserAgent {
         {
             r.expires = least;
             r.lengthened = true;
-            return self.send_register(now, id, out);
+            return self.send_register(round, id);
         }
         self.events.push(Event::RegistrationFailed { registration: key, status });
         if retry > 0 {
-            self.refresh_in(now, id, retry);
+            self.refresh_in(round.now, id, retry);
         }
     }
 

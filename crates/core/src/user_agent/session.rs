@@ -8,7 +8,7 @@ use super::outgoing::{Kind, Request, finish, finish_sdp};
 use super::{CallKey, Ending, Event, RequestKey, UserAgent};
 use crate::slots::Id;
 use crate::timer::Stamp;
-use crate::{Now, Outbox};
+use crate::{Now, Round};
 
 /// Why a request cannot be sent in a call now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,57 +33,57 @@ impl std::error::Error for NotNow {}
 impl UserAgent {
     /// Ends a call, whatever it is doing: CANCEL, 480 or BYE. [`Event::Ended`] follows (or [`Event::Failed`], if a refusal was
     /// under way).
-    pub fn hang_up(&mut self, now: Now, call: CallKey, out: &mut Outbox) {
-        self.end(now, call.0, Ending::Local, out);
+    pub fn hang_up(&mut self, round: &mut Round<'_>, call: CallKey) {
+        self.end(round, call.0, Ending::Local);
     }
 
-    pub(super) fn end(&mut self, now: Now, id: Id, by: Ending, out: &mut Outbox) {
+    pub(super) fn end(&mut self, round: &mut Round<'_>, id: Id, by: Ending) {
         let Some(call) = self.calls.get_mut(id) else { return };
         match call.stage {
             Stage::Inviting => {
                 call.stage = Stage::Cancelling;
                 if let Some(client) = call.inviting.and_then(|r| self.requests.get(r)?.client) {
-                    self.transactions.cancel(now, client, None, out);
+                    round.tx.cancel(round.now, client, None, round.out);
                 }
             }
-            Stage::Incoming => self.reject(now, CallKey(id), 480, out),
+            Stage::Incoming => self.reject(round, CallKey(id), 480),
             // The ACK without an answer ends the exchange; the BYE the call.
             Stage::Owing => {
                 call.stage = Stage::Talking;
-                self.acknowledge_now(now, id, out);
-                self.send_bye(now, id, by, out);
+                self.acknowledge_now(round, id);
+                self.send_bye(round, id, by);
             }
             // A callee may not hang up before the ACK (section 15), nor anybody while a re-INVITE is open.
             Stage::Talking if call.accepted.is_some() || call.inviting.is_some() => call.hang_up = Some(by),
-            Stage::Talking => self.send_bye(now, id, by, out),
+            Stage::Talking => self.send_bye(round, id, by),
             Stage::Cancelling | Stage::Closing => (),
         }
     }
 
     /// The BYE that waited.
-    pub(super) fn hang_up_if_due(&mut self, now: Now, id: Id, out: &mut Outbox) {
+    pub(super) fn hang_up_if_due(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(call) = self.calls.get_mut(id) else { return };
         if call.stage == Stage::Talking
             && call.accepted.is_none()
             && call.inviting.is_none()
             && let Some(by) = call.hang_up.take()
         {
-            self.send_bye(now, id, by, out);
+            self.send_bye(round, id, by);
         }
     }
 
-    pub(super) fn send_bye(&mut self, now: Now, id: Id, by: Ending, out: &mut Outbox) {
+    pub(super) fn send_bye(&mut self, round: &mut Round<'_>, id: Id, by: Ending) {
         // A re-INVITE or UPDATE that nobody will answer any more.
-        self.refuse_call(now, id, 487, by, out);
-        self.reject_update(now, CallKey(id), 487, out);
+        self.refuse_call(round, id, 487, by);
+        self.reject_update(round, CallKey(id), 487);
         self.stop_timers(id);
         let Some(call) = self.calls.get_mut(id) else { return };
         call.stage = Stage::Closing;
         call.ended_by = by;
         call.accepted = None;
         call.kept = Vec::new();
-        if self.within(now, id, Kind::Bye, Method::Bye, b"", b"", out).is_none() {
-            self.remove_call(now, id, out);
+        if self.within(round, id, Kind::Bye, Method::Bye, b"", b"").is_none() {
+            self.remove_call(round, id);
             self.events.push(Event::Ended { call: CallKey(id), by });
         }
     }
@@ -92,7 +92,7 @@ impl UserAgent {
     ///
     /// # Errors
     /// The call is not up, or something else is under way in it.
-    pub fn reinvite(&mut self, now: Now, call: CallKey, offer: &[u8], out: &mut Outbox) -> Result<(), NotNow> {
+    pub fn reinvite(&mut self, round: &mut Round<'_>, call: CallKey, offer: &[u8]) -> Result<(), NotNow> {
         let id = call.0;
         let c = self.calls.get_mut(id).filter(|c| c.stage == Stage::Talking).ok_or(NotNow::NoDialog)?;
         if c.inviting.is_some()
@@ -104,7 +104,7 @@ impl UserAgent {
             return Err(NotNow::Pending);
         }
         let request =
-            self.within(now, id, Kind::Reinvite, Method::Invite, CAPABILITIES, offer, out).ok_or(NotNow::NoDialog)?;
+            self.within(round, id, Kind::Reinvite, Method::Invite, CAPABILITIES, offer).ok_or(NotNow::NoDialog)?;
         if let Some(c) = self.calls.get_mut(id) {
             c.inviting = Some(request);
         }
@@ -116,7 +116,7 @@ impl UserAgent {
     ///
     /// # Errors
     /// There is no dialog, or something else is under way in it.
-    pub fn update(&mut self, now: Now, call: CallKey, offer: &[u8], out: &mut Outbox) -> Result<(), NotNow> {
+    pub fn update(&mut self, round: &mut Round<'_>, call: CallKey, offer: &[u8]) -> Result<(), NotNow> {
         let id = call.0;
         let c = self
             .calls
@@ -128,7 +128,7 @@ impl UserAgent {
         if c.updating.is_some() || c.updated.is_some() || (open && !offer.is_empty()) {
             return Err(NotNow::Pending);
         }
-        let request = self.within(now, id, Kind::Update, Method::Update, b"", offer, out).ok_or(NotNow::NoDialog)?;
+        let request = self.within(round, id, Kind::Update, Method::Update, b"", offer).ok_or(NotNow::NoDialog)?;
         if let Some(c) = self.calls.get_mut(id) {
             c.updating = Some(request);
         }
@@ -142,31 +142,28 @@ impl UserAgent {
     /// There is no dialog.
     pub fn request_within(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         call: CallKey,
         method: Method,
         headers: &[u8],
         body: &[u8],
-        out: &mut Outbox,
     ) -> Result<RequestKey, NotNow> {
         let dead = self.calls.get(call.0).is_none_or(|c| matches!(c.stage, Stage::Cancelling | Stage::Closing));
         if dead {
             return Err(NotNow::NoDialog);
         }
-        self.within(now, call.0, Kind::Within, method, headers, body, out).map(RequestKey).ok_or(NotNow::NoDialog)
+        self.within(round, call.0, Kind::Within, method, headers, body).map(RequestKey).ok_or(NotNow::NoDialog)
     }
 
     /// Sends a request in the dialog of a call.
-    #[expect(clippy::too_many_arguments, reason = "each says one thing about the request")]
     fn within(
         &mut self,
-        now: Now,
+        round: &mut Round<'_>,
         id: Id,
         kind: Kind,
         method: Method,
         headers: &[u8],
         body: &[u8],
-        out: &mut Outbox,
     ) -> Option<Id> {
         let branch = self.branch();
         let first = 1 + (self.entropy.u64() as u32 & 0xffff);
@@ -182,29 +179,29 @@ impl UserAgent {
         let dialog = &self.calls.get(id)?.legs.first()?.dialog;
         request.target = self.hop(dialog.way().hop, &request.target);
         request.secure = dialog.is_secure();
-        let (target, start) = (request.target, out.start());
-        dialog.write_request(method, number, |out| self.write_via(&target, &branch, out), &mut out.bytes);
+        let (target, start) = (request.target, round.out.start());
+        dialog.write_request(method, number, |text| self.write_via(&target, &branch, text), &mut round.out.bytes);
         if crate::dialog::refreshes(method) {
-            self.write_contact(dialog.local(), &target, dialog.is_secure(), &mut out.bytes);
+            self.write_contact(dialog.local(), &target, dialog.is_secure(), &mut round.out.bytes);
         }
-        self.write_name(b"User-Agent", &mut out.bytes);
+        self.write_name(b"User-Agent", &mut round.out.bytes);
         if request.account.is_some() {
             // Behind the method and its space.
             let from = start + method.text().len() + 1;
-            let len = out.bytes[from..].iter().position(|&b| b == b' ').unwrap_or(0);
-            self.write_credentials(request.account, method, from..from + len, body, &mut out.bytes);
+            let len = round.out.bytes[from..].iter().position(|&b| b == b' ').unwrap_or(0);
+            self.write_credentials(request.account, method, from..from + len, body, &mut round.out.bytes);
         }
-        out.bytes.extend_from_slice(headers);
+        round.out.bytes.extend_from_slice(headers);
         if matches!(kind, Kind::Within) {
-            finish(body, &mut out.bytes)
+            finish(body, &mut round.out.bytes)
         } else {
-            finish_sdp(body, &mut out.bytes)
+            finish_sdp(body, &mut round.out.bytes)
         }
-        Some(self.submit(now, start, &branch, method, request, out))
+        Some(self.submit(round, start, &branch, method, request))
     }
 
     /// After a final response in a dialog: 481 and 408 mean that there is none any more (section 12.2.1.2).
-    pub(super) fn fault(&mut self, now: Now, id: Id, status: u16, out: &mut Outbox) {
+    pub(super) fn fault(&mut self, round: &mut Round<'_>, id: Id, status: u16) {
         if !matches!(status, 408 | 481) {
             return;
         }
@@ -212,7 +209,7 @@ impl UserAgent {
         match call.stage {
             Stage::Talking | Stage::Owing => {
                 call.inviting = None;
-                self.send_bye(now, id, Ending::Fault(status), out);
+                self.send_bye(round, id, Ending::Fault(status));
             }
             // A PRACK that nobody answers; the INVITE's own end decides.
             Stage::Inviting | Stage::Cancelling | Stage::Incoming | Stage::Closing => (),
@@ -220,7 +217,7 @@ impl UserAgent {
     }
 
     /// The timer that names itself by `stamp`: something is sent again, or given up.
-    pub(super) fn call_timer(&mut self, now: Now, id: Id, stamp: Stamp, out: &mut Outbox) {
+    pub(super) fn call_timer(&mut self, round: &mut Round<'_>, id: Id, stamp: Stamp) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let again = call.again == stamp;
         if again {
@@ -232,25 +229,25 @@ impl UserAgent {
             // RFC 3262 section 3: until the PRACK comes, with no bound but the last one.
             (true, _, Some(open)) => {
                 let Some(asked) = call.asked else { return };
-                let start = out.start();
-                out.bytes.extend_from_slice(&open.bytes);
+                let start = round.out.start();
+                round.out.bytes.extend_from_slice(&open.bytes);
                 let Unacknowledged { status, .. } = **open;
-                self.transactions.respond(now, asked.server, status, start..out.bytes.len(), out);
-                self.start_again(now, id, false);
+                round.tx.respond(round.now, asked.server, status, start..round.out.bytes.len(), round.out);
+                self.start_again(round.now, id, false);
             }
             // RFC 3261 section 13.3.1.4.
             (true, Some(accepted), None) => {
-                let start = out.start();
-                out.bytes.extend_from_slice(&call.kept);
-                self.transactions.respond(now, accepted.server, 200, start..out.bytes.len(), out);
-                self.start_again(now, id, true);
+                let start = round.out.start();
+                round.out.bytes.extend_from_slice(&call.kept);
+                round.tx.respond(round.now, accepted.server, 200, start..round.out.bytes.len(), round.out);
+                self.start_again(round.now, id, true);
             }
             (false, _, Some(_)) => {
-                self.refuse_call(now, id, 504, Ending::NoPrack, out);
+                self.refuse_call(round, id, 504, Ending::NoPrack);
             }
             (false, Some(_), None) => {
                 let by = call.hang_up.take().unwrap_or(Ending::NoAck);
-                self.send_bye(now, id, by, out);
+                self.send_bye(round, id, by);
             }
             (_, None, None) => (),
         }

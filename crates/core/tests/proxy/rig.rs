@@ -7,8 +7,8 @@ use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{Candidate, Proxy, Settings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Event, Incoming, Outgoing, Transactions};
-use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport, call};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Role, Transactions};
+use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Round, Target, Transport, call};
 use strowger_message::{Form, Index, Limits, Message, Name, build};
 
 /// A message that the proxy sent.
@@ -243,7 +243,8 @@ impl Rig {
                     .collect();
                 let (tx, out) = (&mut self.tx, &mut self.out);
                 let before = allocation::count();
-                let sent = self.proxy.forward(self.now, &request, &routing, id, &candidates, tx, out);
+                let sent =
+                    self.proxy.forward(&mut Round { now: self.now, tx, out }, &request, &routing, id, &candidates);
                 self.allocations += allocation::count() - before;
                 assert!(sent, "no target");
             }
@@ -252,7 +253,12 @@ impl Rig {
                 let targets = [target.expect("a next hop")];
                 let candidate = Candidate { targets: &targets, ..Candidate::default() };
                 let before = allocation::count();
-                self.proxy.forward_ack(self.now, &request, &routing, &candidate, &mut self.out);
+                self.proxy.forward_ack(
+                    &mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out },
+                    &request,
+                    &routing,
+                    &candidate,
+                );
                 self.allocations += allocation::count() - before;
             }
             Incoming::Cancel { cancel, invite } => {
@@ -262,7 +268,11 @@ impl Rig {
                 let range = from..self.out.bytes.len();
                 self.tx.respond(self.now, cancel, status, range, &mut self.out);
                 if let Some(invite) = invite {
-                    self.proxy.cancel(self.now, invite, &message, &mut self.tx, &mut self.out);
+                    self.proxy.cancel(
+                        &mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out },
+                        invite,
+                        &message,
+                    );
                 }
             }
             Incoming::Absorbed => (),
@@ -298,9 +308,11 @@ impl Rig {
         index.parse(text, &Limits::default()).expect("well-formed");
         let message = Message::new(text, &index);
         let before = allocation::count();
-        if let Outgoing::Deliver { id, owner, .. } = self.tx.response(self.now, &message, &mut self.out) {
+        if let Outgoing::Deliver { id, tu, .. } = self.tx.response(self.now, &message, &mut self.out) {
             let (tx, out) = (&mut self.tx, &mut self.out);
-            self.proxy.response(self.now, &message, &arrival, id, owner, tx, out);
+            if let Some(context) = tu.id(Role::Proxy) {
+                self.proxy.response(&mut Round { now: self.now, tx, out }, context, &message, &arrival, id);
+            }
         }
         self.allocations += allocation::count() - before;
         self.taken()
@@ -336,7 +348,7 @@ impl Rig {
             self.now.mono = at;
             self.tx.poll(self.now, &mut self.out, &mut self.events);
             self.run_events();
-            self.proxy.poll(self.now, &mut self.tx, &mut self.out);
+            self.proxy.poll(&mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out });
             sent.extend(self.taken().into_iter().map(|s| (at - from, s)));
             if next.is_none_or(|n| n > end) {
                 return sent;
@@ -365,7 +377,9 @@ impl Rig {
 
     fn run_events(&mut self) {
         for event in std::mem::take(&mut self.events) {
-            self.proxy.event(self.now, &event, &mut self.tx, &mut self.out);
+            if let Some(context) = event.user().id(Role::Proxy) {
+                self.proxy.event(&mut Round { now: self.now, tx: &mut self.tx, out: &mut self.out }, context, &event);
+            }
         }
     }
 

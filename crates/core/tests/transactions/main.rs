@@ -4,8 +4,11 @@ mod memory;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use strowger_core::slots::Id;
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{ClientId, Event, Incoming, Outgoing, Role, ServerId, Transactions};
+use strowger_core::transaction::{
+    ClientId, Event, Incoming, Outgoing, Role, ServerId, Side, TransactionUser, Transactions,
+};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport, call};
 use strowger_message::{Index, Limits, Message};
 
@@ -62,7 +65,7 @@ impl World {
         let method = text.split(' ').next().unwrap();
         let target: Target = arrival(transport).reply();
         let range = start..self.out.bytes.len();
-        self.table.send(self.now, range, branch.as_bytes(), method.as_bytes(), target, 7, 42, &mut self.out)
+        self.table.send(self.now, range, branch.as_bytes(), method.as_bytes(), target, 7, tu(42), &mut self.out)
     }
 
     fn response(&mut self, text: &str) -> Outgoing {
@@ -104,6 +107,11 @@ fn message(start: &str, branch: &str, cseq: &str) -> String {
     )
 }
 
+/// A transaction user of this number.
+const fn tu(number: u32) -> TransactionUser {
+    TransactionUser::new(Role::UserAgent, Id { slot: number, generation: 1 })
+}
+
 const INVITE: &str = "INVITE sip:b@x SIP/2.0";
 const BYE: &str = "BYE sip:b@x SIP/2.0";
 
@@ -122,7 +130,7 @@ fn an_invite_is_sent_seven_times_then_given_up() {
     assert_eq!(times(&world.pass(31_999), &invite), [500, 1_500, 3_500, 7_500, 15_500, 31_500]);
     assert_eq!(world.events, []);
     world.pass(1_000);
-    assert_eq!(world.events, [Event::Timeout { id, owner: 42 }, Event::ClientEnded { id, owner: 42 }]);
+    assert_eq!(world.events, [Event::Timeout { id, tu: tu(42) }, Event::ClientEnded { id, tu: tu(42) }]);
     world.assert_empty();
 }
 
@@ -146,17 +154,17 @@ fn a_failure_is_acknowledged_as_often_as_it_comes() {
         let id = world.send(&message(INVITE, "z9hG4bK1", "1 INVITE"), "z9hG4bK1", transport);
         world.sent();
         let ringing = world.response(&message("SIP/2.0 180 Ringing", "z9hG4bK1", "1 INVITE"));
-        assert_eq!(ringing, Outgoing::Deliver { id, owner: 42, after_final: false });
+        assert_eq!(ringing, Outgoing::Deliver { id, tu: tu(42), after_final: false });
         assert_eq!(world.pass(100_000), [], "timers A and B are off");
         let busy = message("SIP/2.0 486 Busy Here", "z9hG4bK1", "1 INVITE");
-        assert_eq!(world.response(&busy), Outgoing::Deliver { id, owner: 42, after_final: false });
+        assert_eq!(world.response(&busy), Outgoing::Deliver { id, tu: tu(42), after_final: false });
         let ack = world.sent();
         assert_eq!(ack.len(), 1);
         assert!(ack[0].starts_with("ACK sip:b@x SIP/2.0\r\n") && ack[0].contains("To: <sip:b@x>;tag=t\r\n"));
         assert_eq!(world.response(&busy), Outgoing::Absorbed);
         assert_eq!(world.sent(), if transport == Transport::Udp { ack } else { Vec::new() });
         world.pass(if transport == Transport::Udp { 32_100 } else { 0 });
-        assert_eq!(world.events, [Event::ClientEnded { id, owner: 42 }]);
+        assert_eq!(world.events, [Event::ClientEnded { id, tu: tu(42) }]);
         assert_eq!(world.response(&busy), Outgoing::Stray);
         world.assert_empty();
     }
@@ -168,10 +176,10 @@ fn every_2xx_reaches_the_user_for_64_t1() {
     let id = world.send(&message(INVITE, "z9hG4bK1", "1 INVITE"), "z9hG4bK1", Transport::Udp);
     world.sent();
     let ok = message("SIP/2.0 200 OK", "z9hG4bK1", "1 INVITE");
-    assert_eq!(world.response(&ok), Outgoing::Deliver { id, owner: 42, after_final: false });
+    assert_eq!(world.response(&ok), Outgoing::Deliver { id, tu: tu(42), after_final: false });
     assert_eq!(world.table.counts().kept_bytes, 0, "the INVITE is needed no longer");
     assert_eq!(world.pass(31_000), []);
-    assert_eq!(world.response(&ok), Outgoing::Deliver { id, owner: 42, after_final: true });
+    assert_eq!(world.response(&ok), Outgoing::Deliver { id, tu: tu(42), after_final: true });
     assert_eq!(world.response(&message("SIP/2.0 486 Busy", "z9hG4bK1", "1 INVITE")), Outgoing::Absorbed);
     world.pass(1_100);
     assert_eq!(world.response(&ok), Outgoing::Stray);
@@ -201,7 +209,7 @@ fn a_failure_is_sent_until_its_ack_comes() {
     assert_eq!(world.pass(4_900), []);
     assert_eq!(world.request(&invite, Transport::Udp), Incoming::Absorbed, "timer I still runs");
     world.pass(200);
-    assert_eq!(world.events, [Event::ServerEnded { id, owner: 0 }]);
+    assert_eq!(world.events, [Event::ServerEnded { id, tu: TransactionUser::NONE }]);
     world.assert_empty();
 }
 
@@ -210,12 +218,12 @@ fn a_failure_without_ack_is_told() {
     for transport in [Transport::Udp, Transport::Tls] {
         let mut world = World::new();
         let id = world.new_request(&message(INVITE, "z9hG4bK1", "1 INVITE"), transport);
-        world.table.set_owner(id, 9);
+        world.table.set_user(id, tu(9));
         world.respond(id, &message("SIP/2.0 486 Busy Here", "z9hG4bK1", "1 INVITE"));
         world.sent();
         let resent = world.pass(33_000).len();
         assert_eq!(resent, if transport == Transport::Udp { 10 } else { 0 });
-        assert_eq!(world.events, [Event::NoAck { id, owner: 9 }, Event::ServerEnded { id, owner: 9 }]);
+        assert_eq!(world.events, [Event::NoAck { id, tu: tu(9) }, Event::ServerEnded { id, tu: tu(9) }]);
         world.assert_empty();
     }
 }
@@ -234,7 +242,7 @@ fn an_accepted_invite_swallows_its_copies_and_passes_the_rest() {
     assert_eq!(world.request(&ack, Transport::Udp), Incoming::Ack, "an ACK with the INVITE's branch");
     assert_eq!(world.request(&message("ACK sip:b@x SIP/2.0", "z9hG4bK2", "1 ACK"), Transport::Udp), Incoming::Ack);
     world.pass(32_100);
-    assert_eq!(world.events, [Event::ServerEnded { id, owner: 0 }]);
+    assert_eq!(world.events, [Event::ServerEnded { id, tu: TransactionUser::NONE }]);
     world.assert_empty();
 }
 
@@ -265,7 +273,10 @@ fn streams_keep_no_response_and_end_at_once() {
     let client = world.send(&message(BYE, "z9hG4bK2", "2 BYE"), "z9hG4bK2", Transport::Tcp);
     world.response(&message("SIP/2.0 200 OK", "z9hG4bK2", "2 BYE"));
     world.pass(0);
-    assert_eq!(world.events, [Event::ServerEnded { id, owner: 0 }, Event::ClientEnded { id: client, owner: 42 }]);
+    assert_eq!(
+        world.events,
+        [Event::ServerEnded { id, tu: TransactionUser::NONE }, Event::ClientEnded { id: client, tu: tu(42) }]
+    );
     world.assert_empty();
 }
 
@@ -284,10 +295,10 @@ fn a_cancel_waits_for_a_provisional_response() {
     assert_eq!(times(&world.pass(600), &cancel[0]), [500]);
     assert_eq!(world.response(&message("SIP/2.0 200 OK", "z9hG4bK1", "1 CANCEL")), Outgoing::Absorbed);
     let ended = message("SIP/2.0 487 Request Terminated", "z9hG4bK1", "1 INVITE");
-    assert_eq!(world.response(&ended), Outgoing::Deliver { id, owner: 42, after_final: false });
+    assert_eq!(world.response(&ended), Outgoing::Deliver { id, tu: tu(42), after_final: false });
     world.sent();
     world.pass(33_000);
-    assert_eq!(world.events, [Event::ClientEnded { id, owner: 42 }]);
+    assert_eq!(world.events, [Event::ClientEnded { id, tu: tu(42) }]);
     world.assert_empty();
 }
 
@@ -298,7 +309,7 @@ fn a_cancelled_invite_without_final_response_ends() {
     world.response(&message("SIP/2.0 180 Ringing", "z9hG4bK1", "1 INVITE"));
     assert!(world.table.cancel(world.now, id, None, &mut world.out));
     world.pass(33_000);
-    assert_eq!(world.events, [Event::Timeout { id, owner: 42 }, Event::ClientEnded { id, owner: 42 }]);
+    assert_eq!(world.events, [Event::Timeout { id, tu: tu(42) }, Event::ClientEnded { id, tu: tu(42) }]);
     world.assert_empty();
 }
 
@@ -323,7 +334,7 @@ fn what_cannot_be_sent_is_told() {
     let token = world.out.sends()[0].token;
     assert_eq!(token, id.to_u64());
     world.table.failed(world.now, token, &mut world.out, &mut world.events);
-    assert_eq!(world.events, [Event::ClientTransportError { id, owner: 42 }, Event::ClientEnded { id, owner: 42 }]);
+    assert_eq!(world.events, [Event::ClientTransportError { id, tu: tu(42) }, Event::ClientEnded { id, tu: tu(42) }]);
     for token in [token, 0, 1, u64::MAX] {
         world.table.failed(world.now, token, &mut world.out, &mut world.events);
     }
@@ -356,7 +367,10 @@ fn what_reached_nobody_is_told_if_it_is_quoted_and_unanswered() {
             assert!(!hear(there, &other), "{}", String::from_utf8_lossy(&other));
         }
         assert!(hear(there, quoted) && !hear(there, quoted));
-        assert_eq!(world.events, [Event::ClientTransportError { id, owner: 42 }, Event::ClientEnded { id, owner: 42 }]);
+        assert_eq!(
+            world.events,
+            [Event::ClientTransportError { id, tu: tu(42) }, Event::ClientEnded { id, tu: tu(42) }]
+        );
         world.sent();
         world.assert_empty();
     }
@@ -393,7 +407,10 @@ fn a_request_whose_connection_ends_goes_once_more_by_another_and_then_fails() {
         cut_off(&mut world);
         assert_eq!((world.sent(), world.events.len()), (vec![text], 0));
         cut_off(&mut world);
-        assert_eq!(world.events, [Event::ClientTransportError { id, owner: 42 }, Event::ClientEnded { id, owner: 42 }]);
+        assert_eq!(
+            world.events,
+            [Event::ClientTransportError { id, tu: tu(42) }, Event::ClientEnded { id, tu: tu(42) }]
+        );
         assert!(world.sent().is_empty());
         cut_off(&mut world);
         assert_eq!(world.events.len(), 2);
@@ -412,9 +429,9 @@ fn a_request_over_a_flow_fails_with_it() {
     let target = Target { flow, ..arrival(Transport::Tls).reply() };
     let World { now, table, out, events } = &mut world;
     let range = start..out.bytes.len();
-    let id = table.send(*now, range, b"z9hG4bK1", b"INVITE", target, 7, 42, out);
+    let id = table.send(*now, range, b"z9hG4bK1", b"INVITE", target, 7, tu(42), out);
     table.cut_off(*now, id.to_u64(), out, events);
-    assert_eq!(events[0], Event::ClientTransportError { id, owner: 42 });
+    assert_eq!(events[0], Event::ClientTransportError { id, tu: tu(42) });
     assert_eq!(world.sent().len(), 1);
 }
 
@@ -470,7 +487,7 @@ fn transactions_move_to_another_table_and_go_on() {
     let bye = message(BYE, "z9hG4bK1", "2 BYE");
     let server = old.new_request(&bye, Transport::Udp);
     let ok = message("SIP/2.0 200 OK", "z9hG4bK1", "2 BYE");
-    old.table.set_owner(server, 5);
+    old.table.set_user(server, tu(5));
     old.respond(server, &ok);
     let invite = message(INVITE, "z9hG4bK2", "1 INVITE");
     let client = old.send(&invite, "z9hG4bK2", Transport::Udp);
@@ -482,21 +499,22 @@ fn transactions_move_to_another_table_and_go_on() {
     assert_eq!(records.len(), 2);
     old.assert_empty();
     for record in records {
-        let (id, role, owner) = (record.id, record.role, record.owner);
-        assert_eq!(id, if role == Role::Server { server.to_u64() } else { client.to_u64() });
-        ids.insert(role == Role::Server, new.table.import(new.now, record, owner + 1));
+        let (id, side) = (record.id, record.side);
+        let user = record.tu.id(Role::UserAgent).expect("it has a user").slot;
+        assert_eq!(id, if side == Side::Server { server.to_u64() } else { client.to_u64() });
+        ids.insert(side == Side::Server, new.table.import(new.now, record, tu(user + 1)));
     }
     let (server, client) = (ServerId::from_u64(ids[&true]), ClientId::from_u64(ids[&false]));
-    assert_eq!((new.table.owner(server), new.table.client_owner(client)), (6, 43));
+    assert_eq!((new.table.user(server), new.table.client_user(client)), (tu(6), tu(43)));
     assert_eq!(new.request(&bye, Transport::Udp), Incoming::Absorbed);
     assert_eq!(new.sent(), [ok]);
     // The third copy comes 1,500 ms after the first: 900 from here.
     assert_eq!(times(&new.pass(1_000), &invite), [900]);
     new.pass(32_000);
     let want = [
-        Event::Timeout { id: client, owner: 43 },
-        Event::ClientEnded { id: client, owner: 43 },
-        Event::ServerEnded { id: server, owner: 6 },
+        Event::Timeout { id: client, tu: tu(43) },
+        Event::ClientEnded { id: client, tu: tu(43) },
+        Event::ServerEnded { id: server, tu: tu(6) },
     ];
     assert!(want.iter().all(|event| new.events.contains(event)) && new.events.len() == 3, "{:?}", new.events);
     new.assert_empty();
@@ -513,8 +531,8 @@ fn a_request_that_was_forgotten_is_new_when_it_comes_again_here_and_where_its_ca
     assert_ne!(first, second);
     old.table.forget(old.now, second);
     for record in old.table.export(old.now, |_| true) {
-        let owner = record.owner;
-        new.table.import(new.now, record, owner);
+        let user = record.tu;
+        new.table.import(new.now, record, user);
     }
     old.assert_empty();
     let third = new.new_request(&bye, Transport::Tcp);

@@ -34,7 +34,7 @@ fn a_request_too_large_to_be_kept_is_sent_once_and_can_be_cancelled_and_acknowle
             }
         } else {
             table.cut_off(*now, id.to_u64(), out, events);
-            assert_eq!(world.events[0], Event::ClientTransportError { id, owner: 42 });
+            assert_eq!(world.events[0], Event::ClientTransportError { id, tu: tu(42) });
             let lost = String::from_utf8(world.table.lost_request(id).unwrap().to_vec()).unwrap();
             assert_eq!(lost, invite.replace("Max-Forwards: 70\r\n", ""), "a response is made of this");
             assert_eq!(world.sent(), [""; 0]);
@@ -91,7 +91,7 @@ fn nothing_is_kept_of_a_request_whose_end_needs_too_much() {
     world.response(&message("SIP/2.0 486 Busy Here", "z9hG4bK1", "1 INVITE"));
     assert_eq!(world.sent(), [""; 0]);
     world.pass(40_000);
-    assert_eq!(world.events, [Event::ClientEnded { id, owner: 42 }]);
+    assert_eq!(world.events, [Event::ClientEnded { id, tu: tu(42) }]);
     world.assert_empty();
 }
 
@@ -204,7 +204,7 @@ fn what_a_source_is_charged_for_moves_with_the_transaction() {
     let id = world.new_request(&message(INVITE, "z9hG4bK1", "1 INVITE"), Transport::Udp);
     world.table.bill(id, 700);
     for record in world.table.export(world.now, |_| true) {
-        other.table.import(other.now, record, 0);
+        other.table.import(other.now, record, TransactionUser::NONE);
     }
     assert_eq!((world.table.counts().charged_bytes, other.table.counts().charged_bytes), (0, 700));
 }

@@ -9,9 +9,9 @@ use strowger_core::user_agent::{Ending, Event, Invite, Register, Settings};
 fn a_challenge_is_answered() {
     let mut net = Net::new([quiet()]);
     let target = net.target(7);
-    let account = net.phones[0].agent.add_account(b"alice", b"secret");
+    let account = net.phones[0].endpoint.agent.add_account(b"alice", b"secret");
     let call = net
-        .with(0, |agent, now, out| agent.invite(now, &Invite { account: Some(account), ..invite(target, OFFER) }, out))
+        .with(0, |agent, round| agent.invite(round, &Invite { account: Some(account), ..invite(target, OFFER) }))
         .unwrap();
     let ask = |nonce: &str| {
         format!("Proxy-Authenticate: Digest realm=\"atlanta\", qop=\"auth\", nonce=\"{nonce}\", algorithm=MD5\r\n")
@@ -38,7 +38,7 @@ fn a_challenge_is_answered() {
     assert_eq!(line(&ack, "Proxy-Authorization"), line(&again, "Proxy-Authorization"));
     assert_eq!(line(&ack, "CSeq"), "CSeq: 2 ACK");
     // The BYE answers the same challenge unasked, with the next nonce count.
-    net.with(0, |agent, now, out| agent.hang_up(now, call, out));
+    net.with(0, |agent, round| agent.hang_up(round, call));
     let bye = net.sent.last().unwrap().clone();
     assert!(bye.starts_with("BYE") && bye.contains("nc=00000002"), "{bye}");
     assert_eq!(line(&bye, "CSeq"), "CSeq: 3 BYE");
@@ -58,9 +58,9 @@ fn a_challenge_is_answered() {
 fn a_wrong_password_is_tried_once() {
     let mut net = Net::new([quiet()]);
     let target = net.target(7);
-    let account = net.phones[0].agent.add_account(b"alice", b"wrong");
+    let account = net.phones[0].endpoint.agent.add_account(b"alice", b"wrong");
     let call = net
-        .with(0, |agent, now, out| agent.invite(now, &Invite { account: Some(account), ..invite(target, OFFER) }, out))
+        .with(0, |agent, round| agent.invite(round, &Invite { account: Some(account), ..invite(target, OFFER) }))
         .unwrap();
     let ask = "WWW-Authenticate: Digest realm=\"r\", nonce=\"n\", qop=\"auth\"\r\nWWW-Authenticate: Digest realm=\"r\", nonce=\"m\", qop=\"auth\", algorithm=SHA-256\r\n";
     net.inject(0, &respond(&net.sent[0].clone(), "401 Unauthorized", ask));
@@ -78,7 +78,7 @@ fn a_wrong_password_is_tried_once() {
 fn a_registration_is_kept_up_and_taken_back() {
     let mut net = Net::new([quiet()]);
     let target = net.target(7);
-    let account = net.phones[0].agent.add_account(b"alice", b"secret");
+    let account = net.phones[0].endpoint.agent.add_account(b"alice", b"secret");
     let register = Register {
         aor: b"sip:alice@atlanta.example",
         registrar: b"sip:atlanta.example",
@@ -88,7 +88,7 @@ fn a_registration_is_kept_up_and_taken_back() {
         expires: 60,
         headers: b"",
     };
-    let key = net.with(0, |agent, now, out| agent.register(now, &register, out)).unwrap();
+    let key = net.with(0, |agent, round| agent.register(round, &register)).unwrap();
     let challenge = "WWW-Authenticate: Digest realm=\"atlanta\", qop=\"auth\", nonce=\"n\"\r\n";
     net.inject(0, &respond(&net.sent[0].clone(), "401 Unauthorized", challenge));
     assert!(net.sent[1].contains("CSeq: 2 REGISTER") && net.sent[1].contains("Expires: 60\r\n"));
@@ -102,7 +102,7 @@ fn a_registration_is_kept_up_and_taken_back() {
     net.run(200);
     assert!(net.sent[3].contains("CSeq: 4 REGISTER") && net.sent[3].contains("nc=00000003"), "{}", net.sent[3]);
     // Taken back while a refresh is under way: one after the other.
-    net.with(0, |agent, now, out| agent.unregister(now, key, out));
+    net.with(0, |agent, round| agent.unregister(round, key));
     assert_eq!(net.sent.len(), 4);
     net.inject(0, &respond(&net.sent[3].clone(), "200 OK", ok));
     assert!(net.sent[4].contains("CSeq: 5 REGISTER") && net.sent[4].contains("Expires: 0\r\n"));
@@ -124,12 +124,12 @@ fn a_registration_that_fails_is_tried_again() {
         expires: 60,
         headers: b"",
     };
-    let key = net.with(0, |agent, now, out| agent.register(now, &register, out)).unwrap();
+    let key = net.with(0, |agent, round| agent.register(round, &register)).unwrap();
     net.inject(0, &respond(&net.sent[0].clone(), "503 Service Unavailable", ""));
     assert_eq!(net.last(0).event, Event::RegistrationFailed { registration: key, status: 503 });
     net.run(10_000);
     assert!(net.sent[1].contains("CSeq: 2 REGISTER"));
-    net.with(0, |agent, now, out| agent.unregister(now, key, out));
+    net.with(0, |agent, round| agent.unregister(round, key));
     net.inject(0, &respond(&net.sent[1].clone(), "200 OK", "Expires: 60\r\n"));
     net.inject(0, &respond(&net.sent[2].clone(), "200 OK", ""));
     assert_eq!(net.last(0).event, Event::Unregistered { registration: key });

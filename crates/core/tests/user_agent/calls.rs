@@ -13,15 +13,15 @@ fn a_call_is_made_talks_and_ends() {
     net.run(20);
     assert_eq!(net.last(1).body, OFFER);
     let callee = net.invited(1);
-    net.with(1, |agent, now, out| agent.ring(now, callee, 180, b"", out));
+    net.with(1, |agent, round| agent.ring(round, callee, 180, b""));
     net.run(20);
     assert!(matches!(net.last(0).event, Event::Progress { call, status: 180, .. } if call == caller));
-    net.with(1, |agent, now, out| agent.answer(now, callee, ANSWER, out));
+    net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
     net.run(50);
     assert_eq!(net.last(0).body, ANSWER);
     assert!(matches!(net.last(0).event, Event::Answered { call, offer: false, .. } if call == caller));
     assert!(matches!(net.last(1).event, Event::Confirmed { call, .. } if call == callee));
-    net.with(0, |agent, now, out| agent.hang_up(now, caller, out));
+    net.with(0, |agent, round| agent.hang_up(round, caller));
     net.run(50);
     assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Local });
     assert_eq!(net.last(1).event, Event::Ended { call: callee, by: Ending::Remote });
@@ -36,7 +36,7 @@ fn a_call_is_made_talks_and_ends() {
 fn the_callee_hangs_up() {
     let mut net = Net::two();
     let (caller, callee) = net.up();
-    net.with(1, |agent, now, out| agent.hang_up(now, callee, out));
+    net.with(1, |agent, round| agent.hang_up(round, callee));
     net.run(50);
     assert_eq!(net.log, ["1>0 BYE", "0>1 200 BYE"]);
     assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Remote });
@@ -50,9 +50,9 @@ fn a_call_is_cancelled() {
     let caller = net.call(OFFER);
     net.run(20);
     let callee = net.invited(1);
-    net.with(1, |agent, now, out| agent.ring(now, callee, 180, b"", out));
+    net.with(1, |agent, round| agent.ring(round, callee, 180, b""));
     net.run(20);
-    net.with(0, |agent, now, out| agent.hang_up(now, caller, out));
+    net.with(0, |agent, round| agent.hang_up(round, caller));
     net.run(100);
     assert_eq!(net.log, ["0>1 INVITE", "1>0 180 INVITE", "0>1 CANCEL", "1>0 200 CANCEL", "1>0 487 INVITE", "0>1 ACK"]);
     assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Local });
@@ -65,10 +65,10 @@ fn a_call_is_cancelled() {
 fn a_cancel_too_late_becomes_a_bye() {
     let mut net = Net::two();
     let caller = net.call(OFFER);
-    net.with(0, |agent, now, out| agent.hang_up(now, caller, out));
+    net.with(0, |agent, round| agent.hang_up(round, caller));
     net.run(15);
     let callee = net.invited(1);
-    net.with(1, |agent, now, out| agent.answer(now, callee, ANSWER, out));
+    net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
     net.run(100);
     assert_eq!(net.log, ["0>1 INVITE", "1>0 200 INVITE", "0>1 ACK", "0>1 BYE", "1>0 200 BYE"]);
     assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Local });
@@ -81,7 +81,7 @@ fn a_call_is_refused_or_redirected() {
     let caller = net.call(OFFER);
     net.run(20);
     let callee = net.invited(1);
-    net.with(1, |agent, now, out| agent.reject(now, callee, 486, out));
+    net.with(1, |agent, round| agent.reject(round, callee, 486));
     net.run(50);
     assert_eq!(net.log, ["0>1 INVITE", "1>0 486 INVITE", "0>1 ACK"]);
     assert_eq!(net.last(0).event, Event::Failed { call: caller, status: 486, local: false });
@@ -90,7 +90,7 @@ fn a_call_is_refused_or_redirected() {
 
     let mut net = Net::new([quiet()]);
     let target = net.target(7);
-    net.with(0, |agent, now, out| agent.invite(now, &invite(target, OFFER), out)).unwrap();
+    net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
     let response = respond(&net.sent[0], "302 Moved Temporarily", "Contact: <sip:bob@elsewhere.example>\r\n");
     net.inject(0, &response);
     assert!(matches!(net.last(0).event, Event::Redirected { status: 302, .. }));
@@ -102,7 +102,7 @@ fn a_call_is_refused_or_redirected() {
 fn nobody_answers() {
     let mut net = Net::new([quiet()]);
     let target = net.target(5);
-    let call = net.with(0, |agent, now, out| agent.invite(now, &invite(target, OFFER), out)).unwrap();
+    let call = net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
     net.run(33_000);
     assert_eq!(net.log, vec!["0>? INVITE"; 7]);
     assert_eq!(net.last(0).event, Event::Failed { call, status: 408, local: true });
@@ -117,15 +117,15 @@ fn the_callee_offers() {
     net.run(20);
     assert!(net.last(1).body.is_empty());
     let callee = net.invited(1);
-    net.with(1, |agent, now, out| agent.answer(now, callee, OFFER, out));
+    net.with(1, |agent, round| agent.answer(round, callee, OFFER));
     net.run(20);
     assert!(matches!(net.last(0).event, Event::Answered { offer: true, .. }));
     assert_eq!(net.last(0).body, OFFER);
-    net.with(0, |agent, now, out| agent.acknowledge(now, caller, ANSWER, out));
+    net.with(0, |agent, round| agent.acknowledge(round, caller, ANSWER));
     net.run(20);
     assert_eq!(net.last(1).body, ANSWER);
     assert!(matches!(net.last(1).event, Event::Confirmed { .. }));
-    net.with(0, |agent, now, out| agent.hang_up(now, caller, out));
+    net.with(0, |agent, round| agent.hang_up(round, caller));
     net.is_clean();
 }
 
@@ -134,7 +134,7 @@ fn the_callee_offers() {
 fn a_fork_that_lost_is_ended() {
     let mut net = Net::new([quiet()]);
     let target = net.target(6);
-    let call = net.with(0, |agent, now, out| agent.invite(now, &invite(target, OFFER), out)).unwrap();
+    let call = net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
     let ringing = respond(&net.sent[0], "180 Ringing", "Contact: <sip:one@127.0.0.7>\r\n");
     net.inject(0, &ringing);
     net.inject(0, &ringing.replace("tag=peer", "tag=other"));
@@ -151,9 +151,9 @@ fn a_fork_that_lost_is_ended() {
     assert_eq!(net.log, ["0>? ACK", "0>? BYE", "0>? ACK"], "a copy gets the ACK alone");
     let bye = net.sent[1].clone();
     net.inject(0, &respond(&bye, "200 OK", ""));
-    assert_eq!(net.phones[0].agent.calls(), 1, "the first dialog goes on");
+    assert_eq!(net.phones[0].endpoint.agent.calls(), 1, "the first dialog goes on");
     assert!(net.phones[0].heard.iter().all(|h| !matches!(h.event, Event::Ended { .. })), "nobody hears of the other");
-    net.with(0, |agent, now, out| agent.hang_up(now, call, out));
+    net.with(0, |agent, round| agent.hang_up(round, call));
     net.run(40_000);
     assert_eq!(net.last(0).event, Event::Ended { call, by: Ending::Local });
     net.is_clean();
@@ -166,14 +166,14 @@ fn over_a_stream_nothing_is_repeated_but_the_2xx() {
     net.run(3_000);
     let callee = net.invited(1);
     net.lose = Box::new(|line| line == "0>1 ACK");
-    net.with(1, |agent, now, out| agent.answer(now, callee, ANSWER, out));
+    net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
     net.run(600);
     assert_eq!(net.log, ["0>1 INVITE", "1>0 200 INVITE", "0>1 ACK", "1>0 200 INVITE", "0>1 ACK"]);
     assert!(net.sent[0].contains("Via: SIP/2.0/TCP 127.0.0.1:5060;rport;branch=z9hG4bK"));
     assert!(net.sent[0].contains("Contact: <sip:alice@127.0.0.1:5060;transport=tcp>\r\n"));
     net.lose = Box::new(|_| false);
     net.run(2_000);
-    net.with(0, |agent, now, out| agent.hang_up(now, caller, out));
+    net.with(0, |agent, round| agent.hang_up(round, caller));
     net.is_clean();
 }
 
@@ -182,14 +182,14 @@ fn over_a_stream_nothing_is_repeated_but_the_2xx() {
 fn a_phone_calls_itself() {
     let mut net = Net::new([quiet()]);
     let target = net.target(0);
-    let caller = net.with(0, |agent, now, out| agent.invite(now, &invite(target, OFFER), out)).unwrap();
+    let caller = net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
     net.run(20);
     let callee = net.invited(0);
-    net.with(0, |agent, now, out| agent.answer(now, callee, ANSWER, out));
+    net.with(0, |agent, round| agent.answer(round, callee, ANSWER));
     net.run(50);
     // The Request-URI names another host; within the dialog the Contact counts.
     assert!(matches!(net.last(0).event, Event::Confirmed { .. }));
-    net.with(0, |agent, now, out| agent.hang_up(now, callee, out));
+    net.with(0, |agent, round| agent.hang_up(round, callee));
     net.run(50);
     let ends: Vec<_> =
         net.phones[0].heard.iter().filter(|h| matches!(h.event, Event::Ended { .. })).map(|h| h.event).collect();

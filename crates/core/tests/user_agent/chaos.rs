@@ -45,16 +45,16 @@ fn every_call_ends_in_any_weather() {
                 for h in heard {
                     match h.event {
                         Event::Answered { call, offer: true, .. } => {
-                            net.with(n, |a, now, out| a.acknowledge(now, call, ANSWER, out))
+                            net.with(n, |a, round| a.acknowledge(round, call, ANSWER))
                         }
                         Event::Offered { call, update: true, .. } => {
-                            net.with(n, |a, now, out| a.answer_update(now, call, ANSWER, out))
+                            net.with(n, |a, round| a.answer_update(round, call, ANSWER))
                         }
-                        Event::Offered { call, .. } => net.with(n, |a, now, out| a.answer(now, call, ANSWER, out)),
+                        Event::Offered { call, .. } => net.with(n, |a, round| a.answer(round, call, ANSWER)),
                         Event::Invited { call, offer, .. } => {
                             let body: &[u8] =
                                 if offer.is_empty() || random.u64().is_multiple_of(2) { b"" } else { ANSWER };
-                            net.with(n, |a, now, out| a.ring(now, call, 180, body, out));
+                            net.with(n, |a, round| a.ring(round, call, 180, body));
                         }
                         _ => (),
                     }
@@ -71,16 +71,16 @@ fn every_call_ends_in_any_weather() {
             };
             let Some(call) = call else { continue };
             match random.u64() % 8 {
-                0 | 1 if n == 1 => net.with(n, |a, now, out| a.answer(now, call, ANSWER, out)),
-                2 => drop(net.with(n, |a, now, out| a.reinvite(now, call, OFFER, out))),
-                3 => drop(net.with(n, |a, now, out| a.update(now, call, OFFER, out))),
-                4 => drop(net.with(n, |a, now, out| a.request_within(now, call, Method::Info, b"", b"", out))),
-                5 if step > 10 => net.with(n, |a, now, out| a.hang_up(now, call, out)),
-                6 if step > 20 && n == 1 => net.with(n, |a, now, out| a.reject(now, call, 486, out)),
+                0 | 1 if n == 1 => net.with(n, |a, round| a.answer(round, call, ANSWER)),
+                2 => drop(net.with(n, |a, round| a.reinvite(round, call, OFFER))),
+                3 => drop(net.with(n, |a, round| a.update(round, call, OFFER))),
+                4 => drop(net.with(n, |a, round| a.request_within(round, call, Method::Info, b"", b""))),
+                5 if step > 10 => net.with(n, |a, round| a.hang_up(round, call)),
+                6 if step > 20 && n == 1 => net.with(n, |a, round| a.reject(round, call, 486)),
                 _ => (),
             }
         }
-        net.with(0, |a, now, out| a.hang_up(now, caller, out));
+        net.with(0, |a, round| a.hang_up(round, caller));
         // The callee may hold a call whose caller went away without a trace; it hangs up as well.
         net.run(40_000);
         let open: Vec<CallKey> = net.phones[1]
@@ -92,7 +92,7 @@ fn every_call_ends_in_any_weather() {
             })
             .collect();
         for call in open {
-            net.with(1, |a, now, out| a.hang_up(now, call, out));
+            net.with(1, |a, round| a.hang_up(round, call));
         }
         net.is_clean();
         for n in 0..2 {
@@ -117,7 +117,7 @@ fn every_call_ends_in_any_weather() {
 fn mutated_messages_do_no_harm() {
     let mut net = Net::new([quiet(), Settings { reliability: Reliability::Supported, ..quiet() }]);
     let (caller, _) = net.up();
-    net.with(0, |agent, now, out| agent.reinvite(now, caller, OFFER, out)).unwrap();
+    net.with(0, |agent, round| agent.reinvite(round, caller, OFFER)).unwrap();
     net.run(50);
     let seeds: Vec<String> = net.sent.clone();
     let mut random = Entropy::new([3; 32]);
@@ -139,7 +139,7 @@ fn mutated_messages_do_no_harm() {
             flow: None,
         };
         for n in 0..2 {
-            net.with(n, |agent, now, out| agent.receive(now, &arrival, &bytes, out));
+            net.at(n, |endpoint, now, out| endpoint.receive(now, &arrival, &bytes, out));
         }
         net.flying.clear();
     }
@@ -153,7 +153,7 @@ fn mutated_messages_do_no_harm() {
             })
             .collect();
         for call in calls.into_iter().chain([caller]) {
-            net.with(n, |agent, now, out| agent.hang_up(now, call, out));
+            net.with(n, |agent, round| agent.hang_up(round, call));
         }
     }
     net.lose = Box::new(|_| true);

@@ -17,10 +17,10 @@ fn a_lost_ack_is_made_good() {
     net.call(OFFER);
     net.run(20);
     let callee = net.invited(1);
-    net.with(1, |agent, now, out| {
-        agent.answer(now, callee, ANSWER, out);
+    net.with(1, |agent, round| {
+        agent.answer(round, callee, ANSWER);
         // There is nothing left to refuse.
-        agent.reject(now, callee, 486, out);
+        agent.reject(round, callee, 486);
     });
     net.run(5_000);
     assert_eq!(net.log.iter().filter(|l| *l == "1>0 200 INVITE").count(), 4);
@@ -29,7 +29,7 @@ fn a_lost_ack_is_made_good() {
     assert!(acks.windows(2).all(|w| w[0] == w[1]), "copies of an ACK are copies");
     assert!(matches!(net.last(1).event, Event::Confirmed { .. }));
     assert_eq!(net.phones[0].heard.iter().filter(|h| matches!(h.event, Event::Answered { .. })).count(), 1);
-    net.with(1, |agent, now, out| agent.hang_up(now, callee, out));
+    net.with(1, |agent, round| agent.hang_up(round, callee));
     net.is_clean();
 }
 
@@ -40,7 +40,7 @@ fn a_2xx_without_any_ack_ends_in_a_bye() {
     let caller = net.call(OFFER);
     net.run(20);
     let callee = net.invited(1);
-    net.with(1, |agent, now, out| agent.answer(now, callee, ANSWER, out));
+    net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
     net.run(40_000);
     // After 0.5, 1.5, 3.5, 7.5, 11.5 ... 31.5 s.
     assert_eq!(net.log.iter().filter(|l| *l == "1>0 200 INVITE").count(), 11);
@@ -56,9 +56,9 @@ fn a_callee_waits_for_the_ack_before_its_bye() {
     let caller = net.call(OFFER);
     net.run(20);
     let callee = net.invited(1);
-    net.with(1, |agent, now, out| {
-        agent.answer(now, callee, ANSWER, out);
-        agent.hang_up(now, callee, out);
+    net.with(1, |agent, round| {
+        agent.answer(round, callee, ANSWER);
+        agent.hang_up(round, callee);
     });
     net.run(100);
     assert_eq!(net.log, ["0>1 INVITE", "1>0 200 INVITE", "0>1 ACK", "1>0 BYE", "0>1 200 BYE"]);
@@ -75,9 +75,9 @@ fn lost_messages_are_sent_again_until_the_call_stands() {
         let caller = net.call(OFFER);
         net.run(2_000);
         let callee = net.invited(1);
-        net.with(1, |agent, now, out| agent.answer(now, callee, ANSWER, out));
+        net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
         net.run(5_000);
-        net.with(0, |agent, now, out| agent.hang_up(now, caller, out));
+        net.with(0, |agent, round| agent.hang_up(round, caller));
         net.run(5_000);
         assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Local }, "{lost}");
         assert_eq!(net.last(1).event, Event::Ended { call: callee, by: Ending::Remote }, "{lost}");

@@ -13,9 +13,9 @@ fn a_ringing_with_media_is_reliable() {
     let caller = net.call(OFFER);
     net.run(20);
     let callee = net.invited(1);
-    net.with(1, |agent, now, out| {
-        agent.ring(now, callee, 183, ANSWER, out);
-        agent.answer(now, callee, b"", out);
+    net.with(1, |agent, round| {
+        agent.ring(round, callee, 183, ANSWER);
+        agent.answer(round, callee, b"");
     });
     net.run(3_000);
     assert!(net.sent.iter().any(|t| t.contains("RAck: ") && t.contains(" 1 INVITE\r\n")));
@@ -26,7 +26,7 @@ fn a_ringing_with_media_is_reliable() {
     );
     assert!(net.phones[0].heard.iter().any(|h| matches!(h.event, Event::Answered { offer: false, .. })));
     assert!(matches!(net.last(1).event, Event::Confirmed { .. }));
-    net.with(0, |agent, now, out| agent.hang_up(now, caller, out));
+    net.with(0, |agent, round| agent.hang_up(round, caller));
     net.is_clean();
 }
 
@@ -37,7 +37,7 @@ fn a_reliable_ringing_that_nobody_acknowledges_ends_the_call() {
     net.call(OFFER);
     net.run(20);
     let callee = net.invited(1);
-    net.with(1, |agent, now, out| agent.ring(now, callee, 180, b"", out));
+    net.with(1, |agent, round| agent.ring(round, callee, 180, b""));
     net.run(40_000);
     assert_eq!(net.last(1).event, Event::Ended { call: callee, by: Ending::NoPrack });
     assert!(matches!(net.last(0).event, Event::Failed { status: 504, .. }));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use strowger_core::Transport;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{Ending, Event, Outside, UserAgent};
+use strowger_core::user_agent::{Ending, Endpoint, Event, Outside};
 use strowger_message::Method;
 
 #[test]
@@ -68,7 +68,7 @@ fn a_request_that_comes_by_two_ways_is_taken_once() {
     net.inject(0, &text(2));
     assert!(net.sent[0].starts_with("SIP/2.0 482 "));
     let call = net.invited(0);
-    net.with(0, |agent, now, out| agent.reject(now, call, 603, out));
+    net.with(0, |agent, round| agent.reject(round, call, 603));
     net.is_clean();
 }
 
@@ -119,8 +119,8 @@ fn requests_within_and_without_a_call() {
     let mut net = Net::two();
     let (caller, callee) = net.up();
     let info = net
-        .with(0, |agent, now, out| {
-            agent.request_within(now, caller, Method::Info, b"Content-Type: text/plain\r\n", b"5", out)
+        .with(0, |agent, round| {
+            agent.request_within(round, caller, Method::Info, b"Content-Type: text/plain\r\n", b"5")
         })
         .unwrap();
     net.run(50);
@@ -139,15 +139,15 @@ fn requests_within_and_without_a_call() {
         headers: b"Content-Type: text/plain\r\n",
         body: b"hello",
     };
-    let key = net.with(0, |agent, now, out| agent.request(now, &outside, out)).unwrap();
+    let key = net.with(0, |agent, round| agent.request(round, &outside)).unwrap();
     net.run(50);
     assert_eq!(net.last(1).body, b"hello");
     assert!(matches!(net.last(0).event, Event::Reply { request, status: 200, .. } if request == key));
     let options = Outside { method: Method::Options, headers: b"", body: b"", ..outside };
-    net.with(0, |agent, now, out| agent.request(now, &options, out)).unwrap();
+    net.with(0, |agent, round| agent.request(round, &options)).unwrap();
     net.run(50);
     assert!(matches!(net.last(0).event, Event::Reply { status: 200, .. }));
-    net.with(0, |agent, now, out| agent.hang_up(now, caller, out));
+    net.with(0, |agent, round| agent.hang_up(round, caller));
     net.is_clean();
 }
 
@@ -166,8 +166,8 @@ fn a_dialog_that_the_peer_has_forgotten_is_over() {
         [""; 0],
         &[],
     ));
-    net.phones[1].agent = UserAgent::new(identity, quiet(), Entropy::new([9; 32]), 7);
-    net.with(0, |agent, now, out| agent.reinvite(now, caller, OFFER, out)).unwrap();
+    net.phones[1].endpoint = Endpoint::new(identity, quiet(), Entropy::new([9; 32]), 7);
+    net.with(0, |agent, round| agent.reinvite(round, caller, OFFER)).unwrap();
     net.run(100);
     assert_eq!(net.log, ["0>1 INVITE", "1>0 481 INVITE", "0>1 ACK", "0>1 BYE", "1>0 481 BYE"]);
     assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Fault(481) });

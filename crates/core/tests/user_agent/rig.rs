@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{CallKey, Event, Invite, Settings, UserAgent};
-use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
+use strowger_core::user_agent::{CallKey, Endpoint, Event, Invite, Settings, UserAgent};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target, Transport};
 
 pub(crate) const OFFER: &[u8] = b"v=0\r\no=a 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n";
 
@@ -14,7 +14,7 @@ pub(crate) const ANSWER: &[u8] = b"v=0\r\no=b 1 1 IN IP4 127.0.0.2\r\ns=-\r\nt=0
 
 /// A user agent at an address, with all it was told.
 pub(crate) struct Phone {
-    pub(crate) agent: UserAgent,
+    pub(crate) endpoint: Endpoint,
     pub(crate) address: SocketAddr,
     pub(crate) heard: Vec<Heard>,
 }
@@ -71,8 +71,8 @@ impl Net {
                 network: 0,
             };
             let identity = Identity::new(vec![listener], [""; 0], &[]);
-            let agent = UserAgent::new(Arc::new(identity), settings, Entropy::new([n as u8 + 1; 32]), 7);
-            Phone { agent, address, heard: Vec::new() }
+            let endpoint = Endpoint::new(Arc::new(identity), settings, Entropy::new([n as u8 + 1; 32]), 7);
+            Phone { endpoint, address, heard: Vec::new() }
         });
         Self {
             phones: phones.collect(),
@@ -96,9 +96,17 @@ impl Net {
     }
 
     /// Lets phone `n` do something.
-    pub(crate) fn with<T>(&mut self, n: usize, act: impl FnOnce(&mut UserAgent, Now, &mut Outbox) -> T) -> T {
+    pub(crate) fn with<T>(&mut self, n: usize, act: impl FnOnce(&mut UserAgent, &mut Round<'_>) -> T) -> T {
+        self.at(n, |endpoint, now, out| {
+            let (agent, mut round) = endpoint.lend(now, out);
+            act(agent, &mut round)
+        })
+    }
+
+    /// Lets phone `n` take something in.
+    pub(crate) fn at<T>(&mut self, n: usize, act: impl FnOnce(&mut Endpoint, Now, &mut Outbox) -> T) -> T {
         let mut out = std::mem::take(&mut self.out);
-        let result = act(&mut self.phones[n].agent, self.now, &mut out);
+        let result = act(&mut self.phones[n].endpoint, self.now, &mut out);
         self.post(n, &mut out);
         self.out = out;
         self.listen(n);
@@ -138,7 +146,7 @@ impl Net {
 
     pub(crate) fn listen(&mut self, n: usize) {
         let phone = &mut self.phones[n];
-        while let Some(event) = phone.agent.event() {
+        while let Some(event) = phone.endpoint.agent.event() {
             let span = match event {
                 Event::Progress { body, .. }
                 | Event::Answered { body, .. }
@@ -151,7 +159,7 @@ impl Net {
                 Event::Redirected { target, .. } => Some(target),
                 _ => None,
             };
-            let body = span.map_or(Vec::new(), |s| phone.agent.text(s).to_vec());
+            let body = span.map_or(Vec::new(), |s| phone.endpoint.agent.text(s).to_vec());
             phone.heard.push(Heard { event, body });
         }
     }
@@ -173,7 +181,7 @@ impl Net {
         let until = self.now.mono + ms;
         loop {
             let packet = self.flying.iter().map(|p| p.at).min();
-            let timer = self.phones.iter_mut().filter_map(|p| p.agent.deadline()).min();
+            let timer = self.phones.iter_mut().filter_map(|p| p.endpoint.deadline()).min();
             let Some(next) = packet.into_iter().chain(timer).min().filter(|&at| at <= until) else { break };
             let next = next.max(self.now.mono);
             self.now.wall += next - self.now.mono;
@@ -184,12 +192,12 @@ impl Net {
                 if let Some(n) = self.phones.iter().position(|p| p.address == packet.to) {
                     let arrival =
                         Arrival { transport: self.transport, listener: ListenerId(0), remote: packet.from, flow: None };
-                    self.with(n, |agent, now, out| agent.receive(now, &arrival, &packet.bytes, out));
+                    self.at(n, |endpoint, now, out| endpoint.receive(now, &arrival, &packet.bytes, out));
                 }
                 continue;
             }
             for n in 0..self.phones.len() {
-                self.with(n, |agent, now, out| agent.poll(now, out));
+                self.at(n, |endpoint, now, out| endpoint.poll(now, out));
             }
         }
         self.now.wall += until - self.now.mono;
@@ -199,7 +207,7 @@ impl Net {
     /// Phone 0 calls phone 1.
     pub(crate) fn call(&mut self, offer: &[u8]) -> CallKey {
         let target = self.target(1);
-        self.with(0, |agent, now, out| agent.invite(now, &invite(target, offer), out)).unwrap()
+        self.with(0, |agent, round| agent.invite(round, &invite(target, offer))).unwrap()
     }
 
     /// The call that phone `n` was invited to last.
@@ -216,7 +224,7 @@ impl Net {
         let caller = self.call(OFFER);
         self.run(20);
         let callee = self.invited(1);
-        self.with(1, |agent, now, out| agent.answer(now, callee, ANSWER, out));
+        self.with(1, |agent, round| agent.answer(round, callee, ANSWER));
         self.run(50);
         self.log.clear();
         (caller, callee)
@@ -230,14 +238,14 @@ impl Net {
     pub(crate) fn is_clean(&mut self) {
         self.run(200_000);
         for (n, phone) in self.phones.iter_mut().enumerate() {
-            let counts = phone.agent.counts();
-            assert_eq!((phone.agent.calls(), phone.agent.requests()), (0, 0), "phone {n}");
+            let counts = phone.endpoint.counts();
+            assert_eq!((phone.endpoint.agent.calls(), phone.endpoint.agent.requests()), (0, 0), "phone {n}");
             assert_eq!(
                 (counts.servers, counts.clients, counts.kept_messages, counts.timers),
                 (0, 0, 0, 0),
                 "phone {n}"
             );
-            assert_eq!(phone.agent.deadline(), None, "phone {n}");
+            assert_eq!(phone.endpoint.deadline(), None, "phone {n}");
         }
     }
 }

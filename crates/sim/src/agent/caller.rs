@@ -1,8 +1,8 @@
 //! The requests of an agent: sent, their responses judged, each 2xx to an INVITE acknowledged.
 
-use super::Agent;
 use super::leg::Leg;
 use super::task::Task;
+use super::{Agent, number, user};
 use strowger_core::dialog::Dialog;
 use strowger_core::transaction::{ClientId, Outgoing};
 use strowger_core::{Now, Outbox};
@@ -85,14 +85,14 @@ impl Agent {
         let method = method.text();
         let target = if sent.direct { self.target(sent.to.as_bytes()) } else { None };
         let target = target.unwrap_or(self.outbound);
-        let id = self.tx.send(now, range, branch.as_bytes(), method, target, 7, at as u64 + 1, out);
+        let id = self.tx.send(now, range, branch.as_bytes(), method, target, 7, user(at), out);
         self.sent[at].id = Some(id);
         self.sent[at].call_id = call_id;
     }
 
     pub(super) fn response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) {
-        let Outgoing::Deliver { id, owner, after_final } = self.tx.response(now, message, out) else { return };
-        let at = owner as usize - 1;
+        let Outgoing::Deliver { id, tu, after_final } = self.tx.response(now, message, out) else { return };
+        let at = number(tu);
         let status = message.status().expect("a response has one");
         if self.sent[at].id != Some(id) {
             return self.wrong("a response for another request".to_owned());

@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::Context;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{AccountKey, CallKey, Ending, Event, Invite, Register, Settings, UserAgent};
+use strowger_core::user_agent::{AccountKey, CallKey, Ending, Endpoint, Event, Invite, Register, Settings};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings, Shards};
 
@@ -130,11 +130,12 @@ pub(super) fn start(server: SocketAddr, news: Sender<News>) -> anyhow::Result<No
         // The callee rings at once, which spares its own 100.
         let settings =
             Settings { name: b"Strowger demo".to_vec(), trying: false, registration_retry: 0, ..Settings::default() };
-        let mut agent = UserAgent::new(identity.clone(), settings, Entropy::new(seed), call_secret);
-        let mut account = |(name, password): (&str, &str)| agent.add_account(name.as_bytes(), password.as_bytes());
+        let mut endpoint = Endpoint::new(identity.clone(), settings, Entropy::new(seed), call_secret);
+        let mut account =
+            |(name, password): (&str, &str)| endpoint.agent.add_account(name.as_bytes(), password.as_bytes());
         let (registering, calling) = (USERS.map(&mut account), account(USERS[0]));
         Phones {
-            agent,
+            endpoint,
             registering,
             calling_as: calling,
             server,
@@ -164,7 +165,7 @@ enum Deed {
 
 /// Both phones.
 pub(super) struct Phones {
-    agent: UserAgent,
+    endpoint: Endpoint,
     /// Accounts know the last challenge that they answered. What a phone tells the registrar is nothing for its callee, so
     /// calls have an account of their own.
     registering: [AccountKey; 2],
@@ -216,7 +217,8 @@ impl Phones {
                 expires: EXPIRES,
                 headers: b"",
             };
-            me.agent.register(now, &register, out).expect("the address is written right here");
+            let (agent, mut round) = me.endpoint.lend(now, out);
+            agent.register(&mut round, &register).expect("the address is written right here");
         });
     }
 
@@ -233,8 +235,8 @@ impl Phones {
             headers: b"",
             call_id: b"",
         };
-        let call = self.agent.invite(now, &invite, out).expect("the addresses are written right here");
-        self.calling = Some(call);
+        let (agent, mut round) = self.endpoint.lend(now, out);
+        self.calling = Some(agent.invite(&mut round, &invite).expect("the addresses are written right here"));
     }
 
     /// Does what is due, then what the user agent's news ask for.
@@ -243,12 +245,13 @@ impl Phones {
             && at <= now.mono
         {
             self.deeds.pop();
+            let (agent, mut round) = self.endpoint.lend(now, out);
             match deed {
-                Deed::Answer => self.agent.answer(now, call, SDP, out),
-                Deed::HangUp => self.agent.hang_up(now, call, out),
+                Deed::Answer => agent.answer(&mut round, call, SDP),
+                Deed::HangUp => agent.hang_up(&mut round, call),
             }
         }
-        while let Some(event) = self.agent.event() {
+        while let Some(event) = self.endpoint.agent.event() {
             self.hear(now, event, out);
         }
     }
@@ -259,7 +262,8 @@ impl Phones {
             Event::RegistrationFailed { status, .. } => self.registered(Err(status)),
             Event::Invited { call, .. } => {
                 self.called = true;
-                self.agent.ring(now, call, 180, b"", out);
+                let (agent, mut round) = self.endpoint.lend(now, out);
+                agent.ring(&mut round, call, 180, b"");
                 self.deeds.push(Reverse((now.mono + RING, Deed::Answer, call)));
             }
             Event::Answered { call, .. } => {
@@ -317,7 +321,7 @@ impl Service for Phones {
             steps.push(Step { at: Instant::now(), from: Party::Server, to, bytes: bytes.to_vec() });
         }
         self.with(out, |me, out| {
-            me.agent.receive(now, arrival, bytes, out);
+            me.endpoint.receive(now, arrival, bytes, out);
             me.go_on(now, out);
         });
         self.close(now);
@@ -325,7 +329,7 @@ impl Service for Phones {
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
         self.with(out, |me, out| {
-            me.agent.poll(now, out);
+            me.endpoint.poll(now, out);
             me.go_on(now, out);
         });
         self.close(now);
@@ -333,7 +337,7 @@ impl Service for Phones {
 
     fn deadline(&mut self) -> Option<u64> {
         let deed = self.deeds.peek().map(|Reverse((at, ..))| *at);
-        [self.agent.deadline(), deed, self.until].into_iter().flatten().min()
+        [self.endpoint.deadline(), deed, self.until].into_iter().flatten().min()
     }
 
     fn answered(&mut self, now: Now, order: Order, out: &mut Outbox) {
@@ -349,7 +353,7 @@ impl Service for Phones {
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
         self.with(out, |me, out| {
-            me.agent.failed(now, token, out);
+            me.endpoint.failed(now, token, out);
             me.go_on(now, out);
         });
         self.close(now);

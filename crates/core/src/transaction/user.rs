@@ -1,0 +1,71 @@
+//! The transaction user that a transaction belongs to (RFC 3261 section 5).
+
+use crate::slots::{GENERATION_BITS, Id};
+
+/// What a shard does with a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Role {
+    /// Nothing more: its request was answered where it came in.
+    None = 0,
+    /// The request was forwarded: the id is that of a response context of the proxy.
+    Proxy = 1,
+    /// The id is that of a call, or of a request that was sent, of the user agent.
+    UserAgent = 2,
+    /// The request waits for an answer to a question.
+    Suspended = 3,
+}
+
+/// A role, and the id of what the transaction is for there: eight bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TransactionUser(u64);
+
+const ROLE: u32 = 32 + GENERATION_BITS;
+
+impl TransactionUser {
+    pub const NONE: Self = Self(0);
+
+    pub const fn new(role: Role, id: Id) -> Self {
+        Self((role as u64) << ROLE | id.to_u64())
+    }
+
+    pub const fn role(self) -> Role {
+        match self.0 >> ROLE {
+            1 => Role::Proxy,
+            2 => Role::UserAgent,
+            3 => Role::Suspended,
+            _ => Role::None,
+        }
+    }
+
+    /// The id, if it is one of this role.
+    pub fn id(self, role: Role) -> Option<Id> {
+        (self.role() == role).then(|| Id::from_u64(self.0 & ((1 << ROLE) - 1)))
+    }
+}
+
+impl std::fmt::Debug for TransactionUser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}:{:x}", self.role(), self.0 & ((1 << ROLE) - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_of_one_role() {
+        let largest = Id { slot: u32::MAX, generation: (1 << GENERATION_BITS) - 1 };
+        for id in [Id { slot: 0, generation: 1 }, largest] {
+            for role in [Role::Proxy, Role::UserAgent, Role::Suspended] {
+                let user = TransactionUser::new(role, id);
+                assert_eq!((user.role(), user.id(role)), (role, Some(id)));
+                let others = [Role::None, Role::Proxy, Role::UserAgent, Role::Suspended];
+                assert!(others.iter().all(|other| *other == role || user.id(*other).is_none()));
+            }
+        }
+        assert_eq!(TransactionUser::NONE.role(), Role::None);
+        assert_eq!(size_of::<TransactionUser>(), 8);
+    }
+}
