@@ -79,6 +79,7 @@ impl Relay {
             &routing,
             server,
             &[candidate],
+            0,
         );
     }
 

@@ -104,7 +104,8 @@ impl Shard {
             &request,
             &routing,
             id,
-            &[candidate]
+            &[candidate],
+            0
         ));
         let send = *self.out.sends().last().expect("it was forwarded");
         self.sent.clear();

@@ -209,6 +209,7 @@ impl World {
                     &routing,
                     id,
                     &[candidate],
+                    0,
                 );
             }
             Incoming::Ack => {

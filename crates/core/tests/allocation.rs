@@ -136,7 +136,14 @@ impl Relay {
                 let candidate = Candidate { targets: &targets, ..Candidate::default() };
                 let candidates = [candidate];
                 let (tx, out) = (&mut self.tx, &mut self.out);
-                assert!(self.proxy.forward(&mut Round { now: self.now, tx, out }, &request, &routing, id, &candidates));
+                assert!(self.proxy.forward(
+                    &mut Round { now: self.now, tx, out },
+                    &request,
+                    &routing,
+                    id,
+                    &candidates,
+                    0
+                ));
                 let send = *self.out.sends().last().expect("it was forwarded");
                 self.sent.clear();
                 self.sent.extend_from_slice(&self.out.bytes[send.range()]);

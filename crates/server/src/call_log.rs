@@ -11,7 +11,7 @@ use crate::asked::Asked;
 use crate::shard::Shard;
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hasher};
-use strowger_core::proxy::Final;
+use strowger_core::proxy::NoticeEvent;
 use strowger_core::routing::Request;
 use strowger_core::{Now, Outbox, call};
 use strowger_message::Message;
@@ -75,12 +75,12 @@ impl CallLog {
 }
 
 impl Shard {
-    /// An INVITE outside a dialog was forwarded.
-    pub(crate) fn log_call_begun(&mut self, asked: &Asked<'_, '_>) {
+    /// An INVITE outside a dialog is forwarded. Returns under which context its end is logged; 0: it is not.
+    pub(crate) fn log_call_begun(&mut self, asked: &Asked<'_, '_>) -> u64 {
         let shared = self.shared.clone();
         let lines = &shared.call_lines;
         if !lines.is_on() || LevelFilter::current() < LevelFilter::INFO {
-            return;
+            return 0;
         }
         let (request, now) = (asked.request, asked.now.mono);
         let key = self.hash_of_dialog(request.call_id, request.from_tag, b"");
@@ -90,7 +90,7 @@ impl Shard {
         if let Some(entry) = open
             && (std::mem::take(&mut entry.challenged) || self.router.has_been_here(request))
         {
-            return self.watch(asked);
+            return key;
         }
         self.forget_calls(now);
         // Each shard has its share.
@@ -98,18 +98,17 @@ impl Shard {
         let stranger = !asked.found.authenticated;
         let may_log = if stranger { lines.may_log_of_anyone(now) } else { lines.may_log(now) };
         if !may_log || !is_wanted() {
-            return;
+            return 0;
         }
         // Callers without a password leave room to those with one.
         let most = if stranger { most.div_ceil(2) } else { most };
         if self.call_log.len() >= most {
             self.counters().calls_unlogged.one();
-            return;
+            return 0;
         }
         // A second call of the same Call-ID and tag, which no caller makes by chance, is not told from the first by its end.
         if !is_open {
             self.call_log.calls.insert(key, LoggedCall::begun(request, now));
-            self.watch(asked);
         }
         let (caller, callee) = parties(request);
         let uri = request.message.request_uri();
@@ -125,20 +124,7 @@ impl Shard {
             call_id = %shown(request.call_id),
             "call begun"
         );
-    }
-
-    fn watch(&mut self, asked: &Asked<'_, '_>) {
-        if let Some(server) = asked.server {
-            self.proxy.watch(server, &self.transactions);
-        }
-    }
-
-    /// A CANCEL came for an INVITE.
-    pub(crate) fn log_cancel(&mut self, request: &Request<'_>) {
-        let key = self.hash_of_dialog(request.call_id, request.from_tag, b"");
-        if let Some(entry) = self.call_log.calls.get_mut(&key) {
-            entry.cancelled = true;
-        }
+        if is_open { 0 } else { key }
     }
 
     /// A BYE was forwarded.
@@ -168,31 +154,42 @@ impl Shard {
     }
 
     /// Logs what became of INVITEs whose final responses are in the outbox.
-    pub(crate) fn log_finals(&mut self, now: Now, out: &Outbox) {
-        if self.proxy.finals().is_empty() {
+    pub(crate) fn hear_notices(&mut self, now: Now, out: &Outbox) {
+        if self.proxy.notices().is_empty() {
             return;
         }
-        let mut finals = std::mem::take(self.proxy.finals());
-        for found in finals.drain(..) {
-            self.log_final(now, &found, out);
+        let mut notices = std::mem::take(self.proxy.notices());
+        for notice in notices.drain(..) {
+            match notice.event {
+                NoticeEvent::Answered { status, bytes } | NoticeEvent::Exhausted { status, bytes } => {
+                    self.log_final(now, notice.context, status, out.bytes.get(bytes).unwrap_or_default());
+                }
+                NoticeEvent::Cancelled => {
+                    if let Some(entry) = self.call_log.calls.get_mut(&notice.context) {
+                        entry.cancelled = true;
+                    }
+                }
+                NoticeEvent::Rang { .. }
+                | NoticeEvent::Refused { .. }
+                | NoticeEvent::TimedOut { .. }
+                | NoticeEvent::Ended => (),
+            }
         }
-        *self.proxy.finals() = finals;
+        *self.proxy.notices() = notices;
     }
 
-    fn log_final(&mut self, now: Now, found: &Final, out: &Outbox) {
-        let Some(bytes) = out.bytes.get(found.bytes.clone()) else { return };
+    fn log_final(&mut self, now: Now, key: u64, status: u16, bytes: &[u8]) {
         let mut index = std::mem::take(&mut self.index);
         if index.parse(bytes, &self.shared.limits).is_ok() {
-            self.log_outcome(now, found.status, &Message::new(bytes, &index));
+            self.log_outcome(now, key, status, &Message::new(bytes, &index));
         }
         self.index = index;
     }
 
-    fn log_outcome(&mut self, now: Now, code: u16, message: &Message<'_>) {
+    fn log_outcome(&mut self, now: Now, key: u64, code: u16, message: &Message<'_>) {
         let (Ok(call_id), Ok(from), Ok(to)) = (message.call_id(), message.from(), message.to()) else { return };
         let call_id = call_id.text;
         let (caller_tag, callee_tag) = (from.tag.unwrap_or_default(), to.tag.unwrap_or_default());
-        let key = self.hash_of_dialog(call_id, caller_tag, b"");
         // The caller tries again with credentials.
         if matches!(code, 401 | 407) {
             if let Some(entry) = self.call_log.calls.get_mut(&key) {

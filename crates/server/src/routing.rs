@@ -150,7 +150,6 @@ impl Shard {
             return self.reply(asked, 481, |_| ());
         };
         self.reply(asked, 200, |_| ());
-        self.log_cancel(asked.request);
         self.proxy.cancel(
             &mut Round { now: asked.now, tx: &mut self.transactions, out: asked.out },
             invite,
@@ -299,11 +298,13 @@ impl Shard {
         self.trying(asked);
         self.doubt_unproven(asked, 0);
         self.counters().forwarded.one();
-        self.forward_concealed(asked, routing, server, candidates);
-        match (asked.request.method, asked.request.to_tag) {
+        let context = match (asked.request.method, asked.request.to_tag) {
             (Method::Invite, b"") => self.log_call_begun(asked),
-            (Method::Bye, _) => self.log_call_ended(asked),
-            _ => (),
+            _ => 0,
+        };
+        self.forward_concealed(asked, routing, server, candidates, context);
+        if asked.request.method == Method::Bye {
+            self.log_call_ended(asked);
         }
     }
 
@@ -314,6 +315,7 @@ impl Shard {
         routing: &Routing<'_>,
         server: ServerId,
         candidates: &[Candidate<'_>],
+        context: u64,
     ) {
         let (now, request) = (asked.now, asked.request);
         if !names_caller(&request.message) {
@@ -323,6 +325,7 @@ impl Shard {
                 routing,
                 server,
                 candidates,
+                context,
             );
             return;
         }
@@ -335,6 +338,7 @@ impl Shard {
                 routing,
                 server,
                 candidates,
+                context,
             );
         } else if index.parse(&bytes, &self.shared.limits).is_ok()
             && let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash)
@@ -346,6 +350,7 @@ impl Shard {
                 &routing,
                 server,
                 candidates,
+                context,
             );
         }
         (self.edit, self.concealed) = (edit, (bytes, index));

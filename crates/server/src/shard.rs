@@ -464,7 +464,7 @@ impl Service for Shard {
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.take_in(now, arrival, bytes, out);
-        self.log_finals(now, out);
+        self.hear_notices(now, out);
         self.show_busy();
     }
 
@@ -491,7 +491,7 @@ impl Service for Shard {
         self.transactions.poll(now, out, &mut self.events);
         self.run_events(now, "", out);
         self.proxy.poll(&mut Round { now, tx: &mut self.transactions, out });
-        self.log_finals(now, out);
+        self.hear_notices(now, out);
         self.ping(now, out);
         self.parked.tidy();
         self.read_gauges();
@@ -523,7 +523,7 @@ impl Service for Shard {
                 self.go_on(now, ticket, |found| found.names.push((name, to)), out);
             }
         }
-        self.log_finals(now, out);
+        self.hear_notices(now, out);
         self.show_busy();
     }
 
@@ -540,7 +540,7 @@ impl Service for Shard {
             Unsent::WebSocketHandshake => "WebSocket handshake failed",
         };
         self.run_events(now, reason, out);
-        self.log_finals(now, out);
+        self.hear_notices(now, out);
         self.show_busy();
         // What did not leave is no more in it, and goes another way in this round.
         (self.shared.program.sends)(out);
@@ -549,14 +549,14 @@ impl Service for Shard {
     fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
         self.transactions.cut_off(now, token, out, &mut self.events);
         self.run_events(now, "connection lost", out);
-        self.log_finals(now, out);
+        self.hear_notices(now, out);
         self.show_busy();
     }
 
     fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         if self.transactions.unreachable(now, to, quoted, out, &mut self.events) {
             self.run_events(now, "unreachable (ICMP error)", out);
-            self.log_finals(now, out);
+            self.hear_notices(now, out);
             self.show_busy();
         }
     }

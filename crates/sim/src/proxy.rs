@@ -180,13 +180,14 @@ impl ProxyHost {
                 })
                 .collect();
             let sent =
-                self.proxy.forward(&mut Round { now, tx: &mut self.tx, out }, &request, &routing, id, &candidates);
+                self.proxy.forward(&mut Round { now, tx: &mut self.tx, out }, &request, &routing, id, &candidates, 0);
             return if sent { Ok(()) } else { Err(480) };
         }
         let hop = self.proxy.router().next_hop(&routing.next(), prefer);
         let target = self.resolve(hop).ok_or(404u16)?;
         let candidate = Candidate { targets: &[target], ..Candidate::default() };
-        let sent = self.proxy.forward(&mut Round { now, tx: &mut self.tx, out }, &request, &routing, id, &[candidate]);
+        let sent =
+            self.proxy.forward(&mut Round { now, tx: &mut self.tx, out }, &request, &routing, id, &[candidate], 0);
         if sent { Ok(()) } else { Err(480) }
     }
 

@@ -2,6 +2,7 @@
 
 use super::Proxy;
 use super::contact::{Said, makes_dialog, renews_target};
+use super::notice::{Notice, NoticeEvent};
 use super::response_context::{Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share};
 use crate::digest::{Credentials, HeaderError};
 use crate::kept::memory_of;
@@ -20,6 +21,8 @@ impl Proxy {
     /// the other when nobody has accepted. `server` is the request's transaction; from here on responses,
     /// time-outs and CANCEL are this proxy's business.
     ///
+    /// `context` comes back with each notice of what becomes of the request ([`Proxy::notices`]); 0: the caller wants none.
+    ///
     /// False if there is no candidate with a target: nothing was sent, the caller answers.
     pub fn forward(
         &mut self,
@@ -28,10 +31,15 @@ impl Proxy {
         routing: &Routing<'_>,
         server: ServerId,
         candidates: &[Candidate<'_>],
+        context: u64,
     ) -> bool {
         let (breadth, budget) = (self.breadth(request), self.budget(request));
         if !is_wide_enough(breadth, budget, candidates) {
-            self.refuse(round, request, server, 440);
+            let bytes = self.refuse(round, request, server, 440);
+            if context != 0 {
+                let events = [NoticeEvent::Exhausted { status: 440, bytes }, NoticeEvent::Ended];
+                self.notices.extend(events.map(|event| Notice { context, event }));
+            }
             return true;
         }
         let id = self.contexts.insert(ResponseContext {
@@ -50,7 +58,7 @@ impl Proxy {
             renews: routing.in_dialog && renews_target(request.method),
             cancelled: false,
             answered: false,
-            watched: false,
+            user: context,
         });
         self.unanswered += 1;
         round.tx.set_user(server, TransactionUser::new(Role::Proxy, id));
@@ -183,13 +191,14 @@ impl Proxy {
         digits.parse().unwrap_or(most).min(most)
     }
 
-    /// Answers a request that cannot be forwarded.
-    fn refuse(&self, round: &mut Round<'_>, request: &Request<'_>, server: ServerId, status: u16) {
+    /// Answers a request that cannot be forwarded; the response is there in the outbox.
+    fn refuse(&self, round: &mut Round<'_>, request: &Request<'_>, server: ServerId, status: u16) -> Range<usize> {
         let tag = self.router.own_tag().of(request.call_id);
         let from = round.out.start();
         strowger_message::build::respond(&request.message, status, None, Some(&tag), &mut round.out.bytes).finish(b"");
         let range = from..round.out.bytes.len();
-        round.tx.respond(round.now, server, status, range, round.out);
+        round.tx.respond(round.now, server, status, range.clone(), round.out);
+        range
     }
 
     fn call_hash_of(&self, id: Id) -> u32 {

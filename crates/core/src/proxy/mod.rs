@@ -7,10 +7,12 @@
 mod best;
 mod contact;
 mod forward;
+mod notice;
 mod response;
 mod response_context;
 
-pub use response_context::{Candidate, Final};
+pub use notice::{Notice, NoticeEvent};
+pub use response_context::Candidate;
 
 use crate::entropy::Entropy;
 use crate::routing::Router;
@@ -79,8 +81,8 @@ pub struct Proxy {
     rings: BinaryHeap<Reverse<(u64, u64)>>,
     /// [`Now::mono`] of the next giving back of memory.
     tidy_at: Option<u64>,
-    /// Of requests that are watched, since the user took them last.
-    finals: Vec<Final>,
+    /// Since the user took them last.
+    notices: Vec<Notice>,
     /// The Reason that goes with the CANCEL of a branch that lost (RFC 3326 section 3.1).
     completed_elsewhere: Arc<[u8]>,
     edit: Edit,
@@ -111,7 +113,7 @@ impl Proxy {
             unanswered: 0,
             rings: BinaryHeap::new(),
             tidy_at: None,
-            finals: Vec::new(),
+            notices: Vec::new(),
             completed_elsewhere: Arc::from(&b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n"[..]),
             edit: Edit::new(),
             index: Index::new(),
@@ -136,19 +138,6 @@ impl Proxy {
         self.unanswered
     }
 
-    /// The first final response to the request of this server transaction is to be among [`Proxy::finals`].
-    pub fn watch(&mut self, server: ServerId, tx: &Transactions) {
-        let context = tx.user(server).id(Role::Proxy).and_then(|id| self.contexts.get_mut(id));
-        if let Some(context) = context.filter(|context| context.server == server) {
-            context.watched = true;
-        }
-    }
-
-    /// Final responses of watched requests that went into the outbox; the user takes them out before that is sent.
-    pub fn finals(&mut self) -> &mut Vec<Final> {
-        &mut self.finals
-    }
-
     /// A CANCEL for the INVITE whose server transaction this is (section 16.10): every branch without a
     /// final response is cancelled for the same Reason, their 487 goes upstream. False: the request was not forwarded (yet).
     pub fn cancel(&mut self, round: &mut Round<'_>, invite: ServerId, cancel: &Message<'_>) -> bool {
@@ -166,6 +155,7 @@ impl Proxy {
             }
         }
         let lines = (!lines.is_empty()).then(|| Arc::from(lines));
+        self.notice(id, NoticeEvent::Cancelled);
         self.cancel_branches(round, id, lines.as_ref());
         true
     }
@@ -204,6 +194,8 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(id) else { return };
         context.live = context.live.saturating_sub(1);
         if context.live == 0 {
+            self.notice(id, NoticeEvent::Ended);
+            let Some(context) = self.contexts.get(id) else { return };
             self.unanswered -= usize::from(!context.answered);
             self.contexts.remove(id);
         }

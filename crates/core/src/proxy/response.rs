@@ -1,13 +1,15 @@
 //! Responses on their way upstream (RFC 3261 section 16.7).
 
 use super::contact::{Device, Said};
-use super::response_context::{Best, Final, ResponseContext};
+use super::notice::NoticeEvent;
+use super::response_context::{Best, ResponseContext};
 use super::{Proxy, best};
 use crate::routing::mark::{self, Beyond, Marks, Named, Party};
 use crate::routing::{MARK, Place, Scope};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{Arrival, Now, Round, Target};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use strowger_message::{Edit, Form, Index, Limits, Message, Name, Uri, build};
 
@@ -43,6 +45,7 @@ impl Proxy {
             if status > 100 && context.invite && !context.answered {
                 let (server, says) = (context.server, Says::of(context, round.tx.client_target(client)));
                 let range = self.write_upstream(round.now, response, arrival, status, says, &mut round.out.bytes);
+                self.notice(id, NoticeEvent::Rang { status, bytes: range.clone() });
                 round.tx.respond(round.now, server, status, range, round.out);
             }
             return;
@@ -62,7 +65,7 @@ impl Proxy {
                 let (server, says) = (context.server, Says::of(context, round.tx.client_target(client)));
                 let range = self.write_upstream(round.now, response, arrival, status, says, &mut round.out.bytes);
                 if first {
-                    self.report(id, status, &range);
+                    self.notice(id, NoticeEvent::Answered { status, bytes: range.clone() });
                 }
                 round.tx.respond(round.now, server, status, range, round.out);
                 let lines = self.completed_elsewhere.clone();
@@ -73,6 +76,9 @@ impl Proxy {
         if context.answered {
             return;
         }
+        let by = round.tx.client_target(client);
+        self.notice(id, refusal(status, by));
+        let Some(context) = self.contexts.get_mut(id) else { return };
         if status >= 600 {
             // Nobody else shall answer (step 5); the rest is waited for.
             context.pending = None;
@@ -94,13 +100,13 @@ impl Proxy {
             }
             let status = best::upstream(status);
             let range = self.write_upstream(round.now, response, arrival, status, Says::NOTHING, &mut round.out.bytes);
-            self.report(id, status, &range);
+            self.notice(id, NoticeEvent::Exhausted { status, bytes: range.clone() });
             round.tx.respond(round.now, server, status, range, round.out);
             return;
         }
-        let mut text = Vec::new();
-        let range = self.write_upstream(round.now, response, arrival, best::upstream(status), Says::NOTHING, &mut text);
-        self.remember(id, status, &text[range], response, round.tx);
+        let (mut text, said) = (Vec::new(), best::upstream(status));
+        let range = self.write_upstream(round.now, response, arrival, said, Says::NOTHING, &mut text);
+        self.remember(id, status, said, &text[range], response, round.tx);
         self.conclude(round, id);
     }
 
@@ -116,11 +122,17 @@ impl Proxy {
             return;
         }
         branch.status = status;
-        if context.answered || (!context.cancelled && self.next_address(round, id, client)) {
+        let answered = context.answered;
+        if !answered {
+            let target = round.tx.lost_target(client).or_else(|| round.tx.client_target(client));
+            self.notice(id, refusal(status, target));
+        }
+        let Some(context) = self.contexts.get(id) else { return };
+        if answered || (!context.cancelled && self.next_address(round, id, client)) {
             return;
         }
         if let Some(bytes) = local {
-            self.remember_local(id, status, &bytes, round.tx);
+            self.remember_local(id, status, said, &bytes, round.tx);
         }
         self.conclude(round, id);
     }
@@ -129,15 +141,20 @@ impl Proxy {
     /// 16.8), so that the next candidates need not wait for timer B.
     pub(super) fn silent_branches_failed(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
-        let mut any = false;
+        let mut silent: SmallVec<[ClientId; 4]> = SmallVec::new();
         for branch in context.branches_mut().filter(|b| b.client.is_some() && b.status == 0) {
             branch.status = 408;
-            any = true;
+            silent.extend(branch.client);
         }
-        let Some(pending) = context.pending.as_ref().filter(|_| any) else { return };
+        for client in &silent {
+            let target = round.tx.client_target(*client);
+            self.notice(id, NoticeEvent::TimedOut { target });
+        }
+        let Some(context) = self.contexts.get(id) else { return };
+        let Some(pending) = context.pending.as_ref().filter(|_| !silent.is_empty()) else { return };
         let request = pending.request.clone();
         if let Some(bytes) = self.respond_to(&request, 408) {
-            self.remember_local(id, 408, &bytes, round.tx);
+            self.remember_local(id, 408, 408, &bytes, round.tx);
         }
         self.conclude(round, id);
     }
@@ -157,16 +174,24 @@ impl Proxy {
         }
     }
 
-    fn remember_local(&mut self, id: Id, status: u16, bytes: &[u8], tx: &mut Transactions) {
+    fn remember_local(&mut self, id: Id, status: u16, said: u16, bytes: &[u8], tx: &mut Transactions) {
         let mut index = Index::new();
         if index.parse(bytes, &UNLIMITED).is_ok() {
-            self.remember(id, status, bytes, &Message::new(bytes, &index), tx);
+            self.remember(id, status, said, bytes, &Message::new(bytes, &index), tx);
         }
     }
 
     /// Keeps the better one of this final response and what was best so far, and all challenges. Where the caller has no room for a
     /// long one, what no response can do without.
-    fn remember(&mut self, id: Id, status: u16, upstream: &[u8], response: &Message<'_>, tx: &mut Transactions) {
+    fn remember(
+        &mut self,
+        id: Id,
+        status: u16,
+        said: u16,
+        upstream: &[u8],
+        response: &Message<'_>,
+        tx: &mut Transactions,
+    ) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         let server = context.server;
         let mut hold = |upstream: &[u8]| {
@@ -178,11 +203,11 @@ impl Proxy {
             bytes
         };
         match &mut context.best {
-            None => context.best = Some(Box::new(Best { status, bytes: hold(upstream), challenges: Vec::new() })),
+            None => context.best = Some(Box::new(Best { status, said, bytes: hold(upstream), challenges: Vec::new() })),
             Some(held) if best::rank(status) < best::rank(held.status) => {
                 let kept = if matches!(held.status, 401 | 407) { challenge_lines(&held.bytes) } else { Vec::new() };
                 held.challenges.extend_from_slice(&kept);
-                held.status = status;
+                (held.status, held.said) = (status, said);
                 held.bytes = hold(upstream);
             }
             Some(held) if matches!(status, 401 | 407) => {
@@ -238,15 +263,9 @@ impl Proxy {
             }
         }
         let range = from..round.out.bytes.len();
-        self.report(id, best::upstream(held.status), &range);
-        round.tx.respond(round.now, server, best::upstream(held.status), range, round.out);
-    }
-
-    fn report(&mut self, id: Id, status: u16, bytes: &std::ops::Range<usize>) {
-        if let Some(context) = self.contexts.get(id).filter(|context| context.watched) {
-            debug_assert!(context.answered);
-            self.finals.push(Final { status, bytes: bytes.clone() });
-        }
+        let status = held.said;
+        self.notice(id, NoticeEvent::Exhausted { status, bytes: range.clone() });
+        round.tx.respond(round.now, server, status, range, round.out);
     }
 
     /// `lines`: the Reason.
@@ -368,6 +387,14 @@ impl Says {
     fn of(context: &ResponseContext, sent: Option<Target>) -> Self {
         let ResponseContext { recorded, renews, translated, .. } = *context;
         Self { device: context.device(), recorded, renews, sent: (sent, translated) }
+    }
+}
+
+/// A branch that came to nothing.
+const fn refusal(status: u16, target: Option<Target>) -> NoticeEvent {
+    match status {
+        408 => NoticeEvent::TimedOut { target },
+        _ => NoticeEvent::Refused { status, by: target },
     }
 }
 

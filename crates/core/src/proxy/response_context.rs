@@ -4,7 +4,6 @@
 use super::contact::Device;
 use crate::transaction::{ClientId, ServerId};
 use crate::{Arrival, Target};
-use std::ops::Range;
 
 /// What a proxy remembers of one request. Small: an ended call holds two for 32 seconds.
 #[derive(Debug)]
@@ -35,16 +34,8 @@ pub(super) struct ResponseContext {
     pub(super) cancelled: bool,
     /// A final response went upstream.
     pub(super) answered: bool,
-    /// The user wants to know its final response, see [`super::Proxy::watch`].
-    pub(super) watched: bool,
-}
-
-/// The final response of a request that is watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Final {
-    pub status: u16,
-    /// Where it stands in [`crate::Outbox::bytes`], until that is sent.
-    pub bytes: Range<usize>,
+    /// Of the proxy's user, for the notices; 0: it wants none.
+    pub(super) user: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +52,10 @@ pub(super) struct Branch {
 /// The best final response so far, ready to go upstream: its top Via already taken off.
 #[derive(Debug)]
 pub(super) struct Best {
+    /// As it came, by which it is ranked.
     pub(super) status: u16,
+    /// As it goes upstream.
+    pub(super) said: u16,
     pub(super) bytes: Vec<u8>,
     /// Challenge lines of the other branches (section 16.7 step 7).
     pub(super) challenges: Vec<u8>,

@@ -11,6 +11,7 @@ mod forwarding;
 mod loops;
 mod marks;
 mod moves;
+mod notices;
 mod responses;
 mod rig;
 mod routes;

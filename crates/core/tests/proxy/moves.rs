@@ -6,7 +6,7 @@ use strowger_core::proxy::Settings;
 /// Moves everything of one rig into another of the same process, which has calls of its own already.
 fn moved(mut old: Rig) -> Rig {
     let mut new = Rig::seeded(Settings::default(), 9);
-    new.now = old.now;
+    (new.now, new.next) = (old.now, old.next + 100);
     for n in 0..3 {
         let text = alice("INVITE", "sip:dave@10.4.4.4", "")
             .replace("call@", &format!("{n}@"))
@@ -17,6 +17,7 @@ fn moved(mut old: Rig) -> Rig {
     let transactions = old.tx.export(old.now, |_| true);
     assert_eq!((old.proxy.contexts(), old.proxy.unanswered(), old.tx.counts().keys), (0, 0, 0));
     new.proxy.import(new.now, contexts, transactions, &mut new.tx);
+    new.take_over(&mut old);
     old.end();
     new
 }

@@ -1,10 +1,11 @@
 //! A proxy with its transactions, without sockets, and what peers of it say.
 
 use crate::allocation;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Proxy, Settings};
+use strowger_core::proxy::{Candidate, NoticeEvent, Proxy, Settings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Role, Transactions};
@@ -79,6 +80,12 @@ pub(crate) struct Rig {
     pub(crate) proxy: Proxy,
     out: Outbox,
     events: Vec<Event>,
+    /// Contexts of the requests that were forwarded.
+    pub(crate) forwarded: Vec<u64>,
+    /// The context of the next.
+    pub(crate) next: u64,
+    /// What the proxy told of each, in order.
+    pub(crate) heard: BTreeMap<u64, Vec<String>>,
     /// Made inside the proxy and its transactions so far.
     pub(crate) allocations: u64,
 }
@@ -190,6 +197,9 @@ impl Rig {
             proxy: Proxy::new(router, settings, Entropy::new([seed; 32])),
             out: Outbox::new(),
             events: Vec::new(),
+            forwarded: Vec::new(),
+            next: 1,
+            heard: BTreeMap::new(),
             allocations: 0,
         }
     }
@@ -241,10 +251,12 @@ impl Rig {
                         translated: t.uri.as_deref().is_some_and(|uri| !uri.ends_with(&t.at[0].address.to_string())),
                     })
                     .collect();
-                let (tx, out) = (&mut self.tx, &mut self.out);
+                let number = self.next;
+                self.next += 1;
+                self.forwarded.push(number);
+                let mut round = Round { now: self.now, tx: &mut self.tx, out: &mut self.out };
                 let before = allocation::count();
-                let sent =
-                    self.proxy.forward(&mut Round { now: self.now, tx, out }, &request, &routing, id, &candidates);
+                let sent = self.proxy.forward(&mut round, &request, &routing, id, &candidates, number);
                 self.allocations += allocation::count() - before;
                 assert!(sent, "no target");
             }
@@ -363,6 +375,7 @@ impl Rig {
         let contexts = self.proxy.export(|_| true);
         let transactions = self.tx.export(self.now, |_| true);
         new.proxy.import(new.now, contexts, transactions, &mut new.tx);
+        new.take_over(self);
         *self = new;
     }
 
@@ -373,6 +386,43 @@ impl Rig {
         let all = counts.servers + counts.clients + counts.kept_messages + counts.timers + counts.keys;
         assert_eq!((all, self.proxy.contexts(), self.proxy.unanswered()), (0, 0, 0), "{counts:?}");
         assert_eq!((self.tx.deadline(), self.proxy.deadline()), (None, None));
+        // One final response at most goes up as such, and the end is the last that is heard.
+        for number in &self.forwarded {
+            let heard = self.heard.get(number).map_or(&[][..], |heard| heard);
+            let finals = heard.iter().filter(|what| what.starts_with("answered") || what.starts_with("exhausted"));
+            assert!(finals.count() <= 1, "{number}: {heard:?}");
+            let ends = heard.iter().filter(|what| *what == "ended").count();
+            assert_eq!((ends, heard.last().map(String::as_str)), (1, Some("ended")), "{number}: {heard:?}");
+        }
+    }
+
+    /// What was heard of the calls that moved here.
+    pub(crate) fn take_over(&mut self, other: &mut Self) {
+        self.next = self.next.max(other.next);
+        self.forwarded.append(&mut other.forwarded);
+        self.heard.append(&mut other.heard);
+    }
+
+    /// What the proxy has told since, with the response that it tells of.
+    fn hear(&mut self) {
+        let bytes = &self.out.bytes;
+        let is_of = |status: u16, range: std::ops::Range<usize>| {
+            assert!(bytes[range].starts_with(format!("SIP/2.0 {status} ").as_bytes()));
+            status
+        };
+        let place = |target: Option<Target>| target.map_or_else(|| "nobody".to_owned(), |t| t.address.to_string());
+        for notice in self.proxy.notices().drain(..) {
+            let what = match notice.event {
+                NoticeEvent::Rang { status, bytes } => format!("rang {}", is_of(status, bytes)),
+                NoticeEvent::Answered { status, bytes } => format!("answered {}", is_of(status, bytes)),
+                NoticeEvent::Refused { status, by } => format!("refused {status} by {}", place(by)),
+                NoticeEvent::TimedOut { target } => format!("timed out at {}", place(target)),
+                NoticeEvent::Cancelled => "cancelled".to_owned(),
+                NoticeEvent::Exhausted { status, bytes } => format!("exhausted {}", is_of(status, bytes)),
+                NoticeEvent::Ended => "ended".to_owned(),
+            };
+            self.heard.entry(notice.context).or_default().push(what);
+        }
     }
 
     fn run_events(&mut self) {
@@ -384,6 +434,7 @@ impl Rig {
     }
 
     fn taken(&mut self) -> Vec<Sent> {
+        self.hear();
         let sent = self.out.sends().iter().map(|s| Sent {
             target: s.target,
             token: s.token,

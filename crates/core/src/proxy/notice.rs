@@ -1,0 +1,46 @@
+//! What the proxy tells its user of the requests that it forwards: accounting, limits, dialogs, the log hang on this alone.
+
+use super::Proxy;
+use crate::Target;
+use crate::slots::Id;
+use std::ops::Range;
+
+/// Something happened to a request that was forwarded with a context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// What [`Proxy::forward`] was given.
+    pub context: u64,
+    pub event: NoticeEvent,
+}
+
+/// What happened. `bytes`: where the response that goes upstream stands in [`crate::Outbox::bytes`], until that is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoticeEvent {
+    /// A provisional response but 100 goes upstream.
+    Rang { status: u16, bytes: Range<usize> },
+    /// The first 2xx goes upstream.
+    Answered { status: u16, bytes: Range<usize> },
+    /// A branch has a final response of 300 or more, or (503) its request could not be sent there.
+    Refused { status: u16, by: Option<Target> },
+    /// A branch had no final response in time.
+    TimedOut { target: Option<Target> },
+    /// Its sender has cancelled it.
+    Cancelled,
+    /// Every target was tried: the best response goes upstream.
+    Exhausted { status: u16, bytes: Range<usize> },
+    /// The last of its transactions has ended.
+    Ended,
+}
+
+impl Proxy {
+    /// What happened since the user took it last. What has `bytes` is to be read before the outbox is sent.
+    pub fn notices(&mut self) -> &mut Vec<Notice> {
+        &mut self.notices
+    }
+
+    pub(super) fn notice(&mut self, id: Id, event: NoticeEvent) {
+        if let Some(context) = self.contexts.get(id).map(|context| context.user).filter(|user| *user != 0) {
+            self.notices.push(Notice { context, event });
+        }
+    }
+}
