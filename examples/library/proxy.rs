@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Proxy, Settings};
+use strowger_core::proxy::{Candidate, Plan, Proxy, Settings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Incoming, Outgoing, Role, ServerId, Transactions};
@@ -79,7 +79,7 @@ impl Relay {
             &routing,
             server,
             &[candidate],
-            0,
+            &Plan::default(),
         );
     }
 

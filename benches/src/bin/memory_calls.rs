@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use strowger_benches::memory::pss;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Proxy, Settings};
+use strowger_core::proxy::{Candidate, Plan, Proxy, Settings};
 use strowger_core::routing::{Identity, ListenerAddress, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Role, Transactions};
@@ -105,7 +105,7 @@ impl Shard {
             &routing,
             id,
             &[candidate],
-            0
+            &Plan::default()
         ));
         let send = *self.out.sends().last().expect("it was forwarded");
         self.sent.clear();

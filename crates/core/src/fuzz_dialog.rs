@@ -2,7 +2,7 @@
 //! a party of it, and nowhere else. A function that panics when that does not hold; mutators and cargo-fuzz call it.
 
 use crate::entropy::Entropy;
-use crate::proxy::{Candidate, Proxy, Settings};
+use crate::proxy::{Candidate, Plan, Proxy, Settings};
 use crate::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use crate::timer::TimerSettings;
 use crate::transaction::{Incoming, Outgoing, Role, Transactions};
@@ -209,7 +209,7 @@ impl World {
                     &routing,
                     id,
                     &[candidate],
-                    0,
+                    &Plan::default(),
                 );
             }
             Incoming::Ack => {

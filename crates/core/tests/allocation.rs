@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Proxy, Settings};
+use strowger_core::proxy::{Candidate, Plan, Proxy, Settings};
 use strowger_core::routing::{Identity, ListenerAddress, Request, Router};
 use strowger_core::slots::Id;
 use strowger_core::timer::TimerSettings;
@@ -142,7 +142,7 @@ impl Relay {
                     &routing,
                     id,
                     &candidates,
-                    0
+                    &Plan::default()
                 ));
                 let send = *self.out.sends().last().expect("it was forwarded");
                 self.sent.clear();

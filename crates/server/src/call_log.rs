@@ -169,6 +169,8 @@ impl Shard {
                         entry.cancelled = true;
                     }
                 }
+                // No plan asks.
+                NoticeEvent::Failing { .. } => (),
                 NoticeEvent::Rang { .. }
                 | NoticeEvent::Refused { .. }
                 | NoticeEvent::TimedOut { .. }

@@ -12,7 +12,7 @@ use crate::shard::Shard;
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::proxy::Candidate;
+use strowger_core::proxy::{Candidate, Plan};
 use strowger_core::registrar::PathRule;
 use strowger_core::routing::contact_repair::is_invalid;
 use strowger_core::routing::{NextHop, Place, Request, Routing, Scope};
@@ -264,6 +264,8 @@ impl Shard {
             path: help.as_deref().unwrap_or_default(),
             targets: &targets,
             q: 1000,
+            add: b"",
+            remove: &[],
             fixed: routing.way.is_some(),
             translated: routing.way.is_some(),
         };
@@ -302,7 +304,8 @@ impl Shard {
             (Method::Invite, b"") => self.log_call_begun(asked),
             _ => 0,
         };
-        self.forward_concealed(asked, routing, server, candidates, context);
+        let plan = Plan { context, ..self.shared.config.plan() };
+        self.forward_concealed(asked, routing, server, candidates, &plan);
         if asked.request.method == Method::Bye {
             self.log_call_ended(asked);
         }
@@ -315,7 +318,7 @@ impl Shard {
         routing: &Routing<'_>,
         server: ServerId,
         candidates: &[Candidate<'_>],
-        context: u64,
+        plan: &Plan<'_>,
     ) {
         let (now, request) = (asked.now, asked.request);
         if !names_caller(&request.message) {
@@ -325,7 +328,7 @@ impl Shard {
                 routing,
                 server,
                 candidates,
-                context,
+                plan,
             );
             return;
         }
@@ -338,7 +341,7 @@ impl Shard {
                 routing,
                 server,
                 candidates,
-                context,
+                plan,
             );
         } else if index.parse(&bytes, &self.shared.limits).is_ok()
             && let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash)
@@ -350,7 +353,7 @@ impl Shard {
                 &routing,
                 server,
                 candidates,
-                context,
+                plan,
             );
         }
         (self.edit, self.concealed) = (edit, (bytes, index));
@@ -427,6 +430,8 @@ impl Shard {
                     Fork::Sequence => count - (n as u16).min(count),
                     Fork::ByQ => count - group.min(count),
                 },
+                add: b"",
+                remove: &[],
                 // What registered by UDP may listen nowhere else (section 18.1.1 is for servers).
                 fixed: contact.path.is_empty(),
                 translated: contact.target.is_some(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Proxy, Settings};
+use strowger_core::proxy::{Candidate, Plan, Proxy, Settings};
 use strowger_core::registrar::{Current, Registrar, Settings as RegistrarSettings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
@@ -57,9 +57,8 @@ impl ProxyHost {
         let router = Arc::new(Router::new(identity, b"secret", 86_400));
         let mut entropy = [0; 32];
         entropy[..8].copy_from_slice(&seed.to_le_bytes());
-        let ways = Settings { record_route: settings.record_route, ..Settings::default() };
         Self {
-            proxy: Proxy::new(router, ways, Entropy::new(entropy)),
+            proxy: Proxy::new(router, Settings::default(), Entropy::new(entropy)),
             registrar: Registrar::new(RegistrarSettings::default()),
             tx: Transactions::new(TimerSettings::default(), [seed, 1]),
             settings,
@@ -151,6 +150,7 @@ impl ProxyHost {
         }
         let prefer = routing.listener.unwrap_or(arrival.listener);
         let uri = routing.uri.sip().ok_or(416u16)?;
+        let plan = Plan { record_route: self.settings.record_route, ..Plan::default() };
         let local = self.proxy.router().identity().is_local_domain(uri.host);
         if local && request.method == Method::Register && routing.route.is_none() {
             return self.register(now, &message, id, out);
@@ -179,15 +179,21 @@ impl ProxyHost {
                     ..Candidate::default()
                 })
                 .collect();
-            let sent =
-                self.proxy.forward(&mut Round { now, tx: &mut self.tx, out }, &request, &routing, id, &candidates, 0);
+            let sent = self.proxy.forward(
+                &mut Round { now, tx: &mut self.tx, out },
+                &request,
+                &routing,
+                id,
+                &candidates,
+                &plan,
+            );
             return if sent { Ok(()) } else { Err(480) };
         }
         let hop = self.proxy.router().next_hop(&routing.next(), prefer);
         let target = self.resolve(hop).ok_or(404u16)?;
         let candidate = Candidate { targets: &[target], ..Candidate::default() };
         let sent =
-            self.proxy.forward(&mut Round { now, tx: &mut self.tx, out }, &request, &routing, id, &[candidate], 0);
+            self.proxy.forward(&mut Round { now, tx: &mut self.tx, out }, &request, &routing, id, &[candidate], &plan);
         if sent { Ok(()) } else { Err(480) }
     }
 

@@ -56,10 +56,10 @@ impl Said<'_> {
 
 impl Proxy {
     /// What a request says that makes a dialog or renews the target of one.
-    pub(super) fn said_by_request<'a>(&self, request: &Request<'a>) -> Option<Said<'a>> {
+    pub(super) fn said_by_request<'a>(&self, request: &Request<'a>, record_route: bool) -> Option<Said<'a>> {
         let (message, arrival, method) = (&request.message, request.arrival, request.method);
         let says = if request.to_tag.is_empty() { makes_dialog(method) } else { renews_target(method) };
-        let (text, uri) = contact(message).filter(|_| says && self.settings.record_route)?;
+        let (text, uri) = contact(message).filter(|_| says && record_route)?;
         let (from, first_hop) = (arrival.reply(), is_first_hop(message));
         // The first hop from a device: nobody stands between it and us.
         let is_moved = || {

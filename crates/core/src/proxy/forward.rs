@@ -3,7 +3,8 @@
 use super::Proxy;
 use super::contact::{Said, makes_dialog, renews_target};
 use super::notice::{Notice, NoticeEvent};
-use super::response_context::{Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share};
+use super::plan::{KeptPlan, Plan};
+use super::response_context::{Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share, may_be_removed};
 use crate::digest::{Credentials, HeaderError};
 use crate::kept::memory_of;
 use crate::routing::loop_detection::{self, Visit};
@@ -13,6 +14,7 @@ use crate::routing::{MARK, Request, Routing, Scope};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, ServerId, TransactionUser};
 use crate::{ListenerId, Now, Round, Target, Transport};
+use std::cmp::Reverse;
 use std::ops::Range;
 use strowger_message::{Message, Method, Name, SipUri, Uri};
 
@@ -20,8 +22,6 @@ impl Proxy {
     /// Forwards a request to its candidates: those of the highest q at once, the others one group after
     /// the other when nobody has accepted. `server` is the request's transaction; from here on responses,
     /// time-outs and CANCEL are this proxy's business.
-    ///
-    /// `context` comes back with each notice of what becomes of the request ([`Proxy::notices`]); 0: the caller wants none.
     ///
     /// False if there is no candidate with a target: nothing was sent, the caller answers.
     pub fn forward(
@@ -31,12 +31,13 @@ impl Proxy {
         routing: &Routing<'_>,
         server: ServerId,
         candidates: &[Candidate<'_>],
-        context: u64,
+        plan: &Plan<'_>,
     ) -> bool {
         let (breadth, budget) = (self.breadth(request), self.budget(request));
         if !is_wide_enough(breadth, budget, candidates) {
             let bytes = self.refuse(round, request, server, 440);
-            if context != 0 {
+            if plan.context != 0 {
+                let context = plan.context;
                 let events = [NoticeEvent::Exhausted { status: 440, bytes }, NoticeEvent::Ended];
                 self.notices.extend(events.map(|event| Notice { context, event }));
             }
@@ -54,11 +55,11 @@ impl Proxy {
             direct: routing.in_dialog && routing.route.is_none(),
             registered: candidates.iter().all(|c| c.uri.is_some() && c.path.is_empty()),
             translated: candidates.iter().any(|c| c.translated),
-            recorded: self.records_route(request),
+            recorded: plan.record_route && records_route(request),
             renews: routing.in_dialog && renews_target(request.method),
             cancelled: false,
             answered: false,
-            user: context,
+            user: plan.context,
         });
         self.unanswered += 1;
         round.tx.set_user(server, TransactionUser::new(Role::Proxy, id));
@@ -67,18 +68,27 @@ impl Proxy {
             round.tx.expect_answer(round.now, server);
         }
         // The way of nearly every request: one candidate, one address, no fork.
-        if let [candidate] = candidates
+        if plan.is_plain()
+            && let [candidate] = candidates
             && let [target] = candidate.targets
             && (candidate.fixed || self.with_tcp(request, *target).is_none())
         {
             let share = Share { breadth, left: budget - 1 };
-            let uri = candidate.uri_for(*target);
-            self.send_branch(round, request, routing, id, uri, candidate.path, *target, 0, share);
+            let branch = OutgoingBranch {
+                uri: candidate.uri_for(*target),
+                path: candidate.path,
+                add: candidate.add,
+                remove: candidate.remove,
+                target: *target,
+                share,
+                record_route: plan.record_route,
+            };
+            self.send_branch(round, request, routing, id, 0, &branch);
             return true;
         }
         let mut owned: Vec<OwnedCandidate> =
             candidates.iter().filter(|c| !c.targets.is_empty()).map(OwnedCandidate::of).collect();
-        owned.sort_by_key(|c| std::cmp::Reverse(c.q));
+        owned.sort_by_key(|c| Reverse(c.q));
         for candidate in &mut owned {
             if !candidate.fixed {
                 let with_tcp = |&t: &Target| self.with_tcp(request, t).into_iter().chain([t]);
@@ -103,7 +113,9 @@ impl Proxy {
             // Nothing is kept for further targets.
             owned[0].targets.truncate(1);
         }
-        let left = divide(budget, &mut owned);
+        // Half of the branches are for what the user may add.
+        let reserve = if plan.asks { budget / 2 } else { 0 };
+        let left = divide(budget - reserve, &mut owned);
         let mut request_bytes = Vec::with_capacity(request.message.bytes().len());
         request_bytes.extend_from_slice(request.message.bytes());
         if let Some(context) = self.contexts.get_mut(id) {
@@ -114,6 +126,10 @@ impl Proxy {
                 next: 0,
                 until: 0,
                 share: Share { breadth, left },
+                silent_until: None,
+                plan: KeptPlan::of(plan),
+                asking: false,
+                reserve,
             }));
         }
         self.next_group(round, id)
@@ -136,7 +152,10 @@ impl Proxy {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         let Some(mut pending) = context.pending.take() else { return false };
         let from = pending.next;
-        let Some(q) = pending.candidates.get(from).map(|c| c.q) else { return false };
+        let Some(q) = pending.candidates.get(from).map(|c| c.q) else {
+            context.pending = Some(pending).filter(|pending| pending.plan.asks);
+            return false;
+        };
         let before: usize =
             context.branches().filter_map(|b| b.client).map(|client| round.tx.kept_memory(client)).sum();
         let bytes = pending.request.len();
@@ -146,7 +165,10 @@ impl Proxy {
             candidate.q == q && memory <= self.settings.request_memory
         };
         let count = match pending.candidates[from..].iter().take_while(fits).count() {
-            0 if before > 0 => return false,
+            0 if before > 0 => {
+                context.pending = Some(pending).filter(|pending| pending.plan.asks);
+                return false;
+            }
             count => count.max(1),
         };
         pending.next = from + count;
@@ -160,19 +182,22 @@ impl Proxy {
             for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
                 let target = candidate.targets[0];
                 candidate.tried = 1;
-                let uri = candidate.uri_for(target);
-                self.send_branch(round, &request, &routing, id, uri, &candidate.path, target, (from + n) as u16, share);
+                let branch = candidate.branch(target, share, pending.plan.record_route);
+                self.send_branch(round, &request, &routing, id, (from + n) as u16, &branch);
                 sent = true;
             }
         }
         self.index = index;
-        let left =
+        let is_left =
             pending.next < pending.candidates.len() || pending.candidates.iter().any(|c| c.tried < c.targets.len());
-        if let Some(context) = self.contexts.get_mut(id).filter(|_| left) {
+        let (ring, plan) = (round.now.mono + pending.plan.ring_timeout, &pending.plan);
+        let is_needed = is_left || plan.asks || plan.answer_timeout.is_some();
+        if let Some(context) = self.contexts.get_mut(id).filter(|_| is_needed) {
             round.tx.bill(context.server, waiting_memory(bytes, &pending.candidates));
             context.pending = Some(pending);
         }
-        self.let_ring(id, round.now.mono + self.settings.fork_timeout);
+        self.let_ring(id, ring);
+        self.let_be_silent(id, round.now.mono);
         sent
     }
 
@@ -216,12 +241,13 @@ impl Proxy {
         {
             candidate.tried += 1;
             let share = pending.share;
-            let (uri, path) = (candidate.uri_for(target).map(<[u8]>::to_vec), candidate.path.clone());
+            let candidate = candidate.clone();
             let mut index = std::mem::take(&mut self.index);
             if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id))
             {
                 let routing = self.router.route(round.now, &request);
-                self.send_branch(round, &request, &routing, id, uri.as_deref(), &path, target, at, share);
+                let branch = candidate.branch(target, share, pending.plan.record_route);
+                self.send_branch(round, &request, &routing, id, at, &branch);
                 sent = true;
             }
             self.index = index;
@@ -229,25 +255,30 @@ impl Proxy {
         if let Some(context) = self.contexts.get_mut(id) {
             context.pending = Some(pending);
         }
+        self.let_be_silent(id, round.now.mono);
         sent
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each says one thing about the branch")]
+    /// Gives targets that were just asked the time in which they must say something, if the plan bounds it.
+    fn let_be_silent(&mut self, id: Id, now: u64) {
+        let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut()) else { return };
+        let Some(timeout) = pending.plan.answer_timeout else { return };
+        pending.silent_until = Some(now + timeout);
+        self.rings.push(Reverse((now + timeout, id.to_u64())));
+    }
+
     fn send_branch(
         &mut self,
         round: &mut Round<'_>,
         request: &Request<'_>,
         routing: &Routing<'_>,
         id: Id,
-        uri: Option<&[u8]>,
-        path: &[u8],
-        target: Target,
         candidate: u16,
-        share: Share,
+        branch: &OutgoingBranch<'_>,
     ) {
         let unique = self.entropy.u64();
-        let (range, branch) =
-            self.write_request(round.now, request, routing, uri, path, target, unique, share, &mut round.out.bytes);
+        let target = branch.target;
+        let (range, branch) = self.write_request(round.now, request, routing, branch, unique, &mut round.out.bytes);
         let (length, tu) = (range.len(), TransactionUser::new(Role::Proxy, id));
         let client = round.tx.send(
             round.now,
@@ -285,18 +316,16 @@ impl Proxy {
             request.cseq,
         );
         let share = Share { breadth: 0, left: budget - 1 };
-        let uri = candidate.uri_for(target);
-        let (range, _) = self.write_request(
-            round.now,
-            request,
-            routing,
-            uri,
-            candidate.path,
+        let branch = OutgoingBranch {
+            uri: candidate.uri_for(target),
+            path: candidate.path,
+            add: candidate.add,
+            remove: candidate.remove,
             target,
-            unique,
             share,
-            &mut round.out.bytes,
-        );
+            record_route: false,
+        };
+        let (range, _) = self.write_request(round.now, request, routing, &branch, unique, &mut round.out.bytes);
         round.out.send(target, range, 0);
     }
 
@@ -306,20 +335,17 @@ impl Proxy {
         self.router.visits(request).next().map_or(most, |visit| visit.left.min(most))
     }
 
-    /// Writes the request as it leaves for `target`.
-    #[expect(clippy::too_many_arguments, reason = "each says one thing about the branch")]
+    /// Writes the request as it leaves for this branch.
     fn write_request(
         &mut self,
         now: Now,
         request: &Request<'_>,
         routing: &Routing<'_>,
-        uri: Option<&[u8]>,
-        path: &[u8],
-        target: Target,
+        branch: &OutgoingBranch<'_>,
         unique: u64,
-        share: Share,
         out: &mut Vec<u8>,
     ) -> (Range<usize>, [u8; loop_detection::LEN]) {
+        let OutgoingBranch { uri, path, add, remove, target, share, record_route } = *branch;
         let message = &request.message;
         let index = message.index();
         let top = index.headers_start();
@@ -341,8 +367,8 @@ impl Proxy {
         });
 
         // Record-Route (step 4): only what can make a dialog.
-        let said = self.said_by_request(request);
-        if self.records_route(request) {
+        let said = self.said_by_request(request, record_route);
+        if record_route && records_route(request) {
             let secure = match (routing.route, uri) {
                 (Some(_), _) => routing.next().is_sips(),
                 (None, Some(uri)) => uri.len() > 4 && uri[..5].eq_ignore_ascii_case(b"sips:"),
@@ -400,6 +426,12 @@ impl Proxy {
 
         if message.has(Name::ProxyAuthorization) || message.has(Name::Authorization) {
             self.consume_credentials(message);
+        }
+        for name in remove.iter().filter(|name| may_be_removed(**name)) {
+            self.edit.remove_all(index, *name);
+        }
+        if !add.is_empty() {
+            self.edit.insert(index.headers_end(), |text| text.extend_from_slice(add));
         }
         if let Some(said) = &said {
             self.seal_contact(now, message, request.call_id, request.from_tag, said, routing.in_dialog);
@@ -477,11 +509,6 @@ impl Proxy {
         }
     }
 
-    /// We stay on the way of the dialog that this request makes.
-    fn records_route(&self, request: &Request<'_>) -> bool {
-        self.settings.record_route && request.to_tag.is_empty() && makes_dialog(request.method)
-    }
-
     /// Credentials for our realm have done their work (section 22.3).
     fn consume_credentials(&mut self, message: &Message<'_>) {
         if self.settings.realm.is_empty() {
@@ -502,6 +529,24 @@ impl Proxy {
             }
         }
     }
+}
+
+/// One copy of a request, and what is special about it.
+#[derive(Clone, Copy)]
+pub(super) struct OutgoingBranch<'a> {
+    /// The Request-URI; none: as it is.
+    pub(super) uri: Option<&'a [u8]>,
+    pub(super) path: &'a [u8],
+    pub(super) add: &'a [u8],
+    pub(super) remove: &'a [Name],
+    pub(super) target: Target,
+    pub(super) share: Share,
+    pub(super) record_route: bool,
+}
+
+/// A request that can make a dialog.
+fn records_route(request: &Request<'_>) -> bool {
+    request.to_tag.is_empty() && makes_dialog(request.method)
 }
 
 /// Memory that a branch takes beside the request that is kept: entries of its transactions, timers, keys, the last response. Measured, for

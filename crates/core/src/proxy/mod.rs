@@ -8,11 +8,13 @@ mod best;
 mod contact;
 mod forward;
 mod notice;
+mod plan;
 mod response;
 mod response_context;
 
 pub use notice::{Notice, NoticeEvent};
-pub use response_context::Candidate;
+pub use plan::{Plan, TryNext};
+pub use response_context::{Candidate, may_be_removed};
 
 use crate::entropy::Entropy;
 use crate::routing::Router;
@@ -29,12 +31,8 @@ use strowger_message::{Edit, Index, Message, Name};
 /// How a proxy treats what it forwards.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Stay on the way of later requests of the dialog (section 16.6 step 4).
-    pub record_route: bool,
     /// Written when a request has no Max-Forwards (section 16.6 step 3). Default 70.
     pub max_forwards: u8,
-    /// How long a group of candidates may ring before the next one is tried, in milliseconds.
-    pub fork_timeout: u64,
     /// Requests larger than so many bytes go by TCP, and by UDP if that fails (section 18.1.1).
     pub tcp_above: Option<usize>,
     /// Carry a device's real address in its Contact (see [`contact_repair`](crate::routing::contact_repair)).
@@ -54,9 +52,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            record_route: true,
             max_forwards: 70,
-            fork_timeout: 20_000,
             tcp_above: Some(1300),
             contact_repair: true,
             max_breadth: 60,
@@ -147,6 +143,11 @@ impl Proxy {
             return false;
         }
         context.cancelled = true;
+        if context.pending.as_ref().is_some_and(|pending| pending.asking) {
+            self.notice(id, NoticeEvent::Cancelled);
+            self.answer_locally(round, id, 487);
+            return true;
+        }
         context.pending = None;
         let mut lines = Vec::new();
         for value in cancel.headers(Name::Reason) {
@@ -235,8 +236,15 @@ impl Proxy {
         {
             self.rings.pop();
             let id = Id::from_u64(id);
+            if self.contexts.get(id).and_then(ResponseContext::silent_until) == Some(until) {
+                self.end_silence(round, id);
+            }
             let rings = |proxy: &Self| proxy.contexts.get(id).and_then(ResponseContext::rings_until) == Some(until);
             if !rings(self) {
+                continue;
+            }
+            if self.contexts.get(id).and_then(|c| c.pending.as_ref()).is_some_and(|pending| pending.asking) {
+                self.finish(round, id);
                 continue;
             }
             if let Some(context) = self.contexts.get_mut(id) {
@@ -272,9 +280,9 @@ impl Proxy {
             self.unanswered += usize::from(!record.context.answered);
             // Its server transaction may have ended; the old id must not mean somebody else's here.
             let context = ResponseContext { server: ServerId::from_u64(0), ..record.context };
-            let until = context.rings_until();
+            let until = [context.rings_until(), context.silent_until()];
             let id = self.contexts.insert(context);
-            self.rings.extend(until.map(|until| Reverse((until, id.to_u64()))));
+            self.rings.extend(until.into_iter().flatten().map(|until| Reverse((until, id.to_u64()))));
             moved.insert(record.old, id);
         }
         let mut clients: HashMap<u64, u64> = HashMap::new();
@@ -295,6 +303,9 @@ impl Proxy {
                 branch.client =
                     branch.client.and_then(|old| clients.get(&old.to_u64())).copied().map(ClientId::from_u64);
             }
+        }
+        for id in moved.into_values() {
+            self.ask_again(id);
         }
         if !self.contexts.is_empty() {
             self.tidy_at.get_or_insert(now.mono + TIDY);

@@ -3,6 +3,7 @@
 use super::Proxy;
 use crate::Target;
 use crate::slots::Id;
+use crate::transaction::ServerId;
 use std::ops::Range;
 
 /// Something happened to a request that was forwarded with a context.
@@ -26,6 +27,9 @@ pub enum NoticeEvent {
     TimedOut { target: Option<Target> },
     /// Its sender has cancelled it.
     Cancelled,
+    /// Every target has failed, and the plan asks: nothing goes upstream until the user says [`Proxy::more`], [`Proxy::answer`] or
+    /// [`Proxy::pass`]. `status`: of the best response. After a move to another shard it is asked again there.
+    Failing { server: ServerId, status: u16 },
     /// Every target was tried: the best response goes upstream.
     Exhausted { status: u16, bytes: Range<usize> },
     /// The last of its transactions has ended.

@@ -85,8 +85,14 @@ impl Proxy {
             let text = strowger_message::status::reason(status);
             let lines = Arc::from(format!("Reason: SIP;cause={status};text=\"{text}\"\r\n").into_bytes());
             self.cancel_others(round, id, &lines);
-        } else if status == 503 && self.next_address(round, id, client) {
-            return;
+        } else {
+            let plan = context.pending.as_ref().map(|pending| &pending.plan);
+            let (next, ends) = plan.map_or((false, false), |p| (p.tries_next_address(status), p.ends_search(status)));
+            if ends {
+                context.end_search();
+            } else if next && self.next_address(round, id, client) {
+                return;
+            }
         }
         let Some(context) = self.contexts.get_mut(id) else { return };
         if !context.is_waiting() && context.pending.is_none() && context.best.is_none() {
@@ -155,6 +161,33 @@ impl Proxy {
         let request = pending.request.clone();
         if let Some(bytes) = self.respond_to(&request, 408) {
             self.remember_local(id, 408, 408, &bytes, round.tx);
+        }
+        self.conclude(round, id);
+    }
+
+    /// Targets that have said nothing for as long as the plan allows are given up, each for the next address of its candidate; a phone that
+    /// rings after all is cancelled.
+    pub(super) fn end_silence(&mut self, round: &mut Round<'_>, id: Id) {
+        let Some(context) = self.contexts.get_mut(id) else { return };
+        let invite = context.invite;
+        let mut silent: SmallVec<[ClientId; 4]> = SmallVec::new();
+        for branch in context.branches_mut().filter(|b| b.client.is_some() && b.status == 0) {
+            (branch.status, branch.timed_out) = (408, true);
+            silent.extend(branch.client);
+        }
+        for client in silent {
+            let target = round.tx.client_target(client);
+            self.notice(id, NoticeEvent::TimedOut { target });
+            if invite {
+                round.tx.cancel(round.now, client, None, round.out);
+            }
+            if self.next_address(round, id, client) {
+                continue;
+            }
+            let request = self.contexts.get(id).and_then(|c| c.pending.as_ref()).map(|pending| pending.request.clone());
+            if let Some(bytes) = request.and_then(|request| self.respond_to(&request, 408)) {
+                self.remember_local(id, 408, 408, &bytes, round.tx);
+            }
         }
         self.conclude(round, id);
     }
@@ -234,7 +267,15 @@ impl Proxy {
         if context.pending.is_some() && !context.cancelled && self.next_group(round, id) {
             return;
         }
-        let Some(context) = self.contexts.get_mut(id) else { return };
+        if self.asks(round.now, id) {
+            return;
+        }
+        self.finish(round, id);
+    }
+
+    /// The best response goes upstream.
+    pub(super) fn finish(&mut self, round: &mut Round<'_>, id: Id) {
+        let Some(context) = self.contexts.get_mut(id).filter(|context| !context.answered) else { return };
         self.unanswered -= 1;
         context.answered = true;
         context.pending = None;
@@ -356,7 +397,7 @@ impl Proxy {
     }
 
     /// A response of our own to a request as it was received.
-    fn respond_to(&self, request: &[u8], status: u16) -> Option<Vec<u8>> {
+    pub(super) fn respond_to(&self, request: &[u8], status: u16) -> Option<Vec<u8>> {
         let mut index = Index::new();
         index.parse(request, &UNLIMITED).ok()?;
         let message = Message::new(request, &index);

@@ -2,8 +2,11 @@
 //! context of RFC 3261 section 16).
 
 use super::contact::Device;
+use super::forward::OutgoingBranch;
+use super::plan::KeptPlan;
 use crate::transaction::{ClientId, ServerId};
 use crate::{Arrival, Target};
+use strowger_message::Name;
 
 /// What a proxy remembers of one request. Small: an ended call holds two for 32 seconds.
 #[derive(Debug)]
@@ -69,8 +72,16 @@ pub(super) struct Pending {
     pub(super) candidates: Vec<OwnedCandidate>,
     /// The next group of candidates to try.
     pub(super) next: usize,
-    /// [`crate::Now::mono`] at which the group that rings now has rung long enough, if another one follows it.
+    /// [`crate::Now::mono`] at which the group that rings now has rung long enough, if another one follows it or the user is asked; if it
+    /// is being asked, at which it has taken too long.
     pub(super) until: u64,
+    /// At which a target that has said nothing is given up.
+    pub(super) silent_until: Option<u64>,
+    pub(super) plan: KeptPlan,
+    /// All have failed, and the user decides what becomes of the request.
+    pub(super) asking: bool,
+    /// Branches that targets may have which the user adds.
+    pub(super) reserve: u16,
     pub(super) share: Share,
 }
 
@@ -97,6 +108,11 @@ pub struct Candidate<'a> {
     pub targets: &'a [Target],
     /// 0 to 1000. Equal ones are tried together, higher ones first.
     pub q: u16,
+    /// Header lines that go there besides, each with its line end.
+    pub add: &'a [u8],
+    /// Headers that do not go there. Those that routing, identity of the request, or its body, hang on stay all the same
+    /// ([`may_be_removed`]).
+    pub remove: &'a [Name],
     /// Large requests are not moved to TCP: the device is reached this way and no other.
     pub fixed: bool,
     /// The device is not where its URI says, but where its messages came from: a translator stands between.
@@ -110,6 +126,8 @@ pub(super) struct OwnedCandidate {
     pub(super) path: Vec<u8>,
     pub(super) targets: Vec<Target>,
     pub(super) q: u16,
+    pub(super) add: Vec<u8>,
+    pub(super) remove: Vec<Name>,
     pub(super) fixed: bool,
     /// How many of the targets were tried.
     pub(super) tried: usize,
@@ -135,21 +153,63 @@ impl OwnedCandidate {
             path: candidate.path.to_vec(),
             targets: candidate.targets.to_vec(),
             q: candidate.q,
+            add: candidate.add.to_vec(),
+            remove: candidate.remove.to_vec(),
             fixed: candidate.fixed,
             tried: 0,
         }
     }
 
-    /// Bytes of its URIs and its Path.
+    /// The copy of the request that goes to this target.
+    pub(super) fn branch(&self, target: Target, share: Share, record_route: bool) -> OutgoingBranch<'_> {
+        OutgoingBranch {
+            uri: self.uri_for(target),
+            path: &self.path,
+            add: &self.add,
+            remove: &self.remove,
+            target,
+            share,
+            record_route,
+        }
+    }
+
+    /// Bytes of its URIs, its Path and its lines.
     pub(super) fn texts(&self) -> usize {
         let uris: usize = self.uris.iter().map(|(_, uri)| uri.len()).sum();
-        self.uri.as_ref().map_or(0, Vec::len) + uris + self.path.len()
+        self.uri.as_ref().map_or(0, Vec::len) + uris + self.path.len() + self.add.len()
     }
 
     /// Memory that it takes while it waits for its turn.
     pub(super) fn memory(&self) -> usize {
-        size_of::<Self>() + self.texts() + size_of_val(&self.targets[..]) + size_of_val(&self.uris[..])
+        size_of::<Self>()
+            + self.texts()
+            + size_of_val(&self.targets[..])
+            + size_of_val(&self.uris[..])
+            + size_of_val(&self.remove[..])
     }
+}
+
+/// Whether a candidate may do without this header.
+pub const fn may_be_removed(name: Name) -> bool {
+    !matches!(
+        name,
+        Name::Via
+            | Name::From
+            | Name::To
+            | Name::CallId
+            | Name::CSeq
+            | Name::Contact
+            | Name::Route
+            | Name::RecordRoute
+            | Name::MaxForwards
+            | Name::MaxBreadth
+            | Name::Authorization
+            | Name::ProxyAuthorization
+            | Name::ContentLength
+            | Name::ContentType
+            | Name::ContentEncoding
+            | Name::Other
+    )
 }
 
 fn uri_for<U: AsRef<[u8]>>(uris: &[(Target, U)], target: Target) -> Option<&[u8]> {
@@ -189,8 +249,25 @@ impl ResponseContext {
 
     /// Until when the group that rings now may do so; none if nobody waits for its end.
     pub(super) fn rings_until(&self) -> Option<u64> {
-        let pending = self.pending.as_ref().filter(|p| p.next < p.candidates.len())?;
-        (self.invite && !self.answered && !self.cancelled).then_some(pending.until)
+        let pending = self.pending.as_ref().filter(|p| p.next < p.candidates.len() || p.plan.asks)?;
+        (!self.answered && !self.cancelled && (self.invite || pending.asking)).then_some(pending.until)
+    }
+
+    /// Until when targets may say nothing; none if all have said something, or that is not bounded.
+    pub(super) fn silent_until(&self) -> Option<u64> {
+        let until = self.pending.as_ref()?.silent_until?;
+        let is_silent = |branch: &Branch| branch.client.is_some() && branch.status == 0;
+        (!self.answered && !self.cancelled && self.branches().any(is_silent)).then_some(until)
+    }
+
+    /// No further target is tried.
+    pub(super) fn end_search(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.candidates.truncate(pending.next);
+            for candidate in &mut pending.candidates {
+                candidate.targets.truncate(candidate.tried);
+            }
+        }
     }
 
     /// Branches without a final response, of all or of this one, are cancelled since their time is up.

@@ -70,7 +70,8 @@ fn one_record_route_where_nothing_changes() {
         let sent = only(Rig::new().request(&alice(method, "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
         assert!(sent.all("Record-Route").is_empty(), "{method}");
     }
-    let mut rig = Rig::with(Settings { record_route: false, ..Settings::default() });
+    let mut rig = Rig::new();
+    rig.plan.record_route = false;
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
     assert!(sent.all("Record-Route").is_empty());
 }

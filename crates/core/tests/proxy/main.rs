@@ -12,6 +12,7 @@ mod loops;
 mod marks;
 mod moves;
 mod notices;
+mod plans;
 mod responses;
 mod rig;
 mod routes;

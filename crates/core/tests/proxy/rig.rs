@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, NoticeEvent, Proxy, Settings};
+use strowger_core::proxy::{Candidate, NoticeEvent, Plan, Proxy, Settings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Event, Incoming, Outgoing, Role, Transactions};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Role, ServerId, Transactions};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Round, Target, Transport, call};
 use strowger_message::{Form, Index, Limits, Message, Name, build};
 
@@ -71,6 +71,8 @@ pub(crate) struct Try {
     pub(crate) path: String,
     pub(crate) at: Vec<Target>,
     pub(crate) q: u16,
+    pub(crate) add: String,
+    pub(crate) remove: Vec<Name>,
     pub(crate) fixed: bool,
 }
 
@@ -84,6 +86,12 @@ pub(crate) struct Rig {
     pub(crate) forwarded: Vec<u64>,
     /// The context of the next.
     pub(crate) next: u64,
+    /// The transaction of the last request.
+    pub(crate) last: Option<ServerId>,
+    /// The request whose user is asked.
+    pub(crate) asked: Option<ServerId>,
+    /// How they are forwarded.
+    pub(crate) plan: Plan<'static>,
     /// What the proxy told of each, in order.
     pub(crate) heard: BTreeMap<u64, Vec<String>>,
     /// Made inside the proxy and its transactions so far.
@@ -199,6 +207,9 @@ impl Rig {
             events: Vec::new(),
             forwarded: Vec::new(),
             next: 1,
+            last: None,
+            asked: None,
+            plan: Plan::default(),
             heard: BTreeMap::new(),
             allocations: 0,
         }
@@ -227,6 +238,7 @@ impl Rig {
         self.allocations += allocation::count() - before;
         match incoming {
             Incoming::New(id) => {
+                self.last = Some(id);
                 let targets: Vec<Target>;
                 let own;
                 let tries = if tries.is_empty() {
@@ -236,27 +248,15 @@ impl Rig {
                 } else {
                     tries
                 };
-                let uris: Vec<Vec<(Target, &[u8])>> =
-                    tries.iter().map(|t| t.uris.iter().map(|(at, uri)| (*at, uri.as_bytes())).collect()).collect();
-                let candidates: Vec<Candidate<'_>> = tries
-                    .iter()
-                    .zip(&uris)
-                    .map(|(t, uris)| Candidate {
-                        uri: t.uri.as_deref().map(str::as_bytes),
-                        uris,
-                        path: t.path.as_bytes(),
-                        targets: &t.at,
-                        q: t.q,
-                        fixed: t.fixed,
-                        translated: t.uri.as_deref().is_some_and(|uri| !uri.ends_with(&t.at[0].address.to_string())),
-                    })
-                    .collect();
+                let uris = uris_of(tries);
+                let candidates = candidates_of(tries, &uris);
                 let number = self.next;
                 self.next += 1;
                 self.forwarded.push(number);
+                let plan = Plan { context: number, ..self.plan };
                 let mut round = Round { now: self.now, tx: &mut self.tx, out: &mut self.out };
                 let before = allocation::count();
-                let sent = self.proxy.forward(&mut round, &request, &routing, id, &candidates, number);
+                let sent = self.proxy.forward(&mut round, &request, &routing, id, &candidates, &plan);
                 self.allocations += allocation::count() - before;
                 assert!(sent, "no target");
             }
@@ -418,6 +418,10 @@ impl Rig {
                 NoticeEvent::Refused { status, by } => format!("refused {status} by {}", place(by)),
                 NoticeEvent::TimedOut { target } => format!("timed out at {}", place(target)),
                 NoticeEvent::Cancelled => "cancelled".to_owned(),
+                NoticeEvent::Failing { server, status } => {
+                    self.asked = Some(server);
+                    format!("failing {status}")
+                }
                 NoticeEvent::Exhausted { status, bytes } => format!("exhausted {}", is_of(status, bytes)),
                 NoticeEvent::Ended => "ended".to_owned(),
             };
@@ -484,4 +488,57 @@ pub(crate) fn only(mut sent: Vec<Sent>) -> Sent {
 /// Statuses and methods, in order.
 pub(crate) fn words(sent: &[Sent]) -> Vec<String> {
     sent.iter().map(|s| if s.status() > 0 { s.status().to_string() } else { s.method().to_owned() }).collect()
+}
+
+type Uris<'a> = Vec<Vec<(Target, &'a [u8])>>;
+
+fn uris_of(tries: &[Try]) -> Uris<'_> {
+    tries.iter().map(|t| t.uris.iter().map(|(at, uri)| (*at, uri.as_bytes())).collect()).collect()
+}
+
+fn candidates_of<'a>(tries: &'a [Try], uris: &'a Uris<'a>) -> Vec<Candidate<'a>> {
+    let candidate = |(t, uris): (&'a Try, &'a Vec<(Target, &'a [u8])>)| Candidate {
+        uri: t.uri.as_deref().map(str::as_bytes),
+        uris,
+        path: t.path.as_bytes(),
+        targets: &t.at,
+        q: t.q,
+        add: t.add.as_bytes(),
+        remove: &t.remove,
+        fixed: t.fixed,
+        translated: t.uri.as_deref().is_some_and(|uri| !uri.ends_with(&t.at[0].address.to_string())),
+    };
+    tries.iter().zip(uris).map(candidate).collect()
+}
+
+/// What the user decides of a request that fails.
+pub(crate) enum Decision<'a> {
+    More(&'a [Try]),
+    Answer(u16),
+    Pass,
+}
+
+impl Rig {
+    /// The user decides, once it is asked.
+    pub(crate) fn decide(&mut self, decision: &Decision<'_>) -> Vec<Sent> {
+        let server = self.asked.take().expect("it is asked");
+        let mut round = Round { now: self.now, tx: &mut self.tx, out: &mut self.out };
+        match decision {
+            Decision::More(tries) => {
+                let uris = uris_of(tries);
+                self.proxy.more(&mut round, server, &candidates_of(tries, &uris));
+            }
+            Decision::Answer(status) => self.proxy.answer(&mut round, server, *status),
+            Decision::Pass => self.proxy.pass(&mut round, server),
+        }
+        self.taken()
+    }
+
+    /// The user adds targets to the request that came as this transaction.
+    pub(crate) fn add(&mut self, server: ServerId, tries: &[Try]) -> Vec<Sent> {
+        let mut round = Round { now: self.now, tx: &mut self.tx, out: &mut self.out };
+        let uris = uris_of(tries);
+        self.proxy.add(&mut round, server, &candidates_of(tries, &uris));
+        self.taken()
+    }
 }

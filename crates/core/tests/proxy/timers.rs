@@ -2,7 +2,6 @@
 
 use crate::rig::*;
 use strowger_core::Transport;
-use strowger_core::proxy::Settings;
 
 #[test]
 fn an_invite_is_sent_until_something_comes_and_then_answered_408() {
@@ -148,7 +147,8 @@ fn a_request_that_takes_long_is_answered_100() {
 #[test]
 fn a_group_of_contacts_rings_as_long_as_it_is_given() {
     for (begun, fork_timeout) in [(0, 20_000), (730, 20_000), (999, 1_500)] {
-        let mut rig = Rig::with(Settings { fork_timeout, ..Settings::default() });
+        let mut rig = Rig::new();
+        rig.plan.ring_timeout = fork_timeout;
         rig.pass(begun);
         let contacts = [contact("10.2.2.1:5060", 900), contact("10.2.2.2:5060", 500), contact("10.2.2.3:5060", 100)];
         let first = only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &contacts));

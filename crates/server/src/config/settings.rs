@@ -6,6 +6,7 @@ use std::time::Duration;
 use strowger_core::digest::{
     Algorithm as DigestAlgorithm, DigestSettings, QopOffer, ReplaySettings, UriCheck as Check,
 };
+use strowger_core::proxy::Plan;
 use strowger_core::registrar::{PathRule as CorePathRule, Settings as RegistrarSettings};
 use strowger_core::timer::TimerSettings;
 use strowger_net::Quota;
@@ -94,15 +95,22 @@ impl Config {
     /// The proxy's.
     pub fn proxy_settings(&self) -> strowger_core::proxy::Settings {
         strowger_core::proxy::Settings {
-            record_route: self.proxy.record_route,
             max_forwards: self.proxy.max_forwards,
-            fork_timeout: milliseconds(self.proxy.fork_timeout),
             tcp_above: self.proxy.udp_to_tcp_above,
             contact_repair: self.nat.contact_repair,
             max_breadth: self.proxy.max_breadth,
             max_branches: self.proxy.max_branches,
             request_memory: self.kept_memory(),
             realm: self.realm.clone().into_bytes(),
+        }
+    }
+
+    /// How a request is forwarded, without a context.
+    pub fn plan(&self) -> Plan<'static> {
+        Plan {
+            record_route: self.proxy.record_route,
+            ring_timeout: milliseconds(self.proxy.fork_timeout),
+            ..Plan::default()
         }
     }
 

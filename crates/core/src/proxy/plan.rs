@@ -1,0 +1,211 @@
+//! How one request is forwarded: what belongs to it and not to the process; and what its user decides when no target is left.
+
+use super::Proxy;
+use super::notice::NoticeEvent;
+use super::response_context::{Candidate, OwnedCandidate};
+use crate::slots::Id;
+use crate::transaction::{Role, ServerId, Transactions};
+use crate::{Now, Round};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+
+/// What the user of the proxy wants of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// Comes back with each notice of what becomes of the request ([`Proxy::notices`]); 0: there are none.
+    pub context: u64,
+    /// Stay on the way of later requests of the dialog (RFC 3261 section 16.6 step 4). Default yes.
+    pub record_route: bool,
+    /// How long a group of candidates may ring before the next one is tried, or the user is asked, in milliseconds. Default 20,000.
+    pub ring_timeout: u64,
+    /// How long a target may say nothing at all before the next one is tried, in milliseconds. Default: until its transaction ends
+    /// (timers B and F).
+    pub answer_timeout: Option<u64>,
+    pub try_next: TryNext<'a>,
+    /// The user is asked before a failure goes upstream ([`NoticeEvent::Failing`]): it says [`Proxy::more`], [`Proxy::answer`] or
+    /// [`Proxy::pass`]. The request is kept for that.
+    pub asks: bool,
+}
+
+/// After which failures of a candidate the next one has its turn. A target that was silent, or could not be reached, leads on in any
+/// case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryNext<'a> {
+    /// After any but 6xx: the next address of a candidate after a 503 (RFC 3263 section 4.3), the next group after others. For the
+    /// contacts of a user.
+    Any,
+    /// After these status codes, the next address or else the next group; any other ends the search. For gateways.
+    On(&'a [u16]),
+}
+
+impl Default for Plan<'_> {
+    fn default() -> Self {
+        Self {
+            context: 0,
+            record_route: true,
+            ring_timeout: 20_000,
+            answer_timeout: None,
+            try_next: TryNext::Any,
+            asks: false,
+        }
+    }
+}
+
+impl Plan<'_> {
+    /// Nothing of it need be remembered for a request with one target.
+    pub(super) const fn is_plain(&self) -> bool {
+        self.answer_timeout.is_none() && !self.asks
+    }
+}
+
+/// What is remembered of a plan while targets are left.
+#[derive(Clone, Debug)]
+pub(super) struct KeptPlan {
+    pub(super) record_route: bool,
+    pub(super) ring_timeout: u64,
+    pub(super) answer_timeout: Option<u64>,
+    /// None: [`TryNext::Any`].
+    try_next: Option<SmallVec<[u16; 8]>>,
+    pub(super) asks: bool,
+}
+
+impl KeptPlan {
+    pub(super) fn of(plan: &Plan<'_>) -> Self {
+        let try_next = match plan.try_next {
+            TryNext::Any => None,
+            TryNext::On(statuses) => Some(SmallVec::from_slice(statuses)),
+        };
+        let Plan { record_route, ring_timeout, answer_timeout, asks, .. } = *plan;
+        Self { record_route, ring_timeout, answer_timeout, try_next, asks }
+    }
+
+    /// The same candidate is tried at its next address after this status.
+    pub(super) fn tries_next_address(&self, status: u16) -> bool {
+        self.try_next.as_ref().map_or(status == 503, |statuses| statuses.contains(&status))
+    }
+
+    /// No further candidate is tried after this status.
+    pub(super) fn ends_search(&self, status: u16) -> bool {
+        self.try_next.as_ref().is_some_and(|statuses| !statuses.contains(&status))
+    }
+}
+
+/// How long the user may take to decide, in milliseconds: then the failure goes upstream.
+const DECISION: u64 = 32_000;
+
+impl Proxy {
+    /// Before a failure goes upstream: the user is asked, if it wants to be. True: it is, and decides later.
+    pub(super) fn asks(&mut self, now: Now, id: Id) -> bool {
+        let Some(context) = self.contexts.get_mut(id) else { return false };
+        let status = context.best.as_ref().map_or(408, |best| best.said);
+        let (server, cancelled) = (context.server, context.cancelled);
+        let Some(pending) = context.pending.as_mut().filter(|pending| pending.plan.asks && !cancelled) else {
+            return false;
+        };
+        let until = now.mono + DECISION;
+        (pending.asking, pending.until) = (true, until);
+        self.rings.push(Reverse((until, id.to_u64())));
+        self.notice(id, NoticeEvent::Failing { server, status });
+        true
+    }
+
+    /// It came from another shard, whose user was asked.
+    pub(super) fn ask_again(&mut self, id: Id) {
+        let Some(context) = self.contexts.get(id) else { return };
+        if context.pending.as_ref().is_some_and(|pending| pending.asking) {
+            let status = context.best.as_ref().map_or(408, |best| best.said);
+            let server = context.server;
+            self.notice(id, NoticeEvent::Failing { server, status });
+        }
+    }
+
+    /// The response context of this request, if its user is asked what becomes of it.
+    fn asked(&mut self, server: ServerId, tx: &Transactions) -> Option<Id> {
+        let id = tx.user(server).id(Role::Proxy)?;
+        let pending = self.contexts.get_mut(id).filter(|c| c.server == server)?.pending.as_mut()?;
+        std::mem::take(&mut pending.asking).then_some(id)
+    }
+
+    /// After [`NoticeEvent::Failing`]: further targets. False: none could be tried, and the failure went upstream.
+    pub fn more(&mut self, round: &mut Round<'_>, server: ServerId, candidates: &[Candidate<'_>]) -> bool {
+        let Some(id) = self.asked(server, round.tx) else { return false };
+        self.extend(round, id, candidates);
+        if self.next_group(round, id) {
+            return true;
+        }
+        self.finish(round, id);
+        false
+    }
+
+    /// After [`NoticeEvent::Failing`]: this status goes upstream in place of what the targets said.
+    pub fn answer(&mut self, round: &mut Round<'_>, server: ServerId, status: u16) {
+        let Some(id) = self.asked(server, round.tx) else { return };
+        self.answer_locally(round, id, status);
+    }
+
+    /// After [`NoticeEvent::Failing`]: the failure goes upstream.
+    pub fn pass(&mut self, round: &mut Round<'_>, server: ServerId) {
+        if let Some(id) = self.asked(server, round.tx) {
+            self.finish(round, id);
+        }
+    }
+
+    /// Targets beside those that are under way, at once: a phone that has just registered. Only where the plan asks. False: none could be
+    /// tried.
+    pub fn add(&mut self, round: &mut Round<'_>, server: ServerId, candidates: &[Candidate<'_>]) -> bool {
+        let Some(id) = round.tx.user(server).id(Role::Proxy) else { return false };
+        let Some(context) = self.contexts.get_mut(id).filter(|c| c.server == server && !c.answered) else {
+            return false;
+        };
+        let Some(pending) = context.pending.as_mut().filter(|pending| pending.plan.asks) else { return false };
+        pending.asking = false;
+        // Before those that wait for their turn.
+        let waiting = pending.candidates.split_off(pending.next);
+        self.extend(round, id, candidates);
+        let sent = self.next_group(round, id);
+        if let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut()) {
+            pending.candidates.extend(waiting);
+        }
+        sent
+    }
+
+    /// Puts candidates behind those that are there, as many as the request may have branches and memory.
+    fn extend(&mut self, round: &mut Round<'_>, id: Id, candidates: &[Candidate<'_>]) {
+        let room = self.settings.request_memory;
+        let Some(context) = self.contexts.get_mut(id) else { return };
+        let server = context.server;
+        let Some(pending) = context.pending.as_mut() else { return };
+        for candidate in candidates.iter().filter(|candidate| !candidate.targets.is_empty()) {
+            let mut owned = OwnedCandidate::of(candidate);
+            let branches = owned.targets.len().min(usize::from(pending.reserve));
+            owned.targets.truncate(branches);
+            let kept: usize = pending.candidates.iter().map(OwnedCandidate::memory).sum();
+            if branches == 0 || kept + owned.memory() + pending.request.len() > room {
+                break;
+            }
+            pending.reserve -= branches as u16;
+            round.tx.bill(server, owned.memory());
+            pending.candidates.push(owned);
+        }
+        // What is left is shared by what goes out now, if it comes back.
+        pending.share.left = pending.share.left.min(pending.reserve);
+    }
+
+    /// A response of this server's own.
+    pub(super) fn answer_locally(&mut self, round: &mut Round<'_>, id: Id, status: u16) {
+        let Some(context) = self.contexts.get_mut(id).filter(|context| !context.answered) else { return };
+        let Some(pending) = context.pending.take() else { return };
+        self.unanswered -= 1;
+        context.answered = true;
+        context.best = None;
+        let server = context.server;
+        let Some(bytes) = self.respond_to(&pending.request, status) else {
+            return round.tx.forget(round.now, server);
+        };
+        let from = round.out.start();
+        round.out.bytes.extend_from_slice(&bytes);
+        let range = from..round.out.bytes.len();
+        self.notice(id, NoticeEvent::Exhausted { status, bytes: range.clone() });
+        round.tx.respond(round.now, server, status, range, round.out);
+    }
+}
