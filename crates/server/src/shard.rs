@@ -18,7 +18,7 @@ use strowger_core::routing::contact_repair::is_first_hop;
 use strowger_core::routing::{Request, Router};
 use strowger_core::slots::Slots;
 use strowger_core::timer::sooner;
-use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Role, Transactions};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Role, TransactionUser, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Round, call, via};
 use strowger_message::header::Via;
 use strowger_message::{Edit, Error, Form, Index, Message, Method, Name, Reason};
@@ -583,7 +583,10 @@ impl Service for Shard {
         match record {
             Moved::Calls { contexts, transactions, logged } => {
                 self.call_log.import(logged);
-                self.proxy.import(now, contexts, transactions, &mut self.transactions);
+                let moved = self.proxy.import(now, contexts);
+                let user = |record: &Record| moved.user(record).unwrap_or(TransactionUser::NONE);
+                let ids = self.transactions.import_all(now, transactions, user);
+                self.proxy.settle(&moved, &ids);
             }
             Moved::Waiting { bytes, arrival } => self.take_in(now, &arrival, &bytes, out),
         }

@@ -7,24 +7,26 @@
 mod best;
 mod contact;
 mod forward;
+mod moves;
 mod notice;
 mod plan;
 mod response;
 mod response_context;
 
+pub use moves::{ContextRecord, MovedContexts};
 pub use notice::{Notice, NoticeEvent};
 pub use plan::{Plan, TryNext};
 pub use response_context::{Candidate, may_be_removed};
 
+use crate::Round;
 use crate::entropy::Entropy;
 use crate::routing::Router;
 use crate::slots::{Id, Slots};
 use crate::timer::sooner;
-use crate::transaction::{ClientId, Event, Record, Role, ServerId, Side, TransactionUser, Transactions};
-use crate::{Now, Round};
+use crate::transaction::{Event, Role, ServerId};
 use response_context::ResponseContext;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use strowger_message::{Edit, Index, Message, Name};
 
@@ -83,13 +85,6 @@ pub struct Proxy {
     completed_elsewhere: Arc<[u8]>,
     edit: Edit,
     index: Index,
-}
-
-/// A response context on its way to another shard, together with the ids that its transactions had.
-#[derive(Debug)]
-pub struct ContextRecord {
-    old: u64,
-    context: ResponseContext,
 }
 
 /// How long one more address of a group may ring whose time is over, in milliseconds.
@@ -258,57 +253,7 @@ impl Proxy {
             }
         }
     }
-
-    /// Takes out every context of the buckets for which `moves` is true. Their transactions move too.
-    pub fn export(&mut self, moves: impl Fn(u8) -> bool) -> Vec<ContextRecord> {
-        let ids: Vec<Id> =
-            self.contexts.iter().filter(|(_, e)| moves(crate::call::bucket(e.call_hash))).map(|(id, _)| id).collect();
-        ids.into_iter()
-            .filter_map(|id| {
-                let context = self.contexts.remove(id)?;
-                self.unanswered -= usize::from(!context.answered);
-                Some(ContextRecord { old: id.to_u64(), context })
-            })
-            .collect()
-    }
-
-    /// Takes in what another shard exported: its contexts with their transactions, whose ids change. A
-    /// transaction that belongs to no context keeps its owner.
-    pub fn import(&mut self, now: Now, contexts: Vec<ContextRecord>, transactions: Vec<Record>, tx: &mut Transactions) {
-        let mut moved: HashMap<u64, Id> = HashMap::with_capacity(contexts.len());
-        for record in contexts {
-            self.unanswered += usize::from(!record.context.answered);
-            // Its server transaction may have ended; the old id must not mean somebody else's here.
-            let context = ResponseContext { server: ServerId::from_u64(0), ..record.context };
-            let until = [context.rings_until(), context.silent_until()];
-            let id = self.contexts.insert(context);
-            self.rings.extend(until.into_iter().flatten().map(|until| Reverse((until, id.to_u64()))));
-            moved.insert(record.old, id);
-        }
-        let mut clients: HashMap<u64, u64> = HashMap::new();
-        for record in transactions {
-            let (old, side) = (record.id, record.side);
-            let context = record.tu.id(Role::Proxy).and_then(|old| moved.get(&old.to_u64())).copied();
-            let tu = context.map_or(record.tu, |id| TransactionUser::new(Role::Proxy, id));
-            let new = tx.import(now, record, tu);
-            match (side, context.and_then(|id| self.contexts.get_mut(id))) {
-                (Side::Server, Some(context)) => context.server = ServerId::from_u64(new),
-                (Side::Client, Some(_)) => _ = clients.insert(old, new),
-                (_, None) => (),
-            }
-        }
-        // All at once: a new id may be the old one of another branch.
-        for id in moved.values() {
-            for branch in self.contexts.get_mut(*id).into_iter().flat_map(ResponseContext::branches_mut) {
-                branch.client =
-                    branch.client.and_then(|old| clients.get(&old.to_u64())).copied().map(ClientId::from_u64);
-            }
-        }
-        for id in moved.into_values() {
-            self.ask_again(id);
-        }
-        if !self.contexts.is_empty() {
-            self.tidy_at.get_or_insert(now.mono + TIDY);
-        }
-    }
 }
+
+/// No transaction has this id.
+const GONE: ServerId = ServerId::from_u64(0);

@@ -1,11 +1,11 @@
 //! A transaction written down, to go on in another table.
 
-use super::Transactions;
 use super::allowance::Allowance;
 use super::entry::{Entry, runs};
 use super::key::Key;
 use super::machine::{Cancel, Machine};
 use super::user::TransactionUser;
+use super::{ClientId, ServerId, Transactions};
 use crate::slots::Id;
 use crate::timer::Stamp;
 use crate::{Now, Target};
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Which side of the transaction this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     Server,
     Client,
@@ -45,7 +45,39 @@ pub struct Record {
     pub(super) end: Option<u64>,
 }
 
+impl Record {
+    /// It is of an INVITE.
+    pub const fn is_invite(&self) -> bool {
+        matches!(self.machine, Machine::ServerInvite(_) | Machine::ClientInvite(_))
+    }
+}
+
+/// The ids that transactions have in another table than before.
+#[derive(Debug, Default)]
+pub struct NewIds(HashMap<(Side, u64), u64>);
+
+impl NewIds {
+    /// None: it did not move, or has ended.
+    pub fn server(&self, old: ServerId) -> Option<ServerId> {
+        self.0.get(&(Side::Server, old.to_u64())).copied().map(ServerId::from_u64)
+    }
+
+    /// None: it did not move, or has ended.
+    pub fn client(&self, old: ClientId) -> Option<ClientId> {
+        self.0.get(&(Side::Client, old.to_u64())).copied().map(ClientId::from_u64)
+    }
+}
+
 impl Transactions {
+    /// Takes in what another table exported; `user` says whose each is here.
+    pub fn import_all(&mut self, now: Now, records: Vec<Record>, user: impl Fn(&Record) -> TransactionUser) -> NewIds {
+        let import = |record: Record| {
+            let (old, tu) = ((record.side, record.id), user(&record));
+            (old, self.import(now, record, tu))
+        };
+        NewIds(records.into_iter().map(import).collect())
+    }
+
     /// Takes out every transaction of the buckets for which `moves` is true.
     pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> Vec<Record> {
         // What moves to and fro within a second leaves no row of stopped timers behind.

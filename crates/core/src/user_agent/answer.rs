@@ -6,7 +6,8 @@ use strowger_message::{Message, Name, Write, build};
 
 use super::call::{Asked, Stage, Unacknowledged};
 use super::caller::CAPABILITIES;
-use super::{CallKey, Ending, Event, UserAgent};
+use super::content::Content;
+use super::{AskedKey, CallKey, Ending, Event, UserAgent};
 use crate::dialog::Exchange;
 use crate::slots::Id;
 use crate::transaction::ServerId;
@@ -14,8 +15,9 @@ use crate::{Arrival, Outbox, Round, via};
 
 impl UserAgent {
     /// Answers an INVITE provisionally, 101 to 199: 180 for ringing, 183 with a description for early media.
-    pub fn ring(&mut self, round: &mut Round<'_>, call: CallKey, status: u16, body: &[u8]) {
-        let id = call.0;
+    pub fn ring<'c>(&mut self, round: &mut Round<'_>, call: CallKey, status: u16, content: impl Into<Content<'c>>) {
+        let (id, content) = (call.0, content.into());
+        let body = content.body;
         let Some(c) = self.calls.get_mut(id).filter(|c| c.stage == Stage::Incoming) else { return };
         let Some(asked) = c.asked else { return };
         if c.unacknowledged.is_some() {
@@ -33,7 +35,7 @@ impl UserAgent {
             rseq = c.rseq;
         }
         let start = round.out.start();
-        if !self.write_answer(id, status, rseq, body, round.out) {
+        if !self.write_answer(id, status, rseq, content, round.out) {
             return;
         }
         let range = start..round.out.bytes.len();
@@ -48,17 +50,18 @@ impl UserAgent {
         }
     }
 
-    /// Accepts an INVITE or a re-INVITE with 200. `body` is the answer to its offer, or the offer if it had none; it may be
-    /// empty if a reliable response gave it already.
-    pub fn answer(&mut self, round: &mut Round<'_>, call: CallKey, body: &[u8]) {
-        let id = call.0;
+    /// Accepts an INVITE or a re-INVITE with 200. The description is the answer to its offer, or the offer if it had none; there may be
+    /// none if a reliable response gave it already.
+    pub fn answer<'c>(&mut self, round: &mut Round<'_>, call: CallKey, content: impl Into<Content<'c>>) {
+        let (id, content) = (call.0, content.into());
+        let body = content.body;
         let Some(c) = self.calls.get_mut(id) else { return };
         let Some(asked) = c.asked else { return };
         if let Some(open) = &mut c.unacknowledged
             && open.has_body
         {
             // It may not overtake what its body belongs behind (RFC 3262 section 3).
-            open.answer = Some(body.to_vec());
+            open.answer = Some((content.headers.to_vec(), body.to_vec()));
             return;
         }
         c.unacknowledged = None;
@@ -70,7 +73,7 @@ impl UserAgent {
             dialog.exchange.send();
         }
         let start = round.out.start();
-        if !self.write_answer(id, 200, 0, body, round.out) {
+        if !self.write_answer(id, 200, 0, content, round.out) {
             return;
         }
         let range = start..round.out.bytes.len();
@@ -90,11 +93,20 @@ impl UserAgent {
 
     /// Refuses an INVITE, which ends the call, or a re-INVITE, which changes nothing. `status`: 300 to 699.
     pub fn reject(&mut self, round: &mut Round<'_>, call: CallKey, status: u16) {
+        self.reject_with(round, call, status, b"");
+    }
+
+    /// The same with further header lines, each with its CRLF.
+    pub fn reject_with(&mut self, round: &mut Round<'_>, call: CallKey, status: u16, headers: &[u8]) {
+        if let Some(call) = self.calls.get_mut(call.0) {
+            call.last_lines = headers.to_vec();
+        }
         self.refuse_call(round, call.0, status, Ending::Local);
     }
 
     /// Answers an UPDATE with 200 and the answer to its offer.
-    pub fn answer_update(&mut self, round: &mut Round<'_>, call: CallKey, answer: &[u8]) {
+    pub fn answer_update<'c>(&mut self, round: &mut Round<'_>, call: CallKey, content: impl Into<Content<'c>>) {
+        let Content { headers, body } = content.into();
         let Some(c) = self.calls.get_mut(call.0) else { return };
         let Some(updated) = c.updated.take() else { return };
         if let Some(dialog) = c.dialog() {
@@ -112,9 +124,10 @@ impl UserAgent {
             |ua, lines| {
                 ua.write_contact(&local, &target, secure, lines);
                 lines.extend_from_slice(CAPABILITIES);
+                lines.extend_from_slice(headers);
                 lines.extend_from_slice(b"Content-Type: application/sdp\r\n");
             },
-            answer,
+            body,
         );
     }
 
@@ -135,14 +148,15 @@ impl UserAgent {
         self.timers.stop(&mut call.again);
         self.timers.stop(&mut call.end);
         call.unacknowledged = None;
-        let bytes = std::mem::take(&mut call.kept);
+        let (bytes, headers) = (std::mem::take(&mut call.kept), std::mem::take(&mut call.last_lines));
         let first = call.stage == Stage::Incoming;
         let mut tag = Vec::new();
         if let Some(dialog) = call.dialog() {
             tag.extend_from_slice(dialog.local_tag());
             dialog.exchange.withdraw(asked.before);
         }
-        self.reply(round, asked.server, asked.source, &bytes, status, &tag, |_, _| (), b"");
+        let write = |_: &Self, lines: &mut Vec<u8>| lines.extend_from_slice(&headers);
+        self.reply(round, asked.server, asked.source, &bytes, status, &tag, write, b"");
         if first {
             self.remove_call(round, id);
             self.events.push(Event::Ended { call: CallKey(id), by });
@@ -150,7 +164,7 @@ impl UserAgent {
     }
 
     /// Writes a response to the INVITE that is open, as one that makes or keeps a dialog (section 12.1.1).
-    fn write_answer(&mut self, id: Id, status: u16, rseq: u32, body: &[u8], out: &mut Outbox) -> bool {
+    fn write_answer(&mut self, id: Id, status: u16, rseq: u32, content: Content<'_>, out: &mut Outbox) -> bool {
         let Some(call) = self.calls.get_mut(id) else { return false };
         let Some(asked) = call.asked else { return false };
         let bytes = std::mem::take(&mut call.kept);
@@ -174,10 +188,11 @@ impl UserAgent {
                     out.extend_from_slice(b"\r\n");
                 }
                 self.write_name(b"Server", out);
-                if !body.is_empty() {
+                out.extend_from_slice(content.headers);
+                if !content.body.is_empty() {
                     out.extend_from_slice(b"Content-Type: application/sdp\r\n");
                 }
-                builder.finish(body);
+                builder.finish(content.body);
             }
         }
         self.indexes.push(index);
@@ -211,6 +226,18 @@ impl UserAgent {
             round.tx.respond(round.now, server, status, start..round.out.bytes.len(), round.out);
         }
         self.indexes.push(index);
+    }
+
+    /// Answers a request that [`Event::Asked`] told of. `headers`: further lines, each with its CRLF; Content-Type among them if there is a
+    /// body. After a final response the key is gone, and so it is after 64*T1.
+    pub fn respond(&mut self, round: &mut Round<'_>, request: AskedKey, status: u16, headers: &[u8], body: &[u8]) {
+        let Some(open) = self.open.get(request.0) else { return };
+        let (server, source, bytes, tag) = (open.server, open.source, open.bytes.clone(), open.tag.clone());
+        let write = |_: &Self, lines: &mut Vec<u8>| lines.extend_from_slice(headers);
+        if status >= 200 {
+            self.open.remove(request.0);
+        }
+        self.reply(round, server, source, &bytes, status, &tag, write, body);
     }
 
     /// Refuses a message without a transaction: one that cannot be read, or for which there is no room.

@@ -34,6 +34,8 @@ pub(super) struct Leg {
     pub(super) dialog: Dialog,
     /// RSeq of the last reliable response taken (RFC 3262 section 4); 0: none.
     pub(super) rseq: u32,
+    /// Which of the dialogs that the INVITE has made so far, from 0.
+    pub(super) number: u16,
 }
 
 /// A reliable provisional response that waits for its PRACK (RFC 3262 section 3).
@@ -44,8 +46,8 @@ pub(super) struct Unacknowledged {
     pub(super) rseq: u32,
     /// It brings a description: no 2xx may overtake it.
     pub(super) has_body: bool,
-    /// The 2xx that waits behind it.
-    pub(super) answer: Option<Vec<u8>>,
+    /// Header lines and body of the 2xx that waits behind it.
+    pub(super) answer: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 #[derive(Debug)]
@@ -53,6 +55,8 @@ pub(super) struct Call {
     pub(super) stage: Stage,
     /// One, except while a forked INVITE rings in several places.
     pub(super) legs: SmallVec<[Leg; 1]>,
+    /// How many there have been.
+    pub(super) made: u16,
     /// Of the Call-ID, for our own table.
     pub(super) place: u64,
     /// [`crate::call::hash`] of the Call-ID.
@@ -84,6 +88,8 @@ pub(super) struct Call {
     pub(super) unacknowledged: Option<Box<Unacknowledged>>,
     /// RSeq of the last reliable response that we sent.
     pub(super) rseq: u32,
+    /// Header lines of the message that ends it.
+    pub(super) last_lines: Vec<u8>,
     /// Hang up as soon as the ACK is there (section 15.1.1), for this reason.
     pub(super) hang_up: Option<super::Ending>,
     pub(super) ended_by: super::Ending,
@@ -115,11 +121,23 @@ pub(super) struct Updated {
     pub(super) before: Exchange,
 }
 
+/// A request that waits for the owner's answer.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) server: ServerId,
+    pub(super) source: SocketAddr,
+    pub(super) bytes: Vec<u8>,
+    pub(super) call_hash: u32,
+    /// To tag of its responses; empty if it came in a dialog.
+    pub(super) tag: Vec<u8>,
+}
+
 impl Call {
     pub(super) fn new(stage: Stage, place: u64, call_hash: u32, target: Target) -> Self {
         Self {
             stage,
             legs: SmallVec::new(),
+            made: 0,
             place,
             call_hash,
             target,
@@ -137,6 +155,7 @@ impl Call {
             sent: 0,
             unacknowledged: None,
             rseq: 0,
+            last_lines: Vec::new(),
             hang_up: None,
             ended_by: super::Ending::Local,
             again: Stamp::NONE,
@@ -147,6 +166,13 @@ impl Call {
     /// The dialog of a call that has one for certain: any but an INVITE of ours that rings.
     pub(super) fn dialog(&mut self) -> Option<&mut Dialog> {
         self.legs.first_mut().map(|l| &mut l.dialog)
+    }
+
+    /// Another dialog of this call.
+    pub(super) fn add_leg(&mut self, dialog: Dialog) -> usize {
+        self.legs.push(Leg { dialog, rseq: 0, number: self.made });
+        self.made = self.made.saturating_add(1);
+        self.legs.len() - 1
     }
 
     pub(super) fn leg_of(&self, remote_tag: &[u8]) -> Option<usize> {

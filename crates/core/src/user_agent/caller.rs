@@ -6,6 +6,7 @@ use strowger_message::{Message, Method, Name, NameAddr, Write};
 
 use super::account::AccountKey;
 use super::call::{Call, Leg, Stage};
+use super::content::Content;
 use super::outgoing::{Head, Kind, Request, finish_sdp};
 use super::{BadAddress, CallKey, Ending, Event, UserAgent};
 use crate::dialog::{Description, Dialog, Exchange, Way};
@@ -40,7 +41,7 @@ impl UserAgent {
     /// `from` or `to` cannot be read.
     pub fn invite(&mut self, round: &mut Round<'_>, invite: &Invite<'_>) -> Result<CallKey, BadAddress> {
         let (from, to) = (NameAddr::parse(invite.from)?, NameAddr::parse(invite.to)?);
-        let (made, tag, branch) = (self.word(), self.word(), self.branch());
+        let (made, tag, branch) = (self.own_call_id(), self.word(), self.branch());
         let call_id = if invite.call_id.is_empty() { &made[..] } else { invite.call_id };
         let uri = invite.uri.unwrap_or(to.uri_text);
         let target = self.settings.outbound.unwrap_or(invite.target);
@@ -76,10 +77,12 @@ impl UserAgent {
     }
 
     /// Sends the ACK that brings our answer, after [`Event::Answered`] with an offer.
-    pub fn acknowledge(&mut self, round: &mut Round<'_>, call: CallKey, answer: &[u8]) {
+    pub fn acknowledge<'c>(&mut self, round: &mut Round<'_>, call: CallKey, content: impl Into<Content<'c>>) {
+        let Content { headers, body } = content.into();
         let Some(c) = self.calls.get_mut(call.0).filter(|c| c.stage == Stage::Owing) else { return };
         c.stage = Stage::Talking;
-        c.kept = answer.to_vec();
+        c.kept = body.to_vec();
+        c.credentials.extend_from_slice(headers);
         if let Some(dialog) = c.dialog() {
             dialog.exchange.send();
         }
@@ -156,12 +159,12 @@ impl UserAgent {
                         if offered {
                             dialog.exchange.send();
                         }
-                        call.legs.push(Leg { dialog, rseq: 0 });
-                        call.legs.len() - 1
+                        call.add_leg(dialog)
                     }
                     Err(_) => return,
                 },
             };
+            self.events.is_of_leg(call.legs[leg].number);
             let reliable = message.require().flatten().any(|t| t.is(b"100rel"));
             if let (true, Ok(rseq)) = (reliable, message.mandatory::<Number<'_>>(Name::RSeq)) {
                 let last = call.legs[leg].rseq;
@@ -228,11 +231,14 @@ impl UserAgent {
                 if offered {
                     dialog.exchange.send();
                 }
-                Leg { dialog, rseq: 0 }
+                let number = call.made;
+                call.made = number.saturating_add(1);
+                Leg { dialog, rseq: 0, number }
             }
         };
         let body = message.body();
         let what = if body.is_empty() { None } else { leg.dialog.exchange.receive_response(offered) };
+        self.events.is_of_leg(leg.number);
         call.legs = smallvec![leg];
         let key = CallKey(id);
         if what == Some(Description::Offer) && !cancelling {
@@ -269,7 +275,7 @@ impl UserAgent {
         call.invite_cseq = dialog.local_cseq();
         call.credentials = credentials;
         call.silent = true;
-        call.legs.push(Leg { dialog, rseq: 0 });
+        call.add_leg(dialog);
         let id = self.insert_call(call);
         self.acknowledge_now(round, id);
         self.send_bye(round, id, Ending::Local);

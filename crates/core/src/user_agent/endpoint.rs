@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Settings, UserAgent};
+use super::{AgentRecord, MovedCalls, Settings, UserAgent};
 use crate::entropy::Entropy;
 use crate::routing::Identity;
 use crate::timer::sooner;
-use crate::transaction::{Counts, Event, Transactions};
+use crate::transaction::{Counts, Event, Record, TransactionUser, Transactions};
 use crate::{Arrival, Now, Outbox, Round};
 
 /// A [`UserAgent`] and its transactions, for a shard on which nothing else uses any: telephones, small programs.
@@ -18,10 +18,35 @@ pub struct Endpoint {
     told: Vec<Event>,
 }
 
+/// What one endpoint hands to another.
+#[derive(Debug)]
+pub struct EndpointRecord {
+    agent: AgentRecord,
+    transactions: Vec<Record>,
+}
+
+impl EndpointRecord {
+    pub fn is_empty(&self) -> bool {
+        self.agent.is_empty() && self.transactions.is_empty()
+    }
+}
+
 impl Endpoint {
     /// As [`UserAgent::new`].
     pub fn new(identity: Arc<Identity>, settings: Settings, mut entropy: Entropy, call_secret: u32) -> Self {
-        let transactions = Transactions::new(settings.timers, [entropy.u64(), entropy.u64()]);
+        let key = [entropy.u64(), entropy.u64()];
+        Self::of_shard(identity, settings, entropy, call_secret, key)
+    }
+
+    /// One of several, among which calls move: with the same `call_secret` and the same `key` of transactions.
+    pub fn of_shard(
+        identity: Arc<Identity>,
+        settings: Settings,
+        entropy: Entropy,
+        call_secret: u32,
+        key: [u64; 2],
+    ) -> Self {
+        let transactions = Transactions::new(settings.timers, key);
         let agent = UserAgent::new(identity, settings, entropy, call_secret);
         Self { agent, transactions, told: Vec::new() }
     }
@@ -54,6 +79,21 @@ impl Endpoint {
         self.tell(now, out);
         let (agent, mut round) = self.lend(now, out);
         agent.poll(&mut round);
+    }
+
+    /// Takes out everything of the buckets for which `moves` is true. Events must have been taken before.
+    pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> EndpointRecord {
+        let agent = self.agent.export(now, &moves);
+        EndpointRecord { agent, transactions: self.transactions.export(now, moves) }
+    }
+
+    /// Takes in what another one exported; says which keys have changed to which.
+    pub fn import(&mut self, now: Now, record: EndpointRecord) -> MovedCalls {
+        let moved = self.agent.import(now, record.agent);
+        let user = |record: &Record| moved.user(record).unwrap_or(TransactionUser::NONE);
+        let ids = self.transactions.import_all(now, record.transactions, user);
+        self.agent.settle(&moved, &ids);
+        moved
     }
 
     /// Of the transactions.

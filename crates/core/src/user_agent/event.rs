@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::Arrival;
 use crate::slots::ids;
 
 ids! {
@@ -11,6 +12,8 @@ ids! {
     RequestKey
     /// A registration that is kept up.
     RegistrationKey
+    /// A request that the owner answers, see [`Event::Asked`].
+    AskedKey
 }
 
 /// Text that goes with an event: read it with [`super::UserAgent::text`] before the next [`super::UserAgent::event`]
@@ -111,6 +114,9 @@ pub enum Event {
     },
     /// A request within a call that needs no dialog usage of its own (INFO, MESSAGE); it has been answered 200.
     Within { call: CallKey, method: strowger_message::Method, body: Span },
+    /// A request of a method that this user agent does not know, within a call or not: the owner answers it by
+    /// [`super::UserAgent::respond`]. Only with [`super::Settings::other_methods`].
+    Asked { request: AskedKey, call: Option<CallKey> },
     /// The call is over.
     Ended { call: CallKey, by: Ending },
     /// A MESSAGE outside of any call; it has been answered 200.
@@ -125,24 +131,71 @@ pub enum Event {
     Unregistered { registration: RegistrationKey },
 }
 
+/// Where an event comes from.
+#[derive(Clone, Copy, Debug, Default)]
+struct About {
+    message: Span,
+    arrival: Option<Arrival>,
+    leg: u16,
+}
+
 /// Events that wait, and their texts.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    queue: VecDeque<Event>,
+    queue: VecDeque<(Event, About)>,
     text: Vec<u8>,
+    /// Of the message in hand; and how much was there before it.
+    about: About,
+    before: (usize, usize),
+    /// Of the event that was taken last.
+    taken: About,
 }
 
 impl Events {
+    /// A message came: events tell it until [`Events::end`].
+    pub(super) fn begin(&mut self, message: &[u8], arrival: &Arrival) {
+        self.before = (self.queue.len(), self.text.len());
+        let message = self.keep(message);
+        self.about = About { message, arrival: Some(*arrival), leg: 0 };
+    }
+
+    /// The message is done with. What tells of nothing is not kept.
+    pub(super) fn end(&mut self) {
+        let (events, text) = self.before;
+        if self.queue.len() == events {
+            self.text.truncate(text);
+        }
+        self.about = About::default();
+    }
+
+    /// Of several dialogs that one INVITE of ours makes, the message is of this one.
+    pub(super) fn is_of_leg(&mut self, leg: u16) {
+        self.about.leg = leg;
+    }
+
     pub(super) fn push(&mut self, event: Event) {
-        self.queue.push_back(event);
+        self.queue.push_back((event, self.about));
     }
 
     pub(super) fn pop(&mut self) -> Option<Event> {
-        let event = self.queue.pop_front();
+        let (event, about) = self.queue.pop_front().unzip();
+        self.taken = about.unwrap_or_default();
         if event.is_none() {
             self.text.clear();
         }
         event
+    }
+
+    pub(super) fn message(&self) -> &[u8] {
+        self.text(self.taken.message)
+    }
+
+    pub(super) const fn arrival(&self) -> Option<&Arrival> {
+        self.taken.arrival.as_ref()
+    }
+
+    pub(super) const fn leg(&self) -> u16 {
+        self.taken.leg
     }
 
     /// Keeps a text.

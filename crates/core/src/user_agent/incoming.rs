@@ -4,10 +4,11 @@ use strowger_message::header::RAck;
 use strowger_message::{Essentials, Message, Method, Name, Uri, Write};
 
 use super::answer::respond;
-use super::call::{Asked, Call, Leg, Stage, Updated};
+use super::call::{Asked, Call, Open, Stage, Updated};
 use super::caller::CAPABILITIES;
+use super::content::Content;
 use super::settings::Reliability;
-use super::{CallKey, Ending, Event, UserAgent};
+use super::{AskedKey, CallKey, Ending, Event, UserAgent};
 use crate::dialog::{Clash, Dialog, Fault};
 use crate::slots::Id;
 use crate::transaction::{Incoming, Role, ServerId, TransactionUser};
@@ -96,7 +97,7 @@ impl UserAgent {
 
     /// Method, Request-URI, Require, content (sections 8.2.1 to 8.2.3). False: it has been refused.
     fn inspect(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) -> bool {
-        if !ALLOWED.contains(&asking.method) {
+        if !ALLOWED.contains(&asking.method) && !self.settings.other_methods {
             self.reply_with(round, asking, 405, b"", ALLOW);
             return false;
         }
@@ -155,9 +156,26 @@ impl UserAgent {
                 let (content_type, body) = (keep(message.header(Name::ContentType)), keep(Some(message.body())));
                 self.events.push(Event::Message { from, to, content_type, body });
             }
-            // Each of the others belongs to a dialog that is not there.
-            _ => self.reply_plain(round, asking, 481),
+            // Each of the others that it knows belongs to a dialog that is not there.
+            method if ALLOWED.contains(&method) => self.reply_plain(round, asking, 481),
+            _ => self.ask_owner(round, asking, None),
         }
+    }
+
+    /// A method that only the owner knows.
+    fn ask_owner(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, call: Option<CallKey>) {
+        let tag = if call.is_some() { Vec::new() } else { self.word().to_vec() };
+        let bytes = asking.message.bytes().to_vec();
+        let id = self.open.insert(Open {
+            server: asking.server,
+            source: asking.arrival.remote,
+            bytes,
+            call_hash: asking.call_hash,
+            tag,
+        });
+        round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent, id));
+        self.open_until.push_back((round.now.mono + self.settings.timers.t1_64(), id));
+        self.events.push(Event::Asked { request: AskedKey(id), call });
     }
 
     /// Section 11.2.
@@ -190,7 +208,7 @@ impl UserAgent {
         };
         let place = self.place(asking.call_id());
         let mut call = Call::new(Stage::Incoming, place, asking.call_hash, asking.arrival.reply());
-        call.legs.push(Leg { dialog, rseq: 0 });
+        call.add_leg(dialog);
         call.kept = message.bytes().to_vec();
         call.asked = Some(asking.asked(reliable, before));
         let id = self.insert_call(call);
@@ -229,6 +247,7 @@ impl UserAgent {
         };
         let Some(call) = self.calls.get_mut(id) else { return };
         let closing = call.stage == Stage::Closing;
+        self.events.is_of_leg(call.legs[leg].number);
         match call.legs[leg].dialog.receive(asking.message) {
             Ok(()) => (),
             Err(Fault::OutOfOrder) => return self.reply_later(round, asking),
@@ -242,6 +261,7 @@ impl UserAgent {
             Method::Update => self.updated(round, asking, id, leg),
             Method::Prack => self.pracked(round, asking, id),
             Method::Options => self.reply_capabilities(round, asking),
+            method if !ALLOWED.contains(&method) => self.ask_owner(round, asking, Some(CallKey(id))),
             _ => {
                 self.reply_plain(round, asking, 200);
                 let body = self.events.keep(asking.message.body());
@@ -358,8 +378,8 @@ impl UserAgent {
         let waiting = call.unacknowledged.take().and_then(|open| open.answer);
         self.stop_timers(id);
         self.reply_plain(round, asking, 200);
-        if let Some(body) = waiting {
-            self.answer(round, CallKey(id), &body);
+        if let Some((headers, body)) = waiting {
+            self.answer(round, CallKey(id), Content { headers: &headers, body: &body });
         }
     }
 

@@ -16,9 +16,11 @@ mod account;
 mod answer;
 mod call;
 mod caller;
+mod content;
 mod endpoint;
 mod event;
 mod incoming;
+mod moves;
 mod outgoing;
 mod registration;
 mod session;
@@ -26,13 +28,16 @@ mod settings;
 
 pub use account::AccountKey;
 pub use caller::Invite;
-pub use endpoint::Endpoint;
-pub use event::{CallKey, Ending, Event, RegistrationKey, RequestKey, Span};
+pub use content::Content;
+pub use endpoint::{Endpoint, EndpointRecord};
+pub use event::{AskedKey, CallKey, Ending, Event, RegistrationKey, RequestKey, Span};
+pub use moves::{AgentRecord, MovedCalls};
 pub use outgoing::Outside;
 pub use registration::Register;
 pub use session::NotNow;
 pub use settings::{Reliability, Settings};
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
@@ -47,7 +52,7 @@ use crate::timer::{Length, Stamp, Timers, sooner};
 use crate::transaction::{ClientId, Event as TransactionEvent, Outgoing, Role, TransactionUser};
 use crate::{Arrival, Round, Target, Transport};
 use account::Account;
-use call::Call;
+use call::{Call, Open};
 use event::Events;
 use outgoing::Request;
 use registration::Registration;
@@ -59,11 +64,17 @@ pub struct UserAgent {
     settings: Settings,
     /// Of the Call-ID's hash that names a call's shard.
     call_secret: u32,
+    /// Bits of the buckets of this shard.
+    owned: [u64; 4],
     calls: Slots<Call>,
     /// Calls by Call-ID: hash and id. Two calls may have the same one: we may be both ends.
     places: HashTable<(u64, Id)>,
     hasher: FixedState,
     requests: Slots<Request>,
+    /// Requests of peers that the owner answers.
+    open: Slots<Open>,
+    /// When each of them is given up, in their order.
+    open_until: VecDeque<(u64, Id)>,
     accounts: Vec<Account>,
     registrations: Slots<Registration>,
     timers: Timers,
@@ -107,7 +118,7 @@ impl From<Error> for BadAddress {
 impl UserAgent {
     /// `identity` names the listeners; `entropy` makes tags, branches and Call-IDs; `call_secret` is that of
     /// [`crate::call::hash`], the same in every shard.
-    pub fn new(identity: Arc<Identity>, settings: Settings, mut entropy: Entropy, call_secret: u32) -> Self {
+    pub fn new(identity: Arc<Identity>, settings: Settings, entropy: Entropy, call_secret: u32) -> Self {
         let mut timers = Timers::new();
         let lengths = Lengths {
             doubled: std::array::from_fn(|n| timers.length(settings.timers.t1.saturating_mul(1 << n), 1)),
@@ -118,10 +129,14 @@ impl UserAgent {
             identity,
             settings,
             call_secret,
+            owned: [u64::MAX; 4],
             calls: Slots::new(),
             places: HashTable::new(),
-            hasher: FixedState::with_seed(entropy.u64()),
+            // The same in every shard, so that calls move as they are.
+            hasher: FixedState::with_seed(u64::from(call_secret).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             requests: Slots::new(),
+            open: Slots::new(),
+            open_until: VecDeque::new(),
             accounts: Vec::new(),
             registrations: Slots::new(),
             timers,
@@ -149,6 +164,11 @@ impl UserAgent {
         self.requests.len()
     }
 
+    /// Requests of peers that wait for their owner's answer.
+    pub fn open_requests(&self) -> usize {
+        self.open.len()
+    }
+
     /// A user whose credentials calls and registrations may use.
     pub fn add_account(&mut self, user: &[u8], password: &[u8]) -> AccountKey {
         self.accounts.push(Account::new(user, password));
@@ -158,6 +178,21 @@ impl UserAgent {
     /// What happened next; `None`: nothing more for now, and the texts of the events before are gone.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop()
+    }
+
+    /// The message that the event taken last tells of, whole; empty if there was none: a timer, or a request that could not be sent.
+    pub fn message(&self) -> &[u8] {
+        self.events.message()
+    }
+
+    /// Where that came from.
+    pub fn arrival(&self) -> Option<&Arrival> {
+        self.events.arrival()
+    }
+
+    /// Of which dialog of a call it is, in the order in which they were made: an INVITE of ours may ring in several places.
+    pub fn leg(&self) -> u16 {
+        self.events.leg()
     }
 
     /// The text of an event.
@@ -170,6 +205,7 @@ impl UserAgent {
         let mut index = self.indexes.pop().unwrap_or_default();
         let parsed = index.parse(bytes, &self.limits);
         let message = Message::new(bytes, &index);
+        self.events.begin(bytes, arrival);
         match parsed {
             Ok(()) if message.is_request() => self.requested(round, arrival, &message),
             Ok(()) => {
@@ -182,6 +218,7 @@ impl UserAgent {
             }
             Err(error) => self.refuse(arrival, &message, error.status(), round.out),
         }
+        self.events.end();
         self.indexes.push(index);
     }
 
@@ -197,7 +234,7 @@ impl UserAgent {
         let registrations = &self.registrations;
         let refreshes =
             self.refreshes.deadline(|slot, stamp| registrations.at(slot).is_some_and(|(_, r)| r.refresh == stamp));
-        sooner(calls, refreshes)
+        sooner(self.open_until.front().map(|(until, _)| *until), sooner(calls, refreshes))
     }
 
     /// Runs the timers that are due; those of the transactions are not among them.
@@ -217,8 +254,15 @@ impl UserAgent {
                 self.refresh(round, id);
             }
         }
+        while let Some((_, id)) = self.open_until.pop_front_if(|(until, _)| *until <= round.now.mono) {
+            // Its peer has given up too (timer F).
+            if let Some(open) = self.open.remove(id) {
+                round.tx.forget(round.now, open.server);
+            }
+        }
         self.calls.tidy();
         self.requests.tidy();
+        self.open.tidy();
         self.timers.tidy(runs(&self.calls));
     }
 
@@ -237,8 +281,13 @@ impl UserAgent {
                     self.requests.remove(request);
                 }
             }
-            TransactionEvent::ServerEnded { .. }
-            | TransactionEvent::NoAck { .. }
+            TransactionEvent::ServerEnded { id, tu } => {
+                let open = tu.id(Role::UserAgent).filter(|at| self.open.get(*at).is_some_and(|open| open.server == id));
+                if let Some(open) = open {
+                    self.open.remove(open);
+                }
+            }
+            TransactionEvent::NoAck { .. }
             // Of a proxy.
             | TransactionEvent::NoNews { .. }
             | TransactionEvent::NoAnswerYet { .. }

@@ -108,7 +108,7 @@ impl UserAgent {
     /// `from` or `to` cannot be read.
     pub fn request(&mut self, round: &mut Round<'_>, outside: &Outside<'_>) -> Result<RequestKey, BadAddress> {
         let (from, to) = (NameAddr::parse(outside.from)?, NameAddr::parse(outside.to)?);
-        let (call_id, tag, branch) = (self.word(), self.word(), self.branch());
+        let (call_id, tag, branch) = (self.own_call_id(), self.word(), self.branch());
         let uri = outside.uri.unwrap_or(to.uri_text);
         let target = self.settings.outbound.unwrap_or(outside.target);
         let start = round.out.start();

@@ -49,6 +49,12 @@ pub(super) struct Registration {
     pub(super) refresh: Stamp,
 }
 
+impl Registration {
+    pub(super) const fn call_id(&self) -> &[u8] {
+        &self.call_id
+    }
+}
+
 impl UserAgent {
     /// Registers our contact for an address-of-record and keeps it registered.
     ///
@@ -64,7 +70,7 @@ impl UserAgent {
             target: self.settings.outbound.unwrap_or(register.target),
             account: register.account,
             expires: register.expires,
-            call_id: self.word(),
+            call_id: self.own_call_id(),
             tag: self.word(),
             cseq: 0,
             leaving: false,

@@ -1,9 +1,12 @@
 //! A call that is up: changed, used, ended (RFC 3261 sections 14 and 15, RFC 3311).
 
+use std::sync::Arc;
+
 use strowger_message::Method;
 
 use super::call::{Stage, Unacknowledged};
 use super::caller::CAPABILITIES;
+use super::content::Content;
 use super::outgoing::{Kind, Request, finish, finish_sdp};
 use super::{CallKey, Ending, Event, RequestKey, UserAgent};
 use crate::slots::Id;
@@ -34,6 +37,14 @@ impl UserAgent {
     /// Ends a call, whatever it is doing: CANCEL, 480 or BYE. [`Event::Ended`] follows (or [`Event::Failed`], if a refusal was
     /// under way).
     pub fn hang_up(&mut self, round: &mut Round<'_>, call: CallKey) {
+        self.hang_up_with(round, call, b"");
+    }
+
+    /// The same with further header lines, each with its CRLF: a Reason.
+    pub fn hang_up_with(&mut self, round: &mut Round<'_>, call: CallKey, headers: &[u8]) {
+        if let Some(call) = self.calls.get_mut(call.0) {
+            call.last_lines = headers.to_vec();
+        }
         self.end(round, call.0, Ending::Local);
     }
 
@@ -43,10 +54,12 @@ impl UserAgent {
             Stage::Inviting => {
                 call.stage = Stage::Cancelling;
                 if let Some(client) = call.inviting.and_then(|r| self.requests.get(r)?.client) {
-                    round.tx.cancel(round.now, client, None, round.out);
+                    let lines = std::mem::take(&mut call.last_lines);
+                    let lines = (!lines.is_empty()).then(|| Arc::from(lines));
+                    round.tx.cancel(round.now, client, lines.as_ref(), round.out);
                 }
             }
-            Stage::Incoming => self.reject(round, CallKey(id), 480),
+            Stage::Incoming => self.refuse_call(round, id, 480, Ending::Local),
             // The ACK without an answer ends the exchange; the BYE the call.
             Stage::Owing => {
                 call.stage = Stage::Talking;
@@ -73,6 +86,8 @@ impl UserAgent {
     }
 
     pub(super) fn send_bye(&mut self, round: &mut Round<'_>, id: Id, by: Ending) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        let lines = std::mem::take(&mut call.last_lines);
         // A re-INVITE or UPDATE that nobody will answer any more.
         self.refuse_call(round, id, 487, by);
         self.reject_update(round, CallKey(id), 487);
@@ -82,7 +97,7 @@ impl UserAgent {
         call.ended_by = by;
         call.accepted = None;
         call.kept = Vec::new();
-        if self.within(round, id, Kind::Bye, Method::Bye, b"", b"").is_none() {
+        if self.within(round, id, Kind::Bye, Method::Bye, &lines, b"").is_none() {
             self.remove_call(round, id);
             self.events.push(Event::Ended { call: CallKey(id), by });
         }
@@ -92,8 +107,13 @@ impl UserAgent {
     ///
     /// # Errors
     /// The call is not up, or something else is under way in it.
-    pub fn reinvite(&mut self, round: &mut Round<'_>, call: CallKey, offer: &[u8]) -> Result<(), NotNow> {
-        let id = call.0;
+    pub fn reinvite<'c>(
+        &mut self,
+        round: &mut Round<'_>,
+        call: CallKey,
+        content: impl Into<Content<'c>>,
+    ) -> Result<(), NotNow> {
+        let (id, content) = (call.0, content.into());
         let c = self.calls.get_mut(id).filter(|c| c.stage == Stage::Talking).ok_or(NotNow::NoDialog)?;
         if c.inviting.is_some()
             || c.updating.is_some()
@@ -103,8 +123,9 @@ impl UserAgent {
         {
             return Err(NotNow::Pending);
         }
+        let headers = [CAPABILITIES, content.headers].concat();
         let request =
-            self.within(round, id, Kind::Reinvite, Method::Invite, CAPABILITIES, offer).ok_or(NotNow::NoDialog)?;
+            self.within(round, id, Kind::Reinvite, Method::Invite, &headers, content.body).ok_or(NotNow::NoDialog)?;
         if let Some(c) = self.calls.get_mut(id) {
             c.inviting = Some(request);
         }
@@ -116,8 +137,13 @@ impl UserAgent {
     ///
     /// # Errors
     /// There is no dialog, or something else is under way in it.
-    pub fn update(&mut self, round: &mut Round<'_>, call: CallKey, offer: &[u8]) -> Result<(), NotNow> {
-        let id = call.0;
+    pub fn update<'c>(
+        &mut self,
+        round: &mut Round<'_>,
+        call: CallKey,
+        content: impl Into<Content<'c>>,
+    ) -> Result<(), NotNow> {
+        let (id, Content { headers, body: offer }) = (call.0, content.into());
         let c = self
             .calls
             .get_mut(id)
@@ -128,7 +154,7 @@ impl UserAgent {
         if c.updating.is_some() || c.updated.is_some() || (open && !offer.is_empty()) {
             return Err(NotNow::Pending);
         }
-        let request = self.within(round, id, Kind::Update, Method::Update, b"", offer).ok_or(NotNow::NoDialog)?;
+        let request = self.within(round, id, Kind::Update, Method::Update, headers, offer).ok_or(NotNow::NoDialog)?;
         if let Some(c) = self.calls.get_mut(id) {
             c.updating = Some(request);
         }

@@ -25,6 +25,8 @@ pub struct Settings {
     /// 200 ms. Default on.
     pub trying: bool,
     pub reliability: Reliability,
+    /// The owner answers requests of methods that the user agent does not know ([`super::Event::Asked`]). Default off: 405.
+    pub other_methods: bool,
     /// Every request goes here, whatever its Route or Request-URI says (an outbound proxy). Default none.
     pub outbound: Option<Target>,
     /// Send credentials for the last challenge of the same account unasked (RFC 3261 section 22.2). Default on.
@@ -41,6 +43,7 @@ impl Default for Settings {
             calls: 1_000_000,
             trying: true,
             reliability: Reliability::default(),
+            other_methods: false,
             outbound: None,
             reuse_challenges: true,
             registration_retry: 30_000,

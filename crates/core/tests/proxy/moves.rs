@@ -16,7 +16,7 @@ fn moved(mut old: Rig) -> Rig {
     let contexts = old.proxy.export(|_| true);
     let transactions = old.tx.export(old.now, |_| true);
     assert_eq!((old.proxy.contexts(), old.proxy.unanswered(), old.tx.counts().keys), (0, 0, 0));
-    new.proxy.import(new.now, contexts, transactions, &mut new.tx);
+    new.take_in(contexts, transactions);
     new.take_over(&mut old);
     old.end();
     new

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, NoticeEvent, Plan, Proxy, Settings};
+use strowger_core::proxy::{Candidate, ContextRecord, NoticeEvent, Plan, Proxy, Settings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
-use strowger_core::transaction::{Event, Incoming, Outgoing, Role, ServerId, Transactions};
+use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Role, ServerId, Transactions};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Round, Target, Transport, call};
 use strowger_message::{Form, Index, Limits, Message, Name, build};
 
@@ -374,7 +374,7 @@ impl Rig {
         new.now = self.now;
         let contexts = self.proxy.export(|_| true);
         let transactions = self.tx.export(self.now, |_| true);
-        new.proxy.import(new.now, contexts, transactions, &mut new.tx);
+        new.take_in(contexts, transactions);
         new.take_over(self);
         *self = new;
     }
@@ -394,6 +394,14 @@ impl Rig {
             let ends = heard.iter().filter(|what| *what == "ended").count();
             assert_eq!((ends, heard.last().map(String::as_str)), (1, Some("ended")), "{number}: {heard:?}");
         }
+    }
+
+    /// Response contexts and transactions of another shard.
+    pub(crate) fn take_in(&mut self, contexts: Vec<ContextRecord>, transactions: Vec<Record>) {
+        let moved = self.proxy.import(self.now, contexts);
+        let user = |record: &Record| moved.user(record).unwrap_or(record.tu);
+        let ids = self.tx.import_all(self.now, transactions, user);
+        self.proxy.settle(&moved, &ids);
     }
 
     /// What was heard of the calls that moved here.

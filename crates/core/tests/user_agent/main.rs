@@ -3,7 +3,9 @@
 mod accounts;
 mod calls;
 mod chaos;
+mod contents;
 mod loss;
+mod moves;
 mod reliable;
 mod requests;
 mod rig;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{CallKey, Endpoint, Event, Invite, Settings, UserAgent};
+use strowger_core::user_agent::{CallKey, Endpoint, Event, Invite, MovedCalls, Settings, UserAgent};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target, Transport};
 
 pub(crate) const OFFER: &[u8] = b"v=0\r\no=a 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n";
@@ -24,6 +24,10 @@ pub(crate) struct Phone {
 pub(crate) struct Heard {
     pub(crate) event: Event,
     pub(crate) body: Vec<u8>,
+    /// The message that it tells of, where that came from, and of which dialog it is.
+    pub(crate) message: String,
+    pub(crate) from: Option<SocketAddr>,
+    pub(crate) leg: u16,
 }
 
 /// A message on its way.
@@ -71,7 +75,7 @@ impl Net {
                 network: 0,
             };
             let identity = Identity::new(vec![listener], [""; 0], &[]);
-            let endpoint = Endpoint::new(Arc::new(identity), settings, Entropy::new([n as u8 + 1; 32]), 7);
+            let endpoint = endpoint(n, 0, identity, settings);
             Phone { endpoint, address, heard: Vec::new() }
         });
         Self {
@@ -160,7 +164,10 @@ impl Net {
                 _ => None,
             };
             let body = span.map_or(Vec::new(), |s| phone.endpoint.agent.text(s).to_vec());
-            phone.heard.push(Heard { event, body });
+            let agent = &phone.endpoint.agent;
+            let message = String::from_utf8_lossy(agent.message()).into_owned();
+            let (from, leg) = (agent.arrival().map(|arrival| arrival.remote), agent.leg());
+            phone.heard.push(Heard { event, body, message, from, leg });
         }
     }
 
@@ -202,6 +209,24 @@ impl Net {
         }
         self.now.wall += until - self.now.mono;
         self.now.mono = until;
+    }
+
+    /// Everything of phone `n` moves to another shard. Returns its keys there.
+    pub(crate) fn moves(&mut self, n: usize, shard: u8) -> MovedCalls {
+        self.listen(n);
+        let settings = self.phones[n].endpoint.agent.settings().clone();
+        let address = address(n);
+        let sent_by = address.to_string().into_bytes().into();
+        let listener = ListenerAddress { transport: self.transport, bound: address, sent_by, network: 0 };
+        let mut new = endpoint(n, shard, Identity::new(vec![listener], [""; 0], &[]), settings);
+        let old = &mut self.phones[n].endpoint;
+        let record = old.export(self.now, |_| true);
+        let counts = old.counts();
+        let left = (old.agent.calls(), old.agent.requests(), old.agent.registrations(), old.agent.open_requests());
+        assert_eq!((left, counts.servers, counts.clients, counts.timers), ((0, 0, 0, 0), 0, 0, 0));
+        let moved = new.import(self.now, record);
+        *old = new;
+        moved
     }
 
     /// Phone 0 calls phone 1.
@@ -248,6 +273,12 @@ impl Net {
             assert_eq!(phone.endpoint.deadline(), None, "phone {n}");
         }
     }
+}
+
+/// The endpoint of phone `n`, of a shard.
+fn endpoint(n: usize, shard: u8, identity: Identity, settings: Settings) -> Endpoint {
+    let entropy = Entropy::new([n as u8 + 1 + 10 * shard; 32]);
+    Endpoint::of_shard(Arc::new(identity), settings, entropy, 7, [n as u64, 1])
 }
 
 /// No 100 at once, so that flows stay short.

@@ -1,0 +1,73 @@
+//! Response contexts on their way to another shard.
+
+use super::response_context::ResponseContext;
+use super::{Proxy, TIDY};
+use crate::slots::Id;
+use crate::transaction::{NewIds, Record, Role, TransactionUser};
+use crate::{Now, call};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// A response context on its way to another shard, together with the ids that its transactions had.
+#[derive(Debug)]
+pub struct ContextRecord {
+    old: Id,
+    context: ResponseContext,
+}
+
+/// The ids that response contexts have in another shard than before.
+#[derive(Debug, Default)]
+pub struct MovedContexts(HashMap<Id, Id>);
+
+impl MovedContexts {
+    /// Whose the transaction is here, if it belongs to one of these.
+    pub fn user(&self, record: &Record) -> Option<TransactionUser> {
+        let new = self.0.get(&record.tu.id(Role::Proxy)?)?;
+        Some(TransactionUser::new(Role::Proxy, *new))
+    }
+}
+
+impl Proxy {
+    /// Takes out every response context of the buckets for which `moves` is true. Their transactions move too.
+    pub fn export(&mut self, moves: impl Fn(u8) -> bool) -> Vec<ContextRecord> {
+        let ids: Vec<Id> =
+            self.contexts.iter().filter(|(_, c)| moves(call::bucket(c.call_hash))).map(|(id, _)| id).collect();
+        ids.into_iter()
+            .filter_map(|old| {
+                let context = self.contexts.remove(old)?;
+                self.unanswered -= usize::from(!context.answered);
+                Some(ContextRecord { old, context })
+            })
+            .collect()
+    }
+
+    /// Takes in what another shard exported. Their transactions follow
+    /// ([`import_all`](crate::transaction::Transactions::import_all)), then [`Proxy::settle`].
+    pub fn import(&mut self, now: Now, contexts: Vec<ContextRecord>) -> MovedContexts {
+        let mut moved = MovedContexts(HashMap::with_capacity(contexts.len()));
+        for ContextRecord { old, context } in contexts {
+            self.unanswered += usize::from(!context.answered);
+            let until = [context.rings_until(), context.silent_until()];
+            let id = self.contexts.insert(context);
+            self.rings.extend(until.into_iter().flatten().map(|until| Reverse((until, id.to_u64()))));
+            moved.0.insert(old, id);
+        }
+        if !self.contexts.is_empty() {
+            self.tidy_at.get_or_insert(now.mono + TIDY);
+        }
+        moved
+    }
+
+    /// The transactions of what was imported have these ids here.
+    pub fn settle(&mut self, moved: &MovedContexts, ids: &NewIds) {
+        for id in moved.0.values() {
+            let Some(context) = self.contexts.get_mut(*id) else { continue };
+            // One that has ended must not mean another here.
+            context.server = ids.server(context.server).unwrap_or(super::GONE);
+            for branch in context.branches_mut() {
+                branch.client = branch.client.and_then(|old| ids.client(old));
+            }
+            self.ask_again(*id);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Calls, requests and registrations on their way to another shard.
+
+use std::collections::HashMap;
+
+use super::call::{Call, Open};
+use super::outgoing::{Kind, Request};
+use super::registration::Registration;
+use super::{AskedKey, CallKey, RegistrationKey, RequestKey, UserAgent};
+use crate::slots::Id;
+use crate::timer::{Stamp, Timers};
+use crate::transaction::{NewIds, Record, Role, ServerId, Side, TransactionUser};
+use crate::{Now, call};
+
+/// What one shard hands to another: all that belongs to some buckets, but the transactions.
+#[derive(Debug, Default)]
+pub struct AgentRecord {
+    calls: Vec<(Id, Call, Left)>,
+    requests: Vec<(Id, Request)>,
+    registrations: Vec<(Id, Registration, Option<u64>)>,
+    open: Vec<(Id, Open, u64)>,
+}
+
+/// Milliseconds that the timers of a call still have to run.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    again: Option<u64>,
+    end: Option<u64>,
+}
+
+impl AgentRecord {
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.requests.is_empty() && self.registrations.is_empty() && self.open.is_empty()
+    }
+}
+
+/// The keys that calls, requests and registrations have in another shard than before.
+#[derive(Debug, Default)]
+pub struct MovedCalls {
+    calls: HashMap<Id, Id>,
+    requests: HashMap<Id, Id>,
+    registrations: HashMap<Id, Id>,
+    open: HashMap<Id, Id>,
+}
+
+impl MovedCalls {
+    /// Whose the transaction is here, if it belongs to one of these.
+    pub fn user(&self, record: &Record) -> Option<TransactionUser> {
+        let old = record.tu.id(Role::UserAgent)?;
+        let of = match (record.side, record.is_invite()) {
+            (Side::Client, _) => &self.requests,
+            (Side::Server, true) => &self.calls,
+            (Side::Server, false) => &self.open,
+        };
+        Some(TransactionUser::new(Role::UserAgent, *of.get(&old)?))
+    }
+
+    pub fn call(&self, old: CallKey) -> Option<CallKey> {
+        self.calls.get(&old.0).copied().map(CallKey)
+    }
+
+    pub fn request(&self, old: RequestKey) -> Option<RequestKey> {
+        self.requests.get(&old.0).copied().map(RequestKey)
+    }
+
+    pub fn registration(&self, old: RegistrationKey) -> Option<RegistrationKey> {
+        self.registrations.get(&old.0).copied().map(RegistrationKey)
+    }
+
+    pub fn asked(&self, old: AskedKey) -> Option<AskedKey> {
+        self.open.get(&old.0).copied().map(AskedKey)
+    }
+}
+
+impl UserAgent {
+    /// Takes out everything of the buckets for which `moves` is true; events must have been taken before. Its transactions move too.
+    pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> AgentRecord {
+        let of = |hash: u32| moves(call::bucket(hash));
+        let (ends, refreshes) = (ends(&self.timers), ends(&self.refreshes));
+        let left = |ends: &HashMap<Stamp, u64>, stamp: Stamp| Some(ends.get(&stamp)?.saturating_sub(now.mono));
+        let mut record = AgentRecord::default();
+        let ids: Vec<Id> = self.calls.iter().filter(|(_, c)| of(c.call_hash)).map(|(id, _)| id).collect();
+        for id in ids {
+            let Some(mut call) = self.calls.remove(id) else { continue };
+            if let Ok(entry) = self.places.find_entry(call.place, |&(_, other)| other == id) {
+                entry.remove();
+            }
+            let left = Left { again: left(&ends, call.again), end: left(&ends, call.end) };
+            self.timers.stop(&mut call.again);
+            self.timers.stop(&mut call.end);
+            record.calls.push((id, call, left));
+        }
+        let ids: Vec<Id> = self.requests.iter().filter(|(_, r)| of(r.call_hash)).map(|(id, _)| id).collect();
+        record.requests.extend(ids.into_iter().filter_map(|id| Some((id, self.requests.remove(id)?))));
+        let secret = self.call_secret;
+        let is_of = |r: &Registration| of(call::hash(secret, r.call_id()));
+        let ids: Vec<Id> = self.registrations.iter().filter(|(_, r)| is_of(r)).map(|(id, _)| id).collect();
+        for id in ids {
+            let Some(mut registration) = self.registrations.remove(id) else { continue };
+            let left = left(&refreshes, registration.refresh);
+            self.refreshes.stop(&mut registration.refresh);
+            record.registrations.push((id, registration, left));
+        }
+        let ids: Vec<(u64, Id)> = self.open_until.iter().copied().collect();
+        for (until, id) in ids {
+            if self.open.get(id).is_some_and(|open| of(open.call_hash)) {
+                record.open.extend(self.open.remove(id).map(|open| (id, open, until)));
+            }
+        }
+        record
+    }
+
+    /// Takes in what another shard exported, with the same `call_secret` and the same accounts in the same order. Its transactions follow
+    /// ([`import_all`](crate::transaction::Transactions::import_all)), then [`UserAgent::settle`].
+    pub fn import(&mut self, now: Now, record: AgentRecord) -> MovedCalls {
+        let mut moved = MovedCalls::default();
+        for (old, call, left) in record.calls {
+            let id = self.insert_call(call);
+            moved.calls.insert(old, id);
+            let start = |timers: &mut Timers, left: Option<u64>| {
+                left.map_or(Stamp::NONE, |left| timers.start_at(now.mono + left, id.slot))
+            };
+            let (again, end) = (start(&mut self.timers, left.again), start(&mut self.timers, left.end));
+            if let Some(call) = self.calls.get_mut(id) {
+                (call.again, call.end) = (again, end);
+            }
+        }
+        for (old, registration, left) in record.registrations {
+            let id = self.registrations.insert(registration);
+            moved.registrations.insert(old, id);
+            let refresh = left.map_or(Stamp::NONE, |left| self.refreshes.start_at(now.mono + left, id.slot));
+            if let Some(registration) = self.registrations.get_mut(id) {
+                registration.refresh = refresh;
+            }
+        }
+        for (old, mut request) in record.requests {
+            let of = if request.kind == Kind::Register { &moved.registrations } else { &moved.calls };
+            request.of = request.of.and_then(|old| of.get(&old).copied());
+            moved.requests.insert(old, self.requests.insert(request));
+        }
+        for (old, open, until) in record.open {
+            let id = self.open.insert(open);
+            moved.open.insert(old, id);
+            let at = self.open_until.partition_point(|(other, _)| *other <= until);
+            self.open_until.insert(at, (until, id));
+        }
+        moved
+    }
+
+    /// The transactions of what was imported have these ids here.
+    pub fn settle(&mut self, moved: &MovedCalls, ids: &NewIds) {
+        // One that has ended must not mean another here.
+        let server = |old: ServerId| ids.server(old).unwrap_or(ServerId::from_u64(0));
+        let request = |old: Id| moved.requests.get(&old).copied();
+        for id in moved.calls.values() {
+            let Some(call) = self.calls.get_mut(*id) else { continue };
+            (call.inviting, call.updating) = (call.inviting.and_then(request), call.updating.and_then(request));
+            for asked in [&mut call.asked, &mut call.accepted].into_iter().flatten() {
+                asked.server = server(asked.server);
+            }
+            if let Some(updated) = &mut call.updated {
+                updated.server = server(updated.server);
+            }
+        }
+        for id in moved.requests.values() {
+            if let Some(request) = self.requests.get_mut(*id) {
+                request.client = request.client.and_then(|old| ids.client(old));
+            }
+        }
+        for id in moved.open.values() {
+            if let Some(open) = self.open.get_mut(*id) {
+                open.server = server(open.server);
+            }
+        }
+    }
+
+    /// Which buckets are this shard's: Call-IDs that the user agent makes itself fall into one of them, so that what is answered comes
+    /// here. At first all are.
+    pub fn own_buckets(&mut self, owns: impl Fn(u8) -> bool) {
+        for bucket in 0..=u8::MAX {
+            let (word, bit) = (usize::from(bucket) / 64, u32::from(bucket) % 64);
+            self.owned[word] = self.owned[word] & !(1 << bit) | u64::from(owns(bucket)) << bit;
+        }
+    }
+
+    /// A Call-ID of this shard.
+    pub(super) fn own_call_id(&mut self) -> [u8; 16] {
+        // Sixteen shards own a sixteenth each: in one of ten thousand million times no draw of so many hits.
+        const DRAWS: usize = 360;
+        for _ in 0..DRAWS {
+            let word = self.word();
+            let bucket = usize::from(call::bucket(call::hash(self.call_secret, &word)));
+            if self.owned[bucket / 64] >> (bucket % 64) & 1 == 1 {
+                return word;
+            }
+        }
+        self.word()
+    }
+}
+
+/// When each timer that runs is due.
+fn ends(timers: &Timers) -> HashMap<Stamp, u64> {
+    timers.iter().collect()
+}

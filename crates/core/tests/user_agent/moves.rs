@@ -1,0 +1,192 @@
+//! Calls that move to another shard while they are under way.
+
+use crate::rig::*;
+use strowger_core::call;
+use strowger_core::user_agent::{Ending, Event, Register, Settings};
+
+fn words(net: &Net) -> Vec<&str> {
+    net.log.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn an_invite_that_rings() {
+    let mut net = Net::two();
+    let caller = net.call(OFFER);
+    net.run(20);
+    let callee = net.invited(1);
+    net.with(1, |agent, round| agent.ring(round, callee, 180, b""));
+    net.run(20);
+    let caller = net.moves(0, 1).call(caller).expect("it moved");
+    let callee = net.moves(1, 1).call(callee).expect("it moved");
+    net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
+    net.run(50);
+    assert!(matches!(net.last(0).event, Event::Answered { call, .. } if call == caller));
+    assert!(matches!(net.last(1).event, Event::Confirmed { call, .. } if call == callee));
+    net.with(0, |agent, round| agent.hang_up(round, caller));
+    net.run(50);
+    assert!(matches!(net.last(1).event, Event::Ended { by: Ending::Remote, .. }));
+    net.is_clean();
+}
+
+#[test]
+fn a_2xx_that_waits_for_its_ack() {
+    let mut net = Net::two();
+    net.call(OFFER);
+    net.run(20);
+    let callee = net.invited(1);
+    net.lose = Box::new(|line| line == "0>1 ACK");
+    net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
+    net.run(600);
+    net.log.clear();
+    let callee = net.moves(1, 1).call(callee).expect("it moved");
+    // It is sent again as if nothing had happened: one second after the one before it.
+    net.run(800);
+    assert_eq!(words(&net), [""; 0]);
+    net.run(200);
+    assert_eq!(words(&net), ["1>0 200 INVITE", "0>1 ACK"]);
+    net.lose = Box::new(|_| false);
+    net.run(4_000);
+    assert!(matches!(net.last(1).event, Event::Confirmed { call, .. } if call == callee));
+    net.with(1, |agent, round| agent.hang_up(round, callee));
+    net.is_clean();
+}
+
+#[test]
+fn a_call_that_is_up_moves_and_moves() {
+    let mut net = Net::two();
+    let (mut caller, mut callee) = net.up();
+    for shard in 1..=4 {
+        caller = net.moves(0, shard).call(caller).expect("it moved");
+        callee = net.moves(1, shard).call(callee).expect("it moved");
+        net.with(0, |agent, round| agent.reinvite(round, caller, OFFER)).unwrap();
+        net.run(20);
+        assert!(matches!(net.last(1).event, Event::Offered { call, .. } if call == callee));
+        net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
+        net.run(50);
+        assert!(matches!(net.last(0).event, Event::Changed { call, .. } if call == caller));
+    }
+    net.with(1, |agent, round| agent.hang_up(round, callee));
+    net.run(50);
+    assert!(matches!(net.last(0).event, Event::Ended { by: Ending::Remote, .. }));
+    net.is_clean();
+}
+
+#[test]
+fn a_re_invite_and_an_update_that_are_open() {
+    let mut net = Net::two();
+    let (caller, callee) = net.up();
+    net.with(0, |agent, round| agent.reinvite(round, caller, OFFER)).unwrap();
+    net.run(20);
+    let (caller, callee) = (net.moves(0, 1).call(caller).unwrap(), net.moves(1, 1).call(callee).unwrap());
+    net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
+    net.run(50);
+    assert!(matches!(net.last(0).event, Event::Changed { .. }));
+    net.with(1, |agent, round| agent.update(round, callee, OFFER)).unwrap();
+    net.run(20);
+    let (caller, callee) = (net.moves(0, 2).call(caller).unwrap(), net.moves(1, 2).call(callee).unwrap());
+    net.with(0, |agent, round| agent.answer_update(round, caller, ANSWER));
+    net.run(50);
+    assert!(matches!(net.last(1).event, Event::Changed { .. }));
+    net.with(1, |agent, round| agent.hang_up(round, callee));
+    net.run(50);
+    net.is_clean();
+}
+
+#[test]
+fn a_bye_that_was_lost_is_sent_again_from_the_other_shard() {
+    let mut net = Net::two();
+    let (caller, _) = net.up();
+    net.lose = Box::new(|line| line == "0>1 BYE");
+    net.with(0, |agent, round| agent.hang_up(round, caller));
+    net.run(100);
+    net.moves(0, 1);
+    net.lose = Box::new(|_| false);
+    net.run(600);
+    assert!(matches!(net.last(0).event, Event::Ended { by: Ending::Local, .. }));
+    net.is_clean();
+}
+
+#[test]
+fn a_registration_is_refreshed_by_the_other_shard() {
+    let mut net = Net::new([quiet()]);
+    let target = net.target(8);
+    let register = Register {
+        aor: b"sip:alice@example.org",
+        registrar: b"sip:example.org",
+        routes: b"",
+        target,
+        account: None,
+        expires: 600,
+        headers: b"",
+    };
+    let key = net.with(0, |agent, round| agent.register(round, &register)).unwrap();
+    let ok = |net: &mut Net| {
+        let sent = net.sent.last().cloned().expect("a REGISTER");
+        let contact = sent.lines().find(|line| line.starts_with("Contact:")).expect("it has one").to_owned();
+        net.inject(0, &respond(&sent, "200 OK", &format!("{contact};expires=600\n")));
+    };
+    ok(&mut net);
+    assert!(matches!(net.last(0).event, Event::Registered { registration, .. } if registration == key));
+    let key = net.moves(0, 1).registration(key).expect("it moved");
+    let before = net.sent.len();
+    net.run(299_000);
+    assert_eq!(net.sent.len(), before);
+    net.run(2_000);
+    assert!(net.sent.len() > before, "half of its time is over");
+    ok(&mut net);
+    assert!(matches!(net.last(0).event, Event::Registered { registration, .. } if registration == key));
+    net.with(0, |agent, round| agent.unregister(round, key));
+    let sent = net.sent.last().cloned().expect("a REGISTER");
+    net.inject(0, &respond(&sent, "200 OK", ""));
+    net.is_clean();
+}
+
+#[test]
+fn what_waits_for_its_owner_moves_too() {
+    let mut net = Net::new([quiet(), Settings { other_methods: true, ..quiet() }]);
+    let (caller, callee) = net.up();
+    let refer = strowger_message::Method::Refer;
+    net.with(0, |agent, round| agent.request_within(round, caller, refer, b"", b"")).unwrap();
+    net.run(20);
+    let Event::Asked { request, .. } = net.last(1).event else { panic!("{:?}", net.last(1).event) };
+    let moved = net.moves(1, 1);
+    let (callee, request) = (moved.call(callee).unwrap(), moved.asked(request).unwrap());
+    net.with(1, |agent, round| agent.respond(round, request, 202, b"", b""));
+    net.run(20);
+    assert!(matches!(net.last(0).event, Event::Reply { status: 202, .. }));
+    net.with(1, |agent, round| agent.hang_up(round, callee));
+    net.run(50);
+    net.is_clean();
+}
+
+#[test]
+fn one_bucket_alone_moves() {
+    let mut net = Net::two();
+    let calls: Vec<_> = (0..20).map(|_| net.call(OFFER)).collect();
+    net.run(20);
+    let of = |text: &str| {
+        let id = text.lines().find_map(|line| line.strip_prefix("Call-ID: ")).expect("it has one");
+        call::bucket(call::hash(7, id.as_bytes()))
+    };
+    let first = of(&net.sent[0]);
+    let same = net.sent.iter().filter(|text| text.starts_with("INVITE") && of(text) == first).count();
+    let record = net.phones[0].endpoint.export(net.now, |bucket| bucket == first);
+    assert_eq!(net.phones[0].endpoint.agent.calls(), calls.len() - same);
+    let moved = net.phones[0].endpoint.import(net.now, record);
+    assert!(moved.call(calls[0]).is_some());
+    assert_eq!(net.phones[0].endpoint.agent.calls(), calls.len());
+}
+
+#[test]
+fn call_ids_fall_into_buckets_of_the_shard() {
+    let mut net = Net::two();
+    net.with(0, |agent, _| agent.own_buckets(|bucket| bucket % 16 == 3));
+    for _ in 0..50 {
+        net.call(OFFER);
+    }
+    let of = |text: &String| {
+        let id = text.lines().find_map(|line| line.strip_prefix("Call-ID: ")).expect("it has one");
+        call::bucket(call::hash(7, id.as_bytes()))
+    };
+    assert!(net.sent.iter().filter(|text| text.starts_with("INVITE")).all(|text| of(text) % 16 == 3));
+}
