@@ -218,6 +218,17 @@ fn calls_that_come_to_nothing_are_logged_with_their_code() {
     phones.callee.send(&respond(&call.got, 487, "callee", &[])).expect("loopback takes it");
     line(&server, &["call cancelled", "code=487", &call.id()]);
     assert_eq!(count(&server, "call ended"), 0, "{}", server.log());
+
+    // Bob's phone is gone: Alice hears that he is not available (RFC 3261 section 21.4.18), and the log says what she hears.
+    let invite = phones.invite();
+    let Phones { mut caller, callee } = phones;
+    drop(callee);
+    while caller.final_response(Duration::from_millis(50)).is_some() {}
+    let invite = challenged(&mut caller, &invite, ALICE.0, ALICE.1);
+    caller.send(&invite.bytes()).expect("loopback takes it");
+    let answer = caller.final_response(SOON).expect("it is answered");
+    assert_eq!(text::status(&answer), Some(480));
+    line(&server, &["call failed", "code=480", &format!("call_id={}", invite.call_id)]);
 }
 
 /// A phone whose port is closed is found out by the ICMP error, one by TCP by the refused connection.
