@@ -74,15 +74,7 @@ impl Proxy {
             && (candidate.fixed || self.with_tcp(request, *target).is_none())
         {
             let share = Share { breadth, left: budget - 1 };
-            let branch = OutgoingBranch {
-                uri: candidate.uri_for(*target),
-                path: candidate.path,
-                add: candidate.add,
-                remove: candidate.remove,
-                target: *target,
-                share,
-                record_route: plan.record_route,
-            };
+            let branch = candidate.branch(*target, share, plan.record_route);
             self.send_branch(round, request, routing, id, 0, &branch);
             return true;
         }
@@ -316,15 +308,7 @@ impl Proxy {
             request.cseq,
         );
         let share = Share { breadth: 0, left: budget - 1 };
-        let branch = OutgoingBranch {
-            uri: candidate.uri_for(target),
-            path: candidate.path,
-            add: candidate.add,
-            remove: candidate.remove,
-            target,
-            share,
-            record_route: false,
-        };
+        let branch = candidate.branch(target, share, false);
         let (range, _) = self.write_request(round.now, request, routing, &branch, unique, &mut round.out.bytes);
         round.out.send(target, range, 0);
     }

@@ -135,14 +135,27 @@ pub(super) struct OwnedCandidate {
 
 impl Candidate<'_> {
     /// The Request-URI to write for this target.
-    pub(super) fn uri_for(&self, target: Target) -> Option<&[u8]> {
+    fn uri_for(&self, target: Target) -> Option<&[u8]> {
         uri_for(self.uris, target).or(self.uri)
+    }
+
+    /// The copy of the request that goes to this target.
+    pub(super) fn branch(&self, target: Target, share: Share, record_route: bool) -> OutgoingBranch<'_> {
+        OutgoingBranch {
+            uri: self.uri_for(target),
+            path: self.path,
+            add: self.add,
+            remove: self.remove,
+            target,
+            share,
+            record_route,
+        }
     }
 }
 
 impl OwnedCandidate {
     /// The Request-URI to write for this target.
-    pub(super) fn uri_for(&self, target: Target) -> Option<&[u8]> {
+    fn uri_for(&self, target: Target) -> Option<&[u8]> {
         uri_for(&self.uris, target).or(self.uri.as_deref())
     }
 

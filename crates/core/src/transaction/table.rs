@@ -146,7 +146,7 @@ impl Transactions {
         matches!(action, Action::Send | Action::SendAndKeep)
     }
 
-    /// Whose a server transaction is; nobody's at first, and if it is gone.
+    /// Whose a server transaction is: none at first, and none if it is gone.
     pub fn user(&self, id: ServerId) -> TransactionUser {
         self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
     }
@@ -157,7 +157,7 @@ impl Transactions {
         }
     }
 
-    /// Whose a client transaction is; nobody's if it is gone.
+    /// Whose a client transaction is: none if it is gone.
     pub fn client_user(&self, id: ClientId) -> TransactionUser {
         self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
     }
