@@ -97,15 +97,15 @@ impl Proxy {
     /// Before a failure goes upstream: the user is asked, if it wants to be. True: it is, and decides later.
     pub(super) fn asks(&mut self, now: Now, id: Id) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
-        let status = context.best.as_ref().map_or(408, |best| best.said);
-        let (server, cancelled) = (context.server, context.cancelled);
+        let cancelled = context.cancelled;
         let Some(pending) = context.pending.as_mut().filter(|pending| pending.plan.asks && !cancelled) else {
             return false;
         };
         let until = now.mono + DECISION;
         (pending.asking, pending.until) = (true, until);
+        let failing = context.failing();
         self.rings.push(Reverse((until, id.to_u64())));
-        self.notice(id, NoticeEvent::Failing { server, status });
+        self.notice(id, failing);
         true
     }
 
@@ -113,9 +113,7 @@ impl Proxy {
     pub(super) fn ask_again(&mut self, id: Id) {
         let Some(context) = self.contexts.get(id) else { return };
         if context.pending.as_ref().is_some_and(|pending| pending.asking) {
-            let status = context.best.as_ref().map_or(408, |best| best.said);
-            let server = context.server;
-            self.notice(id, NoticeEvent::Failing { server, status });
+            self.notice(id, context.failing());
         }
     }
 

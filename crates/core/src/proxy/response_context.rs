@@ -3,6 +3,7 @@
 
 use super::contact::Device;
 use super::forward::OutgoingBranch;
+use super::notice::NoticeEvent;
 use super::plan::KeptPlan;
 use crate::transaction::{ClientId, ServerId};
 use crate::{Arrival, Target};
@@ -236,6 +237,12 @@ impl ResponseContext {
             (false, true) => Device::IfLast,
             (false, false) => Device::No,
         }
+    }
+
+    /// What its user is asked when every target so far has failed: 408 where none has answered.
+    pub(super) fn failing(&self) -> NoticeEvent {
+        let status = self.best.as_ref().map_or(408, |best| best.said);
+        NoticeEvent::Failing { server: self.server, status }
     }
 
     pub(super) fn branches(&self) -> impl Iterator<Item = &Branch> {
