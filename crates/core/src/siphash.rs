@@ -1,5 +1,6 @@
 //! SipHash with 128 bits of output: SipHash-1-3 for keys of tables, SipHash-2-4 where what it authenticates comes back from
-//! a peer. Fed part by part; each part is closed by its length, so that parts do not run into one another.
+//! a peer. Fed in words of 64 bits: a part begins with its length and is filled up to a word, so that parts do not run into one
+//! another.
 
 use crate::hmac::Hmac;
 
@@ -13,9 +14,8 @@ pub(crate) type Strong = Sip<2, 4>;
 /// SipHash-c-d.
 pub(crate) struct Sip<const C: usize, const D: usize> {
     v: [u64; 4],
-    tail: u64,
-    /// Bytes fed so far.
-    len: u64,
+    /// Fed so far.
+    words: u64,
 }
 
 /// A key of [`Strong`].
@@ -43,11 +43,18 @@ impl<const C: usize, const D: usize> Sip<C, D> {
             k0 ^ 0x6c79_6765_6e65_7261,
             k1 ^ 0x7465_6462_7974_6573,
         ];
-        Self { v, tail: 0, len: 0 }
+        Self { v, words: 0 }
+    }
+
+    /// A number, or several that fill a word.
+    #[inline]
+    pub(crate) fn word(&mut self, word: u64) {
+        self.words += 1;
+        self.absorb(word);
     }
 
     #[inline]
-    fn word(&mut self, word: u64) {
+    fn absorb(&mut self, word: u64) {
         self.v[3] ^= word;
         for _ in 0..C {
             round(&mut self.v);
@@ -55,46 +62,32 @@ impl<const C: usize, const D: usize> Sip<C, D> {
         self.v[0] ^= word;
     }
 
-    #[inline]
-    pub(crate) fn write(&mut self, bytes: &[u8]) {
-        // Bits of the tail that are taken: what comes is moved behind them.
-        let taken = 8 * (self.len % 8) as u32;
-        self.len += bytes.len() as u64;
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            let word = u64::from_le_bytes(*word);
-            self.word(self.tail | word << taken);
-            self.tail = above(word, taken);
-        }
-        let word = few(rest);
-        let full = taken + 8 * rest.len() as u32 >= 64;
-        self.tail |= word << taken;
-        if full {
-            self.word(self.tail);
-            self.tail = above(word, taken);
-        }
-    }
-
     pub(crate) fn part(&mut self, bytes: &[u8]) {
-        self.write(bytes);
-        self.write(&(bytes.len() as u32).to_le_bytes());
+        self.feed(bytes, |word| word);
     }
 
-    /// Names that are compared without regard to case.
+    /// A name that is compared without regard to case.
     pub(crate) fn part_lower(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(64) {
-            let mut lower = [0; 64];
-            let lower = &mut lower[..chunk.len()];
-            lower.copy_from_slice(chunk);
-            lower.make_ascii_lowercase();
-            self.write(lower);
+        self.feed(bytes, lower);
+    }
+
+    /// The length and four bytes make the first word, so that a short part is one alone.
+    #[inline]
+    fn feed(&mut self, bytes: &[u8], form: impl Fn(u64) -> u64) {
+        let (first, rest) = bytes.split_at(bytes.len().min(4));
+        self.word(u64::from(bytes.len() as u32) | form(few(first)) << 32);
+        let (words, rest) = rest.as_chunks::<8>();
+        for word in words {
+            self.word(form(u64::from_le_bytes(*word)));
         }
-        self.write(&(bytes.len() as u32).to_le_bytes());
+        if !rest.is_empty() {
+            self.word(form(few(rest)));
+        }
     }
 
     /// The low and the high half.
     pub(crate) fn finish(mut self) -> [u64; 2] {
-        self.word(self.tail | self.len << 56);
+        self.absorb((8 * self.words) << 56);
         self.v[2] ^= 0xee;
         for _ in 0..D {
             round(&mut self.v);
@@ -116,10 +109,16 @@ impl<const C: usize, const D: usize> Sip<C, D> {
     }
 }
 
-/// The bits of a word that have no room behind so many others.
+/// Each byte that is an ASCII capital as its small letter.
 #[inline]
-const fn above(word: u64, taken: u32) -> u64 {
-    if taken == 0 { 0 } else { word >> (64 - taken) }
+const fn lower(word: u64) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let ascii = word & (0x7f * ONES);
+    // The high bit of each byte: it is an A or more, it is more than a Z.
+    let from_a = ascii + (0x80 - b'A' as u64) * ONES;
+    let above_z = ascii + (0x7f - b'Z' as u64) * ONES;
+    let capital = (from_a ^ above_z) & !word & (0x80 * ONES);
+    word | capital >> 2
 }
 
 /// Less than eight bytes as the low ones of a word.
@@ -157,35 +156,66 @@ mod tests {
 
     #[test]
     fn known_values_of_siphash_2_4_128() {
-        // The first two vectors of the authors' reference: key 00..0f, input empty and 00.
+        // Three vectors of the authors' reference: key 00..0f, input empty, 00..07 and 00..0f.
         let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
-        let of = |input: &[u8]| {
-            let mut hasher = Strong::new(key);
-            hasher.write(input);
-            hasher.bytes::<16>()
+        let of = |words: &[u64]| {
+            let mut hash = Strong::new(key);
+            words.iter().for_each(|&word| hash.word(word));
+            hash.bytes::<16>()
         };
         let expected = [
             [0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93],
-            [0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45],
+            [0x3b, 0x62, 0xa9, 0xba, 0x62, 0x58, 0xf5, 0x61, 0x0f, 0x83, 0xe2, 0x64, 0xf3, 0x14, 0x97, 0xb4],
+            [0x6e, 0xe2, 0xa4, 0xca, 0x67, 0xb0, 0x54, 0xbb, 0xfd, 0x33, 0x15, 0xbf, 0x85, 0x23, 0x05, 0x77],
         ];
-        assert_eq!([of(b""), of(b"\0")], expected);
+        assert_eq!([of(&[]), of(&key[..1]), of(&key)], expected);
     }
 
     #[test]
-    fn feeding_in_pieces_changes_nothing() {
-        let text: Vec<u8> = (0..100).collect();
-        for cut in 0..100 {
-            let (mut whole, mut pieces) = (Fast::new([1, 2]), Fast::new([1, 2]));
-            whole.write(&text);
-            pieces.write(&text[..cut]);
-            pieces.write(&text[cut..]);
-            assert_eq!(whole.finish(), pieces.finish());
+    fn a_part_is_its_length_and_its_bytes_in_words() {
+        let text: Vec<u8> = (1..=100).collect();
+        for length in 0..=text.len() {
+            let mut bytes = (length as u32).to_le_bytes().to_vec();
+            bytes.extend_from_slice(&text[..length]);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            let (mut part, mut words) = (Fast::new([1, 2]), Fast::new([1, 2]));
+            part.part(&text[..length]);
+            bytes.as_chunks::<8>().0.iter().for_each(|word| words.word(u64::from_le_bytes(*word)));
+            assert_eq!(part.finish(), words.finish(), "{length}");
         }
-        for length in 0..100 {
-            let (mut whole, mut bytes) = (Strong::new([1, 2]), Strong::new([1, 2]));
-            whole.write(&text[..length]);
-            text[..length].iter().for_each(|&byte| bytes.write(&[byte]));
-            assert_eq!(whole.finish(), bytes.finish());
+    }
+
+    #[test]
+    fn parts_do_not_run_into_one_another() {
+        let of = |parts: &[&[u8]]| {
+            let mut hash = Fast::new([1, 2]);
+            parts.iter().for_each(|part| hash.part(part));
+            hash.finish()
+        };
+        let text = b"Zero bytes\0\0\0\0\0\0\0\0 and others, of which there are some";
+        let mut seen = std::collections::HashSet::new();
+        for end in 0..=text.len() {
+            for cut in 0..=end {
+                assert!(seen.insert(of(&[&text[..cut], &text[cut..end]])), "{cut} {end}");
+            }
+            assert!(seen.insert(of(&[&text[..end]])), "{end}");
         }
+    }
+
+    #[test]
+    fn capitals_are_small_letters() {
+        for byte in 0..=255u8 {
+            for beside in [0, 0x7f, 0x80, 0xff] {
+                let mut word = [beside; 8];
+                word[3] = byte;
+                let mut small = word;
+                small.make_ascii_lowercase();
+                assert_eq!(lower(u64::from_le_bytes(word)), u64::from_le_bytes(small), "{byte} {beside}");
+            }
+        }
+        let (mut capitals, mut small) = (Strong::new([1, 2]), Strong::new([1, 2]));
+        capitals.part_lower(b"HOST.Example-1.ORG");
+        small.part(b"host.example-1.org");
+        assert_eq!(capitals.finish(), small.finish());
     }
 }

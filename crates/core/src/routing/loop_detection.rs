@@ -49,7 +49,7 @@ impl BranchKey {
         let seed = u64::from_le_bytes(seed[..8].try_into().expect("eight of thirty-two bytes"));
         Self {
             of_request: foldhash::quality::FixedState::with_seed(seed),
-            proof: SipKey::derive(secret, b"strowger branch"),
+            proof: SipKey::derive(secret, b"strowger branch 2"),
         }
     }
 
@@ -102,9 +102,9 @@ impl BranchKey {
 
     fn proof(&self, unique: u64, visit: Visit) -> u32 {
         let mut hash = self.proof.begin();
-        hash.write(&unique.to_le_bytes());
-        hash.write(&visit.of_request.to_le_bytes());
-        hash.write(&visit.left.to_le_bytes());
+        for word in [unique, visit.of_request, visit.left.into()] {
+            hash.word(word);
+        }
         u32::from_le_bytes(hash.bytes())
     }
 }

@@ -87,8 +87,8 @@ impl std::fmt::Debug for Marks {
 impl Marks {
     pub(crate) fn new(secret: &[u8], lifetime: u32) -> Self {
         Self {
-            key: SipKey::derive(secret, b"strowger record-route 2"),
-            contacts: SipKey::derive(secret, b"strowger record-route contact 2"),
+            key: SipKey::derive(secret, b"strowger record-route 3"),
+            contacts: SipKey::derive(secret, b"strowger record-route contact 3"),
             lifetime,
         }
     }
@@ -153,7 +153,7 @@ impl Marks {
 
     fn code(&self, bytes: &[u8; BYTES], call_id: &[u8], tag: &[u8], beyond: Beyond<'_>) -> [u8; BYTES - CLEAR] {
         let mut hash = self.key.begin();
-        hash.write(&bytes[..CLEAR]);
+        hash.part(&bytes[..CLEAR]);
         hash.part(call_id);
         hash.part(tag);
         if let Beyond::Proxy(place) = beyond {

@@ -23,7 +23,7 @@ const LEN: usize = 16;
 
 impl OwnTag {
     pub fn new(secret: &[u8]) -> Self {
-        Self(SipKey::derive(secret, b"strowger to-tag 1"))
+        Self(SipKey::derive(secret, b"strowger to-tag 2"))
     }
 
     /// The tag of our answers to requests with this Call-ID.

@@ -3,6 +3,7 @@
 use super::route::known_transport;
 use crate::Transport;
 use crate::siphash::Strong;
+use smallvec::SmallVec;
 use strowger_message::Host;
 use strowger_message::uri::SipUri;
 use strowger_message::uri::sip::unescaped;
@@ -37,28 +38,32 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// One word says what there is, and all of an IPv4 address; only what there is follows.
     pub(crate) fn feed(&self, hash: &mut Strong) {
         let transport = self.transport.map_or(0xff, |transport| transport as u8);
-        let present = |part: Option<&[u8]>| u8::from(part.is_some());
+        let (kind, ip) = match self.host {
+            Host::Name(_) => (0, 0),
+            Host::V4(ip) => (1, u32::from(ip)),
+            Host::V6(_) => (2, 0),
+        };
         let [high, low] = self.port.to_be_bytes();
-        hash.write(&[
-            u8::from(self.secure),
-            transport,
-            present(self.user),
-            present(self.password),
-            present(self.maddr),
-            high,
-            low,
-        ]);
+        let flags = u8::from(self.secure)
+            | u8::from(self.user.is_some()) << 1
+            | u8::from(self.password.is_some()) << 2
+            | u8::from(self.maddr.is_some()) << 3
+            | kind << 4;
+        hash.word(u64::from(u32::from_be_bytes([flags, transport, high, low])) | u64::from(ip) << 32);
         match self.host {
             Host::Name(name) => hash.part_lower(name.strip_suffix(b".").unwrap_or(name)),
-            Host::V4(ip) => hash.part(&ip.octets()),
+            Host::V4(_) => (),
             Host::V6(ip) => hash.part(&ip.octets()),
         }
-        plain(self.user.unwrap_or_default(), hash);
-        plain(self.password.unwrap_or_default(), hash);
-        hash.part_lower(self.maddr.unwrap_or_default());
-        hash.part_lower(self.transport.err().unwrap_or_default());
+        for part in [self.user, self.password].into_iter().flatten() {
+            plain(part, hash);
+        }
+        for part in [self.maddr, self.transport.err()].into_iter().flatten() {
+            hash.part_lower(part);
+        }
     }
 }
 
@@ -92,12 +97,8 @@ fn plain(text: &[u8], hash: &mut Strong) {
     if !text.contains(&b'%') {
         return hash.part(text);
     }
-    let mut len = 0u32;
-    for byte in unescaped(text) {
-        hash.write(&[byte]);
-        len += 1;
-    }
-    hash.write(&len.to_le_bytes());
+    let text: SmallVec<[u8; 64]> = unescaped(text).collect();
+    hash.part(&text);
 }
 
 #[cfg(test)]

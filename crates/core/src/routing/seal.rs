@@ -77,11 +77,11 @@ impl std::fmt::Debug for Seals {
 impl Seals {
     /// `name` is of this server alone among those with the same secret.
     pub(crate) fn new(secret: &[u8], name: &[u8], lifetime: u32) -> Self {
-        let mut writer = SipKey::derive(secret, b"strowger contact writer 1").begin();
+        let mut writer = SipKey::derive(secret, b"strowger contact writer 2").begin();
         writer.part(name);
         Self {
-            key: SipKey::derive(secret, b"strowger contact 1"),
-            parties: SipKey::derive(secret, b"strowger contact party 1"),
+            key: SipKey::derive(secret, b"strowger contact 2"),
+            parties: SipKey::derive(secret, b"strowger contact party 2"),
             writer: writer.bytes(),
             lifetime,
         }

@@ -122,6 +122,11 @@ fn tag(value: &[u8]) -> &[u8] {
     b""
 }
 
+/// The first word of what is hashed: of what kind the transaction is. An old one was made by the rules of RFC 2543.
+const SERVER: u64 = 0;
+const OLD_SERVER: u64 = 1;
+const CLIENT: u64 = 2;
+
 /// Makes keys with one secret.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys {
@@ -138,14 +143,14 @@ impl Keys {
     pub fn server(&self, message: &Message<'_>, via: &TopVia<'_>, method: &[u8]) -> Key {
         let mut hasher = Fast::new(self.secret);
         if via.branch.starts_with(COOKIE) && via.branch.len() > COOKIE.len() {
-            hasher.part(b"S");
+            hasher.word(SERVER);
             hasher.part(via.branch);
             hasher.part_lower(via.sent_by);
             hasher.part(method);
         } else {
             // The To tag is left out for INVITE: its ACK carries the tag of the response, its CANCEL none.
             let to = if method == b"INVITE" { &b""[..] } else { message.header(Name::To).map_or(&b""[..], tag) };
-            hasher.part(b"O");
+            hasher.word(OLD_SERVER);
             hasher.part(message.request_uri());
             hasher.part(to);
             hasher.part(message.header(Name::From).map_or(b"", tag));
@@ -160,7 +165,7 @@ impl Keys {
     /// The client transaction of a response: branch of the topmost Via and method of the CSeq (section 17.1.3).
     pub fn client(&self, branch: &[u8], method: &[u8]) -> Key {
         let mut hasher = Fast::new(self.secret);
-        hasher.part(b"C");
+        hasher.word(CLIENT);
         hasher.part(branch);
         hasher.part(method);
         Key::of(hasher)
