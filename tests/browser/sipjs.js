@@ -16,6 +16,8 @@ class Phone {
                 onDisconnect: () => this.reconnect(),
                 onInvite: (invitation) => {
                     this.watch(invitation);
+                    // Established means that the 200 has left; the call stands when the ACK has come (RFC 3261 section 13.3.1.4).
+                    invitation.delegate = { onAck: () => this.hears("confirmed") };
                     invitation.accept({ sessionDescriptionHandlerOptions: { constraints: { audio: true, video: false } } });
                 },
             },
@@ -40,7 +42,7 @@ class Phone {
     watch(session) {
         this.session = session;
         session.stateChange.addListener((state) => {
-            if (state === SessionState.Established) {
+            if (state === SessionState.Established && session instanceof Inviter) {
                 this.hears("confirmed");
             }
             if (state === SessionState.Terminated) {
