@@ -217,28 +217,35 @@ fn bare_sync(folder: &Path) -> Duration {
     percentile(&mut times, 99)
 }
 
+/// The median of three: a machine that stands still for a moment spoils one.
 #[test]
 fn surviving_a_power_cut_takes_at_most_20_ms_or_what_the_disk_takes() {
     const RATE: usize = 5_000;
-    const SECONDS: usize = 5;
+    const SECONDS: usize = 2;
     let _alone = alone();
     let server = registrar().with("registrar.durability = \"power-loss\"\nregistrar.linger = \"2ms\"").start();
-    let before = bare_sync(server.folder());
     let time = Duration::from_secs(SECONDS as u64);
     let never = AtomicBool::new(false);
-    let mut outcome = storm(server.address(Udp), 0, RATE, time, Duration::from_secs(1), &never);
-    let bare = before.max(bare_sync(server.folder()));
-    let wrong = outcome.statuses.values().filter(|status| **status != 200).count();
-    assert_eq!(wrong, 0, "registrations were refused");
-    // By UDP, and nothing is sent again: one in a hundred may be lost.
-    let (answered, asked) = (outcome.delays.len(), RATE * SECONDS);
-    assert!(answered > asked * 99 / 100, "only {answered} of {asked} registrations were answered");
-    let (p50, p99) = (percentile(&mut outcome.delays, 50), percentile(&mut outcome.delays, 99));
-    let limit = Duration::from_millis(20).max(Duration::from_millis(2) + 3 * bare);
-    println!(
-        "power-loss at {RATE} registrations/s: 200 after {p50:?} (p50), {p99:?} (p99); a bare sync {bare:?} (p99)"
-    );
-    assert!(p99 < limit, "the 200 came after {p99:?} (p99); at most {limit:?}; a bare sync took {bare:?} (p99)");
+    let mut bare = bare_sync(server.folder());
+    let mut highest = Vec::new();
+    for storms in 0..3 {
+        let first = storms * RATE * SECONDS;
+        let mut outcome = storm(server.address(Udp), first, RATE, time, Duration::from_secs(1), &never);
+        bare = bare.max(bare_sync(server.folder()));
+        let wrong = outcome.statuses.values().filter(|status| **status != 200).count();
+        assert_eq!(wrong, 0, "registrations were refused");
+        // By UDP, and nothing is sent again: one in a hundred may be lost.
+        let (answered, asked) = (outcome.delays.len(), RATE * SECONDS);
+        assert!(answered > asked * 99 / 100, "only {answered} of {asked} registrations were answered");
+        let (p50, p99) = (percentile(&mut outcome.delays, 50), percentile(&mut outcome.delays, 99));
+        println!(
+            "power-loss at {RATE} registrations/s: 200 after {p50:?} (p50), {p99:?} (p99); a bare sync {bare:?} (p99)"
+        );
+        highest.push(p99);
+    }
+    highest.sort();
+    let (p99, limit) = (highest[1], Duration::from_millis(20).max(Duration::from_millis(2) + 3 * bare));
+    assert!(p99 < limit, "the 200 came after {highest:?} (p99); at most {limit:?}; a bare sync took {bare:?} (p99)");
 }
 
 /// One line of the trace that matters here.
