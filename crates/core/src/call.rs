@@ -26,9 +26,54 @@ pub const fn bucket(hash: u32) -> u8 {
     (hash >> 24) as u8
 }
 
+/// Some of the buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketSet([u64; BUCKETS / 64]);
+
+impl BucketSet {
+    pub const NONE: Self = Self([0; BUCKETS / 64]);
+    pub const ALL: Self = Self([u64::MAX; BUCKETS / 64]);
+
+    /// Those for which `member` is true.
+    pub fn of(member: impl Fn(u8) -> bool) -> Self {
+        let mut set = Self::NONE;
+        for bucket in (0..=u8::MAX).filter(|&bucket| member(bucket)) {
+            set.0[usize::from(bucket / 64)] |= 1 << (bucket % 64);
+        }
+        set
+    }
+
+    #[inline]
+    pub const fn contains(self, bucket: u8) -> bool {
+        self.0[(bucket / 64) as usize] >> (bucket % 64) & 1 == 1
+    }
+
+    #[must_use]
+    pub fn with(self, others: Self) -> Self {
+        Self(std::array::from_fn(|n| self.0[n] | others.0[n]))
+    }
+
+    #[must_use]
+    pub fn without(self, others: Self) -> Self {
+        Self(std::array::from_fn(|n| self.0[n] & !others.0[n]))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sets_of_buckets() {
+        let (odd, high) = (BucketSet::of(|bucket| bucket % 2 == 1), BucketSet::of(|bucket| bucket >= 100));
+        for bucket in 0..=u8::MAX {
+            let (is_odd, is_high) = (bucket % 2 == 1, bucket >= 100);
+            assert_eq!((odd.contains(bucket), high.contains(bucket)), (is_odd, is_high));
+            assert_eq!(odd.with(high).contains(bucket), is_odd || is_high);
+            assert_eq!(odd.without(high).contains(bucket), is_odd && !is_high);
+        }
+        assert_eq!((BucketSet::of(|_| true), BucketSet::of(|_| false)), (BucketSet::ALL, BucketSet::NONE));
+    }
 
     #[test]
     fn buckets_are_even() {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{AgentRecord, MovedCalls, Settings, UserAgent};
+use super::{AgentRecord, CallKey, MovedCalls, RegistrationKey, Settings, UserAgent};
+use crate::call::BucketSet;
 use crate::entropy::Entropy;
 use crate::routing::Identity;
 use crate::timer::sooner;
@@ -26,28 +27,37 @@ pub struct EndpointRecord {
 }
 
 impl EndpointRecord {
-    pub fn is_empty(&self) -> bool {
-        self.agent.is_empty() && self.transactions.is_empty()
+    /// The call is among what moves.
+    pub fn has_call(&self, key: CallKey) -> bool {
+        self.agent.has_call(key)
+    }
+
+    /// The registration is among what moves.
+    pub fn has_registration(&self, key: RegistrationKey) -> bool {
+        self.agent.has_registration(key)
     }
 }
 
 impl Endpoint {
-    /// As [`UserAgent::new`].
-    pub fn new(identity: Arc<Identity>, settings: Settings, mut entropy: Entropy, call_secret: u32) -> Self {
-        let key = [entropy.u64(), entropy.u64()];
-        Self::of_shard(identity, settings, entropy, call_secret, key)
+    /// The only one: every call is its own. `entropy` and `call_secret` as for [`UserAgent::new`].
+    pub fn new(identity: Arc<Identity>, settings: Settings, entropy: Entropy, call_secret: u32) -> Self {
+        Self::of_shard(identity, settings, &entropy, call_secret, 0)
     }
 
-    /// One of several, among which calls move: with the same `call_secret` and the same `key` of transactions.
+    /// One of several, among which calls move: all with the same `entropy` and `call_secret`. At first the shard 0 owns every bucket,
+    /// and what others own they import.
     pub fn of_shard(
         identity: Arc<Identity>,
         settings: Settings,
-        entropy: Entropy,
+        entropy: &Entropy,
         call_secret: u32,
-        key: [u64; 2],
+        shard: usize,
     ) -> Self {
-        let transactions = Transactions::new(settings.timers, key);
-        let agent = UserAgent::new(identity, settings, entropy, call_secret);
+        let mut key = entropy.derive(b"transactions");
+        let transactions = Transactions::new(settings.timers, [key.u64(), key.u64()]);
+        let owned = if shard == 0 { BucketSet::ALL } else { BucketSet::NONE };
+        let own = entropy.derive(&(shard as u64).to_le_bytes());
+        let agent = UserAgent::new(identity, settings, own, call_secret, owned);
         Self { agent, transactions, told: Vec::new() }
     }
 
@@ -81,10 +91,10 @@ impl Endpoint {
         agent.poll(&mut round);
     }
 
-    /// Takes out everything of the buckets for which `moves` is true. Events must have been taken before.
-    pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> EndpointRecord {
-        let agent = self.agent.export(now, &moves);
-        EndpointRecord { agent, transactions: self.transactions.export(now, moves) }
+    /// Takes out everything of these buckets, for the shard that owns them from now on. Events must have been taken before.
+    pub fn export(&mut self, now: Now, buckets: BucketSet) -> EndpointRecord {
+        let agent = self.agent.export(now, buckets);
+        EndpointRecord { agent, transactions: self.transactions.export(now, |bucket| buckets.contains(bucket)) }
     }
 
     /// Takes in what another one exported; says which keys have changed to which.

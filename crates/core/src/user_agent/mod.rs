@@ -45,6 +45,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use strowger_message::{Edit, Error, Index, Limits, Message, SipUri, Uri};
 
+use crate::call::BucketSet;
 use crate::entropy::{Entropy, write_hex};
 use crate::routing::{Identity, ListenerAddress};
 use crate::slots::{Id, Slots};
@@ -64,8 +65,8 @@ pub struct UserAgent {
     settings: Settings,
     /// Of the Call-ID's hash that names a call's shard.
     call_secret: u32,
-    /// Bits of the buckets of this shard.
-    owned: [u64; 4],
+    /// Call-IDs that the user agent makes fall into one of these, so that what is answered comes to this shard.
+    owned: BucketSet,
     calls: Slots<Call>,
     /// Calls by Call-ID: hash and id. Two calls may have the same one: we may be both ends.
     places: HashTable<(u64, Id)>,
@@ -117,8 +118,14 @@ impl From<Error> for BadAddress {
 
 impl UserAgent {
     /// `identity` names the listeners; `entropy` makes tags, branches and Call-IDs; `call_secret` is that of
-    /// [`crate::call::hash`], the same in every shard.
-    pub fn new(identity: Arc<Identity>, settings: Settings, entropy: Entropy, call_secret: u32) -> Self {
+    /// [`crate::call::hash`], the same in every shard; `owned` are the buckets that are this shard's now.
+    pub fn new(
+        identity: Arc<Identity>,
+        settings: Settings,
+        entropy: Entropy,
+        call_secret: u32,
+        owned: BucketSet,
+    ) -> Self {
         let mut timers = Timers::new();
         let lengths = Lengths {
             doubled: std::array::from_fn(|n| timers.length(settings.timers.t1.saturating_mul(1 << n), 1)),
@@ -129,7 +136,7 @@ impl UserAgent {
             identity,
             settings,
             call_secret,
-            owned: [u64::MAX; 4],
+            owned,
             calls: Slots::new(),
             places: HashTable::new(),
             // The same in every shard, so that calls move as they are.

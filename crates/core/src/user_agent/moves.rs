@@ -6,14 +6,16 @@ use super::call::{Call, Open};
 use super::outgoing::{Kind, Request};
 use super::registration::Registration;
 use super::{AskedKey, CallKey, RegistrationKey, RequestKey, UserAgent};
+use crate::call::BucketSet;
 use crate::slots::Id;
 use crate::timer::{Stamp, Timers};
 use crate::transaction::{NewIds, Record, Role, ServerId, Side, TransactionUser};
 use crate::{Now, call};
 
 /// What one shard hands to another: all that belongs to some buckets, but the transactions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AgentRecord {
+    buckets: BucketSet,
     calls: Vec<(Id, Call, Left)>,
     requests: Vec<(Id, Request)>,
     registrations: Vec<(Id, Registration, Option<u64>)>,
@@ -28,8 +30,14 @@ struct Left {
 }
 
 impl AgentRecord {
-    pub fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.requests.is_empty() && self.registrations.is_empty() && self.open.is_empty()
+    /// The call is among them.
+    pub fn has_call(&self, key: CallKey) -> bool {
+        self.calls.iter().any(|(id, ..)| *id == key.0)
+    }
+
+    /// The registration is among them.
+    pub fn has_registration(&self, key: RegistrationKey) -> bool {
+        self.registrations.iter().any(|(id, ..)| *id == key.0)
     }
 }
 
@@ -72,12 +80,15 @@ impl MovedCalls {
 }
 
 impl UserAgent {
-    /// Takes out everything of the buckets for which `moves` is true; events must have been taken before. Its transactions move too.
-    pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> AgentRecord {
-        let of = |hash: u32| moves(call::bucket(hash));
+    /// Takes out everything of these buckets, which are another shard's from now on; events must have been taken before. Its transactions
+    /// move too.
+    pub fn export(&mut self, now: Now, buckets: BucketSet) -> AgentRecord {
+        self.owned = self.owned.without(buckets);
+        let of = |hash: u32| buckets.contains(call::bucket(hash));
         let (ends, refreshes) = (ends(&self.timers), ends(&self.refreshes));
         let left = |ends: &HashMap<Stamp, u64>, stamp: Stamp| Some(ends.get(&stamp)?.saturating_sub(now.mono));
-        let mut record = AgentRecord::default();
+        let (calls, requests, registrations, open) = Default::default();
+        let mut record = AgentRecord { buckets, calls, requests, registrations, open };
         let ids: Vec<Id> = self.calls.iter().filter(|(_, c)| of(c.call_hash)).map(|(id, _)| id).collect();
         for id in ids {
             let Some(mut call) = self.calls.remove(id) else { continue };
@@ -112,6 +123,7 @@ impl UserAgent {
     /// Takes in what another shard exported, with the same `call_secret` and the same accounts in the same order. Its transactions follow
     /// ([`import_all`](crate::transaction::Transactions::import_all)), then [`UserAgent::settle`].
     pub fn import(&mut self, now: Now, record: AgentRecord) -> MovedCalls {
+        self.owned = self.owned.with(record.buckets);
         let mut moved = MovedCalls::default();
         for (old, call, left) in record.calls {
             let id = self.insert_call(call);
@@ -173,23 +185,14 @@ impl UserAgent {
         }
     }
 
-    /// Which buckets are this shard's: Call-IDs that the user agent makes itself fall into one of them, so that what is answered comes
-    /// here. At first all are.
-    pub fn own_buckets(&mut self, owns: impl Fn(u8) -> bool) {
-        for bucket in 0..=u8::MAX {
-            let (word, bit) = (usize::from(bucket) / 64, u32::from(bucket) % 64);
-            self.owned[word] = self.owned[word] & !(1 << bit) | u64::from(owns(bucket)) << bit;
-        }
-    }
-
     /// A Call-ID of this shard.
     pub(super) fn own_call_id(&mut self) -> [u8; 16] {
-        // Sixteen shards own a sixteenth each: in one of ten thousand million times no draw of so many hits.
+        // Sixteen shards own a sixteenth each: in one of ten thousand million times no draw of so many hits. A shard that owns none,
+        // having just begun or about to rest, has its answers passed on to it.
         const DRAWS: usize = 360;
         for _ in 0..DRAWS {
             let word = self.word();
-            let bucket = usize::from(call::bucket(call::hash(self.call_secret, &word)));
-            if self.owned[bucket / 64] >> (bucket % 64) & 1 == 1 {
+            if self.owned.contains(call::bucket(call::hash(self.call_secret, &word))) {
                 return word;
             }
         }

@@ -1,7 +1,7 @@
 //! Calls that move to another shard while they are under way.
 
 use crate::rig::*;
-use strowger_core::call;
+use strowger_core::call::{self, BucketSet};
 use strowger_core::user_agent::{Ending, Event, Register, Settings};
 
 fn words(net: &Net) -> Vec<&str> {
@@ -170,7 +170,7 @@ fn one_bucket_alone_moves() {
     };
     let first = of(&net.sent[0]);
     let same = net.sent.iter().filter(|text| text.starts_with("INVITE") && of(text) == first).count();
-    let record = net.phones[0].endpoint.export(net.now, |bucket| bucket == first);
+    let record = net.phones[0].endpoint.export(net.now, BucketSet::of(|bucket| bucket == first));
     assert_eq!(net.phones[0].endpoint.agent.calls(), calls.len() - same);
     let moved = net.phones[0].endpoint.import(net.now, record);
     assert!(moved.call(calls[0]).is_some());
@@ -180,7 +180,9 @@ fn one_bucket_alone_moves() {
 #[test]
 fn call_ids_fall_into_buckets_of_the_shard() {
     let mut net = Net::two();
-    net.with(0, |agent, _| agent.own_buckets(|bucket| bucket % 16 == 3));
+    let some = BucketSet::of(|bucket| bucket % 16 == 3);
+    net.phones[0].endpoint.export(net.now, BucketSet::ALL.without(some));
+    let record = net.phones[1].endpoint.export(net.now, some);
     for _ in 0..50 {
         net.call(OFFER);
     }
@@ -188,5 +190,16 @@ fn call_ids_fall_into_buckets_of_the_shard() {
         let id = text.lines().find_map(|line| line.strip_prefix("Call-ID: ")).expect("it has one");
         call::bucket(call::hash(7, id.as_bytes()))
     };
-    assert!(net.sent.iter().filter(|text| text.starts_with("INVITE")).all(|text| of(text) % 16 == 3));
+    let invites = |net: &Net| net.sent.iter().filter(|text| text.starts_with("INVITE")).map(of).collect::<Vec<_>>();
+    let first = invites(&net);
+    assert!(first.len() == 50 && first.iter().all(|&bucket| some.contains(bucket)), "{first:?}");
+    // What moves elsewhere is no longer made here, and what comes is.
+    net.phones[0].endpoint.export(net.now, some);
+    net.phones[0].endpoint.import(net.now, record);
+    net.phones[0].endpoint.export(net.now, BucketSet::of(|bucket| bucket % 16 == 3 && bucket < 128));
+    for _ in 0..50 {
+        net.call(OFFER);
+    }
+    let then = invites(&net).split_off(50);
+    assert!(then.len() == 50 && then.iter().all(|&bucket| some.contains(bucket) && bucket >= 128), "{then:?}");
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{CallKey, Endpoint, Event, Invite, MovedCalls, Settings, UserAgent};
@@ -220,7 +221,7 @@ impl Net {
         let listener = ListenerAddress { transport: self.transport, bound: address, sent_by, network: 0 };
         let mut new = endpoint(n, shard, Identity::new(vec![listener], [""; 0], &[]), settings);
         let old = &mut self.phones[n].endpoint;
-        let record = old.export(self.now, |_| true);
+        let record = old.export(self.now, BucketSet::ALL);
         let counts = old.counts();
         let left = (old.agent.calls(), old.agent.requests(), old.agent.registrations(), old.agent.open_requests());
         assert_eq!((left, counts.servers, counts.clients, counts.timers), ((0, 0, 0, 0), 0, 0, 0));
@@ -277,8 +278,7 @@ impl Net {
 
 /// The endpoint of phone `n`, of a shard.
 fn endpoint(n: usize, shard: u8, identity: Identity, settings: Settings) -> Endpoint {
-    let entropy = Entropy::new([n as u8 + 1 + 10 * shard; 32]);
-    Endpoint::of_shard(Arc::new(identity), settings, entropy, 7, [n as u64, 1])
+    Endpoint::of_shard(Arc::new(identity), settings, &Entropy::new([n as u8 + 1; 32]), 7, usize::from(shard))
 }
 
 /// No 100 at once, so that flows stay short.
