@@ -1,4 +1,4 @@
-//! The two telephones: one user agent on two sockets, driven by a shard of its own.
+//! The two telephones: one user agent on two sockets, on shards of its own. What they do moves with the bucket of its Call-ID.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,11 +9,15 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use anyhow::Context;
+use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{AccountKey, CallKey, Ending, Endpoint, Event, Invite, Register, Settings};
+use strowger_core::user_agent::{
+    AccountKey, CallKey, Ending, Endpoint, EndpointRecord, Event, Invite, MovedCalls, Register, RegistrationKey,
+    Settings,
+};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
-use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings, Shards};
+use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings};
 
 use super::server::DOMAIN;
 
@@ -112,7 +116,10 @@ impl Call {
 /// # Errors
 /// No socket, no thread, no randomness.
 pub(super) fn start(server: SocketAddr, news: Sender<News>) -> anyhow::Result<Node<Phones>> {
-    let settings = NetSettings { shards: Shards::Fixed(1), ..NetSettings::default() };
+    start_with(NetSettings::default(), server, news)
+}
+
+fn start_with(settings: NetSettings, server: SocketAddr, news: Sender<News>) -> anyhow::Result<Node<Phones>> {
     let call_secret = settings.secret;
     let any = || Listener::new(Transport::Udp, SocketAddr::from(([127, 0, 0, 1], 0)));
     let net = Net::bind(settings, vec![any(), any()]).context("the phones find no port")?;
@@ -126,27 +133,15 @@ pub(super) fn start(server: SocketAddr, news: Sender<News>) -> anyhow::Result<No
     let mut seed = [0; 32];
     std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).context("no randomness")?;
     let interrupted = news.clone();
-    let node = net.spawn(move |_, _| {
+    let node = net.spawn(move |shard, _| {
         // The callee rings at once, which spares its own 100.
         let settings =
             Settings { name: b"Strowger demo".to_vec(), trying: false, registration_retry: 0, ..Settings::default() };
-        let mut endpoint = Endpoint::new(identity.clone(), settings, Entropy::new(seed), call_secret);
+        let mut endpoint = Endpoint::of_shard(identity.clone(), settings, &Entropy::new(seed), call_secret, shard);
         let mut account =
             |(name, password): (&str, &str)| endpoint.agent.add_account(name.as_bytes(), password.as_bytes());
         let (registering, calling) = (USERS.map(&mut account), account(USERS[0]));
-        Phones {
-            endpoint,
-            registering,
-            calling_as: calling,
-            server,
-            news: news.clone(),
-            steps: None,
-            until: None,
-            call: Call::default(),
-            calling: None,
-            called: false,
-            deeds: BinaryHeap::new(),
-        }
+        Phones { endpoint, registering, calling_as: calling, server, news: news.clone(), task: None }
     })?;
     node.handle().services().spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
@@ -163,7 +158,7 @@ enum Deed {
     HangUp,
 }
 
-/// Both phones.
+/// Both phones, as far as they are in this shard.
 pub(super) struct Phones {
     endpoint: Endpoint,
     /// Accounts know the last challenge that they answered. What a phone tells the registrar is nothing for its callee, so
@@ -172,16 +167,61 @@ pub(super) struct Phones {
     calling_as: AccountKey,
     server: SocketAddr,
     news: Sender<News>,
-    /// Messages, while they are recorded.
-    steps: Option<Vec<Step>>,
-    /// While there is a call: when it is given up, ms.
-    until: Option<u64>,
-    call: Call,
-    /// The call at the caller, and whether it is open at the callee.
-    calling: Option<CallKey>,
-    called: bool,
+    task: Option<Task>,
+}
+
+/// What was ordered and is under way, in the shard that has its Call-ID.
+pub(super) struct Task {
+    /// The messages.
+    steps: Vec<Step>,
+    what: What,
+}
+
+enum What {
+    Registration(RegistrationKey),
+    Call(CallTask),
+}
+
+struct CallTask {
+    stations: Call,
+    /// The call at the caller, and at the callee.
+    caller: Option<CallKey>,
+    callee: Option<CallKey>,
+    /// When it is given up, ms.
+    until: u64,
     /// By their time, the earliest first.
     deeds: BinaryHeap<Reverse<(u64, Deed, CallKey)>>,
+}
+
+impl Task {
+    /// It moves with what is in this record.
+    fn is_in(&self, record: &EndpointRecord) -> bool {
+        match &self.what {
+            What::Registration(key) => record.has_registration(*key),
+            What::Call(call) => [call.caller, call.callee].into_iter().flatten().any(|key| record.has_call(key)),
+        }
+    }
+
+    /// The same with the keys of another shard.
+    fn moved(mut self, keys: &MovedCalls) -> Self {
+        match &mut self.what {
+            What::Registration(key) => *key = keys.registration(*key).unwrap_or(*key),
+            What::Call(call) => {
+                call.caller = call.caller.and_then(|key| keys.call(key));
+                call.callee = call.callee.and_then(|key| keys.call(key));
+                let deeds = std::mem::take(&mut call.deeds).into_iter();
+                call.deeds =
+                    deeds.filter_map(|Reverse((at, deed, key))| Some(Reverse((at, deed, keys.call(key)?)))).collect();
+            }
+        }
+        self
+    }
+}
+
+/// What moves to another shard.
+pub(super) struct Record {
+    endpoint: EndpointRecord,
+    task: Option<Task>,
 }
 
 impl Phones {
@@ -193,9 +233,9 @@ impl Phones {
     fn with(&mut self, out: &mut Outbox, act: impl FnOnce(&mut Self, &mut Outbox)) {
         let before = out.sends().len();
         act(self, out);
-        if let Some(steps) = &mut self.steps {
+        if let Some(task) = &mut self.task {
             let at = Instant::now();
-            steps.extend(out.sends()[before..].iter().map(|send| Step {
+            task.steps.extend(out.sends()[before..].iter().map(|send| Step {
                 at,
                 from: Party::at(send.target.listener),
                 to: Party::Server,
@@ -205,7 +245,6 @@ impl Phones {
     }
 
     fn register(&mut self, now: Now, phone: usize, out: &mut Outbox) {
-        self.steps = Some(Vec::new());
         self.with(out, |me, out| {
             let (aor, registrar) = (format!("sip:{}@{DOMAIN}", USERS[phone].0), format!("sip:{DOMAIN}"));
             let register = Register {
@@ -218,37 +257,56 @@ impl Phones {
                 headers: b"",
             };
             let (agent, mut round) = me.endpoint.lend(now, out);
-            agent.register(&mut round, &register).expect("the address is written right here");
+            let key = agent.register(&mut round, &register).expect("the address is written right here");
+            me.task = Some(Task { steps: Vec::new(), what: What::Registration(key) });
         });
     }
 
     fn call(&mut self, now: Now, out: &mut Outbox) {
-        let [from, to] = USERS.map(|(name, _)| format!("<sip:{name}@{DOMAIN}>"));
-        let invite = Invite {
-            from: from.as_bytes(),
-            to: to.as_bytes(),
-            uri: None,
-            routes: b"",
-            target: self.target(0),
-            account: Some(self.calling_as),
-            offer: SDP,
-            headers: b"",
-            call_id: b"",
-        };
-        let (agent, mut round) = self.endpoint.lend(now, out);
-        self.calling = Some(agent.invite(&mut round, &invite).expect("the addresses are written right here"));
+        self.with(out, |me, out| {
+            let [from, to] = USERS.map(|(name, _)| format!("<sip:{name}@{DOMAIN}>"));
+            let invite = Invite {
+                from: from.as_bytes(),
+                to: to.as_bytes(),
+                uri: None,
+                routes: b"",
+                target: me.target(0),
+                account: Some(me.calling_as),
+                offer: SDP,
+                headers: b"",
+                call_id: b"",
+            };
+            let (agent, mut round) = me.endpoint.lend(now, out);
+            let caller = agent.invite(&mut round, &invite).expect("the addresses are written right here");
+            let call = CallTask {
+                stations: Call::default(),
+                caller: Some(caller),
+                callee: None,
+                until: now.mono + RING + HOLD + PATIENCE,
+                deeds: BinaryHeap::new(),
+            };
+            me.task = Some(Task { steps: Vec::new(), what: What::Call(call) });
+        });
+    }
+
+    fn call_task(&mut self) -> Option<&mut CallTask> {
+        match &mut self.task {
+            Some(Task { what: What::Call(call), .. }) => Some(call),
+            _ => None,
+        }
     }
 
     /// Does what is due, then what the user agent's news ask for.
     fn go_on(&mut self, now: Now, out: &mut Outbox) {
-        while let Some(Reverse((at, deed, call))) = self.deeds.peek().copied()
+        while let Some(call) = self.call_task()
+            && let Some(Reverse((at, deed, key))) = call.deeds.peek().copied()
             && at <= now.mono
         {
-            self.deeds.pop();
+            call.deeds.pop();
             let (agent, mut round) = self.endpoint.lend(now, out);
             match deed {
-                Deed::Answer => agent.answer(&mut round, call, SDP),
-                Deed::HangUp => agent.hang_up(&mut round, call),
+                Deed::Answer => agent.answer(&mut round, key, SDP),
+                Deed::HangUp => agent.hang_up(&mut round, key),
             }
         }
         while let Some(event) = self.endpoint.agent.event() {
@@ -258,67 +316,72 @@ impl Phones {
 
     fn hear(&mut self, now: Now, event: Event, out: &mut Outbox) {
         match event {
-            Event::Registered { expires, .. } => self.registered(Ok(expires)),
-            Event::RegistrationFailed { status, .. } => self.registered(Err(status)),
+            Event::Registered { expires, .. } => return self.registered(Ok(expires)),
+            Event::RegistrationFailed { status, .. } => return self.registered(Err(status)),
             Event::Invited { call, .. } => {
-                self.called = true;
                 let (agent, mut round) = self.endpoint.lend(now, out);
                 agent.ring(&mut round, call, 180, b"");
-                self.deeds.push(Reverse((now.mono + RING, Deed::Answer, call)));
+            }
+            _ => (),
+        }
+        let Some(task) = self.call_task() else { return };
+        match event {
+            Event::Invited { call, .. } => {
+                task.callee = Some(call);
+                task.deeds.push(Reverse((now.mono + RING, Deed::Answer, call)));
             }
             Event::Answered { call, .. } => {
-                self.call.answered = true;
-                self.deeds.push(Reverse((now.mono + HOLD, Deed::HangUp, call)));
+                task.stations.answered = true;
+                task.deeds.push(Reverse((now.mono + HOLD, Deed::HangUp, call)));
             }
-            Event::Confirmed { .. } => self.call.confirmed = true,
+            Event::Confirmed { .. } => task.stations.confirmed = true,
             Event::Failed { call, status, .. } | Event::Redirected { call, status, .. } => {
-                if self.calling == Some(call) {
-                    self.calling = None;
-                    self.call.refused = Some(status);
+                if task.caller == Some(call) {
+                    task.caller = None;
+                    task.stations.refused = Some(status);
                 } else {
-                    self.called = false;
+                    task.callee = None;
                 }
             }
             Event::Ended { call, by } => {
-                if self.calling == Some(call) {
-                    self.calling = None;
-                    self.call.ended = by == Ending::Local;
+                if task.caller == Some(call) {
+                    task.caller = None;
+                    task.stations.ended = by == Ending::Local;
                 } else {
-                    self.called = false;
-                    self.call.taken_down = by == Ending::Remote;
+                    task.callee = None;
+                    task.stations.taken_down = by == Ending::Remote;
                 }
             }
             _ => (),
         }
     }
 
+    /// A refresh, much later, is no news.
     fn registered(&mut self, result: Result<u32, u16>) {
-        // A refresh, much later, is no news.
-        if let Some(steps) = self.steps.take() {
-            let _ = self.news.send(News::Registered(result, steps));
+        if let Some(task) = self.task.take_if(|task| matches!(task.what, What::Registration(_))) {
+            let _ = self.news.send(News::Registered(result, task.steps));
         }
     }
 
     /// Tells the end of the call: nothing is under way any more, or it was waited for long enough.
     fn close(&mut self, now: Now) {
-        let idle = self.calling.is_none() && !self.called;
-        if self.until.is_some_and(|until| idle || until <= now.mono) {
-            self.until = None;
-            self.deeds.clear();
-            (self.calling, self.called) = (None, false);
-            let _ = self.news.send(News::Called(std::mem::take(&mut self.call), self.steps.take().unwrap_or_default()));
+        let is_over = |call: &CallTask| (call.caller.is_none() && call.callee.is_none()) || call.until <= now.mono;
+        if self.call_task().is_some_and(|call| is_over(call))
+            && let Some(Task { steps, what: What::Call(call) }) = self.task.take()
+        {
+            let _ = self.news.send(News::Called(call.stations, steps));
         }
     }
 }
 
 impl Service for Phones {
     type Answer = Order;
-    type Record = ();
+    type Record = Record;
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        if let Some(steps) = &mut self.steps {
+        if let Some(task) = &mut self.task {
             let to = Party::at(arrival.listener);
-            steps.push(Step { at: Instant::now(), from: Party::Server, to, bytes: bytes.to_vec() });
+            task.steps.push(Step { at: Instant::now(), from: Party::Server, to, bytes: bytes.to_vec() });
         }
         self.with(out, |me, out| {
             me.endpoint.receive(now, arrival, bytes, out);
@@ -336,18 +399,15 @@ impl Service for Phones {
     }
 
     fn deadline(&mut self) -> Option<u64> {
-        let deed = self.deeds.peek().map(|Reverse((at, ..))| *at);
-        [self.endpoint.deadline(), deed, self.until].into_iter().flatten().min()
+        let call =
+            self.call_task().map(|call| call.deeds.peek().map_or(call.until, |Reverse((at, ..))| call.until.min(*at)));
+        [self.endpoint.deadline(), call].into_iter().flatten().min()
     }
 
     fn answered(&mut self, now: Now, order: Order, out: &mut Outbox) {
         match order {
             Order::Register(phone) => self.register(now, phone, out),
-            Order::Call => {
-                self.steps = Some(Vec::new());
-                self.until = Some(now.mono + RING + HOLD + PATIENCE);
-                self.with(out, |me, out| me.call(now, out));
-            }
+            Order::Call => self.call(now, out),
         }
     }
 
@@ -361,9 +421,70 @@ impl Service for Phones {
 
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
 
-    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
-        Vec::new()
+    fn export(&mut self, now: Now, bucket: u8) -> Vec<Record> {
+        let endpoint = self.endpoint.export(now, BucketSet::of(|of| of == bucket));
+        let task = self.task.take_if(|task| task.is_in(&endpoint));
+        vec![Record { endpoint, task }]
     }
 
-    fn import(&mut self, _: Now, (): (), _: &mut Outbox) {}
+    fn import(&mut self, now: Now, record: Record, _: &mut Outbox) {
+        let moved = self.endpoint.import(now, record.endpoint);
+        if let Some(task) = record.task {
+            self.task = Some(task.moved(&moved));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ladder;
+    use super::super::server::Subject;
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+    use strowger_net::{Handle, Shards};
+
+    fn settle(handle: &Handle<Phones>, shards: usize) {
+        handle.set_shards(shards).unwrap();
+        let patience = Instant::now() + Duration::from_secs(20);
+        while !handle.is_settled() {
+            assert!(Instant::now() < patience, "buckets rest");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The number of shards changes while the phones register, ring, talk and hang up.
+    #[test]
+    fn a_call_goes_on_while_shards_come_and_go() {
+        let subject = Subject::start(&USERS).unwrap();
+        let (tell, news) = channel();
+        let settings = NetSettings { shards: Shards::Auto { most: 4 }, ..NetSettings::default() };
+        let phones = start_with(settings, subject.udp(), tell).unwrap();
+        let handle = phones.handle();
+        let order = handle.mailbox(0);
+        let soon = || news.recv_timeout(Duration::from_secs(60)).unwrap();
+        for (phone, shards) in [(0, 4), (1, 1)] {
+            order.send(Order::Register(phone));
+            settle(handle, shards);
+            let News::Registered(result, steps) = soon() else { panic!("no registration") };
+            assert_eq!(result, Ok(EXPIRES));
+            assert!(ladder::rungs(&steps).len() >= 4, "REGISTER, 401, REGISTER, 200");
+        }
+        for _ in 0..3 {
+            order.send(Order::Call);
+            let mut shards = [4, 1, 2, 3].into_iter().cycle();
+            let (call, steps) = loop {
+                settle(handle, shards.next().unwrap());
+                match news.recv_timeout(Duration::from_millis(50)) {
+                    Ok(News::Called(call, steps)) => break (call, steps),
+                    Ok(other) => panic!("{other:?}"),
+                    Err(_) => (),
+                }
+            };
+            assert!(call.succeeded(), "{call:?} {steps:#?}");
+            let rungs = ladder::rungs(&steps);
+            assert!(rungs.iter().any(|rung| rung.status == Some(180)) && rungs.len() >= 12, "{}", ladder::draw(&rungs));
+        }
+        assert!(handle.total().buckets_moved > 3 * 4 * 64);
+    }
 }
