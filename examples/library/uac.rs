@@ -1,76 +1,89 @@
-//! A telephone that makes one call: `uac SIP-URI [NEXT-HOP] [SECONDS]`.
+//! A telephone that makes calls: `uac SIP-URI [NEXT-HOP] [SECONDS] [CALLS]`.
 //!
 //! `uac sip:bob@127.0.0.1:5080` calls the example `uas`; `uac sip:bob@127.0.0.1:5080 127.0.0.1:5060` calls it through
-//! the example `proxy`. It talks for so many seconds (1), hangs up, and ends with success if all that went well.
+//! the example `proxy`. It talks for so many seconds (1) in so many calls at once (1), hangs up, and ends with success if all that went
+//! well.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
+use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{CallKey, Ending, Endpoint, Event, Invite, Settings};
+use strowger_core::user_agent::{CallKey, Ending, Endpoint, EndpointRecord, Event, Invite, Settings};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::Uri;
-use strowger_net::{Handle, Listener, Net, Service, Settings as NetSettings, Shards};
+use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings};
 
 const OFFER: &[u8] =
     b"v=0\r\no=uac 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\n";
 
 /// What the main thread asks the telephone to do.
-struct Dial {
-    uri: String,
-    next_hop: SocketAddr,
+pub(crate) struct Dial {
+    pub(crate) uri: String,
+    pub(crate) next_hop: SocketAddr,
 }
 
-struct Telephone {
+pub(crate) struct Telephone {
     endpoint: Endpoint,
-    handle: Handle<Self>,
+    /// Milliseconds.
     talk: u64,
-    /// The call that is up, and when to hang up.
-    up: Option<(CallKey, u64)>,
-    result: Sender<Result<(), String>>,
+    /// The calls that are up, and when to hang up.
+    up: HashMap<CallKey, u64>,
+    /// Hears how each call ended.
+    results: Sender<Result<(), String>>,
+}
+
+/// What moves to another shard.
+pub(crate) struct Record {
+    endpoint: EndpointRecord,
+    up: HashMap<CallKey, u64>,
 }
 
 impl Telephone {
     fn act(&mut self, now: Now, out: &mut Outbox) {
-        let mut over = None;
         let (agent, mut round) = self.endpoint.lend(now, out);
-        if let Some((call, _)) = self.up.take_if(|(_, until)| *until <= now.mono) {
+        for (call, _) in self.up.extract_if(|_, until| *until <= now.mono) {
             agent.hang_up(&mut round, call);
         }
         while let Some(event) = agent.event() {
-            match event {
-                Event::Progress { status, .. } => println!("{status}"),
+            let result = match event {
+                Event::Progress { status, .. } => {
+                    println!("{status}");
+                    continue;
+                }
                 Event::Answered { call, .. } => {
                     println!("talking");
-                    self.up = Some((call, now.mono + self.talk));
+                    self.up.insert(call, now.mono + self.talk);
+                    continue;
                 }
                 // Many telephones say after a while that they are still there.
-                Event::Offered { call, update: false, .. } => agent.answer(&mut round, call, OFFER),
-                Event::Offered { call, update: true, .. } => agent.answer_update(&mut round, call, OFFER),
-                Event::Ended { by: Ending::Local, .. } => over = Some(Ok(())),
-                Event::Ended { by, .. } => over = Some(Err(format!("ended: {by:?}"))),
-                Event::Failed { status, .. } | Event::Redirected { status, .. } => {
-                    over = Some(Err(format!("refused: {status}")));
+                Event::Offered { call, update: false, .. } => {
+                    agent.answer(&mut round, call, OFFER);
+                    continue;
                 }
-                _ => (),
-            }
+                Event::Offered { call, update: true, .. } => {
+                    agent.answer_update(&mut round, call, OFFER);
+                    continue;
+                }
+                Event::Ended { by: Ending::Local, .. } => Ok(()),
+                Event::Ended { call, by } => {
+                    self.up.remove(&call);
+                    Err(format!("ended: {by:?}"))
+                }
+                Event::Failed { status, .. } | Event::Redirected { status, .. } => Err(format!("refused: {status}")),
+                _ => continue,
+            };
+            let _ = self.results.send(result);
         }
-        if let Some(result) = over {
-            self.over(result);
-        }
-    }
-
-    fn over(&self, result: Result<(), String>) {
-        let _ = self.result.send(result);
-        self.handle.stop();
     }
 }
 
 impl Service for Telephone {
     type Answer = Dial;
-    type Record = ();
+    type Record = Record;
 
     /// An order of the main thread: the way in for whatever is no message from the network.
     fn answered(&mut self, now: Now, dial: Dial, out: &mut Outbox) {
@@ -88,7 +101,7 @@ impl Service for Telephone {
         };
         let (agent, mut round) = self.endpoint.lend(now, out);
         if let Err(error) = agent.invite(&mut round, &invite) {
-            self.over(Err(error.to_string()));
+            let _ = self.results.send(Err(error.to_string()));
         }
     }
 
@@ -103,7 +116,7 @@ impl Service for Telephone {
     }
 
     fn deadline(&mut self) -> Option<u64> {
-        self.endpoint.deadline().into_iter().chain(self.up.map(|(_, until)| until)).min()
+        self.endpoint.deadline().into_iter().chain(self.up.values().copied()).min()
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
@@ -113,28 +126,32 @@ impl Service for Telephone {
 
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
 
-    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
-        Vec::new()
+    fn export(&mut self, now: Now, bucket: u8) -> Vec<Record> {
+        let endpoint = self.endpoint.export(now, BucketSet::of(|of| of == bucket));
+        let up = self.up.extract_if(|call, _| endpoint.has_call(*call)).collect();
+        vec![Record { endpoint, up }]
     }
 
-    fn import(&mut self, _: Now, (): (), _: &mut Outbox) {}
+    fn import(&mut self, now: Now, record: Record, _: &mut Outbox) {
+        let moved = self.endpoint.import(now, record.endpoint);
+        self.up.extend(record.up.into_iter().filter_map(|(call, until)| Some((moved.call(call)?, until))));
+    }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let uri = args.first().cloned().ok_or("usage: uac SIP-URI [NEXT-HOP] [SECONDS]")?;
-    let next_hop = match args.get(1) {
-        Some(address) => address.parse()?,
-        None => address_of(&uri).ok_or("the URI names no address; say where to send it")?,
-    };
-    let talk = (args.get(2).map_or(Ok(1.0), |s| s.parse::<f64>())? * 1000.0) as u64;
-
-    let settings = NetSettings { shards: Shards::Fixed(1), ..NetSettings::default() };
-    let secret = settings.secret;
-    let net = Net::bind(settings, vec![Listener::new(Transport::Udp, "127.0.0.1:0".parse()?)])?;
+/// Starts the telephone, with the number of shards that `settings` say. It talks for so many milliseconds in each call.
+///
+/// # Errors
+/// There is no port, or a thread cannot be started.
+pub(crate) fn start(
+    settings: NetSettings,
+    talk: u64,
+    results: Sender<Result<(), String>>,
+) -> std::io::Result<Node<Telephone>> {
+    let (secret, seed) = (settings.secret, seed());
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let net = Net::bind(settings, vec![Listener::new(Transport::Udp, any)])?;
     let bound = net.addresses()[0];
-    let (result, over) = channel();
-    let node = net.spawn(move |_, handle| {
+    net.spawn(move |shard, _| {
         let listener = ListenerAddress {
             transport: Transport::Udp,
             bound,
@@ -142,13 +159,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             network: 0,
         };
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
-        let endpoint = Endpoint::new(identity, Settings::default(), Entropy::new(seed()), secret);
-        Telephone { endpoint, handle, talk, up: None, result: result.clone() }
-    })?;
-    node.handle().mailbox(0).send(Dial { uri, next_hop });
-    let result = over.recv()?;
+        // Of the same seed in each shard.
+        let entropy = Entropy::new(seed);
+        let endpoint = Endpoint::of_shard(identity, Settings::default(), &entropy, secret, shard);
+        Telephone { endpoint, talk, up: HashMap::new(), results: results.clone() }
+    })
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let uri = args.first().cloned().ok_or("usage: uac SIP-URI [NEXT-HOP] [SECONDS] [CALLS]")?;
+    let next_hop = match args.get(1) {
+        Some(address) => address.parse()?,
+        None => address_of(&uri).ok_or("the URI names no address; say where to send it")?,
+    };
+    let talk = (args.get(2).map_or(Ok(1.0), |s| s.parse::<f64>())? * 1000.0) as u64;
+    let calls = args.get(3).map_or(Ok(1), |s| s.parse::<usize>())?;
+
+    let (results, over) = channel();
+    let node = start(NetSettings::default(), talk, results)?;
+    for _ in 0..calls {
+        node.handle().mailbox(0).send(Dial { uri: uri.clone(), next_hop });
+    }
+    for _ in 0..calls {
+        over.recv()??;
+    }
+    node.handle().stop();
     node.join()?;
-    result.map_err(Into::into)
+    Ok(())
 }
 
 fn address_of(uri: &str) -> Option<SocketAddr> {

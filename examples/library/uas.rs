@@ -1,22 +1,24 @@
 //! A telephone that answers every call: `uas [ADDR:PORT]`, by default on 127.0.0.1:5080.
 //!
 //! The user agent of `strowger_core` knows the protocol and does no I/O; the shard of `strowger_net` has the socket, the
-//! clock and the loop. What joins them is the [`Service`] below: bytes and time go in, messages and events come out.
+//! clock and the loop. What joins them is the [`Service`] below: bytes and time go in, messages and events come out. Where one
+//! processor is not enough, there are more shards, and calls move among them while they go on.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{Endpoint, Event, Settings};
+use strowger_core::user_agent::{Endpoint, EndpointRecord, Event, Settings};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_net::{Listener, Net, Service, Settings as NetSettings, Shards};
+use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings};
 
 /// What we say about our side of the session. Nothing listens at this port; the example is about signalling.
 const ANSWER: &[u8] =
     b"v=0\r\no=uas 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40002 RTP/AVP 0\r\n";
 
-struct Telephone {
+pub(crate) struct Telephone {
     endpoint: Endpoint,
 }
 
@@ -43,7 +45,7 @@ impl Telephone {
 
 impl Service for Telephone {
     type Answer = ();
-    type Record = ();
+    type Record = EndpointRecord;
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.endpoint.receive(now, arrival, bytes, out);
@@ -68,21 +70,24 @@ impl Service for Telephone {
 
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
 
-    // One shard only: calls never move.
-    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
-        Vec::new()
+    fn export(&mut self, now: Now, bucket: u8) -> Vec<EndpointRecord> {
+        vec![self.endpoint.export(now, BucketSet::of(|of| of == bucket))]
     }
 
-    fn import(&mut self, _: Now, (): (), _: &mut Outbox) {}
+    fn import(&mut self, now: Now, record: EndpointRecord, _: &mut Outbox) {
+        self.endpoint.import(now, record);
+    }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let listen: SocketAddr = std::env::args().nth(1).as_deref().unwrap_or("127.0.0.1:5080").parse()?;
-    let settings = NetSettings { shards: Shards::Fixed(1), ..NetSettings::default() };
-    let secret = settings.secret;
+/// Starts the telephone, with the number of shards that `settings` say.
+///
+/// # Errors
+/// The address is taken or not of this machine, or a thread cannot be started.
+pub(crate) fn start(listen: SocketAddr, settings: NetSettings) -> std::io::Result<Node<Telephone>> {
+    let (secret, seed) = (settings.secret, seed());
     let net = Net::bind(settings, vec![Listener::new(Transport::Udp, listen)])?;
     let bound = net.addresses()[0];
-    let node = net.spawn(move |_, _| {
+    net.spawn(move |shard, _| {
         let listener = ListenerAddress {
             transport: Transport::Udp,
             bound,
@@ -90,9 +95,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             network: 0,
         };
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
-        Telephone { endpoint: Endpoint::new(identity, Settings::default(), Entropy::new(seed()), secret) }
-    })?;
-    println!("listening on {bound}");
+        // Of the same seed in each shard.
+        let entropy = Entropy::new(seed);
+        Telephone { endpoint: Endpoint::of_shard(identity, Settings::default(), &entropy, secret, shard) }
+    })
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let listen: SocketAddr = std::env::args().nth(1).as_deref().unwrap_or("127.0.0.1:5080").parse()?;
+    let node = start(listen, NetSettings::default())?;
+    println!("listening on {}", node.handle().addresses()[0]);
     node.join()?;
     Ok(())
 }

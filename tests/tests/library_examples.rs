@@ -3,9 +3,18 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
+use strowger_net::{Handle, Service, Settings, Shards};
 use strowger_tests::process::Process;
+
+#[expect(dead_code, reason = "it is a program too")]
+#[path = "../../examples/library/uac.rs"]
+mod uac;
+#[expect(dead_code, reason = "it is a program too")]
+#[path = "../../examples/library/uas.rs"]
+mod uas;
 
 /// The folder in which the examples are: that of the environment variable `STROWGER_EXAMPLES`, or else that of this test,
 /// where they are built first.
@@ -112,4 +121,64 @@ fn the_caller_answers_a_new_offer_within_its_call() {
     callee.send_to(with_sdp(again).as_bytes(), caller).expect("it is sent");
     let (ok, _) = hear("SIP/2.0 200 ");
     assert!(ok.contains("branch=z9hG4bKagain") && ok.contains("\r\n\r\nv=0"), "{ok}");
+}
+
+/// Calls that ring, talk and end while each side's shards become four and one again.
+#[test]
+fn calls_go_on_while_shards_come_and_go() {
+    const CALLS: usize = 100;
+    // Milliseconds.
+    const TALK: u64 = 500;
+    let settings = || Settings { shards: Shards::Auto { most: 4 }, ..Settings::default() };
+    let callee = uas::start(SocketAddr::from(([127, 0, 0, 1], 0)), settings()).expect("the callee starts");
+    let (results, ended) = channel();
+    let caller = uac::start(settings(), TALK, results).expect("the caller starts");
+    let next_hop = callee.handle().addresses()[0];
+    let dial = || {
+        for _ in 0..CALLS {
+            caller.handle().mailbox(0).send(uac::Dial { uri: format!("sip:bob@{next_hop}"), next_hop });
+        }
+    };
+    let share = |shards: usize| {
+        settle(caller.handle(), shards);
+        settle(callee.handle(), shards);
+    };
+    let end = |calls: usize, meanwhile: &dyn Fn()| {
+        // After thirty idle seconds one shard is left, to which every answer comes.
+        let patience = Instant::now() + Duration::from_secs(20);
+        let mut left = calls;
+        while left > 0 {
+            match ended.recv_timeout(Duration::from_millis(20)) {
+                Ok(result) => assert_eq!(result, Ok(()), "{left} calls are left"),
+                Err(_) => {
+                    assert!(Instant::now() < patience, "{left} calls have not ended");
+                    meanwhile();
+                    continue;
+                }
+            }
+            left -= 1;
+        }
+    };
+    for shards in [4, 1, 3, 4] {
+        dial();
+        share(shards);
+    }
+    // These have Call-IDs of the buckets that are left to the first shard: from another one their answers would not come back to it.
+    dial();
+    end(5 * CALLS, &|| ());
+    dial();
+    end(CALLS, &|| [1, 4, 2].into_iter().for_each(share));
+    for (name, handle) in [("caller", caller.handle().total()), ("callee", callee.handle().total())] {
+        assert!(handle.buckets_moved > 3 * 128, "the {name} moved {} buckets", handle.buckets_moved);
+    }
+}
+
+/// Has so many shards work, and waits until each bucket is where it belongs.
+fn settle<S: Service + 'static>(handle: &Handle<S>, shards: usize) {
+    handle.set_shards(shards).expect("the shards start");
+    let patience = Instant::now() + Duration::from_secs(20);
+    while !handle.is_settled() {
+        assert!(Instant::now() < patience, "buckets rest");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
