@@ -32,15 +32,16 @@ impl Ports {
     /// Those of a network of one's own, where all are free.
     pub const OWN: Self = Self { peer: 4_000, own: 4_001, control: 4_002, media: 4_010 };
 
-    /// Ports of which none was handed out before: below those of `port::free`, so that nobody else here takes them, and
-    /// apart, because SIPp takes some that follow its media port.
+    /// Ports that are free: below those of [`crate::port`], so that no other test takes them, and apart, because SIPp takes
+    /// some that follow its media port.
     ///
     /// # Panics
     /// They are used up.
     pub fn free() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        for _ in 0..400 {
-            let n = (std::process::id() * 7 + NEXT.fetch_add(1, Ordering::Relaxed)) % 400;
+        const BLOCKS: u32 = 250;
+        for _ in 0..BLOCKS {
+            let n = (std::process::id() * 7 + NEXT.fetch_add(1, Ordering::Relaxed)) % BLOCKS;
             let first = 4_000 + 20 * n as u16;
             let unused = |port: u16| {
                 UdpSocket::bind(("127.0.0.1", port)).is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok()
