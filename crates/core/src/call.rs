@@ -1,5 +1,7 @@
 //! Which shard owns a call: a keyed hash of its Call-ID that the kernel's packet filter can compute too.
 
+use serde::{Deserialize, Serialize};
+
 /// Bytes of a Call-ID that the filter reads: its program is unrolled over them. What is longer it takes for another, and the
 /// shard that gets it passes it on.
 pub const FILTERED: usize = 64;
@@ -27,7 +29,7 @@ pub const fn bucket(hash: u32) -> u8 {
 }
 
 /// Some of the buckets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSet([u64; BUCKETS / 64]);
 
 impl BucketSet {

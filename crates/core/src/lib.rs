@@ -19,6 +19,7 @@ pub mod kept;
 pub mod now;
 pub mod outbox;
 pub mod proxy;
+pub mod record;
 pub mod registrar;
 mod round;
 pub mod routing;

@@ -1,12 +1,13 @@
 //! A table of entries in segments: it grows without copying, names entries by checked ids and gives memory back.
 
 use crate::segments::{self, Segments};
+use serde::{Deserialize, Serialize};
 
 /// Bits of a generation: so many insertions of a table go by before an id comes again. The rest of a word tells other things.
 pub const GENERATION_BITS: u32 = 28;
 
 /// Names one entry of a [`Slots`]: where it stands and which use of the place is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Id {
     pub slot: u32,
     /// Never 0, below 2^[`GENERATION_BITS`]. Counts insertions of the whole table, so that an id is not mistaken for a later one of the
@@ -30,7 +31,7 @@ impl Id {
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         pub struct $name(pub(super) crate::slots::Id);
 
         impl $name {

@@ -1,10 +1,12 @@
 //! Where a message came from and where one goes: names, never descriptors.
 
+use crate::record;
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
 /// How messages travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Transport {
     Udp,
@@ -73,11 +75,11 @@ impl Transport {
 }
 
 /// A listener: its place in the list of listeners of the running configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ListenerId(pub u16);
 
 /// A connection, named so that any shard of any process of any node can tell whose it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Flow {
     pub node: u16,
     pub process: u16,
@@ -88,10 +90,11 @@ pub struct Flow {
 }
 
 /// Where a message came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
     pub transport: Transport,
     pub listener: ListenerId,
+    #[serde(with = "record::address")]
     pub remote: SocketAddr,
     /// The connection, of a stream.
     pub flow: Option<Flow>,
@@ -106,16 +109,17 @@ impl Arrival {
 
 /// The name that the peer of a secure connection must prove by its certificate (RFC 5922): a number for it, given by the
 /// network side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeerName(pub NonZeroU32);
 
 /// Where a message goes: over `flow` while it lives and is a connection with `address`, else to `address` (streams: over a
 /// connection that is there already, or a new one).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     pub transport: Transport,
     /// The listener whose socket sends, or whose address a new connection comes from.
     pub listener: ListenerId,
+    #[serde(with = "record::address")]
     pub address: SocketAddr,
     pub flow: Option<Flow>,
     /// The port of `address` at which the peer takes connections when the flow has ended (RFC 3261 section 18.2.2); 0: the

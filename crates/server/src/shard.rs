@@ -569,7 +569,7 @@ impl Service for Shard {
         let moves = |b: u8| b == bucket;
         // Before the transactions: those of requests that wait are forgotten, not moved.
         let waiting = self.take_waiting(now, bucket);
-        let contexts = self.proxy.export(moves);
+        let contexts = self.proxy.export(now, moves);
         let transactions = self.transactions.export(now, moves);
         let logged = self.call_log.export(bucket);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !logged.is_empty();

@@ -1,7 +1,9 @@
 //! Whose turn it is to describe the session (RFC 3264 section 4, RFC 3261 section 13.2.1, RFC 3311 section 5).
 
+use serde::{Deserialize, Serialize};
+
 /// Where the exchange of session descriptions in a dialog stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Exchange {
     /// No description has been exchanged.
     #[default]
@@ -85,20 +87,6 @@ impl Exchange {
     /// The request that carried the offer was refused: all stays as it was before it.
     pub fn withdraw(&mut self, before: Self) {
         *self = before;
-    }
-
-    pub(super) const fn code(self) -> u8 {
-        self as u8
-    }
-
-    pub(super) const fn of(code: u8) -> Option<Self> {
-        match code {
-            0 => Some(Self::Fresh),
-            1 => Some(Self::Offered),
-            2 => Some(Self::Asked),
-            3 => Some(Self::Settled),
-            _ => None,
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A dialog: its identity, its state and what may come in it.
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use strowger_message::header::Party;
 use strowger_message::params::Params;
@@ -7,9 +8,10 @@ use strowger_message::{Message, Method, Name, NameAddr};
 
 use super::Exchange;
 use super::text::{Piece, Texts};
+use crate::record::{Number, Recorded};
 
 /// On which side of the request that made the dialog we are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// We sent it (UAC).
     Caller,
@@ -17,7 +19,7 @@ pub enum Role {
     Callee,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// A provisional response made it (section 12.1).
     Early,
@@ -68,7 +70,7 @@ impl Fault {
 }
 
 /// One dialog, seen from one of its two ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dialog {
     pub(super) texts: Texts,
     role: Role,
@@ -252,41 +254,11 @@ impl Dialog {
     pub fn end(&mut self) {
         self.state = State::Ended;
     }
-
-    /// Writes the dialog down, so that another process can go on with it.
-    pub fn save(&self, out: &mut Vec<u8>) {
-        out.push(FORMAT);
-        out.push(self.role as u8 | (self.secure as u8) << 1 | (self.remote_cseq.is_some() as u8) << 2);
-        out.push(self.state as u8);
-        out.push(self.exchange.code());
-        out.extend_from_slice(&self.local_cseq.to_be_bytes());
-        out.extend_from_slice(&self.remote_cseq.unwrap_or(0).to_be_bytes());
-        self.texts.save(out);
-    }
-
-    /// Reads back what [`Dialog::save`] wrote; `None`: it is not that.
-    pub fn restore(saved: &[u8]) -> Option<Self> {
-        let (head, texts) = saved.split_first_chunk::<12>()?;
-        let &[FORMAT, marks, state, exchange, l0, l1, l2, l3, r0, r1, r2, r3] = head else { return None };
-        Some(Self {
-            texts: Texts::restore(texts)?,
-            role: if marks & 1 == 0 { Role::Caller } else { Role::Callee },
-            state: match state {
-                0 => State::Early,
-                1 => State::Confirmed,
-                2 => State::Ended,
-                _ => return None,
-            },
-            secure: marks & 2 != 0,
-            local_cseq: u32::from_be_bytes([l0, l1, l2, l3]),
-            remote_cseq: (marks & 4 != 0).then_some(u32::from_be_bytes([r0, r1, r2, r3])),
-            exchange: Exchange::of(exchange)?,
-        })
-    }
 }
 
-/// First byte of the written form; another one is of another time.
-const FORMAT: u8 = 1;
+impl Recorded for Dialog {
+    fn numbers(&mut self, _: &mut dyn FnMut(Number<'_>)) {}
+}
 
 /// The method refreshes the remote target (RFC 3261 section 6, RFC 3311 section 5.1, RFC 6665 section 4.4.1).
 pub(crate) const fn refreshes(method: Method) -> bool {

@@ -1,5 +1,6 @@
 //! The texts of a dialog in one run of bytes.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The texts that a dialog keeps, in the order in which they lie.
@@ -26,10 +27,27 @@ impl Piece {
 }
 
 /// Texts one behind the other: one allocation a dialog.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
 pub(super) struct Texts {
     bytes: Vec<u8>,
     ends: [u32; PIECES],
+}
+
+/// Texts as they were written down.
+#[derive(Deserialize)]
+struct Unchecked {
+    bytes: Vec<u8>,
+    ends: [u32; PIECES],
+}
+
+impl TryFrom<Unchecked> for Texts {
+    type Error = &'static str;
+
+    fn try_from(Unchecked { bytes, ends }: Unchecked) -> Result<Self, Self::Error> {
+        let is_whole = ends.is_sorted() && ends[PIECES - 1] as usize == bytes.len();
+        is_whole.then_some(Self { bytes, ends }).ok_or("the texts of a dialog do not lie one behind the other")
+    }
 }
 
 impl Texts {
@@ -65,23 +83,6 @@ impl Texts {
             *end = *end - old + new;
         }
     }
-
-    pub(super) fn save(&self, out: &mut Vec<u8>) {
-        for end in self.ends {
-            out.extend_from_slice(&end.to_be_bytes());
-        }
-        out.extend_from_slice(&self.bytes);
-    }
-
-    pub(super) fn restore(saved: &[u8]) -> Option<Self> {
-        let (head, bytes) = saved.split_at_checked(PIECES * 4)?;
-        let mut ends = [0; PIECES];
-        for (end, four) in ends.iter_mut().zip(head.as_chunks::<4>().0) {
-            *end = u32::from_be_bytes(*four);
-        }
-        let whole = ends.is_sorted() && ends[PIECES - 1] as usize == bytes.len();
-        whole.then(|| Self { bytes: bytes.to_vec(), ends })
-    }
 }
 
 #[cfg(test)]
@@ -89,15 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_set_saved_and_restored() {
+    fn pieces_are_set_written_and_read() {
         let first: [&[u8]; 7] = [b"call", b"a", b"", b"<sip:a>", b"<sip:b>", b"sip:b@1", b""];
         let mut texts = Texts::new(0, |piece, out| out.extend_from_slice(first[piece as usize]));
         texts.set(Piece::RemoteTag, b"tag-b");
         texts.set(Piece::Target, b"sip:b@2.3.4.5");
         texts.set(Piece::Routes, b"<sip:p;lr>");
-        let mut saved = Vec::new();
-        texts.save(&mut saved);
-        let texts = Texts::restore(&saved).unwrap();
+        let written = postcard::to_extend(&texts, Vec::new()).unwrap();
+        let texts: Texts = postcard::from_bytes(&written).unwrap();
         for (piece, text) in [
             (Piece::CallId, &b"call"[..]),
             (Piece::LocalTag, b"a"),
@@ -109,7 +109,8 @@ mod tests {
         ] {
             assert_eq!(texts.of(piece), text);
         }
-        assert!(Texts::restore(&saved[..saved.len() - 1]).is_none());
-        assert!(Texts::restore(b"short").is_none());
+        let with = |ends| Texts::try_from(Unchecked { bytes: b"bytes".to_vec(), ends });
+        assert!(with([0, 1, 1, 2, 3, 4, 5]).is_ok());
+        assert!(with([0, 1, 1, 2, 3, 4, 4]).is_err() && with([0, 2, 1, 2, 3, 4, 5]).is_err());
     }
 }

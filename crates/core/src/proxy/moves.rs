@@ -2,17 +2,29 @@
 
 use super::response_context::ResponseContext;
 use super::{Proxy, TIDY};
+use crate::record::{Number, Recorded};
 use crate::slots::Id;
 use crate::transaction::{NewIds, Record, Role, TransactionUser};
 use crate::{Now, call};
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// A response context on its way to another shard, together with the ids that its transactions had.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ContextRecord {
     old: Id,
     context: ResponseContext,
+}
+
+impl Recorded for ContextRecord {
+    fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
+        let Some(pending) = &mut self.context.pending else { return };
+        show(Number::Listener(&mut pending.arrival.listener));
+        for candidate in &mut pending.candidates {
+            candidate.targets_mut().for_each(|target| target.numbers(show));
+        }
+    }
 }
 
 /// The ids that response contexts have in another shard than before.
@@ -29,13 +41,15 @@ impl MovedContexts {
 
 impl Proxy {
     /// Takes out every response context of the buckets for which `moves` is true. Their transactions move too.
-    pub fn export(&mut self, moves: impl Fn(u8) -> bool) -> Vec<ContextRecord> {
+    pub fn export(&mut self, now: Now, moves: impl Fn(u8) -> bool) -> Vec<ContextRecord> {
         let ids: Vec<Id> =
             self.contexts.iter().filter(|(_, c)| moves(call::bucket(c.call_hash))).map(|(id, _)| id).collect();
         ids.into_iter()
             .filter_map(|old| {
-                let context = self.contexts.remove(old)?;
+                let mut context = self.contexts.remove(old)?;
                 self.unanswered -= usize::from(!context.answered);
+                // What is left until these moments.
+                context.untils_mut().for_each(|until| *until = until.saturating_sub(now.mono));
                 Some(ContextRecord { old, context })
             })
             .collect()
@@ -45,7 +59,8 @@ impl Proxy {
     /// ([`import_all`](crate::transaction::Transactions::import_all)), then [`Proxy::settle`].
     pub fn import(&mut self, now: Now, contexts: Vec<ContextRecord>) -> MovedContexts {
         let mut moved = MovedContexts(HashMap::with_capacity(contexts.len()));
-        for ContextRecord { old, context } in contexts {
+        for ContextRecord { old, mut context } in contexts {
+            context.untils_mut().for_each(|left| *left += now.mono);
             self.unanswered += usize::from(!context.answered);
             let until = [context.rings_until(), context.silent_until()];
             let id = self.contexts.insert(context);

@@ -6,6 +6,7 @@ use super::response_context::{Candidate, OwnedCandidate};
 use crate::slots::Id;
 use crate::transaction::{Role, ServerId, Transactions};
 use crate::{Now, Round};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
@@ -59,7 +60,7 @@ impl Plan<'_> {
 }
 
 /// What is remembered of a plan while targets are left.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct KeptPlan {
     pub(super) record_route: bool,
     pub(super) ring_timeout: u64,

@@ -5,12 +5,14 @@ use super::contact::Device;
 use super::forward::OutgoingBranch;
 use super::notice::NoticeEvent;
 use super::plan::KeptPlan;
+use crate::record::header_names;
 use crate::transaction::{ClientId, ServerId};
 use crate::{Arrival, Target};
+use serde::{Deserialize, Serialize};
 use strowger_message::Name;
 
 /// What a proxy remembers of one request. Small: an ended call holds two for 32 seconds.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ResponseContext {
     pub(super) server: ServerId,
     pub(super) first: Branch,
@@ -42,7 +44,7 @@ pub(super) struct ResponseContext {
     pub(super) user: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Branch {
     pub(super) client: Option<ClientId>,
     /// The last status: 0 while there is none, below 200 while there is no final one.
@@ -54,7 +56,7 @@ pub(super) struct Branch {
 }
 
 /// The best final response so far, ready to go upstream: its top Via already taken off.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Best {
     /// As it came, by which it is ranked.
     pub(super) status: u16,
@@ -66,7 +68,7 @@ pub(super) struct Best {
 }
 
 /// What is needed to go on with further targets: the request as received.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pending {
     pub(super) request: Vec<u8>,
     pub(super) arrival: Arrival,
@@ -87,7 +89,7 @@ pub(super) struct Pending {
 }
 
 /// What each branch of a request takes along of what the whole may become.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Share {
     /// Max-Breadth of each branch of the group that is tried now.
     pub(super) breadth: u16,
@@ -120,7 +122,7 @@ pub struct Candidate<'a> {
     pub translated: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct OwnedCandidate {
     uri: Option<Vec<u8>>,
     uris: Vec<(Target, Vec<u8>)>,
@@ -128,6 +130,7 @@ pub(super) struct OwnedCandidate {
     pub(super) targets: Vec<Target>,
     pub(super) q: u16,
     pub(super) add: Vec<u8>,
+    #[serde(with = "header_names")]
     pub(super) remove: Vec<Name>,
     pub(super) fixed: bool,
     /// How many of the targets were tried.
@@ -185,6 +188,10 @@ impl OwnedCandidate {
             share,
             record_route,
         }
+    }
+
+    pub(super) fn targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
+        self.targets.iter_mut().chain(self.uris.iter_mut().map(|(target, _)| target))
     }
 
     /// Bytes of its URIs, its Path and its lines.
@@ -278,6 +285,11 @@ impl ResponseContext {
         let until = self.pending.as_ref()?.silent_until?;
         let is_silent = |branch: &Branch| branch.client.is_some() && branch.status == 0;
         (!self.answered && !self.cancelled && self.branches().any(is_silent)).then_some(until)
+    }
+
+    /// The moments that it waits for.
+    pub(super) fn untils_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        self.pending.iter_mut().flat_map(|pending| std::iter::once(&mut pending.until).chain(&mut pending.silent_until))
     }
 
     /// No further target is tried.

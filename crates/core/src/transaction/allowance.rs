@@ -1,6 +1,7 @@
 //! What a UDP source that proved nothing, and may be forged, is sent again (RFC 3261 section 26.3.2.4).
 
 use super::{ServerId, Transactions};
+use serde::{Deserialize, Serialize};
 use strowger_message::Message;
 use strowger_message::header::Via;
 
@@ -8,7 +9,7 @@ use strowger_message::header::Via;
 pub const MOST_TIMES: usize = 3;
 
 /// Bytes that may still be sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Allowance(u16);
 
 /// Bytes of one unit: three datagrams of 64 KiB are counted in 16 bits.

@@ -1,8 +1,9 @@
 //! The non-INVITE client transaction: RFC 3261 section 17.1.2.
 
 use super::step::{Action, Class, End, Retransmission, Step};
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     Trying,
     Proceeding,

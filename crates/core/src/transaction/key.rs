@@ -4,10 +4,11 @@
 //! make two transactions look alike nor fill one place of a table.
 
 use crate::siphash::Fast;
+use serde::{Deserialize, Serialize};
 use strowger_message::{Message, Method, Name};
 
 /// The hash of what must agree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key {
     pub high: u64,
     pub low: u64,

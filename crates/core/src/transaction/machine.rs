@@ -3,8 +3,9 @@
 use super::record::Side;
 use super::step::{Action, Class, Step};
 use super::{client_invite, client_non_invite, server_invite, server_non_invite};
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::enum_variant_names, reason = "the names of the RFC")]
 pub(super) enum Machine {
     ClientInvite(client_invite::State),
@@ -141,7 +142,7 @@ impl Machine {
 }
 
 /// What the transaction has to do with CANCEL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Cancel {
     No,
     /// To be cancelled as soon as a provisional response came (RFC 3261 section 9.1).

@@ -6,21 +6,23 @@ use super::key::Key;
 use super::machine::{Cancel, Machine};
 use super::user::TransactionUser;
 use super::{ClientId, ServerId, Transactions};
+use crate::record::{Number, Recorded};
 use crate::slots::Id;
 use crate::timer::Stamp;
 use crate::{Now, Target};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Which side of the transaction this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Side {
     Server,
     Client,
 }
 
 /// Everything about one transaction. The table that takes it must have the same secret key, or nothing finds it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The id that it had, as a word ([`super::ServerId::to_u64`], [`super::ClientId::to_u64`]).
     pub id: u64,
@@ -43,6 +45,12 @@ pub struct Record {
     /// Milliseconds that its timers still have to run.
     pub(super) retransmission: Option<u64>,
     pub(super) end: Option<u64>,
+}
+
+impl Recorded for Record {
+    fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
+        self.target.numbers(show);
+    }
 }
 
 impl Record {

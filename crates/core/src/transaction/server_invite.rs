@@ -1,8 +1,9 @@
 //! The INVITE server transaction: RFC 3261 section 17.2.1 with RFC 6026 section 8.5.
 
 use super::step::{Action, Class, End, Retransmission, Step};
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     Proceeding,
     /// A 300-699 was sent; its ACK is awaited.

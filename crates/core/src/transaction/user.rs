@@ -1,6 +1,7 @@
 //! The transaction user that a transaction belongs to (RFC 3261 section 5).
 
 use crate::slots::{GENERATION_BITS, Id};
+use serde::{Deserialize, Serialize};
 
 /// What a shard does with a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,7 +18,7 @@ pub enum Role {
 }
 
 /// A role, and the id of what the transaction is for there: eight bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TransactionUser(u64);
 
 const ROLE: u32 = 32 + GENERATION_BITS;

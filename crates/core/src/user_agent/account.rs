@@ -1,5 +1,6 @@
 //! Credentials and the challenges that they answered (RFC 3261 section 22).
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use strowger_message::{Edit, Message, Name};
 
@@ -7,7 +8,7 @@ use crate::digest::{Answer, Challenge, Secret, strongest};
 use crate::entropy::{Entropy, write_hex};
 
 /// Names an account of [`super::UserAgent::add_account`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccountKey(pub(super) u32);
 
 /// A user with a password, and what was last asked of them.

@@ -1,5 +1,6 @@
 //! A call: the INVITE, what is under way for it, and its dialogs.
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::account::AccountKey;
@@ -7,12 +8,13 @@ use std::net::SocketAddr;
 
 use crate::Target;
 use crate::dialog::{Dialog, Exchange};
+use crate::record;
 use crate::slots::Id;
 use crate::timer::Stamp;
 use crate::transaction::ServerId;
 
 /// Where a call is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Stage {
     /// Our INVITE has no final response.
     Inviting,
@@ -29,7 +31,7 @@ pub(super) enum Stage {
 }
 
 /// What is known of one early or confirmed dialog.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Leg {
     pub(super) dialog: Dialog,
     /// RSeq of the last reliable response taken (RFC 3262 section 4); 0: none.
@@ -39,7 +41,7 @@ pub(super) struct Leg {
 }
 
 /// A reliable provisional response that waits for its PRACK (RFC 3262 section 3).
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Unacknowledged {
     pub(super) bytes: Vec<u8>,
     pub(super) status: u16,
@@ -50,7 +52,7 @@ pub(super) struct Unacknowledged {
     pub(super) answer: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Call {
     pub(super) stage: Stage,
     /// One, except while a forked INVITE rings in several places.
@@ -94,17 +96,20 @@ pub(super) struct Call {
     pub(super) hang_up: Option<super::Ending>,
     pub(super) ended_by: super::Ending,
     /// Retransmission of what waits for ACK or PRACK.
+    #[serde(skip)]
     pub(super) again: Stamp,
     /// 64*T1 after the first.
+    #[serde(skip)]
     pub(super) end: Stamp,
 }
 
 /// An INVITE of the peer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Asked {
     pub(super) server: ServerId,
     pub(super) cseq: u32,
     /// Where it came from.
+    #[serde(with = "record::address")]
     pub(super) source: SocketAddr,
     /// It must be (or may be) answered by reliable provisional responses.
     pub(super) reliable: bool,
@@ -113,18 +118,20 @@ pub(super) struct Asked {
 }
 
 /// An UPDATE of the peer.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Updated {
     pub(super) server: ServerId,
+    #[serde(with = "record::address")]
     pub(super) source: SocketAddr,
     pub(super) bytes: Vec<u8>,
     pub(super) before: Exchange,
 }
 
 /// A request that waits for the owner's answer.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Open {
     pub(super) server: ServerId,
+    #[serde(with = "record::address")]
     pub(super) source: SocketAddr,
     pub(super) bytes: Vec<u8>,
     pub(super) call_hash: u32,

@@ -1,10 +1,12 @@
 //! A user agent with transactions of its own.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::{AgentRecord, CallKey, MovedCalls, RegistrationKey, Settings, UserAgent};
 use crate::call::BucketSet;
 use crate::entropy::Entropy;
+use crate::record::{Number, Recorded};
 use crate::routing::Identity;
 use crate::timer::sooner;
 use crate::transaction::{Counts, Event, Record, TransactionUser, Transactions};
@@ -20,7 +22,7 @@ pub struct Endpoint {
 }
 
 /// What one endpoint hands to another.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct EndpointRecord {
     agent: AgentRecord,
     transactions: Vec<Record>,
@@ -35,6 +37,13 @@ impl EndpointRecord {
     /// The registration is among what moves.
     pub fn has_registration(&self, key: RegistrationKey) -> bool {
         self.agent.has_registration(key)
+    }
+}
+
+impl Recorded for EndpointRecord {
+    fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
+        self.agent.numbers(show);
+        self.transactions.numbers(show);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a user agent tells its owner.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use crate::Arrival;
@@ -35,7 +36,7 @@ impl Span {
 }
 
 /// Who ended a call, or what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// [`super::UserAgent::hang_up`].
     Local,

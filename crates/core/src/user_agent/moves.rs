@@ -1,5 +1,6 @@
 //! Calls, requests and registrations on their way to another shard.
 
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 use super::call::{Call, Open};
@@ -7,23 +8,25 @@ use super::outgoing::{Kind, Request};
 use super::registration::Registration;
 use super::{AskedKey, CallKey, RegistrationKey, RequestKey, UserAgent};
 use crate::call::BucketSet;
+use crate::record::{Number, Recorded};
 use crate::slots::Id;
 use crate::timer::{Stamp, Timers};
 use crate::transaction::{NewIds, Record, Role, ServerId, Side, TransactionUser};
 use crate::{Now, call};
 
 /// What one shard hands to another: all that belongs to some buckets, but the transactions.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct AgentRecord {
     buckets: BucketSet,
     calls: Vec<(Id, Call, Left)>,
     requests: Vec<(Id, Request)>,
     registrations: Vec<(Id, Registration, Option<u64>)>,
+    /// With the milliseconds in which the owner must have answered.
     open: Vec<(Id, Open, u64)>,
 }
 
 /// Milliseconds that the timers of a call still have to run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Left {
     again: Option<u64>,
     end: Option<u64>,
@@ -38,6 +41,15 @@ impl AgentRecord {
     /// The registration is among them.
     pub fn has_registration(&self, key: RegistrationKey) -> bool {
         self.registrations.iter().any(|(id, ..)| *id == key.0)
+    }
+}
+
+impl Recorded for AgentRecord {
+    fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
+        let calls = self.calls.iter_mut().map(|(_, call, _)| &mut call.target);
+        let requests = self.requests.iter_mut().map(|(_, request)| &mut request.target);
+        let registrations = self.registrations.iter_mut().map(|(_, registration, _)| registration.target_mut());
+        calls.chain(requests).chain(registrations).for_each(|target| target.numbers(show));
     }
 }
 
@@ -114,7 +126,8 @@ impl UserAgent {
         let ids: Vec<(u64, Id)> = self.open_until.iter().copied().collect();
         for (until, id) in ids {
             if self.open.get(id).is_some_and(|open| of(open.call_hash)) {
-                record.open.extend(self.open.remove(id).map(|open| (id, open, until)));
+                let left = until.saturating_sub(now.mono);
+                record.open.extend(self.open.remove(id).map(|open| (id, open, left)));
             }
         }
         record
@@ -149,7 +162,8 @@ impl UserAgent {
             request.of = request.of.and_then(|old| of.get(&old).copied());
             moved.requests.insert(old, self.requests.insert(request));
         }
-        for (old, open, until) in record.open {
+        for (old, open, left) in record.open {
+            let until = now.mono + left;
             let id = self.open.insert(open);
             moved.open.insert(old, id);
             let at = self.open_until.partition_point(|(other, _)| *other <= until);

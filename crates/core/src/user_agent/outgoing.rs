@@ -1,5 +1,6 @@
 //! Requests of ours: written, sent, sent again with credentials, their responses handed on.
 
+use serde::{Deserialize, Serialize};
 use strowger_message::{Message, Method, Name, NameAddr, Write};
 
 use super::account::{AccountKey, Signed};
@@ -10,7 +11,7 @@ use crate::transaction::{ClientId, Role, TransactionUser};
 use crate::{Round, Target, call};
 
 /// What a request is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
     /// Makes a call.
     Invite,
@@ -27,7 +28,7 @@ pub(super) enum Kind {
 }
 
 /// A request of ours whose transaction lives.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) kind: Kind,
     /// The call or registration that it belongs to.

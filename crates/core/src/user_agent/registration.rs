@@ -1,5 +1,6 @@
 //! The registering side of section 10.2: a contact kept at a registrar until it is taken back.
 
+use serde::{Deserialize, Serialize};
 use strowger_message::{Message, Method, NameAddr, Uri, Write};
 
 use super::account::AccountKey;
@@ -28,7 +29,7 @@ pub struct Register<'a> {
     pub headers: &'a [u8],
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Registration {
     aor: Vec<u8>,
     registrar: Vec<u8>,
@@ -46,12 +47,17 @@ pub(super) struct Registration {
     busy: bool,
     /// A 423 has been heeded once.
     lengthened: bool,
+    #[serde(skip)]
     pub(super) refresh: Stamp,
 }
 
 impl Registration {
     pub(super) const fn call_id(&self) -> &[u8] {
         &self.call_id
+    }
+
+    pub(super) const fn target_mut(&mut self) -> &mut Target {
+        &mut self.target
     }
 }
 

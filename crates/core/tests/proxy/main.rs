@@ -8,6 +8,8 @@ mod dialog;
 mod failover;
 mod forks;
 mod forwarding;
+#[path = "../written/kept.rs"]
+mod kept;
 mod loops;
 mod marks;
 mod moves;
@@ -17,3 +19,5 @@ mod responses;
 mod rig;
 mod routes;
 mod timers;
+#[path = "../written/mod.rs"]
+mod written;

@@ -1,19 +1,27 @@
 //! Calls that move to another shard while they are under way.
 
+use crate::kept::kept;
 use crate::rig::*;
-use strowger_core::proxy::Settings;
+use crate::written::Process;
+use std::num::NonZeroU32;
+use strowger_core::proxy::{ContextRecord, Settings};
+use strowger_core::record;
+use strowger_core::transaction::Record;
+use strowger_core::{Now, PeerName, Target, Transport};
+use strowger_message::Name;
 
-/// Moves everything of one rig into another of the same process, which has calls of its own already.
+/// Moves everything of one rig into another, of a process that began a minute later and has calls of its own already.
 fn moved(mut old: Rig) -> Rig {
     let mut new = Rig::seeded(Settings::default(), 9);
-    (new.now, new.next) = (old.now, old.next + 100);
+    new.now = Now { mono: old.now.mono.saturating_sub(60_000), ..old.now };
+    new.next = old.next + 100;
     for n in 0..3 {
         let text = alice("INVITE", "sip:dave@10.4.4.4", "")
             .replace("call@", &format!("{n}@"))
             .replace("bKa", &format!("bKd{n}"));
         only(new.request(&text, udp("10.1.1.9:5060"), &to("10.4.4.4:5060")));
     }
-    let contexts = old.proxy.export(|_| true);
+    let contexts = old.proxy.export(old.now, |_| true);
     let transactions = old.tx.export(old.now, |_| true);
     assert_eq!((old.proxy.contexts(), old.proxy.unanswered(), old.tx.counts().keys), (0, 0, 0));
     new.take_in(contexts, transactions);
@@ -111,4 +119,45 @@ fn one_whose_server_transaction_has_ended_harms_nobody() {
         assert_eq!(s.to(), ALICE, "{s:?}");
     }
     rig.end();
+}
+
+/// Bob's first phone was asked and is silent; his second one, on TLS by name, waits.
+fn waiting() -> (Rig, Vec<ContextRecord>, Vec<Record>) {
+    let mut rig = Rig::new();
+    let name = Some(PeerName(NonZeroU32::MIN));
+    let desk = Target { name, ..Target::new(Transport::Tls, TLS, "10.2.2.9:5061".parse().unwrap()) };
+    let uris = vec![(desk, "sips:bob@10.2.2.9".to_owned())];
+    let second = Try { at: vec![desk], uris, q: 100, remove: vec![Name::Subject], ..Try::default() };
+    let text = alice("INVITE", "sip:bob@example.org", "Subject: lunch\n");
+    rig.request(&text, udp(ALICE), &[contact("10.2.2.1:5061", 900), second]);
+    let (contexts, transactions) = (rig.proxy.export(rig.now, |_| true), rig.tx.export(rig.now, |_| true));
+    (rig, contexts, transactions)
+}
+
+#[test]
+fn a_record_of_this_version_is_taken_up() {
+    let (mut rig, contexts, transactions) = waiting();
+    let bytes = kept("tests/proxy", (contexts, transactions));
+    let read = || record::read(&bytes, &Process(0)).expect("the form has changed: raise its version");
+    let (contexts, transactions): (Vec<ContextRecord>, Vec<Record>) = read();
+    rig.take_in(contexts, transactions);
+    assert_eq!(record::write(read(), &Process(0)), bytes);
+    let (_, sent) = rig.pass(500).remove(0);
+    assert_eq!((sent.to().as_str(), sent.one("Subject")), ("10.2.2.1:5061", "lunch"));
+    let next = rig.answer(&sent, 486, "").pop().expect("the second phone");
+    assert_eq!((next.uri(), next.target.address.port(), next.all("Subject")), ("sips:bob@10.2.2.9", 5061, vec![""; 0]));
+    assert_eq!(to_alice(&rig.answer(&next, 200, "Contact: <sips:bob@10.2.2.9>\n")), [200]);
+    rig.end();
+}
+
+#[test]
+fn listeners_and_peers_go_by_name_to_another_process() {
+    let (_, contexts, transactions) = waiting();
+    let bytes = record::write((contexts, transactions), &Process(0));
+    let there: (Vec<ContextRecord>, Vec<Record>) = record::read(&bytes, &Process(70)).unwrap();
+    let text = format!("{there:?}");
+    for (part, times) in [("ListenerId(70)", 4), ("ListenerId(72)", 2), ("PeerName(71)", 2), ("ListenerId(", 6)] {
+        assert_eq!(text.matches(part).count(), times, "{part}: {text}");
+    }
+    assert_eq!(record::write(there, &Process(70)), bytes);
 }

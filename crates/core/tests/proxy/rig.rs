@@ -1,6 +1,7 @@
 //! A proxy with its transactions, without sockets, and what peers of it say.
 
 use crate::allocation;
+use crate::written::through_bytes;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -372,7 +373,7 @@ impl Rig {
     pub(crate) fn moved(&mut self, seed: u8) {
         let mut new = Self::seeded(self.proxy.settings().clone(), seed);
         new.now = self.now;
-        let contexts = self.proxy.export(|_| true);
+        let contexts = self.proxy.export(self.now, |_| true);
         let transactions = self.tx.export(self.now, |_| true);
         new.take_in(contexts, transactions);
         new.take_over(self);
@@ -398,6 +399,7 @@ impl Rig {
 
     /// Response contexts and transactions of another shard.
     pub(crate) fn take_in(&mut self, contexts: Vec<ContextRecord>, transactions: Vec<Record>) {
+        let (contexts, transactions) = through_bytes((contexts, transactions));
         let moved = self.proxy.import(self.now, contexts);
         let user = |record: &Record| moved.user(record).unwrap_or(record.tu);
         let ids = self.tx.import_all(self.now, transactions, user);

@@ -4,9 +4,13 @@ mod accounts;
 mod calls;
 mod chaos;
 mod contents;
+#[path = "../written/kept.rs"]
+mod kept;
 mod loss;
 mod moves;
 mod reliable;
 mod requests;
 mod rig;
 mod sessions;
+#[path = "../written/mod.rs"]
+mod written;

@@ -1,7 +1,10 @@
 //! Calls that move to another shard while they are under way.
 
+use crate::kept::kept;
 use crate::rig::*;
+use crate::written::{Process, through_bytes};
 use strowger_core::call::{self, BucketSet};
+use strowger_core::record;
 use strowger_core::user_agent::{Ending, Event, Register, Settings};
 
 fn words(net: &Net) -> Vec<&str> {
@@ -202,4 +205,90 @@ fn call_ids_fall_into_buckets_of_the_shard() {
     }
     let then = invites(&net).split_off(50);
     assert!(then.len() == 50 && then.iter().all(|&bucket| some.contains(bucket) && bucket >= 128), "{then:?}");
+}
+
+/// What a phone has: a call that is up through a proxy, a REFER in it that waits for its owner, an INVITE that rings, a registration.
+fn with_all() -> Net {
+    let mut net = Net::new([Settings { other_methods: true, ..quiet() }]);
+    let target = net.target(8);
+    let invite = |net: &mut Net| net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
+    invite(&mut net);
+    let sent = net.sent[0].clone();
+    let peer = "Contact: <sip:bob@127.0.0.9:5070>\nRecord-Route: <sip:127.0.0.9;lr>\n";
+    net.inject(0, &respond(&sent, "200 OK", peer));
+    let dialog: String =
+        sent.lines().filter(|line| line.starts_with("Call-ID:")).map(|line| format!("{line}\n")).collect();
+    let ours = sent.lines().find_map(|line| line.strip_prefix("From: ")).expect("it has one");
+    net.inject(
+        0,
+        &format!(
+            "REFER sip:alice@127.0.0.1 SIP/2.0\nVia: SIP/2.0/UDP 127.0.0.99;branch=z9hG4bKrefer\nMax-Forwards: 70\n\
+             From: <sip:bob@biloxi.example>;tag=peer\nTo: {ours}\n{dialog}CSeq: 9 REFER\nContact: <sip:bob@127.0.0.9:5070>\n\
+             Refer-To: <sip:carol@example.org>\nContent-Length: 0\n\n"
+        ),
+    );
+    invite(&mut net);
+    let sent = net.sent.last().expect("an INVITE").clone();
+    net.inject(0, &respond(&sent, "180 Ringing", peer));
+    let register = Register {
+        aor: b"sip:alice@example.org",
+        registrar: b"sip:example.org",
+        routes: b"",
+        target,
+        account: None,
+        expires: 600,
+        headers: b"",
+    };
+    net.with(0, |agent, round| agent.register(round, &register)).unwrap();
+    net.run(100);
+    let agent = &net.phones[0].endpoint.agent;
+    assert_eq!((agent.calls(), agent.registrations(), agent.open_requests()), (2, 1, 1));
+    net
+}
+
+#[test]
+fn a_record_of_this_version_is_taken_up() {
+    let mut net = with_all();
+    let record = net.export(0);
+    let bytes = kept("tests/user_agent", record);
+    let record = || record::read(&bytes, &Process(0)).expect("the form has changed: raise its version");
+    assert_eq!(record::write(record(), &Process(0)), bytes);
+    net.import(0, 1, record());
+    net.sent.clear();
+    net.run(1_000);
+    assert!(net.sent.len() == 1 && net.sent[0].starts_with("REGISTER "), "it is sent again: {:?}", net.sent);
+}
+
+#[test]
+fn what_is_written_down_goes_on_by_another_clock() {
+    let mut net = with_all();
+    let calls = net.phones[0].endpoint.agent.calls();
+    let deadline = net.phones[0].endpoint.deadline().expect("a timer runs") - net.now.mono;
+    let record = through_bytes(net.export(0));
+    net.now.mono = 5;
+    net.import(0, 1, record);
+    let endpoint = &mut net.phones[0].endpoint;
+    assert_eq!((endpoint.deadline(), endpoint.agent.calls()), (Some(5 + deadline), calls));
+    // So long its owner may still answer the REFER.
+    for (ms, open) in [(31_000, 1), (1_000, 0)] {
+        net.run(ms);
+        assert_eq!(net.phones[0].endpoint.agent.open_requests(), open);
+    }
+}
+
+#[test]
+fn a_call_that_was_written_down_is_ended_by_its_reader() {
+    let mut net = with_all();
+    let call = net.phones[0].heard.iter().find_map(|heard| match heard.event {
+        Event::Answered { call, .. } => Some(call),
+        _ => None,
+    });
+    let moved = net.moves(0, 1);
+    let call = moved.call(call.expect("it was answered")).expect("it moved");
+    net.sent.clear();
+    net.with(0, |agent, round| agent.hang_up(round, call));
+    let bye = net.sent.iter().find(|text| text.starts_with("BYE ")).expect("a BYE");
+    for part in ["BYE sip:bob@127.0.0.9:5070 ", "Route: <sip:127.0.0.9;lr>", ";tag=peer", "CSeq: 2 BYE"] {
+        assert!(bye.contains(part), "{part}: {bye}");
+    }
 }

@@ -1,12 +1,13 @@
 //! User agents and a network between them that a test can bend.
 
+use crate::written::through_bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{CallKey, Endpoint, Event, Invite, MovedCalls, Settings, UserAgent};
+use strowger_core::user_agent::{CallKey, Endpoint, EndpointRecord, Event, Invite, MovedCalls, Settings, UserAgent};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target, Transport};
 
 pub(crate) const OFFER: &[u8] = b"v=0\r\no=a 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n";
@@ -214,19 +215,30 @@ impl Net {
 
     /// Everything of phone `n` moves to another shard. Returns its keys there.
     pub(crate) fn moves(&mut self, n: usize, shard: u8) -> MovedCalls {
+        let record = self.export(n);
+        self.import(n, shard, through_bytes(record))
+    }
+
+    /// Takes out everything of phone `n`.
+    pub(crate) fn export(&mut self, n: usize) -> EndpointRecord {
         self.listen(n);
+        let endpoint = &mut self.phones[n].endpoint;
+        let record = endpoint.export(self.now, BucketSet::ALL);
+        let (counts, agent) = (endpoint.counts(), &endpoint.agent);
+        let left = (agent.calls(), agent.requests(), agent.registrations(), agent.open_requests());
+        assert_eq!((left, counts.servers, counts.clients, counts.timers), ((0, 0, 0, 0), 0, 0, 0));
+        record
+    }
+
+    /// Phone `n` goes on in another shard with what was taken out. Returns its keys there.
+    pub(crate) fn import(&mut self, n: usize, shard: u8, record: EndpointRecord) -> MovedCalls {
         let settings = self.phones[n].endpoint.agent.settings().clone();
         let address = address(n);
         let sent_by = address.to_string().into_bytes().into();
         let listener = ListenerAddress { transport: self.transport, bound: address, sent_by, network: 0 };
         let mut new = endpoint(n, shard, Identity::new(vec![listener], [""; 0], &[]), settings);
-        let old = &mut self.phones[n].endpoint;
-        let record = old.export(self.now, BucketSet::ALL);
-        let counts = old.counts();
-        let left = (old.agent.calls(), old.agent.requests(), old.agent.registrations(), old.agent.open_requests());
-        assert_eq!((left, counts.servers, counts.clients, counts.timers), ((0, 0, 0, 0), 0, 0, 0));
         let moved = new.import(self.now, record);
-        *old = new;
+        self.phones[n].endpoint = new;
         moved
     }
 

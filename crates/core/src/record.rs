@@ -1,0 +1,183 @@
+//! State in bytes: what one shard, process or time leaves to another.
+//!
+//! First stands the version of the form, then the names of the listeners and peers that the record knows by numbers of its process, then
+//! the record as postcard writes it: fields in their order, without names. So each change of a recorded type is another form, and wants
+//! another [`VERSION`]. In place of moments stand the milliseconds that are left until them.
+
+use crate::{ListenerId, PeerName, Target};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::num::NonZeroU32;
+
+/// Of the form that is written, and the only one that is read.
+pub const VERSION: u8 = 1;
+
+/// What can be written down.
+pub trait Recorded: Serialize + DeserializeOwned {
+    /// Shows every number that means something in its process alone.
+    fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>));
+}
+
+/// A number of one process.
+#[derive(Debug)]
+pub enum Number<'a> {
+    Listener(&'a mut ListenerId),
+    Peer(&'a mut PeerName),
+}
+
+/// What numbers of this process mean.
+pub trait Names {
+    fn listener(&self, number: ListenerId) -> String;
+
+    /// The name that a peer must prove. One that is forgotten is a name that no peer proves.
+    fn peer(&self, number: PeerName) -> String;
+
+    /// The listener of this name, if there is one.
+    fn listener_called(&self, name: &str) -> Option<ListenerId>;
+
+    fn peer_called(&self, name: &str) -> PeerName;
+}
+
+/// Why bytes are no record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Of a form that another version of this program writes.
+    Version(u8),
+    Malformed,
+    /// It goes on by a listener that this process does not have.
+    NoListener(String),
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Version(version) => write!(f, "a record of version {version}, not {VERSION}"),
+            Self::Malformed => f.write_str("not a whole record"),
+            Self::NoListener(name) => write!(f, "a record of the listener {name:?}, which there is not"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// The names behind the numbers in a record: each number counts from 0 there.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Table {
+    listeners: Vec<String>,
+    peers: Vec<String>,
+}
+
+/// The record in bytes.
+pub fn write(mut record: impl Recorded, names: &impl Names) -> Vec<u8> {
+    let mut table = Table::default();
+    let (mut listeners, mut peers) = (HashMap::new(), HashMap::new());
+    record.numbers(&mut |number| match number {
+        Number::Listener(id) => {
+            let place = place(&mut listeners, *id, &mut table.listeners, || names.listener(*id));
+            id.0 = u16::try_from(place).expect("there are no more places than numbers of listeners");
+        }
+        Number::Peer(name) => {
+            let place = place(&mut peers, *name, &mut table.peers, || names.peer(*name));
+            name.0 = NonZeroU32::MIN.saturating_add(place);
+        }
+    });
+    postcard::to_extend(&(table, record), vec![VERSION])
+        .expect("a vector takes all, and every sequence knows its length")
+}
+
+/// Where the name of a number stands in the table.
+fn place<N: Hash + Eq>(
+    known: &mut HashMap<N, u32>,
+    number: N,
+    table: &mut Vec<String>,
+    name: impl Fn() -> String,
+) -> u32 {
+    *known.entry(number).or_insert_with(|| {
+        table.push(name());
+        table.len() as u32 - 1
+    })
+}
+
+/// Reads what [`write`] wrote, with the numbers of this process.
+///
+/// # Errors
+/// The bytes are no such record, or mean nothing here.
+pub fn read<R: Recorded>(bytes: &[u8], names: &impl Names) -> Result<R, Unreadable> {
+    let (&version, bytes) = bytes.split_first().ok_or(Unreadable::Malformed)?;
+    if version != VERSION {
+        return Err(Unreadable::Version(version));
+    }
+    let ((table, mut record), rest): ((Table, R), _) =
+        postcard::take_from_bytes(bytes).map_err(|_| Unreadable::Malformed)?;
+    let listener = |name: String| names.listener_called(&name).ok_or(Unreadable::NoListener(name));
+    let listeners: Vec<ListenerId> = table.listeners.into_iter().map(listener).collect::<Result<_, _>>()?;
+    let peers: Vec<PeerName> = table.peers.iter().map(|name| names.peer_called(name)).collect();
+    let mut is_whole = rest.is_empty();
+    record.numbers(&mut |number| {
+        let known = match number {
+            Number::Listener(id) => listeners.get(usize::from(id.0)).map(|known| *id = *known),
+            Number::Peer(name) => peers.get(name.0.get() as usize - 1).map(|known| *name = *known),
+        };
+        is_whole &= known.is_some();
+    });
+    is_whole.then_some(record).ok_or(Unreadable::Malformed)
+}
+
+impl<R: Recorded> Recorded for Vec<R> {
+    fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
+        self.iter_mut().for_each(|record| record.numbers(show));
+    }
+}
+
+impl<A: Recorded, B: Recorded> Recorded for (A, B) {
+    fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
+        self.0.numbers(show);
+        self.1.numbers(show);
+    }
+}
+
+impl Recorded for Target {
+    fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>)) {
+        show(Number::Listener(&mut self.listener));
+        self.name.iter_mut().for_each(|name| show(Number::Peer(name)));
+    }
+}
+
+/// Socket addresses with the scope of those that are link-local, which serde leaves out.
+pub(crate) mod address {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::net::{SocketAddr, SocketAddrV6};
+
+    pub(crate) fn serialize<S: Serializer>(address: &SocketAddr, to: S) -> Result<S::Ok, S::Error> {
+        let scope = match address {
+            SocketAddr::V4(_) => 0,
+            SocketAddr::V6(address) => address.scope_id(),
+        };
+        (address, scope).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+        let (address, scope): (SocketAddr, u32) = Deserialize::deserialize(from)?;
+        Ok(match address {
+            SocketAddr::V6(address) => SocketAddrV6::new(*address.ip(), address.port(), 0, scope).into(),
+            address => address,
+        })
+    }
+}
+
+/// Names of header fields as they are written.
+pub(crate) mod header_names {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use strowger_message::Name;
+
+    pub(crate) fn serialize<S: Serializer>(names: &[Name], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(names.iter().map(|name| name.text()))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Name>, D::Error> {
+        let names = Vec::<String>::deserialize(from)?;
+        Ok(names.iter().map(|name| Name::of(name.as_bytes())).collect())
+    }
+}
