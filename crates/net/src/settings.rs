@@ -1,10 +1,10 @@
 //! What is asked of the network side: listeners and bounds. Every bound has a default and none is a constant.
 
-use crate::Quota;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use strowger_core::Transport;
+use strowger_core::quota::Quota;
 use strowger_message::Limits;
 
 /// An address at which messages are received.

@@ -5,7 +5,7 @@ use crate::bursts::{self, Bursts};
 use crate::counters::Counters;
 use crate::unreachable::{self, Unreachable};
 use crate::ways::Ways;
-use crate::{Kind, Quota, Settings, clock, socket_option, stamp};
+use crate::{Settings, clock, socket_option, stamp};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use strowger_core::ListenerId;
+use strowger_core::quota::{Kind, Quota};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

@@ -9,11 +9,11 @@ use std::time::Instant;
 use strowger_core::digest::{
     Attempt, BadRequest, ChallengeHeader, Credentials, Demand, Ha1, Ha1Set, Hash, Staleness, Ticket as Checked, Verdict,
 };
+use strowger_core::quota::Kind;
+use strowger_core::shown::shown;
 use strowger_core::slots::Id;
+use strowger_core::source::counted;
 use strowger_message::{Method, Name, Uri};
-use strowger_net::Kind;
-use strowger_net::shown::shown;
-use strowger_net::source::counted;
 use strowger_store::subscriber::{Answer, Credential, Question};
 use strowger_store::ticket::Ticket;
 

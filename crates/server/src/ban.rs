@@ -10,7 +10,7 @@ use aho_corasick::AhoCorasick;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::time::Duration;
-use strowger_net::source::counted;
+use strowger_core::source::counted;
 
 /// The ban list of the process. Times are milliseconds of [`strowger_core::Now::mono`].
 pub struct Bans {

@@ -13,9 +13,9 @@ use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use strowger_core::proxy::NoticeEvent;
 use strowger_core::routing::Request;
+use strowger_core::shown::{LONGEST, shown};
 use strowger_core::{Now, Outbox, call};
 use strowger_message::Message;
-use strowger_net::shown::{LONGEST, shown};
 use tracing::level_filters::LevelFilter;
 
 /// A call that is logged.

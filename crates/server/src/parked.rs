@@ -8,10 +8,10 @@ use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::routing::Request;
 use strowger_core::slots::Id;
+use strowger_core::source::counted;
 use strowger_core::transaction::{Role, ServerId, TransactionUser};
 use strowger_core::{Arrival, Now, Outbox, PeerName, Target, Transport, call};
 use strowger_message::{Index, Message, Method, respond};
-use strowger_net::source::counted;
 use strowger_store::subscriber::{Answer, LookupError};
 
 /// Messages that go on in their order: those of one call and one sender, by hashes of the Call-ID and of the sender's tag. Another peer

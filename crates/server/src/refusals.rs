@@ -1,15 +1,15 @@
 //! How many lines the log gets about single requests and connections that were refused or failed: see
-//! [`Quota`](strowger_net::Quota). Bans have lines of their own, which are few.
+//! [`Quota`](strowger_core::quota::Quota). Bans have lines of their own, which are few.
 
 use crate::asked::{Asked, Why};
 use crate::shard::Shard;
 use crate::shared::Shared;
+use strowger_core::quota::Kind;
 use strowger_core::routing::Routing;
+use strowger_core::shown::{brief, shown};
 use strowger_core::transaction::Event;
 use strowger_core::{Arrival, Now};
 use strowger_message::{Error, Index, Message, Method, Name, Uri};
-use strowger_net::Kind;
-use strowger_net::shown::{brief, shown};
 
 impl Shard {
     /// A request that was forwarded came to nothing there; the caller hears of it only if it was tried nowhere else.
@@ -147,7 +147,24 @@ fn kind_of(asked: &Asked<'_, '_>) -> Kind {
 
 /// Logs how many lines were left out, once a minute; `now` in milliseconds.
 pub(crate) fn say_left_out(shared: &Shared, now: u64) {
-    shared.quota.left_out(now).log("log.refusals_per_minute");
+    let left_out = shared.quota.left_out(now);
+    if left_out.count() > 0 {
+        let [connections, forwarding, scanners, malformed, authentication, registrations, requests, lookups] =
+            Kind::ALL.map(|kind| Some(left_out.of(kind)).filter(|count| *count > 0));
+        tracing::warn!(
+            count = left_out.count(),
+            setting = %"log.refusals_per_minute",
+            connections,
+            forwarding,
+            scanners,
+            malformed,
+            authentication,
+            registrations,
+            requests,
+            lookups,
+            "suppressed log lines"
+        );
+    }
     for (count, setting, is_wanted) in [
         (shared.call_lines.suppressed(now), "log.calls_per_minute", crate::call_log::is_wanted()),
         (

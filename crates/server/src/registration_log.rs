@@ -5,9 +5,9 @@ use crate::shared::Shared;
 use std::net::SocketAddr;
 use strowger_core::registrar::{Current, Registrar};
 use strowger_core::routing::Request;
+use strowger_core::shown::shown;
 use strowger_core::{Now, Transport};
 use strowger_message::Name;
-use strowger_net::shown::shown;
 use strowger_store::binding::BindingView;
 use tracing::level_filters::LevelFilter;
 

@@ -13,15 +13,16 @@ use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::proxy::{Candidate, Plan};
+use strowger_core::quota::Kind;
 use strowger_core::registrar::PathRule;
 use strowger_core::routing::contact_repair::is_invalid;
 use strowger_core::routing::{NextHop, Place, Request, Routing, Scope};
+use strowger_core::shown::{brief, shown};
 use strowger_core::transaction::ServerId;
 use strowger_core::{ListenerId, Now, Round, Target, Transport};
 use strowger_message::header::Token;
 use strowger_message::{Message, Method, Name, SipUri, Uri};
-use strowger_net::shown::{brief, shown};
-use strowger_net::{Kind, Mailbox};
+use strowger_net::Mailbox;
 use strowger_store::subscriber::{Answer as Known, Question};
 
 type Targets = SmallVec<[Target; 2]>;

@@ -10,7 +10,7 @@ use std::panic::PanicHookInfo;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use strowger_net::shown::brief;
+use strowger_core::shown::brief;
 use strowger_server::config::{Fault, Log, LogFormat, Report, Severity};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;

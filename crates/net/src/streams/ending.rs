@@ -2,8 +2,8 @@
 
 use super::{Streams, gauge};
 use crate::connection::Phase;
-use crate::shown::brief;
 use crate::{Ending, Unsent, clock};
+use strowger_core::shown::brief;
 use strowger_core::{Now, Target, Transport};
 
 /// Why a connection ends in order.

@@ -7,9 +7,9 @@ use strowger_core::digest::{
     Algorithm as DigestAlgorithm, DigestSettings, QopOffer, ReplaySettings, UriCheck as Check,
 };
 use strowger_core::proxy::Plan;
+use strowger_core::quota::Quota;
 use strowger_core::registrar::{PathRule as CorePathRule, Settings as RegistrarSettings};
 use strowger_core::timer::TimerSettings;
-use strowger_net::Quota;
 use strowger_net::resolve::{Settings as ResolverSettings, Speaks};
 use strowger_net::settings::{Listener as NetListener, Settings as NetSettings, Shards};
 use strowger_store::journal::{Durability as StoreDurability, JournalSettings};

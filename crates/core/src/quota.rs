@@ -3,49 +3,45 @@
 //! Peers decide how many such lines there would be, by the requests and connections that they send: a scanner could fill the disk
 //! with them. What is left out is counted by its kind, and the counts are logged.
 
+use crate::source::counted;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use strowger_core::source::counted;
 
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident = $field:ident,)*) => {
-        /// What a line is about. Each kind has lines of its own, so that a loud one does not hide another.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Kind { $($(#[$doc])* $kind,)* }
-
-        const KINDS: usize = [$(Kind::$kind),*].len();
-
-        impl LeftOut {
-            /// Logs how many lines of each kind this setting left out, if any.
-            pub fn log(&self, setting: &str) {
-                let count: u64 = self.0.iter().sum();
-                if count > 0 {
-                    $(let $field = Some(self.of(Kind::$kind)).filter(|count| *count > 0);)*
-                    tracing::warn!(count, %setting, $($field,)* "suppressed log lines");
-                }
-            }
-        }
-    };
+/// What a line is about. Each kind has lines of its own, so that a loud one does not hide another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A connection that failed, or over which no message could be read.
+    Connection,
+    /// A message that could not be sent, or had no answer.
+    Forwarding,
+    /// A scanner, dropped.
+    Scanner,
+    /// A request that is not as the RFC has it.
+    Malformed,
+    /// Credentials that were not accepted.
+    Authentication,
+    /// A REGISTER that was refused.
+    Registration,
+    /// Another request that was refused.
+    Request,
+    /// A name or a subscriber that could not be looked up.
+    Lookup,
 }
 
-kinds! {
-    /// A connection that failed, or over which no message could be read.
-    Connection = connections,
-    /// A message that could not be sent, or had no answer.
-    Forwarding = forwarding,
-    /// A scanner, dropped.
-    Scanner = scanners,
-    /// A request that is not as the RFC has it.
-    Malformed = malformed,
-    /// Credentials that were not accepted.
-    Authentication = authentication,
-    /// A REGISTER that was refused.
-    Registration = registrations,
-    /// Another request that was refused.
-    Request = requests,
-    /// A name or a subscriber that could not be looked up.
-    Lookup = lookups,
+const KINDS: usize = Kind::ALL.len();
+
+impl Kind {
+    pub const ALL: [Self; 8] = [
+        Self::Connection,
+        Self::Forwarding,
+        Self::Scanner,
+        Self::Malformed,
+        Self::Authentication,
+        Self::Registration,
+        Self::Request,
+        Self::Lookup,
+    ];
 }
 
 /// How many lines there were in this minute, of the whole process.
@@ -58,7 +54,7 @@ pub struct Quota {
 
 #[derive(Debug, Default)]
 struct Minute {
-    /// In milliseconds of [`strowger_core::Now::mono`].
+    /// In milliseconds of [`crate::Now::mono`].
     began: u64,
     said: [u32; KINDS],
     /// Lines of each source and kind: there are no more entries than lines.
@@ -73,6 +69,11 @@ struct Minute {
 pub struct LeftOut([u64; KINDS]);
 
 impl LeftOut {
+    /// Of all kinds.
+    pub fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
     pub fn of(&self, kind: Kind) -> u64 {
         self.0[kind as usize]
     }
