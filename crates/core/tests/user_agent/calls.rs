@@ -47,11 +47,7 @@ fn the_callee_hangs_up() {
 #[test]
 fn a_call_is_cancelled() {
     let mut net = Net::two();
-    let caller = net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
-    net.with(1, |agent, round| agent.ring(round, callee, 180, b""));
-    net.run(20);
+    let (caller, callee) = net.ringing();
     net.with(0, |agent, round| agent.hang_up(round, caller));
     net.run(100);
     assert_eq!(net.log, ["0>1 INVITE", "1>0 180 INVITE", "0>1 CANCEL", "1>0 200 CANCEL", "1>0 487 INVITE", "0>1 ACK"]);
@@ -78,9 +74,7 @@ fn a_cancel_too_late_becomes_a_bye() {
 #[test]
 fn a_call_is_refused_or_redirected() {
     let mut net = Net::two();
-    let caller = net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
+    let (caller, callee) = net.calling();
     net.with(1, |agent, round| agent.reject(round, callee, 486));
     net.run(50);
     assert_eq!(net.log, ["0>1 INVITE", "1>0 486 INVITE", "0>1 ACK"]);

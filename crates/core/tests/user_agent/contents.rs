@@ -51,9 +51,7 @@ fn a_forked_invite_rings_in_several_places() {
 #[test]
 fn further_header_lines_stand_in_each_message_of_a_call() {
     let mut net = Net::two();
-    let caller = net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
+    let (caller, callee) = net.calling();
     let has = |net: &Net, start: &str, line: &str| net.sent.iter().any(|t| t.starts_with(start) && t.contains(line));
     net.with(1, |agent, round| agent.ring(round, callee, 180, carrying(b"X-Ring: 1\r\n", b"")));
     net.with(1, |agent, round| agent.answer(round, callee, carrying(b"X-Answer: 1\r\n", ANSWER)));
@@ -85,11 +83,7 @@ fn further_header_lines_stand_in_each_message_of_a_call() {
 #[test]
 fn a_call_that_is_cancelled_says_why() {
     let mut net = Net::two();
-    let caller = net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
-    net.with(1, |agent, round| agent.ring(round, callee, 180, b""));
-    net.run(20);
+    let (caller, callee) = net.ringing();
     net.with(0, |agent, round| agent.hang_up_with(round, caller, b"Reason: SIP;cause=200\r\n"));
     assert!(net.sent.iter().any(|t| t.starts_with("CANCEL") && t.contains("\r\nReason: SIP;cause=200\r\n")));
     net.run(50);
@@ -100,9 +94,7 @@ fn a_call_that_is_cancelled_says_why() {
 fn an_answer_that_waits_for_its_prack_keeps_its_lines() {
     let settings = || Settings { reliability: strowger_core::user_agent::Reliability::Supported, ..quiet() };
     let mut net = Net::new([settings(), settings()]);
-    net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
+    let (_, callee) = net.calling();
     net.with(1, |agent, round| {
         agent.ring(round, callee, 183, ANSWER);
         agent.answer(round, callee, carrying(b"X-Answer: 1\r\n", b""));

@@ -14,9 +14,7 @@ fn a_lost_ack_is_made_good() {
         lost += i32::from(is);
         is && lost <= 3
     });
-    net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
+    let (_, callee) = net.calling();
     net.with(1, |agent, round| {
         agent.answer(round, callee, ANSWER);
         // There is nothing left to refuse.
@@ -37,9 +35,7 @@ fn a_lost_ack_is_made_good() {
 fn a_2xx_without_any_ack_ends_in_a_bye() {
     let mut net = Net::two();
     net.lose = Box::new(|line| line == "0>1 ACK");
-    let caller = net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
+    let (caller, callee) = net.calling();
     net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
     net.run(40_000);
     // After 0.5, 1.5, 3.5, 7.5, 11.5 ... 31.5 s.
@@ -53,9 +49,7 @@ fn a_2xx_without_any_ack_ends_in_a_bye() {
 #[test]
 fn a_callee_waits_for_the_ack_before_its_bye() {
     let mut net = Net::two();
-    let caller = net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
+    let (caller, callee) = net.calling();
     net.with(1, |agent, round| {
         agent.answer(round, callee, ANSWER);
         agent.hang_up(round, callee);

@@ -14,11 +14,7 @@ fn words(net: &Net) -> Vec<&str> {
 #[test]
 fn an_invite_that_rings() {
     let mut net = Net::two();
-    let caller = net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
-    net.with(1, |agent, round| agent.ring(round, callee, 180, b""));
-    net.run(20);
+    let (caller, callee) = net.ringing();
     let caller = net.moves(0, 1).call(caller).expect("it moved");
     let callee = net.moves(1, 1).call(callee).expect("it moved");
     net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
@@ -34,9 +30,7 @@ fn an_invite_that_rings() {
 #[test]
 fn a_2xx_that_waits_for_its_ack() {
     let mut net = Net::two();
-    net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
+    let (_, callee) = net.calling();
     net.lose = Box::new(|line| line == "0>1 ACK");
     net.with(1, |agent, round| agent.answer(round, callee, ANSWER));
     net.run(600);

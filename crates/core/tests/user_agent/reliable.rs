@@ -10,9 +10,7 @@ fn a_ringing_with_media_is_reliable() {
     let mut net = Net::new([quiet(), Settings { reliability: Reliability::Supported, ..quiet() }]);
     let mut lost = false;
     net.lose = Box::new(move |line| line == "0>1 PRACK" && !std::mem::replace(&mut lost, true));
-    let caller = net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
+    let (caller, callee) = net.calling();
     net.with(1, |agent, round| {
         agent.ring(round, callee, 183, ANSWER);
         agent.answer(round, callee, b"");
@@ -34,9 +32,7 @@ fn a_ringing_with_media_is_reliable() {
 fn a_reliable_ringing_that_nobody_acknowledges_ends_the_call() {
     let mut net = Net::new([quiet(), Settings { reliability: Reliability::Supported, ..quiet() }]);
     net.lose = Box::new(|line| line == "0>1 PRACK");
-    net.call(OFFER);
-    net.run(20);
-    let callee = net.invited(1);
+    let (_, callee) = net.calling();
     net.with(1, |agent, round| agent.ring(round, callee, 180, b""));
     net.run(40_000);
     assert_eq!(net.last(1).event, Event::Ended { call: callee, by: Ending::NoPrack });

@@ -248,6 +248,21 @@ impl Net {
         self.with(0, |agent, round| agent.invite(round, &invite(target, offer))).unwrap()
     }
 
+    /// The same, and phone 1 has heard of it: the keys of both.
+    pub(crate) fn calling(&mut self) -> (CallKey, CallKey) {
+        let caller = self.call(OFFER);
+        self.run(20);
+        (caller, self.invited(1))
+    }
+
+    /// The same, and phone 1 rings.
+    pub(crate) fn ringing(&mut self) -> (CallKey, CallKey) {
+        let (caller, callee) = self.calling();
+        self.with(1, |agent, round| agent.ring(round, callee, 180, b""));
+        self.run(20);
+        (caller, callee)
+    }
+
     /// The call that phone `n` was invited to last.
     pub(crate) fn invited(&self, n: usize) -> CallKey {
         let found = self.phones[n].heard.iter().rev().find_map(|h| match h.event {
@@ -259,9 +274,7 @@ impl Net {
 
     /// A call from phone 0 to phone 1 that is up: its keys on both sides.
     pub(crate) fn up(&mut self) -> (CallKey, CallKey) {
-        let caller = self.call(OFFER);
-        self.run(20);
-        let callee = self.invited(1);
+        let (caller, callee) = self.calling();
         self.with(1, |agent, round| agent.answer(round, callee, ANSWER));
         self.run(50);
         self.log.clear();
