@@ -247,8 +247,8 @@ fn fragments_of_websocket_do_not_put_off_the_end_of_a_message() {
     // The first one full or empty, then one after the other, each with a byte or empty.
     for (first, further) in [(&b"x"[..], &b"x"[..]), (b"x", b""), (b"", b""), (b"", b"x")] {
         let mut stream = websocket(address);
-        stream.write_all(&frame(TEXT, first)).expect("the server reads");
         let since = Instant::now();
+        stream.write_all(&frame(TEXT, first)).expect("the server reads");
         while is_closed(&mut stream).is_none() {
             assert!(since.elapsed() < Duration::from_secs(5), "{first:?} {further:?}: it is still open");
             std::thread::sleep(Duration::from_millis(50));

@@ -294,9 +294,9 @@ fn captures_keep_their_times_and_how_far_their_ports_are_apart() {
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     }
     legs.learn(0, &offer(media.local_addr().unwrap()));
+    let began = Instant::now();
     legs.act(0, &actions(&scenario)[0]).unwrap();
     let (bytes, from) = next(&media);
-    let began = Instant::now();
     assert_eq!((&bytes[..], from.port()), (&b"first"[..], plane.port()));
     let (bytes, from) = next(&control);
     assert_eq!((&bytes[..], from.port()), (&b"control"[..], plane.port() + 1));

@@ -83,7 +83,7 @@ fn further_header_lines_stand_in_each_message_of_a_call() {
 #[test]
 fn a_call_that_is_cancelled_says_why() {
     let mut net = Net::two();
-    let (caller, callee) = net.ringing();
+    let (caller, _) = net.ringing();
     net.with(0, |agent, round| agent.hang_up_with(round, caller, b"Reason: SIP;cause=200\r\n"));
     assert!(net.sent.iter().any(|t| t.starts_with("CANCEL") && t.contains("\r\nReason: SIP;cause=200\r\n")));
     net.run(50);

@@ -76,15 +76,23 @@ fn a_dead_peer_disturbs_nobody() {
 fn timers_fire_on_time_and_an_idle_shard_does_not_tick() {
     let node = start(settings(1), &[(Udp, "127.0.0.1:0")]);
     let socket = client(node.handle().addresses()[0]);
-    let start = Instant::now();
-    socket.send(b"timer 300").unwrap();
-    socket.send(b"timer 100").unwrap();
-    assert_eq!(read(&socket), "passed");
-    assert!((99..200).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
-    assert_eq!(read(&socket), "passed");
-    assert!((299..400).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    // None fires too soon; the machine may have been busy at some.
+    let mut attempts = 0;
+    let on_time = (0..5).any(|_| {
+        attempts += 1;
+        let start = Instant::now();
+        socket.send(b"timer 300").unwrap();
+        socket.send(b"timer 100").unwrap();
+        let passed = [100, 300].map(|due| {
+            assert_eq!(read(&socket), "passed");
+            let late = (start.elapsed().as_millis() + 1).checked_sub(due);
+            late.expect("it fires when it is due")
+        });
+        passed.iter().all(|late| *late < 100)
+    });
+    assert!(on_time);
     let rounds = node.handle().total().rounds;
-    assert!(rounds < 12, "{rounds} rounds");
+    assert!(rounds < attempts * 12, "{rounds} rounds");
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(node.handle().total().rounds, rounds);
 }
