@@ -1,10 +1,11 @@
 //! `strowger load` as its user runs it, and what it leaves behind.
 
+use crate::wait;
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -169,17 +170,11 @@ impl Running {
     /// # Panics
     /// Neither happens.
     pub fn comes_to(&self, second: u64) -> bool {
-        let end = Instant::now() + START;
         let told = |line: &str| line.trim_start().split_once(" s  ")?.0.parse::<u64>().ok();
         let has_come = || self.process.log().lines().filter_map(told).any(|told| told >= second);
-        while !has_come() {
-            if self.process.is_over() {
-                return has_come();
-            }
-            assert!(Instant::now() < end, "neither second {second} nor its end:\n{}", self.process.log());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        true
+        let came = wait::until(START, || has_come() || self.process.is_over());
+        assert!(came, "neither second {second} nor its end:\n{}", self.process.log());
+        has_come()
     }
 
     /// Waits until a line tells of this second of the run or a later one.

@@ -30,6 +30,7 @@ pub mod strict;
 pub mod text;
 pub mod trace;
 pub mod turn;
+pub mod wait;
 pub mod wire;
 
 pub use turn::{alone, in_background};

@@ -1,11 +1,12 @@
 //! A program that runs beside the test: its output in a file, its end with the test's.
 
+use crate::wait;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Once;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Whoever started the tests may have had SIGCHLD ignored, which is inherited: then the kernel keeps nothing of a child that
 /// ended, and nobody can learn how (wait(2), ECHILD). From here on children are waited for, whoever started the tests.
@@ -70,16 +71,26 @@ impl Process {
     /// # Panics
     /// It ended before, or the time is over.
     pub fn wait_for(&mut self, text: &str, times: usize, limit: Duration) {
-        let end = Instant::now() + limit;
-        loop {
-            if self.log().matches(text).count() >= times {
-                return;
-            }
-            let ended = self.ended();
-            assert!(ended.is_none(), "{} ended ({ended:?}) without {text:?}:\n{}", self.name, self.tail());
-            assert!(Instant::now() < end, "{} has not printed {text:?} in {limit:?}:\n{}", self.name, self.tail());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        self.comes_to(&format!("print {text:?}"), limit, |this| this.log().matches(text).count() >= times);
+    }
+
+    /// Waits until it has bound this port: for datagrams, or to take connections.
+    ///
+    /// # Panics
+    /// It ended before, or has not in ten seconds.
+    pub fn listens(&mut self, port: u16) {
+        self.comes_to(&format!("listen on {port}"), Duration::from_secs(10), |this| has_bound(this.id(), port));
+    }
+
+    fn comes_to(&mut self, what: &str, limit: Duration, is_so: impl Fn(&Self) -> bool) {
+        let mut ended = None;
+        let came = wait::until(limit, || {
+            // In this order: what it did last counts.
+            ended = self.ended();
+            is_so(self) || ended.is_some()
+        });
+        let came = came && is_so(self);
+        assert!(came, "{} does not {what} in {limit:?}, ended: {ended:?}\n{}", self.name, self.tail());
     }
 
     /// How it ended, if it did.
@@ -102,14 +113,8 @@ impl Process {
     /// # Panics
     /// It is still running after this time.
     pub fn end(&mut self, limit: Duration) -> ExitStatus {
-        let end = Instant::now() + limit;
-        loop {
-            if let Some(status) = self.ended() {
-                return status;
-            }
-            assert!(Instant::now() < end, "{} is still running after {limit:?}:\n{}", self.name, self.tail());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let ended = wait::look(limit, || self.ended());
+        ended.unwrap_or_else(|| panic!("{} is still running after {limit:?}:\n{}", self.name, self.tail()))
     }
 
     /// Sends it a signal.
@@ -155,15 +160,26 @@ impl Drop for Process {
         }
         if self.ended().is_none() {
             self.signal(libc::SIGTERM);
-            let end = Instant::now() + Duration::from_millis(500);
-            while self.ended().is_none() && Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            wait::until(Duration::from_millis(500), || self.ended().is_some());
         }
         // SAFETY: the group is the one that was made for this child; its members were started by it.
         unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         let _ = self.child.wait();
     }
+}
+
+/// A socket on the network of this process has this port, whichever process it is of.
+fn has_bound(id: u32, port: u16) -> bool {
+    // What takes datagrams is in the state 07, what takes connections in 0A.
+    let (port, states) = (format!(":{port:04X}"), ["07", "0A"]);
+    ["udp", "udp6", "tcp", "tcp6"].iter().any(|protocol| {
+        let sockets = std::fs::read_to_string(format!("/proc/{id}/net/{protocol}")).unwrap_or_default();
+        sockets.lines().any(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            let (own, state) = (fields.next(), fields.nth(1));
+            own.is_some_and(|own| own.ends_with(&port)) && state.is_some_and(|state| states.contains(&state))
+        })
+    })
 }
 
 fn tree(id: u32) -> Vec<u32> {

@@ -1,5 +1,6 @@
 //! The server under test.
 
+use crate::wait;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -267,15 +268,8 @@ impl Server {
     /// # Panics
     /// It has not printed this in five seconds.
     pub fn log_with(&self, text: &str) -> String {
-        let end = std::time::Instant::now() + Duration::from_secs(5);
-        loop {
-            let log = self.log();
-            if log.contains(text) {
-                return log;
-            }
-            assert!(std::time::Instant::now() < end, "no {text:?} in\n{log}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let whole = || Some(self.log()).filter(|log| log.contains(text));
+        wait::look(Duration::from_secs(5), whole).unwrap_or_else(|| panic!("no {text:?} in\n{}", self.log()))
     }
 
     /// Adds a user with `strowger user add`.

@@ -1,10 +1,11 @@
 //! SIPp: calls by the thousand.
 
+use crate::wait;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -128,9 +129,7 @@ impl Sipp {
     /// As [`Sipp::start`].
     pub fn answer(folder: &Path, scenario: Scenario, port: u16, transport: &str) -> Self {
         let mut this = Self::start("uas", folder, scenario, port, transport, &[]);
-        std::thread::sleep(Duration::from_millis(400));
-        let ended = this.process.ended();
-        assert!(ended.is_none(), "the answering SIPp ended: {ended:?}\n{}", this.process.tail());
+        this.process.listens(port);
         this
     }
 
@@ -175,14 +174,11 @@ impl Sipp {
 
     /// Waits until this many calls have ended, or the time is over, and reads the figures.
     pub fn settle(&self, ended: u64, limit: Duration) -> Counts {
-        let end = Instant::now() + limit;
-        loop {
+        wait::until(limit, || {
             let counts = self.counts();
-            if counts.successful + counts.failed >= ended || Instant::now() >= end {
-                return counts;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            counts.successful + counts.failed >= ended
+        });
+        self.counts()
     }
 
     /// Its figures as of at most [`STATISTICS`] ago.
@@ -261,11 +257,8 @@ impl CallsUnderWay {
     /// # Panics
     /// They have not in 20 seconds.
     pub fn reach(&self, calls: u64) {
-        let end = Instant::now() + Duration::from_secs(20);
-        while self.caller.counts().created < calls {
-            assert!(Instant::now() < end, "{:?}\n{}", self.caller.counts(), self.caller.errors());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let are_so_many = wait::until(Duration::from_secs(20), || self.caller.counts().created >= calls);
+        assert!(are_so_many, "{:?}\n{}", self.caller.counts(), self.caller.errors());
     }
 
     /// Waits until all have ended; where no number was given, no more begin. Each was successful.

@@ -1,7 +1,8 @@
 //! The system calls of a server, as strace writes them down.
 
+use crate::wait;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -45,18 +46,13 @@ impl Trace {
     /// # Panics
     /// It does not in ten seconds.
     pub fn whole(&self, process: u32) -> String {
-        let (end, process) = (Instant::now() + Duration::from_secs(10), process.to_string());
+        let process = process.to_string();
         // `PID +++ exited with 0 +++`
         let is_last = |line: &str| {
             line.split_once(' ').is_some_and(|(id, rest)| id == process && rest.trim_start().starts_with("+++ "))
         };
-        loop {
-            let text = self.so_far();
-            if text.lines().any(is_last) {
-                return text;
-            }
-            assert!(Instant::now() < end, "strace does not say that {process} has ended");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let whole = || Some(self.so_far()).filter(|text| text.lines().any(is_last));
+        wait::look(Duration::from_secs(10), whole)
+            .unwrap_or_else(|| panic!("strace does not say that {process} has ended"))
     }
 }

@@ -1,5 +1,6 @@
 //! A client by hand over each transport: bytes out, messages in.
 
+use crate::wait;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
@@ -369,21 +370,11 @@ pub fn listen() -> (TcpListener, SocketAddr) {
 /// None came in this time.
 pub fn accept(listener: &TcpListener, limit: Duration) -> Wire {
     listener.set_nonblocking(true).expect("a socket can be set");
-    let end = Instant::now() + limit;
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                stream.set_nonblocking(false).expect("a socket can be set");
-                let local = stream.local_addr().expect("it is connected");
-                let way = Way::Stream { stream: Box::new(stream), rest: Vec::new() };
-                return Wire { transport: Transport::Tcp, way, local };
-            }
-            Err(error) => {
-                assert!(Instant::now() < end, "nobody has connected in {limit:?}: {error}");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-    }
+    let (stream, _) = wait::look(limit, || listener.accept().ok()).expect("the server connects");
+    stream.set_nonblocking(false).expect("a socket can be set");
+    let local = stream.local_addr().expect("it is connected");
+    let way = Way::Stream { stream: Box::new(stream), rest: Vec::new() };
+    Wire { transport: Transport::Tcp, way, local }
 }
 
 fn any_loopback(server: SocketAddr) -> IpAddr {

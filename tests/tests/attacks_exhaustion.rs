@@ -5,6 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+use strowger_tests::wait;
 
 use strowger_tests::account;
 use strowger_tests::call::exchange;
@@ -45,14 +46,12 @@ fn crowd(address: SocketAddr, most: usize, bytes: &[u8]) -> Vec<TcpStream> {
 
 /// How many of them the server has closed, as soon as it is so many; what it sent is thrown away.
 fn closed(streams: &mut [TcpStream], at_least: usize) -> usize {
-    let end = Instant::now() + LIMIT;
-    loop {
-        let count = streams.iter_mut().filter_map(is_closed).count();
-        if count >= at_least || Instant::now() > end {
-            return count;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let mut count = 0;
+    wait::until(LIMIT, || {
+        count = streams.iter_mut().filter_map(is_closed).count();
+        count >= at_least
+    });
+    count
 }
 
 fn is_closed(stream: &mut TcpStream) -> Option<()> {
@@ -217,11 +216,8 @@ fn half_messages_of_many_sources_take_no_more_than_all_may() {
     for wire in &mut all {
         let _ = wire.send(&half_message(LARGE));
     }
-    let end = Instant::now() + LIMIT;
     let mut open = || all.iter_mut().filter_map(|wire| (!wire.is_closed()).then_some(())).count();
-    while open() > 17 && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait::until(LIMIT, || open() <= 17);
     let left = open();
     assert!((10..=17).contains(&left), "{left} of 60 kB each in 1 MiB");
 }

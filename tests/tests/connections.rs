@@ -2,7 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use strowger_tests::wait;
 
 use strowger_tests::server::Setup;
 use strowger_tests::text::{self, Request};
@@ -33,11 +34,7 @@ fn that_there_is_no_descriptor_left_is_said_now_and_then() {
     let server = Setup::on(&[Tcp]).open_registrar().in_memory().under(&["sh", "-c", NONE]).start();
     let _phones: Vec<_> = (0..100).map(|_| server.connect(Tcp)).collect();
     let said = || server.log().matches("connections cannot be accepted").count();
-    let end = Instant::now() + Duration::from_secs(10);
-    while said() == 0 {
-        assert!(Instant::now() < end, "nobody hears of it: {}", server.log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    assert!(wait::until(Duration::from_secs(10), || said() > 0), "the log does not say it: {}", server.log());
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(said(), 1, "{}", server.log());
 }
@@ -56,14 +53,7 @@ fn end(stream: TcpStream, reset: bool) {
 /// Accepts a connection and reads the request that comes by it.
 fn accept(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     listener.set_nonblocking(true).expect("a socket can be set");
-    let end = Instant::now() + SOON;
-    let mut stream = loop {
-        match listener.accept() {
-            Ok((stream, _)) => break stream,
-            Err(error) => assert!(Instant::now() < end, "no connection: {error}"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let (mut stream, _) = wait::look(SOON, || listener.accept().ok()).expect("a connection");
     stream.set_nonblocking(false).expect("a socket can be set");
     stream.set_read_timeout(Some(SOON)).expect("a socket can be set");
     let (mut request, mut buffer) = (Vec::new(), [0; 8_192]);

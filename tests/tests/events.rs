@@ -1,7 +1,8 @@
 //! What the log says at the default level: registrations and calls that succeed, and why requests are refused.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use strowger_tests::wait;
 
 use strowger_tests::account::challenged;
 use strowger_tests::call::exchange;
@@ -29,15 +30,9 @@ fn start(lines: &str) -> Server {
 
 /// Waits for a line that has all of these words.
 fn line(server: &Server, words: &[&str]) -> String {
-    let begun = Instant::now();
-    loop {
-        let log = server.log();
-        if let Some(found) = log.lines().find(|line| words.iter().all(|word| line.contains(word))) {
-            return found.to_owned();
-        }
-        assert!(begun.elapsed() < SOON, "no line with {words:?}:\n{log}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
+    let line = wait::look(SOON, || server.log().lines().find(has_all).map(str::to_owned));
+    line.unwrap_or_else(|| panic!("no line with {words:?}:\n{}", server.log()))
 }
 
 fn count(server: &Server, words: &str) -> usize {

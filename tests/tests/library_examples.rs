@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+use strowger_tests::wait;
 
 use strowger_net::{Handle, Service, Settings, Shards};
 use strowger_tests::process::Process;
@@ -176,9 +177,5 @@ fn calls_go_on_while_shards_come_and_go() {
 /// Has so many shards work, and waits until each bucket is where it belongs.
 fn settle<S: Service + 'static>(handle: &Handle<S>, shards: usize) {
     handle.set_shards(shards).expect("the shards start");
-    let patience = Instant::now() + Duration::from_secs(20);
-    while !handle.is_settled() {
-        assert!(Instant::now() < patience, "buckets rest");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    assert!(wait::until(Duration::from_secs(20), || handle.is_settled()), "buckets rest");
 }

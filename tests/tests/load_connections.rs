@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use strowger_tests::wait;
 
 use strowger_tests::binary;
 use strowger_tests::certificate::Certificate;
@@ -76,12 +77,8 @@ fn pump(mut from: TcpStream, mut to: TcpStream) -> std::io::Result<usize> {
 }
 
 #[track_caller]
-fn until(what: &str, reached: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(5);
-    while !reached() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+fn until(what: &str, reached: impl FnMut() -> bool) {
+    assert!(wait::until(Duration::from_secs(5), reached), "{what}");
 }
 
 /// Each call has one port of its own, and its messages say so.

@@ -1,7 +1,8 @@
 //! What a stranger to `strowger load` tries, and what then has to come of it.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use strowger_tests::wait;
 
 use strowger_tests::generator::{Running, answers, load, refused};
 use strowger_tests::server::Setup;
@@ -254,11 +255,8 @@ fn a_link_named_sipp_works_in_the_background() {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.code() == Some(99) && said.contains("Background mode - PID="), "{said}");
         let process = said.rsplit_once('=').and_then(|(_, rest)| rest.trim().strip_suffix(']')).expect("a number");
-        let begun = Instant::now();
-        // It is nobody's child any more: who ends it is not told to us.
-        while Path::new("/proc").join(process).join("exe").exists() && begun.elapsed() < Duration::from_secs(15) {
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        // It is no child of ours, whose end could be waited for.
+        wait::until(Duration::from_secs(15), || !Path::new("/proc").join(process).join("exe").exists());
         assert_eq!(uas.report().count("counters", "incoming.completed"), 40);
         let lines = std::fs::read_to_string(&statistics).expect("statistics were written");
         assert!(lines.lines().count() >= 2, "a head and the end:\n{lines}");

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use strowger_tests::wait;
 
 use strowger_tests::account::authorized;
 use strowger_tests::binary::strowger;
@@ -80,14 +81,8 @@ impl Launched {
     fn assert_ends(&mut self) {
         // SAFETY: the child was not waited for, so the id is still its own.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
-        let begun = Instant::now();
-        while begun.elapsed() < SOON {
-            if let Some(ended) = self.child.try_wait().expect("a child can be asked") {
-                return assert_eq!(ended.code(), Some(0), "{ended:?}");
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("the server does not end");
+        let ended = wait::look(SOON, || self.child.try_wait().expect("a child can be asked"));
+        assert_eq!(ended.expect("the server ends").code(), Some(0), "{ended:?}");
     }
 }
 
@@ -254,26 +249,19 @@ fn what_a_full_disk_loses_is_counted_when_there_is_room_again() {
     }
     launched.assert_answers();
     // The lines of a moment are written together: the last page of the log is full when they have been tried.
-    let full = Instant::now();
-    while std::fs::metadata(&path).expect("it is there").len() % 4_096 != 0 {
-        assert!(full.elapsed() < SOON, "the disk is not full");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let is_full = || std::fs::metadata(&path).expect("it is there").len() % 4_096 == 0;
+    assert!(wait::until(SOON, is_full), "the disk is not full");
     std::fs::remove_file(&filler).expect("it is ours");
     drop(rest);
-    let begun = Instant::now();
-    let mut host = 10;
-    let text = loop {
-        let socket = self::socket(host, launched.address());
+    let mut hosts = 10..=255;
+    let mut text = String::new();
+    let is_told = wait::until(SOON, || {
+        let socket = self::socket(hosts.next().unwrap_or(255), launched.address());
         assert_eq!(fail(&socket), Some(401));
-        host += 1;
-        let text = std::fs::read_to_string(&path).expect("it is there");
-        if text.contains("suppressed log lines count=") {
-            break text;
-        }
-        assert!(begun.elapsed() < SOON, "{text}");
-        std::thread::sleep(Duration::from_millis(50));
-    };
+        text = std::fs::read_to_string(&path).expect("it is there");
+        text.contains("suppressed log lines count=")
+    });
+    assert!(is_told, "{text}");
     assert!(text.contains("No space left on device"), "{text}");
     assert_short(&text);
     launched.assert_ends();
@@ -330,11 +318,8 @@ fn a_line_is_short_whatever_a_peer_sends() {
             let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
             let _ = stream.read(&mut [0; 10]);
         }
-        let begun = Instant::now();
-        while server.log().matches("scanner").count() < 30 {
-            assert!(begun.elapsed() < SOON, "{}", server.log().len());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let are_told = || server.log().matches("scanner").count() >= 30;
+        assert!(wait::until(SOON, are_told), "{}", server.log().len());
         assert_short(&server.log());
     }
 }

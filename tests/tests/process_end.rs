@@ -1,7 +1,8 @@
 //! A server of which a part has failed ends, for a supervisor to start it again; one that only cannot grow goes on.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use strowger_tests::wait;
 
 use strowger_tests::process::Process;
 use strowger_tests::program::{STRACE, have};
@@ -57,12 +58,11 @@ fn a_shard_that_cannot_start_leaves_the_server_as_it_is() {
         let done = unsafe { libc::prlimit(id as i32, libc::RLIMIT_NOFILE, &limit, std::ptr::null_mut()) };
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
         server.process().signal(libc::SIGUSR1);
-        let end = Instant::now() + Duration::from_secs(10);
-        while said(&server.log()) == (stays, 0) {
+        let is_said = wait::until(Duration::from_secs(10), || {
             assert!(server.process().ended().is_none(), "with {stays} descriptors: {}", server.log());
-            assert!(Instant::now() < end, "with {stays} descriptors nothing is said: {}", server.log());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+            said(&server.log()) != (stays, 0)
+        });
+        assert!(is_said, "with {stays} descriptors nothing is said: {}", server.log());
         if said(&server.log()).1 == 1 {
             assert!(stays > 3, "{}", server.log());
             return server.assert_answers(Udp);

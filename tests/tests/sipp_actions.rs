@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+use strowger_tests::wait;
 
 use strowger_tests::duel::Ports;
 use strowger_tests::generator::{refused, reply};
@@ -262,10 +263,7 @@ fn captured_text_is_no_part_of_a_command() {
     assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
     let whole = folder.path().join("whole");
     // The command is not waited for.
-    let until = std::time::Instant::now() + Duration::from_secs(10);
-    while !whole.exists() && std::time::Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait::until(Duration::from_secs(10), || whole.exists());
     assert_eq!(std::fs::read_to_string(whole).unwrap_or_default(), "hi; touch pwned");
     assert!(!folder.path().join("pwned").exists());
 }

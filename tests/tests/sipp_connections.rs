@@ -64,9 +64,9 @@ fn duel(ours_calls: bool) {
         return;
     }
     for (calls, answers) in [("un", "u1"), ("tn", "t1")] {
-        let port = port::free().to_string();
-        let mut uas = Sipp::start(!ours_calls, &["-sn", "uas", "-p", &port, "-t", answers, "-m", "50"]);
-        std::thread::sleep(Duration::from_millis(400));
+        let port = port::free();
+        let mut uas = Sipp::start(!ours_calls, &["-sn", "uas", "-p", &port.to_string(), "-t", answers, "-m", "50"]);
+        uas.process.listens(port);
         let target = format!("127.0.0.1:{port}");
         let mut uac =
             Sipp::start(ours_calls, &["-sn", "uac", &target, "-t", calls, "-m", "50", "-r", "100", "-d", "100"]);
@@ -145,8 +145,8 @@ fn addresses_of_a_file() {
         ["-sn", "uas", "-inf", &file.display().to_string(), "-t", "ui", "-ip_field", "1", "-p", &port.to_string()]
             .map(str::to_owned);
     let answers: Vec<&str> = answers.iter().map(String::as_str).collect();
-    let _uas = Sipp::start(true, &answers);
-    std::thread::sleep(Duration::from_millis(400));
+    let mut uas = Sipp::start(true, &answers);
+    uas.process.listens(port);
     for last in [5, 6, 7] {
         let ran = run(&format!("127.0.0.{last}:{port}"), &["-r", "50", "-m", "5", "--hold", "0"]);
         ran.all_successful(5);
@@ -252,7 +252,7 @@ fn what_lies_there_twice_is_taken_once() {
     let answers = [false, true].map(|ours| {
         let port = port::free();
         let mut uas = Sipp::start(ours, &["-sn", "uas", "-p", &port.to_string()]);
-        std::thread::sleep(Duration::from_millis(800));
+        uas.process.listens(port);
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
         socket.connect(("127.0.0.1", port)).expect("it is there");
         socket.set_read_timeout(Some(Duration::from_millis(400))).expect("it can be set");

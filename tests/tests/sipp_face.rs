@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use strowger_tests::wait;
 
 use strowger_tests::binary;
 use strowger_tests::duel::{Ports, replaced};
@@ -158,7 +159,7 @@ fn played(program: &[String], caller: &[&str], callee: &[&str]) -> [(BTreeMap<St
         Process::start(name, folder.path(), &mut command)
     };
     let mut answering = start("callee", &to, peer, callee, None);
-    std::thread::sleep(Duration::from_millis(300));
+    answering.listens(peer.own);
     let mut calling = start("caller", &from, own, caller, Some(format!("127.0.0.1:{}", peer.own)));
     calling.end(Duration::from_secs(10));
     answering.end(Duration::from_secs(10));
@@ -405,17 +406,14 @@ fn variables_are_listed_as_by_sipp() {
         let mut command = command(program, &line, folder.path());
         command.args(["-p", &port, "-cp", &control, "-mp", &media, "-trace_err", "-error_file", "errors"]);
         let mut process = Process::start(name, folder.path(), &mut command);
-        std::thread::sleep(Duration::from_millis(700));
+        process.listens(ports.control);
         for word in ["cdump variables", "cset display nobody", "Q"] {
             silent.send_to(word.as_bytes(), ("127.0.0.1", ports.control)).expect("it can be sent");
             std::thread::sleep(Duration::from_millis(300));
         }
         // SIPp writes at once and waits for its call; what is ours is written at the end.
         let written = || std::fs::read_to_string(folder.path().join("errors")).unwrap_or_default();
-        let end = std::time::Instant::now() + Duration::from_secs(5);
-        while process.ended().is_none() && std::time::Instant::now() < end && !written().contains("nobody") {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait::until(Duration::from_secs(5), || process.ended().is_some() || written().contains("nobody"));
         let errors = written();
         let mut records = records(&errors);
         let end = records.iter().position(|said| said.starts_with("Unknown display scenario: nobody"));

@@ -4,7 +4,8 @@
 
 use std::net::UdpSocket;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use strowger_tests::wait;
 
 use strowger_tests::corpora;
 use strowger_tests::duel::bench::Side::{Answers, Calls};
@@ -125,7 +126,7 @@ fn built_in_scenarios_understand_each_other() {
         );
         let mut command = bench.command(Answers, &words);
         let mut uas = bench.start(&mut command);
-        std::thread::sleep(Duration::from_millis(700));
+        uas.listens(5070);
         let words = format!(
             "-sn {calls} 127.0.0.1:5070 -p 5080 -t {own} {common} -r 50 -d 20 -timeout 15 -cp 5091 -stf caller.csv \
              -trace_err -error_file caller.err"
@@ -133,11 +134,7 @@ fn built_in_scenarios_understand_each_other() {
         let mut command = bench.command(Calls, &words);
         let mut uac = bench.start(&mut command);
         for (process, who) in [(&mut uac, "caller"), (&mut uas, "callee")] {
-            let end = Instant::now() + Duration::from_secs(20);
-            while process.ended().is_none() && Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            let ended = process.ended();
+            let ended = wait::look(Duration::from_secs(20), || process.ended());
             assert!(
                 ended.is_some_and(|status| status.success()),
                 "the {who}: {ended:?}\n{}\ncaller's statistics:\n{}\ncallee's:\n{}\nerrors:\n{}{}",
@@ -254,9 +251,9 @@ fn no_jump_without_variable(bench: &mut Bench) {
 }
 
 fn bad_terminal(bench: &mut Bench) {
-    let mut uas = bench.command(Answers, "-sn uas -i 127.0.0.1 -p 5070 -m 1 -nostdin");
-    let _uas = bench.start(uas.env("TERM", "bad_term"));
-    std::thread::sleep(Duration::from_secs(1));
+    let mut command = bench.command(Answers, "-sn uas -i 127.0.0.1 -p 5070 -m 1 -nostdin");
+    let mut uas = bench.start(command.env("TERM", "bad_term"));
+    uas.listens(5070);
     let mut uac = bench.command(Calls, "-sn uac -i 127.0.0.1 -m 1 127.0.0.1:5070 -nostdin");
     let status = bench.start(uac.env("TERM", "bad_term")).end(Duration::from_secs(3));
     assert!(status.success(), "{status}");
@@ -328,7 +325,7 @@ fn look_alikes_in_bodies(bench: &mut Bench) {
 fn both_end_well(bench: &mut Bench, uas: &str, uac: &str) {
     let mut command = bench.command(Answers, uas);
     let mut uas = bench.start(command.arg("-nostdin"));
-    std::thread::sleep(Duration::from_millis(700));
+    uas.listens(5070);
     assert_eq!(bench.foreground(Calls, uac), Some(0));
     let status = uas.end(Duration::from_secs(10));
     assert!(status.success(), "the callee: {status}");

@@ -7,10 +7,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use strowger_tests::wait;
 
 use strowger_tests::binary;
 use strowger_tests::duel::Ports;
+
+const SOON: Duration = Duration::from_secs(15);
 
 /// A program on a terminal of its own.
 struct Terminal {
@@ -81,11 +84,8 @@ impl Terminal {
 
     /// Waits until the picture says something.
     fn shows(&self, what: &str) {
-        let end = Instant::now() + Duration::from_secs(15);
-        while !self.picture().contains(what) {
-            assert!(Instant::now() < end, "{what:?} is not shown:\n{}", self.picture());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let is_shown = wait::until(SOON, || self.picture().contains(what));
+        assert!(is_shown, "{what:?} is not shown:\n{}", self.picture());
     }
 
     fn signal(&self, signal: i32) {
@@ -95,29 +95,18 @@ impl Terminal {
 
     /// Waits until the settings are these.
     fn is_set(&self, wanted: Settings) {
-        let end = Instant::now() + Duration::from_secs(15);
-        while settings(&self.line) != wanted {
-            assert!(Instant::now() < end, "the terminal is not set to {wanted:?}:\n{}", self.text());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let is_set = wait::until(SOON, || settings(&self.line) == wanted);
+        assert!(is_set, "the terminal is not set to {wanted:?}:\n{}", self.text());
     }
 
     /// Waits for the end; then the terminal is as it was.
     fn ends(&mut self) -> ExitStatus {
-        let end = Instant::now() + Duration::from_secs(10);
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a child can be asked") {
-                assert_eq!(settings(&self.line), self.before, "the terminal is not as it was");
-                // What the child wrote last may still be on its way to the reader.
-                while !self.has_left_screen() {
-                    assert!(Instant::now() < end, "the other screen was not left");
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                return status;
-            }
-            assert!(Instant::now() < end, "it does not end:\n{}", self.picture());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let status = wait::look(SOON, || self.child.try_wait().expect("a child can be asked"));
+        let status = status.unwrap_or_else(|| panic!("it does not end:\n{}", self.picture()));
+        assert_eq!(settings(&self.line), self.before, "the terminal is not as it was");
+        // What the child wrote last may still be on its way to the reader.
+        assert!(wait::until(SOON, || self.has_left_screen()), "the other screen was not left");
+        status
     }
 
     /// The alternate screen was left after it was last entered.
@@ -198,16 +187,13 @@ fn each_key_does_what_it_does_in_sipp() {
         t.shows(what);
     }
     t.press("s");
-    let end = Instant::now() + Duration::from_secs(15);
     let screens = || {
         let mut files = folder.path().read_dir().expect("it is there").map(|e| e.expect("a file").path());
         let file = files.find(|path| path.to_string_lossy().ends_with("_screen.log")).expect("it was opened at once");
         std::fs::read_to_string(file).expect("it is text")
     };
-    while !screens().contains("Average Call Length Repartition") {
-        assert!(Instant::now() < end, "the screens were not written:\n{}", screens());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let are_written = wait::until(SOON, || screens().contains("Average Call Length Repartition"));
+    assert!(are_written, "the screens were not written:\n{}", screens());
     t.press("q");
     let status = t.ends();
     assert!(status.code().is_some(), "{status}");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, IsCa, Issuer, KeyIdMethod, KeyPair,
@@ -87,12 +87,7 @@ impl World {
         };
         let mut answers = line(&there, &files[1], &format!("-sn uas -p {} {callee}", there.own));
         let mut answers = Process::start(&format!("{name}-callee"), self.folder(), &mut answers);
-        let end = Instant::now() + Duration::from_secs(5);
-        // It accepts connections; that which was tried is no handshake, and is written down as one that failed.
-        while !listens(there.own) {
-            assert!(answers.ended().is_none() && Instant::now() < end, "{name}: {}", answers.tail());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        answers.listens(there.own);
         let mut calls = line(&here, &files[0], &format!("-sn uac 127.0.0.1:{} -m 1 -timeout 3 {caller}", there.own));
         let status = Process::start(&format!("{name}-caller"), self.folder(), &mut calls).end(Duration::from_secs(8));
         // As `q`: it ends when nothing is left to do, and writes what it has to say.
@@ -103,11 +98,6 @@ impl World {
 }
 
 /// Whether somebody listens on this port of 127.0.0.1, without asking him.
-fn listens(port: u16) -> bool {
-    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-    sockets.contains(&format!(" 0100007F:{port:04X} 00000000:0000 0A "))
-}
-
 /// What the caller has to say, and the answering side; nothing: the call succeeds.
 type Case = (&'static str, &'static str, &'static str, Option<[&'static str; 2]>);
 

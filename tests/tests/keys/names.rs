@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
+use strowger_tests::wait;
 
 use strowger_tests::name_server::{A, NameServer, Record};
 use strowger_tests::server::{Server, Setup};
@@ -33,9 +34,7 @@ fn a_silent_name_server_is_asked_so_often_and_waited_for_so_long() {
     assert!(code(&refused) >= 400);
     assert!(begun.elapsed() < Duration::from_millis(3_500), "by default it takes four seconds: {:?}", begun.elapsed());
     // The last of them may not have been read yet.
-    while names.asked("gone.example.net", A) < 4 && begun.elapsed() < SOON {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait::until(SOON, || names.asked("gone.example.net", A) >= 4);
     assert_eq!(names.asked("gone.example.net", A), 4);
 }
 
@@ -111,11 +110,7 @@ fn so_many_names_are_looked_up_for_one_source() {
     let mut other = Wire::connect_from(Udp, from, server.address(Udp), None).expect("loopback");
     let message = request(&other, "MESSAGE", "sip:x@name9.example.net:5060;transport=udp");
     send(&mut other, &message);
-    let begun = Instant::now();
-    while names.asked("name9.example.net", A) == 0 {
-        assert!(begun.elapsed() < SOON, "its name is not asked for");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    assert!(wait::until(SOON, || names.asked("name9.example.net", A) > 0), "its name is not asked for");
 }
 
 /// All names of a domain may lead here: each Route of one would be another question.
@@ -149,11 +144,7 @@ fn a_request_that_waits_holds_up_those_of_its_own_sender_alone() {
     let mut waits = request(&mallory, "MESSAGE", "sip:bob@example.org");
     waits.headers.push("Route: <sip:edge.example.org:5060;lr>".into());
     send(&mut mallory, &waits);
-    let begun = Instant::now();
-    while names.asked("edge.example.org", A) == 0 {
-        assert!(begun.elapsed() < SOON, "its name is not asked for");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    assert!(wait::until(SOON, || names.asked("edge.example.org", A) > 0), "its name is not asked for");
     let mut next = request(&caller, "OPTIONS", "sip:example.org");
     next.call_id = waits.call_id.clone();
     send(&mut caller, &next);

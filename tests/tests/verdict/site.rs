@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use strowger_tests::wait;
 
 use strowger_tests::generator::{Answers, Ran, Running, answers_by, certificates, reply};
 use strowger_tests::plant::{Fate, Scheduling, Shown, cores, link, may_be_real_time, program, spinners};
@@ -201,11 +202,6 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         // Once those that were in it are gone.
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(ms(10));
-        }
+        wait::until(ms(1_000), || std::fs::remove_dir(&self.0).is_ok());
     }
 }
