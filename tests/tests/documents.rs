@@ -121,6 +121,76 @@ fn public_texts_name_the_actor() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
+/// The last text among the arguments of a call.
+fn last_text(call: &str) -> &str {
+    let (mut depth, mut text) = (0, "");
+    for (n, part) in call.split('"').enumerate() {
+        if n % 2 == 1 {
+            text = part;
+            continue;
+        }
+        for c in part.chars() {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            if depth < 0 {
+                return text;
+            }
+        }
+    }
+    text
+}
+
+/// What a server logs of this level, each up to its first value.
+fn events(levels: &[&str]) -> BTreeSet<String> {
+    let mut events = BTreeSet::new();
+    for (path, text) in sources(&["crates"]) {
+        let server = ["strowger", "server", "net", "store"].map(|name| root().join("crates").join(name).join("src"));
+        if !server.iter().any(|folder| path.starts_with(folder)) {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for level in levels {
+            for call in code.split(&format!("tracing::{level}!(")).skip(1) {
+                let event = last_text(call).split(['{', ':', ';']).next().unwrap_or_default().trim();
+                events.extend(Some(event.to_owned()).filter(|event| !event.is_empty()));
+            }
+        }
+    }
+    events
+}
+
+/// Each warning and error is explained, each event that is explained there is, and so is each key.
+#[test]
+fn the_log_is_explained() {
+    let text = fs::read_to_string(root().join("docs/troubleshooting.md")).expect("it is there");
+    let urgent = events(&["warn", "error"]);
+    assert!(urgent.len() > 25, "{urgent:?}");
+    let missing: Vec<&String> = urgent.iter().filter(|event| !text.contains(event.as_str())).collect();
+    assert!(missing.is_empty(), "no word of {missing:?}");
+    let code: String = sources(&["crates"]).into_iter().map(|(_, text)| text).collect();
+    let keys = fs::read_to_string(root().join("docs/configuration.md")).expect("it is there");
+    let tables: Vec<&str> = keys.lines().filter_map(|line| line.strip_prefix("## `[")?.strip_suffix("]`")).collect();
+    let has_key = |table: &str, key: &str| {
+        let section = keys.split("\n## ").find(|section| section.starts_with(&format!("`[{table}]`")));
+        section.is_some_and(|section| section.contains(&format!("| `{key}` |")))
+    };
+    let mut explained = 0;
+    for row in text.lines().filter(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        for event in cells[0].split('`').skip(1).step_by(2) {
+            explained += 1;
+            let parts = event.split("...").map(str::trim).filter(|part| !part.is_empty());
+            parts.for_each(|part| assert!(code.contains(part), "no line of the log says {part:?}"));
+        }
+        for word in row.split('`').skip(1).step_by(2) {
+            if let Some((table, key)) = word.split_once('.').filter(|(table, _)| tables.contains(table)) {
+                let key = key.split([' ', '=']).next().unwrap_or_default();
+                assert!(has_key(table, key), "there is no key {table}.{key}");
+            }
+        }
+    }
+    assert!(explained >= urgent.len(), "{explained}");
+}
+
 #[test]
 fn unsafe_code_stands_where_the_security_policy_says() {
     let mut places = BTreeSet::new();
