@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use crate::process::Process;
 use crate::program::KAMAILIO;
@@ -17,7 +16,7 @@ impl Kamailio {
     /// Starts one with a configuration of `tests/kamailio` in which every `@NAME@` is replaced.
     ///
     /// # Panics
-    /// It ends within a second, or a mark is left.
+    /// It does not come to listen, or a mark is left.
     pub fn start(folder: &Path, config: &str, values: &[(&str, &str)]) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("kamailio/{config}.cfg"));
         let mut text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -25,13 +24,13 @@ impl Kamailio {
             text = text.replace(&format!("@{name}@"), value);
         }
         let written = folder.join(format!("{config}.cfg"));
-        std::fs::write(&written, text).expect("the folder can be written");
+        std::fs::write(&written, &text).expect("the folder can be written");
         let mut command = Command::new(KAMAILIO.path().expect("kamailio is there"));
         command.args(["-DD", "-E", "-m", "64", "-M", "8", "-Y"]).arg(folder).arg("-f").arg(written);
         let mut process = Process::start("kamailio", folder, &mut command);
-        std::thread::sleep(Duration::from_millis(1_200));
-        let ended = process.ended();
-        assert!(ended.is_none(), "kamailio ended: {ended:?}\n{}", process.tail());
+        let ports =
+            text.lines().filter_map(|line| line.strip_prefix("listen=")?.rsplit(':').next()?.trim().parse().ok());
+        ports.for_each(|port| process.listens(port));
         Self { process }
     }
 

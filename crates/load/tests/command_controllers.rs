@@ -2,7 +2,8 @@
 
 mod command_process;
 
-use command_process::{Who, wait_for_tcp, wait_for_udp};
+use command_process::Who;
+use command_process::listening::{wait_for_tcp, wait_for_udp};
 use std::path::Path;
 
 fn count(file: &Path, text: &str) -> usize {

@@ -2,7 +2,8 @@
 
 mod command_process;
 
-use command_process::{Process, Who, regression, wait_for_udp};
+use command_process::listening::wait_for_udp;
+use command_process::{Process, Who, regression};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,6 +1,9 @@
 //! This engine behind SIPp's command line against Debian's SIPp: the built-in scenarios in both roles, by UDP and TCP, the
 //! exit codes, and the statistics file column by column.
 
+mod listening;
+
+use listening::{wait_for_tcp, wait_for_udp};
 use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -73,7 +76,8 @@ fn both_roles_by_udp_and_tcp() {
     {
         let (a, b, media) = (port(), port(), port() & !3);
         let mut uas = Running::start(callee, files.path(), &format!("-sn uas -i 127.0.0.1 -p {a} -t {mode} -m 30"));
-        std::thread::sleep(Duration::from_millis(500));
+        let wait = if mode == "u1" { wait_for_udp } else { wait_for_tcp };
+        wait(&format!("127.0.0.1:{a}"));
         let line = format!("-sn uac -i 127.0.0.1 -p {b} -t {mode} -m 30 -r 100 -mp {media} 127.0.0.1:{a}");
         let mut uac = Running::start(caller, files.path(), &line);
         assert_eq!((uac.code(), uas.code()), (Some(0), Some(0)), "{mode}, caller {}", caller.display());
@@ -94,7 +98,7 @@ fn the_statistics_have_the_same_columns_and_the_same_counts() {
     for program in [&ours(), &theirs] {
         let (a, b, media) = (port(), port(), port() & !3);
         let _uas = Running::start(program, files.path(), &format!("-sn uas -i 127.0.0.1 -p {a}"));
-        std::thread::sleep(Duration::from_millis(500));
+        wait_for_udp(&format!("127.0.0.1:{a}"));
         let line =
             format!("-sn uac -i 127.0.0.1 -p {b} -m 20 -r 50 -mp {media} -trace_stat -stf s.csv -fd 1 127.0.0.1:{a}");
         assert_eq!(Running::start(program, files.path(), &line).code(), Some(0));
@@ -148,7 +152,7 @@ fn several_threads_share_the_calls() {
     let (a, b, control) = (port(), port(), port());
     let line = format!("-sn uas -i 127.0.0.1 -p {a} -threads 2 -cp {control}");
     let mut uas = Running::start(&ours(), files.path(), &line);
-    std::thread::sleep(Duration::from_millis(700));
+    wait_for_udp(&format!("127.0.0.1:{a}"));
     let line =
         format!("-sn uac -i 127.0.0.1 -p {b} -threads 3 -m 3000 -r 2000 -trace_stat -stf s.csv -fd 1 127.0.0.1:{a}");
     assert_eq!(Running::start(&ours(), files.path(), &line).code(), Some(0));
@@ -166,7 +170,7 @@ fn the_control_port_and_signals_end_a_run() {
     let files = tempfile::tempdir().expect("a temporary folder");
     let control = port();
     let mut uas = Running::start(&ours(), files.path(), &format!("-sn uas -i 127.0.0.1 -p {} -cp {control}", port()));
-    std::thread::sleep(Duration::from_millis(700));
+    wait_for_udp(&format!("127.0.0.1:{control}"));
     let socket = UdpSocket::bind("127.0.0.1:0").expect("there are ports");
     socket.send_to(b"q", ("127.0.0.1", control)).expect("loopback takes it");
     assert_eq!(uas.code(), Some(0));

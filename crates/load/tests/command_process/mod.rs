@@ -1,11 +1,12 @@
 //! Processes of SIPp's command line: ours (this test started once more) and SIPp itself where it is installed.
 #![allow(dead_code, reason = "each test uses its part")]
 
-use std::io::ErrorKind;
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+#[path = "../listening/mod.rs"]
+pub(crate) mod listening;
 
 const WORDS: &str = "STROWGER_TEST_SIPP_WORDS";
 
@@ -89,26 +90,6 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Until somebody has this UDP port.
-pub(crate) fn wait_for_udp(address: &str) {
-    wait(address, || UdpSocket::bind(address).err().map(|e| e.kind()));
-}
-
-/// Until somebody listens on this TCP port.
-pub(crate) fn wait_for_tcp(address: &str) {
-    wait(address, || TcpListener::bind(address).err().map(|e| e.kind()));
-}
-
-fn wait(address: &str, bind: impl Fn() -> Option<ErrorKind>) {
-    for _ in 0..500 {
-        if bind() == Some(ErrorKind::AddrInUse) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    panic!("nobody has {address}");
 }
 
 /// A folder of SIPp's own regression cases, if the corpora are there.

@@ -1,0 +1,33 @@
+//! Waiting for another process to have a port. It is not bound to find out: the process would find it taken.
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// Until a process takes datagrams there.
+pub(crate) fn wait_for_udp(address: &str) {
+    wait(address, "udp", "07");
+}
+
+/// Until a process takes connections there.
+pub(crate) fn wait_for_tcp(address: &str) {
+    wait(address, "tcp", "0A");
+}
+
+fn wait(address: &str, protocol: &str, state: &str) {
+    let address: SocketAddrV4 = address.parse().expect("an address");
+    let hex = |ip: [u8; 4]| format!("{:08X}:{:04X}", u32::from_ne_bytes(ip), address.port());
+    let places = [hex(address.ip().octets()), hex([0; 4])];
+    for _ in 0..2_000 {
+        let sockets =
+            std::fs::read_to_string(format!("/proc/thread-self/net/{protocol}")).expect("Linux tells its sockets");
+        let is_there = sockets.lines().any(|line| {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            fields.len() > 3 && places.iter().any(|place| fields[1] == place) && fields[3] == state
+        });
+        if is_there {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("no process has {address} by {protocol}");
+}
