@@ -116,7 +116,11 @@ impl Rival {
             let example = arguments.scenario.example(checkout);
             let text = std::fs::read_to_string(&example).map_err(|error| format!("{}: {error}", example.display()))?;
             let config = text.replace("127.0.0.1:5060", &format!("127.0.0.1:{port}"));
-            let mut command = Command::new(program);
+            // The pages of a program's code share the caches as they happen to lie in memory: a copy lies elsewhere, so that in a run of many
+            // rounds no build is lucky.
+            let copy = folder.join("strowger");
+            std::fs::copy(program, &copy).map_err(|error| format!("{}: {error}", program.display()))?;
+            let mut command = Command::new(copy);
             command.args(["serve", "--config"]).arg(write("strowger.toml", config)?);
             Ok::<_, String>(command)
         };
