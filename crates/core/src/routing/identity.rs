@@ -23,6 +23,8 @@ pub struct Identity {
     /// Lower-case host and port of every address that is ours.
     addresses: Vec<(Box<[u8]>, u16)>,
     ips: Vec<(IpAddr, u16)>,
+    /// Those that are bound, that listeners are known by, and that their transports have by default.
+    ports: Vec<u16>,
     /// Lower-case local domains.
     domains: Vec<Box<[u8]>>,
     domain_ips: Vec<IpAddr>,
@@ -31,11 +33,11 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// `interlisteners` are the addresses of this machine, which stand for a listener bound to all of them.
+    /// `interfaces` are the addresses of this machine, which stand for a listener bound to all of them.
     pub fn new(
         listeners: Vec<ListenerAddress>,
         domains: impl IntoIterator<Item = impl AsRef<[u8]>>,
-        interlisteners: &[IpAddr],
+        interfaces: &[IpAddr],
     ) -> Self {
         let mut identity = Self { listeners, ..Self::default() };
         for listener in &identity.listeners {
@@ -46,17 +48,21 @@ impl Identity {
             }
             if listener.bound.ip().is_unspecified() {
                 let same_family = |ip: &&IpAddr| ip.is_ipv4() == listener.bound.is_ipv4();
-                identity.ips.extend(interlisteners.iter().filter(same_family).map(|ip| (*ip, port)));
+                identity.ips.extend(interfaces.iter().filter(same_family).map(|ip| (*ip, port)));
             } else {
                 identity.ips.push((listener.bound.ip(), port));
             }
             let (host, sent_port) = split_port(&listener.sent_by);
-            let port = sent_port.unwrap_or_else(|| listener.transport.default_port());
+            let default_port = listener.transport.default_port();
+            identity.ports.extend([Some(listener.bound.port()), Some(default_port), sent_port].into_iter().flatten());
+            let port = sent_port.unwrap_or(default_port);
             match ip_of(host) {
                 Some(ip) => identity.ips.push((ip, port)),
                 None => identity.addresses.push((host.to_ascii_lowercase().into(), port)),
             }
         }
+        identity.ports.sort_unstable();
+        identity.ports.dedup();
         for domain in domains {
             let domain = domain.as_ref().to_ascii_lowercase();
             match ip_of(&domain) {
@@ -146,10 +152,7 @@ impl Identity {
 
     /// A port of one of our listeners: the bound one, the one that it is known by, or the one that its transport has by default.
     pub fn is_own_port(&self, port: u16) -> bool {
-        let known_by = |listener: &ListenerAddress| split_port(&listener.sent_by).1;
-        self.listeners
-            .iter()
-            .any(|f| f.bound.port() == port || f.transport.default_port() == port || known_by(f) == Some(port))
+        self.ports.contains(&port)
     }
 
     /// A name below a domain that we are responsible for.
