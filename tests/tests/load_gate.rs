@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use strowger_tests::generator::{answers, load, output, peer};
+use strowger_tests::generator::{Ran, answers, load, output, peer};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport;
 use strowger_tests::{port, together};
@@ -151,14 +151,19 @@ fn failed_calls_are_allowed_only_by_what_counts_all_of_them() {
 fn a_closed_port_ends_its_calls_at_once() {
     let closed = port::free_address().to_string();
     for words in [&["-w", "register"][..], &[], &["--connections", "per-call"], &["-r", "1000"]] {
-        let begun = Instant::now();
-        let ran = load(&[&[closed.as_str()][..], &["-m", "10", "--no-preflight"], words].concat());
-        let took = begun.elapsed();
-        // The schedule alone takes a second.
-        assert!(took < Duration::from_secs(4), "{words:?}: {took:?} {}", ran.said);
-        ran.ended_with(1);
+        let run = || {
+            let begun = Instant::now();
+            let ran = load(&[&[closed.as_str()][..], &["-m", "10", "--no-preflight"], words].concat());
+            let took = begun.elapsed();
+            // The schedule alone takes a second.
+            assert!(took < Duration::from_secs(4), "{words:?}: {took:?} {}", ran.said);
+            ran.ended_with(1);
+            ran
+        };
+        // Linux sends so many ICMP errors a second for the whole machine (net.ipv4.icmp_msgs_per_sec): another test may have had them.
+        let was_told = |ran: &Ran| ran.count("counters", "retransmissions") == 0;
+        let ran = (0..3).map(|_| run()).find(was_told).expect("a run in which each error is told");
         assert_eq!((ran.failures("refused"), ran.calls("failed")), (10, 10), "{words:?}: {}", ran.said);
-        assert_eq!(ran.count("counters", "retransmissions"), 0, "{}", ran.said);
         assert!(ran.said.contains("nothing listens on"), "{}", ran.said);
         as_published(&ran.json);
     }
