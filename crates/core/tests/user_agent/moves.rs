@@ -3,9 +3,10 @@
 use crate::kept::kept;
 use crate::rig::*;
 use crate::written::{Process, through_bytes};
+use strowger_core::Target;
 use strowger_core::call::{self, BucketSet};
 use strowger_core::record;
-use strowger_core::user_agent::{Ending, Event, Register, Settings};
+use strowger_core::user_agent::{Ending, EndpointRecord, Event, Register, Settings};
 
 fn words(net: &Net) -> Vec<&str> {
     net.log.iter().map(String::as_str).collect()
@@ -103,11 +104,8 @@ fn a_bye_that_was_lost_is_sent_again_from_the_other_shard() {
     net.is_clean();
 }
 
-#[test]
-fn a_registration_is_refreshed_by_the_other_shard() {
-    let mut net = Net::new([quiet()]);
-    let target = net.target(8);
-    let register = Register {
+fn register(target: Target) -> Register<'static> {
+    Register {
         aor: b"sip:alice@example.org",
         registrar: b"sip:example.org",
         routes: b"",
@@ -115,8 +113,14 @@ fn a_registration_is_refreshed_by_the_other_shard() {
         account: None,
         expires: 600,
         headers: b"",
-    };
-    let key = net.with(0, |agent, round| agent.register(round, &register)).unwrap();
+    }
+}
+
+#[test]
+fn a_registration_is_refreshed_by_the_other_shard() {
+    let mut net = Net::new([quiet()]);
+    let target = net.target(8);
+    let key = net.with(0, |agent, round| agent.register(round, &register(target))).unwrap();
     let ok = |net: &mut Net| {
         let sent = net.sent.last().cloned().expect("a REGISTER");
         let contact = sent.lines().find(|line| line.starts_with("Contact:")).expect("it has one").to_owned();
@@ -224,16 +228,7 @@ fn with_all() -> Net {
     invite(&mut net);
     let sent = net.sent.last().expect("an INVITE").clone();
     net.inject(0, &respond(&sent, "180 Ringing", peer));
-    let register = Register {
-        aor: b"sip:alice@example.org",
-        registrar: b"sip:example.org",
-        routes: b"",
-        target,
-        account: None,
-        expires: 600,
-        headers: b"",
-    };
-    net.with(0, |agent, round| agent.register(round, &register)).unwrap();
+    net.with(0, |agent, round| agent.register(round, &register(target))).unwrap();
     net.run(100);
     let agent = &net.phones[0].endpoint.agent;
     assert_eq!((agent.calls(), agent.registrations(), agent.open_requests()), (2, 1, 1));
@@ -251,6 +246,14 @@ fn a_record_of_this_version_is_taken_up() {
     net.sent.clear();
     net.run(1_000);
     assert!(net.sent.len() == 1 && net.sent[0].starts_with("REGISTER "), "it is sent again: {:?}", net.sent);
+}
+
+#[test]
+fn listeners_go_by_name_to_another_process() {
+    let bytes = record::write(with_all().export(0), &Process(0));
+    let there: EndpointRecord = record::read(&bytes, &Process(70)).unwrap();
+    assert!(!format!("{there:?}").contains("ListenerId(0)"), "{there:?}");
+    assert_eq!(record::write(there, &Process(70)), bytes);
 }
 
 #[test]
