@@ -54,7 +54,7 @@ fn register(table: &LocationTable, ticket: Ticket, n: u64, call_id: &str) {
             None => Step::Add(binding),
         }])
     };
-    table.update(aor, NOW, 5, ticket, decide, &mut |_| {}).expect("the table has room");
+    table.update(aor, NOW, 5, ticket, decide).expect("the table has room");
 }
 
 fn main() -> ExitCode {

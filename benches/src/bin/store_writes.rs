@@ -48,7 +48,7 @@ fn register(table: &LocationTable, ticket: Ticket, n: u64) -> Result<(), Refused
             None => Step::Add(binding),
         }])
     };
-    match table.update(aor.as_bytes(), now, 5, ticket, decide, &mut |_| {}) {
+    match table.update(aor.as_bytes(), now, 5, ticket, decide) {
         Ok(_) => Ok(()),
         Err(UpdateError::Refused(refused)) => Err(refused),
         Err(other) => panic!("{other}"),

@@ -90,21 +90,14 @@ impl Shard {
             };
             let here = |uri: &Uri<'_>| self.leads_here(uri, aor);
             let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.router.leads_here(uri));
-            shared.location.update(
-                aor,
-                asked.now.mono,
-                most,
-                ticket,
-                |current| {
-                    let world = World { node, repair, is_unreachable: &is_unreachable, here: &here, is_own: &is_own };
-                    let steps = decide(asked.now, request, decider, current, lines, pings, &world, &mut note);
-                    if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
-                        return Err(Refused::Replayed);
-                    }
-                    steps
-                },
-                &mut |_| (),
-            )
+            shared.location.update(aor, asked.now.mono, most, ticket, |current| {
+                let world = World { node, repair, is_unreachable: &is_unreachable, here: &here, is_own: &is_own };
+                let steps = decide(asked.now, request, decider, current, lines, pings, &world, &mut note);
+                if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
+                    return Err(Refused::Replayed);
+                }
+                steps
+            })
         };
         if pings {
             self.wake_pings(asked.now);

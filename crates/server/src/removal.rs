@@ -66,7 +66,7 @@ impl Removals {
                         ended = current.len();
                         Ok::<_, ()>(if ended > 0 { vec![Step::RemoveAll] } else { Vec::new() })
                     };
-                    match shared.location.update(aor.as_bytes(), now, 0, ticket, all, &mut |_| ()) {
+                    match shared.location.update(aor.as_bytes(), now, 0, ticket, all) {
                         Ok(Standing::Done) => {
                             self.stages.remove(&removed.id);
                             subscribers.settled(removed.id);

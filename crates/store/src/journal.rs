@@ -276,7 +276,7 @@ mod tests {
     impl Bed {
         fn update(&self, value: u64, aor: &[u8], steps: Vec<Step<'_>>) -> Result<Standing, UpdateError<()>> {
             let ticket = Ticket { sink: self.sink, value };
-            self.table.update(aor, 0, 100, ticket, |_| Ok(steps), &mut |_| {})
+            self.table.update(aor, 0, 100, ticket, |_| Ok(steps))
         }
 
         fn add(&self, value: u64, aor: &[u8], uri: &[u8]) -> Result<Standing, UpdateError<()>> {
@@ -497,11 +497,12 @@ mod tests {
         let (_journal, loaded) = Journal::start(fake, &table, quick(), at(10)).unwrap();
         assert_eq!(loaded, 1);
         assert!(table.is_registered(b"a", 10) && !table.is_registered(b"b", 10));
-        let mut id = 0;
         let add = |_: &crate::location::Current<'_>| {
             Ok::<_, ()>(vec![Step::Add(Binding { expires_at: 99, ..Binding::EMPTY })])
         };
-        table.update(b"c", 10, 1, Ticket { sink: SinkId(0), value: 0 }, add, &mut |b| id = b.id().0).unwrap();
+        table.update(b"c", 10, 1, Ticket { sink: SinkId(0), value: 0 }, add).unwrap();
+        let mut id = 0;
+        table.lookup(b"c", 10, &mut |b| id = b.id().0);
         assert_eq!(id, 3, "ids are not used twice, not even those of expired rows");
     }
 
@@ -516,7 +517,7 @@ mod tests {
         assert_eq!(results.iter().count(), 50);
         assert_eq!(fake.rows.lock().unwrap().len(), 50);
         let add = |_: &crate::location::Current<'_>| Ok::<_, ()>(vec![Step::Add(Binding::EMPTY)]);
-        let refused = table.update(b"a", 0, 100, Ticket { sink, value: 0 }, add, &mut |_| {});
+        let refused = table.update(b"a", 0, 100, Ticket { sink, value: 0 }, add);
         assert_eq!(refused, Err(UpdateError::Refused(Refused::Stopped)));
     }
 
@@ -560,7 +561,7 @@ mod tests {
                                     _ => vec![Step::Add(binding)],
                                 })
                             };
-                            match table.update(&aor, 0, 1000, ticket, decide, &mut |_| {}) {
+                            match table.update(&aor, 0, 1000, ticket, decide) {
                                 Ok(_) => {
                                     sent.fetch_add(1, Ordering::SeqCst);
                                 }

@@ -124,9 +124,8 @@ impl LocationTable {
     /// 10.3 step 7), under one lock.
     ///
     /// `decide` sees what is registered at `now_ms` and returns the steps, taken in their order; no steps is a question
-    /// (REGISTER without Contact). `after` gets every binding that is there then, oldest first, for the 200.
-    /// On [`Standing::Pending`] the 200 waits for `ticket`. `most` is the largest number of contacts allowed; an
-    /// address-of-record that has more already may refresh and remove, not add.
+    /// (REGISTER without Contact). On [`Standing::Pending`] the 200 waits for `ticket`. `most` is the largest number of
+    /// contacts allowed; an address-of-record that has more already may refresh and remove, not add.
     ///
     /// # Errors
     /// Nothing is changed then, and no ticket comes.
@@ -137,7 +136,6 @@ impl LocationTable {
         most: usize,
         ticket: Ticket,
         decide: impl FnOnce(&Current<'_>) -> Result<Vec<Step<'c>>, E>,
-        after: &mut dyn FnMut(BindingView<'_>),
     ) -> Result<Standing, UpdateError<E>> {
         let hash = self.hasher.hash_one(aor);
         let mut guard = self.lock(hash);
@@ -185,12 +183,6 @@ impl LocationTable {
             partition.insert(hash, record, |record| self.hasher.hash_one(record.aor()));
         }
         self.account(all.len(), all.len() + more - less);
-
-        let mut now: Vec<u32> = partition.of(hash, aor).filter(|slot| is_live(partition, *slot)).collect();
-        now.sort_unstable_by_key(|slot| partition.at(*slot).id());
-        for slot in now {
-            after(BindingView::new(partition.at(slot), &self.agents));
-        }
         Ok(standing)
     }
 
@@ -372,7 +364,7 @@ mod tests {
     }
 
     fn add(table: &LocationTable, aor: &[u8], uri: &[u8], expires_at: u64) -> Result<Standing, UpdateError<()>> {
-        table.update(aor, 0, 10, TICKET, |_| Ok(vec![Step::Add(contact(uri, expires_at))]), &mut |_| {})
+        table.update(aor, 0, 10, TICKET, |_| Ok(vec![Step::Add(contact(uri, expires_at))]))
     }
 
     #[test]
@@ -389,25 +381,20 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_sees_what_is_there_and_is_answered_with_what_is_then() {
+    fn a_decision_sees_what_is_there_and_its_steps_count() {
         let t = table();
         add(&t, b"a", b"one", 10_000).unwrap();
         add(&t, b"a", b"old", 500).unwrap();
-        let mut after = Vec::new();
-        let standing = t.update(
-            b"a",
-            1000,
-            10,
-            TICKET,
-            |now| {
-                assert_eq!(now.iter().map(|b| b.uri().to_vec()).collect::<Vec<_>>(), [b"one"]);
-                let one = now.iter().next().unwrap();
-                let binding = Binding { cseq: 7, aor: b"another", ..contact(b"one", 20_000) };
-                Ok::<_, ()>(vec![Step::Replace(one.id(), binding), Step::Add(contact(b"two", 30_000))])
-            },
-            &mut |b| after.push((b.aor().to_vec(), b.uri().to_vec(), b.cseq(), b.expires_at())),
-        );
+        let standing = t.update(b"a", 1000, 10, TICKET, |now| {
+            assert_eq!(now.iter().map(|b| b.uri().to_vec()).collect::<Vec<_>>(), [b"one"]);
+            let one = now.iter().next().unwrap();
+            let binding = Binding { cseq: 7, aor: b"another", ..contact(b"one", 20_000) };
+            Ok::<_, ()>(vec![Step::Replace(one.id(), binding), Step::Add(contact(b"two", 30_000))])
+        });
         assert_eq!(standing, Ok(Standing::Done));
+        let mut after = Vec::new();
+        t.lookup(b"a", 1000, &mut |b| after.push((b.aor().to_vec(), b.uri().to_vec(), b.cseq(), b.expires_at())));
+        after.sort();
         let a = b"a".to_vec();
         assert_eq!(after, [(a.clone(), b"one".to_vec(), 7, 20_000), (a, b"two".to_vec(), 0, 30_000)]);
     }
@@ -425,11 +412,11 @@ mod tests {
             ((0..11).map(|_| Step::Add(contact(b"n", 9000))).collect(), "too many contacts"),
         ];
         for (steps, what) in bad {
-            let result = t.update(b"a", 0, 10, TICKET, |_| Ok::<_, ()>(steps), &mut |_| panic!("{what}"));
+            let result = t.update(b"a", 0, 10, TICKET, |_| Ok::<_, ()>(steps));
             assert!(result.is_err(), "{what}");
             assert_eq!(uris(&t, b"a", 0), before, "{what}");
         }
-        let refused = t.update(b"a", 0, 10, TICKET, |_| Err("CSeq is old"), &mut |_| {});
+        let refused = t.update(b"a", 0, 10, TICKET, |_| Err("CSeq is old"));
         assert_eq!(refused, Err(UpdateError::Decision("CSeq is old")));
         assert_eq!(t.gauges().bindings, 1);
     }
@@ -440,7 +427,7 @@ mod tests {
         for uri in [b"1", b"2", b"3"] {
             add(&t, b"a", uri, 9000).unwrap();
         }
-        let with = |steps: Vec<Step<'_>>| t.update(b"a", 0, 2, TICKET, |_| Ok::<_, ()>(steps), &mut |_| {});
+        let with = |steps: Vec<Step<'_>>| t.update(b"a", 0, 2, TICKET, |_| Ok::<_, ()>(steps));
         assert_eq!(
             with(vec![Step::Add(contact(b"4", 9000))]),
             Err(UpdateError::TooManyContacts { contacts: 4, limit: 2 })
@@ -458,7 +445,7 @@ mod tests {
         add(&t, b"b", b"1", 9000).unwrap();
         assert_eq!(add(&t, b"c", b"1", 9000), Err(UpdateError::TableFull));
         let refresh = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Replace(BindingId(1), contact(b"1", 10_000))]);
-        t.update(b"a", 0, 10, TICKET, refresh, &mut |_| {}).unwrap();
+        t.update(b"a", 0, 10, TICKET, refresh).unwrap();
     }
 
     #[test]
@@ -519,7 +506,7 @@ mod tests {
                     for m in 0..500 {
                         let uri = format!("{n}-{m}");
                         let add = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(contact(uri.as_bytes(), 9000))]);
-                        t.update(b"a", 0, 10_000, TICKET, add, &mut |_| {}).unwrap();
+                        t.update(b"a", 0, 10_000, TICKET, add).unwrap();
                     }
                 });
             }
@@ -592,7 +579,7 @@ mod tests {
                         continue;
                     }
                 };
-                t.update(&[aor], now, 1000, TICKET, |_| Ok::<_, ()>(steps), &mut |_| {}).unwrap();
+                t.update(&[aor], now, 1000, TICKET, |_| Ok::<_, ()>(steps)).unwrap();
                 for a in 0..6u8 {
                     let mut seen = BTreeMap::new();
                     t.lookup(&[a], now, &mut |b| { seen.insert((a, b.id().0), b.expires_at()); });

@@ -397,7 +397,7 @@ mod tests {
 
     fn add(table: &LocationTable, sink: SinkId, value: u64, binding: Binding<'_>) {
         let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(binding)]);
-        let standing = table.update(binding.aor, 0, 10, Ticket { sink, value }, steps, &mut |_| {}).unwrap();
+        let standing = table.update(binding.aor, 0, 10, Ticket { sink, value }, steps).unwrap();
         assert_eq!(standing, Standing::Pending);
     }
 
@@ -562,7 +562,7 @@ mod tests {
         let (journal, loaded) = keep(&none, &table, JournalSettings::default(), still()).unwrap();
         assert!(journal.is_none() && loaded == 0);
         let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(full())]);
-        assert_eq!(table.update(b"a", 0, 1, Ticket::NOBODY, steps, &mut |_| {}), Ok(Standing::Done));
+        assert_eq!(table.update(b"a", 0, 1, Ticket::NOBODY, steps), Ok(Standing::Done));
 
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
         let (_journal, loaded) = keep(&settings, &table, JournalSettings::default(), still()).unwrap();

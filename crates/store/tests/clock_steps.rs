@@ -75,7 +75,7 @@ impl Server {
             let b = Binding { uri: b"sip:phone@192.0.2.1", expires_at: now + life, updated_at, ..Binding::EMPTY };
             Ok::<_, ()>(vec![current.iter().next().map_or(Step::Add(b), |old| Step::Replace(old.id(), b))])
         };
-        self.table.update(aor, now, 5, Ticket { sink: self.sink, value: 0 }, decide, &mut |_| {}).unwrap();
+        self.table.update(aor, now, 5, Ticket { sink: self.sink, value: 0 }, decide).unwrap();
         assert_eq!(self.kept.recv_timeout(Duration::from_secs(20)), Ok(Ok(())));
     }
 

@@ -57,7 +57,7 @@ fn a_look_up_allocates_nothing() {
         let aor = format!("sip:user{}@example.com", n % 300);
         let b = Binding { uri: aor.as_bytes(), user_agent: b"Phone", received, expires_at: 9000, ..Binding::EMPTY };
         let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(b)]);
-        table.update(aor.as_bytes(), 0, 10, Ticket { sink, value: 0 }, steps, &mut |_| {}).unwrap();
+        table.update(aor.as_bytes(), 0, 10, Ticket { sink, value: 0 }, steps).unwrap();
     }
     let mut seen = 0;
     let count = allocations(|| {

@@ -41,7 +41,7 @@ fn register(table: &LocationTable, ticket: Ticket, n: u64) -> bool {
         let b = Binding { uri: uri.as_bytes(), expires_at: now + 600_000, ..Binding::EMPTY };
         Ok::<_, ()>(vec![current.iter().next().map_or(Step::Add(b), |old| Step::Replace(old.id(), b))])
     };
-    table.update(aor.as_bytes(), now, 1, ticket, decide, &mut |_| {}).is_ok()
+    table.update(aor.as_bytes(), now, 1, ticket, decide).is_ok()
 }
 
 fn last_of(table: &LocationTable, aor: u64) -> Option<u64> {
