@@ -54,8 +54,11 @@ pub struct Server {
     journal: Option<Arc<Journal>>,
 }
 
-/// How often what nobody waits for is done: expiry, overdue look-ups, bans.
-const UPKEEP: Duration = Duration::from_millis(250);
+/// How often the server does what no request waits for: expiry, bans, what the log has left out.
+const UPKEEP: Duration = Duration::from_secs(1);
+
+/// How often it looks after its database: overdue look-ups, users who were removed, threads that ended.
+const DATABASE_UPKEEP: Duration = Duration::from_millis(250);
 
 impl Server {
     /// Opens the database, binds the listeners, starts the shards. When it returns, messages are answered.
@@ -122,9 +125,13 @@ impl Server {
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             Shard::new(for_shards.clone(), number, &handle, with_journal.as_deref())
         })?;
-        let removals = Removals::new(journal.as_deref());
-        let kept = journal.as_ref().map(Arc::downgrade);
-        node.handle().spawn("upkeep", keep_up(shared.clone(), node.handle().clone(), kept, removals));
+        node.handle().spawn("upkeep", keep_up(shared.clone()));
+        if let Some(subscribers) = shared.subscribers.clone() {
+            let removals = Removals::new(journal.as_deref());
+            let (handle, journal) = (node.handle().clone(), journal.as_ref().map(Arc::downgrade));
+            let work = keep_up_database(shared.clone(), handle, journal, subscribers, removals);
+            node.handle().spawn("upkeep of the database", work);
+        }
         if let Some(interval) = shared.config.log.statistics {
             let (shared, handle) = (shared.clone(), node.handle().clone());
             node.handle().spawn("the log of statistics", async move {
@@ -217,39 +224,49 @@ fn log_statistics(shared: &Shared, handle: &Handle<Shard>, event: &str) {
 }
 
 /// The work of no call in particular.
-async fn keep_up(shared: Arc<Shared>, handle: Handle<Shard>, journal: Option<Weak<Journal>>, mut removals: Removals) {
+async fn keep_up(shared: Arc<Shared>) {
     let mut tick = tokio::time::interval(UPKEEP);
     let mut n = 0u64;
     loop {
         tick.tick().await;
         n += 1;
+        let now = strowger_net::clock::now();
+        let mut expired = Vec::new();
+        shared.location.expire(now.mono, 20_000, &mut |binding| {
+            expired.extend(Expired::of(&binding, &shared, now.mono));
+        });
+        expired.iter().for_each(Expired::log);
+        refusals::say_left_out(&shared, now.mono);
+        if n.is_multiple_of(5) {
+            shared.bans.tidy(now.mono);
+            shared.authenticator.purge(now);
+            shared.resolver.tidy();
+            // Of this thread: what look-ups used.
+            (shared.program.give_back)();
+        }
+    }
+}
+
+/// The same for the database.
+async fn keep_up_database(
+    shared: Arc<Shared>,
+    handle: Handle<Shard>,
+    journal: Option<Weak<Journal>>,
+    subscribers: Arc<dyn Subscribers>,
+    mut removals: Removals,
+) {
+    let mut tick = tokio::time::interval(DATABASE_UPKEEP);
+    loop {
+        tick.tick().await;
         // Without it every REGISTER is refused.
         if journal.as_ref().and_then(Weak::upgrade).is_some_and(|journal| journal.has_ended()) {
             handle.fail("the thread that writes bindings ended");
         }
-        if let Some(subscribers) = &shared.subscribers {
-            if subscribers.has_ended() {
-                handle.fail("the thread that reads subscribers ended");
-            }
-            subscribers.overdue(Instant::now());
-            removals.step(&shared);
+        if subscribers.has_ended() {
+            handle.fail("the thread that reads subscribers ended");
         }
-        if n.is_multiple_of(4) {
-            let now = strowger_net::clock::now();
-            let mut expired = Vec::new();
-            shared.location.expire(now.mono, 20_000, &mut |binding| {
-                expired.extend(Expired::of(&binding, &shared, now.mono));
-            });
-            expired.iter().for_each(Expired::log);
-            refusals::say_left_out(&shared, now.mono);
-            if n.is_multiple_of(20) {
-                shared.bans.tidy(now.mono);
-                shared.authenticator.purge(now);
-                shared.resolver.tidy();
-                // Of this thread: what look-ups used.
-                (shared.program.give_back)();
-            }
-        }
+        subscribers.overdue(Instant::now());
+        removals.step(&shared, &*subscribers);
     }
 }
 

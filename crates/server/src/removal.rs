@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_store::journal::{Journal, WriteError};
 use strowger_store::location::{Standing, Step};
+use strowger_store::subscriber::Subscribers;
 use strowger_store::ticket::{SinkId, Ticket};
 
 /// A removal by its number, and what became of it on disk.
@@ -42,8 +43,7 @@ impl Removals {
     }
 
     /// The next step of each removal; to be called a few times a second.
-    pub(crate) fn step(&mut self, shared: &Shared) {
-        let Some(subscribers) = &shared.subscribers else { return };
+    pub(crate) fn step(&mut self, shared: &Shared, subscribers: &dyn Subscribers) {
         let written = std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
         for (id, result) in written {
             self.stages.remove(&id);
