@@ -20,8 +20,8 @@ RATE ?= 1000
 SECONDS ?= 10
 RUNS ?= 20
 ROUNDS ?= 3
-BASELINE_ROUNDS ?= 25
-BASELINE_SECONDS ?= 4
+BASELINE_ROUNDS ?= 49
+BASELINE_SECONDS ?= 2
 BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
 # Names of tests, where not all are wanted.
 TESTS ?=
@@ -111,7 +111,7 @@ soak: packages build
 bench-parser:
 	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_parser
 
-# With BASELINE=COMMIT that commit is checked out and built below target/, and stands in for Kamailio and the floor: 25 short
+# With BASELINE=COMMIT that commit is checked out and built below target/, and stands in for Kamailio and the floor: 49 short
 # rounds of each scenario at 1,000 and 2,500 a second, each round with a copy of its own of both programs. Half an hour; exit 1 if the
 # median ratio of one is above 1.03.
 ifdef BASELINE
