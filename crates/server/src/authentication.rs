@@ -5,7 +5,6 @@ use crate::identity::Claim;
 use crate::shard::Shard;
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::time::Instant;
 use strowger_core::digest::{
     Attempt, BadRequest, ChallengeHeader, Credentials, Demand, Ha1, Ha1Set, Hash, Staleness, Ticket as Checked, Verdict,
 };
@@ -120,8 +119,7 @@ impl Shard {
         let request = asked.request;
         let shared = self.shared.clone();
         let (Some(subscribers), Some(sink)) = (&shared.subscribers, self.found) else { return Some(Answer::Absent) };
-        let instant = Instant::now();
-        if let Some(answer) = subscribers.cached(question, instant) {
+        if let Some(answer) = subscribers.cached(question, asked.now.mono) {
             return Some(answer);
         }
         asked.found.asks_existence = matches!(question, Question::User { .. });
@@ -130,7 +128,7 @@ impl Shard {
             return None;
         }
         let value = self.park(asked, false);
-        if let Err(error) = subscribers.request(Ticket { sink, value }, question, instant) {
+        if let Err(error) = subscribers.request(Ticket { sink, value }, question, asked.now.mono) {
             if self.may_say(asked, Kind::Lookup) {
                 tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
             }

@@ -20,7 +20,7 @@ use strowger_core::routing::{Identity, ListenerAddress, Router};
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Net, Node};
 use strowger_store::access;
-use strowger_store::clock::Moment;
+use strowger_store::clock::{Clock, Moment};
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
 use strowger_store::read_through::ReadThrough;
@@ -265,7 +265,7 @@ async fn keep_up_database(
         if subscribers.has_ended() {
             handle.fail("the thread that reads subscribers ended");
         }
-        subscribers.overdue(Instant::now());
+        subscribers.overdue(strowger_net::clock::now().mono);
         removals.step(&shared, &*subscribers);
     }
 }
@@ -281,19 +281,19 @@ type Store = (Option<Journal>, Option<Arc<dyn Subscribers>>);
 
 fn open_store(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<Store> {
     let Some(settings) = config.sqlite_settings() else { return Ok((None, None)) };
-    let clock = Arc::new(|| {
+    let clock: Clock = Arc::new(|| {
         let now = strowger_net::clock::now();
         Moment { mono: now.mono, wall: now.wall }
     });
     let (journal, loaded) =
-        sqlite_bindings::keep(&settings, location, config.journal_settings(), clock).map_err(|error| {
+        sqlite_bindings::keep(&settings, location, config.journal_settings(), clock.clone()).map_err(|error| {
             match access::denial(&settings.path, true) {
                 Some(reason) => anyhow::anyhow!("{error}; {reason}"),
                 None => error.into(),
             }
         })?;
     tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
-    let subscribers = ReadThrough::start(SqliteSubscribers::open(&settings)?, config.read_through_settings())?;
+    let subscribers = ReadThrough::start(SqliteSubscribers::open(&settings)?, config.read_through_settings(), clock)?;
     Ok((journal, Some(Arc::new(subscribers))))
 }
 

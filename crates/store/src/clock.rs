@@ -39,8 +39,20 @@ impl Moment {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::sync::LazyLock;
+    use std::time::Instant;
+
+    /// [`Moment::mono`] of [`clock`], for tests that take real time.
+    pub(crate) fn now() -> u64 {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        START.elapsed().as_millis() as u64
+    }
+
+    pub(crate) fn clock() -> Clock {
+        Arc::new(|| Moment { mono: now(), wall: 0 })
+    }
 
     #[test]
     fn what_is_left_is_the_same_on_both_clocks() {

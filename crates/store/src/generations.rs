@@ -3,7 +3,7 @@
 //! When the young generation is full it becomes the old one and the old one goes; an old answer that is used becomes young
 //! again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hashbrown::HashTable;
 
@@ -48,7 +48,8 @@ pub(crate) fn parts(question: Question<'_>) -> (bool, &[u8], &[u8]) {
 pub(crate) struct Entry {
     pub(crate) key: Key,
     pub(crate) answer: Answer,
-    pub(crate) read_at: Instant,
+    /// [`Moment::mono`](crate::clock::Moment::mono).
+    pub(crate) read_at: u64,
     /// Version of the cache when the engine was asked.
     pub(crate) version: u64,
 }

@@ -14,12 +14,13 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
 use self::reader::Reader;
+use crate::clock::Clock;
 use crate::generations::{Entry, Key, Part, Parts, parts};
 use crate::subscriber::{Answer, LookupError, LookupSink, Question, Removed, SubscriberEngine, Subscribers};
 use crate::ticket::{Refused, SinkId, Sinks, Ticket};
@@ -86,7 +87,7 @@ pub struct ReadThroughGauges {
 
 struct Flight {
     key: Key,
-    since: Instant,
+    since: u64,
     tickets: Vec<Ticket>,
 }
 
@@ -109,6 +110,7 @@ struct Shared {
     sinks: Sinks<dyn LookupSink>,
     removals: Mutex<Removals>,
     settings: ReadThroughSettings,
+    clock: Clock,
     hits: AtomicU64,
     misses: AtomicU64,
     merged: AtomicU64,
@@ -128,7 +130,7 @@ struct Removals {
 const PARTS: usize = 16;
 
 impl Shared {
-    fn new(settings: ReadThroughSettings) -> Self {
+    fn new(settings: ReadThroughSettings, clock: Clock) -> Self {
         let part = || {
             Mutex::new(Parts {
                 found: Part::new(settings.found.div_ceil(PARTS), settings.found_ttl),
@@ -145,6 +147,7 @@ impl Shared {
             sinks: Sinks::default(),
             removals: Mutex::default(),
             settings,
+            clock,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             merged: AtomicU64::new(0),
@@ -169,10 +172,10 @@ impl Shared {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, question: Question<'_>, now: Instant) -> Option<Answer> {
+    fn find(&self, question: Question<'_>, now: u64) -> Option<Answer> {
         let hash = self.hash(question);
         let version = self.version.load(Ordering::Acquire);
-        let fresh = |e: &Entry, ttl| e.version == version && now.saturating_duration_since(e.read_at) < ttl;
+        let fresh = |e: &Entry, ttl| e.version == version && since(e.read_at, now) < ttl;
         let rehash = |e: &Entry| self.hash(e.key.question());
         let mut part = self.part(hash);
         part.found.find(hash, question, fresh, rehash).or_else(|| part.absent.find(hash, question, fresh, rehash))
@@ -217,14 +220,14 @@ impl Shared {
         self.sinks.hand_out(results, |sink, results| sink.answered(results));
     }
 
-    fn overdue(&self, now: Instant) {
+    fn overdue(&self, now: u64) {
         if self.in_flight.load(Ordering::Relaxed) == 0 {
             return;
         }
         let mut results = Vec::new();
         {
             let mut requests = self.requests();
-            let late = |f: &mut Flight| now.saturating_duration_since(f.since) >= self.settings.deadline;
+            let late = |f: &mut Flight| since(f.since, now) >= self.settings.deadline;
             for flight in requests.flights.extract_if(late) {
                 results.extend(flight.tickets.into_iter().map(|ticket| (ticket, Err(LookupError::Deadline))));
             }
@@ -269,6 +272,11 @@ impl Shared {
     }
 }
 
+/// From one moment to another, in milliseconds of [`Moment::mono`](crate::clock::Moment::mono).
+const fn since(then: u64, now: u64) -> Duration {
+    Duration::from_millis(now.saturating_sub(then))
+}
+
 /// The cache with its reader thread. Dropping it ends the thread; open tickets come back with [`LookupError::Stopped`].
 pub struct ReadThrough {
     shared: Arc<Shared>,
@@ -276,12 +284,12 @@ pub struct ReadThrough {
 }
 
 impl ReadThrough {
-    /// Starts the reader.
+    /// Starts the reader. `clock` is the one that callers take their time from.
     ///
     /// # Errors
     /// The thread could not be started.
-    pub fn start(engine: impl SubscriberEngine, settings: ReadThroughSettings) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::new(settings));
+    pub fn start(engine: impl SubscriberEngine, settings: ReadThroughSettings, clock: Clock) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::new(settings, clock));
         let reader = Reader::new(engine, Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("subscriber-read".into()).spawn(move || reader.run())?;
         Ok(Self { shared, thread: Some(thread) })
@@ -314,14 +322,14 @@ impl Subscribers for ReadThrough {
         self.shared.sinks.add(sink)
     }
 
-    fn cached(&self, question: Question<'_>, now: Instant) -> Option<Answer> {
-        let answer = self.shared.find(question, now);
+    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Answer> {
+        let answer = self.shared.find(question, now_ms);
         let count = if answer.is_some() { &self.shared.hits } else { &self.shared.misses };
         count.fetch_add(1, Ordering::Relaxed);
         answer
     }
 
-    fn request(&self, ticket: Ticket, question: Question<'_>, now: Instant) -> Result<(), Refused> {
+    fn request(&self, ticket: Ticket, question: Question<'_>, now_ms: u64) -> Result<(), Refused> {
         let shared = &self.shared;
         let hash = shared.hash(question);
         let mut requests = shared.requests();
@@ -338,7 +346,7 @@ impl Subscribers for ReadThrough {
             return Err(Refused::Full);
         }
         let key = Key::new(question);
-        let flight = Flight { key: key.clone(), since: now, tickets: vec![ticket] };
+        let flight = Flight { key: key.clone(), since: now_ms, tickets: vec![ticket] };
         requests.flights.insert_unique(hash, flight, |f| shared.hash(f.key.question()));
         shared.in_flight.store(requests.flights.len(), Ordering::Relaxed);
         requests.waiting.push_back(key);
@@ -347,8 +355,8 @@ impl Subscribers for ReadThrough {
         Ok(())
     }
 
-    fn overdue(&self, now: Instant) {
-        self.shared.overdue(now);
+    fn overdue(&self, now_ms: u64) {
+        self.shared.overdue(now_ms);
     }
 
     fn removed(&self) -> Vec<Removed> {
@@ -380,9 +388,11 @@ impl Drop for ReadThrough {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::tests::{clock, now};
     use crate::subscriber::{Credential, Ha1s};
     use std::collections::HashSet;
     use std::sync::mpsc;
+    use std::time::Instant;
 
     /// Knows users whose names begin with "u"; fails, waits and counts when told.
     #[derive(Clone, Default)]
@@ -431,7 +441,7 @@ mod tests {
 
     fn bed(settings: ReadThroughSettings) -> Bed {
         let fake = Fake::default();
-        let store = ReadThrough::start(fake.clone(), settings).unwrap();
+        let store = ReadThrough::start(fake.clone(), settings, clock()).unwrap();
         let (tx, results) = mpsc::channel();
         let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, LookupError>)]| {
             for result in results {
@@ -447,7 +457,7 @@ mod tests {
 
     impl Bed {
         fn request(&self, value: u64, question: Question<'_>) -> Result<(), Refused> {
-            self.store.request(Ticket { sink: self.sink, value }, question, Instant::now())
+            self.store.request(Ticket { sink: self.sink, value }, question, now())
         }
 
         fn result(&self) -> (u64, Result<Answer, LookupError>) {
@@ -469,7 +479,7 @@ mod tests {
     #[test]
     fn the_second_time_it_is_known() {
         let bed = bed(ReadThroughSettings::default());
-        let now = Instant::now();
+        let now = now();
         assert_eq!(bed.store.cached(credential("u1"), now), None);
         let answer = bed.ask(credential("u1"));
         assert!(matches!(&answer, Answer::Credential(c) if &*c.username == "u1"));
@@ -518,20 +528,20 @@ mod tests {
         let bed =
             bed(ReadThroughSettings { deadline: Duration::from_secs(5), queue: 2, ..ReadThroughSettings::default() });
         let gate = bed.fake.gate.lock().unwrap();
-        let now = Instant::now();
+        let start = now();
         bed.request(1, credential("u1")).unwrap();
         bed.until_asked(1);
         bed.request(2, credential("u2")).unwrap();
         assert_eq!(bed.request(3, credential("u3")), Err(Refused::Full));
         bed.request(4, credential("u2")).unwrap();
-        bed.store.overdue(now + Duration::from_secs(4));
+        bed.store.overdue(start + 4_000);
         assert!(bed.results.try_recv().is_err());
-        bed.store.overdue(now + Duration::from_secs(6));
+        bed.store.overdue(start + 6_000);
         let late: HashSet<_> = (0..3).map(|_| bed.result()).map(|(n, r)| (n, r.unwrap_err())).collect();
         assert_eq!(late, [1, 2, 4].map(|n| (n, LookupError::Deadline)).into());
         drop(gate);
         // The answer that came too late is known all the same, and no ticket comes twice.
-        while bed.store.cached(credential("u1"), Instant::now()).is_none() {
+        while bed.store.cached(credential("u1"), now()).is_none() {
             std::thread::yield_now();
         }
         bed.ask(credential("u9"));
@@ -546,7 +556,7 @@ mod tests {
         bed.fake.fail.store(1, Ordering::SeqCst);
         bed.request(1, credential("u1")).unwrap();
         assert_eq!(bed.result(), (1, Err(LookupError::Database)));
-        assert_eq!(bed.store.cached(credential("u1"), Instant::now()), None);
+        assert_eq!(bed.store.cached(credential("u1"), now()), None);
         bed.fake.fail.store(0, Ordering::SeqCst);
         assert_ne!(bed.ask(credential("u1")), Answer::Absent);
     }
@@ -556,10 +566,10 @@ mod tests {
         let bed = bed(ReadThroughSettings::default());
         bed.ask(credential("u1"));
         bed.ask(credential("nobody"));
-        let in_a_minute = Instant::now() + Duration::from_secs(60);
+        let in_a_minute = now() + 60_000;
         assert!(bed.store.cached(credential("u1"), in_a_minute).is_some());
         assert_eq!(bed.store.cached(credential("nobody"), in_a_minute), None);
-        assert_eq!(bed.store.cached(credential("u1"), in_a_minute + Duration::from_secs(300)), None);
+        assert_eq!(bed.store.cached(credential("u1"), in_a_minute + 300_000), None);
     }
 
     #[test]
@@ -567,16 +577,16 @@ mod tests {
         let bed = bed(ReadThroughSettings { poll: Duration::from_millis(10), ..ReadThroughSettings::default() });
         bed.ask(credential("u1"));
         std::thread::sleep(Duration::from_millis(50));
-        assert!(bed.store.cached(credential("u1"), Instant::now()).is_some(), "nothing changed");
+        assert!(bed.store.cached(credential("u1"), now()).is_some(), "nothing changed");
         bed.fake.version.store(1, Ordering::SeqCst);
         let start = Instant::now();
-        while bed.store.cached(credential("u1"), Instant::now()).is_some() {
+        while bed.store.cached(credential("u1"), now()).is_some() {
             assert!(start.elapsed() < Duration::from_secs(20));
             std::thread::yield_now();
         }
         bed.ask(credential("u1"));
         bed.store.forget();
-        assert_eq!(bed.store.cached(credential("u1"), Instant::now()), None);
+        assert_eq!(bed.store.cached(credential("u1"), now()), None);
     }
 
     #[test]
@@ -586,13 +596,13 @@ mod tests {
         for n in 0..3000 {
             bed.ask(credential(&format!("x{n}")));
         }
-        assert!(bed.store.cached(credential("u1"), Instant::now()).is_some());
+        assert!(bed.store.cached(credential("u1"), now()).is_some());
         let entries = bed.store.gauges().entries;
         assert!((160..=321).contains(&entries), "{entries}");
         // Users push out users, but not one who is asked for all the time.
         for n in 0..3000 {
             bed.ask(credential(&format!("u-{n}")));
-            assert!(bed.store.cached(credential("u1"), Instant::now()).is_some());
+            assert!(bed.store.cached(credential("u1"), now()).is_some());
         }
         assert!(bed.store.gauges().entries <= 640);
     }

@@ -432,13 +432,14 @@ mod tests {
 
     #[test]
     fn who_was_removed_is_told_until_it_is_settled() {
+        use crate::clock::tests::clock;
         use crate::read_through::{ReadThrough, ReadThroughSettings};
         use crate::subscriber::Subscribers;
         use std::time::{Duration, Instant};
         let dir = tempfile::tempdir().unwrap();
         let start = || {
             let settings = ReadThroughSettings { poll: Duration::from_millis(10), ..ReadThroughSettings::default() };
-            ReadThrough::start(SqliteSubscribers::open(&self::settings(&dir)).unwrap(), settings).unwrap()
+            ReadThrough::start(SqliteSubscribers::open(&self::settings(&dir)).unwrap(), settings, clock()).unwrap()
         };
         let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
         for name in ["alice", "bob"] {
@@ -514,6 +515,7 @@ mod tests {
 
     #[test]
     fn an_order_counts_in_a_running_server_soon() {
+        use crate::clock::tests::{clock, now};
         use crate::read_through::{ReadThrough, ReadThroughSettings};
         use crate::subscriber::Subscribers;
         use crate::ticket::Ticket;
@@ -523,6 +525,7 @@ mod tests {
         let running = ReadThrough::start(
             SqliteSubscribers::open(&settings(&dir)).unwrap(),
             ReadThroughSettings { poll, ..ReadThroughSettings::default() },
+            clock(),
         )
         .unwrap();
         let (tx, rx) = std::sync::mpsc::channel();
@@ -533,16 +536,16 @@ mod tests {
         }));
         let question = credential("alice", "r");
         let ask = || {
-            running.request(Ticket { sink, value: 0 }, question, Instant::now()).unwrap();
+            running.request(Ticket { sink, value: 0 }, question, now()).unwrap();
             rx.recv_timeout(Duration::from_secs(20)).unwrap().unwrap()
         };
         assert_eq!(ask(), Answer::Absent);
-        assert_eq!(running.cached(question, Instant::now()), Some(Answer::Absent));
+        assert_eq!(running.cached(question, now()), Some(Answer::Absent));
 
         let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
         admin.add("alice", "example.com", "r", &secret(1), 0).unwrap();
         let start = Instant::now();
-        while running.cached(question, Instant::now()).is_some() {
+        while running.cached(question, now()).is_some() {
             assert!(start.elapsed() < Duration::from_secs(20), "the cache never heard of it");
             std::thread::sleep(Duration::from_millis(5));
         }

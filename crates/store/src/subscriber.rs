@@ -12,7 +12,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::ticket::{Refused, SinkId, Ticket};
 
@@ -139,24 +138,24 @@ impl<F: Fn(&[(u64, Result<Answer, LookupError>)]) + Send + Sync> LookupSink for 
     }
 }
 
-/// The subscribers as a shard sees them.
+/// The subscribers as a shard sees them. Time is the caller's: `now_ms` is [`Moment::mono`](crate::clock::Moment::mono).
 pub trait Subscribers: Send + Sync {
     /// Adds a receiver of answers.
     fn receiver(&self, sink: Arc<dyn LookupSink>) -> SinkId;
 
-    /// The answer if it is known at `now`. Allocates nothing.
-    fn cached(&self, question: Question<'_>, now: Instant) -> Option<Answer>;
+    /// The answer if it is known at `now_ms`. Allocates nothing.
+    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Answer>;
 
     /// Asks the database. `ticket` comes back once: with the answer, or with an error at the deadline. Equal questions in
     /// flight are asked once.
     ///
     /// # Errors
     /// The queue is full or the reader has stopped; no ticket comes then.
-    fn request(&self, ticket: Ticket, question: Question<'_>, now: Instant) -> Result<(), Refused>;
+    fn request(&self, ticket: Ticket, question: Question<'_>, now_ms: u64) -> Result<(), Refused>;
 
     /// Answers what is over its deadline with [`LookupError::Deadline`]. To be called in steps of about 100 ms by whoever
     /// has a timer; cheap when nothing is in flight.
-    fn overdue(&self, now: Instant);
+    fn overdue(&self, now_ms: u64);
 
     /// Users who were removed, each until it is [settled](Self::settled): also those of before a restart. No answer from
     /// before a removal is given any more by the time that it stands here.

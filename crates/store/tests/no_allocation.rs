@@ -2,10 +2,10 @@
 
 use std::alloc::System;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
 
 use strowger_allocations::{Counting, of_thread};
 use strowger_store::binding::{Binding, Received};
+use strowger_store::clock::Moment;
 use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
 use strowger_store::read_through::{ReadThrough, ReadThroughSettings};
 use strowger_store::sqlite::SqliteSettings;
@@ -31,13 +31,14 @@ fn a_look_up_allocates_nothing() {
     let mut admin = SqliteAdmin::open(&settings).unwrap();
     let ha1 = Ha1s { md5: Some([1; 16]), ..Ha1s::default() };
     admin.add("alice", "example.com", "r", &ha1, 0).unwrap();
-    let store =
-        ReadThrough::start(SqliteSubscribers::open(&settings).unwrap(), ReadThroughSettings::default()).unwrap();
+    let now = 1_000;
+    let clock = Arc::new(move || Moment { mono: now, wall: 0 });
+    let subscribers = SqliteSubscribers::open(&settings).unwrap();
+    let store = ReadThrough::start(subscribers, ReadThroughSettings::default(), clock).unwrap();
     let (tx, rx) = mpsc::channel();
     let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, LookupError>)]| {
         let _gone = tx.send(results.len());
     }));
-    let now = Instant::now();
     let questions = [
         Question::Credential { username: b"alice", realm: b"r" },
         Question::Credential { username: b"nobody", realm: b"r" },

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use strowger_store::clock::Moment;
 use strowger_store::read_through::{ReadThrough, ReadThroughSettings};
 use strowger_store::subscriber::{Answer, LookupError, Question, Removed, SubscriberEngine, Subscribers};
 use strowger_store::ticket::Ticket;
@@ -48,15 +49,18 @@ fn until(is_so: impl Fn() -> bool) {
 fn a_removal_voids_the_cache_and_one_that_cannot_be_noted_does_not() {
     let fake = Fake::default();
     let settings = ReadThroughSettings { poll: Duration::from_millis(5), ..ReadThroughSettings::default() };
-    let store = ReadThrough::start(fake.clone(), settings).unwrap();
+    let start = Instant::now();
+    let now = move || start.elapsed().as_millis() as u64;
+    let clock = Arc::new(move || Moment { mono: now(), wall: 0 });
+    let store = ReadThrough::start(fake.clone(), settings, clock).unwrap();
     let (tx, answers) = mpsc::channel();
     let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, LookupError>)]| {
         let _gone = tx.send(results.len());
     }));
     let bob = Question::User { username: b"bob", domain: b"d" };
-    let is_known = || store.cached(bob, Instant::now()).is_some();
+    let is_known = || store.cached(bob, now()).is_some();
     let ask = || {
-        store.request(Ticket { sink, value: 0 }, bob, Instant::now()).unwrap();
+        store.request(Ticket { sink, value: 0 }, bob, now()).unwrap();
         assert_eq!(answers.recv_timeout(Duration::from_secs(20)), Ok(1));
     };
     let removal = |id| Removed { id, username: "bob".into(), domain: "d".into() };

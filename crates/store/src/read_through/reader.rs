@@ -3,9 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use super::Shared;
+use super::{Shared, since};
 use crate::generations::{Entry, Key};
 use crate::subscriber::{LookupError, Question, Removed, SubscriberEngine};
 
@@ -15,7 +14,7 @@ pub(super) struct Reader<E> {
     shared: Arc<Shared>,
     /// Version of the engine that the cache stands for.
     seen: Option<u64>,
-    polled: Option<Instant>,
+    polled: Option<u64>,
     /// Who was removed could not be asked or noted: the next poll does it.
     behind: bool,
 }
@@ -33,7 +32,7 @@ impl<E: SubscriberEngine> Reader<E> {
         let mut answers = Vec::new();
         let mut results = Vec::new();
         while self.shared.take(&mut keys) {
-            let now = Instant::now();
+            let now = (self.shared.clock)().mono;
             self.shared.overdue(now);
             // The version is read before the rows: a change between the two makes them void, not the other way round.
             self.poll(now);
@@ -66,8 +65,8 @@ impl<E: SubscriberEngine> Reader<E> {
         }
     }
 
-    fn poll(&mut self, now: Instant) {
-        if self.polled.is_some_and(|polled| now.saturating_duration_since(polled) < self.shared.settings.poll) {
+    fn poll(&mut self, now: u64) {
+        if self.polled.is_some_and(|polled| since(polled, now) < self.shared.settings.poll) {
             return;
         }
         self.polled = Some(now);
