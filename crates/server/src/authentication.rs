@@ -1,8 +1,8 @@
 //! Who sent this? Digest challenges and their answers (RFC 3261 section 22, RFC 7616).
 
 use crate::asked::{Asked, Why};
+use crate::engine::Engine;
 use crate::identity::Claim;
-use crate::shard::Shard;
 use std::borrow::Cow;
 use std::net::IpAddr;
 use strowger_core::digest::{
@@ -16,7 +16,7 @@ use strowger_message::{Method, Name, Uri};
 use strowger_store::subscriber::{Answer, Credential, Question};
 use strowger_store::ticket::Ticket;
 
-impl Shard {
+impl Engine {
     /// The sender is a subscriber and, if `user_must_match`, the one that `party` names. False: answered, or waiting for the
     /// database.
     pub(crate) fn authenticate(&mut self, asked: &mut Asked<'_, '_>, header: ChallengeHeader, party: &Uri<'_>) -> bool {

@@ -8,7 +8,7 @@
 //! through.
 
 use crate::asked::Asked;
-use crate::shard::Shard;
+use crate::engine::Engine;
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use strowger_core::proxy::NoticeEvent;
@@ -74,7 +74,7 @@ impl CallLog {
     }
 }
 
-impl Shard {
+impl Engine {
     /// An INVITE outside a dialog is forwarded. Returns under which context its end is logged; 0: it is not.
     pub(crate) fn log_call_begun(&mut self, asked: &Asked<'_, '_>) -> u64 {
         let shared = self.shared.clone();

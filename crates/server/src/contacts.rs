@@ -1,9 +1,9 @@
 //! The contacts of a user: what has registered, and in place of an address of this server (a user who forwards calls by
 //! registering another one) the contacts of the user there.
 
+use crate::engine::Engine;
 use crate::reach::{is_web, target_of};
 use crate::registration::{LEADS_ON, write_aor};
-use crate::shard::Shard;
 use smallvec::SmallVec;
 use std::ops::Range;
 use strowger_core::{ListenerId, Now, Target};
@@ -89,7 +89,7 @@ impl Contacts {
     }
 }
 
-impl Shard {
+impl Engine {
     /// The user's contacts, best first. Of a sips URI, those alone that are reached by TLS.
     pub(crate) fn collect(&self, now: Now, uri: &Uri<'_>, contacts: &mut Contacts) {
         contacts.text.clear();

@@ -1,8 +1,8 @@
 //! Whom a request says to be from, beside the user whose password it has shown (RFC 3261 section 22.1, RFC 3323, RFC 3325).
 
 use crate::asked::Asked;
+use crate::engine::Engine;
 use crate::registration::write_aor;
-use crate::shard::Shard;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::routing::{Request, Routing};
 use strowger_message::header::Privacy;
@@ -32,7 +32,7 @@ impl Claim {
     }
 }
 
-impl Shard {
+impl Engine {
     /// Whether the request names no other than this subscriber.
     ///
     /// To of a REGISTER must be the user. So must From of anything else, unless it says that the caller withholds its identity

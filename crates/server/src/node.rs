@@ -8,7 +8,7 @@ use crate::line_rate::LineRate;
 use crate::refusals;
 use crate::registration_log::Expired;
 use crate::removal::Removals;
-use crate::shard::{Answer, Shard};
+use crate::shard::{Shard, World};
 use crate::shared::Shared;
 use anyhow::Context;
 use std::net::{IpAddr, SocketAddr};
@@ -49,6 +49,7 @@ impl Default for Program {
 /// A running server. Dropped, it stops.
 pub struct Server {
     shared: Arc<Shared>,
+    world: Arc<World>,
     node: Node<Shard>,
     /// Ends after the shards: what they gave it is written.
     journal: Option<Arc<Journal>>,
@@ -109,23 +110,22 @@ impl Server {
             quota,
             call_lines: LineRate::new(config.log.calls_per_minute),
             registration_lines: LineRate::new(config.log.registrations_per_minute),
-            resolver: resolver(&config)?,
             call_secret,
             server_line: match &config.server.software[..] {
                 "" => Vec::new(),
                 software => format!("Server: {software}\r\n").into_bytes(),
             },
             pings_awake: Default::default(),
-            program,
             seed,
             counters: (0..most).map(|_| Counters::default()).collect(),
             config,
         });
-        let (for_shards, with_journal) = (shared.clone(), journal.clone());
+        let world = Arc::new(World { resolver: resolver(&shared.config)?, program });
+        let (for_shards, world_of_shards, with_journal) = (shared.clone(), world.clone(), journal.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
-            Shard::new(for_shards.clone(), number, &handle, with_journal.as_deref())
+            Shard::new(for_shards.clone(), world_of_shards.clone(), number, &handle, with_journal.as_deref())
         })?;
-        node.handle().spawn("upkeep", keep_up(shared.clone()));
+        node.handle().spawn("upkeep", keep_up(shared.clone(), world.clone()));
         if let Some(subscribers) = shared.subscribers.clone() {
             let removals = Removals::new(journal.as_deref());
             let (handle, journal) = (node.handle().clone(), journal.as_ref().map(Arc::downgrade));
@@ -133,17 +133,17 @@ impl Server {
             node.handle().spawn("upkeep of the database", work);
         }
         if let Some(interval) = shared.config.log.statistics {
-            let (shared, handle) = (shared.clone(), node.handle().clone());
+            let (shared, world, handle) = (shared.clone(), world.clone(), node.handle().clone());
             node.handle().spawn("the log of statistics", async move {
                 let mut tick = tokio::time::interval(interval);
                 tick.tick().await;
                 loop {
                     tick.tick().await;
-                    log_statistics(&shared, &handle, "statistics");
+                    log_statistics(&shared, &world, &handle, "statistics");
                 }
             });
         }
-        Ok(Self { shared, node, journal })
+        Ok(Self { shared, world, node, journal })
     }
 
     /// The addresses on which the listeners of the configuration really listen.
@@ -197,8 +197,8 @@ impl Server {
         if open > 0 {
             tracing::info!(count = open, "calls left open: their ends will not be logged");
         }
-        log_statistics(&self.shared, self.node.handle(), "statistics at the end");
-        let Self { shared, node, journal } = self;
+        log_statistics(&self.shared, &self.world, self.node.handle(), "statistics at the end");
+        let Self { shared, world: _, node, journal } = self;
         drop(node);
         drop(shared);
         drop(journal);
@@ -206,11 +206,11 @@ impl Server {
 }
 
 /// Logs every counter and gauge that is not 0: of the server, of its network side, and of what belongs to the process.
-fn log_statistics(shared: &Shared, handle: &Handle<Shard>, event: &str) {
+fn log_statistics(shared: &Shared, world: &World, handle: &Handle<Shard>, event: &str) {
     shared.counts().log(event);
     handle.total().log(event);
     let location = shared.location.gauges();
-    let (log_lines_lost, log_write_errors) = (shared.program.log_lost)();
+    let (log_lines_lost, log_write_errors) = (world.program.log_lost)();
     tracing::info!(
         of = "process",
         bindings = counted(location.bindings as u64),
@@ -224,7 +224,7 @@ fn log_statistics(shared: &Shared, handle: &Handle<Shard>, event: &str) {
 }
 
 /// The work of no call in particular.
-async fn keep_up(shared: Arc<Shared>) {
+async fn keep_up(shared: Arc<Shared>, world: Arc<World>) {
     let mut tick = tokio::time::interval(UPKEEP);
     let mut n = 0u64;
     loop {
@@ -240,9 +240,9 @@ async fn keep_up(shared: Arc<Shared>) {
         if n.is_multiple_of(5) {
             shared.bans.tidy(now.mono);
             shared.authenticator.purge(now);
-            shared.resolver.tidy();
+            world.resolver.tidy();
             // Of this thread: what look-ups used.
-            (shared.program.give_back)();
+            (world.program.give_back)();
         }
     }
 }
@@ -265,8 +265,9 @@ async fn keep_up_database(
         if subscribers.has_ended() {
             handle.fail("the thread that reads subscribers ended");
         }
-        subscribers.overdue(strowger_net::clock::now().mono);
-        removals.step(&shared, &*subscribers);
+        let now = strowger_net::clock::now();
+        subscribers.overdue(now.mono);
+        removals.step(now, &shared, &*subscribers);
     }
 }
 
@@ -285,12 +286,10 @@ fn open_store(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<
         let now = strowger_net::clock::now();
         Moment { mono: now.mono, wall: now.wall }
     });
-    let (journal, loaded) =
-        sqlite_bindings::keep(&settings, location, config.journal_settings(), clock.clone()).map_err(|error| {
-            match access::denial(&settings.path, true) {
-                Some(reason) => anyhow::anyhow!("{error}; {reason}"),
-                None => error.into(),
-            }
+    let (journal, loaded) = sqlite_bindings::keep(&settings, location, config.journal_settings(), clock.clone())
+        .map_err(|error| match access::denial(&settings.path, true) {
+            Some(reason) => anyhow::anyhow!("{error}; {reason}"),
+            None => error.into(),
         })?;
     tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
     let subscribers = ReadThrough::start(SqliteSubscribers::open(&settings)?, config.read_through_settings(), clock)?;
@@ -389,27 +388,5 @@ impl Counts {
     /// Something is under way that a caller waits for.
     fn busy(&self) -> bool {
         self.waiting > 0 || self.unanswered > 0
-    }
-}
-
-impl Shard {
-    pub(crate) fn receivers(&mut self, handle: &Handle<Self>, journal: Option<&Journal>) {
-        let mailbox = handle.mailbox(self.number);
-        if let Some(journal) = journal {
-            let mailbox = mailbox.clone();
-            self.written = Some(journal.receiver(Arc::new(move |results: &[(u64, Result<(), _>)]| {
-                mailbox.send(Answer::Written(results.to_vec()));
-            })));
-        }
-        if let Some(subscribers) = &self.shared.subscribers {
-            let mailbox = mailbox.clone();
-            self.found = Some(subscribers.receiver(Arc::new(move |results: &[(u64, Result<_, _>)]| {
-                mailbox.send(Answer::Subscribers(results.to_vec()));
-            })));
-        }
-        if self.number > 0 {
-            self.first = Some(handle.mailbox(0));
-        }
-        self.mailbox = Some(mailbox);
     }
 }

@@ -4,12 +4,12 @@
 //! not choose what is resolved, so before that only names below a domain of ours are; others once the request may pass.
 
 use crate::asked::{Asked, Why};
+use crate::engine::Engine;
 use crate::parked::HostKey;
-use crate::shard::Shard;
 use strowger_core::routing::{NextHop, Request, Routing};
 use strowger_message::{Host, Index, Message, Method, SipUri, Uri};
 
-impl Shard {
+impl Engine {
     /// Whether the first Route that is left, or the Request-URI if there is none, names this server by a name that was looked up.
     /// None: answered, or waiting for the name.
     pub(crate) fn is_own_by_name(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) -> Option<bool> {
@@ -34,7 +34,7 @@ impl Shard {
         Some(self.leads_here_by(asked, &key))
     }
 
-    /// Goes on with a request that [`Shard::is_own_by_name`] is true of.
+    /// Goes on with a request that [`Engine::is_own_by_name`] is true of.
     pub(crate) fn arrive(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) {
         let request = asked.request;
         let method = request.method;
@@ -77,7 +77,7 @@ impl Shard {
 
     fn key_of(&self, request: &Request<'_>, routing: &Routing<'_>, uri: &SipUri<'_>) -> Option<HostKey> {
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
-        // As `Shard::next_hop` looks it up.
+        // As `Engine::next_hop` looks it up.
         let uri = SipUri { secure: uri.secure || routing.uri.is_sips(), ..*uri };
         match self.router.next_hop(&Uri::Sip(uri), prefer) {
             NextHop::Name { host, port, transport, secure } => {

@@ -1,8 +1,8 @@
 //! Requests that wait for something slow, and later messages of the same call and sender, which are held back behind them.
 
 use crate::asked::{Asked, Why};
+use crate::engine::Engine;
 use crate::registration_log::{Changes, Sender};
-use crate::shard::Shard;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
@@ -94,7 +94,7 @@ impl Found {
     }
 }
 
-impl Shard {
+impl Engine {
     pub(crate) fn line_of(&self, request: &Request<'_>) -> Line {
         (request.call_hash, call::hash(self.shared.call_secret, request.from_tag))
     }
@@ -114,7 +114,7 @@ impl Shard {
 
     /// Whether a message of this source and length may wait for a look-up.
     pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize) -> bool {
-        let most = self.shared.config.limits.lookup_memory.div_ceil(self.handle.shards());
+        let most = self.shared.config.limits.lookup_memory.div_ceil(self.circumstances.shards);
         self.waiting_bytes.saturating_add(bytes) <= most && self.transactions.has_room(arrival.remote.ip(), bytes)
     }
 

@@ -1,8 +1,8 @@
 //! Keeping the flows of phones open that sit behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
 
 use crate::config::PingMethod;
+use crate::engine::{Effect, Engine};
 use crate::reach::{is_gone, target_of};
-use crate::shard::Shard;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::time::Duration;
 use strowger_core::{Now, Outbox, Target};
@@ -45,7 +45,7 @@ impl Pings {
     }
 }
 
-impl Shard {
+impl Engine {
     /// Bindings that want pings were made. Another shard than the first leaves that to the first, which sees them when it
     /// looks next.
     pub(crate) fn wake_pings(&mut self, now: Now) {
@@ -54,8 +54,8 @@ impl Shard {
             self.pings.wake(now);
         } else if self.shared.pings_awake.swap(true, AcqRel) {
             // Some other registration told already.
-        } else if let Some(mailbox) = &self.first {
-            mailbox.send(crate::shard::Answer::Pings);
+        } else {
+            self.effects.push(Effect::WakePings);
         }
     }
 

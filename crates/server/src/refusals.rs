@@ -2,7 +2,7 @@
 //! [`Quota`](strowger_core::quota::Quota). Bans have lines of their own, which are few.
 
 use crate::asked::{Asked, Why};
-use crate::shard::Shard;
+use crate::engine::Engine;
 use crate::shared::Shared;
 use strowger_core::quota::Kind;
 use strowger_core::routing::Routing;
@@ -11,7 +11,7 @@ use strowger_core::transaction::Event;
 use strowger_core::{Arrival, Now};
 use strowger_message::{Error, Index, Message, Method, Name, Uri};
 
-impl Shard {
+impl Engine {
     /// A request that was forwarded came to nothing there; the caller hears of it only if it was tried nowhere else.
     #[cold]
     pub(crate) fn log_lost(&self, now: Now, event: &Event, reason: &str) {

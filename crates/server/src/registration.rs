@@ -2,11 +2,11 @@
 
 use crate::asked::{Asked, Why};
 use crate::contacts::first_hop;
+use crate::engine::Engine;
 use crate::parked::{Parked, Registration};
 use crate::ping::NEEDS_PING;
 use crate::reach::is_unreachable;
 use crate::registration_log::{Changes, Sender};
-use crate::shard::Shard;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::quota::Kind;
 use strowger_core::registrar::{Current, Refusal, Registrar};
@@ -33,7 +33,7 @@ enum Here {
     Server,
 }
 
-impl Shard {
+impl Engine {
     /// A REGISTER for a domain of ours, with no Route that leads elsewhere.
     pub(crate) fn is_for_registrar(&self, now: Now, request: &Request<'_>) -> bool {
         let stays = || !request.message.has(Name::Route) || self.router.route(now, request).route.is_none();

@@ -5,6 +5,7 @@
 use crate::shared::Shared;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use strowger_core::Now;
 use strowger_store::journal::{Journal, WriteError};
 use strowger_store::location::{Standing, Step};
 use strowger_store::subscriber::Subscribers;
@@ -43,7 +44,7 @@ impl Removals {
     }
 
     /// The next step of each removal; to be called a few times a second.
-    pub(crate) fn step(&mut self, shared: &Shared, subscribers: &dyn Subscribers) {
+    pub(crate) fn step(&mut self, now: Now, shared: &Shared, subscribers: &dyn Subscribers) {
         let written = std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
         for (id, result) in written {
             self.stages.remove(&id);
@@ -60,13 +61,12 @@ impl Removals {
                 Some(Stage::Seen) => {
                     let aor = format!("{}@{}", removed.username, removed.domain);
                     let ticket = Ticket { sink: self.sink, value: removed.id };
-                    let now = strowger_net::clock::now().mono;
                     let mut ended = 0;
                     let all = |current: &strowger_store::location::Current<'_>| {
                         ended = current.len();
                         Ok::<_, ()>(if ended > 0 { vec![Step::RemoveAll] } else { Vec::new() })
                     };
-                    match shared.location.update(aor.as_bytes(), now, 0, ticket, all) {
+                    match shared.location.update(aor.as_bytes(), now.mono, 0, ticket, all) {
                         Ok(Standing::Done) => {
                             self.stages.remove(&removed.id);
                             subscribers.settled(removed.id);

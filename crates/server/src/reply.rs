@@ -5,13 +5,13 @@
 //! only as long as all of that is no more than three times its size.
 
 use crate::asked::{Asked, Why};
-use crate::shard::Shard;
+use crate::engine::Engine;
 use strowger_core::routing::Request;
 use strowger_core::transaction::{MOST_TIMES, length_as_sent};
 use strowger_core::via;
 use strowger_message::{Method, respond};
 
-impl Shard {
+impl Engine {
     /// Answers a request: through its transaction, or without one. `lines` writes further header lines.
     pub(crate) fn reply(&mut self, asked: &mut Asked<'_, '_>, status: u16, lines: impl FnOnce(&mut Vec<u8>)) {
         if status >= 300 {
@@ -92,7 +92,7 @@ impl Shard {
         }
     }
 
-    /// [`Shard::reply`] without further lines, and counted as refused.
+    /// [`Engine::reply`] without further lines, and counted as refused.
     pub(crate) fn refuse_request(&mut self, asked: &mut Asked<'_, '_>, status: u16) {
         self.counters().refused.one();
         self.reply(asked, status, |_| ());

@@ -3,26 +3,25 @@
 use crate::asked::{Asked, Why};
 use crate::config::{Fork, RelayFor};
 use crate::contacts::{Contact, Contacts};
+use crate::engine::{Effect, Engine};
 use crate::identity::names_caller;
 use crate::parked::{HostKey, Resolved};
 use crate::reach::{is_gone, is_web, listens_at, may_listen, target_of};
 use crate::registration::write_aor;
 use crate::reply::is_proven;
-use crate::shard::Shard;
 use smallvec::SmallVec;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::proxy::{Candidate, Plan};
 use strowger_core::quota::Kind;
 use strowger_core::registrar::PathRule;
 use strowger_core::routing::contact_repair::is_invalid;
 use strowger_core::routing::{NextHop, Place, Request, Routing, Scope};
-use strowger_core::shown::{brief, shown};
+use strowger_core::shown::shown;
 use strowger_core::transaction::ServerId;
 use strowger_core::{ListenerId, Now, Round, Target, Transport};
 use strowger_message::header::Token;
 use strowger_message::{Message, Method, Name, SipUri, Uri};
-use strowger_net::Mailbox;
 use strowger_store::subscriber::{Answer as Known, Question};
 
 type Targets = SmallVec<[Target; 2]>;
@@ -30,7 +29,7 @@ type Targets = SmallVec<[Target; 2]>;
 /// The Request-URIs of a contact by its older flows.
 type OlderUris<'a> = Vec<(Target, &'a [u8])>;
 
-impl Shard {
+impl Engine {
     /// A new request with its transaction.
     pub(crate) fn request(&mut self, asked: &mut Asked<'_, '_>) {
         let request = asked.request;
@@ -138,9 +137,9 @@ impl Shard {
     }
 
     /// The sender of a request has shown who it is: it is there.
-    pub(crate) fn confirm(&self, request: &Request<'_>) {
+    pub(crate) fn confirm(&mut self, request: &Request<'_>) {
         if !request.arrival.transport.is_reliable() {
-            self.handle.confirm(request.arrival.remote);
+            self.effects.push(Effect::Confirm(request.arrival.remote));
         }
     }
 
@@ -615,7 +614,6 @@ impl Shard {
     /// Lets the request wait until a name is resolved (RFC 3263).
     pub(crate) fn resolve(&mut self, asked: &mut Asked<'_, '_>, name: HostKey) {
         let request = asked.request;
-        let Some(mailbox) = self.mailbox.clone() else { return };
         if !self.may_resolve(asked) {
             if request.method != Method::Ack {
                 self.reply_overloaded(asked);
@@ -623,10 +621,7 @@ impl Shard {
             return;
         }
         let ticket = self.park(asked, true);
-        let shared = self.shared.clone();
-        let source = request.arrival.remote.ip();
-        let work = resolve(shared, self.handle.clone(), mailbox, source, ticket, name);
-        self.handle.spawn("the resolver", work);
+        self.effects.push(Effect::Resolve { ticket, source: request.arrival.remote.ip(), name });
     }
 
     /// A URI that names a user of ours, or this server.
@@ -692,28 +687,4 @@ fn asks_itself(request: &Request<'_>, uri: &Uri<'_>) -> bool {
     request.essentials.from.uri.write_aor(&mut from);
     uri.write_aor(&mut to);
     from == to
-}
-
-async fn resolve(
-    shared: std::sync::Arc<crate::shared::Shared>,
-    handle: strowger_net::Handle<Shard>,
-    mailbox: Mailbox<Shard>,
-    source: IpAddr,
-    ticket: u64,
-    name: HostKey,
-) {
-    let host = String::from_utf8_lossy(&name.0).into_owned();
-    let targets = match shared.resolver.resolve(&host, name.1, name.2, name.3).await {
-        Ok(targets) => targets,
-        Err(error) => {
-            if shared.quota.may_say(Kind::Lookup, source, strowger_net::clock::now().mono) {
-                let (host, error) = (shown(&name.0), brief(&error));
-                tracing::info!(%host, %error, "name not resolved");
-            }
-            Vec::new()
-        }
-    };
-    let is_secure = targets.iter().any(|(transport, _)| transport.is_secure());
-    let to = Resolved { name: is_secure.then(|| handle.name(&host)), targets };
-    mailbox.send(crate::shard::Answer::Resolved { ticket, name, to });
 }

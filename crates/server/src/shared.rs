@@ -5,14 +5,12 @@ use crate::config::Config;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
 use crate::line_rate::LineRate;
-use crate::node::Program;
 use std::sync::Arc;
 use strowger_core::ListenerId;
 use strowger_core::digest::{Algorithm, Authenticator};
 use strowger_core::quota::Quota;
 use strowger_core::routing::Router;
 use strowger_message::Limits;
-use strowger_net::resolve::Resolver;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 
@@ -36,14 +34,12 @@ pub struct Shared {
     pub call_lines: LineRate,
     /// Of lines about registrations.
     pub registration_lines: LineRate,
-    pub resolver: Resolver,
     /// Key of [`strowger_core::call::hash`].
     pub call_secret: u32,
     /// The rounds of pings run.
     pub pings_awake: std::sync::atomic::AtomicBool,
     /// Drawn at the start of the process: seeds of each shard's entropy.
     pub seed: [u8; 32],
-    pub program: Program,
     /// `Server: ...` with its line end, or nothing.
     pub server_line: Vec<u8>,
     /// Of each shard, in their order.
