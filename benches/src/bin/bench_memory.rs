@@ -16,7 +16,7 @@ use strowger_allocations::{Counting, of_process};
 use strowger_benches::command_line::{beside, run};
 use strowger_benches::memory::pss;
 use strowger_server::Server;
-use strowger_server::config::{Config, ListenAddress, Transport};
+use strowger_config::{Config, ListenAddress, Transport};
 use strowger_tests::port;
 use strowger_tests::program::SIPP;
 use strowger_tests::sipp::{Scenario, Sipp};

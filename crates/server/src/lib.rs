@@ -1,6 +1,6 @@
 //! The parts put together: configuration, and the server that follows it.
 //!
-//! [`Server::start`] makes shards of a [`config::Config`]; each owns a [`shard::Shard`] with an engine, which takes every message of its calls:
+//! [`Server::start`] makes shards of a [`strowger_config::Config`]; each owns a [`shard::Shard`] with an engine, which takes every message of its calls:
 //! requests by way of authentication, registrar and routing to the proxy of `core`, responses back through its transactions.
 
 #![forbid(unsafe_code)]
@@ -9,7 +9,6 @@ mod asked;
 mod authentication;
 pub mod ban;
 mod call_log;
-pub mod config;
 mod contacts;
 pub mod counters;
 mod engine;

@@ -1,7 +1,7 @@
 //! The server whole: from a configuration to running shards.
 
 use crate::ban::Bans;
-use crate::config::Config;
+use strowger_config::Config;
 use crate::counters::{Counters, Counts, counted};
 use crate::flows::Flows;
 use crate::line_rate::LineRate;

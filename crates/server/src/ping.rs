@@ -1,6 +1,6 @@
 //! Keeping the flows of phones open that sit behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
 
-use crate::config::PingMethod;
+use strowger_config::PingMethod;
 use crate::engine::{Effect, Engine};
 use crate::reach::{is_gone, target_of};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};

@@ -1,7 +1,7 @@
 //! Where a request goes, and whether it may (RFC 3261 sections 16.3 to 16.5).
 
 use crate::asked::{Asked, Why};
-use crate::config::{Fork, RelayFor};
+use strowger_config::{Fork, RelayFor};
 use crate::contacts::{Contact, Contacts};
 use crate::engine::{Effect, Engine};
 use crate::identity::names_caller;

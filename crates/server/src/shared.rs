@@ -1,7 +1,7 @@
 //! What all shards of the process share.
 
 use crate::ban::Bans;
-use crate::config::Config;
+use strowger_config::Config;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
 use crate::line_rate::LineRate;

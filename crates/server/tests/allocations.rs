@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use strowger_allocations::{Counting, of_process, set_aside};
 use strowger_server::Server;
-use strowger_server::config::{Config, Source};
+use strowger_config::{Config, Source};
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);

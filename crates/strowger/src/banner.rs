@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use strowger_server::config::{Advertised, Config, Durability, Listener, RelayFor, Transport};
+use strowger_config::{Advertised, Config, Durability, Listener, RelayFor, Transport};
 
 /// A listener after it was bound: the port is the real one even if the configuration left it to the system.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use strowger_server::config::{Config, Fault, Report, Source, reference};
+use strowger_config::{Config, Fault, Report, Source, reference};
 
 use crate::cli::CheckArguments;
 use crate::configuration::Choice;

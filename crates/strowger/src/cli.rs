@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use strowger_server::config::{Advertised, Domain, ListenAddress};
+use strowger_config::{Advertised, Domain, ListenAddress};
 
 use crate::configuration::Choice;
 

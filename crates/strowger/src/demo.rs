@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use console::style;
 use serde_json::{Value, json};
-use strowger_server::config::Log;
+use strowger_config::Log;
 
 use self::ladder::Rung;
 use self::load::CALLEE;

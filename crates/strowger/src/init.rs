@@ -9,7 +9,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use strowger_server::config::{Advertised, Config, Domain, ListenAddress, Source};
+use strowger_config::{Advertised, Config, Domain, ListenAddress, Source};
 
 use crate::access;
 use crate::cli::{Advertise, InitArguments};

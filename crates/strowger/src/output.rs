@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use strowger_server::config::Report;
+use strowger_config::Report;
 
 use crate::logging;
 

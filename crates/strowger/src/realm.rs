@@ -1,6 +1,6 @@
 //! Users whose passwords were set for another realm, or without an algorithm, than phones are asked for.
 
-use strowger_server::config::{Config, Fault, Report};
+use strowger_config::{Config, Fault, Report};
 use strowger_store::sqlite_subscribers::Strangers;
 
 use crate::output;

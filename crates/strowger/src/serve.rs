@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use strowger_net::descriptors;
-use strowger_server::config::Config;
+use strowger_config::Config;
 use strowger_server::{Program, Server};
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -1,4 +1,4 @@
-//! Each key and the tests that show its effect, beside what it may be set to (`config.rs`, `server/src/config/`).
+//! Each key and the tests that show its effect, beside what it may be set to (`config.rs`, `config/src/`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     ("server.drain_timeout", &["tests/tests/keys/forwarding.rs::a_shutdown_waits_for_calls_as_long_as_it_may"]),
     ("server.names", &["tests/tests/proxy_rules.rs::a_route_with_a_configured_name_of_this_server_is_taken_off"]),
-    ("server.node", &["crates/server/src/config/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below"]),
+    ("server.node", &["crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below"]),
     ("server.software", &["tests/tests/keys/forwarding.rs::what_is_forwarded_and_answered_is_as_the_settings_say"]),
     (
         "proxy.relay_for",
@@ -103,7 +103,7 @@ const TESTS: &[(&str, &[&str])] = &[
     (
         "registrar.commit_rows",
         &[
-            "crates/server/src/config/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
             "crates/store/src/journal.rs::a_large_group_does_not_wait_for_its_linger",
         ],
     ),
@@ -226,7 +226,7 @@ const TESTS: &[(&str, &[&str])] = &[
     (
         "limits.udp_queue",
         &[
-            "crates/server/src/config/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
             "crates/net/src/udp.rs::what_waits_goes_later_in_order_and_the_rest_is_dropped",
         ],
     ),
@@ -234,7 +234,7 @@ const TESTS: &[(&str, &[&str])] = &[
     (
         "limits.shard_queue",
         &[
-            "crates/server/src/config/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
             "crates/net/tests/shard/shed.rs::what_a_full_ring_takes_no_more_is_answered_by_who_read_it",
         ],
     ),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use strowger_core::digest::{Answer, Challenge, Ha1Set, Hash, Secret, strongest};
 use strowger_message::{Index, Limits, Message, Name, build};
 use strowger_server::Server;
-use strowger_server::config::{Config, Source};
+use strowger_config::{Config, Source};
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
 use tempfile::TempDir;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use strowger_server::Server;
-use strowger_server::config::{Config, Source, Transport};
+use strowger_config::{Config, Source, Transport};
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::SubscriberAdmin;
 use tempfile::TempDir;

@@ -1,7 +1,7 @@
 //! A log line that is too long, made short enough.
 
 use serde_json::Value;
-use strowger_server::config::LogFormat;
+use strowger_config::LogFormat;
 
 const MORE: &str = "...";
 

@@ -429,12 +429,12 @@ macro_rules! words {
             }
         }
 
-        impl $crate::config::key::Key for $name {
+        impl $crate::key::Key for $name {
             fn read(
                 path: &str,
                 value: &toml::Spanned<toml::de::DeValue<'_>>,
-                rule: &$crate::config::key::Rule,
-                reader: &mut $crate::config::reader::Reader,
+                rule: &$crate::key::Rule,
+                reader: &mut $crate::reader::Reader,
             ) -> Option<Self> {
                 let found = match value.get_ref() {
                     toml::de::DeValue::String(text) => Self::from_word(text),
@@ -447,12 +447,12 @@ macro_rules! words {
                 found
             }
 
-            fn write(&self, _: &$crate::config::key::Rule) -> String {
+            fn write(&self, _: &$crate::key::Rule) -> String {
                 format!("\"{}\"", self.word())
             }
 
-            fn allowed(_: &$crate::config::key::Rule) -> String {
-                $crate::config::key::alternatives(&[$($word),+])
+            fn allowed(_: &$crate::key::Rule) -> String {
+                $crate::key::alternatives(&[$($word),+])
             }
         }
     };

@@ -6,7 +6,7 @@
 //! [`Fault`]s with the place in the file and the cure, and as many as possible are found in one go.
 //!
 //! ```
-//! use strowger_server::config::Config;
+//! use strowger_config::Config;
 //!
 //! let config = Config::default();
 //! assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:5060");

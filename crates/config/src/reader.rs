@@ -59,7 +59,7 @@ macro_rules! section {
             }
         }
 
-        impl $crate::config::reader::Section for $name {
+        impl $crate::reader::Section for $name {
             const NAME: &'static str = $title;
             const DOC: &'static [&'static str] = &[$($doc),+];
             const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
@@ -69,11 +69,11 @@ macro_rules! section {
                 name: &str,
                 path: &str,
                 value: &toml::Spanned<toml::de::DeValue<'_>>,
-                reader: &mut $crate::config::reader::Reader,
+                reader: &mut $crate::reader::Reader,
             ) {
                 match name {
                     $( stringify!($key) => {
-                        if let Some(found) = <$type as $crate::config::key::Key>::read(path, value, &$rule, reader) {
+                        if let Some(found) = <$type as $crate::key::Key>::read(path, value, &$rule, reader) {
                             self.$key = found;
                         }
                     } )+
@@ -82,19 +82,19 @@ macro_rules! section {
             }
 
             fn values(&self) -> Vec<String> {
-                vec![$( $crate::config::key::Key::write(&self.$key, &$rule) ),+]
+                vec![$( $crate::key::Key::write(&self.$key, &$rule) ),+]
             }
 
-            fn docs() -> Vec<$crate::config::reader::KeyDoc> {
+            fn docs() -> Vec<$crate::reader::KeyDoc> {
                 let defaults = Self::default().values();
-                let allowed = [$( <$type as $crate::config::key::Key>::allowed(&$rule) ),+];
+                let allowed = [$( <$type as $crate::key::Key>::allowed(&$rule) ),+];
                 let docs: [&'static [&'static str]; Self::KEYS.len()] = [$( &[$($key_doc),+] ),+];
                 defaults
                     .into_iter()
                     .zip(allowed)
                     .zip(docs)
                     .zip(Self::KEYS)
-                    .map(|(((default, allowed), doc), name)| $crate::config::reader::KeyDoc { name, doc, allowed, default })
+                    .map(|(((default, allowed), doc), name)| $crate::reader::KeyDoc { name, doc, allowed, default })
                     .collect()
             }
         }
