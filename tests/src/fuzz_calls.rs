@@ -12,7 +12,7 @@ use strowger_core::Outbox;
 use strowger_core::digest::{Ha1Set, Hash};
 use strowger_core::fuzz_dialog::{change, pieces};
 use strowger_config::{Config, Source};
-use strowger_server::{Program, Server};
+use strowger_node::{Program, Server};
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
 use tempfile::TempDir;

@@ -15,7 +15,7 @@ use mimalloc::MiMalloc;
 use strowger_allocations::{Counting, of_process};
 use strowger_benches::command_line::{beside, run};
 use strowger_benches::memory::pss;
-use strowger_server::Server;
+use strowger_node::Server;
 use strowger_config::{Config, ListenAddress, Transport};
 use strowger_tests::port;
 use strowger_tests::program::SIPP;

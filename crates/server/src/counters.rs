@@ -19,6 +19,11 @@ macro_rules! counters {
         }
 
         impl Counts {
+            /// Something is under way that a caller waits for.
+            pub const fn busy(&self) -> bool {
+                self.waiting > 0 || self.unanswered > 0
+            }
+
             /// Logs each that is not 0 as a field of one event.
             pub fn log(&self, event: &str) {
                 tracing::info!(of = "server", $($name = counted(self.$name),)* "{event}");
@@ -34,7 +39,7 @@ macro_rules! counters {
 }
 
 /// The value of a field in the log; none for 0.
-pub(crate) fn counted(value: u64) -> Option<u64> {
+pub fn counted(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It is given the time and one input (a message, an answer to a question, a timer, a flow that ended), and writes messages into the
 //! [`Outbox`] and what else it wants of the world as [`Effect`]s. It holds no socket, no clock, no runtime and no other shard:
-//! [`Shard`](crate::shard::Shard) carries its effects out.
+//! who drives it carries its effects out.
 
 use crate::asked::{Asked, Why};
 use crate::call_log::{CallLog, LoggedCall};
@@ -47,7 +47,7 @@ pub enum Answer {
 
 /// What an engine wants of the world besides the messages that it sends; carried out when its call returns.
 #[derive(Debug)]
-pub(crate) enum Effect {
+pub enum Effect {
     /// Messages to this address go over that connection, while it lives (RFC 5923).
     Alias { flow: Flow, transport: Transport, address: SocketAddr },
     /// What came last from this address by UDP was of the peer that is there.
@@ -62,11 +62,11 @@ pub(crate) enum Effect {
 
 /// What is so around an engine, while it decides.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Circumstances {
+pub struct Circumstances {
     /// The process is about to end: what is under way goes on, nothing new begins.
-    pub(crate) draining: bool,
+    pub draining: bool,
     /// Shards among which calls are divided.
-    pub(crate) shards: usize,
+    pub shards: usize,
 }
 
 /// What moves with a bucket of calls.
@@ -85,19 +85,19 @@ pub enum Moved {
 }
 
 /// The machines of one shard and what they need.
-pub(crate) struct Engine {
-    pub(crate) shared: Arc<Shared>,
+pub struct Engine {
+    pub shared: Arc<Shared>,
     pub(crate) number: usize,
     pub(crate) transactions: Transactions,
     pub(crate) router: Arc<Router>,
     pub(crate) proxy: Proxy,
     pub(crate) registrar: Registrar,
     pub(crate) entropy: Entropy,
-    pub(crate) circumstances: Circumstances,
-    pub(crate) effects: Vec<Effect>,
+    pub circumstances: Circumstances,
+    pub effects: Vec<Effect>,
     /// This shard among the receivers of the stores.
-    pub(crate) written: Option<SinkId>,
-    pub(crate) found: Option<SinkId>,
+    pub written: Option<SinkId>,
+    pub found: Option<SinkId>,
     pub(crate) parked: Slots<Parked>,
     /// Messages of calls that wait, in order.
     pub(crate) held: HashMap<Line, VecDeque<(Vec<u8>, Arrival)>>,
@@ -486,7 +486,7 @@ impl Engine {
 
 /// What comes in.
 impl Engine {
-    pub(crate) fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+    pub fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.take_in(now, arrival, bytes, out);
         self.hear_notices(now, out);
         self.show_busy();
@@ -494,7 +494,7 @@ impl Engine {
 
     /// By UDP the request comes again, and most often is a repetition itself: an answer to it would end a call that its
     /// owner sets up. Over a connection it comes once, so it is answered.
-    pub(crate) fn shed(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+    pub fn shed(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if !arrival.transport.is_reliable() {
             return;
         }
@@ -510,7 +510,7 @@ impl Engine {
         self.index = index;
     }
 
-    pub(crate) fn poll(&mut self, now: Now, out: &mut Outbox) {
+    pub fn poll(&mut self, now: Now, out: &mut Outbox) {
         self.divide_bounds();
         self.transactions.poll(now, out, &mut self.events);
         self.run_events(now, "", out);
@@ -522,11 +522,11 @@ impl Engine {
         self.give_memory_back(now);
     }
 
-    pub(crate) fn deadline(&mut self) -> Option<u64> {
+    pub fn deadline(&mut self) -> Option<u64> {
         sooner(self.transactions.deadline(), sooner(self.proxy.deadline(), self.pings.deadline()))
     }
 
-    pub(crate) fn answered(&mut self, now: Now, answer: Answer, out: &mut Outbox) {
+    pub fn answered(&mut self, now: Now, answer: Answer, out: &mut Outbox) {
         match answer {
             Answer::Written(results) => {
                 for (ticket, result) in results {
@@ -548,21 +548,21 @@ impl Engine {
     }
 
     /// A message with this token did not leave.
-    pub(crate) fn unsent(&mut self, now: Now, token: u64, reason: &str, out: &mut Outbox) {
+    pub fn unsent(&mut self, now: Now, token: u64, reason: &str, out: &mut Outbox) {
         self.transactions.failed(now, token, out, &mut self.events);
         self.run_events(now, reason, out);
         self.hear_notices(now, out);
         self.show_busy();
     }
 
-    pub(crate) fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
+    pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
         self.transactions.cut_off(now, token, out, &mut self.events);
         self.run_events(now, "connection lost", out);
         self.hear_notices(now, out);
         self.show_busy();
     }
 
-    pub(crate) fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
+    pub fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         if self.transactions.unreachable(now, to, quoted, out, &mut self.events) {
             self.run_events(now, "unreachable (ICMP error)", out);
             self.hear_notices(now, out);
@@ -570,11 +570,11 @@ impl Engine {
         }
     }
 
-    pub(crate) fn closed(&self, flow: Flow) {
+    pub fn closed(&self, flow: Flow) {
         self.shared.flows.closed(flow);
     }
 
-    pub(crate) fn export(&mut self, now: Now, bucket: u8) -> Vec<Moved> {
+    pub fn export(&mut self, now: Now, bucket: u8) -> Vec<Moved> {
         let moves = |b: u8| b == bucket;
         // Before the transactions: those of requests that wait are forgotten, not moved.
         let waiting = self.take_waiting(now, bucket);
@@ -588,7 +588,7 @@ impl Engine {
         calls.into_iter().chain(waiting).collect()
     }
 
-    pub(crate) fn import(&mut self, now: Now, record: Moved, out: &mut Outbox) {
+    pub fn import(&mut self, now: Now, record: Moved, out: &mut Outbox) {
         match record {
             Moved::Calls { contexts, transactions, logged } => {
                 self.call_log.import(logged);
@@ -604,7 +604,7 @@ impl Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(now: Now, shared: Arc<Shared>, number: usize, circumstances: Circumstances) -> Self {
+    pub fn new(now: Now, shared: Arc<Shared>, number: usize, circumstances: Circumstances) -> Self {
         let config = &shared.config;
         let entropy = Entropy::new(shared.seed).derive(&(number as u64).to_le_bytes());
         let words = |label: &[u8]| {

@@ -1,7 +1,8 @@
-//! The parts put together: configuration, and the server that follows it.
+//! The server's decisions: authentication, registrar and routing put together, without I/O.
 //!
-//! [`Server::start`] makes shards of a [`strowger_config::Config`]; each owns a [`shard::Shard`] with an engine, which takes every message of its calls:
-//! requests by way of authentication, registrar and routing to the proxy of `core`, responses back through its transactions.
+//! [`shared::Shared`] is made of a [`strowger_config::Config`] and of what surrounds the server; each shard has an
+//! [`engine::Engine`], which takes every message of its calls: requests by way of authentication, registrar and routing to the proxy of
+//! `core`, responses back through its transactions.
 
 #![forbid(unsafe_code)]
 
@@ -11,24 +12,20 @@ pub mod ban;
 mod call_log;
 mod contacts;
 pub mod counters;
-mod engine;
+pub mod engine;
 pub mod flows;
 mod identity;
 pub mod line_rate;
-mod local_address;
-mod node;
+pub mod local_address;
 mod own_name;
-mod parked;
+pub mod parked;
 mod ping;
 mod reach;
 mod refusals;
 mod registration;
 mod registration_log;
-mod removal;
 mod reply;
 mod routing;
-pub mod shard;
 pub mod shared;
 mod tally;
-
-pub use node::{Program, Server};
+mod upkeep;

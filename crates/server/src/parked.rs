@@ -52,14 +52,14 @@ pub(crate) struct Registration {
 }
 
 /// A name to resolve: host in lower case, port, transport, sips.
-pub(crate) type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
+pub type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
 
 /// Where a name leads.
 #[derive(Clone, Debug, Default)]
 pub struct Resolved {
-    pub(crate) targets: Vec<(Transport, SocketAddr)>,
+    pub targets: Vec<(Transport, SocketAddr)>,
     /// What those of secure transports must prove: the name that was asked for, not one that it led to (RFC 5922 section 7.2).
-    pub(crate) name: Option<PeerName>,
+    pub name: Option<PeerName>,
 }
 
 /// What look-ups of this request have found so far.

@@ -145,9 +145,10 @@ fn kind_of(asked: &Asked<'_, '_>) -> Kind {
     if asked.request.method == Method::Register { Kind::Registration } else { Kind::Request }
 }
 
+impl Shared {
 /// Logs how many lines were left out, once a minute; `now` in milliseconds.
-pub(crate) fn say_left_out(shared: &Shared, now: u64) {
-    let left_out = shared.quota.left_out(now);
+pub fn say_left_out(&self, now: u64) {
+    let left_out = self.quota.left_out(now);
     if left_out.count() > 0 {
         let [connections, forwarding, scanners, malformed, authentication, registrations, requests, lookups] =
             Kind::ALL.map(|kind| Some(left_out.of(kind)).filter(|count| *count > 0));
@@ -166,9 +167,9 @@ pub(crate) fn say_left_out(shared: &Shared, now: u64) {
         );
     }
     for (count, setting, is_wanted) in [
-        (shared.call_lines.suppressed(now), "log.calls_per_minute", crate::call_log::is_wanted()),
+        (self.call_lines.suppressed(now), "log.calls_per_minute", crate::call_log::is_wanted()),
         (
-            shared.registration_lines.suppressed(now),
+            self.registration_lines.suppressed(now),
             "log.registrations_per_minute",
             crate::registration_log::is_wanted(),
         ),
@@ -177,4 +178,5 @@ pub(crate) fn say_left_out(shared: &Shared, now: u64) {
             tracing::warn!(count, %setting, "suppressed log lines");
         }
     }
+}
 }

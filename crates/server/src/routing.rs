@@ -528,7 +528,7 @@ impl Engine {
         // A second Route of ours says it: there the dialog began.
         if routing.listener.is_none() {
             for way in &mut ways {
-                *way = self.local_addresses.settle(shared.router.identity(), *way, asked.now.mono);
+                *way = self.local_addresses.settle(&*shared.routes, shared.router.identity(), *way, asked.now.mono);
             }
         }
         Some(ways)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use strowger_net::descriptors;
 use strowger_config::Config;
-use strowger_server::{Program, Server};
+use strowger_node::{Program, Server};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::banner::{BoundListener, banner};

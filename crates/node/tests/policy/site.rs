@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strowger_core::digest::{Answer, Challenge, Ha1Set, Hash, Secret, strongest};
 use strowger_message::{Index, Limits, Message, Name, build};
-use strowger_server::Server;
+use strowger_node::Server;
 use strowger_config::{Config, Source};
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{Ha1s, SubscriberAdmin};

@@ -1,9 +1,6 @@
 //! One shard of a server: its engine among sockets, other shards and what is slow.
 
-use crate::engine::{Answer, Circumstances, Effect, Engine, Moved};
-use crate::node::Program;
-use crate::parked::{HostKey, Resolved};
-use crate::shared::Shared;
+use crate::server::Program;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_core::quota::{Kind, Quota};
@@ -11,6 +8,9 @@ use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
+use strowger_server::engine::{Answer, Circumstances, Effect, Engine, Moved};
+use strowger_server::parked::{HostKey, Resolved};
+use strowger_server::shared::Shared;
 use strowger_store::journal::Journal;
 
 /// What all shards of a process reach beside their engines.

@@ -2,10 +2,10 @@
 //! server ran. Until then calls would go on to reach the phone of somebody who is no user any more, for as long as it had
 //! registered; and who gets the same name next would share it with that phone.
 
-use crate::shared::Shared;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::Now;
+use strowger_server::shared::Shared;
 use strowger_store::journal::{Journal, WriteError};
 use strowger_store::location::{Standing, Step};
 use strowger_store::subscriber::Subscribers;

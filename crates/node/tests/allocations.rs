@@ -4,7 +4,7 @@ use std::alloc::System;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use strowger_allocations::{Counting, of_process, set_aside};
-use strowger_server::Server;
+use strowger_node::Server;
 use strowger_config::{Config, Source};
 
 #[global_allocator]

@@ -1,0 +1,48 @@
+//! Who the server is: by its configuration, and by the addresses that it has.
+
+use std::net::{IpAddr, SocketAddr};
+use strowger_config::Config;
+use strowger_core::routing::{Identity, ListenerAddress};
+
+/// Names and addresses of ours. A listener on all addresses is known by the address that reaches furthest.
+pub(crate) fn identity(config: &Config, bound: &[SocketAddr]) -> Identity {
+    let interfaces: Vec<IpAddr> = if_addrs::get_if_addrs().unwrap_or_default().into_iter().map(|i| i.ip()).collect();
+    let mut networks: Vec<&str> = Vec::new();
+    let listeners = config.listeners.iter().zip(bound).map(|(listener, bound)| {
+        let network = networks.iter().position(|n| *n == listener.network).unwrap_or_else(|| {
+            networks.push(&listener.network);
+            networks.len() - 1
+        });
+        let (host, port) = match &listener.advertise {
+            Some(name) => (name.host.clone(), name.port.unwrap_or_else(|| bound.port())),
+            None => (shown_ip(reachable(bound.ip(), &interfaces)), bound.port()),
+        };
+        // The default port may be left out in a Via; it stands there all the same, for those who get it wrong.
+        ListenerAddress {
+            transport: listener.transport,
+            bound: *bound,
+            sent_by: format!("{host}:{port}").into_bytes().into(),
+            network: network as u16,
+        }
+    });
+    let names = config.server.names.iter().map(|name| name.as_str());
+    Identity::new(listeners.collect(), config.domains.iter().map(|d| d.as_str()), &interfaces).with_names(names)
+}
+
+fn reachable(bound: IpAddr, interfaces: &[IpAddr]) -> IpAddr {
+    if !bound.is_unspecified() {
+        return bound;
+    }
+    let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if (ip.segments()[0] & 0xffc0) == 0xfe80);
+    let same = |ip: &&IpAddr| ip.is_ipv4() == bound.is_ipv4() && !link_local(ip);
+    let mut fitting: Vec<&IpAddr> = interfaces.iter().filter(same).collect();
+    fitting.sort_by_key(|ip| ip.is_loopback());
+    fitting.first().map_or(bound, |ip| **ip)
+}
+
+fn shown_ip(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}

@@ -1,0 +1,65 @@
+//! The database of the server, and the file of its secret beside it.
+
+use crate::random;
+use anyhow::Context;
+use std::sync::Arc;
+use strowger_config::Config;
+use strowger_store::access;
+use strowger_store::clock::{Clock, Moment};
+use strowger_store::journal::Journal;
+use strowger_store::location::LocationTable;
+use strowger_store::read_through::ReadThrough;
+use strowger_store::sqlite_bindings;
+use strowger_store::sqlite_subscribers::SqliteSubscribers;
+use strowger_store::subscriber::Subscribers;
+
+type Store = (Option<Journal>, Option<Arc<dyn Subscribers>>);
+
+/// Nothing where the configuration has no database.
+pub(crate) fn open(config: &Config, location: &Arc<LocationTable>) -> anyhow::Result<Store> {
+    let Some(settings) = config.sqlite_settings() else { return Ok((None, None)) };
+    let clock: Clock = Arc::new(|| {
+        let now = strowger_net::clock::now();
+        Moment { mono: now.mono, wall: now.wall }
+    });
+    let (journal, loaded) = sqlite_bindings::keep(&settings, location, config.journal_settings(), clock.clone())
+        .map_err(|error| match access::denial(&settings.path, true) {
+            Some(reason) => anyhow::anyhow!("{error}; {reason}"),
+            None => error.into(),
+        })?;
+    tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
+    let subscribers = ReadThrough::start(SqliteSubscribers::open(&settings)?, config.read_through_settings(), clock)?;
+    Ok((journal, Some(Arc::new(subscribers))))
+}
+
+/// The secret that the server drew itself, kept in a file beside its database: routes of running calls and nonces stay good
+/// over a restart. In memory only, it is drawn anew at each start.
+pub(crate) fn kept_secret(config: &Config) -> anyhow::Result<Vec<u8>> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(database) = &config.store.database else { return Ok(random::<32>()?.to_vec()) };
+    let path = database.with_extension("secret");
+    let what = || format!("{}: the secret of this server", path.display());
+    match std::fs::read(&path) {
+        Ok(secret) if secret.len() >= 16 => return Ok(secret),
+        Ok(_) => anyhow::bail!("{} is shorter than 16 bytes: remove the file, the server draws another", what()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (),
+        Err(error) => {
+            let reason = access::denial(&path, false).map(|reason| format!(": {reason}")).unwrap_or_default();
+            return Err(error).with_context(|| format!("{} cannot be read{reason}", what()));
+        }
+    }
+    let secret = random::<32>()?;
+    // Whole or not at all: another start must not find half of it.
+    let draft = database.with_extension("secret.new");
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)
+        .with_context(|| format!("{} cannot be written", what()))?;
+    file.write_all(&secret).and_then(|()| file.sync_all()).with_context(|| format!("{} cannot be written", what()))?;
+    std::fs::rename(&draft, &path).with_context(|| format!("{} cannot be written", what()))?;
+    Ok(secret.to_vec())
+}

@@ -1,0 +1,58 @@
+//! What is done beside the shards, again and again.
+
+use crate::removal::Removals;
+use crate::shard::{Shard, World};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use strowger_net::{Handle, clock};
+use strowger_server::shared::Shared;
+use strowger_store::journal::Journal;
+use strowger_store::subscriber::Subscribers;
+
+/// How often the server does what no request waits for: expiry, bans, what the log has left out.
+const UPKEEP: Duration = Duration::from_secs(1);
+
+/// How often it looks after its database: overdue look-ups, users who were removed, threads that ended.
+const DATABASE_UPKEEP: Duration = Duration::from_millis(250);
+
+/// The work of no call in particular.
+pub(crate) async fn keep_up(shared: Arc<Shared>, world: Arc<World>) {
+    let mut tick = tokio::time::interval(UPKEEP);
+    let mut n = 0u64;
+    loop {
+        tick.tick().await;
+        n += 1;
+        let now = clock::now();
+        shared.keep_up(now);
+        if n.is_multiple_of(5) {
+            shared.tidy(now);
+            world.resolver.tidy();
+            // Of this thread: what look-ups used.
+            (world.program.give_back)();
+        }
+    }
+}
+
+/// The same for the database.
+pub(crate) async fn keep_up_database(
+    shared: Arc<Shared>,
+    handle: Handle<Shard>,
+    journal: Option<Weak<Journal>>,
+    subscribers: Arc<dyn Subscribers>,
+    mut removals: Removals,
+) {
+    let mut tick = tokio::time::interval(DATABASE_UPKEEP);
+    loop {
+        tick.tick().await;
+        // Without it every REGISTER is refused.
+        if journal.as_ref().and_then(Weak::upgrade).is_some_and(|journal| journal.has_ended()) {
+            handle.fail("the thread that writes bindings ended");
+        }
+        if subscribers.has_ended() {
+            handle.fail("the thread that reads subscribers ended");
+        }
+        let now = clock::now();
+        subscribers.overdue(now.mono);
+        removals.step(now, &shared, &*subscribers);
+    }
+}

@@ -1,0 +1,26 @@
+//! What no request waits for.
+
+use crate::registration_log::Expired;
+use crate::shared::Shared;
+use strowger_core::Now;
+
+/// Bindings that one round of upkeep removes at most.
+const EXPIRED_AT_ONCE: usize = 20_000;
+
+impl Shared {
+    /// Removes the bindings that have expired, and logs what the log has left out. To be called about once a second.
+    pub fn keep_up(&self, now: Now) {
+        let mut expired = Vec::new();
+        self.location.expire(now.mono, EXPIRED_AT_ONCE, &mut |binding| {
+            expired.extend(Expired::of(&binding, self, now.mono));
+        });
+        expired.iter().for_each(Expired::log);
+        self.say_left_out(now.mono);
+    }
+
+    /// Forgets bans that are over and nonces that are too old. To be called every few seconds.
+    pub fn tidy(&self, now: Now) {
+        self.bans.tidy(now.mono);
+        self.authenticator.purge(now);
+    }
+}
