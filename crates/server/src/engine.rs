@@ -137,6 +137,20 @@ impl Engine {
         &self.shared.counters[self.number]
     }
 
+    pub fn transactions(&self) -> &Transactions {
+        &self.transactions
+    }
+
+    /// Requests that are forwarded and not answered to the end.
+    pub fn contexts(&self) -> usize {
+        self.proxy.contexts()
+    }
+
+    /// Messages that wait, for a look-up or behind others of their call.
+    pub fn waiting(&self) -> usize {
+        self.parked.len() + self.held.values().map(VecDeque::len).sum::<usize>()
+    }
+
     /// Parses what came and hands it on: responses to their transactions, requests to [`Engine::request`].
     fn take_in(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.shared.bans.is_banned(arrival.remote.ip(), now.mono) {

@@ -1,6 +1,6 @@
-//! A simulated network around the machines of `strowger-core`: for tests.
+//! A simulated network around the engines of servers and the user agents of `strowger-core`: for tests.
 //!
-//! Hosts ([`agent::Agent`], [`proxy::ProxyHost`]) stand around a [`network::Network`] that loses, doubles, delays and reorders, under
+//! Hosts ([`agent::Agent`], [`server::ServerHost`]) stand around a [`network::Network`] that loses, doubles, delays and reorders, under
 //! one clock that jumps from event to event. Everything comes from one seed, so a failure replays: [`scene::run`].
 //! After every step what must always hold is checked, and when nothing is under way any more, that
 //! nothing is left: no transaction, no kept byte, no timer, no dialog.
@@ -9,8 +9,8 @@
 
 pub mod agent;
 pub mod network;
-pub mod proxy;
 pub mod random;
 pub mod scene;
+pub mod server;
 pub mod wire;
 pub mod world;

@@ -2,39 +2,38 @@
 
 use crate::agent::{Agent, Answer, Tally};
 use crate::network::{Conditions, Network};
-use crate::proxy::{ProxyHost, ProxySettings};
 use crate::random::Random;
-use crate::world::{Host, World};
+use crate::server::{ServerHost, ServerSettings};
+use crate::world::{Host, START, World};
 use std::net::SocketAddr;
 use strowger_core::transaction::Transactions;
 use strowger_core::{Arrival, Now, Outbox, Transport};
 
 /// A host of either kind.
-#[expect(clippy::large_enum_variant, reason = "a world has five of them")]
 pub enum Node {
-    Agent(Agent),
-    Proxy(ProxyHost),
+    Agent(Box<Agent>),
+    Server(Box<ServerHost>),
 }
 
 impl Node {
     fn name(&self) -> String {
         match self {
             Self::Agent(agent) => agent.name().to_owned(),
-            Self::Proxy(proxy) => proxy.address().to_string(),
+            Self::Server(server) => server.address().to_string(),
         }
     }
 
     fn transactions(&self) -> &Transactions {
         match self {
             Self::Agent(agent) => agent.transactions(),
-            Self::Proxy(proxy) => proxy.transactions(),
+            Self::Server(server) => server.transactions(),
         }
     }
 
     fn host(&mut self) -> &mut dyn Host {
         match self {
-            Self::Agent(agent) => agent,
-            Self::Proxy(proxy) => proxy,
+            Self::Agent(agent) => &mut **agent,
+            Self::Server(server) => &mut **server,
         }
     }
 }
@@ -59,14 +58,14 @@ impl Host for Node {
     fn check(&self) -> Result<(), String> {
         match self {
             Self::Agent(agent) => agent.check(),
-            Self::Proxy(proxy) => proxy.check(),
+            Self::Server(server) => server.check(),
         }
     }
 
     fn leftovers(&self) -> Result<(), String> {
         match self {
             Self::Agent(agent) => agent.leftovers(),
-            Self::Proxy(proxy) => proxy.leftovers(),
+            Self::Server(server) => server.leftovers(),
         }
     }
 }
@@ -75,6 +74,18 @@ const DOMAIN: &str = "home.example";
 
 fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([127, 0, 1, last], 5060))
+}
+
+/// A registrar of one domain that relays for others too and asks for no password.
+fn config(domain: &str, record_route: bool) -> String {
+    format!(
+        "domains = [\"{domain}\"]\n\
+         [registrar]\nauthenticate = false\ndurability = \"none\"\n\
+         [auth]\ncalls = false\n\
+         [proxy]\nrelay_for = \"everyone\"\nrecord_route = {record_route}\n\
+         [nat]\nping_interval = \"never\"\n\
+         [store]\ndatabase = \"memory\"\n"
+    )
 }
 
 /// The world of one seed: alice calls bob and carol over one or two proxies, the last of which is their registrar. Bob
@@ -88,9 +99,14 @@ pub fn world(seed: u64) -> World<Node> {
     let first = if two { edge } else { home };
     let mut hosts = Vec::new();
     for (at, domain) in [(home, DOMAIN), (edge, "edge.example")].into_iter().take(1 + usize::from(two)) {
-        let names = vec![(DOMAIN.to_owned(), home)];
-        let settings = ProxySettings { address: at, domain: domain.to_owned(), record_route, names };
-        hosts.push((at, Node::Proxy(ProxyHost::new(settings, random.u64()))));
+        let settings = ServerSettings {
+            address: at,
+            config: config(domain, record_route),
+            names: vec![(DOMAIN.to_owned(), home)],
+            lookups: (0, random.between(0, 400)),
+            failures: 0,
+        };
+        hosts.push((at, Node::Server(Box::new(ServerHost::new(START, settings, random.u64())))));
     }
     let mut transport = || *random.pick(&[Transport::Udp, Transport::Udp, Transport::Udp, Transport::Tcp]);
     let transports = [transport(), transport(), transport()];
@@ -137,7 +153,7 @@ pub fn world(seed: u64) -> World<Node> {
     bob.plan_register(500_000, 0);
     hosts.extend([alice, bob, carol].into_iter().map(|agent| {
         let at = agent.address();
-        (at, Node::Agent(agent))
+        (at, Node::Agent(Box::new(agent)))
     }));
     World::new(Network::new(conditions, random), hosts)
 }

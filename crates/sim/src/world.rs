@@ -3,7 +3,9 @@
 use crate::network::{Arriving, Conditions, Network};
 use crate::wire::Wire;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::net::SocketAddr;
+use strowger_core::transaction::Transactions;
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 
 /// Something with an address and machines inside.
@@ -48,6 +50,9 @@ pub struct World<H> {
     pub trace: Option<Vec<String>>,
 }
 
+/// When a world begins.
+pub const START: Now = Now { mono: 1_000, wall: 1_700_000_000_000 };
+
 /// ms after which a simulation that finds no end is given up.
 const LONGEST: u64 = 3_600_000;
 
@@ -55,7 +60,7 @@ impl<H: Host> World<H> {
     pub fn new(network: Network, hosts: Vec<(SocketAddr, H)>) -> Self {
         let by_address = hosts.iter().enumerate().map(|(n, (address, _))| (*address, n)).collect();
         Self {
-            now: Now { mono: 1_000, wall: 1_700_000_000_000 },
+            now: START,
             hosts: hosts.into_iter().map(|(_, host)| host).collect(),
             by_address,
             network,
@@ -138,4 +143,15 @@ impl<H: Host> World<H> {
         self.out.clear();
         Ok(())
     }
+}
+
+/// A table of transactions after its last timer.
+pub(crate) fn nothing_left(host: &dyn Display, tx: &Transactions) -> Result<(), String> {
+    let counts = tx.counts();
+    let left =
+        counts.servers + counts.clients + counts.kept_messages + counts.timers + counts.timers_waiting + counts.keys;
+    if left > 0 || tx.memory() > 0 {
+        return Err(format!("{host}: {} bytes for {counts:?}", tx.memory()));
+    }
+    Ok(())
 }
