@@ -238,7 +238,13 @@ impl Engine {
         if !self.waiting.is_empty() {
             let line = self.line_of(&request);
             if self.waiting.contains_key(&line) {
-                return self.hold(line, message.bytes(), arrival);
+                // What acknowledges a failure ends its repetitions at once.
+                let absorbed = request.method == Method::Ack
+                    && matches!(self.transactions.request(now, message, arrival, call_hash, out), Incoming::Absorbed);
+                if !absorbed {
+                    self.hold(line, message.bytes(), arrival);
+                }
+                return;
             }
         }
         if request.essentials.from.lacks_quotes() || request.essentials.to.lacks_quotes() {
