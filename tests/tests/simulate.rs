@@ -48,7 +48,7 @@ fn every_call_ends_as_it_must_and_nothing_is_left() {
         failures.extend(failed);
     }
     println!("{seeds} seeds: {whole:?}");
-    let shown = &failures[..failures.len().min(5)];
+    let shown = &failures[..failures.len().min(12)];
     assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), shown.join("\n\n"));
     if seeds < 100 {
         return;

@@ -138,7 +138,7 @@ impl Agent {
 
     /// How the calls ended, in the order of planning.
     pub fn outcomes(&self) -> impl Iterator<Item = Option<Outcome>> {
-        self.sent.iter().filter(|s| s.kind == Kind::Call).map(|s| s.outcome)
+        self.sent.iter().filter(|s| s.kind == Kind::Call && !s.challenged).map(|s| s.outcome)
     }
 
     fn plan(&mut self, at: u64, task: Task) {

@@ -12,5 +12,6 @@ pub mod network;
 pub mod random;
 pub mod scene;
 pub mod server;
+mod users;
 pub mod wire;
 pub mod world;

@@ -55,6 +55,10 @@ impl Host for Node {
         self.host().deadline()
     }
 
+    fn is_stateless(&self) -> bool {
+        matches!(self, Self::Server(_))
+    }
+
     fn check(&self) -> Result<(), String> {
         match self {
             Self::Agent(agent) => agent.check(),
@@ -71,17 +75,18 @@ impl Host for Node {
 }
 
 const DOMAIN: &str = "home.example";
+const USERS: [&str; 3] = ["alice", "bob", "carol"];
 
 fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([127, 0, 1, last], 5060))
 }
 
-/// A registrar of one domain that relays for others too and asks for no password.
-fn config(domain: &str, record_route: bool) -> String {
+/// A registrar of one domain that relays for others too.
+fn config(domain: &str, record_route: bool, passwords: bool) -> String {
     format!(
         "domains = [\"{domain}\"]\n\
-         [registrar]\nauthenticate = false\ndurability = \"none\"\n\
-         [auth]\ncalls = false\n\
+         realm = \"{domain}\"\n[registrar]\nauthenticate = {passwords}\ndurability = \"none\"\n\
+         [auth]\ncalls = {passwords}\n\
          [proxy]\nrelay_for = \"everyone\"\nrecord_route = {record_route}\n\
          [nat]\nping_interval = \"never\"\n\
          [store]\ndatabase = \"memory\"\n"
@@ -96,15 +101,17 @@ pub fn world(seed: u64) -> World<Node> {
     let (edge, home) = (address(1), address(2));
     let two = random.chance(500);
     let record_route = random.chance(700);
+    let passwords = random.chance(500);
     let first = if two { edge } else { home };
     let mut hosts = Vec::new();
     for (at, domain) in [(home, DOMAIN), (edge, "edge.example")].into_iter().take(1 + usize::from(two)) {
         let settings = ServerSettings {
             address: at,
-            config: config(domain, record_route),
+            config: config(domain, record_route, domain == DOMAIN && passwords),
             names: vec![(DOMAIN.to_owned(), home)],
             lookups: (0, random.between(0, 400)),
-            failures: 0,
+            failures: if random.chance(200) { random.between(1, 100) } else { 0 },
+            users: if domain == DOMAIN && passwords { USERS.to_vec() } else { Vec::new() },
         };
         hosts.push((at, Node::Server(Box::new(ServerHost::new(START, settings, random.u64())))));
     }

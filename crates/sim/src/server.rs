@@ -1,6 +1,7 @@
 //! A host with the engine of a server inside. What a shard would do for it, the network and the clock of the world do.
 
 use crate::random::Random;
+use crate::users::Users;
 use crate::world::{Host, listener, nothing_left};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,6 +16,8 @@ use strowger_server::local_address::Routes;
 use strowger_server::parked::{HostKey, Resolved};
 use strowger_server::shared::{Shared, Surroundings};
 use strowger_store::location::LocationTable;
+use strowger_store::subscriber::{LookupError, Subscribers};
+use strowger_store::ticket::SinkId;
 
 /// What surrounds the server.
 #[derive(Clone, Debug)]
@@ -26,14 +29,17 @@ pub struct ServerSettings {
     pub names: Vec<(String, SocketAddr)>,
     /// Shortest and longest time that a look-up takes, ms.
     pub lookups: (u64, u64),
-    /// Look-ups that find nothing, in thousandths.
+    /// Look-ups that fail, in thousandths.
     pub failures: u64,
+    /// Who has a password here; none: nobody is known, and nobody is asked for one.
+    pub users: Vec<&'static str>,
 }
 
 pub struct ServerHost {
     settings: ServerSettings,
     shared: Arc<Shared>,
     engine: Engine,
+    users: Option<Arc<Users>>,
     random: Random,
     /// What was asked, by the moment of its answer, then in the order of asking.
     answers: BTreeMap<(u64, u64), Answer>,
@@ -81,6 +87,7 @@ impl ServerHost {
         let identity = Identity::new(vec![address(Transport::Udp), address(Transport::Tcp)], domains, &[]);
         let mut bytes = [0; 32];
         bytes.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random.u64().to_le_bytes()));
+        let known = (!settings.users.is_empty()).then(|| Arc::new(Users::new(&config.realm, &settings.users)));
         let surroundings = Surroundings {
             identity,
             secret: random.u64().to_le_bytes().repeat(4),
@@ -89,13 +96,14 @@ impl ServerHost {
             process: random.u64() as u16,
             shards: 1,
             location: Arc::new(LocationTable::new(config.location_settings())),
-            subscribers: None,
+            subscribers: known.clone().map(|users| users as Arc<dyn Subscribers>),
             quota: Arc::new(Quota::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay(at.ip())),
         };
         let shared = Arc::new(Shared::new(now, config, surroundings));
-        let engine = Engine::new(now, shared.clone(), 0, ALONE);
-        Self { settings, shared, engine, random, answers: BTreeMap::new(), asked: 0, kept_up: now.mono }
+        let mut engine = Engine::new(now, shared.clone(), 0, ALONE);
+        engine.found = known.as_ref().map(|_| SinkId::NOBODY);
+        Self { settings, shared, engine, users: known, random, answers: BTreeMap::new(), asked: 0, kept_up: now.mono }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -108,18 +116,34 @@ impl ServerHost {
     }
 
     fn carry_out(&mut self, now: Now) {
+        self.ask_users(now);
         for effect in std::mem::take(&mut self.engine.effects) {
             match effect {
                 Effect::Resolve { ticket, name, .. } => {
-                    let to = if self.random.chance(self.settings.failures) { Resolved::default() } else { self.look_up(&name) };
-                    let (shortest, longest) = self.settings.lookups;
-                    self.asked += 1;
-                    let due = now.mono + self.random.between(shortest, longest);
-                    self.answers.insert((due, self.asked), Answer::Resolved { ticket, name, to });
+                    let fails = self.random.chance(self.settings.failures);
+                    let to = if fails { Resolved::default() } else { self.look_up(&name) };
+                    self.answer_later(now, Answer::Resolved { ticket, name, to });
                 }
                 Effect::WakePings | Effect::Alias { .. } | Effect::Confirm(_) | Effect::GiveBack => (),
             }
         }
+    }
+
+    /// The questions to the database among what the engine has just done.
+    fn ask_users(&mut self, now: Now) {
+        let Some(users) = self.users.clone() else { return };
+        for (ticket, asked) in users.take() {
+            let fails = self.random.chance(self.settings.failures);
+            let result = if fails { Err(LookupError::Database) } else { Ok(users.answer(asked)) };
+            self.answer_later(now, Answer::Subscribers(vec![(ticket, result)]));
+        }
+    }
+
+    fn answer_later(&mut self, now: Now, answer: Answer) {
+        let (shortest, longest) = self.settings.lookups;
+        self.asked += 1;
+        let due = now.mono + self.random.between(shortest, longest);
+        self.answers.insert((due, self.asked), answer);
     }
 
     fn look_up(&self, (host, port, transport, _): &HostKey) -> Resolved {
@@ -162,6 +186,10 @@ impl Host for ServerHost {
     fn deadline(&mut self) -> Option<u64> {
         let answer = self.answers.keys().next().map(|(due, _)| *due);
         self.engine.deadline().into_iter().chain(answer).min()
+    }
+
+    fn is_stateless(&self) -> bool {
+        true
     }
 
     fn check(&self) -> Result<(), String> {

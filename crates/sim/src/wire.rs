@@ -15,6 +15,10 @@ pub struct Wire {
     failures: HashMap<Vec<u8>, HashSet<Vec<u8>>>,
     /// Requests that their sender need not send again: an INVITE with any response, others with a final one.
     answered: HashSet<Vec<u8>>,
+    /// Hosts that keep nothing of a request that they refuse (RFC 3261 section 8.2.7): a copy that comes late is another request to them.
+    stateless: HashSet<SocketAddr>,
+    /// How many copies of a request have come to its receiver that it has not answered to the end.
+    copies: HashMap<Vec<u8>, u32>,
     /// Failures of an INVITE that their sender saw the ACK of.
     acknowledged: HashSet<Vec<u8>>,
 }
@@ -25,6 +29,10 @@ fn key(host: SocketAddr, branch: &[u8], method: &[u8]) -> Vec<u8> {
 }
 
 impl Wire {
+    pub fn new(stateless: impl IntoIterator<Item = SocketAddr>) -> Self {
+        Self { stateless: stateless.into_iter().collect(), ..Self::default() }
+    }
+
     /// A message goes from `from` to `to` by a datagram or not.
     ///
     /// # Errors
@@ -65,28 +73,42 @@ impl Wire {
             }
             Some(status) if status >= 200 => {
                 let before = *self.finals.entry(key.clone()).or_insert(status);
+                let copied = self.is_copied(from, &key);
+                if let Some(copies) = self.copies.get_mut(&key) {
+                    *copies = copies.saturating_sub(1);
+                }
                 let invite = message.cseq().is_ok_and(|c| c.method == Method::Invite);
                 // A late 2xx overtakes the failure that was sent before (RFC 3261 section 16.7 step 5); nothing
                 // overtakes a 2xx.
                 if invite && status >= 300 {
                     self.failures.entry(branch.to_vec()).or_default().insert(to_tag.to_vec());
-                    if self.acknowledged.contains(&key) {
+                    if self.acknowledged.contains(&key) && !copied {
                         return Err(wrong("a failure sent again after its ACK"));
                     }
                 }
                 let late_success = invite && (300..700).contains(&before) && status < 300;
                 let both_success = invite && before < 300 && status < 300;
-                if before != status && !late_success && !both_success {
+                // Of what may have succeeded: a REGISTER never has a transaction, and that of a CANCEL is forgotten at once.
+                let anew = copied && (before >= 300 || matches!(cseq.method, Method::Register | Method::Cancel));
+                if before != status && !late_success && !both_success && !anew {
                     return Err(wrong(&format!("a second final response, after {before}")));
                 }
             }
             Some(_) => {
-                if self.finals.contains_key(&key) {
-                    return Err(wrong("a provisional response after a final one"));
+                if let Some(before) = self.finals.get(&key) {
+                    if *before < 300 || !self.is_copied(from, &key) {
+                        return Err(wrong("a provisional response after a final one"));
+                    }
+                    self.finals.remove(&key);
                 }
             }
         }
         Ok(())
+    }
+
+    /// To this host a copy of the request may be another request, and one has come that it has not answered.
+    fn is_copied(&self, host: SocketAddr, key: &[u8]) -> bool {
+        self.stateless.contains(&host) && self.copies.get(key).is_some_and(|copies| *copies > 0)
     }
 
     /// A message that was checked before arrives at `host`.
@@ -97,6 +119,9 @@ impl Wire {
         let message = Message::new(bytes, &self.index);
         let (Ok(via), Ok(cseq)) = (message.via(), message.cseq()) else { return };
         let branch = via.branch.unwrap_or_default();
+        if message.is_request() {
+            *self.copies.entry(key(host, branch, cseq.method_text)).or_default() += 1;
+        }
         match (message.status(), message.method()) {
             (Some(status), _) if status >= 200 || cseq.method == Method::Invite => {
                 self.answered.insert(key(host, branch, cseq.method_text));

@@ -20,6 +20,11 @@ pub trait Host {
     /// When [`Host::poll`] is due.
     fn deadline(&mut self) -> Option<u64>;
 
+    /// Keeps nothing of the requests that it refuses.
+    fn is_stateless(&self) -> bool {
+        false
+    }
+
     /// What must hold after every step.
     ///
     /// # Errors
@@ -58,13 +63,14 @@ const LONGEST: u64 = 3_600_000;
 
 impl<H: Host> World<H> {
     pub fn new(network: Network, hosts: Vec<(SocketAddr, H)>) -> Self {
+        let wire = Wire::new(hosts.iter().filter(|(_, host)| host.is_stateless()).map(|(address, _)| *address));
         let by_address = hosts.iter().enumerate().map(|(n, (address, _))| (*address, n)).collect();
         Self {
             now: START,
             hosts: hosts.into_iter().map(|(_, host)| host).collect(),
             by_address,
             network,
-            wire: Wire::default(),
+            wire,
             out: Outbox::new(),
             trace: None,
         }

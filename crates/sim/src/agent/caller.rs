@@ -1,12 +1,13 @@
 //! The requests of an agent: sent, their responses judged, each 2xx to an INVITE acknowledged.
 
 use super::leg::Leg;
-use super::task::Task;
+use super::task::{PATIENCE, Task};
 use super::{Agent, number, user};
 use strowger_core::dialog::Dialog;
+use strowger_core::digest::{Answer, Challenge, Secret, strongest};
 use strowger_core::transaction::{ClientId, Outgoing};
 use strowger_core::{Now, Outbox};
-use strowger_message::{Message, Method};
+use strowger_message::{Message, Method, Name};
 
 /// How a request of ours ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,15 @@ pub(super) struct Sent {
     pub(super) outcome: Option<Outcome>,
     pub(super) ended: bool,
     pub(super) kind: Kind,
+    pub(super) cseq: u32,
+    /// Tag of From.
+    pub(super) tag: String,
+    /// Header lines besides, with their ends.
+    pub(super) lines: String,
+    /// How many challenges led to it.
+    pub(super) tries: u32,
+    /// It was challenged, and another one with credentials follows.
+    pub(super) challenged: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,22 +67,33 @@ impl Sent {
             outcome: None,
             ended: false,
             kind,
+            cseq: 1,
+            tag: String::new(),
+            lines: String::new(),
+            tries: 0,
+            challenged: false,
         }
     }
 }
 
 impl Agent {
     /// Sends a request outside of dialogs.
-    pub(super) fn start(&mut self, now: Now, at: usize, method: Method, cseq: u32, lines: &str, out: &mut Outbox) {
+    pub(super) fn start(&mut self, now: Now, at: usize, method: Method, out: &mut Outbox) {
         let branch = self.branch();
         let (tag, number) = (self.random.u64(), self.random.u64());
+        let sent = &mut self.sent[at];
+        if sent.tag.is_empty() {
+            sent.tag = format!("{tag:x}");
+        }
+        if sent.call_id.is_empty() {
+            sent.call_id = format!("{number:016x}@{}", self.name);
+        }
+        let Sent { tag, call_id, cseq, lines, .. } = &self.sent[at];
         let sent = &self.sent[at];
-        let call_id =
-            if sent.call_id.is_empty() { format!("{number:016x}@{}", self.name) } else { sent.call_id.clone() };
-        let uri = if method == Method::Register { format!("sip:{}", self.domain) } else { sent.to.clone() };
+        let uri = self.request_uri(at, method);
         let text = format!(
-            "{method} {uri} SIP/2.0\r\nVia: {}\r\nMax-Forwards: 70\r\nFrom: <sip:{}@{}>;tag={tag:x}\r\nTo: <{}>\r\n\
-             Call-ID: {call_id}\r\nCSeq: {cseq} {method}\r\nContact: {}{lines}\r\nContent-Length: 0\r\n\r\n",
+            "{method} {uri} SIP/2.0\r\nVia: {}\r\nMax-Forwards: 70\r\nFrom: <sip:{}@{}>;tag={tag}\r\nTo: <{}>\r\n\
+             Call-ID: {call_id}\r\nCSeq: {cseq} {method}\r\nContact: {}\r\n{lines}Content-Length: 0\r\n\r\n",
             self.via(&branch),
             self.name,
             self.domain,
@@ -87,7 +108,67 @@ impl Agent {
         let target = target.unwrap_or(self.outbound);
         let id = self.tx.send(now, range, branch.as_bytes(), method, target, 7, user(at), out);
         self.sent[at].id = Some(id);
-        self.sent[at].call_id = call_id;
+    }
+
+    /// The same request once more, with the answer to this challenge. False: it is none, or one that was answered before.
+    fn authorize(&mut self, now: Now, at: usize, message: &Message<'_>, out: &mut Outbox) -> bool {
+        const TRIES: u32 = 2;
+        let sent = &self.sent[at];
+        let (name, line) = match message.status() {
+            Some(401) => (Name::WwwAuthenticate, "Authorization"),
+            Some(407) => (Name::ProxyAuthenticate, "Proxy-Authorization"),
+            _ => return false,
+        };
+        let method = match sent.kind {
+            Kind::Register => Method::Register,
+            Kind::Call => Method::Invite,
+            Kind::Message => Method::Message,
+            Kind::Bye(_) => return false,
+        };
+        if sent.tries == TRIES || sent.cancelled {
+            return false;
+        }
+        let challenges: Vec<Challenge<'_>> =
+            message.headers(name).filter_map(|value| Challenge::parse(value).ok()).collect();
+        let Some(challenge) = strongest(&challenges) else { return false };
+        let uri = self.request_uri(at, method);
+        let answer = Answer {
+            user: self.name.as_bytes(),
+            secret: Secret::Password(self.name.as_bytes()),
+            method: method.text(),
+            uri: uri.as_bytes(),
+            body: b"",
+            cnonce: b"0a4f113b",
+            nc: 1,
+        };
+        let mut credentials = Vec::new();
+        if answer.write(challenge, &mut credentials).is_err() {
+            return false;
+        }
+        let sent = &mut self.sent[at];
+        sent.challenged = true;
+        let mut again = Sent::new(sent.kind, sent.to.clone(), sent.cancel);
+        (again.direct, again.tries, again.cseq) = (sent.direct, sent.tries + 1, sent.cseq + 1);
+        (again.call_id, again.tag) = (sent.call_id.clone(), sent.tag.clone());
+        let plain = sent.lines.split_inclusive("\r\n").filter(|other| !other.starts_with(line));
+        again.lines = plain.collect::<String>() + &format!("{line}: {}\r\n", String::from_utf8_lossy(&credentials));
+        let is_call = sent.kind == Kind::Call;
+        if sent.kind == Kind::Register {
+            self.register_cseq += 1;
+            again.cseq = self.register_cseq;
+        }
+        let patience = again.cancel.unwrap_or(PATIENCE);
+        self.sent.push(again);
+        let at = self.sent.len() - 1;
+        self.start(now, at, method, out);
+        if is_call {
+            self.plan(now.mono + patience, Task::Cancel(at));
+        }
+        true
+    }
+
+    fn request_uri(&self, at: usize, method: Method) -> String {
+        if method == Method::Register { format!("sip:{}", self.domain) } else { self.sent[at].to.clone() }
     }
 
     pub(super) fn response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) {
@@ -107,6 +188,9 @@ impl Agent {
         let outcome = if status < 300 { Outcome::Success } else { Outcome::Failed(status) };
         if !after_final {
             self.ended(at, outcome);
+            if self.authorize(now, at, message, out) {
+                return;
+            }
         }
         if self.sent[at].kind == Kind::Call && status < 300 {
             self.accepted(now, at, message, out);
@@ -130,7 +214,12 @@ impl Agent {
                 let branch = self.branch();
                 let via = self.via(&branch);
                 let mut ack = Vec::new();
-                dialog.write_request(Method::Ack, 1, |text| text.extend_from_slice(via.as_bytes()), &mut ack);
+                dialog.write_request(
+                    Method::Ack,
+                    self.sent[at].cseq,
+                    |text| text.extend_from_slice(via.as_bytes()),
+                    &mut ack,
+                );
                 ack.extend_from_slice(b"Content-Length: 0\r\n\r\n");
                 let hop = dialog.way().hop.to_vec();
                 let Some(target) = self.target(&hop) else {

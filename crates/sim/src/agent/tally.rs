@@ -39,7 +39,7 @@ impl std::ops::AddAssign for Tally {
 impl Agent {
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
-        for sent in &self.sent {
+        for sent in self.sent.iter().filter(|sent| !sent.challenged) {
             let nobody = sent.to.contains("void");
             tally.unanswered += u64::from(sent.outcome == Some(Outcome::Timeout) && !nobody);
             match (sent.kind, sent.outcome) {

@@ -6,6 +6,9 @@ use super::{Agent, T2};
 use strowger_core::{Now, Outbox};
 use strowger_message::Method;
 
+/// ms after which a caller gives up.
+pub(super) const PATIENCE: u64 = 400_000;
+
 /// What is to be done later.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task {
@@ -30,19 +33,20 @@ impl Agent {
             Task::Register { seconds } => {
                 let mut sent = Sent::new(Kind::Register, format!("sip:{}@{}", self.name, self.domain), None);
                 sent.call_id = format!("register@{}", self.name);
-                self.sent.push(sent);
                 self.register_cseq += 1;
-                let lines = format!(";expires={seconds}");
-                self.start(now, self.sent.len() - 1, Method::Register, self.register_cseq, &lines, out);
+                sent.cseq = self.register_cseq;
+                sent.lines = format!("Expires: {seconds}\r\n");
+                self.sent.push(sent);
+                self.start(now, self.sent.len() - 1, Method::Register, out);
             }
             Task::Call(at) => {
-                self.start(now, at, Method::Invite, 1, "", out);
+                self.start(now, at, Method::Invite, out);
                 // Nobody listens to ringing for ever: the final response may have been lost for good, and the
                 // transaction alone would wait on (RFC 3261 section 17.1.1.2 has no timer in Proceeding).
-                let patience = self.sent[at].cancel.unwrap_or(400_000);
+                let patience = self.sent[at].cancel.unwrap_or(PATIENCE);
                 self.plan(now.mono + patience, Task::Cancel(at));
             }
-            Task::Message(at) => self.start(now, at, Method::Message, 1, "", out),
+            Task::Message(at) => self.start(now, at, Method::Message, out),
             Task::Cancel(at) => {
                 let sent = &mut self.sent[at];
                 if let (None, Some(id)) = (sent.outcome, sent.id) {
