@@ -8,10 +8,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use strowger_config::{Config, Source};
 use strowger_core::Outbox;
 use strowger_core::digest::{Ha1Set, Hash};
 use strowger_core::fuzz_dialog::{change, pieces};
-use strowger_config::{Config, Source};
 use strowger_node::{Program, Server};
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{Ha1s, SubscriberAdmin};

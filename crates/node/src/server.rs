@@ -77,8 +77,18 @@ impl Server {
         };
         let identity = identity(&config, net.addresses());
         let routes = Box::new(KernelRoutes::new());
-        let surroundings =
-            Surroundings { identity, secret, seed, call_secret, process, shards: most, location, subscribers, quota, routes };
+        let surroundings = Surroundings {
+            identity,
+            secret,
+            seed,
+            call_secret,
+            process,
+            shards: most,
+            location,
+            subscribers,
+            quota,
+            routes,
+        };
         let shared = Arc::new(Shared::new(clock::now(), config, surroundings));
         let world = Arc::new(World { resolver: resolver(&shared.config)?, program });
         let (for_shards, world_of_shards, with_journal) = (shared.clone(), world.clone(), journal.clone());

@@ -4,8 +4,8 @@ use std::alloc::System;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use strowger_allocations::{Counting, of_process, set_aside};
-use strowger_node::Server;
 use strowger_config::{Config, Source};
+use strowger_node::Server;
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);

@@ -4,12 +4,12 @@
 //! noticed, and each source that fails for it once is not judged again for it until the guessing has been over for a while. A
 //! right password is always heard from a source that has not failed, so nobody can be locked out of an account this way.
 
-use strowger_config as config;
 use crate::tally::{Count, Rule, Tally};
 use aho_corasick::AhoCorasick;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::time::Duration;
+use strowger_config as config;
 use strowger_core::source::counted;
 
 /// The ban list of the process. Times are milliseconds of [`strowger_core::Now::mono`].

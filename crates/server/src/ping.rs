@@ -1,10 +1,10 @@
 //! Keeping the flows of phones open that sit behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
 
-use strowger_config::PingMethod;
 use crate::engine::{Effect, Engine};
 use crate::reach::{is_gone, target_of};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::time::Duration;
+use strowger_config::PingMethod;
 use strowger_core::{Now, Outbox, Target};
 use strowger_store::location::Cursor;
 

@@ -146,37 +146,37 @@ fn kind_of(asked: &Asked<'_, '_>) -> Kind {
 }
 
 impl Shared {
-/// Logs how many lines were left out, once a minute; `now` in milliseconds.
-pub fn say_left_out(&self, now: u64) {
-    let left_out = self.quota.left_out(now);
-    if left_out.count() > 0 {
-        let [connections, forwarding, scanners, malformed, authentication, registrations, requests, lookups] =
-            Kind::ALL.map(|kind| Some(left_out.of(kind)).filter(|count| *count > 0));
-        tracing::warn!(
-            count = left_out.count(),
-            setting = %"log.refusals_per_minute",
-            connections,
-            forwarding,
-            scanners,
-            malformed,
-            authentication,
-            registrations,
-            requests,
-            lookups,
-            "suppressed log lines"
-        );
-    }
-    for (count, setting, is_wanted) in [
-        (self.call_lines.suppressed(now), "log.calls_per_minute", crate::call_log::is_wanted()),
-        (
-            self.registration_lines.suppressed(now),
-            "log.registrations_per_minute",
-            crate::registration_log::is_wanted(),
-        ),
-    ] {
-        if count > 0 && is_wanted {
-            tracing::warn!(count, %setting, "suppressed log lines");
+    /// Logs how many lines were left out, once a minute; `now` in milliseconds.
+    pub fn say_left_out(&self, now: u64) {
+        let left_out = self.quota.left_out(now);
+        if left_out.count() > 0 {
+            let [connections, forwarding, scanners, malformed, authentication, registrations, requests, lookups] =
+                Kind::ALL.map(|kind| Some(left_out.of(kind)).filter(|count| *count > 0));
+            tracing::warn!(
+                count = left_out.count(),
+                setting = %"log.refusals_per_minute",
+                connections,
+                forwarding,
+                scanners,
+                malformed,
+                authentication,
+                registrations,
+                requests,
+                lookups,
+                "suppressed log lines"
+            );
+        }
+        for (count, setting, is_wanted) in [
+            (self.call_lines.suppressed(now), "log.calls_per_minute", crate::call_log::is_wanted()),
+            (
+                self.registration_lines.suppressed(now),
+                "log.registrations_per_minute",
+                crate::registration_log::is_wanted(),
+            ),
+        ] {
+            if count > 0 && is_wanted {
+                tracing::warn!(count, %setting, "suppressed log lines");
+            }
         }
     }
-}
 }

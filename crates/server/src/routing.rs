@@ -1,7 +1,6 @@
 //! Where a request goes, and whether it may (RFC 3261 sections 16.3 to 16.5).
 
 use crate::asked::{Asked, Why};
-use strowger_config::{Fork, RelayFor};
 use crate::contacts::{Contact, Contacts};
 use crate::engine::{Effect, Engine};
 use crate::identity::names_caller;
@@ -11,6 +10,7 @@ use crate::registration::write_aor;
 use crate::reply::is_proven;
 use smallvec::SmallVec;
 use std::net::SocketAddr;
+use strowger_config::{Fork, RelayFor};
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::proxy::{Candidate, Plan};
 use strowger_core::quota::Kind;

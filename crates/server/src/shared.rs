@@ -1,16 +1,16 @@
 //! What all shards of the process share.
 
 use crate::ban::Bans;
-use strowger_config::Config;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
 use crate::line_rate::LineRate;
 use crate::local_address::Routes;
 use std::sync::Arc;
-use strowger_core::{ListenerId, Now};
+use strowger_config::Config;
 use strowger_core::digest::{Algorithm, Authenticator};
 use strowger_core::quota::Quota;
 use strowger_core::routing::{Identity, Router};
+use strowger_core::{ListenerId, Now};
 use strowger_message::Limits;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;

@@ -10,8 +10,8 @@ use std::panic::PanicHookInfo;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use strowger_core::shown::brief;
 use strowger_config::{Fault, Log, LogFormat, Report, Severity};
+use strowger_core::shown::brief;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use strowger_net::descriptors;
 use strowger_config::Config;
+use strowger_net::descriptors;
 use strowger_node::{Program, Server};
 use tokio::signal::unix::{SignalKind, signal};
 

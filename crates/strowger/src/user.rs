@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{anyhow, bail};
 use serde_json::json;
-use strowger_core::digest::{Ha1Set, Hash};
 use strowger_config::Config;
+use strowger_core::digest::{Ha1Set, Hash};
 use strowger_store::sqlite::SqliteSettings;
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{AdminError, Ha1s, Listed, SubscriberAdmin};

@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use strowger_config::{Config, Source};
 use strowger_core::digest::{Answer, Challenge, Ha1Set, Hash, Secret, strongest};
 use strowger_message::{Index, Limits, Message, Name, build};
 use strowger_node::Server;
-use strowger_config::{Config, Source};
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::{Ha1s, SubscriberAdmin};
 use tempfile::TempDir;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use strowger_node::Server;
 use strowger_config::{Config, Source, Transport};
+use strowger_node::Server;
 use strowger_store::sqlite_subscribers::SqliteAdmin;
 use strowger_store::subscriber::SubscriberAdmin;
 use tempfile::TempDir;
