@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Once;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Whoever started the tests may have had SIGCHLD ignored, which is inherited: then the kernel keeps nothing of a child that
 /// ended, and nobody can learn how (wait(2), ECHILD). From here on children are waited for, whoever started the tests.
@@ -117,10 +117,21 @@ impl Process {
         ended.unwrap_or_else(|| panic!("{} is still running after {limit:?}:\n{}", self.name, self.tail()))
     }
 
-    /// Sends it a signal.
+    /// Sends it a signal. After SIGSTOP all its threads stand when this returns: the kernel stops one after the other.
+    ///
+    /// # Panics
+    /// It goes on ten seconds after SIGSTOP.
     pub fn signal(&self, signal: i32) {
         // SAFETY: the process was started here and not yet waited for, so the id is still its own.
         unsafe { libc::kill(self.child.id() as i32, signal) };
+        if signal == libc::SIGSTOP {
+            let end = Instant::now() + Duration::from_secs(10);
+            // Looked at often: what is stopped for a few milliseconds is to stand no longer.
+            while !stands(self.id()) {
+                assert!(Instant::now() < end, "{} goes on after SIGSTOP", self.name);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
     }
 
     /// Stops it for so long (SIGSTOP), then lets it go on.
@@ -180,6 +191,17 @@ fn has_bound(id: u32, port: u16) -> bool {
             own.is_some_and(|own| own.ends_with(&port)) && state.is_some_and(|state| states.contains(&state))
         })
     })
+}
+
+/// Whether no thread of the process runs: each is stopped or has ended.
+fn stands(id: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let mut states = threads.filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        // The name of the thread stands in brackets and may contain anything.
+        stat.rsplit_once(") ")?.1.chars().next()
+    });
+    states.all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
 }
 
 fn tree(id: u32) -> Vec<u32> {
