@@ -1,8 +1,8 @@
 //! The engine of one shard: it decides about every message that the shard owns, and does nothing itself.
 //!
-//! It is given the time and one input (a message, an answer to a question, a timer, a flow that ended), and writes messages into the
-//! [`Outbox`] and what else it wants of the world as [`Effect`]s. It holds no socket, no clock, no runtime and no other shard:
-//! who drives it carries its effects out.
+//! Its owner gives it the time and one input (a message, an answer to a question, a timer, a flow that ended). It writes messages into
+//! the [`Outbox`], and what else it wants of the world as [`Effect`]s, which its owner carries out. It holds no socket, no clock, no
+//! runtime and no other shard.
 
 use crate::asked::{Asked, Why};
 use crate::call_log::{CallLog, LoggedCall};
