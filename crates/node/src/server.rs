@@ -3,7 +3,7 @@
 use crate::identity::identity;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
-use crate::shard::{Shard, World};
+use crate::shard::{Outside, Shard};
 use crate::{random, store, upkeep};
 use anyhow::Context;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ impl Default for Program {
 /// A running server. Dropped, it stops.
 pub struct Server {
     shared: Arc<Shared>,
-    world: Arc<World>,
+    outside: Arc<Outside>,
     node: Node<Shard>,
     /// Ends after the shards: what they gave it is written.
     journal: Option<Arc<Journal>>,
@@ -90,12 +90,12 @@ impl Server {
             routes,
         };
         let shared = Arc::new(Shared::new(clock::now(), config, surroundings));
-        let world = Arc::new(World { resolver: resolver(&shared.config)?, program });
-        let (for_shards, world_of_shards, with_journal) = (shared.clone(), world.clone(), journal.clone());
+        let outside = Arc::new(Outside { resolver: resolver(&shared.config)?, program });
+        let (for_shards, outside_for_shards, with_journal) = (shared.clone(), outside.clone(), journal.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
-            Shard::new(for_shards.clone(), world_of_shards.clone(), number, &handle, with_journal.as_deref())
+            Shard::new(for_shards.clone(), outside_for_shards.clone(), number, &handle, with_journal.as_deref())
         })?;
-        node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), world.clone()));
+        node.handle().spawn("upkeep", upkeep::keep_up(shared.clone(), outside.clone()));
         if let Some(subscribers) = shared.subscribers.clone() {
             let removals = Removals::new(journal.as_deref());
             let (handle, journal) = (node.handle().clone(), journal.as_ref().map(Arc::downgrade));
@@ -103,17 +103,17 @@ impl Server {
             node.handle().spawn("upkeep of the database", work);
         }
         if let Some(interval) = shared.config.log.statistics {
-            let (shared, world, handle) = (shared.clone(), world.clone(), node.handle().clone());
+            let (shared, outside, handle) = (shared.clone(), outside.clone(), node.handle().clone());
             node.handle().spawn("the log of statistics", async move {
                 let mut tick = tokio::time::interval(interval);
                 tick.tick().await;
                 loop {
                     tick.tick().await;
-                    log_statistics(&shared, &world, &handle, "statistics");
+                    log_statistics(&shared, &outside, &handle, "statistics");
                 }
             });
         }
-        Ok(Self { shared, world, node, journal })
+        Ok(Self { shared, outside, node, journal })
     }
 
     /// The addresses on which the listeners of the configuration really listen.
@@ -167,8 +167,8 @@ impl Server {
         if open > 0 {
             tracing::info!(count = open, "calls left open: their ends will not be logged");
         }
-        log_statistics(&self.shared, &self.world, self.node.handle(), "statistics at the end");
-        let Self { shared, world: _, node, journal } = self;
+        log_statistics(&self.shared, &self.outside, self.node.handle(), "statistics at the end");
+        let Self { shared, outside: _, node, journal } = self;
         drop(node);
         drop(shared);
         drop(journal);
@@ -176,11 +176,11 @@ impl Server {
 }
 
 /// Logs every counter and gauge that is not 0: of the server, of its network side, and of what belongs to the process.
-fn log_statistics(shared: &Shared, world: &World, handle: &Handle<Shard>, event: &str) {
+fn log_statistics(shared: &Shared, outside: &Outside, handle: &Handle<Shard>, event: &str) {
     shared.counts().log(event);
     handle.total().log(event);
     let location = shared.location.gauges();
-    let (log_lines_lost, log_write_errors) = (world.program.log_lost)();
+    let (log_lines_lost, log_write_errors) = (outside.program.log_lost)();
     tracing::info!(
         of = "process",
         bindings = counted(location.bindings as u64),

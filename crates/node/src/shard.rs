@@ -14,7 +14,7 @@ use strowger_server::shared::Shared;
 use strowger_store::journal::Journal;
 
 /// What all shards of a process reach beside their engines.
-pub(crate) struct World {
+pub(crate) struct Outside {
     pub(crate) resolver: Resolver,
     pub(crate) program: Program,
 }
@@ -22,7 +22,7 @@ pub(crate) struct World {
 /// Gives an engine what comes, and carries out what it wants.
 pub struct Shard {
     engine: Engine,
-    world: Arc<World>,
+    outside: Arc<Outside>,
     handle: Handle<Self>,
     mailbox: Mailbox<Self>,
 }
@@ -30,7 +30,7 @@ pub struct Shard {
 impl Shard {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        world: Arc<World>,
+        outside: Arc<Outside>,
         number: usize,
         handle: &Handle<Self>,
         journal: Option<&Journal>,
@@ -50,7 +50,7 @@ impl Shard {
         });
         let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
         (engine.written, engine.found) = (written, found);
-        Self { engine, world, handle: handle.clone(), mailbox }
+        Self { engine, outside, handle: handle.clone(), mailbox }
     }
 
     /// Lets the engine decide, and carries out what it wants.
@@ -70,16 +70,16 @@ impl Shard {
                 Effect::Alias { flow, transport, address } => self.handle.alias(flow, transport, address),
                 Effect::Confirm(peer) => self.handle.confirm(peer),
                 Effect::Resolve { ticket, source, name } => {
-                    let (world, quota) = (self.world.clone(), self.engine.shared.quota.clone());
+                    let (outside, quota) = (self.outside.clone(), self.engine.shared.quota.clone());
                     let (handle, mailbox) = (self.handle.clone(), self.mailbox.clone());
                     let work = async move {
-                        let to = resolve(&world.resolver, &quota, &handle, source, &name).await;
+                        let to = resolve(&outside.resolver, &quota, &handle, source, &name).await;
                         mailbox.send(Answer::Resolved { ticket, name, to });
                     };
                     self.handle.spawn("the resolver", work);
                 }
                 Effect::WakePings => self.handle.mailbox(0).send(Answer::Pings),
-                Effect::GiveBack => (self.world.program.give_back)(),
+                Effect::GiveBack => (self.outside.program.give_back)(),
             }
         }
     }
@@ -129,7 +129,7 @@ impl Service for Shard {
     }
 
     fn end(&mut self, _now: Now, out: &mut Outbox) {
-        (self.world.program.sends)(out);
+        (self.outside.program.sends)(out);
     }
 
     fn deadline(&mut self) -> Option<u64> {
@@ -153,7 +153,7 @@ impl Service for Shard {
         };
         self.drive(|engine| engine.unsent(now, token, reason, out));
         // What did not leave is no more in it, and goes another way in this round.
-        (self.world.program.sends)(out);
+        (self.outside.program.sends)(out);
     }
 
     fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {

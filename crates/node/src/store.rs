@@ -33,7 +33,7 @@ pub(crate) fn open(config: &Config, location: &Arc<LocationTable>) -> anyhow::Re
 }
 
 /// The secret that the server drew itself, kept in a file beside its database: routes of running calls and nonces stay good
-/// over a restart. In memory only, it is drawn anew at each start.
+/// over a restart. Without a database the server draws another at each start.
 pub(crate) fn kept_secret(config: &Config) -> anyhow::Result<Vec<u8>> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;

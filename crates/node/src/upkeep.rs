@@ -1,7 +1,7 @@
 //! What is done beside the shards, again and again.
 
 use crate::removal::Removals;
-use crate::shard::{Shard, World};
+use crate::shard::{Outside, Shard};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use strowger_net::{Handle, clock};
@@ -16,7 +16,7 @@ const UPKEEP: Duration = Duration::from_secs(1);
 const DATABASE_UPKEEP: Duration = Duration::from_millis(250);
 
 /// The work of no call in particular.
-pub(crate) async fn keep_up(shared: Arc<Shared>, world: Arc<World>) {
+pub(crate) async fn keep_up(shared: Arc<Shared>, outside: Arc<Outside>) {
     let mut tick = tokio::time::interval(UPKEEP);
     let mut n = 0u64;
     loop {
@@ -26,9 +26,9 @@ pub(crate) async fn keep_up(shared: Arc<Shared>, world: Arc<World>) {
         shared.keep_up(now);
         if n.is_multiple_of(5) {
             shared.tidy(now);
-            world.resolver.tidy();
+            outside.resolver.tidy();
             // Of this thread: what look-ups used.
-            (world.program.give_back)();
+            (outside.program.give_back)();
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct Shared {
     pub limits: Limits,
     pub location: Arc<LocationTable>,
     pub flows: Flows,
-    /// None: nobody is known, every user of a local domain is admitted or refused alike.
+    /// None: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
     pub authenticator: Authenticator,
     /// Algorithms of digest authentication that each listener offers.
@@ -63,7 +63,7 @@ pub struct Surroundings {
     /// Shards, at most.
     pub shards: usize,
     pub location: Arc<LocationTable>,
-    /// None: nobody is known, every user of a local domain is admitted or refused alike.
+    /// None: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
     pub quota: Arc<Quota>,
     pub routes: Box<dyn Routes>,

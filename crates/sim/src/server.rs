@@ -31,7 +31,7 @@ pub struct ServerSettings {
     pub lookups: (u64, u64),
     /// Look-ups that fail, in thousandths.
     pub failures: u64,
-    /// Who has a password here; none: nobody is known, and nobody is asked for one.
+    /// Who has a password here; none: the server knows no user and asks for no password.
     pub users: Vec<&'static str>,
 }
 

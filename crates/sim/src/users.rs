@@ -8,13 +8,13 @@ use strowger_store::ticket::{Refused, SinkId, Ticket};
 
 /// A question that outlives its asking: of a credential, or of a user; name and realm or domain.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Asked {
+pub(crate) struct KeptQuestion {
     credential: bool,
     name: Vec<u8>,
     of: Vec<u8>,
 }
 
-impl Asked {
+impl KeptQuestion {
     fn new(question: Question<'_>) -> Self {
         let (credential, name, of) = match question {
             Question::Credential { username, realm } => (true, username, realm),
@@ -33,9 +33,9 @@ pub(crate) struct Users {
 #[derive(Default)]
 struct State {
     /// What was asked before is known at once.
-    cached: HashSet<Asked>,
+    cached: HashSet<KeptQuestion>,
     /// What was asked and not taken yet.
-    asked: Vec<(u64, Asked)>,
+    asked: Vec<(u64, KeptQuestion)>,
 }
 
 impl Users {
@@ -49,18 +49,18 @@ impl Users {
     }
 
     /// The tickets and questions since this was last called.
-    pub(crate) fn take(&self) -> Vec<(u64, Asked)> {
+    pub(crate) fn take(&self) -> Vec<(u64, KeptQuestion)> {
         std::mem::take(&mut self.state().asked)
     }
 
     /// What the database says; known at once from now on.
-    pub(crate) fn answer(&self, asked: Asked) -> Answer {
+    pub(crate) fn answer(&self, asked: KeptQuestion) -> Answer {
         let answer = self.look(&asked);
         self.state().cached.insert(asked);
         answer
     }
 
-    fn look(&self, asked: &Asked) -> Answer {
+    fn look(&self, asked: &KeptQuestion) -> Answer {
         match self.known.get(&asked.name).filter(|known| known.realm.as_bytes() == asked.of) {
             Some(known) if asked.credential => Answer::Credential(known.clone()),
             Some(_) => Answer::Exists,
@@ -75,12 +75,12 @@ impl Subscribers for Users {
     }
 
     fn cached(&self, question: Question<'_>, _now_ms: u64) -> Option<Answer> {
-        let asked = Asked::new(question);
+        let asked = KeptQuestion::new(question);
         self.state().cached.contains(&asked).then(|| self.look(&asked))
     }
 
     fn request(&self, ticket: Ticket, question: Question<'_>, _now_ms: u64) -> Result<(), Refused> {
-        self.state().asked.push((ticket.value, Asked::new(question)));
+        self.state().asked.push((ticket.value, KeptQuestion::new(question)));
         Ok(())
     }
 

@@ -89,8 +89,8 @@ impl Wire {
                 let late_success = invite && (300..700).contains(&before) && status < 300;
                 let both_success = invite && before < 300 && status < 300;
                 // Of what may have succeeded: a REGISTER never has a transaction, and that of a CANCEL is forgotten at once.
-                let anew = copied && (before >= 300 || matches!(cseq.method, Method::Register | Method::Cancel));
-                if before != status && !late_success && !both_success && !anew {
+                let is_another = copied && (before >= 300 || matches!(cseq.method, Method::Register | Method::Cancel));
+                if before != status && !late_success && !both_success && !is_another {
                     return Err(wrong(&format!("a second final response, after {before}")));
                 }
             }
