@@ -174,7 +174,8 @@ fn each_behaviour_is_where_the_architecture_says() {
 fn events(levels: &[&str]) -> BTreeSet<String> {
     let mut events = BTreeSet::new();
     for (path, text) in sources(&["crates"]) {
-        let server = ["strowger", "server", "net", "store"].map(|name| root().join("crates").join(name).join("src"));
+        let server =
+            ["strowger", "node", "server", "net", "store"].map(|name| root().join("crates").join(name).join("src"));
         if !server.iter().any(|folder| path.starts_with(folder)) {
             continue;
         }
@@ -198,12 +199,6 @@ fn the_log_is_explained() {
     let missing: Vec<&String> = urgent.iter().filter(|event| !text.contains(event.as_str())).collect();
     assert!(missing.is_empty(), "no word of {missing:?}");
     let code: String = sources(&["crates"]).into_iter().map(|(_, text)| text).collect();
-    let keys = fs::read_to_string(root().join("docs/configuration.md")).expect("it is there");
-    let tables: Vec<&str> = keys.lines().filter_map(|line| line.strip_prefix("## `[")?.strip_suffix("]`")).collect();
-    let has_key = |table: &str, key: &str| {
-        let section = keys.split("\n## ").find(|section| section.starts_with(&format!("`[{table}]`")));
-        section.is_some_and(|section| section.contains(&format!("| `{key}` |")))
-    };
     let mut explained = 0;
     for row in text.lines().filter(|line| line.starts_with('|')) {
         let cells: Vec<&str> = row.split(" | ").collect();
@@ -212,14 +207,49 @@ fn the_log_is_explained() {
             let parts = event.split("...").map(str::trim).filter(|part| !part.is_empty());
             parts.for_each(|part| assert!(code.contains(part), "no line of the log says {part:?}"));
         }
-        for word in row.split('`').skip(1).step_by(2) {
-            if let Some((table, key)) = word.split_once('.').filter(|(table, _)| tables.contains(table)) {
-                let key = key.split([' ', '=']).next().unwrap_or_default();
-                assert!(has_key(table, key), "there is no key {table}.{key}");
-            }
-        }
     }
     assert!(explained >= urgent.len(), "{explained}");
+    keys_exist(&text);
+}
+
+/// Each key of the configuration that this text names exists.
+fn keys_exist(text: &str) {
+    let keys = fs::read_to_string(root().join("docs/configuration.md")).expect("it is there");
+    let tables: Vec<&str> = keys.lines().filter_map(|line| line.strip_prefix("## `[")?.strip_suffix("]`")).collect();
+    let has_key = |table: &str, key: &str| {
+        let section = keys.split("\n## ").find(|section| section.starts_with(&format!("`[{table}]`")));
+        section.is_some_and(|section| section.contains(&format!("| `{key}` |")))
+    };
+    let mut named = 0;
+    for word in text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)) {
+        if let Some((table, key)) = word.split_once('.').filter(|(table, _)| tables.contains(table)) {
+            let key = key.split([' ', '=']).next().unwrap_or_default();
+            assert!(has_key(table, key), "there is no key {table}.{key}");
+            named += 1;
+        }
+    }
+    assert!(named > 5, "{named}");
+}
+
+/// What is to be watched is logged, and what has to be set for that exists.
+#[test]
+fn what_is_watched_in_production_is_counted() {
+    let text = fs::read_to_string(root().join("docs/running.md")).expect("it is there");
+    let watched = text.split("\n## What to watch\n").nth(1).expect("the section");
+    let code: String = ["crates/server/src/counters.rs", "crates/net/src/counters.rs", "crates/node/src/server.rs"]
+        .into_iter()
+        .map(|file| fs::read_to_string(root().join(file)).expect("it is there"))
+        .collect();
+    let words: BTreeSet<&str> = code.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let mut rows = 0;
+    for row in watched.lines().filter(|line| line.starts_with("| `")) {
+        rows += 1;
+        for field in row.split(" | ").next().unwrap_or_default().split('`').skip(1).step_by(2) {
+            assert!(words.contains(field), "the statistics have no {field}");
+        }
+    }
+    assert!(rows > 8, "{rows}");
+    keys_exist(&text);
 }
 
 #[test]
