@@ -3,8 +3,9 @@
 //! SIPp calls SIPp through each of them in turn, round after round, so that what the machine does besides meets all; the
 //! figure of each is the median of its rounds: processor time of the whole process tree, user and system, divided by the
 //! calls. The floor passes datagrams on unread: nothing that relays a call by UDP with one system call a datagram can cost
-//! less. With `--baseline` the rival is the Strowger of another checkout, with the configuration that it ships: the rounds
-//! alternate which of the two goes first, and the ratio of each round gives the median and its interval. Needs the Debian
+//! less. With `--baseline` the rival is the Strowger of another checkout, with the configuration that it ships: both are
+//! loaded at the same time, the rounds alternate which of them begins, and the ratio of each round gives the median and its
+//! interval. Needs the Debian
 //! packages sip-tester and, without a baseline, kamailio. Exit code 1 when a round of Strowger lost more than one call in two
 //! hundred, when it costs more than `--at-most` times the baseline, or when a program is missing.
 
@@ -171,7 +172,7 @@ struct Round {
     grown: f64,
 }
 
-/// A server under load, and what it had cost before.
+/// A server under load, and what it had cost before it was measured.
 struct Site {
     rival: Rival,
     server: Process,
@@ -193,9 +194,6 @@ impl Site {
         let server = rival.start(arguments, folder.path(), port, [caller, called])?;
         let calls = arguments.scenario != Scenario::Register;
         let _answers = calls.then(|| Sipp::answer(folder.path(), sipp::Scenario::Ours("uas"), called, "u1"));
-        // What the start costs, of all its threads, is not counted.
-        std::thread::sleep(Duration::from_millis(500));
-        let (run_time, memory) = (server.run_time(), server.pss());
         Ok(Self {
             rival,
             server,
@@ -204,14 +202,15 @@ impl Site {
             called,
             folder,
             _answers,
-            run_time,
-            memory,
+            run_time: Duration::ZERO,
+            memory: 0,
             failed: 0,
             retransmitted: 0,
         })
     }
 
-    fn load(&mut self, arguments: &Arguments, calls: u64) {
+    /// Begins so many calls through it.
+    fn call(&self, arguments: &Arguments, calls: u64) -> Sipp {
         let (rate, count) = (arguments.rate.to_string(), calls.to_string());
         let (proxy, target) = (format!("127.0.0.1:{}", self.port), format!("127.0.0.1:{}", self.called));
         let mut words = vec!["-r", &rate, "-m", &count, "-l", "200000", "-key", "way", "udp"];
@@ -222,11 +221,13 @@ impl Site {
             words.extend(["-rsa", &proxy, &target]);
             "uac"
         };
-        let scenario = sipp::Scenario::Ours(scenario);
-        let mut uac = Sipp::start("uac", self.folder.path(), scenario, self.caller, "u1", &words);
-        let seen = uac.end(Duration::from_secs(arguments.seconds * 4 + 60));
-        self.failed += calls.saturating_sub(seen.successful);
-        self.retransmitted += seen.retransmissions;
+        Sipp::start("uac", self.folder.path(), sipp::Scenario::Ours(scenario), self.caller, "u1", &words)
+    }
+
+    /// What it has cost so far is not counted.
+    fn begin(&mut self) {
+        (self.run_time, self.memory) = (self.server.run_time(), self.server.pss());
+        (self.failed, self.retransmitted) = (0, 0);
     }
 
     fn round(&self, calls: u64) -> Round {
@@ -236,20 +237,26 @@ impl Site {
     }
 }
 
-/// All of these servers at once, each loaded in turn for a second: what a round lasts, the machine is as fast for one as for the other.
-/// A server alone is loaded without a pause.
-fn round(rivals: &[Rival], arguments: &Arguments) -> Result<Vec<Round>, String> {
-    let slices = if rivals.len() > 1 { arguments.seconds } else { 1 };
-    let calls = arguments.rate * arguments.seconds;
-    let mut sites = rivals.iter().map(|rival| Site::start(*rival, arguments)).collect::<Result<Vec<_>, _>>()?;
-    for _ in 0..slices {
-        for site in &mut sites {
-            site.load(arguments, calls / slices);
-        }
-        sites.reverse();
+/// Loads all of them at once.
+fn load(sites: &mut [Site], arguments: &Arguments, seconds: u64) {
+    let calls = arguments.rate * seconds;
+    let callers: Vec<Sipp> = sites.iter().map(|site| site.call(arguments, calls)).collect();
+    for (site, mut caller) in sites.iter_mut().zip(callers) {
+        let seen = caller.end(Duration::from_secs(seconds * 4 + 60));
+        site.failed += calls.saturating_sub(seen.successful);
+        site.retransmitted += seen.retransmissions;
     }
+}
+
+/// These servers, loaded at the same time: what the machine does besides meets all of them alike. What their first second costs, when
+/// code and memory are touched for the first time, is not counted.
+fn round(rivals: &[Rival], arguments: &Arguments) -> Result<Vec<Round>, String> {
+    let mut sites = rivals.iter().map(|rival| Site::start(*rival, arguments)).collect::<Result<Vec<_>, _>>()?;
+    load(&mut sites, arguments, 1);
+    sites.iter_mut().for_each(Site::begin);
+    load(&mut sites, arguments, arguments.seconds);
     sites.sort_by_key(|site| site.rival);
-    Ok(sites.iter().map(|site| site.round(calls)).collect())
+    Ok(sites.iter().map(|site| site.round(arguments.rate * arguments.seconds)).collect())
 }
 
 /// Passes on what comes from one end to the other, unread, until it is ended. Datagrams come and go in batches where the
