@@ -94,6 +94,29 @@ fn extended_controllers_answer_by_connections_of_their_own() {
     assert!(master.send(Some("s1"), b"still there"));
 }
 
+/// A slave answers the first word it hears, however early that is.
+#[test]
+fn a_word_that_is_heard_can_be_answered() {
+    for round in 0..100 {
+        let (m, s1) = (free(), free());
+        let file = format!("m;{m}\ns1;{s1}\n");
+        let (slave, ear) = Link::open(&Plan::extended(&file, "s1", false).unwrap()).unwrap();
+        let (said, answered) = channel();
+        ear.hear(Arc::new(move |heard| {
+            if matches!(heard, Heard::Word(_)) {
+                let _ = said.send(slave.send(Some("m"), b"answer"));
+            }
+        }))
+        .unwrap();
+        let (master, ear) = Link::open(&Plan::extended(&file, "m", true).unwrap()).unwrap();
+        assert!(master.send(Some("s1"), b"question"));
+        let at_master = hear(ear);
+        assert_eq!(answered.recv_timeout(Duration::from_secs(10)), Ok(true), "round {round}");
+        assert_eq!(next(&at_master), word("answer"));
+        master.close();
+    }
+}
+
 #[test]
 fn words_may_come_in_pieces_and_must_end() {
     let (_link, ear) = Link::open(&Plan::Listen("127.0.0.1:0".parse().unwrap())).unwrap();

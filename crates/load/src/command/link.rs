@@ -180,14 +180,15 @@ impl Ear {
                 if inner.closing.load(Relaxed) {
                     return;
                 }
+                // Before the first word is heard: what it begins may answer at once.
+                if std::mem::take(&mut follows) {
+                    inner.connect(&deliver, &waiting);
+                }
                 // By name it is known only when it speaks; it is answered by another connection then.
                 let index = inner.classic.then_some(0);
                 let written = index.map_or(Ok(()), |index| inner.write_to(index, &stream));
                 if let Err(error) = written.and_then(|()| inner.clone().read_from(index, stream, &deliver, &waiting)) {
                     tracing::warn!(%error, "a controller that connected is not heard");
-                }
-                if std::mem::take(&mut follows) {
-                    inner.connect(&deliver, &waiting);
                 }
             }
         })?;
