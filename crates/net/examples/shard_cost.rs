@@ -4,8 +4,8 @@
 //!   descriptors) to a shard in this process, sends one message over each, and prints the growth of the process's own
 //!   memory.
 //! * `shard_cost relay LISTEN-PORT UAC-PORT UAS-PORT`: a datagram. Passes each on unread, those of UAS to UAC and all
-//!   others to UAS, all on 127.0.0.1; SHARDS, LINGER (microseconds) and UNREACHABLE (1: hear of those that reach
-//!   nobody) by environment.
+//!   others to UAS, all on 127.0.0.1; SHARDS, LINGER (microseconds) and UNREACHABLE (1: hear of those that are
+//!   unreachable) by environment.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -87,7 +87,7 @@ fn timer() -> io::Result<AsyncFd<OwnedFd>> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was made above and belongs to nobody else.
+    // SAFETY: the descriptor was made above and belongs to nothing else.
     let timer = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: the timer gives one descriptor for as long as it lives, and closes it when it is dropped, which `AsyncFd` does
     // after it has ended the watch.

@@ -85,7 +85,7 @@ impl Receiver {
         let headers = Memory::<mmsghdr>::zeroed(batch);
         let control = beside.then(|| Memory::<u8>::zeroed(batch * CONTROL));
         for i in 0..batch {
-            // SAFETY: each pointer stays inside its allocation (`at` asserts it) and nobody else uses them yet.
+            // SAFETY: each pointer stays inside its allocation (`at` asserts it) and nothing else uses them yet.
             unsafe {
                 *vectors.at(i) = iovec { iov_base: data.at(i * STRIDE).cast(), iov_len: LARGEST };
                 let header = &mut (*headers.at(i)).msg_hdr;
@@ -118,7 +118,7 @@ impl Receiver {
         }
         self.received = 0;
         // SAFETY: `batch` headers lie at this address; each points at a name and a vector, the vector at LARGEST
-        // bytes, all of them allocations of `self` that nobody else reads or writes during the call.
+        // bytes, all of them allocations of `self` that nothing else reads or writes during the call.
         let n = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -213,7 +213,7 @@ impl Sender {
     pub(crate) fn push(&mut self, range: Range<usize>, target: SocketAddr, token: u64) {
         let i = self.queued.len();
         assert!(i < self.batch);
-        // SAFETY: `i` is inside the allocations; nobody else holds references into them.
+        // SAFETY: `i` is inside the allocations; nothing else holds references into them.
         unsafe {
             (*self.headers.at(i)).msg_hdr.msg_namelen = write_address(&target, self.names.at(i));
         }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::*, fence};
 use std::task::Waker;
 
-/// The bell of one shard. Whoever put something into one of its queues rings; the shard, before it sleeps,
+/// The bell of one shard. The thread that put something into one of its queues rings; the shard, before it sleeps,
 /// says so and looks into its queues once more.
 #[derive(Default)]
 pub(crate) struct Bell {

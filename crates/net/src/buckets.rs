@@ -49,7 +49,7 @@ impl Buckets {
         Self { me, owned, owner, state, leaving: [0; BUCKETS] }
     }
 
-    /// Every call is ours: nobody needs to look for a Call-ID.
+    /// Every call is ours: no message is searched for its Call-ID.
     pub(crate) const fn all(&self) -> bool {
         self.owned == BUCKETS
     }

@@ -136,7 +136,7 @@ impl Bursts {
                     *self.vectors.at(at + k) = iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
                 }
             }
-            // SAFETY: all places lie inside their allocations, which nobody else holds references into; the control
+            // SAFETY: all places lie inside their allocations, which nothing else holds references into; the control
             // bytes have room for one message of two bytes, as CMSG_SPACE counts it.
             unsafe {
                 let header = &mut (*self.headers.at(i)).msg_hdr;

@@ -10,7 +10,7 @@ fn start() -> Instant {
     *START.get_or_init(Instant::now)
 }
 
-/// The moment, for a round of a shard or for whoever stands beside the shards.
+/// The moment, for a round of a shard or for a thread beside the shards.
 pub fn now() -> Now {
     let mono = start().elapsed().as_millis() as u64;
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);

@@ -172,7 +172,7 @@ impl Connection {
     /// When it has to end, as things are.
     pub(crate) fn due(&self, settings: &Settings) -> u64 {
         let (from, patience) = match self.phase {
-            // Whoever it was for has gone.
+            // The peer that it was for has gone.
             _ if self.leaving => (self.since, settings.farewell_timeout),
             _ if self.finished => (self.since, settings.answer_timeout),
             Phase::Dialling => (self.since, settings.connect_timeout + settings.handshake_timeout),

@@ -80,7 +80,7 @@ counters! {
     batches_out: counter;
     /// Datagrams that the kernel refused to send, with an error.
     datagrams_refused: counter;
-    /// Datagrams of which a host or router on their way told us that they reached nobody (ICMP).
+    /// Datagrams of which a host or router on their way said that they were unreachable (ICMP).
     unreachable: counter;
     /// Datagrams that were dropped because the queue to a full socket was full itself.
     datagrams_dropped: counter;

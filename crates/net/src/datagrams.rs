@@ -1,4 +1,4 @@
-//! Datagrams in batches for whoever stands beside the shards and speaks something other than SIP: media.
+//! Datagrams in batches for a thread beside the shards that speaks something other than SIP: media.
 
 use crate::batch::{Receiver, Sender};
 use socket2::{Domain, Protocol, Socket, Type};

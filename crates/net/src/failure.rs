@@ -1,4 +1,4 @@
-//! Why shards ended that nobody has asked to end, and who learns it.
+//! Why shards ended that were not asked to end, and who learns it.
 
 use crate::handle::Shared;
 use crate::{Handle, Service};
@@ -24,7 +24,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl<S: Service> Shared<S> {
-    /// Ends all shards because of this, unless they end already. The first failure is the one that is told.
+    /// Ends all shards because of this, unless they end already. The first failure is the one that is reported.
     #[cold]
     pub(crate) fn fail(&self, reason: impl fmt::Display) {
         if self.stopping.load(Relaxed) {

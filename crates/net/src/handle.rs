@@ -2,12 +2,12 @@
 
 use crate::bell::Bell;
 use crate::counters::{Counters, Snapshot};
-use crate::crew::{Backlog, Crew};
-use crate::cross::Parcel;
 use crate::directory::Directory;
 use crate::failure::Failure;
+use crate::links::Transfer;
 use crate::names::Names;
 use crate::ring::{Consumer, Producer};
+use crate::shard_pool::{Backlog, ShardPool};
 use crate::sources::Sources;
 use crate::tickets::Clients;
 use crate::ways::Ways;
@@ -23,17 +23,17 @@ use strowger_core::{Flow, PeerName, Transport};
 /// Everything that the shards of one process share.
 pub(crate) struct Shared<S: Service> {
     pub(crate) common: Arc<Common>,
-    pub(crate) seats: Box<[Seat<S>]>,
-    /// Shards that own calls, or will once the buckets have moved: the first so many seats.
+    pub(crate) entries: Box<[ShardEntry<S>]>,
+    /// Shards that own calls, or will once the buckets have moved: the first so many entries.
     pub(crate) active: AtomicUsize,
     /// Whose each bucket is, for those beside the shards: right but for buckets that move just now.
     pub(crate) owners: [AtomicU8; BUCKETS],
     pub(crate) draining: AtomicBool,
     pub(crate) stopping: AtomicBool,
-    /// Why they end, if nobody has asked for it.
+    /// Why they end, if it was not asked for.
     pub(crate) failure: tokio::sync::watch::Sender<Option<Failure>>,
     pub(crate) services: tokio::runtime::Handle,
-    pub(crate) crew: Mutex<Crew<S>>,
+    pub(crate) pool: Mutex<ShardPool<S>>,
 }
 
 /// The part of it that knows nothing of the service.
@@ -53,8 +53,8 @@ pub(crate) struct Common {
 impl<S: Service> Shared<S> {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Release);
-        for seat in &self.seats {
-            seat.bell.ring();
+        for entry in &self.entries {
+            entry.bell.ring();
         }
     }
 }
@@ -68,12 +68,12 @@ impl<S: Service> std::ops::Deref for Shared<S> {
 }
 
 /// What others reach of one shard.
-pub(crate) struct Seat<S: Service> {
+pub(crate) struct ShardEntry<S: Service> {
     pub(crate) bell: Bell,
     pub(crate) counters: Arc<Counters>,
     /// Something lies in `posted`.
     pub(crate) mail: AtomicBool,
-    pub(crate) posted: Mutex<Vec<Letter<S>>>,
+    pub(crate) posted: Mutex<Vec<Command<S>>>,
     /// Peers whose rings the shard has taken.
     pub(crate) met: AtomicUsize,
     /// The clock of the thread's CPU time, 0 before it runs.
@@ -81,12 +81,12 @@ pub(crate) struct Seat<S: Service> {
 }
 
 /// What comes to a shard from outside the shards.
-pub(crate) enum Letter<S: Service> {
+pub(crate) enum Command<S: Service> {
     Answer(S::Answer),
     /// For a call of this bucket.
     AnswerTo(u8, S::Answer),
     /// A new shard and the rings there and back.
-    Peer(usize, Producer<Parcel<S>>, Consumer<Parcel<S>>),
+    Peer(usize, Producer<Transfer<S>>, Consumer<Transfer<S>>),
     /// This connection shall end.
     Close(Flow),
     /// Messages to this address go over that connection as long as it lives.
@@ -95,7 +95,7 @@ pub(crate) enum Letter<S: Service> {
     Share(usize),
 }
 
-impl<S: Service> Default for Seat<S> {
+impl<S: Service> Default for ShardEntry<S> {
     fn default() -> Self {
         Self {
             bell: Bell::default(),
@@ -108,18 +108,18 @@ impl<S: Service> Default for Seat<S> {
     }
 }
 
-impl<S: Service> Seat<S> {
-    pub(crate) fn post(&self, letter: Letter<S>) {
+impl<S: Service> ShardEntry<S> {
+    pub(crate) fn post(&self, command: Command<S>) {
         {
             let mut posted = self.posted.lock().unwrap_or_else(|e| e.into_inner());
-            posted.push(letter);
+            posted.push(command);
             self.mail.store(true, Release);
         }
         self.bell.ring();
     }
 }
 
-/// The running shards, for whoever stands beside them. Cheap to clone, may go to any thread.
+/// The running shards, for the threads beside them. Cheap to clone, may go to any thread.
 pub struct Handle<S: Service> {
     pub(crate) shared: Arc<Shared<S>>,
 }
@@ -145,7 +145,7 @@ impl<S: Service> Clone for Mailbox<S> {
 impl<S: Service> Mailbox<S> {
     /// Gives an answer to the shard; it is woken only if it sleeps.
     pub fn send(&self, answer: S::Answer) {
-        self.shared.seats[self.shard].post(Letter::Answer(answer));
+        self.shared.entries[self.shard].post(Command::Answer(answer));
     }
 
     pub const fn shard(&self) -> usize {
@@ -156,7 +156,7 @@ impl<S: Service> Mailbox<S> {
 impl<S: Service + 'static> Handle<S> {
     /// The mailbox of a shard.
     pub fn mailbox(&self, shard: usize) -> Mailbox<S> {
-        assert!(shard < self.shared.seats.len());
+        assert!(shard < self.shared.entries.len());
         Mailbox { shared: self.shared.clone(), shard }
     }
 
@@ -186,7 +186,7 @@ impl<S: Service + 'static> Handle<S> {
 
     /// How many shards there can be.
     pub fn most(&self) -> usize {
-        self.shared.seats.len()
+        self.shared.entries.len()
     }
 
     /// Shares the calls among `shards` shards from now on, starting threads that are missing; buckets move one
@@ -196,12 +196,12 @@ impl<S: Service + 'static> Handle<S> {
     /// # Errors
     /// Sockets could not be bound or threads not be started; the calls stay where they are.
     pub fn set_shards(&self, shards: usize) -> std::io::Result<()> {
-        crate::crew::set(&self.shared, shards)
+        crate::shard_pool::set(&self.shared, shards)
     }
 
     /// Every bucket has reached the shard that it was last meant for.
     pub fn is_settled(&self) -> bool {
-        crate::crew::is_settled(&self.shared)
+        crate::shard_pool::is_settled(&self.shared)
     }
 
     /// The bucket of a Call-ID, see [`Handle::deliver`].
@@ -217,7 +217,7 @@ impl<S: Service + 'static> Handle<S> {
     /// Gives an answer to the shard that owns this bucket of calls, also if the bucket moves meanwhile.
     pub fn deliver(&self, bucket: u8, answer: S::Answer) {
         let owner = self.shared.owners[bucket as usize].load(Relaxed) as usize;
-        self.shared.seats[owner].post(Letter::AnswerTo(bucket, answer));
+        self.shared.entries[owner].post(Command::AnswerTo(bucket, answer));
     }
 
     /// Messages to `address` go over this connection from now on, while it lives (RFC 5923: the peer asked for it by
@@ -230,8 +230,8 @@ impl<S: Service + 'static> Handle<S> {
             true => !directory.is_alias(transport, address, flow),
             false => transport.is_reliable() && directory.alias(transport, address, flow),
         };
-        if let (true, Some(seat)) = (news, self.shared.seats.get(flow.shard as usize)) {
-            seat.post(Letter::Alias(flow, transport, address));
+        if let (true, Some(entry)) = (news, self.shared.entries.get(flow.shard as usize)) {
+            entry.post(Command::Alias(flow, transport, address));
         }
     }
 
@@ -251,8 +251,8 @@ impl<S: Service + 'static> Handle<S> {
 
     /// Ends a connection.
     pub fn close(&self, flow: Flow) {
-        if let Some(seat) = self.shared.seats.get(flow.shard as usize) {
-            seat.post(Letter::Close(flow));
+        if let Some(entry) = self.shared.entries.get(flow.shard as usize) {
+            entry.post(Command::Close(flow));
         }
     }
 
@@ -268,7 +268,7 @@ impl<S: Service + 'static> Handle<S> {
 
     /// CPU time that the shard's thread has used so far; none before it runs.
     pub fn busy(&self, shard: usize) -> Option<Duration> {
-        crate::crew::cpu_time(self.shared.seats[shard].clock.load(Acquire))
+        crate::shard_pool::cpu_time(self.shared.entries[shard].clock.load(Acquire))
     }
 
     /// New work should be refused: the process is about to end.
@@ -278,21 +278,21 @@ impl<S: Service + 'static> Handle<S> {
 
     /// The counters and gauges of one shard.
     pub fn counters(&self, shard: usize) -> Snapshot {
-        self.shared.seats[shard].counters.snapshot()
+        self.shared.entries[shard].counters.snapshot()
     }
 
     /// The counters of all shards.
     pub fn total(&self) -> Snapshot {
         let mut sum = Snapshot::default();
-        for seat in &self.shared.seats {
-            sum += seat.counters.snapshot();
+        for entry in &self.shared.entries {
+            sum += entry.counters.snapshot();
         }
         sum
     }
 
     /// What waits in the kernel before each UDP socket, and what it dropped.
     pub fn backlogs(&self) -> Vec<Backlog> {
-        crate::crew::backlogs(&self.shared)
+        crate::shard_pool::backlogs(&self.shared)
     }
 
     /// Ends the shards at once.

@@ -65,7 +65,7 @@ pub struct Lanes {
     counters: Arc<Counters>,
     send_buffer: usize,
     waiting_bound: usize,
-    /// Sockets for datagrams hear of those that reached nobody.
+    /// Sockets for datagrams hear of those that were unreachable.
     hears: bool,
     /// What comes is stamped.
     stamps: bool,
@@ -136,7 +136,7 @@ impl Lanes {
             node: settings.node,
             process: settings.process,
             shard: shard as u8,
-            counters: handle.shared.seats[shard].counters.clone(),
+            counters: handle.shared.entries[shard].counters.clone(),
             send_buffer: settings.send_buffer,
             waiting_bound: settings.datagrams_waiting,
             hears: settings.unreachable,
@@ -370,7 +370,7 @@ impl Lanes {
         }
     }
 
-    /// Whether the shard may not sleep yet, for nobody would wake it for what comes.
+    /// Whether the shard may not sleep yet, for nothing would wake it for what comes.
     pub(crate) const fn is_unasked(&self) -> bool {
         self.unasked
     }
@@ -393,7 +393,7 @@ impl Lanes {
         }
     }
 
-    /// The next datagram of this lane that reached nobody: its target, and how long the part is that `room` then holds of it.
+    /// The next unreachable datagram of this lane: its target, and how long the part is that `room` then holds of it.
     #[cold]
     pub(crate) fn unreachable(&self, name: u64, room: &mut Vec<u8>) -> Option<(SocketAddr, usize)> {
         let (slot, generation) = (name as u32, (name >> 32) as u32);
@@ -450,7 +450,7 @@ impl Datagrams {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return false,
-                // As with the shared socket: what an earlier datagram met is told to the next.
+                // As with the shared socket: the kernel reports what an earlier datagram met to the next.
                 Err(e) if !again && (e.kind() == ErrorKind::ConnectionRefused || unreachable::is_told(&e)) => {
                     again = true
                 }

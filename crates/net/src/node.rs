@@ -1,10 +1,10 @@
 //! Binding the listeners and starting the shards.
 
-use crate::crew::{self, Crew, Socket};
 use crate::directory::Directory;
-use crate::handle::{Common, Seat, Shared};
+use crate::handle::{Common, ShardEntry, Shared};
 use crate::names::Names;
 use crate::settings::Shards;
+use crate::shard_pool::{self, ShardPool, Socket};
 use crate::tickets::Clients;
 use crate::ways::Ways;
 use crate::{Failure, Handle, Listener, Service, Settings};
@@ -74,7 +74,7 @@ impl Net {
         let (over, ended) = tokio::sync::oneshot::channel::<()>();
         let (first, peers) = (self.settings.shards.first(), self.settings.peers);
         let shared = Arc::new(Shared {
-            seats: (0..self.settings.shards.most()).map(|_| Seat::default()).collect(),
+            entries: (0..self.settings.shards.most()).map(|_| ShardEntry::default()).collect(),
             common: Arc::new(Common {
                 settings: self.settings,
                 listeners: self.listeners,
@@ -87,16 +87,16 @@ impl Net {
                 names: self.names,
             }),
             active: AtomicUsize::new(1),
-            owners: crew::owners(1),
+            owners: shard_pool::owners(1),
             draining: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             failure: Default::default(),
             services: services.handle().clone(),
-            crew: Mutex::new(Crew {
+            pool: Mutex::new(ShardPool {
                 started: 0,
                 threads: Vec::new(),
                 factory: Some(Arc::new(Box::new(factory))),
-                doors: Vec::new(),
+                open_listeners: Vec::new(),
             }),
         });
         let handle = Handle { shared };
@@ -107,21 +107,21 @@ impl Net {
         let node = Node { handle, services: Some((over, thread)) };
         let shared = &node.handle.shared;
         {
-            let mut crew = shared.crew.lock().unwrap_or_else(|e| e.into_inner());
-            crew::start(shared, &mut crew, Some(self.sockets))?;
+            let mut pool = shared.pool.lock().unwrap_or_else(|e| e.into_inner());
+            shard_pool::start(shared, &mut pool, Some(self.sockets))?;
         }
         if first > 1 {
-            crew::set(shared, first)?;
-            crew::wait(shared, || crew::is_settled(shared))?;
+            shard_pool::set(shared, first)?;
+            shard_pool::wait(shared, || shard_pool::is_settled(shared))?;
         }
         if matches!(shared.settings.shards, Shards::Auto { most: 2.. }) {
-            node.handle.spawn("the watch over the number of shards", crew::watch(node.handle.clone()));
+            node.handle.spawn("the watch over the number of shards", shard_pool::watch(node.handle.clone()));
         }
         Ok(node)
     }
 }
 
-/// The first socket of a listener. Where more will join it, a socket that shares with nobody is tried first: else
+/// The first socket of a listener. Where more will join it, a socket that shares with no other is tried first: else
 /// a second server on the same address would quietly take half of the traffic.
 fn open(listener: &Listener, settings: &Settings) -> io::Result<(SocketAddr, Socket)> {
     let alone = Socket::open(listener.transport, listener.bind, false, settings)?;
@@ -157,17 +157,17 @@ impl<S: Service + 'static> Node<S> {
     fn wait(&mut self) {
         loop {
             // Not under the lock: shards may be started meanwhile.
-            let thread = self.handle.shared.crew.lock().unwrap_or_else(|e| e.into_inner()).threads.pop();
+            let thread = self.handle.shared.pool.lock().unwrap_or_else(|e| e.into_inner()).threads.pop();
             match thread {
                 Some(thread) => drop(thread.join()),
                 None => break,
             }
         }
-        // The addresses are free again and what the shards were made from is given up, whoever still has a handle.
+        // The addresses are free again and what the shards were made from is given up, even where a handle is still held.
         let factory = {
-            let mut crew = self.handle.shared.crew.lock().unwrap_or_else(|e| e.into_inner());
-            crew.doors.clear();
-            crew.factory.take()
+            let mut pool = self.handle.shared.pool.lock().unwrap_or_else(|e| e.into_inner());
+            pool.open_listeners.clear();
+            pool.factory.take()
         };
         drop(factory);
         if let Some((over, thread)) = self.services.take() {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use strowger_core::PeerName;
 
-/// A certificate whose issuers were verified; for whom it is valid is looked at when somebody is meant.
+/// A certificate whose issuers were verified; for whom it is valid is looked at when a request is for that peer.
 #[derive(Debug)]
 pub(crate) struct Proof {
     certificate: CertificateDer<'static>,

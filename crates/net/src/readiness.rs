@@ -43,7 +43,7 @@ impl Readiness {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just given us this descriptor, and nothing else knows it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: an `OwnedFd` names the same descriptor each time and closes it only when it is dropped, which
         // `AsyncFd` does after it has ended the watch.
@@ -87,7 +87,7 @@ impl Readiness {
             // SAFETY: the kernel writes at most EVENTS events to our own array of as many, and does not wait.
             let n = unsafe { libc::epoll_wait(watched.as_raw_fd(), events.as_mut_ptr(), EVENTS as libc::c_int, 0) };
             match n {
-                // What becomes ready from now on makes the descriptor readable anew.
+                // What becomes ready from now on makes the descriptor readable again.
                 0 => Err(io::ErrorKind::WouldBlock.into()),
                 n if n < 0 => Err(io::Error::last_os_error()),
                 n => Ok(n as usize),

@@ -2,7 +2,7 @@
 
 use crate::Service;
 use crate::connection::Phase;
-use crate::desk::Desk;
+use crate::dispatcher::Dispatcher;
 use crate::streams::{Streams, drained};
 use crate::{stamp, ws};
 use rustls::Connection as Tls;
@@ -25,17 +25,17 @@ pub(crate) enum Progress {
 }
 
 impl Streams {
-    /// Reads what a connection has and gives the messages to the desk.
+    /// Reads what a connection has and gives the messages to the dispatcher.
     pub(crate) fn read<S: Service>(
         &mut self,
         slot: u32,
         generation: u32,
         cx: &mut Context<'_>,
         now: Now,
-        desk: &mut Desk<S>,
+        dispatcher: &mut Dispatcher<S>,
     ) -> Progress {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let progress = self.read_into(&mut scratch, slot, generation, cx, now, desk);
+        let progress = self.read_into(&mut scratch, slot, generation, cx, now, dispatcher);
         self.scratch = scratch;
         progress
     }
@@ -47,7 +47,7 @@ impl Streams {
         generation: u32,
         cx: &mut Context<'_>,
         now: Now,
-        desk: &mut Desk<S>,
+        dispatcher: &mut Dispatcher<S>,
     ) -> Progress {
         let mut read = false;
         for _ in 0..READS {
@@ -62,7 +62,7 @@ impl Streams {
                 }
             }
             let (mut n, mut end, mut stamp) = (0, false, None);
-            let stamps = desk.stamps();
+            let stamps = dispatcher.stamps();
             // As with UDP: less than asked means that the socket is empty.
             let result = drained(stream, || {
                 (n, stamp) = match stamps {
@@ -88,27 +88,27 @@ impl Streams {
                 read = true;
                 self.counters.stream_bytes_in.add(n as u64);
                 connection_heard(self, slot, now);
-                if let Some(look) = desk.look() {
-                    desk.read_at(look, stamp);
+                if let Some(look) = dispatcher.look() {
+                    dispatcher.read_at(look, stamp);
                 }
-                self.came(slot, &mut scratch[..n], now, desk);
+                self.came(slot, &mut scratch[..n], now, dispatcher);
             }
         }
         cx.waker().wake_by_ref();
         Progress::Waiting { read }
     }
 
-    fn came<S: Service>(&mut self, slot: u32, bytes: &mut [u8], now: Now, desk: &mut Desk<S>) {
+    fn came<S: Service>(&mut self, slot: u32, bytes: &mut [u8], now: Now, dispatcher: &mut Dispatcher<S>) {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let Some(tls) = self.connection(slot).and_then(|c| c.layer.as_mut()).and_then(|l| l.tls.as_mut()) else {
             self.plain = plain;
-            return self.cut(slot, bytes, now, desk);
+            return self.cut(slot, bytes, now, dispatcher);
         };
         let result = decrypt(tls, bytes, &mut plain);
         self.advance(slot);
         if !plain.is_empty() {
-            self.cut(slot, &mut plain, now, desk);
+            self.cut(slot, &mut plain, now, dispatcher);
         }
         self.plain = plain;
         match result {
@@ -127,15 +127,15 @@ impl Streams {
     }
 
     /// Cuts clear bytes into what they consist of.
-    fn cut<S: Service>(&mut self, slot: u32, bytes: &mut [u8], now: Now, desk: &mut Desk<S>) {
+    fn cut<S: Service>(&mut self, slot: u32, bytes: &mut [u8], now: Now, dispatcher: &mut Dispatcher<S>) {
         let Some(connection) = self.connection(slot) else { return };
         let mut kept = std::mem::take(&mut connection.partial);
         let was_partial = !kept.is_empty();
         let (mut at, expected) = if was_partial {
             kept.extend_from_slice(bytes);
-            self.pieces(slot, &mut kept, now, desk)
+            self.pieces(slot, &mut kept, now, dispatcher)
         } else {
-            self.pieces(slot, bytes, now, desk)
+            self.pieces(slot, bytes, now, dispatcher)
         };
         let Some(connection) = self.connection(slot) else { return };
         let had = was_partial && at == 0;
@@ -170,7 +170,7 @@ impl Streams {
         slot: u32,
         bytes: &mut [u8],
         now: Now,
-        desk: &mut Desk<S>,
+        dispatcher: &mut Dispatcher<S>,
     ) -> (usize, Option<usize>) {
         let mut at = 0;
         while at < bytes.len() {
@@ -179,8 +179,8 @@ impl Streams {
             let step = match connection.phase {
                 Phase::Dialling | Phase::Tls => break,
                 Phase::Ws => self.shake(slot, &bytes[at..]),
-                Phase::Open if websocket => self.frame(slot, &mut bytes[at..], now, desk),
-                Phase::Open => self.message(slot, &bytes[at..], now, desk),
+                Phase::Open if websocket => self.frame(slot, &mut bytes[at..], now, dispatcher),
+                Phase::Open => self.message(slot, &bytes[at..], now, dispatcher),
             };
             match step {
                 Ok(n) => at += n,
@@ -229,7 +229,7 @@ impl Streams {
         slot: u32,
         bytes: &mut [u8],
         now: Now,
-        desk: &mut Desk<S>,
+        dispatcher: &mut Dispatcher<S>,
     ) -> Result<usize, Option<usize>> {
         let limit = self.common.settings.limits.message;
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
@@ -258,7 +258,7 @@ impl Streams {
                 return Ok(bytes.len());
             }
             // The usual: one message in one frame.
-            ws::TEXT | ws::BINARY if found.last => self.whole(slot, payload, now, desk),
+            ws::TEXT | ws::BINARY if found.last => self.whole(slot, payload, now, dispatcher),
             _ => {
                 connection.began();
                 let layer = connection.layer();
@@ -269,7 +269,7 @@ impl Streams {
                 } else if found.last {
                     let message = std::mem::take(&mut layer.message);
                     layer.in_pieces = false;
-                    self.whole(slot, &message, now, desk);
+                    self.whole(slot, &message, now, dispatcher);
                     self.weigh(slot);
                 } else if self.weigh(slot) {
                     self.watch(slot);
@@ -280,7 +280,7 @@ impl Streams {
     }
 
     /// A WebSocket message: one SIP message, or a ping (RFC 7118 sections 5.1 and 6).
-    fn whole<S: Service>(&mut self, slot: u32, message: &[u8], now: Now, desk: &mut Desk<S>) {
+    fn whole<S: Service>(&mut self, slot: u32, message: &[u8], now: Now, dispatcher: &mut Dispatcher<S>) {
         if let Some(connection) = self.connection(slot) {
             connection.is_whole();
         }
@@ -291,7 +291,7 @@ impl Streams {
             }
             return;
         }
-        self.arrive(slot, without_line_ends(message), now, desk);
+        self.arrive(slot, without_line_ends(message), now, dispatcher);
     }
 
     /// One message of a stream (RFC 3261 section 18.3), or what stands between messages.
@@ -300,13 +300,13 @@ impl Streams {
         slot: u32,
         bytes: &[u8],
         now: Now,
-        desk: &mut Desk<S>,
+        dispatcher: &mut Dispatcher<S>,
     ) -> Result<usize, Option<usize>> {
         let common = self.common.clone();
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
         match frame::next(bytes, &mut connection.scanned, &common.settings.limits) {
             Frame::Message(n) => {
-                self.arrive(slot, &bytes[..n], now, desk);
+                self.arrive(slot, &bytes[..n], now, dispatcher);
                 Ok(n)
             }
             // RFC 5626 section 4.4.1.
@@ -324,7 +324,7 @@ impl Streams {
         }
     }
 
-    /// Ends a connection over which came what nobody can read.
+    /// Ends a connection over which came what is no message.
     #[cold]
     fn refuse(&mut self, slot: u32, reason: &'static str) {
         if let Some(remote) = self.connection(slot).map(|connection| connection.remote)
@@ -336,7 +336,7 @@ impl Streams {
         self.close(slot, &reason);
     }
 
-    fn arrive<S: Service>(&mut self, slot: u32, message: &[u8], now: Now, desk: &mut Desk<S>) {
+    fn arrive<S: Service>(&mut self, slot: u32, message: &[u8], now: Now, dispatcher: &mut Dispatcher<S>) {
         let flow = Some(self.flow(slot));
         let Some(connection) = self.connection(slot) else { return };
         let (transport, listener, remote) = (connection.transport, connection.listener, connection.remote);
@@ -345,7 +345,7 @@ impl Streams {
             connection.owed = connection.owed.saturating_add(1);
         }
         self.counters.stream_messages_in.add(1);
-        desk.arrive(now, &Arrival { transport, listener, remote, flow }, message);
+        dispatcher.arrive(now, &Arrival { transport, listener, remote, flow }, message);
     }
 }
 

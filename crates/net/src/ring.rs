@@ -150,7 +150,7 @@ mod tests {
         assert!(rx.pop(|_| ()) && rx.pop(|_| ()));
         tx.reclaim(|slot| seen.push(std::mem::take(slot)));
         assert_eq!(seen, [1, 2]);
-        // Slots that come round before they were reclaimed are seen by whoever fills them, and not again.
+        // Slots that come round before they were reclaimed are seen by the thread that fills them, and not again.
         assert!(rx.pop(|_| ()));
         let filled: Vec<u32> = (4..=7)
             .map(|i| {

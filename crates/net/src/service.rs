@@ -93,7 +93,7 @@ pub trait Service {
     #[inline]
     fn cut_off(&mut self, _now: Now, _token: u64, _out: &mut Outbox) {}
 
-    /// A datagram to this address reached nobody, as a host or router on its way says (ICMP; RFC 3261 section 18.4); `quoted` is how
+    /// A datagram to this address was unreachable, as a host or router on its way says (ICMP; RFC 3261 section 18.4); `quoted` is how
     /// it began. Told to all shards where [`Settings::unreachable`](crate::Settings) is on. A hint and no more: who knows the
     /// addresses can forge it, and who does not know what was sent cannot quote it.
     #[inline]

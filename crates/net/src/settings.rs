@@ -106,7 +106,7 @@ pub struct Settings {
     pub peers: usize,
     /// Datagrams kept for a UDP socket that takes no more. Default 4,096.
     pub datagrams_waiting: usize,
-    /// Hear of datagrams that reached nobody ([`Service::unreachable`](crate::Service::unreachable)). Default off.
+    /// Hear of unreachable datagrams ([`Service::unreachable`](crate::Service::unreachable)). Default off.
     pub unreachable: bool,
     /// Messages between two shards, rounded up to a power of two. Default 4,096.
     pub ring: usize,
@@ -150,9 +150,9 @@ pub struct Settings {
     pub write_queue: usize,
     /// How servers are verified to which we connect by TLS.
     pub tls: crate::tls::Client,
-    /// Of log lines about single connections; whoever has lines of the same kind may share it. Default 100 a minute.
+    /// Of log lines about single connections; other writers of such lines may share it. Default 100 a minute.
     pub quota: Arc<Quota>,
-    /// Who hears why handshakes fail, beside the log. Default: nobody.
+    /// Who hears why handshakes fail, beside the log. Default: none.
     pub refusals: Option<crate::tls::Refusals>,
 }
 

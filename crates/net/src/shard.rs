@@ -2,10 +2,10 @@
 
 use crate::alarm::Alarm;
 use crate::batch::Receiver;
-use crate::cross::Content;
-use crate::desk::Desk;
+use crate::dispatcher::Dispatcher;
 use crate::failure::{caught, or_fail};
 use crate::lanes::{self, Sent};
+use crate::links::Content;
 use crate::readiness::Ready;
 use crate::reading::{Progress, without_line_ends};
 use crate::streams::{Post, Streams};
@@ -23,7 +23,7 @@ use strowger_core::timer::sooner;
 use strowger_core::{Arrival, Now, Target, Transport};
 
 pub(crate) struct Shard<S: Service> {
-    desk: Desk<S>,
+    dispatcher: Dispatcher<S>,
     udp: Vec<Udp>,
     /// Place in `udp` of each listener, `NONE` where it is not UDP.
     place: Vec<u8>,
@@ -32,7 +32,7 @@ pub(crate) struct Shard<S: Service> {
     failed: Vec<u64>,
     /// Sockets of lanes that have something.
     ready: Vec<Ready>,
-    /// For what is quoted of datagrams that reached nobody; empty until one has.
+    /// For what is quoted of unreachable datagrams; empty until there is one.
     quoted: Vec<u8>,
     /// Tasks that listen for such datagrams were started.
     listening: bool,
@@ -56,22 +56,22 @@ const NONE: u8 = u8::MAX;
 
 impl<S: Service + 'static> Shard<S> {
     /// Inside the runtime of its thread.
-    pub(crate) fn new(desk: Desk<S>, udp: Vec<Udp>, streams: Streams) -> Rc<RefCell<Self>> {
-        let mut place = vec![NONE; desk.shared.listeners.len()];
+    pub(crate) fn new(dispatcher: Dispatcher<S>, udp: Vec<Udp>, streams: Streams) -> Rc<RefCell<Self>> {
+        let mut place = vec![NONE; dispatcher.shared.listeners.len()];
         for (i, socket) in udp.iter().enumerate() {
             place[socket.listener.0 as usize] = i as u8;
         }
         Rc::new_cyclic(|me| {
             RefCell::new(Self {
-                alarm: Alarm::new(desk.shared.settings.exact_timers),
+                alarm: Alarm::new(dispatcher.shared.settings.exact_timers),
                 receiver: Receiver::new(
-                    desk.shared.settings.batch.clamp(1, 1_024),
-                    desk.shared.settings.coalesce
-                        || desk.shared.settings.stamps
-                        || desk.shared.listeners.iter().any(|listener| listener.bind.ip().is_unspecified()),
+                    dispatcher.shared.settings.batch.clamp(1, 1_024),
+                    dispatcher.shared.settings.coalesce
+                        || dispatcher.shared.settings.stamps
+                        || dispatcher.shared.listeners.iter().any(|listener| listener.bind.ip().is_unspecified()),
                 ),
-                choices: Choices::new(desk.shared.settings.peers),
-                desk,
+                choices: Choices::new(dispatcher.shared.settings.peers),
+                dispatcher,
                 udp,
                 place,
                 streams,
@@ -92,51 +92,51 @@ impl<S: Service + 'static> Shard<S> {
 
     /// The main future: works until nothing is left to do, then sleeps until a socket, a timer or the bell.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let shared = self.desk.shared.clone();
-        let seat = &shared.seats[self.desk.index];
-        seat.bell.rise();
+        let shared = self.dispatcher.shared.clone();
+        let entry = &shared.entries[self.dispatcher.index];
+        entry.bell.rise();
         if !self.waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
-            seat.bell.hang(cx.waker());
+            entry.bell.hang(cx.waker());
         }
         for _ in 0..shared.settings.batches.max(1) {
             if shared.stopping.load(Acquire) {
                 return Poll::Ready(());
             }
             let now = clock::now();
-            seat.counters.rounds.add(1);
-            self.desk.service.begin(now);
-            self.desk.roads.look();
+            entry.counters.rounds.add(1);
+            self.dispatcher.service.begin(now);
+            self.dispatcher.links.look();
             let mut more = self.read_udp(now, cx);
             more |= self.read_unreachable(now);
             more |= self.read_lanes(now, cx);
             let empty = !more;
             more |= self.streams.accept(cx, now);
-            more |= self.desk.read_mail(now);
-            more |= self.desk.read_roads(now);
-            more |= self.desk.turn(empty);
+            more |= self.dispatcher.read_mail(now);
+            more |= self.dispatcher.read_roads(now);
+            more |= self.dispatcher.turn(empty);
             if let Some(due) = self.due.filter(|at| *at <= now.mono) {
-                self.desk.service.poll(now, &mut self.desk.out);
+                self.dispatcher.service.poll(now, &mut self.dispatcher.out);
                 debug_assert!(
                     self.has_moved(due),
                     "a deadline that has passed stands still: this shard would never sleep"
                 );
             }
-            self.desk.service.end(now, &mut self.desk.out);
+            self.dispatcher.service.end(now, &mut self.dispatcher.out);
             if self.streams.deadline().is_some_and(|at| at <= now.mono) {
                 self.streams.expire(now);
             }
-            if self.desk.roads.deadline().is_some_and(|at| at <= now.mono) {
-                self.desk.roads.tidy(now);
+            if self.dispatcher.links.deadline().is_some_and(|at| at <= now.mono) {
+                self.dispatcher.links.tidy(now);
             }
-            if !(self.desk.aliases.is_empty() && self.desk.unwanted.is_empty()) {
+            if !(self.dispatcher.aliases.is_empty() && self.dispatcher.unwanted.is_empty()) {
                 self.change_connections();
             }
             more |= self.flush(now, cx);
-            self.beget();
-            more |= self.desk.let_go(now);
-            self.desk.roads.send_off(now, &shared.seats, &seat.counters);
-            self.due = self.desk.service.deadline();
+            self.start_needed_tasks();
+            more |= self.dispatcher.let_go(now);
+            self.dispatcher.links.send_off(now, &shared.entries, &entry.counters);
+            self.due = self.dispatcher.service.deadline();
             if more || self.arm(cx) {
                 self.lingered = false;
                 continue;
@@ -144,11 +144,11 @@ impl<S: Service + 'static> Shard<S> {
             if self.linger(now) {
                 continue;
             }
-            seat.bell.rest();
-            if self.desk.is_idle() {
+            entry.bell.rest();
+            if self.dispatcher.is_idle() {
                 return Poll::Pending;
             }
-            seat.bell.rise();
+            entry.bell.rise();
         }
         // There is more, but the connections want their turn.
         cx.waker().wake_by_ref();
@@ -158,10 +158,10 @@ impl<S: Service + 'static> Shard<S> {
     /// What the service and other shards asked of connections.
     #[cold]
     fn change_connections(&mut self) {
-        for (flow, transport, address) in self.desk.aliases.drain(..) {
+        for (flow, transport, address) in self.dispatcher.aliases.drain(..) {
             self.streams.alias(flow, transport, address);
         }
-        for flow in self.desk.unwanted.drain(..) {
+        for flow in self.dispatcher.unwanted.drain(..) {
             if self.streams.same(flow.slot, flow.generation).is_some() {
                 self.streams.close(flow.slot, &"it was asked for");
             }
@@ -170,8 +170,8 @@ impl<S: Service + 'static> Shard<S> {
 
     /// Starts the tasks that connections need.
     #[inline]
-    fn beget(&mut self) {
-        if !(self.streams.dials.is_empty() && self.streams.born.is_empty() && self.listening) {
+    fn start_needed_tasks(&mut self) {
+        if !(self.streams.dials.is_empty() && self.streams.without_task.is_empty() && self.listening) {
             self.start_tasks();
         }
     }
@@ -188,7 +188,7 @@ impl<S: Service + 'static> Shard<S> {
                     }
                 };
                 if let Some(listen) = udp.listen(wake) {
-                    let shared = self.desk.shared.clone();
+                    let shared = self.dispatcher.shared.clone();
                     tokio::task::spawn_local(or_fail(shared, "a task that hears of unreachable peers", listen));
                 }
             }
@@ -201,9 +201,9 @@ impl<S: Service + 'static> Shard<S> {
                 shard.streams.dialled(dial.slot, dial.generation, result, clock::now());
                 shard.wake();
             };
-            tokio::task::spawn_local(or_fail(self.desk.shared.clone(), "a task that makes a connection", make));
+            tokio::task::spawn_local(or_fail(self.dispatcher.shared.clone(), "a task that makes a connection", make));
         }
-        while let Some((slot, generation)) = self.streams.born.pop() {
+        while let Some((slot, generation)) = self.streams.without_task.pop() {
             if let Some(connection) = self.streams.same(slot, generation) {
                 let task = tokio::task::spawn_local(Reader { shard: me.clone(), slot, generation });
                 connection.task = Some(task.abort_handle());
@@ -217,12 +217,12 @@ impl<S: Service + 'static> Shard<S> {
     fn linger(&mut self, now: Now) -> bool {
         let heard = std::mem::take(&mut self.heard);
         let lingered = std::mem::take(&mut self.lingered);
-        heard && !self.desk.shared.settings.linger.is_zero() && self.wait_for_several(now, lingered)
+        heard && !self.dispatcher.shared.settings.linger.is_zero() && self.wait_for_several(now, lingered)
     }
 
     #[cold]
     fn wait_for_several(&mut self, now: Now, lingered: bool) -> bool {
-        let linger = self.desk.shared.settings.linger;
+        let linger = self.dispatcher.shared.settings.linger;
         // At first only if the last datagram is not long ago.
         let fast = lingered || now.mono <= self.last_heard;
         self.last_heard = now.mono + linger.as_millis() as u64;
@@ -241,8 +241,8 @@ impl<S: Service + 'static> Shard<S> {
 
     /// One batch of each socket; whether there is more to read.
     fn read_udp(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
-        let shared = self.desk.shared.clone();
-        let counters = &shared.seats[self.desk.index].counters;
+        let shared = self.dispatcher.shared.clone();
+        let counters = &shared.entries[self.dispatcher.index].counters;
         let mut more = false;
         for udp in &mut self.udp {
             let (n, full) = udp.receive(&mut self.receiver, self.lingered, cx, counters);
@@ -252,13 +252,13 @@ impl<S: Service + 'static> Shard<S> {
             }
             self.heard = true;
             counters.batches_in.add(1);
-            let look = self.desk.look();
+            let look = self.dispatcher.look();
             let (mut bytes, mut runs) = (0, 0);
             for i in 0..n {
                 let Some(datagram) = self.receiver.datagram(i) else { continue };
                 bytes += datagram.bytes.len() as u64;
                 if let Some(look) = look {
-                    self.desk.read_at(look, datagram.beside.stamp);
+                    self.dispatcher.read_at(look, datagram.beside.stamp);
                 }
                 if let Some(to) = datagram.beside.to.filter(|_| !is_ping(datagram.bytes)) {
                     self.choices.came(datagram.source, to, now.mono, &shared.ways);
@@ -266,11 +266,11 @@ impl<S: Service + 'static> Shard<S> {
                 let arrival =
                     Arrival { transport: Transport::Udp, listener: udp.listener, remote: datagram.source, flow: None };
                 let Some(segment) = datagram.beside.segment else {
-                    read(&mut self.desk, now, &arrival, datagram.bytes);
+                    read(&mut self.dispatcher, now, &arrival, datagram.bytes);
                     continue;
                 };
                 for part in datagram.bytes.chunks(segment) {
-                    read(&mut self.desk, now, &arrival, part);
+                    read(&mut self.dispatcher, now, &arrival, part);
                 }
                 runs += datagram.bytes.len().div_ceil(segment).saturating_sub(1) as u64;
             }
@@ -280,13 +280,13 @@ impl<S: Service + 'static> Shard<S> {
         more
     }
 
-    /// What each socket has heard of datagrams that reached nobody; whether there is more.
+    /// What each socket has heard of unreachable datagrams; whether there is more.
     #[inline]
     fn read_unreachable(&mut self, now: Now) -> bool {
         let mut more = false;
         for udp in self.udp.iter().filter(|udp| udp.has_news()) {
-            let (desk, most) = (&mut self.desk, self.receiver.batch());
-            udp.unreachable(most, &mut self.quoted, |told| desk.unreachable(now, told.to, told.quoted));
+            let (dispatcher, most) = (&mut self.dispatcher, self.receiver.batch());
+            udp.unreachable(most, &mut self.quoted, |told| dispatcher.unreachable(now, told.to, told.quoted));
             more |= udp.has_news();
         }
         more
@@ -295,54 +295,54 @@ impl<S: Service + 'static> Shard<S> {
     /// One batch of each lane that has something; whether there is more to read.
     #[inline]
     fn read_lanes(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
-        let Some(lanes) = self.desk.service.lanes() else { return false };
+        let Some(lanes) = self.dispatcher.service.lanes() else { return false };
         self.ready.clear();
         let more = lanes.ready(cx, &mut self.ready, &mut self.failed);
-        let shared = self.desk.shared.clone();
-        let counters = &shared.seats[self.desk.index].counters;
+        let shared = self.dispatcher.shared.clone();
+        let counters = &shared.entries[self.dispatcher.index].counters;
         for i in 0..self.ready.len() {
             let Ready { name, failed, .. } = self.ready[i];
             if failed {
                 self.read_unreachable_of(name, now);
             }
             let receiver = &mut self.receiver;
-            let read_from = self.desk.service.lanes().and_then(|lanes| lanes.receive(name, receiver));
+            let read_from = self.dispatcher.service.lanes().and_then(|lanes| lanes.receive(name, receiver));
             let Some((n, listener, flow)) = read_from else { continue };
             self.heard = true;
             counters.batches_in.add(1);
             counters.datagrams_in.add(n as u64);
-            let look = self.desk.look();
+            let look = self.dispatcher.look();
             let mut bytes = 0;
             for i in 0..n {
                 let Some(datagram) = self.receiver.datagram(i) else { continue };
                 bytes += datagram.bytes.len() as u64;
                 if let Some(look) = look {
-                    self.desk.read_at(look, datagram.beside.stamp);
+                    self.dispatcher.read_at(look, datagram.beside.stamp);
                 }
                 let arrival =
                     Arrival { transport: Transport::Udp, listener, remote: datagram.source, flow: Some(flow) };
-                read(&mut self.desk, now, &arrival, datagram.bytes);
+                read(&mut self.dispatcher, now, &arrival, datagram.bytes);
             }
             counters.datagram_bytes_in.add(bytes);
         }
         more
     }
 
-    /// What a lane has heard of datagrams that reached nobody.
+    /// What a lane has heard of unreachable datagrams.
     #[cold]
     fn read_unreachable_of(&mut self, name: u64, now: Now) {
         for _ in 0..self.receiver.batch() {
             let room = &mut self.quoted;
-            let told = self.desk.service.lanes().and_then(|lanes| lanes.unreachable(name, room));
+            let told = self.dispatcher.service.lanes().and_then(|lanes| lanes.unreachable(name, room));
             let Some((to, length)) = told else { return };
-            self.desk.unreachable(now, to, &self.quoted[..length]);
+            self.dispatcher.unreachable(now, to, &self.quoted[..length]);
         }
     }
 
     /// Takes over the connections that the service has begun to make.
     #[inline]
     fn take_over(&mut self, now: Now) {
-        let Some(lanes) = self.desk.service.lanes() else { return };
+        let Some(lanes) = self.dispatcher.service.lanes() else { return };
         while let Some(opening) = lanes.opened() {
             let flow = opening.flow;
             lanes.placed(flow, self.streams.take_over(*opening, now));
@@ -353,7 +353,7 @@ impl<S: Service + 'static> Shard<S> {
     /// before the shard sleeps.
     #[inline]
     fn leave_lanes(&mut self) -> bool {
-        let Some(lanes) = self.desk.service.lanes() else { return false };
+        let Some(lanes) = self.dispatcher.service.lanes() else { return false };
         lanes.leave(|slot, flow| self.streams.leave(slot, flow));
         lanes.gone(std::mem::take(&mut self.streams.lanes_gone));
         lanes.is_unasked()
@@ -365,7 +365,7 @@ impl<S: Service + 'static> Shard<S> {
         loop {
             self.take_over(now);
             self.send(now, cx);
-            self.desk.out.clear();
+            self.dispatcher.out.clear();
             self.streams.resume(cx);
             if !self.streams.ended.is_empty() {
                 self.report_ended(now);
@@ -374,7 +374,7 @@ impl<S: Service + 'static> Shard<S> {
                 && self.streams.lost.is_empty()
                 && self.streams.cut_off.is_empty()
                 && self.streams.again.is_empty()
-                && self.desk.out.is_empty()
+                && self.dispatcher.out.is_empty()
                 && self.streams.unmade.is_empty()
             {
                 return self.leave_lanes();
@@ -386,66 +386,66 @@ impl<S: Service + 'static> Shard<S> {
     /// Which connections ended.
     #[cold]
     fn report_ended(&mut self, now: Now) {
-        let desk = &mut self.desk;
+        let dispatcher = &mut self.dispatcher;
         for (flow, ending) in self.streams.ended.drain(..) {
-            desk.service.ended(now, flow, ending, &mut desk.out);
+            dispatcher.service.ended(now, flow, ending, &mut dispatcher.out);
         }
     }
 
     /// What could not be sent, and where else it goes.
     #[cold]
     fn report_unsent(&mut self, now: Now) {
-        let desk = &mut self.desk;
+        let dispatcher = &mut self.dispatcher;
         for (origin, token, cause) in self.streams.lost.drain(..) {
-            if origin == desk.index {
-                desk.service.unsent(now, token, cause, &mut desk.out);
+            if origin == dispatcher.index {
+                dispatcher.service.unsent(now, token, cause, &mut dispatcher.out);
             } else {
-                let counters = &desk.shared.seats[desk.index].counters;
-                desk.roads.put(origin, Content::Failed { token, cause }, &[], counters);
+                let counters = &dispatcher.shared.entries[dispatcher.index].counters;
+                dispatcher.links.put(origin, Content::Failed { token, cause }, &[], counters);
             }
         }
         for (origin, token) in self.streams.cut_off.drain(..) {
-            if origin == desk.index {
-                desk.service.cut_off(now, token, &mut desk.out);
+            if origin == dispatcher.index {
+                dispatcher.service.cut_off(now, token, &mut dispatcher.out);
             } else {
-                let counters = &desk.shared.seats[desk.index].counters;
-                desk.roads.put(origin, Content::CutOff { token }, &[], counters);
+                let counters = &dispatcher.shared.entries[dispatcher.index].counters;
+                dispatcher.links.put(origin, Content::CutOff { token }, &[], counters);
             }
         }
         for (target, message) in self.streams.again.drain(..) {
-            let from = desk.out.start();
-            desk.out.bytes.extend_from_slice(&message);
-            desk.out.send(target, from..desk.out.bytes.len(), 0);
+            let from = dispatcher.out.start();
+            dispatcher.out.bytes.extend_from_slice(&message);
+            dispatcher.out.send(target, from..dispatcher.out.bytes.len(), 0);
         }
         for token in self.failed.drain(..) {
-            desk.service.unsent(now, token, Unsent::Here, &mut desk.out);
+            dispatcher.service.unsent(now, token, Unsent::Here, &mut dispatcher.out);
         }
         // Who waited for it has heard of it by then.
         for flow in self.streams.unmade.drain(..) {
-            desk.service.ended(now, flow, Ending::Unmade, &mut desk.out);
+            dispatcher.service.ended(now, flow, Ending::Unmade, &mut dispatcher.out);
         }
     }
 
     fn send(&mut self, now: Now, cx: &mut Context<'_>) {
-        let desk = &mut self.desk;
-        let counters = &desk.shared.seats[desk.index].counters;
-        let (index, roads) = (desk.index, &mut desk.roads);
-        let bytes = &desk.out.bytes;
+        let dispatcher = &mut self.dispatcher;
+        let counters = &dispatcher.shared.entries[dispatcher.index].counters;
+        let (index, links) = (dispatcher.index, &mut dispatcher.links);
+        let bytes = &dispatcher.out.bytes;
         let mut stream = |streams: &mut Streams, target: &Target, range: Range<usize>, origin, token| {
-            let leads_to = |shard| roads.leads_to(shard);
+            let leads_to = |shard| links.leads_to(shard);
             let post = streams.post(target, bytes, range.clone(), origin, token, now, leads_to);
             if let Post::Elsewhere(shard, target) = post {
                 counters.crossed_out.add(1);
-                if !roads.put(shard, Content::Send { target, origin, token }, &bytes[range], counters) && token != 0 {
+                if !links.put(shard, Content::Send { target, origin, token }, &bytes[range], counters) && token != 0 {
                     streams.lost.push((origin, token, Unsent::Here));
                 }
             }
         };
-        for send in desk.out.sends() {
+        for send in dispatcher.out.sends() {
             let target = &send.target;
             let lane = target.flow.filter(|&flow| lanes::is_lane(flow));
             // Of a service that opens none, no flow is one.
-            if let Some((flow, lanes)) = lane.and_then(|flow| Some((flow, desk.service.lanes()?))) {
+            if let Some((flow, lanes)) = lane.and_then(|flow| Some((flow, dispatcher.service.lanes()?))) {
                 match lanes.send(flow, &bytes[send.range()], target.address, send.token, &mut self.failed) {
                     Sent::Done => (),
                     Sent::By(slot) => self.streams.post_lane(slot, flow, send.range(), send.token),
@@ -467,8 +467,8 @@ impl<S: Service + 'static> Shard<S> {
                 }
             }
         }
-        for stranger in desk.strangers.drain(..) {
-            stream(&mut self.streams, &stranger.target, stranger.range, stranger.origin, stranger.token);
+        for sent in dispatcher.foreign_sends.drain(..) {
+            stream(&mut self.streams, &sent.target, sent.range, sent.origin, sent.token);
         }
         for udp in &mut self.udp {
             udp.flush(bytes, &mut self.failed, counters);
@@ -482,14 +482,15 @@ impl<S: Service + 'static> Shard<S> {
     /// Whether the service's deadline is later than the one that it has just been polled for. One poll may start what is due at once,
     /// and so may the next one, but not without end.
     fn has_moved(&mut self, due: u64) -> bool {
-        self.still = if self.desk.service.deadline() == Some(due) { self.still + 1 } else { 0 };
+        self.still = if self.dispatcher.service.deadline() == Some(due) { self.still + 1 } else { 0 };
         self.still < 10_000
     }
 
     /// Sets the alarm if the service's deadline moved earlier; whether it has passed already.
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
-        let others = sooner(self.streams.deadline(), self.desk.roads.deadline()).map(|ms| ms.saturating_mul(1_000));
-        let Some(at) = sooner(self.desk.service.wake(self.due), others) else { return false };
+        let others =
+            sooner(self.streams.deadline(), self.dispatcher.links.deadline()).map(|ms| ms.saturating_mul(1_000));
+        let Some(at) = sooner(self.dispatcher.service.wake(self.due), others) else { return false };
         self.alarm.set(at, cx)
     }
 }
@@ -506,8 +507,9 @@ impl<S: Service + 'static> Future for Reader<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let shard = &mut *self.shard.borrow_mut();
-        let read = caught(|| shard.streams.read(self.slot, self.generation, cx, clock::now(), &mut shard.desk));
-        let progress = read.unwrap_or_else(|panic| shard.desk.shared.panicked("a task that reads a connection", panic));
+        let read = caught(|| shard.streams.read(self.slot, self.generation, cx, clock::now(), &mut shard.dispatcher));
+        let progress =
+            read.unwrap_or_else(|panic| shard.dispatcher.shared.panicked("a task that reads a connection", panic));
         match progress {
             Progress::Over => {
                 shard.wake();
@@ -530,12 +532,12 @@ fn is_ping(datagram: &[u8]) -> bool {
 
 /// One datagram.
 #[inline]
-fn read<S: Service>(desk: &mut Desk<S>, now: Now, arrival: &Arrival, bytes: &[u8]) {
+fn read<S: Service>(dispatcher: &mut Dispatcher<S>, now: Now, arrival: &Arrival, bytes: &[u8]) {
     if is_ping(bytes) {
-        desk.counters().datagram_pings.add(1);
+        dispatcher.counters().datagram_pings.add(1);
         return;
     }
-    desk.arrive(now, arrival, without_line_ends(bytes));
+    dispatcher.arrive(now, arrival, without_line_ends(bytes));
 }
 
 /// The socket of the target's listener, or any of its address family if that is no UDP listener.

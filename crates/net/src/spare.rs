@@ -36,7 +36,7 @@ impl Spare {
         self.buffers.capacity() == 0
     }
 
-    /// To be called at even times: frees the buffers that nobody needed since the last call.
+    /// To be called at even times: frees the buffers that were not needed since the last call.
     pub(crate) fn tidy(&mut self) {
         self.buffers.drain(..self.least);
         if self.buffers.capacity() > 4 * self.buffers.len() {

@@ -49,7 +49,7 @@ const TXA: u16 = 0x80;
 const RANDOM: u32 = (-0x1000_i32 + 56) as u32;
 
 /// Beyond any group: the kernel then spreads by addresses and ports as without a filter.
-const NOBODY: u32 = u32::MAX;
+const NO_SHARD: u32 = u32::MAX;
 
 const fn op(code: u16, k: u32) -> sock_filter {
     sock_filter { code, jt: 0, jf: 0, k }
@@ -77,7 +77,7 @@ pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
         hits.push(p.len());
         p.push(op(JMP | JA, 0));
     }
-    p.push(op(RET, NOBODY));
+    p.push(op(RET, NO_SHARD));
     for hit in hits {
         p[hit].k = (p.len() - hit - 1) as u32;
     }
@@ -95,11 +95,11 @@ pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
         p.push(op(LD | W | IND, at));
         p.push(op(ALU | OR, 0x2020_2020));
         p.push(jump(JEQ, u32::from_be_bytes(word), 1, 0));
-        p.push(op(RET, NOBODY));
+        p.push(op(RET, NO_SHARD));
     }
     p.push(op(LD | B | IND, 0u32.wrapping_sub(1)));
     p.push(jump(JEQ, b'\n' as u32, 1, 0));
-    p.push(op(RET, NOBODY));
+    p.push(op(RET, NO_SHARD));
     p.push(op(MISC | TXA, 0));
     p.push(op(ALU | ADD, 7));
     p.push(op(MISC | TAX, 0));

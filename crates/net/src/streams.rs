@@ -53,7 +53,7 @@ pub(crate) struct Streams {
     index: usize,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    doors: Vec<Door>,
+    acceptors: Vec<Acceptor>,
     /// Do not accept before, because the process is out of descriptors.
     pause: Option<u64>,
     /// When that was last said.
@@ -85,7 +85,7 @@ pub(crate) struct Streams {
     pub(crate) unmade: Vec<Flow>,
     pub(crate) lanes_gone: usize,
     /// Connections that want a task to read them.
-    pub(crate) born: Vec<(u32, u32)>,
+    pub(crate) without_task: Vec<(u32, u32)>,
     /// Connections to be made.
     pub(crate) dials: Vec<Dial>,
 }
@@ -95,7 +95,7 @@ struct Slot {
     connection: Option<Box<Connection>>,
 }
 
-struct Door {
+struct Acceptor {
     socket: TcpListener,
     listener: ListenerId,
     transport: Transport,
@@ -114,14 +114,14 @@ impl Streams {
         common: Arc<Common>,
         counters: Arc<Counters>,
         index: usize,
-        doors: Vec<(std::net::TcpListener, ListenerId)>,
+        acceptors: Vec<(std::net::TcpListener, ListenerId)>,
     ) -> io::Result<Self> {
-        let door = |(socket, listener): (std::net::TcpListener, ListenerId)| {
+        let acceptor = |(socket, listener): (std::net::TcpListener, ListenerId)| {
             let transport = common.listeners[listener.0 as usize].transport;
-            Ok(Door { socket: TcpListener::from_std(socket)?, listener, transport })
+            Ok(Acceptor { socket: TcpListener::from_std(socket)?, listener, transport })
         };
         Ok(Self {
-            doors: doors.into_iter().map(door).collect::<io::Result<_>>()?,
+            acceptors: acceptors.into_iter().map(acceptor).collect::<io::Result<_>>()?,
             sent: Sent::new(common.settings.remembered),
             common,
             counters,
@@ -144,7 +144,7 @@ impl Streams {
             ended: Vec::new(),
             unmade: Vec::new(),
             lanes_gone: 0,
-            born: Vec::new(),
+            without_task: Vec::new(),
             dials: Vec::new(),
         })
     }
@@ -191,9 +191,9 @@ impl Streams {
         }
         self.pause = None;
         let mut more = false;
-        for i in 0..self.doors.len() {
+        for i in 0..self.acceptors.len() {
             for n in 0..ACCEPTS {
-                match self.doors[i].socket.poll_accept(cx) {
+                match self.acceptors[i].socket.poll_accept(cx) {
                     Poll::Pending => break,
                     Poll::Ready(Ok((stream, remote))) => self.welcome(i, stream, remote, now),
                     Poll::Ready(Err(error)) if is_of_one(&error) => (),
@@ -213,8 +213,8 @@ impl Streams {
     }
 
     #[inline(never)]
-    fn welcome(&mut self, door: usize, stream: TcpStream, remote: SocketAddr, now: Now) {
-        let Door { listener, transport, .. } = self.doors[door];
+    fn welcome(&mut self, acceptor: usize, stream: TcpStream, remote: SocketAddr, now: Now) {
+        let Acceptor { listener, transport, .. } = self.acceptors[acceptor];
         let settings = &self.common.settings;
         if !self.common.sources.admit(Some(remote.ip()), settings) {
             self.counters.connections_refused.add(1);
@@ -242,7 +242,7 @@ impl Streams {
         if !self.weigh(slot) {
             return;
         }
-        self.born.push((slot, self.slots[slot as usize].generation));
+        self.without_task.push((slot, self.slots[slot as usize].generation));
     }
 
     /// The connection was made, or not.
@@ -276,7 +276,7 @@ impl Streams {
             }
             _ => Ok(()),
         };
-        self.born.push((slot, generation));
+        self.without_task.push((slot, generation));
         match started {
             Err(error) => self.close(slot, &error),
             Ok(()) => self.advance(slot),

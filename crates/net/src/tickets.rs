@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Servers remembered at most, and ports; beyond, all are forgotten and learned anew.
+/// Servers remembered at most, and ports; beyond, all are forgotten and learned again.
 const SERVERS: usize = 1_024;
 
 /// How we connect to each port. Two servers of one name at different ports seldom know each other's sessions.
@@ -89,7 +89,7 @@ impl Tickets {
 }
 
 impl fmt::Debug for Tickets {
-    // What lets somebody resume a session is nobody's to read.
+    // What lets a peer resume a session is no one's to read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tickets").field("port", &self.port).field("most", &self.sessions.most).finish_non_exhaustive()
     }

@@ -36,7 +36,7 @@ pub struct Server {
 pub struct Client {
     /// PEM file of authorities.
     pub authorities: Option<PathBuf>,
-    /// Trust anybody: for tests and closed networks. Without it and without `authorities` nobody is trusted.
+    /// Trust any certificate: for tests and closed networks. Without it and without `authorities` none is trusted.
     pub unverified: bool,
     /// PEM files of our own certificate and key, if peers ask for one.
     pub identity: Option<(PathBuf, PathBuf)>,
@@ -471,7 +471,7 @@ mod tests {
                 assert!(text.starts_with(&*world.at(list).to_string_lossy()) && text.contains(word), "{text}");
             }
         }
-        // Nobody is asked for a certificate that the list could be about.
+        // No client is asked for a certificate that the list could be about.
         let revoked = Some(world.at("ours"));
         let anybody = Client { unverified: true, revoked: revoked.clone(), ..Client::default() };
         assert!(anybody.load_keeping(1).unwrap_err().to_string().contains("needs the authorities"));

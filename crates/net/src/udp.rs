@@ -31,7 +31,7 @@ pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io
     if shared {
         socket.set_reuse_port(true)?;
     }
-    // The kernel doubles what it is told and takes silently what is above its limit.
+    // The kernel doubles what is asked, and silently gives less above its limit.
     socket.set_recv_buffer_size(settings.receive_buffer)?;
     socket.set_send_buffer_size(settings.send_buffer)?;
     socket.bind(&address.into())?;
@@ -90,14 +90,14 @@ pub(crate) fn backlog(socket: &UdpSocket) -> io::Result<(u32, u32, u32)> {
     }
 }
 
-/// Batches that go one by one behind a datagram that reached nobody.
+/// Batches that go one by one behind a datagram that was unreachable.
 const SINGLE: u32 = 256;
 
 pub(crate) struct Udp {
     /// Watched for reading only: the kernel reports a UDP socket as writable each time a peer has taken one of our
     /// datagrams, and each such report would wake the shard for nothing.
     pub(crate) socket: Rc<AsyncFd<UdpSocket>>,
-    /// Where the socket hears of datagrams that reached nobody: whether there is such news.
+    /// Where the socket hears of unreachable datagrams: whether there is such news.
     news: Option<Rc<Cell<bool>>>,
     /// Watched for writing, only while something waits.
     writable: Option<AsyncFd<UdpSocket>>,
@@ -106,7 +106,7 @@ pub(crate) struct Udp {
     sender: Sender,
     /// Where runs of datagrams are sent as one.
     bursts: Option<Bursts>,
-    /// Batches that go one by one although there are bursts: of a run that reaches nobody only the first is quoted.
+    /// Batches that go one by one although there are bursts: of an unreachable run only the first is quoted.
     single: Cell<u32>,
     /// What the socket did not take; while there is any, whatever follows waits behind it.
     waiting: VecDeque<Waiting>,
@@ -174,7 +174,7 @@ impl Udp {
         self.news.as_ref().is_some_and(|news| news.get())
     }
 
-    /// Tells of up to `most` datagrams that reached nobody, the oldest first.
+    /// Tells of up to `most` unreachable datagrams, the oldest first.
     #[cold]
     pub(crate) fn unreachable(&self, most: usize, room: &mut Vec<u8>, mut tell: impl FnMut(Unreachable<'_>)) {
         for _ in 0..most {
@@ -224,7 +224,7 @@ impl Udp {
         let Poll::Ready(Ok(mut ready)) = self.socket.poll_read_ready(cx) else { return (0, false) };
         let mut n = 0;
         // Fewer than asked: the socket is empty. To say so at once saves the call that would find it empty; what
-        // comes from now on makes the descriptor ready anew.
+        // comes from now on makes the descriptor ready again.
         let whole = ready.try_io(|socket| {
             n = receiver.receive(socket.get_ref().as_fd())?;
             if n < receiver.batch() { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
@@ -434,8 +434,8 @@ fn watch(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocket>
     watched.map_err(Into::into)
 }
 
-/// Whether a failed call is about an earlier datagram, to somebody else perhaps: what became of that is told to the next call,
-/// once. `hears`: the socket hears of datagrams that reached nobody.
+/// Whether a failed call is about an earlier datagram, to another target perhaps: the kernel reports what became of that to the next call,
+/// once. `hears`: the socket hears of unreachable datagrams.
 fn is_of_another(error: &io::Error, hears: bool) -> bool {
     error.kind() == ErrorKind::ConnectionRefused || hears && unreachable::is_told(error)
 }

@@ -1,4 +1,4 @@
-//! What hosts and routers say of datagrams that did not reach anybody: ICMP errors (RFC 3261 section 18.4).
+//! What hosts and routers say of datagrams that were unreachable: ICMP errors (RFC 3261 section 18.4).
 //!
 //! The kernel keeps them in a queue of their own beside the socket. That queue is read only when the socket has signalled an
 //! error: a shard that hears of none makes no system call for them.
@@ -16,7 +16,7 @@ const QUOTED: usize = 1_280;
 /// Words of eight bytes for the control message: its header, the error, the address of who reports it.
 const CONTROL: usize = 32;
 
-/// A datagram that reached nobody.
+/// A datagram whose target is unreachable.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unreachable<'a> {
     pub(crate) to: SocketAddr,
@@ -24,7 +24,7 @@ pub(crate) struct Unreachable<'a> {
     pub(crate) quoted: &'a [u8],
 }
 
-/// Has the kernel keep the errors of this socket. From then on each of them is also told once to whoever next sends or receives
+/// Has the kernel keep the errors of this socket. From then on each of them is also reported once to the next call that sends or receives
 /// by it, whatever the address.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub(crate) fn next<'a>(socket: BorrowedFd<'_>, room: &'a mut Vec<u8>) -> io::Res
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the header points at a name, a part and control bytes of ours, with their sizes; nobody else touches them during
+    // SAFETY: the header points at a name, a part and control bytes of ours, with their sizes; nothing else touches them during
     // the call.
     let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
     if n < 0 {

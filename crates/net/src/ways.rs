@@ -52,7 +52,7 @@ impl<K: Eq + Hash, V: Copy> Bounded<K, V> {
 /// The peers of all shards. Its lock is held for one look.
 pub(crate) struct Ways {
     known: Mutex<Known>,
-    /// How many are known, so that where none is nobody looks.
+    /// How many are known, so that where none is no send looks.
     count: AtomicUsize,
 }
 

@@ -84,7 +84,7 @@ impl Streams {
     }
 
     /// Whether this flow is a connection to whom the target means: of its transport, to its address, and where a name is to be
-    /// proved, of that name. Whoever wrote the flow, no message goes to somebody else by it. To a peer that said that it will say
+    /// proved, of that name. Wherever the flow was read, no message goes to another peer by it. To a peer that said that it will say
     /// no more only responses go.
     fn leads(&mut self, flow: Flow, target: &Target, message: &[u8]) -> bool {
         let names = self.common.names.clone();

@@ -76,6 +76,7 @@ impl Service for Opener {
                 }
             }
             "SAY" => self.say(word[1], out),
+            // A service that is slower than what comes.
             "SLEEP" => std::thread::sleep(Duration::from_millis(word[1].parse().unwrap())),
             "CLOSE" => self.lanes.close(self.open[word[1]].0),
             "END" => {
@@ -95,7 +96,7 @@ impl Service for Opener {
     }
 
     fn unreachable(&mut self, _: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
-        self.tell(&format!("NOBODY at {to} {}", String::from_utf8_lossy(quoted)), out);
+        self.tell(&format!("UNREACHABLE at {to} {}", String::from_utf8_lossy(quoted)), out);
     }
 
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {
@@ -173,6 +174,7 @@ fn until(what: &str, reached: impl Fn() -> bool) {
     let patience = Instant::now() + Duration::from_secs(5);
     while !reached() {
         assert!(Instant::now() < patience, "{what}");
+        // Between two looks.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -232,6 +234,7 @@ fn the_first_answer_to_the_first_lane_wakes_the_shard() {
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         boss.order(&format!("BEGIN a udp {}", peer.local_addr().unwrap()));
         let (_, from) = peer.recv_from(&mut [0; 2_000]).unwrap();
+        // The shard sleeps by then.
         std::thread::sleep(Duration::from_millis(5));
         peer.send_to(b"answer", from).unwrap();
         assert_eq!(boss.hear(), "CAME answer");
@@ -401,7 +404,7 @@ fn a_lane_of_datagrams_hears_what_reached_nobody() {
             boss.order("SAY gone");
             if hears {
                 let told = boss.hear();
-                assert!(told.starts_with(&format!("NOBODY at {closed} SAID gone SIP/2.0")), "{told}");
+                assert!(told.starts_with(&format!("UNREACHABLE at {closed} SAID gone SIP/2.0")), "{told}");
             }
             boss.order("SAY here");
             let (_, from) = peer.recv_from(&mut [0; 2_000]).unwrap();

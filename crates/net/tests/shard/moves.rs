@@ -25,6 +25,7 @@ impl Service for Ledger {
         if text.starts_with("ASK ") {
             let (handle, arrival) = (self.handle.clone(), *arrival);
             self.handle.services().spawn(async move {
+                // A look-up that takes its time.
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 handle.deliver(handle.bucket(call.as_bytes()), (call, arrival));
             });
@@ -85,6 +86,7 @@ fn settled(handle: &Handle<Ledger>) {
     let patience = Instant::now() + Duration::from_secs(10);
     while !handle.is_settled() {
         assert!(Instant::now() < patience, "buckets rest");
+        // Between two looks.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -154,6 +156,7 @@ fn shards_come_and_go_under_load() {
                         for call in 0..CALLS {
                             socket.send(message(&format!("{c}-{call}"), number).as_bytes()).unwrap();
                         }
+                        // At fifty rounds a second.
                         std::thread::sleep(Duration::from_millis(20));
                     }
                     reader.join().unwrap();
@@ -161,6 +164,7 @@ fn shards_come_and_go_under_load() {
             })
             .collect();
         for shards in [1, 4, 2, 3, 1, 4, 1] {
+            // Messages come meanwhile.
             std::thread::sleep(Duration::from_millis(300));
             handle.set_shards(shards).unwrap();
         }

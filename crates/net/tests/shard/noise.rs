@@ -72,6 +72,7 @@ fn noise_is_survived_on_every_transport() {
             break;
         }
         assert!(std::time::Instant::now() < patience, "{t:?}");
+        // Between two looks.
         std::thread::sleep(Duration::from_millis(10));
     }
     let mut stream = TcpStream::connect(addresses[1]).unwrap();

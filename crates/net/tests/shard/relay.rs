@@ -64,6 +64,7 @@ impl Service for Relay {
                 let (after, mailbox) = (word[1].parse().unwrap(), self.handle.mailbox(self.index));
                 let (arrival, bytes) = (*arrival, bytes.to_vec());
                 self.handle.spawn("a task that waits", async move {
+                    // A look-up that takes its time.
                     tokio::time::sleep(std::time::Duration::from_millis(after)).await;
                     mailbox.send((arrival, bytes));
                 });

@@ -14,6 +14,7 @@ impl Service for Slow {
     type Record = ();
 
     fn receive(&mut self, _: Now, arrival: &Arrival, _: &[u8], out: &mut Outbox) {
+        // A service that is slower than what comes.
         std::thread::sleep(Duration::from_millis(2));
         say(arrival, b"served", out);
     }

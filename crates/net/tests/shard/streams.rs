@@ -43,6 +43,7 @@ fn counted(node: &Node<Relay>, value: impl Fn(strowger_net::Snapshot) -> u64, ex
             value(node.handle().total()),
             node.handle().total()
         );
+        // Between two looks.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -54,7 +55,7 @@ fn udp(server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// A port at which connections are refused, and what keeps it from everybody else.
+/// A port at which connections are refused, and what keeps it from other programs.
 fn refusing() -> (socket2::Socket, SocketAddr) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&V4.parse::<SocketAddr>().unwrap().into()).unwrap();
@@ -77,6 +78,7 @@ fn messages_come_in_any_pieces() {
         let one = message("A", "1", 10);
         for byte in one.as_bytes() {
             stream.write_all(&[*byte]).unwrap();
+            // So that each byte arrives by itself.
             std::thread::sleep(Duration::from_micros(200));
         }
         expect(&mut stream, one.as_bytes());
@@ -154,6 +156,7 @@ fn who_does_not_read_is_cut_off_and_who_is_slow_is_not() {
     // No more under way than the queue holds.
     for _ in 0..5 {
         (0..5).for_each(|_| slow.write_all(large.as_bytes()).unwrap());
+        // A peer that reads late.
         std::thread::sleep(Duration::from_millis(50));
         (0..5).for_each(|_| expect(&mut slow, large.as_bytes()));
     }
@@ -241,7 +244,7 @@ fn an_alias_leads_over_the_connection_of_the_peer_until_it_ends() {
     assert!(answer.starts_with("FAILED"), "{answer}");
 }
 
-/// Anybody may ask for one alias after the other: nothing grows by it.
+/// Any peer may ask for one alias after the other: nothing grows by it.
 #[test]
 fn of_several_aliases_of_a_connection_the_last_one_leads_to_it() {
     let node = start(settings(3), vec![listener(Udp, V4), listener(Tcp, V4)]);
@@ -284,7 +287,7 @@ fn a_flow_that_never_was_leads_to_the_address() {
     }
 }
 
-/// Whoever names a flow, no message goes by it to another address or by another transport than the target's.
+/// Whatever names a flow, no message goes by it to another address or by another transport than the target's.
 #[test]
 fn a_flow_is_used_for_its_own_address_and_transport_alone() {
     for shards in [1, 3] {
@@ -430,7 +433,7 @@ fn a_server_that_proves_nothing_is_not_trusted() {
     let far = start(settings(1), vec![secure(Tls, &identity)]);
     let target = far.handle().addresses()[0];
     let text = message(&format!("TO tls {target}"), "1", 0);
-    // Nobody is trusted; the authority is, but the server is another; anybody is trusted.
+    // No authority is trusted; this one is, but the server is another; any certificate is.
     let trusting = tls::Client { authorities: Some(identity.certificate.clone()), ..tls::Client::default() };
     for (tls, name, answer) in [
         (tls::Client::default(), None, "FAILED"),

@@ -93,6 +93,7 @@ fn timers_fire_on_time_and_an_idle_shard_does_not_tick() {
     assert!(on_time);
     let rounds = node.handle().total().rounds;
     assert!(rounds < attempts * 12, "{rounds} rounds");
+    // A shard that sleeps makes no round meanwhile.
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(node.handle().total().rounds, rounds);
 }

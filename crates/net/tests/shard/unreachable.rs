@@ -1,11 +1,11 @@
-//! Datagrams that reach nobody.
+//! Datagrams whose target is unreachable.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::{Listener, Net, Node, Service, Settings, Shards};
 
-/// Sends what comes as "ADDRESS TEXT" there, and "INDEX ADDRESS TEXT" of what reached nobody to the boss, who said "BOSS" to each
+/// Sends what comes as "ADDRESS TEXT" there, and "INDEX ADDRESS TEXT" of what was unreachable to the boss, who said "BOSS" to each
 /// shard.
 struct Thrower {
     index: usize,
@@ -74,7 +74,7 @@ fn hear(boss: &UdpSocket) -> String {
     String::from_utf8_lossy(&buffer[..n]).into_owned()
 }
 
-/// An address at which nobody listens.
+/// An address at which no program listens.
 fn closed(ip: &str) -> SocketAddr {
     UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap()
 }
@@ -90,6 +90,7 @@ fn the_service_hears_what_reached_nobody_and_a_sleeping_shard_wakes_for_it() {
             assert_eq!(hear(&boss), format!("0 {to} word {i}"));
             assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
         }
+        // The shard counts after the system call.
         std::thread::sleep(Duration::from_millis(50));
         let total = node.handle().total();
         assert_eq!((total.unreachable, total.receive_errors, total.datagrams_refused), (20, 0, 0));

@@ -1,7 +1,7 @@
 //! The ways between shards: one ring each way between any two, and what travels on them.
 
 use crate::counters::Counters;
-use crate::handle::Seat;
+use crate::handle::ShardEntry;
 use crate::ring::{Consumer, Producer};
 use crate::spare::Spare;
 use crate::{Service, Unsent};
@@ -10,12 +10,12 @@ use std::net::SocketAddr;
 use strowger_core::{Arrival, Now, Target};
 
 /// A slot of a ring.
-pub(crate) struct Parcel<S: Service> {
+pub(crate) struct Transfer<S: Service> {
     pub(crate) bytes: Vec<u8>,
     pub(crate) content: Content<S>,
 }
 
-impl<S: Service> Default for Parcel<S> {
+impl<S: Service> Default for Transfer<S> {
     fn default() -> Self {
         Self { bytes: Vec::new(), content: Content::Nothing }
     }
@@ -43,7 +43,7 @@ pub(crate) enum Content<S: Service> {
     CutOff {
         token: u64,
     },
-    /// A datagram to this address, which began with `bytes`, reached nobody. Any shard may have sent it.
+    /// A datagram to this address, which began with `bytes`, was unreachable. Any shard may have sent it.
     Unreachable {
         to: SocketAddr,
     },
@@ -79,15 +79,15 @@ impl<S: Service> Content<S> {
 }
 
 /// The way to one other shard.
-struct Road<S: Service> {
-    ring: Producer<Parcel<S>>,
+struct Link<S: Service> {
+    ring: Producer<Transfer<S>>,
     /// What the ring had no room for.
-    waiting: VecDeque<Parcel<S>>,
-    /// Buffers of parcels that have arrived, for the next ones.
+    waiting: VecDeque<Transfer<S>>,
+    /// Buffers of transfers that have arrived, for the next ones.
     spare: Spare,
 }
 
-impl<S: Service> Road<S> {
+impl<S: Service> Link<S> {
     fn reclaim(&mut self) {
         let spare = &mut self.spare;
         self.ring.reclaim(|slot| spare.give(std::mem::take(&mut slot.bytes)));
@@ -95,12 +95,12 @@ impl<S: Service> Road<S> {
 }
 
 /// All ways of one shard. The first index is that of the other shard.
-pub(crate) struct Roads<S: Service> {
+pub(crate) struct Links<S: Service> {
     /// There are other shards.
     any: bool,
-    there: Vec<Option<Road<S>>>,
-    back: Vec<Option<Consumer<Parcel<S>>>>,
-    /// How many parcels wait of which rings, by the tails read at the start of the round.
+    there: Vec<Option<Link<S>>>,
+    back: Vec<Option<Consumer<Transfer<S>>>>,
+    /// How many transfers wait of which rings, by the tails read at the start of the round.
     pub(crate) seen: Vec<usize>,
     /// Shards to be woken when the round ends, a bit each.
     touched: u64,
@@ -113,7 +113,7 @@ pub(crate) struct Roads<S: Service> {
 /// Milliseconds between two looks at the buffers.
 const PERIOD: u64 = 2_000;
 
-impl<S: Service> Roads<S> {
+impl<S: Service> Links<S> {
     pub(crate) fn new(shards: usize, bound: usize) -> Self {
         Self {
             any: false,
@@ -126,8 +126,8 @@ impl<S: Service> Roads<S> {
         }
     }
 
-    pub(crate) fn join(&mut self, peer: usize, there: Producer<Parcel<S>>, back: Consumer<Parcel<S>>) {
-        self.there[peer] = Some(Road { ring: there, waiting: VecDeque::new(), spare: Spare::default() });
+    pub(crate) fn join(&mut self, peer: usize, there: Producer<Transfer<S>>, back: Consumer<Transfer<S>>) {
+        self.there[peer] = Some(Link { ring: there, waiting: VecDeque::new(), spare: Spare::default() });
         self.back[peer] = Some(back);
         self.any = true;
     }
@@ -149,29 +149,29 @@ impl<S: Service> Roads<S> {
         (0..64).filter(move |i| there & (1 << i) != 0)
     }
 
-    /// Puts a parcel on its way; false if it was dropped because too many wait already, or because there is no such shard.
+    /// Puts a transfer on its way; false if it was dropped because too many wait already, or because there is no such shard.
     pub(crate) fn put(&mut self, to: usize, content: Content<S>, bytes: &[u8], counters: &Counters) -> bool {
-        let Some(Some(road)) = self.there.get_mut(to) else {
+        let Some(Some(link)) = self.there.get_mut(to) else {
             counters.crossings_dropped.add(1);
             return false;
         };
         self.touched |= 1 << to;
         let mut content = Some(content);
-        let spare = &mut road.spare;
-        let mut fill = |slot: &mut Parcel<S>| {
+        let spare = &mut link.spare;
+        let mut fill = |slot: &mut Transfer<S>| {
             let before = std::mem::replace(&mut slot.bytes, spare.take(bytes));
             spare.give(before);
             slot.content = content.take().expect("filled once");
         };
-        if road.waiting.is_empty() && road.ring.push(&mut fill) {
+        if link.waiting.is_empty() && link.ring.push(&mut fill) {
             return true;
         }
         let content = content.take().expect("not filled");
-        if content.may_be_lost() && road.waiting.len() >= self.bound {
+        if content.may_be_lost() && link.waiting.len() >= self.bound {
             counters.crossings_dropped.add(1);
             return false;
         }
-        road.waiting.push_back(Parcel { bytes: bytes.to_vec(), content });
+        link.waiting.push_back(Transfer { bytes: bytes.to_vec(), content });
         counters.crossings_waiting.add(1);
         true
     }
@@ -179,56 +179,56 @@ impl<S: Service> Roads<S> {
     /// At the end of a round: puts what waits into rings that have room again, wakes who got something, and takes back the
     /// buffers of what has arrived.
     #[inline]
-    pub(crate) fn send_off(&mut self, now: Now, seats: &[Seat<S>], counters: &Counters) {
+    pub(crate) fn send_off(&mut self, now: Now, entries: &[ShardEntry<S>], counters: &Counters) {
         if self.any {
-            self.send_off_each(now, seats, counters);
+            self.send_off_each(now, entries, counters);
         }
     }
 
     #[inline(never)]
-    fn send_off_each(&mut self, now: Now, seats: &[Seat<S>], counters: &Counters) {
+    fn send_off_each(&mut self, now: Now, entries: &[ShardEntry<S>], counters: &Counters) {
         if self.touched != 0 && self.tidy_at.is_none() {
             self.tidy_at = Some(now.mono + PERIOD);
         }
-        for (i, road) in self.there.iter_mut().enumerate() {
-            let Some(road) = road else { continue };
-            road.reclaim();
-            while let Some(first) = road.waiting.front_mut() {
+        for (i, link) in self.there.iter_mut().enumerate() {
+            let Some(link) = link else { continue };
+            link.reclaim();
+            while let Some(first) = link.waiting.front_mut() {
                 let mut first = Some(std::mem::take(first));
-                if !road.ring.push(|slot| *slot = first.take().expect("once")) {
-                    *road.waiting.front_mut().expect("just seen") = first.expect("not taken");
+                if !link.ring.push(|slot| *slot = first.take().expect("once")) {
+                    *link.waiting.front_mut().expect("just seen") = first.expect("not taken");
                     break;
                 }
                 self.touched |= 1 << i;
-                road.waiting.pop_front();
+                link.waiting.pop_front();
                 counters.crossings_waiting.less(1);
             }
         }
         while self.touched != 0 {
             let i = self.touched.trailing_zeros() as usize;
             self.touched &= self.touched - 1;
-            if seats[i].bell.ring() {
+            if entries[i].bell.ring() {
                 counters.wakes.add(1);
             }
         }
     }
 
-    /// When [`Roads::tidy`] has work.
+    /// When [`Links::tidy`] has work.
     pub(crate) const fn deadline(&self) -> Option<u64> {
         self.tidy_at
     }
 
-    /// Gives back the memory of buffers that nobody needed for a while.
+    /// Gives back the memory of buffers that were not needed for a while.
     #[cold]
     pub(crate) fn tidy(&mut self, now: Now) {
         let mut more = false;
-        for road in self.there.iter_mut().flatten() {
-            road.reclaim();
-            road.spare.tidy();
-            if road.waiting.is_empty() {
-                road.waiting = VecDeque::new();
+        for link in self.there.iter_mut().flatten() {
+            link.reclaim();
+            link.spare.tidy();
+            if link.waiting.is_empty() {
+                link.waiting = VecDeque::new();
             }
-            more |= !road.spare.is_empty() || road.ring.is_owed();
+            more |= !link.spare.is_empty() || link.ring.is_owed();
         }
         self.tidy_at = more.then_some(now.mono + PERIOD);
     }
@@ -258,16 +258,16 @@ impl<S: Service> Roads<S> {
 
     #[inline(never)]
     fn is_each_idle(&self) -> bool {
-        let stuck = |road: &Road<S>| road.waiting.is_empty() || !road.ring.has_room();
+        let stuck = |link: &Link<S>| link.waiting.is_empty() || !link.ring.has_room();
         self.back.iter().flatten().all(|back| back.len() == 0) && self.there.iter().flatten().all(stuck)
     }
 
-    /// Takes the way from `peer` out, to read from it while parcels are put on others; see [`Roads::give_back`].
-    pub(crate) fn take(&mut self, peer: usize) -> Option<Consumer<Parcel<S>>> {
+    /// Takes the way from `peer` out, to read from it while transfers are put on others; see [`Links::give_back`].
+    pub(crate) fn take(&mut self, peer: usize) -> Option<Consumer<Transfer<S>>> {
         self.back[peer].take()
     }
 
-    pub(crate) fn give_back(&mut self, peer: usize, road: Consumer<Parcel<S>>) {
-        self.back[peer] = Some(road);
+    pub(crate) fn give_back(&mut self, peer: usize, link: Consumer<Transfer<S>>) {
+        self.back[peer] = Some(link);
     }
 }

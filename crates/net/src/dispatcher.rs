@@ -3,8 +3,8 @@
 use crate::Service;
 use crate::buckets::{Buckets, Way};
 use crate::counters::Counters;
-use crate::cross::{Content, Roads};
-use crate::handle::{Letter, Shared};
+use crate::handle::{Command, Shared};
+use crate::links::{Content, Links};
 use crate::stamp::{Look, Stamps};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,18 +15,18 @@ use strowger_core::call::{self, BUCKETS};
 use strowger_core::{Arrival, Flow, Now, Outbox, Target, Transport};
 use strowger_message::scan;
 
-pub(crate) struct Desk<S: Service> {
+pub(crate) struct Dispatcher<S: Service> {
     pub(crate) shared: Arc<Shared<S>>,
     pub(crate) index: usize,
     pub(crate) service: S,
     pub(crate) out: Outbox,
     /// Messages that other shards want sent over connections of this one; their bytes are in `out` too.
-    pub(crate) strangers: Vec<Stranger>,
+    pub(crate) foreign_sends: Vec<ForeignSend>,
     /// Connections that shall end.
     pub(crate) unwanted: Vec<Flow>,
     /// Connections that lead to another address too.
     pub(crate) aliases: Vec<(Flow, Transport, SocketAddr)>,
-    pub(crate) roads: Roads<S>,
+    pub(crate) links: Links<S>,
     buckets: Buckets,
     held: VecDeque<(u8, Held<S>)>,
     /// Fences of this round and of those before: old owner, bucket, new owner.
@@ -37,7 +37,7 @@ pub(crate) struct Desk<S: Service> {
     /// How many shards share the buckets, and whether ours may have to move.
     share: usize,
     moving: bool,
-    letters: Vec<Letter<S>>,
+    commands: Vec<Command<S>>,
     /// Where the service wants to know when messages came.
     stamps: Option<Stamps>,
     /// When that came which is being read, and when it was read: microseconds of [`crate::clock::micros`].
@@ -45,7 +45,7 @@ pub(crate) struct Desk<S: Service> {
 }
 
 /// A message sent for another shard.
-pub(crate) struct Stranger {
+pub(crate) struct ForeignSend {
     pub(crate) target: Target,
     pub(crate) range: Range<usize>,
     /// The shard that sent it, and its token.
@@ -62,20 +62,20 @@ enum Held<S: Service> {
 /// Rounds after which a fence is passed though the sockets never ran empty.
 const PATIENCE: u32 = 64;
 
-impl<S: Service> Desk<S> {
-    pub(crate) fn new(shared: Arc<Shared<S>>, index: usize, owner: [u8; BUCKETS], service: S, roads: Roads<S>) -> Self {
-        let seat = &shared.seats[index];
+impl<S: Service> Dispatcher<S> {
+    pub(crate) fn new(shared: Arc<Shared<S>>, index: usize, owner: [u8; BUCKETS], service: S, links: Links<S>) -> Self {
+        let entry = &shared.entries[index];
         let buckets = Buckets::new(index as u8, owner);
-        seat.counters.buckets.set(buckets.owned() as u64);
-        seat.met.store(roads.peers().count(), Release);
+        entry.counters.buckets.set(buckets.owned() as u64);
+        entry.met.store(links.peers().count(), Release);
         Self {
             index,
             service,
             out: Outbox::new(),
-            strangers: Vec::new(),
+            foreign_sends: Vec::new(),
             unwanted: Vec::new(),
             aliases: Vec::new(),
-            roads,
+            links,
             buckets,
             held: VecDeque::new(),
             new_fences: Vec::new(),
@@ -83,7 +83,7 @@ impl<S: Service> Desk<S> {
             fences_waited: 0,
             share: shared.active.load(Acquire),
             moving: false,
-            letters: Vec::new(),
+            commands: Vec::new(),
             stamps: shared.settings.stamps.then(Stamps::default),
             came: (0, 0),
             shared,
@@ -91,7 +91,7 @@ impl<S: Service> Desk<S> {
     }
 
     pub(crate) fn counters(&self) -> &Counters {
-        &self.shared.seats[self.index].counters
+        &self.shared.entries[self.index].counters
     }
 
     /// Whether what comes is stamped.
@@ -119,7 +119,7 @@ impl<S: Service> Desk<S> {
         self.service.receive(now, arrival, bytes, &mut self.out);
     }
 
-    /// A message from a socket or connection of this shard. One without Call-ID is nobody's: it stays here.
+    /// A message from a socket or connection of this shard. One without Call-ID belongs to no shard: it stays here.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8]) {
         if self.buckets.all() {
@@ -135,20 +135,20 @@ impl<S: Service> Desk<S> {
         }
     }
 
-    /// A datagram to this address reached nobody. The kernel tells it to any socket of those that share an address, and what is
+    /// A datagram did not reach this address. The kernel tells it to any socket of those that share an address, and what is
     /// quoted need not name the call: all shards hear of it.
     #[cold]
     pub(crate) fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8]) {
-        let counters = &self.shared.seats[self.index].counters;
+        let counters = &self.shared.entries[self.index].counters;
         counters.unreachable.add(1);
-        for peer in self.roads.peers() {
-            self.roads.put(peer, Content::Unreachable { to }, quoted, counters);
+        for peer in self.links.peers() {
+            self.links.put(peer, Content::Unreachable { to }, quoted, counters);
         }
         self.service.unreachable(now, to, quoted, &mut self.out);
     }
 
     fn pass(&mut self, now: Now, way: Way, bucket: u8, arrival: &Arrival, bytes: &[u8]) {
-        let counters = &self.shared.seats[self.index].counters;
+        let counters = &self.shared.entries[self.index].counters;
         match way {
             Way::Here => self.service.receive(now, arrival, bytes, &mut self.out),
             Way::Hold if self.held.len() >= self.shared.settings.ring => {
@@ -158,7 +158,7 @@ impl<S: Service> Desk<S> {
             Way::Hold => self.hold(bucket, Held::Message(*arrival, bytes.into())),
             Way::To(to) => {
                 let content = Content::Message { bucket, arrival: *arrival };
-                if self.roads.put(to as usize, content, bytes, counters) {
+                if self.links.put(to as usize, content, bytes, counters) {
                     counters.crossed_out.add(1);
                 } else {
                     self.service.shed(now, arrival, bytes, &mut self.out);
@@ -172,8 +172,8 @@ impl<S: Service> Desk<S> {
             Way::Here => self.service.answered(now, answer, &mut self.out),
             Way::Hold => self.hold(bucket, Held::Answer(answer)),
             Way::To(to) => {
-                let counters = &self.shared.seats[self.index].counters;
-                self.roads.put(to as usize, Content::Answer { bucket, answer }, &[], counters);
+                let counters = &self.shared.entries[self.index].counters;
+                self.links.put(to as usize, Content::Answer { bucket, answer }, &[], counters);
             }
         }
     }
@@ -186,7 +186,7 @@ impl<S: Service> Desk<S> {
     /// What came from outside the shards; whether anything did.
     #[inline]
     pub(crate) fn read_mail(&mut self, now: Now) -> bool {
-        let any = self.shared.seats[self.index].mail.load(Acquire);
+        let any = self.shared.entries[self.index].mail.load(Acquire);
         if any {
             self.read_letters(now);
         }
@@ -196,71 +196,71 @@ impl<S: Service> Desk<S> {
     #[cold]
     fn read_letters(&mut self, now: Now) {
         let shared = self.shared.clone();
-        let seat = &shared.seats[self.index];
-        let mut letters = std::mem::take(&mut self.letters);
+        let entry = &shared.entries[self.index];
+        let mut commands = std::mem::take(&mut self.commands);
         {
-            let mut posted = seat.posted.lock().unwrap_or_else(|e| e.into_inner());
-            std::mem::swap(&mut *posted, &mut letters);
-            seat.mail.store(false, Release);
+            let mut posted = entry.posted.lock().unwrap_or_else(|e| e.into_inner());
+            std::mem::swap(&mut *posted, &mut commands);
+            entry.mail.store(false, Release);
         }
-        for letter in letters.drain(..) {
-            match letter {
-                Letter::Answer(answer) => {
-                    seat.counters.answers.add(1);
+        for command in commands.drain(..) {
+            match command {
+                Command::Answer(answer) => {
+                    entry.counters.answers.add(1);
                     self.service.answered(now, answer, &mut self.out);
                 }
-                Letter::AnswerTo(bucket, answer) => {
-                    seat.counters.answers.add(1);
+                Command::AnswerTo(bucket, answer) => {
+                    entry.counters.answers.add(1);
                     let way = self.buckets.of_ours(bucket);
                     self.answer(now, way, bucket, answer);
                 }
-                Letter::Peer(peer, there, back) => {
-                    self.roads.join(peer, there, back);
-                    seat.met.fetch_add(1, AcqRel);
+                Command::Peer(peer, there, back) => {
+                    self.links.join(peer, there, back);
+                    entry.met.fetch_add(1, AcqRel);
                 }
-                Letter::Close(flow) => self.unwanted.push(flow),
-                Letter::Alias(flow, transport, address) => self.aliases.push((flow, transport, address)),
-                Letter::Share(shards) => {
+                Command::Close(flow) => self.unwanted.push(flow),
+                Command::Alias(flow, transport, address) => self.aliases.push((flow, transport, address)),
+                Command::Share(shards) => {
                     self.share = shards;
                     self.moving = true;
                 }
             }
         }
-        self.letters = letters;
+        self.commands = commands;
     }
 
     /// What came from other shards before the round began; whether anything did.
     #[inline]
     pub(crate) fn read_roads(&mut self, now: Now) -> bool {
-        self.roads.has_any() && self.read_each_road(now)
+        self.links.has_any() && self.read_each_link(now)
     }
 
     #[inline(never)]
-    fn read_each_road(&mut self, now: Now) -> bool {
+    fn read_each_link(&mut self, now: Now) -> bool {
         let mut any = false;
-        for peer in 0..self.roads.seen.len() {
-            let n = self.roads.seen[peer];
+        for peer in 0..self.links.seen.len() {
+            let n = self.links.seen[peer];
             if n == 0 {
                 continue;
             }
             any = true;
-            let mut road = self.roads.take(peer).expect("something came by it");
+            let mut link = self.links.take(peer).expect("something came by it");
             for _ in 0..n {
-                road.pop(|parcel| {
-                    let content = std::mem::replace(&mut parcel.content, Content::Nothing);
-                    self.unpack(now, peer, content, &parcel.bytes);
+                link.pop(|transfer| {
+                    let content = std::mem::replace(&mut transfer.content, Content::Nothing);
+                    self.unpack(now, peer, content, &transfer.bytes);
                 });
             }
-            if road.feed() {
-                self.shared.seats[peer].bell.ring();
+            if link.feed() {
+                self.shared.entries[peer].bell.ring();
             }
-            self.roads.give_back(peer, road);
+            self.links.give_back(peer, link);
         }
         any
     }
 
     fn unpack(&mut self, now: Now, from: usize, content: Content<S>, bytes: &[u8]) {
-        let counters = &self.shared.seats[self.index].counters;
+        let counters = &self.shared.entries[self.index].counters;
         match content {
             Content::Nothing => (),
             Content::Message { bucket, arrival } => {
@@ -277,7 +277,7 @@ impl<S: Service> Desk<S> {
                 let start = self.out.start();
                 self.out.bytes.extend_from_slice(bytes);
                 let range = start..self.out.bytes.len();
-                self.strangers.push(Stranger { target, range, origin, token });
+                self.foreign_sends.push(ForeignSend { target, range, origin, token });
             }
             Content::Unreachable { to } => self.service.unreachable(now, to, bytes, &mut self.out),
             Content::CutOff { token } => self.service.cut_off(now, token, &mut self.out),
@@ -291,7 +291,7 @@ impl<S: Service> Desk<S> {
             Content::Fence { bucket, to } => self.new_fences.push((from, bucket, to)),
             Content::Confirmed { bucket } => {
                 if let Some(owner) = self.buckets.confirmed(bucket) {
-                    self.roads.put(owner as usize, Content::Settled { bucket }, &[], counters);
+                    self.links.put(owner as usize, Content::Settled { bucket }, &[], counters);
                 }
             }
             Content::Settled { bucket } => self.settle(now, bucket),
@@ -326,10 +326,10 @@ impl<S: Service> Desk<S> {
             self.fences_waited += 1;
             if empty || self.fences_waited > PATIENCE {
                 self.fences_waited = 0;
-                let counters = &self.shared.seats[self.index].counters;
+                let counters = &self.shared.entries[self.index].counters;
                 for (from, bucket, to) in self.fences.drain(..) {
                     self.buckets.turn(bucket, to);
-                    self.roads.put(from, Content::Confirmed { bucket }, &[], counters);
+                    self.links.put(from, Content::Confirmed { bucket }, &[], counters);
                 }
             }
         }
@@ -349,21 +349,23 @@ impl<S: Service> Desk<S> {
             self.moving = false;
             return false;
         };
-        let counters = &self.shared.seats[self.index].counters;
+        let counters = &self.shared.entries[self.index].counters;
         let records = self.service.export(now, bucket);
-        self.buckets.leave(bucket, to, self.roads.peers().count() as u8);
+        self.buckets.leave(bucket, to, self.links.peers().count() as u8);
         self.shared.owners[bucket as usize].store(to, Relaxed);
         counters.buckets.set(self.buckets.owned() as u64);
         counters.buckets_moved.add(1);
-        self.roads.put(to as usize, Content::Records { bucket, records }, &[], counters);
-        for peer in self.roads.peers() {
-            self.roads.put(peer, Content::Fence { bucket, to }, &[], counters);
+        self.links.put(to as usize, Content::Records { bucket, records }, &[], counters);
+        for peer in self.links.peers() {
+            self.links.put(peer, Content::Fence { bucket, to }, &[], counters);
         }
         true
     }
 
     /// Nothing has come that was not yet looked at.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.shared.seats[self.index].mail.load(Acquire) && self.roads.is_idle() && !self.shared.stopping.load(Acquire)
+        !self.shared.entries[self.index].mail.load(Acquire)
+            && self.links.is_idle()
+            && !self.shared.stopping.load(Acquire)
     }
 }

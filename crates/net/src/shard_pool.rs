@@ -1,9 +1,9 @@
 //! How many shards work: starting them, sharing the buckets among them, steering what arrives.
 
 use crate::buckets::share;
-use crate::cross::Roads;
-use crate::desk::Desk;
-use crate::handle::{Letter, Shared};
+use crate::dispatcher::Dispatcher;
+use crate::handle::{Command, Shared};
+use crate::links::Links;
 use crate::ring::ring;
 use crate::shard::Shard;
 use crate::streams::{self, Streams};
@@ -27,18 +27,18 @@ use strowger_core::{ListenerId, Transport};
 pub(crate) type Factory<S> = Box<dyn Fn(usize, Handle<S>) -> S + Send + Sync>;
 
 /// The shards' threads.
-pub(crate) struct Crew<S: Service> {
+pub(crate) struct ShardPool<S: Service> {
     /// Shards ever started; none ends before the process does.
     pub(crate) started: usize,
     pub(crate) threads: Vec<JoinHandle<()>>,
     /// None once the shards have ended: what it holds may hold the shards in turn.
     pub(crate) factory: Option<Arc<Factory<S>>>,
     /// Every socket of every listener.
-    pub(crate) doors: Vec<Door>,
+    pub(crate) open_listeners: Vec<OpenListener>,
 }
 
 /// One listener's socket of one shard.
-pub(crate) struct Door {
+pub(crate) struct OpenListener {
     listener: ListenerId,
     shard: usize,
     socket: Socket,
@@ -101,11 +101,11 @@ impl Socket {
 /// is the shard's index.
 pub(crate) fn start<S: Service + 'static>(
     shared: &Arc<Shared<S>>,
-    crew: &mut Crew<S>,
+    pool: &mut ShardPool<S>,
     first: Option<Vec<Socket>>,
 ) -> io::Result<()> {
-    let index = crew.started;
-    let Some(factory) = crew.factory.clone() else {
+    let index = pool.started;
+    let Some(factory) = pool.factory.clone() else {
         return Err(io::Error::other("the shards have ended"));
     };
     let sockets = match first {
@@ -117,15 +117,15 @@ pub(crate) fn start<S: Service + 'static>(
             shared.listeners.iter().zip(&shared.addresses).map(bind).collect::<io::Result<_>>()?
         }
     };
-    let door = |(i, socket): (usize, &Socket)| {
-        Ok(Door { listener: ListenerId(i as u16), shard: index, socket: socket.try_clone()? })
+    let open_listener = |(i, socket): (usize, &Socket)| {
+        Ok(OpenListener { listener: ListenerId(i as u16), shard: index, socket: socket.try_clone()? })
     };
-    let doors: Vec<Door> = sockets.iter().enumerate().map(door).collect::<io::Result<_>>()?;
-    let (mut roads, mut peers) = (Roads::new(shared.seats.len(), shared.settings.ring), Vec::new());
+    let open_listeners: Vec<OpenListener> = sockets.iter().enumerate().map(open_listener).collect::<io::Result<_>>()?;
+    let (mut links, mut peers) = (Links::new(shared.entries.len(), shared.settings.ring), Vec::new());
     for peer in 0..index {
         let (there, back_there) = ring(shared.settings.ring);
         let (from_peer, here) = ring(shared.settings.ring);
-        roads.join(peer, there, here);
+        links.join(peer, there, here);
         peers.push((peer, from_peer, back_there));
     }
     let owner = std::array::from_fn(|b| shared.owners[b].load(Relaxed));
@@ -135,7 +135,7 @@ pub(crate) fn start<S: Service + 'static>(
         if shard_of.settings.patient && !crate::scheduling::be_patient() {
             tracing::debug!(shard = index, "the kernel knows no SCHED_BATCH, or may not");
         }
-        if let Err(error) = run(shard_of, index, owner, sockets, roads, factory, &ready) {
+        if let Err(error) = run(shard_of, index, owner, sockets, links, factory, &ready) {
             let _ = ready.send(Err(error));
         }
     })?;
@@ -145,14 +145,14 @@ pub(crate) fn start<S: Service + 'static>(
         let _ = thread.join();
         return Err(error);
     }
-    crew.doors.extend(doors);
-    crew.threads.push(thread);
-    crew.started += 1;
+    pool.open_listeners.extend(open_listeners);
+    pool.threads.push(thread);
+    pool.started += 1;
     for (peer, from_peer, back_there) in peers {
-        shared.seats[peer].post(Letter::Peer(index, from_peer, back_there));
+        shared.entries[peer].post(Command::Peer(index, from_peer, back_there));
     }
     // No bucket may move before all know each other.
-    wait(shared, || shared.seats[..index].iter().all(|seat| seat.met.load(Acquire) >= index))
+    wait(shared, || shared.entries[..index].iter().all(|entry| entry.met.load(Acquire) >= index))
 }
 
 /// Ends all shards if one ends before it was told to.
@@ -186,14 +186,14 @@ fn run<S: Service + 'static>(
     index: usize,
     owner: [u8; BUCKETS],
     sockets: Vec<Socket>,
-    roads: Roads<S>,
+    links: Links<S>,
     factory: Arc<Factory<S>>,
     ready: &SyncSender<io::Result<()>>,
 ) -> io::Result<()> {
-    shared.seats[index].clock.store(own_clock(), Release);
+    shared.entries[index].clock.store(own_clock(), Release);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
     runtime.block_on(async {
-        let shard = begin(&shared, index, owner, sockets, roads, &factory)?;
+        let shard = begin(&shared, index, owner, sockets, links, &factory)?;
         let _alarm = Alarm { shared, index };
         let _ = ready.send(Ok(()));
         poll_fn(|cx| shard.borrow_mut().poll(cx)).await;
@@ -208,36 +208,36 @@ fn begin<S: Service + 'static>(
     index: usize,
     owner: [u8; BUCKETS],
     sockets: Vec<Socket>,
-    roads: Roads<S>,
+    links: Links<S>,
     factory: &Factory<S>,
 ) -> io::Result<Rc<RefCell<Shard<S>>>> {
-    let (mut udp, mut doors) = (Vec::new(), Vec::new());
+    let (mut udp, mut acceptors) = (Vec::new(), Vec::new());
     for (i, socket) in sockets.into_iter().enumerate() {
         match socket {
             Socket::Udp(socket) => udp.push(Udp::new(socket, ListenerId(i as u16), &shared.settings, &shared.ways)?),
-            Socket::Tcp(socket) => doors.push((socket, ListenerId(i as u16))),
+            Socket::Tcp(socket) => acceptors.push((socket, ListenerId(i as u16))),
         }
     }
     let service = factory(index, Handle { shared: shared.clone() });
-    let streams = Streams::new(shared.common.clone(), shared.seats[index].counters.clone(), index, doors)?;
-    Ok(Shard::new(Desk::new(shared.clone(), index, owner, service, roads), udp, streams))
+    let streams = Streams::new(shared.common.clone(), shared.entries[index].counters.clone(), index, acceptors)?;
+    Ok(Shard::new(Dispatcher::new(shared.clone(), index, owner, service, links), udp, streams))
 }
 
 /// See [`Handle::set_shards`].
 pub(crate) fn set<S: Service + 'static>(shared: &Arc<Shared<S>>, shards: usize) -> io::Result<()> {
-    let shards = shards.clamp(1, shared.seats.len());
-    let mut crew = shared.crew.lock().unwrap_or_else(|e| e.into_inner());
-    while crew.started < shards {
+    let shards = shards.clamp(1, shared.entries.len());
+    let mut pool = shared.pool.lock().unwrap_or_else(|e| e.into_inner());
+    while pool.started < shards {
         // A new shard must find every bucket at rest.
         wait(shared, || is_settled(shared))?;
-        start(shared, &mut crew, None)?;
+        start(shared, &mut pool, None)?;
     }
     if shared.active.swap(shards, AcqRel) != shards {
         tracing::info!(shards, "calls rebalanced");
     }
-    steer(shared, &crew, shards);
-    for seat in &shared.seats[..crew.started] {
-        seat.post(Letter::Share(shards));
+    steer(shared, &pool, shards);
+    for entry in &shared.entries[..pool.started] {
+        entry.post(Command::Share(shards));
     }
     Ok(())
 }
@@ -246,35 +246,35 @@ pub(crate) fn set<S: Service + 'static>(shared: &Arc<Shared<S>>, shards: usize) 
 pub(crate) fn is_settled<S: Service>(shared: &Shared<S>) -> bool {
     let active = shared.active.load(Acquire);
     let due = |shard: usize| (0..=255).filter(|&b| share(b, active) as usize == shard).count() as u64;
-    shared.seats.iter().enumerate().all(|(i, seat)| seat.counters.buckets.value() == due(i))
+    shared.entries.iter().enumerate().all(|(i, entry)| entry.counters.buckets.value() == due(i))
 }
 
 /// See [`Handle::backlogs`].
 pub(crate) fn backlogs<S: Service>(shared: &Shared<S>) -> Vec<Backlog> {
-    let crew = shared.crew.lock().unwrap_or_else(|e| e.into_inner());
-    let backlog = |door: &Door| {
-        let Socket::Udp(socket) = &door.socket else { return None };
+    let pool = shared.pool.lock().unwrap_or_else(|e| e.into_inner());
+    let backlog = |open_listener: &OpenListener| {
+        let Socket::Udp(socket) = &open_listener.socket else { return None };
         let (waiting, dropped, buffer) = udp::backlog(socket).ok()?;
-        Some(Backlog { listener: door.listener, shard: door.shard, waiting, dropped, buffer })
+        Some(Backlog { listener: open_listener.listener, shard: open_listener.shard, waiting, dropped, buffer })
     };
-    crew.doors.iter().filter_map(backlog).collect()
+    pool.open_listeners.iter().filter_map(backlog).collect()
 }
 
 /// Tells the kernel who shall get what arrives. Without it the kernel spreads datagrams by their addresses over
 /// all sockets, which is right too, only slower.
-fn steer<S: Service>(shared: &Shared<S>, crew: &Crew<S>, shards: usize) {
-    if crew.started == 1 {
+fn steer<S: Service>(shared: &Shared<S>, pool: &ShardPool<S>, shards: usize) {
+    if pool.started == 1 {
         return;
     }
     // One socket of each group will do.
-    for door in crew.doors.iter().filter(|door| door.shard == 0) {
-        let transport = shared.listeners[door.listener.0 as usize].transport;
+    for open_listener in pool.open_listeners.iter().filter(|open_listener| open_listener.shard == 0) {
+        let transport = shared.listeners[open_listener.listener.0 as usize].transport;
         let program = match transport {
             Transport::Udp if shared.settings.kernel_steering => steer::by_call(shared.settings.secret, shards),
             Transport::Udp => continue,
             _ => steer::at_random(shards),
         };
-        if let Err(error) = door.socket.attach(&program) {
+        if let Err(error) = open_listener.socket.attach(&program) {
             tracing::warn!(%error, transport = transport.text(), "the kernel does not steer; shards pass on what is not theirs");
         }
     }
