@@ -491,7 +491,7 @@ mod tests {
         }
     }
 
-    /// `strowger serve --listen udp:0.0.0.0:5060` would register nobody.
+    /// `strowger serve --listen udp:0.0.0.0:5060` would register no user.
     #[test]
     fn who_listens_everywhere_hears_that_there_is_no_domain() {
         let message = |text: &str| {

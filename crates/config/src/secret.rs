@@ -1,4 +1,4 @@
-//! A value that nobody shall read over a shoulder or in a log.
+//! A value that is shown neither on a screen nor in a log.
 
 use std::fmt;
 

@@ -34,7 +34,7 @@ pub(super) fn faults(chain: &[CertificateDer<'_>], path: &Path, span: Option<std
 }
 
 impl Validity {
-    /// `None` of what is no certificate: whoever loads it says so.
+    /// `None` of what is no certificate: loading it says so.
     fn of(der: &[u8]) -> Option<Self> {
         const SEQUENCE: u8 = 0x30;
         let expect = |tag: u8, bytes| element(bytes).filter(|(found, _, _)| *found == tag);

@@ -1,4 +1,4 @@
-//! Numbers that nobody can guess: branches, tags. The seed comes from outside; from there on the machine
+//! Numbers that no peer can guess: branches, tags. The seed comes from outside; from there on the machine
 //! is deterministic, so that a call can be replayed.
 
 use chacha20::ChaCha12Rng;

@@ -257,7 +257,7 @@ impl World {
                         forgotten.insert(new);
                     }
                 }
-                // A CANCEL of the table's own is known to nobody.
+                // A CANCEL of the table's own has no user.
                 Side::Client => {
                     if self.clients.remove(&old).is_some() {
                         clients.insert(new, ());

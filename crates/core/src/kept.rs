@@ -16,7 +16,7 @@ pub const fn memory_of(bytes: usize) -> usize {
     size_of::<Block>() * if blocks == 0 { 1 } else { blocks }
 }
 
-/// Names one kept message. Not checked: whoever holds it frees it once and uses it no more.
+/// Names one kept message. Not checked: its holder frees it once and uses it no more.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kept(NonZeroU32);
 

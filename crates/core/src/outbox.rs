@@ -16,7 +16,7 @@ pub struct Outbox {
 pub struct Send {
     pub target: Target,
     range: (u32, u32),
-    /// Given back with [`Failure`] if the message could not be sent; 0: nobody asks.
+    /// Given back with [`Failure`] if the message could not be sent; 0: no one asks.
     pub token: u64,
 }
 

@@ -296,7 +296,7 @@ fn who_cannot_be_reached_gives_way() {
     assert_eq!(office.uris(), ["sip:a@h", "sip:e@h", "sip:f@h"]);
 }
 
-/// What is left of a binding is counted by the clock that nobody sets; Date says what the other one shows.
+/// What is left of a binding is counted by the monotonic clock; Date says what the other one shows.
 #[test]
 fn a_step_of_the_systems_clock_moves_no_expiry() {
     let mut office = Office::new(Settings::default());

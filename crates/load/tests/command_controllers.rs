@@ -74,6 +74,7 @@ fn the_local_port_of_a_controller_is_its_own() {
         );
         let via = format!("Via: SIP/2.0/UDP {ip}:5073;");
         let found = (0..200).any(|_| {
+            // Between two looks.
             std::thread::sleep(std::time::Duration::from_millis(25));
             count(&folder.join("tmp.log"), &via) > 0
         });

@@ -34,6 +34,7 @@ fn send(link: &Link, to: Option<&str>, text: &str) {
         if link.send(to, text.as_bytes()) {
             return;
         }
+        // Between two tries.
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("nobody connects");
@@ -126,6 +127,7 @@ fn words_may_come_in_pieces_and_must_end() {
     peer.set_nodelay(true).unwrap();
     for piece in [&b"Call-"[..], b"ID: 1\x1bCall-ID: 2\x1b", b"\x1bCall"] {
         peer.write_all(piece).unwrap();
+        // So that each piece arrives by itself.
         std::thread::sleep(Duration::from_millis(20));
     }
     for text in ["Call-ID: 1", "Call-ID: 2", ""] {
@@ -162,6 +164,7 @@ fn who_does_not_hear_makes_the_speaker_wait_and_loses_nothing() {
         spoken += 1;
         assert!(spoken < 5_000, "nobody makes the speaker wait");
     }
+    // The speaker waits meanwhile.
     std::thread::sleep(Duration::from_millis(50));
     let mut kept = vec![next(&heard)];
     while let Ok(word) = heard.try_recv() {

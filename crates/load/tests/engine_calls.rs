@@ -96,6 +96,7 @@ impl Watch for Stall {
     fn message(&mut self, _: Passage, _: Transport, _: &[u8], _: &[u8]) {
         self.messages = self.messages.wrapping_sub(1);
         if self.messages == 0 {
+            // The stall that is planted.
             std::thread::sleep(self.length);
         }
     }
@@ -163,9 +164,11 @@ fn allocations_of(caller: &str, callee: &str) -> (u64, Page) {
     // A burst first, so that there are places enough for moments in which the machine has other work.
     let profile = vec![Part::Burst { calls: 1_000 }, Part::Hold { rate: 2_000.0 }];
     let caller = start(caller, Some(callee.address), Load { profile, ..rate(0.0, 8_000) });
+    // Until tables and buffers have their size.
     std::thread::sleep(Duration::from_millis(2_200));
     set_aside();
     let before = of_process();
+    // What is allocated meanwhile is counted.
     std::thread::sleep(Duration::from_millis(1_500));
     let during = of_process() - before;
     let (ledger, page) = caller.wait();
@@ -270,6 +273,7 @@ fn a_callee_that_refuses_shows_as_delay_from_the_intended_time_and_no_call_is_mi
     let _alone = alone();
     let callee = start(&callee(), None, Load::default());
     let caller = start(CALLER, Some(callee.address), rate(1_000.0, 3_000));
+    // In the middle of the load.
     std::thread::sleep(Duration::from_millis(500));
     // New calls are refused for a second, as a server that drops would: their INVITEs are sent again.
     callee.node.handle().mailbox(0).send(Order::Pause(true));

@@ -71,7 +71,7 @@ fn recording_allocates_nothing_once_warm() {
 fn a_collector_that_is_away_costs_no_shard_its_time_or_its_figures() {
     let mut collector = Collector::new(Clock::new(0, SystemTime::UNIX_EPOCH), vec!["1".into()], 1);
     let mut books = collector.books(0);
-    // Nobody polls for half a minute: the queue fills, and the page in hand grows over the seconds.
+    // No reader polls for half a minute: the queue fills, and the page in hand grows over the seconds.
     for number in 0..30 {
         second(&mut books, number);
     }

@@ -121,6 +121,7 @@ fn the_echo_is_switched_off_and_on() {
     while began.elapsed() < Duration::from_secs(9) {
         probe.send_to(b"probe", (ip, 6_000)).unwrap();
         heard.push(probe.recv(&mut [0; 64]).is_ok());
+        // Between two probes.
         std::thread::sleep(Duration::from_millis(50));
     }
     heard.dedup();

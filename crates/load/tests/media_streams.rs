@@ -118,6 +118,7 @@ fn five_hundred_streams_keep_their_time() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        // As long as the streams are measured.
         std::thread::sleep(Duration::from_millis(2_500));
         done.store(true, Relaxed);
         reader.join().unwrap()
@@ -173,6 +174,7 @@ fn five_hundred_streams_keep_their_time() {
     for slot in 0..STREAMS {
         legs.end(slot);
     }
+    // What was on its way.
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(plane.snapshot().streams, 0);
 }
@@ -220,7 +222,7 @@ fn a_stream_pauses_goes_on_and_ends_with_its_call() {
     silence(&socket, 300);
     legs.act(3, &actions[2]).unwrap();
     let after = packet(&next(&socket).0);
-    // The clock went on, the numbers did not; sound begins anew.
+    // The clock went on, the numbers did not; sound begins again.
     assert_eq!(after.sequence, before.sequence.wrapping_add(sent + 1));
     assert_eq!((after.source, after.first), (before.source, [0x80, 0x80]));
     let passed = after.timestamp.wrapping_sub(before.timestamp);
@@ -242,6 +244,7 @@ fn a_stream_pauses_goes_on_and_ends_with_its_call() {
     legs.act(3, &actions[0]).unwrap();
     next(&socket);
     legs.end(3);
+    // What was on its way.
     std::thread::sleep(Duration::from_millis(60));
     socket.set_nonblocking(true).unwrap();
     while socket.recv(&mut bytes).is_ok() {}
@@ -330,6 +333,7 @@ fn what_comes_goes_back_as_long_as_it_is_switched_on() {
     // What was sent is counted a moment after it is here.
     let until = Instant::now() + Duration::from_secs(5);
     while plane.snapshot().echoed != [2, 1] && Instant::now() < until {
+        // Between two looks.
         std::thread::sleep(Duration::from_millis(1));
     }
     let snapshot = plane.snapshot();

@@ -1,4 +1,4 @@
-//! The HTML report, in a browser: every chart drawn, no console error, no request to anybody.
+//! The HTML report, in a browser: every chart drawn, no console error, no request to any host.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

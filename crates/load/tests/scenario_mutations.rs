@@ -149,7 +149,7 @@ const LATER: [&str; 9] = [
     "zero-length",
 ];
 
-/// Broken documents that nobody has thought of: SIPp's verdict is ours.
+/// Broken documents of no one's making: SIPp's verdict is ours.
 #[test]
 #[ignore = "runs SIPp on each document: make test-sipp-corpus"]
 fn broken_documents_are_refused_as_sipp_refuses_them() {

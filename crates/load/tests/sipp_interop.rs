@@ -61,6 +61,7 @@ impl Running {
             if let Some(status) = self.0.try_wait().expect("it is ours") {
                 return status.code();
             }
+            // Between two looks.
             std::thread::sleep(Duration::from_millis(10));
         }
         None

@@ -1,16 +1,16 @@
-//! What a message must have before anybody can answer, route or match it (RFC 3261 sections 8.1.1, 8.2, 16.3).
+//! What a message must have before an element can answer, route or match it (RFC 3261 sections 8.1.1, 8.2, 16.3).
 
 use crate::header::{CSeq, CallId, MaxForwards, Party, Via};
 use crate::uri::{SipUri, Uri};
 use crate::{Error, Message, Name, Reason};
 
-/// The header fields on which every element acts, read and checked: whoever holds one need not look again.
+/// The header fields on which every element acts, read and checked: who holds one need not look again.
 ///
-/// Anything else in the message may still be malformed; that is told by its own view when somebody asks for it
+/// Anything else in the message may still be malformed; that is reported by its own view when it is asked for
 /// (RFC 3261 section 16.3 step 1: an element need not understand what it does not use).
 #[derive(Clone, Copy, Debug)]
 pub struct Essentials<'a> {
-    /// The Request-URI; a response has none. Its scheme may be one that nobody here can route (416).
+    /// The Request-URI; a response has none. Its scheme may be one that this element cannot route (416).
     pub uri: Option<Uri<'a>>,
     /// The topmost one.
     pub via: Via<'a>,

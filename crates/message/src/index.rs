@@ -457,7 +457,7 @@ fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
     Start::Request { method: Method::of(&text[..method]), method_len: method as u16, uri: (uri, uri) }
 }
 
-/// Names that may stand once and that somebody acts upon on the way of a message: a reader that takes the first line and
+/// Names that may stand once and that an element acts upon on the way of a message: a reader that takes the first line and
 /// one that takes the last must find the same.
 const STAND_ONCE: u128 = {
     let (mut names, mut n) = (0, 0);

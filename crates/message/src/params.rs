@@ -136,7 +136,7 @@ fn read_value<'a>(scan: &mut Reader<'a>, name: &[u8]) -> Option<(&'a [u8], bool)
             let word = scan.span(TOKEN);
             // Mostly there is no more.
             let token = scan.span(VALUE).is_empty();
-            // Some clients ask for `rport` with an equals sign and nothing behind it: whoever fills it in, mends it.
+            // Some clients ask for `rport` with an equals sign and nothing behind it: filling it in mends it.
             let is_missing = token && word.is_empty() && !is(name, b"rport");
             if is_missing { None } else { Some((scan.since(from), token)) }
         }

@@ -96,7 +96,7 @@ impl<'a, T: Field<'a>> Iterator for Values<'a, T> {
                 let line = self.lines.get(self.next)?;
                 self.next += 1;
                 if line.name == self.name {
-                    // An empty line is an empty list, where the grammar allows one; else nobody misses it.
+                    // An empty line is an empty list, where the grammar allows one; else no reader misses it.
                     if line.value < line.value_end {
                         break line;
                     }

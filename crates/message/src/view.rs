@@ -166,12 +166,12 @@ impl<'a> Typed<'a> for Star {
     }
 }
 
-/// Who is told every value of a message: see [`visit`].
+/// What gets every value of a message: see [`visit`].
 pub trait Visit<'a> {
     fn value<T: Typed<'a>>(&mut self, line: &'a Line, value: &T);
 }
 
-/// Who is told with a function.
+/// What gets them by a function.
 struct Each<F>(F);
 
 impl<'a, F: FnMut(&'a Line, &View<'a>)> Visit<'a> for Each<F> {
@@ -319,7 +319,7 @@ fn list<'a, T: Field<'a> + Typed<'a>>(text: &'a [u8], line: &'a Line, visit: &mu
     if text.is_empty() { Ok(()) } else { some::<T>(text, line, visit) }
 }
 
-/// Writes the whole message anew from its views, every value in normal form; the body as it stands, and
+/// Writes the whole message again from its views, every value in normal form; the body as it stands, and
 /// Content-Length, if there is one, what the body has.
 ///
 /// # Errors

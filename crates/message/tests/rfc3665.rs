@@ -68,7 +68,7 @@ fn check(what: &str, bytes: &[u8]) {
     assert_eq!(twice, rewritten, "{what}");
 }
 
-/// The message built anew, each value from its view.
+/// The message built again, each value from its view.
 fn rebuild(what: &str, message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut builder = match message.status() {

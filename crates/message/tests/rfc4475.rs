@@ -129,7 +129,7 @@ fn on_a_stream() {
 }
 
 /// Messages of the project's own: the file name begins with the verdict: `ok`, the status of the refusal, or
-/// `drop` for a response that nobody may act on.
+/// `drop` for a response that no element may act on.
 #[test]
 fn our_own() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/torture");

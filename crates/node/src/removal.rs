@@ -1,5 +1,5 @@
 //! What becomes of the bindings of a user who is removed: they end within a second, also when the user was removed while no
-//! server ran. Until then calls would go on to reach the phone of somebody who is no user any more, for as long as it had
+//! server ran. Until then calls would go on to reach the phone of one who is no user any more, for as long as it had
 //! registered; and who gets the same name next would share it with that phone.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ type Written = (u64, Result<(), WriteError>);
 
 /// Ends them, step by step, and tells the subscribers' database when it is done.
 pub(crate) struct Removals {
-    /// Of this among the receivers of the journal; `NOBODY` without one.
+    /// Of this among the receivers of the journal; `NONE` without one.
     sink: SinkId,
     written: Arc<Mutex<Vec<Written>>>,
     stages: HashMap<u64, Stage>,
@@ -35,7 +35,7 @@ impl Removals {
     pub(crate) fn new(journal: Option<&Journal>) -> Self {
         let written = Arc::<Mutex<Vec<Written>>>::default();
         let results = written.clone();
-        let sink = journal.map_or(SinkId::NOBODY, |journal| {
+        let sink = journal.map_or(SinkId::NONE, |journal| {
             journal.receiver(Arc::new(move |more: &[Written]| {
                 results.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(more);
             }))

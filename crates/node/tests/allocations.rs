@@ -106,6 +106,7 @@ fn a_relayed_message_costs_no_allocation() {
     while began.elapsed() < 3 * FORGOTTEN {
         number += 1;
         pair.call(number);
+        // At most five thousand calls a second.
         std::thread::sleep(Duration::from_micros(200));
     }
     let count = || (of_process(), server.counts());
@@ -113,6 +114,7 @@ fn a_relayed_message_costs_no_allocation() {
     for _ in 0..1_000 {
         number += 1;
         pair.call(number);
+        // At most two thousand calls a second.
         std::thread::sleep(Duration::from_micros(500));
     }
     let (after, last) = count();

@@ -2,7 +2,7 @@
 //!
 //! Passwords of one account may also be guessed from many sources, none of which fails too often. Then the account itself is
 //! noticed, and each source that fails for it once is not judged again for it until the guessing has been over for a while. A
-//! right password is always heard from a source that has not failed, so nobody can be locked out of an account this way.
+//! right password is always heard from a source that has not failed, so no user can be locked out of an account this way.
 
 use crate::tally::{Count, Rule, Tally};
 use aho_corasick::AhoCorasick;
@@ -24,7 +24,7 @@ pub struct Bans {
     hasher: foldhash::quality::RandomState,
 }
 
-/// A user name as credentials spell it, hashed: of a user or of nobody, which are treated alike.
+/// A user name as credentials spell it, hashed: of a user or of none, which are treated alike.
 type Account = u64;
 
 /// What a failure came to.
@@ -182,7 +182,7 @@ mod tests {
         assert!(!none.is_scanner(b"sipcli"));
     }
 
-    /// Each of many sources may guess; together they get little more than one guess each, and nobody is locked out.
+    /// Each of many sources may guess; together they get little more than one guess each, and no user is locked out.
     #[test]
     fn an_account_that_many_sources_guess_hears_each_of_them_once() {
         let bans = bans(config::Ban { failures: 10, account_failures: 20, ..config::Ban::default() });

@@ -2,7 +2,7 @@
 //! registering another one) the contacts of the user there.
 
 use crate::engine::Engine;
-use crate::reach::{is_web, target_of};
+use crate::reachability::{is_web, target_of};
 use crate::registration::{LEADS_ON, write_aor};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -71,7 +71,7 @@ impl Contacts {
         }
     }
 
-    /// The next contact that leads to a user of ours, taken out: its order, whether by a sips URI, and the user if nobody else led
+    /// The next contact that leads to a user of ours, taken out: its order, whether by a sips URI, and the user if no other user led
     /// there.
     fn take_leading(&mut self) -> Option<(Order, bool, Option<Range<usize>>)> {
         let at = self.entries.iter().position(|contact| contact.leads_on)?;

@@ -1,4 +1,4 @@
-//! What the server counts, one set a shard: written by its shard alone, read by anybody.
+//! What the server counts, one set a shard: written by its shard alone, read from any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -87,7 +87,7 @@ counters! {
     failed_authentications,
     /// Right responses challenged again because no more used nonces can be remembered, of all users or of that one.
     nonces_refused,
-    /// Requests answered 403 because nobody may relay there.
+    /// Requests answered 403 because no rule lets their sender relay there.
     relay_denied,
     /// Requests answered 404 or 480: no such user, or not registered.
     not_found,

@@ -312,8 +312,8 @@ impl Engine {
     }
 
     /// The sender wants later requests over this connection too (RFC 5923). It is believed about a port of its own address
-    /// only: nobody gets what is meant for another machine. By TLS a name may stand there: what its certificate proves is
-    /// looked at when somebody is to be reached by it.
+    /// only: no peer gets what is meant for another machine. By TLS a name may stand there: what its certificate proves is
+    /// looked at when a request is to go by it.
     fn alias(&mut self, request: &Request<'_>, flow: Flow) {
         let (top, arrival) = (&request.essentials.via, request.arrival);
         let own = match top.host.ip() {
@@ -327,7 +327,7 @@ impl Engine {
         }
     }
 
-    /// Whoever sends this looks for ways in, not for somebody to call.
+    /// Its sender looks for ways in, not for a user to call.
     fn is_scanner(&self, now: Now, request: &Request<'_>) -> bool {
         let Some(agent) = request.message.header(Name::UserAgent) else { return false };
         if !self.shared.bans.is_scanner(agent) {

@@ -1,7 +1,7 @@
 //! Which connections that a phone registered over are still open (RFC 5626 section 3.2: a flow that failed is not used).
 //!
 //! A binding outlives its connection, and its flow then leads nowhere: to dial where the connection came from reaches a port
-//! that nobody listens on. So each shard says here which of its connections have ended. That one is open is said nowhere: the
+//! that no peer listens on. So each shard says here which of its connections have ended. That one is open is said nowhere: the
 //! REGISTER may be handled by another shard when its connection has ended already.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

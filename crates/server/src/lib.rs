@@ -20,7 +20,7 @@ pub mod local_address;
 mod own_name;
 pub mod parked;
 mod ping;
-mod reach;
+mod reachability;
 mod refusals;
 mod registration;
 mod registration_log;

@@ -50,7 +50,7 @@ impl LineRate {
         self.take(now, 0)
     }
 
-    /// The same for what anybody can cause: half a bucket stays for others.
+    /// The same for what any peer can cause: half a bucket stays for others.
     pub fn may_log_of_anyone(&self, now: u64) -> bool {
         self.take(now, Self::full(self.per_minute) / 2)
     }

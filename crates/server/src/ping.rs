@@ -1,7 +1,7 @@
 //! Keeping the flows of phones open that sit behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
 
 use crate::engine::{Effect, Engine};
-use crate::reach::{is_gone, target_of};
+use crate::reachability::{is_gone, target_of};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::time::Duration;
 use strowger_config::PingMethod;
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Pings its share of the table: all of it in one interval, and nobody twice in it.
+    /// Pings its share of the table: all of it in one interval, and no binding twice in it.
     pub(crate) fn ping(&mut self, now: Now, out: &mut Outbox) {
         let Some(interval) = self.pings.interval.filter(|_| self.pings.at.is_some_and(|at| at <= now.mono)) else {
             return;
@@ -68,7 +68,7 @@ impl Engine {
         let mut bindings = shared.location.gauges().bindings;
         if bindings == 0 {
             shared.pings_awake.swap(false, AcqRel);
-            // One that came to another shard meanwhile found this one awake, and told nobody.
+            // One that came to another shard meanwhile found this one awake, and woke none.
             bindings = shared.location.gauges().bindings;
             if bindings == 0 {
                 self.pings.at = None;

@@ -5,7 +5,7 @@ use crate::contacts::first_hop;
 use crate::engine::Engine;
 use crate::parked::{Parked, Registration};
 use crate::ping::NEEDS_PING;
-use crate::reach::is_unreachable;
+use crate::reachability::is_unreachable;
 use crate::registration_log::{Changes, Sender};
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::quota::Kind;
@@ -69,7 +69,7 @@ impl Engine {
         // The ticket must be there before the table may give it back.
         let durable = self.written;
         let id = durable.map(|_| self.parked.insert(Parked::Registration(Box::default())));
-        let sink = durable.unwrap_or(SinkId::NOBODY);
+        let sink = durable.unwrap_or(SinkId::NONE);
         let ticket = Ticket { sink, value: id.map_or(0, Id::to_u64) };
         let most = registrar.settings().max_contacts;
         let mut lines = std::mem::take(&mut self.lines);
@@ -91,8 +91,9 @@ impl Engine {
             let here = |uri: &Uri<'_>| self.leads_here(uri, aor);
             let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.router.leads_here(uri));
             shared.location.update(aor, asked.now.mono, most, ticket, |current| {
-                let world = World { node, repair, is_unreachable: &is_unreachable, here: &here, is_own: &is_own };
-                let steps = decide(asked.now, request, decider, current, lines, pings, &world, &mut note);
+                let conditions =
+                    Conditions { node, repair, is_unreachable: &is_unreachable, here: &here, is_own: &is_own };
+                let steps = decide(asked.now, request, decider, current, lines, pings, &conditions, &mut note);
                 if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
                     return Err(Refused::Replayed);
                 }
@@ -232,7 +233,7 @@ fn is_of(request: &Request<'_>, current: &location::Current<'_>) -> bool {
 }
 
 /// What a decision looks at besides the request.
-struct World<'a> {
+struct Conditions<'a> {
     node: u16,
     repair: bool,
     is_unreachable: &'a dyn Fn(&BindingView<'_>) -> bool,
@@ -250,7 +251,7 @@ fn decide<'c>(
     current: &location::Current<'_>,
     lines: &mut Vec<u8>,
     pings: &mut bool,
-    world: &World<'_>,
+    conditions: &Conditions<'_>,
     note: &mut dyn FnMut(&Registrar, &[Current<'_>]),
 ) -> Result<Vec<Step<'c>>, Refused> {
     let ids: Vec<BindingId> = current.iter().map(|b| b.id()).collect();
@@ -267,7 +268,7 @@ fn decide<'c>(
             instance: b.instance(),
             reg_id: b.reg_id(),
             // Only then does it matter.
-            unreachable: is_full && (world.is_unreachable)(&b),
+            unreachable: is_full && (conditions.is_unreachable)(&b),
             elsewhere: b.received().is_some_and(|from| from.address.ip() != request.arrival.remote.ip()),
         })
         .collect();
@@ -288,7 +289,7 @@ fn decide<'c>(
         lines.extend_from_slice(b"Require: outbound\r\n");
     }
     let mut steps: Vec<Step<'c>> = registrar.removals().map(|i| Step::Remove(ids[i])).collect();
-    if first_hop(registrar.path()).is_some_and(|first| (world.is_own)(&first)) {
+    if first_hop(registrar.path()).is_some_and(|first| (conditions.is_own)(&first)) {
         return Err(Refused::LeadsHere);
     }
     for upsert in registrar.upserts() {
@@ -299,12 +300,12 @@ fn decide<'c>(
             _ => false,
         };
         // By its Path another proxy brings to a contact what it names.
-        let here = parsed.filter(|_| registrar.path().is_empty()).and_then(|uri| (world.here)(&uri));
+        let here = parsed.filter(|_| registrar.path().is_empty()).and_then(|uri| (conditions.here)(&uri));
         if here == Some(Here::Server) {
             return Err(Refused::LeadsHere);
         }
         let behind = match registrar.path() {
-            b"" => direct && here.is_none() && (arrival.transport.is_reliable() || (world.repair && moved)),
+            b"" => direct && here.is_none() && (arrival.transport.is_reliable() || (conditions.repair && moved)),
             _ => arrival.transport.is_reliable(),
         };
         *pings |= behind;
@@ -327,7 +328,7 @@ fn decide<'c>(
                 generation: f.generation,
             }),
             listener: arrival.listener.0,
-            node: world.node,
+            node: conditions.node,
             reg_id: upsert.reg_id,
             flags: if behind { NEEDS_PING } else { 0 } | if here.is_some() { LEADS_ON } else { 0 },
             ..Binding::EMPTY

@@ -34,7 +34,7 @@ impl Engine {
             let target = via::reply_target(&request.essentials.via, request.arrival);
             return asked.out.send(target, range, 0);
         };
-        // Whoever has heard nothing yet sends the request again, and gets an answer for it each time: it needs no other, and a forged
+        // A client that has heard nothing yet sends the request again, and gets an answer for it each time: it needs no other, and a forged
         // source none at all, for which nothing is kept (RFC 3261 section 26.3.2.4).
         if proven || asked.found.trying || status < 200 {
             self.transactions.respond(asked.now, server, status, range, asked.out);
@@ -42,7 +42,7 @@ impl Engine {
             self.transactions.respond(asked.now, server, status, range, asked.out);
             self.transactions.forget(asked.now, server);
         } else {
-            // Its ACK bears the tag of somebody else's, and is known by the transaction alone.
+            // Its ACK bears the tag of another element, and is known by the transaction alone.
             self.transactions.doubt(server, 0);
             self.transactions.respond(asked.now, server, status, range, asked.out);
         }

@@ -5,7 +5,7 @@ use crate::contacts::{Contact, Contacts};
 use crate::engine::{Effect, Engine};
 use crate::identity::names_caller;
 use crate::parked::{HostKey, Resolved};
-use crate::reach::{is_gone, is_web, listens_at, may_listen, target_of};
+use crate::reachability::{is_gone, is_web, listens_at, may_listen, target_of};
 use crate::registration::write_aor;
 use crate::reply::is_proven;
 use smallvec::SmallVec;
@@ -172,7 +172,7 @@ impl Engine {
         self.reply(asked, 420, lines);
     }
 
-    /// A user whom nobody here knows.
+    /// A user that this server does not know.
     pub(crate) fn refuse_unknown(&mut self, asked: &mut Asked<'_, '_>, uri: &Uri<'_>) {
         self.counters().not_found.one();
         self.log_domain(asked, uri);
@@ -194,7 +194,7 @@ impl Engine {
                 text.extend_from_slice(b"\r\n");
             });
         }
-        // Methods that this server answers itself (RFC 3261 section 20.5): without a domain it registers nobody.
+        // Methods that this server answers itself (RFC 3261 section 20.5): without a domain it registers no user.
         let allow: &[u8] = match self.shared.config.domains.is_empty() {
             true => b"Allow: OPTIONS\r\n",
             false => b"Allow: OPTIONS, REGISTER\r\n",
@@ -227,7 +227,7 @@ impl Engine {
     /// May this request go where it wants? False: answered, or waiting for a look-up.
     fn may_pass(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) -> bool {
         let request = asked.request;
-        // Whoever calls for help need not remember a password.
+        // A call for help needs no password.
         if routing.route.is_none() && self.is_emergency(&routing.uri) {
             return true;
         }
@@ -235,7 +235,7 @@ impl Engine {
         let from_local = self.is_from_local(request);
         let to_local = routing.route.is_none() && self.is_local(&routing.uri);
         let relay_for = self.shared.config.proxy.relay_for;
-        // Whoever says to be one of ours must show it, wherever it goes.
+        // A caller that names itself a user of ours must show it, wherever it calls.
         let must_authenticate =
             (from_local && self.shared.config.auth.calls) || (!to_local && relay_for == RelayFor::Authenticated);
         if must_authenticate {
@@ -270,7 +270,7 @@ impl Engine {
             translated: routing.way.is_some(),
         };
         let otherwise = match routing.uri.sip() {
-            // A number or a service that nobody here leads on has no next hop at all.
+            // A number or a service that no setting leads on has no next hop at all.
             None if routing.route.is_none() => 404,
             // The party of a call whose connection is gone may come back.
             _ if routing.way.is_some() => 480,
@@ -359,7 +359,7 @@ impl Engine {
         (self.edit, self.concealed) = (edit, (bytes, index));
     }
 
-    /// 100 at once: whoever called need not send again (section 17.2.1).
+    /// 100 at once: the caller need not send again (section 17.2.1).
     pub(crate) fn trying(&mut self, asked: &mut Asked<'_, '_>) {
         let request = asked.request;
         if request.method != Method::Invite || asked.found.trying {
@@ -443,7 +443,7 @@ impl Engine {
         self.contacts = contacts;
     }
 
-    /// Nobody is registered under this address: because there is nobody, or because nobody is there.
+    /// No contact is registered under this address: because there is no such user (404), or because its phones are away (480).
     fn absent(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>) {
         let request = asked.request;
         let Uri::Sip(uri) = &routing.uri else {
@@ -535,8 +535,8 @@ impl Engine {
     }
 
     /// The ways to the party of a call that is not where its Contact says: from where it sent that, while the connection is open; a
-    /// binding with this Contact that it has made since, after it connected anew or this server began anew; at last what its Contact
-    /// says, where anybody may listen.
+    /// binding with this Contact that it has made since, after it connected again or this server restarted; at last what its Contact
+    /// says, where it may listen.
     fn ways_to_party(&mut self, asked: &mut Asked<'_, '_>, routing: &Routing<'_>, way: Target) -> Option<Targets> {
         let mut ways = Targets::new();
         if !is_gone(&self.shared.flows, &way) {
@@ -630,7 +630,7 @@ impl Engine {
     }
 
     /// A From that names a user of ours. Whatever port stands in it: who reads it looks at the name before it. An address with
-    /// a port that is none of ours is somebody else only if the request comes from that address.
+    /// a port that is none of ours is another program only if the request comes from that address.
     fn is_from_local(&self, request: &Request<'_>) -> bool {
         let from = request.essentials.from.uri;
         let Uri::Sip(uri) = &from else { return false };

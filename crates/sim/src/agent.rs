@@ -95,7 +95,7 @@ impl Agent {
         self.plan(at, Task::Register { seconds });
     }
 
-    /// Calls `user` at this moment, and cancels after `cancel` ms if nobody has answered by then.
+    /// Calls `user` at this moment, and cancels after `cancel` ms if no one has answered by then.
     pub fn plan_call(&mut self, at: u64, to: &str, cancel: Option<u64>) {
         self.sent.push(Sent::new(Kind::Call, to.to_owned(), cancel));
         self.plan(at, Task::Call(self.sent.len() - 1));
@@ -127,7 +127,7 @@ impl Agent {
         self.address
     }
 
-    /// One of the calls goes where nobody is.
+    /// One of the calls goes where no host is.
     pub fn calls_nobody(&self) -> bool {
         self.sent.iter().any(|s| s.to.contains("void"))
     }

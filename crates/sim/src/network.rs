@@ -87,7 +87,7 @@ impl Network {
         &self.conditions
     }
 
-    /// `exists`: there is a host at the target. A datagram to nobody vanishes, a connection to nobody fails.
+    /// `exists`: there is a host at the target. A datagram to no host vanishes, a connection to none fails.
     pub fn send(&mut self, now: u64, from: SocketAddr, target: Target, bytes: &[u8], token: u64, exists: bool) {
         let (to, transport) = (target.address, target.transport);
         let message = |bytes: &[u8]| Arriving::Message { from, to, transport, bytes: bytes.to_vec() };

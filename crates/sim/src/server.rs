@@ -102,7 +102,7 @@ impl ServerHost {
         };
         let shared = Arc::new(Shared::new(now, config, surroundings));
         let mut engine = Engine::new(now, shared.clone(), 0, ALONE);
-        engine.found = known.as_ref().map(|_| SinkId::NOBODY);
+        engine.found = known.as_ref().map(|_| SinkId::NONE);
         Self { settings, shared, engine, users: known, random, answers: BTreeMap::new(), asked: 0, kept_up: now.mono }
     }
 

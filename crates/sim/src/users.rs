@@ -71,7 +71,7 @@ impl Users {
 
 impl Subscribers for Users {
     fn receiver(&self, _sink: Arc<dyn LookupSink>) -> SinkId {
-        SinkId::NOBODY
+        SinkId::NONE
     }
 
     fn cached(&self, question: Question<'_>, _now_ms: u64) -> Option<Answer> {

@@ -15,7 +15,7 @@ use crate::sqlite::OpenError;
 /// The lock, held until it is dropped.
 ///
 /// It lies on a file of its own beside the database, named as SQLite names its companions: closing any descriptor of the
-/// database itself would undo the locks that SQLite has on it. The file is empty and stays there: whoever removed it could
+/// database itself would undo the locks that SQLite has on it. The file is empty and stays there: a process that removed it could
 /// remove it under another who waits for it.
 #[derive(Debug)]
 pub(crate) struct Claim {

@@ -1,6 +1,6 @@
 //! The two clocks of a binding's life, and the way from one to the other.
 //!
-//! In memory a binding's end is a moment of the clock that nobody sets: when the system's clock is put forward (by NTP after
+//! In memory a binding's end is a moment of the monotonic clock: when the system's clock is put forward (by NTP after
 //! a start without a battery, by a virtual machine that wakes up) no phone is lost, and when it is put back none stays too
 //! long. On disk it is a moment of the system's clock, since only that one goes on over a restart. A row is converted when it
 //! is written and when it is loaded, each time by what the two clocks show then; nothing is anchored, so nothing must be

@@ -10,7 +10,7 @@
 //! it was before the first change that failed (each change carries that picture), and every change for that
 //! address-of-record that was decided before memory went back fails too, since it was decided on what is no longer so.
 //! So memory and disk agree again, and each of those tickets comes back with an error: a 500, never a 200. A phone may
-//! be called by a binding whose 200 is a few milliseconds away; that harms nobody and saves a second copy of the table.
+//! be called by a binding whose 200 is a few milliseconds away; that harms no call and saves a second copy of the table.
 //!
 //! A REGISTER that only asks (no Contact) takes its place in the same queue: its list may name a binding that is still
 //! being written, and it must not be sent if that fails.

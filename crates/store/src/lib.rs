@@ -22,7 +22,7 @@
 //!     b"sip:alice@example.com",
 //!     now,
 //!     5,
-//!     Ticket::NOBODY,
+//!     Ticket::NONE,
 //!     |current| Ok(if current.is_empty() { vec![Step::Add(phone)] } else { vec![] }),
 //! );
 //! // No journal was started on this table: the change is final, the 200 may leave.

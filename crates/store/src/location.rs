@@ -3,7 +3,7 @@
 //! One table for the process, read by every shard on every call. It is cut into partitions, each behind its own short lock,
 //! chosen by a keyed hash of the address-of-record. A look-up allocates nothing and does no I/O; a change is decided and
 //! applied under the lock ([`LocationTable::update`]), so two phones that register one address-of-record from two shards
-//! cannot overwrite each other. How a change gets to disk, and what happens when it does not, is told in
+//! cannot overwrite each other. How a change gets to disk, and what happens when it does not, stands in
 //! [`journal`](crate::journal).
 //!
 //! Time is the caller's: `now_ms` and [`Binding::expires_at`] are milliseconds on one clock that never goes back

@@ -137,7 +137,7 @@ impl Queue {
         let mut waited = false;
         let mut state = self.lock();
         if state.pending.is_empty() && !state.stopped && !linger.is_zero() {
-            // It was busy just now, so it will be again: it looks by itself after a linger, and nobody has to wake it.
+            // It was busy just now, so it will be again: it looks by itself after a linger, and no caller has to wake it.
             (state, _) = self.wake.wait_timeout(state, linger).unwrap_or_else(PoisonError::into_inner);
             waited = !state.pending.is_empty();
         }

@@ -206,7 +206,7 @@ impl Shared {
         self.parts.iter().map(len).sum()
     }
 
-    /// Ends the flight of `key` and names who waits for it; nobody when the deadline was faster.
+    /// Ends the flight of `key` and names who waits for it; none when the deadline was faster.
     fn land(&self, key: &Key) -> Vec<Ticket> {
         let hash = self.hash(key.question());
         let mut requests = self.requests();

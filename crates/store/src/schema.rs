@@ -15,7 +15,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[FIRST, SECOND];
 /// would double the pages that a registration writes. Texts of peers are TEXT when they are UTF-8, BLOB otherwise, hence
 /// ANY.
 ///
-/// `subscriber_version` tells caches that a subscriber changed, whoever changed it; `PRAGMA data_version` alone would tell
+/// `subscriber_version` tells caches that a subscriber changed, by whatever program; `PRAGMA data_version` alone would tell
 /// it on each registration too.
 const FIRST: &str = "
 CREATE TABLE subscriber (

@@ -65,7 +65,7 @@ pub struct SqliteBindings {
     /// Pages of the log that were written back already although it did not start again.
     written_back: u32,
     checkpointer: Checkpointer,
-    /// Last: whoever waits for it finds this engine's connections closed.
+    /// Last: a thread that waits for it finds this engine's connections closed.
     _claim: Claim,
 }
 
@@ -562,7 +562,7 @@ mod tests {
         let (journal, loaded) = keep(&none, &table, JournalSettings::default(), still()).unwrap();
         assert!(journal.is_none() && loaded == 0);
         let steps = |_: &Current<'_>| Ok::<_, ()>(vec![Step::Add(full())]);
-        assert_eq!(table.update(b"a", 0, 1, Ticket::NOBODY, steps), Ok(Standing::Done));
+        assert_eq!(table.update(b"a", 0, 1, Ticket::NONE, steps), Ok(Standing::Done));
 
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
         let (_journal, loaded) = keep(&settings, &table, JournalSettings::default(), still()).unwrap();

@@ -461,7 +461,7 @@ mod tests {
             let count = "SELECT count(*) FROM removed_subscriber";
             Connection::open(&settings(&dir).path).unwrap().query_row(count, [], |row| row.get(0)).unwrap()
         };
-        // Removed before the start; nobody asks for anything.
+        // Removed before the start; no caller asks for anything.
         let running = start();
         let alice = until(&running, &["alice"]).remove(0);
         assert_eq!(&*alice.domain, "a.example");

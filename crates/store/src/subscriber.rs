@@ -101,7 +101,7 @@ pub enum Answer {
     Absent,
 }
 
-/// A user who was removed, until whoever keeps bindings has ended theirs.
+/// A user who was removed, until the keeper of bindings has ended theirs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
     /// Another one for each removal.
@@ -153,7 +153,7 @@ pub trait Subscribers: Send + Sync {
     /// The queue is full or the reader has stopped; no ticket comes then.
     fn request(&self, ticket: Ticket, question: Question<'_>, now_ms: u64) -> Result<(), Refused>;
 
-    /// Answers what is over its deadline with [`LookupError::Deadline`]. To be called in steps of about 100 ms by whoever
+    /// Answers what is over its deadline with [`LookupError::Deadline`]. To be called in steps of about 100 ms by the one who
     /// has a timer; cheap when nothing is in flight.
     fn overdue(&self, now_ms: u64);
 
@@ -163,7 +163,7 @@ pub trait Subscribers: Send + Sync {
         Vec::new()
     }
 
-    /// Whether whoever answers has ended without being asked to: every question is refused from then on.
+    /// Whether the thread that answers has ended without being asked to: every question is refused from then on.
     fn has_ended(&self) -> bool {
         false
     }
@@ -180,7 +180,7 @@ pub trait SubscriberEngine: Send + 'static {
     /// None of them was answered; nothing is cached then.
     fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), LookupError>;
 
-    /// A number that is another one after each change of a subscriber, whoever made it. Asked some times a second.
+    /// A number that is another one after each change of a subscriber, by whatever program. Asked some times a second.
     ///
     /// # Errors
     /// It is not known; the cache is then not trusted.

@@ -11,7 +11,7 @@ pub struct SinkId(pub(crate) u16);
 
 impl SinkId {
     /// No receiver: for tables that write nothing and give no ticket back.
-    pub const NOBODY: Self = Self(u16::MAX);
+    pub const NONE: Self = Self(u16::MAX);
 }
 
 /// Comes back once with what became of the request that it was given with.
@@ -24,8 +24,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Comes back to nobody: for a table without a journal, where no ticket ever comes, and for changes that nobody waits for.
-    pub const NOBODY: Self = Self { sink: SinkId(u16::MAX), value: 0 };
+    /// Comes back to no one: for a table without a journal, where no ticket ever comes, and for changes that no caller waits for.
+    pub const NONE: Self = Self { sink: SinkId(u16::MAX), value: 0 };
 }
 
 /// Why a request was not even queued. Nothing was changed, no ticket comes. The caller answers 503 with Retry-After.
@@ -54,7 +54,7 @@ impl<S: ?Sized> Sinks<S> {
     pub(crate) fn add(&self, sink: Arc<S>) -> SinkId {
         let mut sinks = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let id = SinkId(u16::try_from(sinks.len()).expect("there are fewer than 65,535 shards"));
-        assert!(id != Ticket::NOBODY.sink, "there are fewer than 65,535 shards");
+        assert!(id != Ticket::NONE.sink, "there are fewer than 65,535 shards");
         sinks.push(sink);
         id
     }
@@ -95,7 +95,7 @@ mod tests {
         let (to_a, to_b) = (sinks.add(Arc::clone(&a)), sinks.add(Arc::clone(&b)));
         let of = |sink, value| Ticket { sink, value };
         let mut results =
-            vec![(of(to_b, 9), 'x'), (of(to_a, 3), 'y'), (Ticket::NOBODY, 'n'), (of(to_b, 1), 'z'), (of(to_a, 2), 'w')];
+            vec![(of(to_b, 9), 'x'), (of(to_a, 3), 'y'), (Ticket::NONE, 'n'), (of(to_b, 1), 'z'), (of(to_a, 2), 'w')];
         sinks.hand_out(&mut results, |sink, results| sink.lock().unwrap().push(results.to_vec()));
         assert!(results.is_empty());
         assert_eq!(*a.lock().unwrap(), [[(3, 'y'), (2, 'w')]]);

@@ -113,7 +113,7 @@ fn a_restart_goes_on_with_what_is_left_by_the_systems_clock() {
     let server = Server::start(&file, 900_000_000, TODAY);
     server.register(b"alice");
     server.journal.close();
-    // Ten minutes without a server; the other clock begins anew with the machine.
+    // Ten minutes without a server; the other clock begins with the machine.
     let server = Server::start(&file, 12, TODAY + HOUR / 6);
     assert_eq!(server.left(b"alice"), Some(HOUR * 5 / 6));
     // It came up with a clock that was wrong, which is then put right: what is written from now on is right too.

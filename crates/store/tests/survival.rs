@@ -91,6 +91,7 @@ fn child() {
             for n in 0.. {
                 let due = Duration::from_micros(200 * n);
                 if let Some(wait) = due.checked_sub(start.elapsed()) {
+                    // Five thousand a second.
                     std::thread::sleep(wait);
                 }
                 register(&table, Ticket { sink, value: n }, n);
@@ -112,6 +113,7 @@ fn child() {
                     register(&table, Ticket { sink, value: n }, n);
                     n += 1;
                 }
+                // Between two looks.
                 std::thread::sleep(Duration::from_millis(20));
                 failures = journal.gauges().failed.min(3);
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use strowger_store::access;
 
-/// What to do about a file that root has made for itself alone; `None` if nobody else is kept out, or it is not root who made it.
+/// What to do about a file that root has made for itself alone; `None` if no other user is kept out, or it is not root who made it.
 pub(crate) fn hint_for_service(path: &Path) -> Option<String> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode();
     if access::own_id() != 0 || mode & 0o077 != 0 {

@@ -37,7 +37,7 @@ What to try next
 ";
 
 pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
-    // Nobody wants log lines between the pictures, unless they are asked for.
+    // No log lines stand between the pictures, unless they are asked for.
     if std::env::var_os(logging::FILTER_VARIABLE).is_some() {
         logging::start(&Log::default())?;
     }

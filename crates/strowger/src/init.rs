@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Asks for what no flag says; `None` after a complaint that there is nobody to ask.
+/// Asks for what no flag says; `None` after a complaint that there is no one to ask.
 fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     let missing: Vec<&str> = [
         ("--domain", arguments.domain.is_empty()),

@@ -64,7 +64,7 @@ pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
     let _ = STARTED.set(Started { format: log.format, queue });
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // Printing adds the stack to what the line says, and may wait for whoever reads it.
+        // Printing adds the stack to what the line says, and may wait for its reader.
         if !log_panic(panic) || std::env::var_os("RUST_BACKTRACE").is_some() {
             print(panic);
         }

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 
 use crate::output;
 
-/// Whether somebody is there to answer.
+/// Whether a person is there to answer.
 pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal()
 }
@@ -67,7 +67,7 @@ pub(crate) fn password(from_stdin: bool, whose: &str) -> anyhow::Result<String> 
     Ok(password)
 }
 
-/// A password without the end of its line. Of several lines nobody could say which was meant.
+/// A password without the end of its line. Of several lines none could be said to be meant.
 fn one_line(text: &str) -> anyhow::Result<&str> {
     let line = text.strip_suffix('\n').unwrap_or(text);
     let line = line.strip_suffix('\r').unwrap_or(line);

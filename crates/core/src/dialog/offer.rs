@@ -12,7 +12,7 @@ pub enum Exchange {
     Offered,
     /// The peer offered and waits for our answer.
     Asked,
-    /// An answer has closed the last exchange; either side may offer anew.
+    /// An answer has closed the last exchange; either side may offer again.
     Settled,
 }
 

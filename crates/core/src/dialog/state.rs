@@ -235,7 +235,7 @@ impl Dialog {
         }
     }
 
-    /// The 2xx to the INVITE that made it, received or sent. A received one sets the route set anew (section 13.2.2.4).
+    /// The 2xx to the INVITE that made it, received or sent. A received one sets the route set again (section 13.2.2.4).
     pub fn confirm(&mut self, received: Option<&Message<'_>>) {
         if self.state != State::Early {
             return;

@@ -100,7 +100,7 @@ pub enum Verdict {
     /// or a handshake proved it. So the failure is its own.
     WrongPassword,
     /// The nonce is not ours (or of a secret since changed); nothing else was looked at. The new challenge says
-    /// stale=true, so that a phone tries again by itself and nobody learns whether the response was right.
+    /// stale=true, so that a phone tries again by itself and no peer learns whether the response was right.
     ForgedNonce,
     /// A right response whose nonce count was used before: challenge again with stale=true.
     Replay,
@@ -367,7 +367,7 @@ impl Authenticator {
     }
 
     /// Whether an earlier life of this process may have issued it: that knew uses of it of which this one knows nothing. Where
-    /// this process began is told by the clock that nobody sets; a step back of the other one between two lives is forgiven
+    /// this process began is known by the monotonic clock; a step back of the other one between two lives is forgiven
     /// as far as clocks may differ.
     fn is_before_start(&self, nonce: &Nonce, now: Now) -> bool {
         let started = now.wall.saturating_sub(now.mono.saturating_sub(self.started)) / 1_000;

@@ -23,7 +23,7 @@ pub(super) const fn renews_target(method: Method) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Device {
     Yes,
-    /// If nobody behind us record-routed.
+    /// If no element behind us record-routed.
     IfLast,
     No,
 }
@@ -61,12 +61,12 @@ impl Proxy {
         let says = if request.to_tag.is_empty() { makes_dialog(method) } else { renews_target(method) };
         let (text, uri) = contact(message).filter(|_| says && record_route)?;
         let (from, first_hop) = (arrival.reply(), is_first_hop(message));
-        // The first hop from a device: nobody stands between it and us.
+        // The first hop from a device: no element stands between it and us.
         let is_moved = || {
             let translated = is_translated(&request.essentials.via, arrival);
             first_hop && is_needed(&uri, from.transport, &from.address, translated)
         };
-        let is_lost = || is_narrower(&uri, &from.address) && matches!(self.router.behind_us(message), Beyond::Nobody);
+        let is_lost = || is_narrower(&uri, &from.address) && matches!(self.router.behind_us(message), Beyond::Party);
         let way = (self.settings.contact_repair && (is_moved() || is_lost())).then_some(from);
         Some(Said { text, uri, way, scope: Scope::of(arrival.remote.ip()) })
     }

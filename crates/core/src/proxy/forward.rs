@@ -20,7 +20,7 @@ use strowger_message::{Message, Method, Name, SipUri, Uri};
 
 impl Proxy {
     /// Forwards a request to its candidates: those of the highest q at once, the others one group after
-    /// the other when nobody has accepted. `server` is the request's transaction; from here on responses,
+    /// the other when none has accepted. `server` is the request's transaction; from here on responses,
     /// time-outs and CANCEL are this proxy's business.
     ///
     /// False if there is no candidate with a target: nothing was sent, the caller answers.
@@ -378,7 +378,7 @@ impl Proxy {
                 });
             }
         }
-        // Nobody forks an ACK.
+        // An ACK is not forked.
         if request.method != Method::Ack {
             let mut number = itoa::Buffer::new();
             let text = number.format(share.breadth).as_bytes();
@@ -498,14 +498,14 @@ impl Proxy {
         if self.settings.realm.is_empty() {
             return;
         }
-        // A phone may also show what it learnt when it registered: nobody further on shall get that to guess at.
+        // A phone may also show what it learnt when it registered: no element further on shall get that to guess at.
         let index = message.index();
         for line in index.lines_of(Name::ProxyAuthorization).chain(index.lines_of(Name::Authorization)) {
             let ours = match Credentials::parse(message.value(line)) {
                 Ok(credentials) => credentials.realm.value()[..] == self.settings.realm[..],
                 // Of another scheme, and so never ours.
                 Err(HeaderError::Scheme) => false,
-                // Nobody can use them, and a reader that is more tolerant might guess at them.
+                // No element can use them, and a reader that is more tolerant might guess at them.
                 Err(_) => true,
             };
             if ours {

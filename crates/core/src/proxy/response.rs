@@ -25,7 +25,7 @@ impl Proxy {
     ) {
         let Some(status) = response.status() else { return };
         if is_for_us_alone(response) || response.index().form() != Form::Canonical {
-            // Nobody upstream can be told what it says, or not all would read the same.
+            // No element upstream could read what it says, or not all would read the same.
             if status >= 200 {
                 self.branch_failed(round, id, client, 502);
             }
@@ -80,7 +80,7 @@ impl Proxy {
         self.notice(id, refusal(status, by));
         let Some(context) = self.contexts.get_mut(id) else { return };
         if status >= 600 {
-            // Nobody else shall answer (step 5); the rest is waited for.
+            // No other branch shall answer (step 5); the rest is waited for.
             context.pending = None;
             let text = strowger_message::status::reason(status);
             let lines = Arc::from(format!("Reason: SIP;cause={status};text=\"{text}\"\r\n").into_bytes());
@@ -117,7 +117,7 @@ impl Proxy {
     }
 
     /// A branch that came to nothing: it counts as answered with `status` (section 16.9: 503 for one that
-    /// could not be sent, 408 for one that nobody answered).
+    /// could not be sent, 408 for one without an answer).
     pub(super) fn branch_failed(&mut self, round: &mut Round<'_>, id: Id, client: ClientId, status: u16) {
         let Some(context) = self.contexts.get(id) else { return };
         let said = if context.registered { best::of_user(status) } else { best::upstream(status) };
@@ -366,7 +366,7 @@ impl Proxy {
     fn renew_marks(&mut self, response: &Message<'_>, make: impl Fn(&Marks, Beyond<'_>) -> [u8; mark::LEN]) {
         let mut edit = std::mem::take(&mut self.edit);
         let mut made = None;
-        let mut beyond = Beyond::Nobody;
+        let mut beyond = Beyond::Party;
         for value in response.record_routes() {
             let Ok(Uri::Sip(uri)) = value.map(|value| value.uri) else {
                 (beyond, made) = (Beyond::Unknown, None);
@@ -444,7 +444,7 @@ fn is_for_us_alone(response: &Message<'_>) -> bool {
     !response.has_several(Name::Via)
 }
 
-/// Nobody waits for a 408 of another request than INVITE any more (RFC 4320 section 4.2).
+/// No client waits for a 408 of another request than INVITE any more (RFC 4320 section 4.2).
 fn is_too_late(status: u16, invite: bool) -> bool {
     status == 408 && !invite
 }

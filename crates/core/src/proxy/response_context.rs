@@ -29,7 +29,7 @@ pub(super) struct ResponseContext {
     pub(super) invite: bool,
     /// A request within a dialog whose next hop is the device itself: its response is the device's own.
     pub(super) direct: bool,
-    /// It went to contacts that registered here, by no Path: their responses are their own if nobody else record-routed.
+    /// It went to contacts that registered here, by no Path: their responses are their own if no other element record-routed.
     pub(super) registered: bool,
     /// A device that it went to is not where its URI says.
     pub(super) translated: bool,
@@ -274,7 +274,7 @@ impl ResponseContext {
         self.live += 1;
     }
 
-    /// Until when the group that rings now may do so; none if nobody waits for its end.
+    /// Until when the group that rings now may do so; none if no candidate waits for its end.
     pub(super) fn rings_until(&self) -> Option<u64> {
         let pending = self.pending.as_ref().filter(|p| p.next < p.candidates.len() || p.plan.asks)?;
         (!self.answered && !self.cancelled && (self.invite || pending.asking)).then_some(pending.until)

@@ -4,7 +4,7 @@ use strowger_message::Message;
 use strowger_message::header::Date;
 use strowger_message::header::contact::write_q;
 
-use super::decision::Fate;
+use super::decision::Change;
 use super::{Current, Refusal, Registrar};
 use crate::Now;
 
@@ -13,8 +13,8 @@ impl Registrar {
     /// Path and Service-Route (RFC 3261 section 10.3 step 8, RFC 3327 section 5.3, RFC 3608 section 6). `message` and
     /// `current` are those that were decided on.
     pub fn write_ok(&self, now: Now, message: &Message<'_>, current: &[Current<'_>], out: &mut Vec<u8>) {
-        for (binding, fate) in current.iter().zip(&self.fates) {
-            if *fate == Fate::Keep {
+        for (binding, change) in current.iter().zip(&self.changes) {
+            if *change == Change::Keep {
                 contact(now, binding, out);
             }
         }

@@ -102,7 +102,7 @@ impl Refusal {
 
 /// What becomes of a current binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Change {
     Keep,
     Remove,
     Replace,
@@ -114,7 +114,7 @@ pub(super) enum Fate {
 #[derive(Debug, Default)]
 pub struct Registrar {
     pub(super) settings: Settings,
-    pub(super) fates: Vec<Fate>,
+    pub(super) changes: Vec<Change>,
     pub(super) upserts: Vec<Upsert>,
     pub(super) path: Vec<u8>,
     pub(super) unsupported: Vec<u8>,
@@ -138,14 +138,14 @@ impl Registrar {
         let decided = self.plan(now, message, current);
         if decided.is_err() {
             self.upserts.clear();
-            self.fates.clear();
+            self.changes.clear();
         }
         decided
     }
 
     /// Indices of the bindings to remove.
     pub fn removals(&self) -> impl Iterator<Item = usize> + '_ {
-        self.fates.iter().enumerate().filter(|(_, f)| **f == Fate::Remove).map(|(i, _)| i)
+        self.changes.iter().enumerate().filter(|(_, f)| **f == Change::Remove).map(|(i, _)| i)
     }
 
     /// The bindings to make or replace.
@@ -160,8 +160,8 @@ impl Registrar {
 
     fn plan(&mut self, now: Now, message: &Message<'_>, current: &[Current<'_>]) -> Result<Outcome, Refusal> {
         self.upserts.clear();
-        self.fates.clear();
-        self.fates.extend(current.iter().map(|c| if c.expires_at > now.mono { Fate::Keep } else { Fate::Gone }));
+        self.changes.clear();
+        self.changes.extend(current.iter().map(|c| if c.expires_at > now.mono { Change::Keep } else { Change::Gone }));
         self.extensions(message)?;
         if !message.has(Name::Contact) {
             return Ok(Outcome::Fetch);
@@ -173,7 +173,7 @@ impl Registrar {
             self.remove_all(expires, &order, current)?;
         } else {
             self.contacts(now, expires, &order, message, current)?;
-            let live = self.fates.iter().filter(|f| matches!(f, Fate::Keep | Fate::Replace)).count();
+            let live = self.changes.iter().filter(|f| matches!(f, Change::Keep | Change::Replace)).count();
             let fresh =
                 self.upserts.iter().filter(|u| u.replaces.is_none_or(|i| current[i].expires_at <= now.mono)).count();
             if fresh > 0 {
@@ -181,7 +181,7 @@ impl Registrar {
                 self.make_room(more, message.bytes(), current)?;
             }
         }
-        let changed = !self.upserts.is_empty() || self.fates.contains(&Fate::Remove);
+        let changed = !self.upserts.is_empty() || self.changes.contains(&Change::Remove);
         Ok(if changed { Outcome::Changed } else { Outcome::Unchanged })
     }
 }
@@ -258,18 +258,18 @@ impl Registrar {
         if expires != Some(0) {
             return Err(Refusal::BadRequest("* without Expires: 0"));
         }
-        for (binding, fate) in current.iter().zip(&mut self.fates) {
-            if *fate == Fate::Keep {
+        for (binding, change) in current.iter().zip(&mut self.changes) {
+            if *change == Change::Keep {
                 if order.against(binding) != Ordering::Greater {
                     return Err(Refusal::OutOfOrder);
                 }
-                *fate = Fate::Remove;
+                *change = Change::Remove;
             }
         }
         Ok(())
     }
 
-    /// So many contacts too many: those that nobody can reach go, then those of a device that registers another one now, the first
+    /// So many contacts too many: those that cannot be reached go, then those of a device that registers another one now, the first
     /// of `current` first. A browser that is loaded again, and a telephone that starts again, has a new contact each time, and
     /// never says that the old one ended.
     fn make_room(&mut self, mut more: usize, bytes: &[u8], current: &[Current<'_>]) -> Result<(), Refusal> {
@@ -281,9 +281,9 @@ impl Registrar {
         };
         let gives_way: [&dyn Fn(&Current<'_>) -> bool; 2] = [&|binding| binding.unreachable, &is_renewed];
         for gives_way in gives_way {
-            for (binding, fate) in current.iter().zip(&mut self.fates) {
-                if more > 0 && *fate == Fate::Keep && gives_way(binding) {
-                    *fate = Fate::Remove;
+            for (binding, change) in current.iter().zip(&mut self.changes) {
+                if more > 0 && *change == Change::Keep && gives_way(binding) {
+                    *change = Change::Remove;
                     more -= 1;
                 }
             }
@@ -324,7 +324,7 @@ impl Registrar {
             let granted = wanted.min(self.settings.max_expires);
             let found = contact.find(current, &mut known);
             if let Some(i) = found
-                && self.fates[i] != Fate::Gone
+                && self.changes[i] != Change::Gone
             {
                 match order.against(&current[i]) {
                     Ordering::Less => return Err(Refusal::OutOfOrder),
@@ -333,7 +333,7 @@ impl Registrar {
                     Ordering::Equal => return Err(Refusal::OutOfOrder),
                     Ordering::Greater => (),
                 }
-                self.fates[i] = if granted == 0 { Fate::Remove } else { Fate::Replace };
+                self.changes[i] = if granted == 0 { Change::Remove } else { Change::Replace };
             }
             // The same contact twice in one request: the later one holds.
             let bytes = message.bytes();

@@ -1,5 +1,5 @@
 //! The registrar (RFC 3261 section 10.3) with Path (RFC 3327), Service-Route (RFC 3608) and the binding identity of
-//! RFC 5626: a pure decision. What a REGISTER would change comes out as a plan; whoever keeps the bindings carries it out.
+//! RFC 5626: a pure decision. What a REGISTER would change comes out as a plan; the keeper of the bindings carries it out.
 //!
 //! 1. [`Registrar::decide`] with the bindings that the address-of-record has now: a plan, or a [`Refusal`];
 //! 2. the caller carries out [`Registrar::removals`] and [`Registrar::upserts`], all or none of them;

@@ -21,7 +21,7 @@ pub struct Settings {
     pub max_expires: u32,
     /// Interval of a contact that asks for none, in seconds. Default 3,600.
     pub default_expires: u32,
-    /// Most contacts that one address-of-record may have; those that nobody can reach give way, then a request for
+    /// Most contacts that one address-of-record may have; those that cannot be reached give way, then a request for
     /// more is answered 403. Default 10.
     pub max_contacts: usize,
     pub path: PathRule,

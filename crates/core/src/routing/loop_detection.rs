@@ -89,7 +89,7 @@ impl BranchKey {
         branch
     }
 
-    /// What a branch says that [`BranchKey::write`] wrote; none if somebody else did.
+    /// What a branch says that [`BranchKey::write`] wrote; none if another element did.
     pub(crate) fn read(&self, branch: &[u8]) -> Option<Visit> {
         let digits = branch.strip_prefix(MAGIC).filter(|_| branch.len() == LEN)?;
         // A sign is no digit.

@@ -40,7 +40,7 @@ pub(crate) enum Party {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Beyond<'a> {
     /// The party itself.
-    Nobody,
+    Party,
     /// A proxy that record-routed too.
     Proxy(Place<'a>),
     /// Something that cannot be read, or is no SIP URI.
@@ -52,7 +52,7 @@ pub(crate) enum Beyond<'a> {
 pub(crate) enum Named<'a> {
     /// Its Contact.
     Contact(&'a SipUri<'a>),
-    /// A Contact that leads to it only by our seal, and without that to somebody else.
+    /// A Contact that leads to it only by our seal, and without that to another peer.
     Seal,
     Nothing,
 }
@@ -202,7 +202,7 @@ mod tests {
         let marks = Marks::new(b"secret", DAY);
         let (bob, other) = (sip("sip:bob@10.0.0.2"), sip("sip:bob@10.0.0.3"));
         let (edge, far) = (sip("sip:edge.example;lr;x=1"), sip("sip:far.example;lr"));
-        for beyond in [Beyond::Nobody, Beyond::Proxy(Place::of(&edge))] {
+        for beyond in [Beyond::Party, Beyond::Proxy(Place::of(&edge))] {
             let mark = marks.make(NOW, Party::Called, b"call", b"bob", beyond, Named::Contact(&bob), SITE);
             let judge = |call: &[u8], tag: &[u8], beyond, uri| marks.judge(NOW, &mark, call, tag, beyond, Some(uri));
             assert_eq!(judge(b"call", b"bob", beyond, &bob), Judgement::Granted(SITE));
@@ -218,19 +218,19 @@ mod tests {
                 Judgement::Refused
             );
         }
-        let mark = marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, Named::Contact(&bob), SITE);
+        let mark = marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Party, Named::Contact(&bob), SITE);
         let through = Beyond::Proxy(Place::of(&edge));
         assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", through, Some(&bob)), Judgement::Refused);
         let mark = marks.make(NOW, Party::Called, b"call", b"bob", through, Named::Contact(&bob), SITE);
-        assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Nobody, Some(&bob)), Judgement::Refused);
+        assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Party, Some(&bob)), Judgement::Refused);
     }
 
     #[test]
     fn without_a_contact_of_its_own_a_party_needs_its_seal() {
         let marks = Marks::new(b"secret", DAY);
-        let mark = marks.make(NOW, Party::Caller, b"call", b"alice", Beyond::Nobody, Named::Seal, SITE);
+        let mark = marks.make(NOW, Party::Caller, b"call", b"alice", Beyond::Party, Named::Seal, SITE);
         for uri in [None, Some(&sip("sip:alice@10.0.0.1"))] {
-            assert_eq!(marks.judge(NOW, &mark, b"call", b"alice", Beyond::Nobody, uri), Judgement::OtherContact(SITE));
+            assert_eq!(marks.judge(NOW, &mark, b"call", b"alice", Beyond::Party, uri), Judgement::OtherContact(SITE));
         }
     }
 
@@ -240,8 +240,8 @@ mod tests {
         let bob = sip("sip:bob@10.0.0.2");
         for scope in [Scope::Machine, Scope::Link, Scope::Site, Scope::World] {
             for party in [Party::Caller, Party::Called] {
-                let mark = marks.make(NOW, party, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob), scope);
-                let judged = marks.judge(NOW, &mark, b"call", b"tag", Beyond::Nobody, Some(&bob));
+                let mark = marks.make(NOW, party, b"call", b"tag", Beyond::Party, Named::Contact(&bob), scope);
+                let judged = marks.judge(NOW, &mark, b"call", b"tag", Beyond::Party, Some(&bob));
                 assert_eq!(judged, Judgement::Granted(scope));
             }
         }
@@ -251,23 +251,23 @@ mod tests {
     fn no_changed_character_is_accepted() {
         let marks = Marks::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
-        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob), SITE);
+        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Party, Named::Contact(&bob), SITE);
         for at in 0..LEN {
             for character in 0..=255 {
                 let mut forged = mark;
                 forged[at] = character;
-                let judged = marks.judge(NOW, &forged, b"call", b"tag", Beyond::Nobody, Some(&bob));
+                let judged = marks.judge(NOW, &forged, b"call", b"tag", Beyond::Party, Some(&bob));
                 assert_eq!(judged == Judgement::Granted(SITE), forged == mark, "{at} {character}");
             }
         }
-        assert_eq!(marks.judge(NOW, &mark[1..], b"call", b"tag", Beyond::Nobody, Some(&bob)), Judgement::Refused);
+        assert_eq!(marks.judge(NOW, &mark[1..], b"call", b"tag", Beyond::Party, Some(&bob)), Judgement::Refused);
     }
 
     #[test]
     fn a_mark_ends() {
         let marks = Marks::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
-        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob), SITE);
+        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Party, Named::Contact(&bob), SITE);
         for (seconds, judged) in [
             (0, Judgement::Granted(SITE)),
             (86_400, Judgement::Granted(SITE)),
@@ -276,13 +276,13 @@ mod tests {
             (-86_401, Judgement::Refused),
         ] {
             let now = later(seconds);
-            assert_eq!(marks.judge(now, &mark, b"call", b"tag", Beyond::Nobody, Some(&bob)), judged, "{seconds}");
+            assert_eq!(marks.judge(now, &mark, b"call", b"tag", Beyond::Party, Some(&bob)), judged, "{seconds}");
         }
-        // When the count of seconds begins anew, too.
+        // When the count of seconds wraps, too.
         let last = Now { wall: u64::from(u32::MAX) * 1000, ..NOW };
-        let mark = marks.make(last, Party::Caller, b"call", b"tag", Beyond::Nobody, Named::Contact(&bob), SITE);
+        let mark = marks.make(last, Party::Caller, b"call", b"tag", Beyond::Party, Named::Contact(&bob), SITE);
         let next = Now { wall: last.wall + 5_000, ..NOW };
-        assert_eq!(marks.judge(next, &mark, b"call", b"tag", Beyond::Nobody, Some(&bob)), Judgement::Granted(SITE));
+        assert_eq!(marks.judge(next, &mark, b"call", b"tag", Beyond::Party, Some(&bob)), Judgement::Granted(SITE));
     }
 
     #[test]
@@ -290,12 +290,12 @@ mod tests {
         let marks = Marks::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
         for mark in [
-            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Nobody, Named::Nothing, SITE),
+            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Party, Named::Nothing, SITE),
             marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Unknown, Named::Contact(&bob), SITE),
-            marks.make(NOW, Party::Called, b"call", b"", Beyond::Nobody, Named::Contact(&bob), SITE),
+            marks.make(NOW, Party::Called, b"call", b"", Beyond::Party, Named::Contact(&bob), SITE),
         ] {
             assert_eq!(mark, NOWHERE);
-            assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Nobody, Some(&bob)), Judgement::Refused);
+            assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Party, Some(&bob)), Judgement::Refused);
         }
     }
 }

@@ -107,6 +107,6 @@ impl Router {
                 _ => return Beyond::Unknown,
             }
         }
-        Beyond::Nobody
+        Beyond::Party
     }
 }

@@ -104,7 +104,7 @@ impl Router {
         let uri = routing.uri.sip().copied();
         routing.own_maddr = uri.as_ref().is_some_and(|uri| self.own_maddr(uri));
         let beyond = match routing.route {
-            None => Beyond::Nobody,
+            None => Beyond::Party,
             Some(Uri::Sip(route)) => Beyond::Proxy(Place::of(&route)),
             Some(_) => Beyond::Unknown,
         };
@@ -118,7 +118,7 @@ impl Router {
             Judgement::Granted(scope) => Some(scope),
             // What the mark has of the next hop is the Route.
             Judgement::OtherContact(scope) if routing.route.is_some() => Some(scope).filter(|_| of_party),
-            // The seal is the party's own, and nobody else is on the way.
+            // The seal is the party's own, and no other element is on the way.
             Judgement::OtherContact(_) | Judgement::Refused => {
                 seal.filter(|_| of_party && routing.route.is_none()).map(|seal| seal.scope)
             }
@@ -132,7 +132,7 @@ impl Router {
         routing
     }
 
-    /// Outside of a dialog a seal is what somebody learnt of a party in another call. Within one it must be of its party.
+    /// Outside of a dialog a seal is what a peer learnt of a party in another call. Within one it must be of its party.
     fn use_seal<'a>(&self, request: &Request<'a>, seal: &Seal<'a>, routing: &mut Routing<'a>) {
         if !seal.of_party && !request.to_tag.is_empty() {
             return;

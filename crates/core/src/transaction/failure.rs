@@ -6,7 +6,7 @@ use crate::slots::Id;
 use crate::{Now, Outbox, Target, Transport};
 use std::net::SocketAddr;
 
-/// A request that nobody answered.
+/// A request without an answer.
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) id: Id,
@@ -50,9 +50,9 @@ impl Transactions {
         }
     }
 
-    /// A datagram to this address reached nobody, an ICMP error says; `quoted` is how it began. If it is the request of a client
+    /// A datagram to this address was unreachable, an ICMP error says; `quoted` is how it began. If it is the request of a client
     /// transaction, as its branch says, which goes there by UDP and has heard nothing yet, that could not be sent (RFC 3261
-    /// sections 18.4 and 17.1.4). Returns whether it is. Without the branch nothing is believed: addresses are no secret, and anybody
+    /// sections 18.4 and 17.1.4). Returns whether it is. Without the branch nothing is believed: addresses are no secret, and any peer
     /// can forge such an error.
     pub fn unreachable(
         &mut self,
@@ -75,7 +75,7 @@ impl Transactions {
     }
 
     /// The request that an [`Event::Timeout`] or [`Event::ClientTransportError`] is about, as it was sent: a proxy
-    /// makes the response from it that nobody else gave (RFC 3261 section 16.9). Until the next poll or failure.
+    /// makes the response from it that no peer gave (RFC 3261 section 16.9). Until the next poll or failure.
     pub fn lost_request(&self, id: ClientId) -> Option<&[u8]> {
         self.lost(id).map(|lost| &lost.request[..])
     }

@@ -149,6 +149,6 @@ pub(super) enum Cancel {
     Wanted,
     /// Its CANCEL was sent.
     Sent,
-    /// This is a CANCEL made here; nobody hears of it.
+    /// This is a CANCEL made here; it has no user.
     Itself,
 }

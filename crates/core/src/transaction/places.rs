@@ -1,7 +1,7 @@
 //! From key to slot: an open hash table in parts, so that growing one part moves little at a time.
 //!
 //! Removing moves later places back and leaves no mark, and how large a part must be follows from how much there is in
-//! all, not from what chance put into the part: so a steady load never makes any of it anew.
+//! all, not from what chance put into the part: so a steady load never makes any of it again.
 
 use super::key::Key;
 

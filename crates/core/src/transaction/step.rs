@@ -59,11 +59,11 @@ pub enum Action {
     SendAndKeep,
     /// The response given is sent.
     Send,
-    /// The user is told that no final response came.
+    /// The user hears that no final response came.
     Timeout,
-    /// The user is told that no ACK came (timer H).
+    /// The user hears that no ACK came (timer H).
     NoAck,
-    /// The user is told that nothing can be sent (RFC 3261 sections 17.1.4 and 17.2.4).
+    /// The user hears that nothing can be sent (RFC 3261 sections 17.1.4 and 17.2.4).
     TransportError,
 }
 

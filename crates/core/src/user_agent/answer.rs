@@ -65,7 +65,7 @@ impl UserAgent {
             return;
         }
         c.unacknowledged = None;
-        // What a 183 said is said again, not answered anew (RFC 3261 section 13.3.1.4).
+        // What a 183 said is said again, not answered a second time (RFC 3261 section 13.3.1.4).
         if let Some(dialog) = c.dialog()
             && !body.is_empty()
             && (dialog.exchange != Exchange::Settled || asked.before == Exchange::Settled)

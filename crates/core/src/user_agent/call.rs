@@ -83,7 +83,7 @@ pub(super) struct Call {
     pub(super) accepted: Option<Asked>,
     /// Their UPDATE that waits for our answer, and where its response goes.
     pub(super) updated: Option<Box<Updated>>,
-    /// Nobody hears of its end: a branch of a fork that lost.
+    /// Its end is not reported: a branch of a fork that lost.
     pub(super) silent: bool,
     /// How often what waits for ACK or PRACK was sent.
     pub(super) sent: u8,

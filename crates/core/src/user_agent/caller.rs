@@ -35,7 +35,7 @@ pub struct Invite<'a> {
 }
 
 impl UserAgent {
-    /// Calls somebody.
+    /// Makes a call.
     ///
     /// # Errors
     /// `from` or `to` cannot be read.
@@ -258,7 +258,7 @@ impl UserAgent {
         }
     }
 
-    /// ACK and BYE for a dialog that nobody wants: another branch of a fork, or a call given up.
+    /// ACK and BYE for a dialog that is not wanted: another branch of a fork, or a call given up.
     fn end_fork(
         &mut self,
         round: &mut Round<'_>,

@@ -73,7 +73,7 @@ pub enum Event {
     Failed {
         call: CallKey,
         status: u16,
-        /// Nobody said so: no answer came in time (408), or the request could not be sent (503), or the answer was of no
+        /// No peer said so: no answer came in time (408), or the request could not be sent (503), or the answer was of no
         /// use (502).
         local: bool,
     },

@@ -308,7 +308,7 @@ impl UserAgent {
     }
 
     /// Where a request goes whose next hop is `uri`: to its address if it names one, else the way that `other` gives
-    /// (names are resolved by whoever makes the first request of a call).
+    /// (names are resolved by the caller of the first request of a call).
     fn hop(&self, uri: &[u8], other: &Target) -> Target {
         if let Some(outbound) = self.settings.outbound {
             return outbound;
@@ -382,7 +382,7 @@ impl UserAgent {
     }
 
     fn remove_call(&mut self, round: &mut Round<'_>, id: Id) -> Option<Call> {
-        // Nobody will answer an UPDATE that waits for its answer.
+        // The owner will not answer an UPDATE that waits for its answer.
         self.reject_update(round, CallKey(id), 487);
         let mut call = self.calls.remove(id)?;
         if let Ok(entry) = self.places.find_entry(call.place, |&(_, other)| other == id) {

@@ -66,7 +66,7 @@ impl UserAgent {
                 self.acknowledge_now(round, id);
                 self.send_bye(round, id, by);
             }
-            // A callee may not hang up before the ACK (section 15), nor anybody while a re-INVITE is open.
+            // A callee may not hang up before the ACK (section 15), nor either side while a re-INVITE is open.
             Stage::Talking if call.accepted.is_some() || call.inviting.is_some() => call.hang_up = Some(by),
             Stage::Talking => self.send_bye(round, id, by),
             Stage::Cancelling | Stage::Closing => (),
@@ -88,7 +88,7 @@ impl UserAgent {
     pub(super) fn send_bye(&mut self, round: &mut Round<'_>, id: Id, by: Ending) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let lines = std::mem::take(&mut call.last_lines);
-        // A re-INVITE or UPDATE that nobody will answer any more.
+        // A re-INVITE or UPDATE that the owner will not answer any more.
         self.refuse_call(round, id, 487, by);
         self.reject_update(round, CallKey(id), 487);
         self.stop_timers(id);
@@ -237,7 +237,7 @@ impl UserAgent {
                 call.inviting = None;
                 self.send_bye(round, id, Ending::Fault(status));
             }
-            // A PRACK that nobody answers; the INVITE's own end decides.
+            // A PRACK without an answer; the INVITE's own end decides.
             Stage::Inviting | Stage::Cancelling | Stage::Incoming | Stage::Closing => (),
         }
     }

@@ -156,7 +156,7 @@ fn behind_another_proxy_the_answer_is_not_touched() {
 
 #[test]
 fn whoever_did_not_register_here_is_where_its_contact_says() {
-    // A proxy of another domain that does not record-route: the Contact is that of somebody behind it.
+    // A proxy of another domain that does not record-route: the Contact is that of a peer behind it.
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
     let up = only(rig.answer(&sent, 200, "Contact: <sip:bob@192.0.2.99>\n"));
@@ -218,7 +218,7 @@ fn only_the_parameter_is_a_seal() {
     assert_eq!((bye.to().as_str(), bye.uri()), (OUTER_BOB, contact));
 }
 
-/// A device that sends from another port than it listens on says where it listens, if nobody translates between.
+/// A device that sends from another port than it listens on says where it listens, if no translator is between.
 #[test]
 fn a_port_is_repaired_only_where_it_may_have_been_translated() {
     let contact = |via: &str| {
@@ -264,7 +264,7 @@ fn a_contact_of_a_narrower_scope_than_its_source_leads_back_there() {
         // Without the seal it leads nowhere.
         let bye = from_bob("BYE", contact, &routes).replace("at40002", "at5060").replace("bKb", "bKc");
         assert!(!in_dialog(&rig, &bye));
-        // Somebody out there who was called.
+        // A peer out there that was called.
         let mut rig = Rig::new();
         let invite = only(rig.request(&alice("INVITE", "sip:x@203.0.113.9", ""), udp(ALICE), &to(WORLD)));
         let ok = only(rig.answer(&invite, 200, &format!("Contact: <{contact}>\n")));

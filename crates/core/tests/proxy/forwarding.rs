@@ -121,7 +121,7 @@ fn a_sips_request_is_record_routed_with_sips() {
     assert_eq!(routes("sips:bob@example.org", tls, "- tls", ""), ["sips:10.0.0.1:5061;lr"]);
     let contact = "sips:bob@10.2.2.2 tls";
     assert_eq!(routes("sips:bob@example.org", tls, contact, ""), ["sips:10.0.0.1:5061;lr"]);
-    // sips on one side only: each side is told what it may rely on.
+    // sips on one side only: each side learns what it may rely on.
     assert_eq!(
         routes("sip:bob@example.org", tls, contact, ""),
         ["sips:10.0.0.1:5061;lr", "sip:10.0.0.1:5061;transport=tls;lr"]

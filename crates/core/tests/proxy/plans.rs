@@ -208,7 +208,7 @@ fn a_silent_target_without_a_next_is_a_time_out() {
         let sent = rig.request(&alice(method, "sip:bob@example.org", ""), udp(ALICE), &[contact(ONE, 1000)]);
         assert_eq!(sent.len(), 1);
         let up = to_alice(&later(rig.pass(2_000)));
-        // Nobody waits for the 408 of another request than INVITE (RFC 4320).
+        // No client waits for the 408 of another request than INVITE (RFC 4320).
         assert_eq!(up, if method == "INVITE" { vec![408] } else { vec![] });
         rig.end();
     }

@@ -58,7 +58,7 @@ fn every_2xx_goes_up_and_each_ack_down() {
     assert_eq!(one.text, two.text);
     assert_ne!(one.branch(), other.branch());
     assert_ne!(one.branch(), sent.branch());
-    // After 64*T1 nobody answers any more, and a stray 2xx goes nowhere (RFC 6026 section 7.3).
+    // After 64*T1 no peer answers any more, and a stray 2xx goes nowhere (RFC 6026 section 7.3).
     rig.end();
     assert!(rig.answer(&sent, 200, contact).is_empty());
 }

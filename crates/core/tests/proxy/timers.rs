@@ -34,14 +34,14 @@ fn a_408_within_a_dialog_keeps_its_tag() {
 
 #[test]
 fn nobody_hears_a_408_of_another_request() {
-    // RFC 4320 section 4.2: whoever sent it gave up at the same moment.
+    // RFC 4320 section 4.2: its sender gave up at the same moment.
     let mut rig = Rig::new();
     rig.request(&alice("MESSAGE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB));
     let all = rig.pass(40_000);
     assert!(all.iter().all(|(_, s)| s.to() == BOB || s.status() == 100), "{all:#?}");
     assert_eq!((rig.tx.counts().servers, rig.proxy.contexts()), (0, 0));
     rig.end();
-    // Nor one that somebody further on made.
+    // Nor one that an element further on made.
     let mut rig = Rig::new();
     let sent = only(rig.request(&alice("MESSAGE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
     assert!(rig.answer(&sent, 408, "").is_empty());
@@ -61,7 +61,7 @@ fn timer_c_cancels_what_rings_for_ever() {
     rig.answer(&sent, 100, "");
     rig.answer(&sent, 180, "");
     assert!(rig.pass(179_000).is_empty());
-    // Each response but 100 starts it anew (section 16.7 step 2).
+    // Each response but 100 restarts it (section 16.7 step 2).
     rig.answer(&sent, 183, "");
     assert!(rig.pass(179_000).is_empty());
     let (at, cancel) = rig.pass(10_000).remove(0);
@@ -81,7 +81,7 @@ fn timer_c_is_not_held_off_by_100() {
     rig.answer(&sent, 100, "");
     let cancelled = rig.pass(90_000);
     assert!(cancelled.iter().any(|(_, s)| s.method() == "CANCEL"));
-    // Whoever does not even answer the CANCEL is given up.
+    // A phone that does not even answer the CANCEL is given up.
     let up = rig.pass(40_000);
     assert!(cancelled.iter().chain(&up).any(|(_, s)| s.to() == ALICE && s.status() == 408));
     rig.end();

@@ -1,4 +1,4 @@
-//! Transactions driven from outside: what goes out when, what is told, what is left.
+//! Transactions driven from outside: what goes out when, what is reported, what is left.
 
 mod memory;
 

@@ -1,4 +1,4 @@
-//! Any weather, and messages that nobody in his right mind sends.
+//! Any weather, and messages that no sane peer sends.
 
 use crate::rig::*;
 

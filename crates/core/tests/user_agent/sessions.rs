@@ -67,7 +67,7 @@ fn an_update_changes_the_session_too() {
     net.run(20);
     assert!(matches!(net.last(0).event, Event::Changed { call, .. } if call == caller));
     assert_eq!(net.last(0).body, ANSWER);
-    // Without an offer it is answered without anybody.
+    // Without an offer it is answered without the owner.
     net.with(1, |agent, round| agent.update(round, callee, b"")).unwrap();
     net.run(50);
     assert_eq!(net.log, ["0>1 UPDATE", "1>0 200 UPDATE", "1>0 UPDATE", "0>1 200 UPDATE"]);

@@ -30,7 +30,7 @@ pub enum Work {
 /// Who has a socket or connection of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Connections {
-    /// Nobody: all calls of a generator share one.
+    /// None: all calls of a generator share one.
     #[default]
     One,
     /// Each user of the list (of a document: each line of its first injection file). It stays open between calls.
@@ -61,7 +61,7 @@ pub struct Plan {
     pub domain: Option<String>,
     /// Who calls and registers; none: invented names without passwords.
     pub users: Vec<User>,
-    /// Whom calls are for, if the target names nobody; with a password it registers first where both ends are ours.
+    /// Whom calls are for, if the target names no user; with a password it registers first where both ends are ours.
     pub callee: Option<User>,
     /// The answering side runs in this process too, and calls are made to it through the target.
     pub pair: bool,

@@ -1,4 +1,4 @@
-//! A few OPTIONS before the calls: is anybody there, and does something between us and the server limit the rate?
+//! A few OPTIONS before the calls: does a server answer, and does something between us and the server limit the rate?
 
 use super::target::Target;
 use crate::measure::{Answer, Obstacle, Preflight, Probe};
@@ -37,8 +37,8 @@ pub struct Probing<'a> {
 }
 
 impl Probing<'_> {
-    /// Sends the requests and waits for their answers; silence is no finding, for not everybody answers OPTIONS. Behind TLS and
-    /// WebSocket it only looks whether somebody takes connections; [`probe`](super::probe) sends requests there.
+    /// Sends the requests and waits for their answers; silence is no finding, for not every server answers OPTIONS. Behind TLS and
+    /// WebSocket it only looks whether a server takes connections; [`probe`](super::probe) sends requests there.
     pub fn run(&self) -> Vec<Finding> {
         let start = Instant::now();
         let mut probes = Vec::new();
@@ -89,7 +89,7 @@ impl Probing<'_> {
             match road.send(&self.request(own, number)) {
                 Ok(()) => (),
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Err(self.closed()),
-                // Whoever ends the connection answers no more.
+                // A server that ends the connection answers no more.
                 Err(_) if self.transport.is_reliable() => (),
                 Err(error) => return Err(self.local(source, &error)),
             }
@@ -132,7 +132,7 @@ impl Probing<'_> {
                 }
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Err(self.closed()),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(()),
-                // Nothing more will come; the time passes all the same, so that silence is told from haste.
+                // Nothing more will come; the time passes all the same, so that silence differs from haste.
                 Err(_) => {
                     std::thread::sleep(left);
                     return Ok(());
@@ -325,7 +325,7 @@ mod tests {
         );
         let found = probing(&target, server(3, None)).run();
         assert!(matches!(&found[..], [Finding::Obstacle(Obstacle::Ban { after: 3, .. })]), "{found:?}");
-        // Nobody has to answer OPTIONS.
+        // No server has to answer OPTIONS.
         assert_eq!(probing(&target, server(0, None)).run(), []);
     }
 

@@ -33,7 +33,7 @@ impl Prepared {
         let receives = plan.workload() == Some(Workload::RegisterThenReceive);
         let own = |ip: IpAddr| if ip.is_unspecified() && destination.is_some() { side::local(destination) } else { ip };
         let sources = match (&plan.sources[..], destination) {
-            // Whoever only answers is reached by every address of this machine.
+            // A side that only answers is reached by every address of this machine.
             ([], None) => vec![Ipv4Addr::UNSPECIFIED.into()],
             ([], _) => vec![side::local(destination)],
             (named, _) => named.iter().copied().map(own).collect(),

@@ -23,7 +23,7 @@ pub struct Line {
     pub bytes: Vec<u8>,
 }
 
-/// Nobody wants to wait longer to see messages.
+/// No one wants to wait longer to see messages.
 const LONGEST: Duration = Duration::from_secs(10);
 
 struct Ear {

@@ -136,7 +136,7 @@ fn refused(error: &std::io::Error, ip: IpAddr, port: u16) -> String {
     format!("the socket cannot be opened: {error}{cure}")
 }
 
-/// The address of this machine by which others reach it: that from which it would call somebody far away (RFC 5737 and
+/// The address of this machine by which others reach it: that from which it would call a host far away (RFC 5737 and
 /// RFC 3849 have addresses for this, nothing is sent to them). A machine without a way out has only itself.
 fn outward(v6: bool) -> IpAddr {
     let (away, itself): (IpAddr, IpAddr) = if v6 {
@@ -341,7 +341,7 @@ impl Facts {
                 goodbye: document || plan.workload().is_none_or(Workload::calls),
                 receive_timeout,
                 auto_answer: true,
-                // A later request with the Call-ID of an ended one (a registration made anew) is a call of its own.
+                // A later request with the Call-ID of an ended one (a registration made again) is a call of its own.
                 dead_call_wait: if matches!(part, Part::Answerer | Part::Receiver) && !document {
                     0
                 } else {
@@ -481,7 +481,7 @@ impl Side {
         Self::spawn(bound, run, books, watch, false)
     }
 
-    /// Begins with [`Order::Begin`]; somebody looks on.
+    /// Begins with [`Order::Begin`]; a person looks on.
     pub(super) fn prepare(bound: Bound, mut run: Run, books: Books, watch: Box<dyn Watch>) -> Result<Self, String> {
         // The target must prove to be who it is said to be.
         run.peer = Some(&*run.target_host).filter(|host| !host.is_empty()).map(|host| bound.net.name(host));

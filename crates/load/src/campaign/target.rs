@@ -121,7 +121,7 @@ fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
     }
     match text.split_once(':') {
         Some((host, port)) if !port.contains(':') => Ok((host, number(port)?)),
-        // An address as well, but nobody's.
+        // An address as well, but of no host.
         _ if [":5060", ":5061"].iter().any(|port| text.ends_with(port)) => {
             Err("an address of IPv6 stands in brackets before its port, [::1]:5060,".into())
         }

@@ -57,7 +57,7 @@ fn unquoted(field: &str) -> &str {
     field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(field)
 }
 
-/// SIPp's first line, or names of columns. Somebody may be called `user`, but nobody's password is `password`.
+/// SIPp's first line, or names of columns. A user may be called `user`, but no password is `password`.
 fn is_heading(line: &str) -> bool {
     let mut fields = line.split(SIGNS).map(|field| unquoted(field).to_ascii_lowercase());
     let (first, second) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());

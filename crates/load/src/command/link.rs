@@ -60,13 +60,13 @@ struct Peer {
     out: Mutex<Option<SyncSender<Box<[u8]>>>>,
 }
 
-/// What is still to be started once somebody can take what comes.
+/// What is still to be started once what comes can be taken.
 pub struct Ear {
     link: Link,
     listener: Option<TcpListener>,
     /// Connections that were made already.
     made: Vec<(usize, TcpStream)>,
-    /// Connects to the others as soon as somebody has connected.
+    /// Connects to the others as soon as a peer has connected.
     follows: bool,
     /// Words that were read and not yet heard, at most.
     unheard: usize,
@@ -99,7 +99,7 @@ impl Link {
         let mut made = Vec::new();
         for (index, peer) in link.inner.peers.iter().enumerate() {
             if let Some(address) = peer.address.filter(|_| calls) {
-                // Words may be sent before anybody hears: the calls begin while the ears are opened.
+                // Words may be sent before a peer hears: the calls begin while the ears are opened.
                 let stream = connect(address)
                     .and_then(|stream| link.inner.write_to(index, &stream).map(|()| stream))
                     .map_err(|error| LinkError::Connect(address, error))?;
@@ -250,7 +250,7 @@ fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
     TcpStream::connect_timeout(&address, PATIENCE)
 }
 
-/// Until nobody hands words over any more, or the connection takes none.
+/// Until no sender hands words over any more, or the connection takes none.
 fn write(mut stream: TcpStream, words: &Receiver<Box<[u8]>>) {
     while let Ok(word) = words.recv() {
         if stream.write_all(&word).is_err() {

@@ -15,7 +15,7 @@ pub enum Plan {
         own: SocketAddr,
         /// The others, by name.
         peers: Vec<(String, SocketAddr)>,
-        /// The master: connects to the others when it starts; they connect once somebody has connected to them.
+        /// The master: connects to the others when it starts; they connect once a peer has connected to them.
         leads: bool,
     },
 }

@@ -43,7 +43,7 @@ impl PartialEq for Word {
 
 impl Eq for Word {}
 
-/// The words of a link that were read and not yet heard: so many at most. Whoever reads waits for a place, so the connection
+/// The words of a link that were read and not yet heard: so many at most. The reader waits for a place, so the connection
 /// fills, and with it the queue of the one who speaks: nothing is lost, and memory is bounded at both ends.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -61,7 +61,7 @@ impl Waiting {
     pub(super) fn word(self: &Arc<Self>, bytes: Box<[u8]>, closing: &AtomicBool) -> Word {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         while *count >= self.most && !closing.load(Relaxed) {
-            // Whoever closes the link does not ring.
+            // Closing the link does not ring.
             let patience = Duration::from_millis(50);
             count = self.freed.wait_timeout(count, patience).unwrap_or_else(PoisonError::into_inner).0;
         }

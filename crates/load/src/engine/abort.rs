@@ -162,7 +162,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The call fails; the peer is told if that is wanted.
+    /// The call fails; the peer hears of it if that is wanted.
     pub(super) fn give_up(&mut self, failure: Failure) -> Whither {
         if self.world.run.behaviour.goodbye {
             self.goodbye();

@@ -134,7 +134,7 @@ impl Stage<'_> {
                     stage.world.warn(format_args!("{}", String::from_utf8_lossy(text)));
                 });
             }
-            // Whoever runs the actions sees that it is the end.
+            // The runner of the actions sees that it is the end.
             Action::Error(template) => {
                 self.with_texts([template], |stage, [text]| {
                     stage.halt(format_args!("{}", String::from_utf8_lossy(text)));

@@ -273,7 +273,7 @@ pub(super) struct Call {
     pub(super) timewait: bool,
     /// The run ends before it.
     pub(super) leaving: Leaving,
-    /// A message waits in `last` to be looked at anew.
+    /// A message waits in `last` to be looked at again.
     pub(super) queued: bool,
     pub(super) has_last: bool,
     /// Timers that have been counted, the first 64.

@@ -242,7 +242,7 @@ impl Stage<'_> {
         Go::Waits
     }
 
-    /// What this step sends, written anew.
+    /// What this step sends, written again.
     fn send_step_again(&mut self, step: u32) {
         let script = self.script;
         let Some(line) = script.texts.get(step as usize) else { return };
@@ -438,7 +438,7 @@ impl Stage<'_> {
             self.next(step);
             return self.drive();
         }
-        // An optional message: the patience of what is still waited for begins anew, as far as it has limits.
+        // An optional message: the patience of what is still waited for restarts, as far as it has limits.
         let default = self.world.run.behaviour.receive_timeout;
         for later in script.scenario.steps.iter().skip(index + 1) {
             let Kind::Receive(later) = &later.kind else { break };

@@ -36,7 +36,7 @@ const T1: u32 = 500;
 const CHALLENGES: u8 = 3;
 
 impl Stage<'_> {
-    /// The run ends, which was asked for at `since`, µs: the peer is told, and its answer waited for.
+    /// The run ends, which was asked for at `since`, µs: the peer gets a message, and its answer is waited for.
     pub(super) fn take_leave(&mut self, since: u64) -> Go {
         // What is said now was not due before.
         self.call.book.due(since);
@@ -285,7 +285,7 @@ impl Stage<'_> {
         if self.is_routed() { self.script.routed_bye.has_authentication } else { self.script.bye.has_authentication }
     }
 
-    /// An alarm of a call that is leaving: what it sent last goes out again, until whoever ended the run has waited long
+    /// An alarm of a call that is leaving: what it sent last goes out again, until the one who ended the run has waited long
     /// enough.
     pub(super) fn wake_leaving(&mut self) -> Go {
         let ms = self.world.ms;

@@ -68,7 +68,7 @@ mod tests {
         // Three are free for long, one ends: it is the last to be taken.
         places.free(90, 1);
         assert_eq!([places.take(4), places.take(3), places.take(2), places.take(1)], [0, 0, 0, 90]);
-        // Where nobody waits nothing is remembered.
+        // Where no call waits nothing is remembered.
         places.free(95, 1);
         places.forget();
         assert_eq!(places.take(1), 0);

@@ -98,7 +98,7 @@ impl Stage<'_> {
         }
         if let Some((at, wanted)) = marks.authentication {
             if step == BESIDE && self.call.extra.as_ref().is_none_or(|extra| extra.challenge_code == 0) {
-                // Nobody has asked: its line goes.
+                // No server has asked: its line goes.
                 out.drain(at..(at + 2).min(out.len()));
                 return;
             }

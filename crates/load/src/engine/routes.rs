@@ -61,7 +61,7 @@ fn address(value: &[u8]) -> &[u8] {
         .unwrap_or(value)
 }
 
-/// The elements of a list of addresses: split at commas outside of angle brackets and quotes. Each is told with its
+/// The elements of a list of addresses: split at commas outside of angle brackets and quotes. Each comes with its
 /// place, without white space around it.
 fn split(value: &[u8], mut tell: impl FnMut(usize, usize)) {
     let (mut start, mut quoted, mut inside) = (0, false, false);

@@ -1,4 +1,4 @@
-//! What a run is told beforehand: who calls whom, how often, and what is done when the scenario does not say.
+//! What a run knows beforehand: who calls whom, how often, and what is done when the scenario does not say.
 
 use super::pace::{Arrivals, Part};
 use crate::injection::Injection;
@@ -13,7 +13,7 @@ pub struct Run {
     pub scenario: Arc<Scenario>,
     /// For calls that a message of no known call begins, while `scenario` makes calls (`-oocsf`, `-oocsn`).
     pub out_of_call: Option<Arc<Scenario>>,
-    /// Whom calls are made to; for answers, whoever asked.
+    /// Whom calls are made to; for answers, the caller.
     pub target: Option<SocketAddr>,
     /// The target as it was written.
     pub target_host: String,

@@ -16,7 +16,7 @@ pub struct Script {
     pub scenario: Arc<Scenario>,
     /// By step; empty where a step has none.
     pub texts: Box<[Line]>,
-    /// Timers that some step starts anew: the others run since the start of the call.
+    /// Timers that some step restarts: the others run since the start of the call.
     pub starts_timers: bool,
     /// Some step plays or echoes media.
     pub plays: bool,

@@ -16,7 +16,7 @@ use strowger_net::lanes::{self, Lane, Lanes, Wish};
 /// Who has a socket or connection of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Each {
-    /// Nobody: all calls of a shard share one.
+    /// None: all calls of a shard share one.
     #[default]
     Run,
     Call,
@@ -234,7 +234,7 @@ struct Rider {
     last: u32,
 }
 
-/// Two connections of different shards met in one slot: nobody knows how many calls each has.
+/// Two connections of different shards met in one slot: it is unknown how many calls each has.
 const UNKNOWN: u32 = u32::MAX / 2;
 
 impl Riders {
@@ -367,7 +367,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The messages of this call go elsewhere from now on. A connection of its own is made anew; SIPp does not lead the one of
+    /// The messages of this call go elsewhere from now on. A connection of its own is made again; SIPp does not lead the one of
     /// all calls elsewhere, and ends there.
     pub(super) fn redirect(&mut self, address: SocketAddr) -> bool {
         let sockets = &self.world.run.sockets;

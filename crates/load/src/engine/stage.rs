@@ -102,7 +102,7 @@ impl Stage<'_> {
                     self.keep_books(step);
                     let actions = self.act(step, None);
                     self.call.timewait = true;
-                    // Many end together, so that nobody is woken for each.
+                    // Many end together, so that no thread is woken for each.
                     let step = if length >= 1_000 { TOGETHER } else { 1 };
                     self.call.paused_until = (self.world.ms + length).next_multiple_of(step);
                     if actions == Whither::Over { Whither::Over } else { Whither::Waits }

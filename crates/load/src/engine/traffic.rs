@@ -29,7 +29,7 @@ use strowger_message::{Index, Limits, Method};
 use strowger_net::clock;
 use strowger_net::lanes::Lanes;
 
-/// What the traffic of a shard tells whoever started it.
+/// What the traffic of a shard tells the thread that started it.
 #[derive(Debug)]
 pub enum Event {
     /// No call is open and none will be begun. The counts of this shard.
@@ -55,11 +55,11 @@ pub enum Order {
     Pause(bool),
     /// No calls are begun any more.
     Quit,
-    /// Nor is one taken: whoever comes is refused. Calls that are open go on, but for those that only stay for repetitions. Calls
+    /// Nor is one taken: a caller that comes is refused. Calls that are open go on, but for those that only stay for repetitions. Calls
     /// beside the scenario are waited for.
     Close,
     /// No calls are begun any more, and those that are open end: with a CANCEL or a BYE, which is repeated until it is
-    /// answered. How long that may take is for whoever asks to say, by [`Order::End`].
+    /// answered. How long that may take is for the asker to say, by [`Order::End`].
     Leave,
     /// Every open call ends now, with a word to the peer or without.
     End { goodbye: bool },
@@ -79,7 +79,7 @@ pub struct Following {
     pub script: Arc<Script>,
     /// Nothing of them is counted in the books of the run.
     pub books: Books,
-    /// What is told from now on goes here.
+    /// What is reported from now on goes here.
     pub events: Sender<Event>,
 }
 
@@ -94,7 +94,7 @@ pub struct Traffic {
     dead: DeadCalls,
     /// Calls over connections that others made.
     riders: Riders,
-    /// Connections made anew so far, and when the next is to be made, ms; 0: none is.
+    /// Connections made again so far, and when the next is to be made, ms; 0: none is.
     reconnected: u32,
     reconnect_at: u64,
     wheel: Wheel,
@@ -120,7 +120,7 @@ pub struct Traffic {
     /// The schedule has not begun.
     waiting: bool,
     quitting: bool,
-    /// Whoever comes is told that the run ends.
+    /// A caller that comes hears that the run ends.
     refusing: bool,
     /// Open calls from this place on are still to take their leave, which was asked for at this time, µs.
     leave_from: Option<u32>,

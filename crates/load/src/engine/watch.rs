@@ -1,4 +1,4 @@
-//! Who looks on while calls run: traces, logs, screens. Not asked on the way of a message unless somebody does.
+//! What looks on while calls run: traces, logs, screens. Not asked on the way of a message unless one does.
 
 use std::fmt::Arguments;
 use strowger_core::Transport;

@@ -114,7 +114,7 @@ impl Wheel {
         Self { at: now, pool, near: Ring::new(), far: Ring::new(), later: BinaryHeap::new(), waiting: 0 }
     }
 
-    /// Alarms that wait, those that nobody expects any more included.
+    /// Alarms that wait, those that no call expects any more included.
     pub const fn waiting(&self) -> usize {
         self.waiting
     }
@@ -192,7 +192,7 @@ impl Wheel {
     }
 
     /// As [`Wheel::deadline`]; `fate` says of an
-    /// alarm whether anybody still expects it: nobody is woken for one that has been forgotten.
+    /// alarm whether a call still expects it: no call is woken for one that has been forgotten.
     pub fn expected(&mut self, mut fate: impl FnMut(Alarm) -> Fate) -> Option<u64> {
         loop {
             if self.waiting == 0 {
@@ -232,7 +232,7 @@ impl Wheel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Expected,
-    /// Nobody waits for it any more.
+    /// No call waits for it any more.
     Forgotten,
     /// It is to go off at this later time.
     Later(u64),

@@ -120,7 +120,7 @@ impl World {
         self.halt = Some(Halt::Error);
     }
 
-    /// Says something to whoever reads the errors.
+    /// Says something to the reader of the errors.
     pub(super) fn warn(&mut self, text: Arguments<'_>) {
         self.books.count(Counter::Warnings, 1);
         self.ledger.warnings += 1;

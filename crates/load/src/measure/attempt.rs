@@ -186,7 +186,7 @@ impl Books {
                 if stopped {
                     call.session.state = State::Done;
                 } else {
-                    // It rang and nobody answered in time: refused by silence, with the delay to the ringing.
+                    // It rang and no one answered in time: refused by silence, with the delay to the ringing.
                     if call.indicated != 0 && timeout {
                         self.set_up(call, now, Delay::SetupFailed, Delay::SetupFailedIntended);
                     }

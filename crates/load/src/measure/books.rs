@@ -238,7 +238,7 @@ impl Books {
 
     // ---- messages
 
-    /// A request goes out for the first time (an ACK too). What it is to the measures is told from the call's past; see
+    /// A request goes out for the first time (an ACK too). What it is to the measures follows from the call's past; see
     /// [`CallBook::attempt`]. `bytes`: its length.
     #[inline]
     pub fn request_sent(&mut self, call: &mut CallBook, now: u64, method: Method, bytes: usize) {
@@ -491,7 +491,7 @@ impl Books {
         self.delay(Delay::Stall, us);
     }
 
-    /// A second of a side that answers in the same process: while it stood still, or did not read, nobody was answered, and that is
+    /// A second of a side that answers in the same process: while it stood still, or did not read, no caller was answered, and that is
     /// the generator's doing.
     pub fn beside(&mut self, page: &Page) {
         self.page.count(Counter::Stalls, page.counter(Counter::Stalls));

@@ -72,7 +72,7 @@ pub struct Health {
     /// What the reader should know although it does not make the run invalid.
     pub warnings: Vec<String>,
     pub threads: Vec<ThreadLoad>,
-    /// The mean use of each core of the machine by everybody, per cent.
+    /// The mean use of each core of the machine by all programs, per cent.
     pub cores: Vec<f64>,
     /// The share of the machine's cores that its host gave to others, per cent.
     pub stolen: f64,

@@ -236,7 +236,7 @@ mod tests {
             (place("calls.outgoing"), place("rate.achieved"), place("srd.max"), place("srd.p50"));
         let mut run = Run::new(Heading::default()).bounded(10);
         let mut seconds = 0;
-        // Seconds are missing where everybody slept.
+        // Seconds are missing where all shards slept.
         for second in (1_000..1_150).filter(|second| second % 37 != 3) {
             run.second(&page(second));
             run.generators[0].sample(Sample { second, interval: 1_000_000, ..Sample::default() });

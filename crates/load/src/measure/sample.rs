@@ -16,7 +16,7 @@ pub struct Sample {
     pub threads: Vec<ThreadUse>,
     /// Memory of the process that is in RAM, bytes.
     pub resident: u64,
-    /// How busy each core of the machine was, whoever used it, 0 to 1.
+    /// How busy each core of the machine was, by all programs, 0 to 1.
     pub cores: Vec<f64>,
     /// The share of the machine's cores that its host gave to others while there was work for them, 0 to 1.
     pub stolen: f64,

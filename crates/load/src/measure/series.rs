@@ -57,7 +57,7 @@ impl Row {
             let part = |rate: f64, time: f64| if rate.is_finite() { rate * time } else { 0.0 };
             (part(mine[place], mine[0]) + part(theirs[place], theirs[0])) / (mine[0] + theirs[0])
         }));
-        // Ratios are made anew, of the counters.
+        // Ratios are made again, of the counters.
         scratch.clear();
         for (counter, place) in Counter::ALL.iter().zip(counts.clone()) {
             scratch.count(*counter, sum(place) as u64);

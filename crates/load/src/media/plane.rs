@@ -169,7 +169,7 @@ impl Shared {
         if let Some(socket) = others.get(&port).and_then(Weak::upgrade) {
             return Ok(socket);
         }
-        // Nobody reads from it: what comes is dropped by the kernel.
+        // No thread reads from it: what comes is dropped by the kernel.
         let address = SocketAddr::new(self.settings.address, port);
         let socket = Arc::new(datagrams::bind(address, 0, self.settings.send_buffer)?);
         others.insert(port, Arc::downgrade(&socket));

@@ -174,7 +174,7 @@ impl Player {
             return std::thread::park_timeout(wait);
         }
         self.desk.asleep.store(true, Release);
-        // A wish that came before the flag was seen has woken nobody.
+        // A wish that came before the flag was seen has woken no thread.
         let nothing = self.desk.wishes.lock().unwrap_or_else(|e| e.into_inner()).is_empty();
         if nothing && !self.desk.stopping.load(Relaxed) {
             std::thread::park_timeout(wait);

@@ -368,7 +368,7 @@ fn bad_windows(windows: &[Judged], started: u64) -> Vec<String> {
     entries
 }
 
-/// How busy the cores of the machine were, whoever used them.
+/// How busy the cores of the machine were, by all programs.
 fn cores(shares: &[f64]) -> Option<String> {
     let all = shares.len() as f64;
     match shares {

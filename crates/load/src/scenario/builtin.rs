@@ -24,7 +24,7 @@ pub const NAMES: &[&str] = &[
 
 /// The document of a built-in scenario, put together from the parts below.
 ///
-/// The messages are those that SIPp's own sends, byte for byte: whoever tests against its `uac` gets the same from this.
+/// The messages are those that SIPp's own sends, byte for byte: who tests against its `uac` gets the same from this.
 pub fn document(name: &str) -> Option<String> {
     let mut out = Document::default();
     match name {

@@ -16,7 +16,7 @@ impl Behaviours {
     /// Of the list behind `-default_behaviors`.
     ///
     /// # Errors
-    /// A name that nobody knows.
+    /// An unknown name.
     pub(super) fn of(text: &str) -> Result<Self, String> {
         let mut all = Self::ALL;
         for (i, word) in text.split(',').enumerate() {

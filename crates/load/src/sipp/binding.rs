@@ -65,7 +65,7 @@ pub(super) fn bind(
         return try_port(port).map_err(|e| refused(e, port));
     }
     if dials {
-        // Nobody has asked for one: any free port, and messages name it.
+        // None was asked for: any free port, and messages name it.
         return try_port(0).map_err(|e| refused(e, 0));
     }
     for port in 5060..5060 + 60 {

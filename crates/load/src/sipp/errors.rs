@@ -5,7 +5,7 @@ use super::trace::Stamp;
 use std::fmt::{Arguments, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Shared by whoever has something to say.
+/// Shared by all that write to it.
 pub(super) struct Errors(Mutex<Book>);
 
 struct Book {

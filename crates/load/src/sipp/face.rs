@@ -63,7 +63,7 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
         print!("{text}");
         return Ok(code::NO_CALLS);
     }
-    // Whoever goes on in the background reads all of it once more, and says it there.
+    // The process that goes on in the background reads all of it once more, and says it there.
     if !options.ignored.is_empty() && !options.background {
         eprintln!("Warning: accepted, and without effect here: -{}", options.ignored.join(", -"));
     }

@@ -20,7 +20,7 @@ pub(super) enum Key {
     Dump,
     /// The end, with this exit code (SIGHUP, SIGQUIT).
     End(u8),
-    /// The screen has to be drawn anew.
+    /// The screen has to be redrawn.
     Draw,
 }
 
@@ -126,7 +126,7 @@ pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, termin
         });
     }
     const STOP: u8 = 20;
-    // Without a shell of this session nobody could let it go on again (POSIX: orphaned process groups are not stopped).
+    // Without a shell of this session no program could continue it (POSIX: orphaned process groups are not stopped).
     let shell = session(std::os::unix::process::parent_id()).is_some_and(|of| Some(of) == session(std::process::id()));
     if ignored(STOP) || !shell {
         return;

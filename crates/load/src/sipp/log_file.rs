@@ -1,4 +1,4 @@
-//! A file of records: begun anew when it has grown too far, or ended there.
+//! A file of records: begun again when it has grown too far, or ended there.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};

@@ -109,7 +109,7 @@ impl Session {
         if let Some(forgotten) = &self.forgotten {
             ledger.subtract(forgotten);
         }
-        // Since the last time that somebody looked.
+        // Since the last look.
         let looked = std::mem::replace(&mut self.looked, self.started.elapsed());
         if ledger.peak > self.peak.0 {
             self.peak = (ledger.peak, looked);
@@ -117,7 +117,7 @@ impl Session {
         self.ledger = ledger;
     }
 
-    /// `reset stats`: counts begin anew.
+    /// `reset stats`: counts begin at 0.
     pub(super) fn forget(&mut self) {
         self.forgotten = None;
         self.report();

@@ -83,7 +83,7 @@ impl Session {
         let mut collector = Collector::new(Clock::new(now, SystemTime::now()), scenario.timed(), options.threads);
         let files = Files::open(&options, &scenario, &base)?;
         let Files { statistics, counts, error_codes, errors, switches, screens, tracer } = files;
-        // Nobody connects before the shards run.
+        // No peer connects before the shards run.
         let _ = spoken.set(errors.clone());
         let (events_out, events) = channel();
         // Made here, one for each shard.

@@ -186,7 +186,7 @@ fn means(new: &Lengths, old: &Lengths, columns: &mut Vec<String>) {
         let mean = mean(n, sum);
         if n > 0 { (squares / n as f64 - mean * mean).max(0.0).sqrt() } else { 0.0 }
     };
-    // Counts that were begun anew have all of theirs in this period.
+    // Counts that were reset have all of theirs in this period.
     let (n, sum, squares) = match new.number.checked_sub(old.number) {
         Some(n) => (n, new.sum - old.sum, new.squares - old.squares),
         None => (new.number, new.sum, new.squares),

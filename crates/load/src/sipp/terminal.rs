@@ -29,7 +29,7 @@ impl Drop for Taken {
 impl Terminal {
     /// That of the process, as far as standard input and output are one. `keys`: they are asked for.
     pub(super) fn new(keys: bool) -> Arc<Self> {
-        // Whoever runs in the background may not touch it, and would be stopped.
+        // A process in the background may not touch it, and would be stopped.
         let foreground = || termios::tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
         let before =
             if keys && stdin().is_terminal() && foreground() { termios::tcgetattr(stdin()).ok() } else { None };
@@ -78,7 +78,7 @@ impl Terminal {
         }
     }
 
-    /// Ctrl-Z: whoever has it meanwhile finds it as it was.
+    /// Ctrl-Z: the shell that has it meanwhile finds it as it was.
     pub(super) fn stop(&self) {
         self.give_back();
         let _ = kill_process(getpid(), Signal::STOP);

@@ -20,7 +20,7 @@ pub(super) fn server(options: &Options) -> Option<Server> {
     })
 }
 
-/// Whom we trust: with `-tls_ca` those whom it vouches for, else everybody, as SIPp does. Who asks us is shown `-tls_cert`.
+/// Whom we trust: with `-tls_ca` those whom it vouches for, else any peer, as SIPp does. Who asks us is shown `-tls_cert`.
 pub(super) fn client(options: &Options) -> Client {
     let secure = options.transport.is_secure();
     Client {

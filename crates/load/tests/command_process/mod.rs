@@ -14,7 +14,7 @@ const WORDS: &str = "STROWGER_TEST_SIPP_WORDS";
 #[test]
 #[ignore = "started by the other tests"]
 fn as_sipp() {
-    // Without a command line somebody asked for all that is ignored.
+    // Without a command line all that is ignored was asked for.
     let Ok(words) = std::env::var(WORDS) else { return };
     let words: Vec<String> = words.split('\u{1f}').map(str::to_owned).collect();
     std::process::exit(strowger_load::sipp::run(&words).into());
@@ -73,6 +73,7 @@ impl Process {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.code();
             }
+            // Between two looks.
             std::thread::sleep(Duration::from_millis(20));
         }
         panic!("still running after {seconds} s: {}", self.name);

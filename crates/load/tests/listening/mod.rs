@@ -27,6 +27,7 @@ fn wait(address: &str, protocol: &str, state: &str) {
         if is_there {
             return;
         }
+        // Between two looks.
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("no process has {address} by {protocol}");

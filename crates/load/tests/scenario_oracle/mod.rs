@@ -50,6 +50,7 @@ fn run(path: &Path, options: &[String], number: usize) -> Verdict {
                 sipp.kill().expect("a child of ours");
                 break None;
             }
+            // Between two looks.
             std::thread::sleep(Duration::from_millis(5));
         };
         let output = sipp.wait_with_output().expect("a child");

@@ -32,7 +32,7 @@ pub struct Sdp<'a> {
     /// Indexes of the `m=` lines.
     media: Vec<u32>,
     /// Index of the session's first `c=` line, and the session's direction: what holds for each medium without its own
-    /// must not be searched for anew for each of many media.
+    /// must not be searched for again for each of many media.
     connection: Option<u32>,
     direction: Option<Direction>,
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Sdp::parse`] finds the lines and nothing else; typed views ([`Origin`], [`Connection`], [`Media`], [`RtpMap`], ...)
 //! are made from a [`Section`] when asked for. What a strict reader would refuse - order, missing lines, malformed
-//! values - is told by [`Sdp::check`] with the line's number. [`SdpEdit`] changes lines and leaves all others byte for
+//! values - is reported by [`Sdp::check`] with the line's number. [`SdpEdit`] changes lines and leaves all others byte for
 //! byte; [`SdpBuilder`] writes a description from typed values; [`answer()`] answers an offer of audio.
 //!
 //! ```

@@ -3,7 +3,7 @@
 use super::UriParams;
 use super::sip::{SipUri, hex};
 
-/// Each parameter and header of one URI is looked for among all of the other. Who writes more of them than anybody does gets
+/// Each parameter and header of one URI is looked for among all of the other. Who writes more of them than any phone does gets
 /// them compared as they stand.
 const MOST: usize = 16;
 
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// Nobody can make us compare for seconds.
+    /// No peer can make us compare for seconds.
     #[test]
     fn a_great_many_parts_are_compared_as_they_stand() {
         for (first, between) in [(';', ";"), ('?', "&")] {

@@ -130,7 +130,7 @@ fn a_telephone_number_goes_where_its_route_says() {
     let got = gateway.next();
     assert_eq!((got.uri(), got.all("Route").len()), ("tel:+49-30-123456", 1));
     gateway.respond(&got, 404, "");
-    // Without one nobody knows.
+    // Without one the server does not know.
     let got = phone.answer();
     assert_eq!(got.status(), 404, "{}", got.0);
     assert_eq!(phone.ask(&phone.call("INVITE", "tel:+49-30-123456")).status(), 404);

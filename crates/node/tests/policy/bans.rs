@@ -30,7 +30,7 @@ fn by_udp_only_a_nonce_of_ours_counts() {
     let site = Site::start("ban.exempt = []\nban.failures = 2", &["bob"]);
     let bob = site.phone("bob");
     for _ in 0..6 {
-        // Whoever forges a source never saw a challenge.
+        // A peer that forges a source never saw a challenge.
         let mut call = bob.register_call("");
         call.lines = "Authorization: Digest username=\"bob\", realm=\"example.org\", nonce=\"forged\", uri=\"sip:example.org\", \
                       response=\"00000000000000000000000000000000\", algorithm=MD5\n"
@@ -68,7 +68,7 @@ fn scanners_hear_nothing() {
     call.lines = "User-Agent: Friendly-Scanner/1.0\n".into();
     phone.send(&phone.text(&call));
     phone.hears_nothing();
-    // Its source may be forged: by UDP nobody is banned for it.
+    // Its source may be forged: by UDP no source is banned for it.
     assert_eq!(phone.ask(&phone.call("OPTIONS", "sip:example.org")).status(), 200);
     assert_eq!(site.server().counts().banned, 1);
 }

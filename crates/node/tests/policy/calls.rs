@@ -91,6 +91,7 @@ fn a_call_that_rings_is_answered_while_the_server_ends() {
     bob.respond(&invite, 200, "");
     let ok = caller.answer();
     assert_eq!(ok.status(), 200);
+    // The server could end meanwhile.
     std::thread::sleep(std::time::Duration::from_millis(100));
     caller.send(&caller.text(&within(&call, &ok, "ACK", call.cseq)));
     assert_eq!(bob.next().method(), "ACK");
@@ -137,7 +138,7 @@ fn a_mark_of_one_call_opens_no_other() {
     target.hears_nothing();
 }
 
-/// Anybody may call Bob, and gets a mark for it: it opens the way to Bob, not to the world.
+/// Any caller may call Bob, and gets a mark for it: it opens the way to Bob, not to the world.
 #[test]
 fn the_mark_of_a_strangers_call_leads_to_whom_he_called() {
     let site = Site::start("", &["bob"]);
@@ -156,7 +157,7 @@ fn the_mark_of_a_strangers_call_leads_to_whom_he_called() {
         assert_eq!(ok.status(), 200);
         let foreign = format!("sip:+1900@{}", target.address);
         for (method, cseq) in [("INVITE", 20), ("MESSAGE", 21), ("REFER", 22)] {
-            // Elsewhere: by Request-URI, by another Route behind ours, by maddr, by an address that nobody gave.
+            // Elsewhere: by Request-URI, by another Route behind ours, by maddr, by an address that no party gave.
             let within = within(&call, &ok, method, cseq);
             let port = target.address.port();
             for (n, wrong) in [

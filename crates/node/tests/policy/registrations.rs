@@ -63,7 +63,7 @@ fn the_registrar_is_known_by_its_address_too() {
     assert_eq!(bob.ask_as(&by_address("Expires: 600\n"), "bob").status(), 200);
     let elsewhere = Call { to: format!("<sip:bob@{}>", site.udp.ip()), ..by_address("") };
     assert_eq!(bob.ask(&elsewhere).status(), 404);
-    // A relay without a domain of its own registers nobody, and does not say that it does.
+    // A relay without a domain of its own registers no user, and does not say that it does.
     let relay = Site::start("domains = []", &[]);
     let phone = relay.stranger();
     let got = phone.ask(&Call { uri: format!("sip:{}", relay.udp), ..phone.call("REGISTER", "sip:x") });
@@ -129,7 +129,7 @@ fn extensions_and_strangers() {
     let call = alice.register_call("Contact: <sip:b@192.0.2.1>\n");
     let challenge = alice.ask(&call);
     assert_eq!(send(&alice, &alice.authorized(&call, &challenge, "bob", "bob")).status(), 403);
-    // Of nobody: challenged like anybody, and never let in.
+    // Of no user: challenged as a user is, and never let in.
     let nobody = site.phone("nobody");
     let call = nobody.register_call("");
     let challenge = nobody.ask(&call);
@@ -167,7 +167,7 @@ fn without_passwords() {
     let stranger = site.stranger();
     let call = Call { to: "<sip:mallory@example.net>".into(), ..stranger.register_call("") };
     assert_eq!(stranger.ask(&call).status(), 404);
-    // There is nobody who could be known not to exist.
+    // There is no user who could be known not to exist.
     assert_eq!(stranger.ask(&stranger.call("INVITE", "sip:else@example.org")).status(), 480);
 }
 
@@ -196,6 +196,7 @@ fn a_copy_gets_the_same_answer() {
         let got = bob.answer();
         assert_eq!((got.status(), got.all("Contact").len()), (200, 1), "{}", got.0);
     }
+    // A copy that comes late: the second of the REGISTER is over.
     std::thread::sleep(std::time::Duration::from_millis(1_200));
     bob.send(&text);
     assert_eq!(bob.answer().status(), 200);
@@ -210,7 +211,7 @@ fn a_copy_changes_and_tells_nothing() {
     assert_eq!(contacts(&send(&bob, &call)).len(), 1);
     let with =
         |contact: &str| Call { lines: call.lines.replace("Contact: <sip:b@192.0.2.1>\n", contact), ..call.clone() };
-    // Somebody overheard it, and sends its credentials with another Contact, or to learn where Bob is.
+    // An eavesdropper sends its credentials with another Contact, or to learn where Bob is.
     for lines in [
         "Contact: <sip:mallory@192.0.2.66>\n",
         "Contact: <sip:b@192.0.2.1>;expires=0\n",

@@ -2,7 +2,7 @@
 
 use crate::site::*;
 
-/// A site, a phone of alice's, one of bob's that is registered, a stranger's, and one of a foreign domain by its address.
+/// A site, a phone of alice's, one of bob's that is registered, one of no user, and one of a foreign domain by its address.
 fn world(lines: &str) -> (Site, Phone, Phone, Phone, Phone) {
     let site = Site::start(lines, &["alice", "bob"]);
     let (alice, bob, stranger, foreign) = (site.phone("alice"), site.phone("bob"), site.stranger(), site.stranger());
@@ -29,7 +29,7 @@ fn authenticated_users_only() {
     let (_site, alice, bob, stranger, foreign) = world("");
     // Anyone reaches a local user.
     comes_through(&stranger, &bob, &stranger.text(&stranger.call("MESSAGE", "sip:bob@example.org")));
-    // Nobody unknown reaches anybody else.
+    // An unknown caller reaches no one else.
     for from in [&stranger, &alice] {
         let got = from.ask(&from.call("MESSAGE", &foreign_uri(&foreign)));
         assert_eq!(got.status(), 407);
@@ -77,7 +77,7 @@ fn everyone() {
     let (_site, alice, bob, stranger, foreign) = world("proxy.relay_for = \"everyone\"");
     comes_through(&stranger, &foreign, &stranger.text(&stranger.call("MESSAGE", &foreign_uri(&foreign))));
     comes_through(&stranger, &bob, &stranger.text(&stranger.call("MESSAGE", "sip:bob@example.org")));
-    // A local user's name is still nobody else's, wherever it calls.
+    // A local user's name is still its own, wherever it calls.
     for to in ["sip:bob@example.org".to_owned(), foreign_uri(&foreign)] {
         assert_eq!(alice.ask(&alice.call("MESSAGE", &to)).status(), 407);
     }

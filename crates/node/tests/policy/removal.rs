@@ -8,6 +8,7 @@ fn until_bindings(site: &Site, most: usize) {
     let end = Instant::now() + Duration::from_secs(10);
     while site.server().bindings() > most {
         assert!(Instant::now() < end, "{} bindings stay", site.server().bindings());
+        // Between two looks.
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -52,6 +53,7 @@ fn who_gets_the_name_next_is_left_alone() {
     let register = new.register_call("Expires: 600\n");
     let register = new.authorized(&register, &new.ask(&register), "bob", "another");
     assert_eq!(new.ask(&register).status(), 200);
+    // Longer than a removal takes to be carried out.
     std::thread::sleep(Duration::from_millis(1_500));
     assert_eq!(site.server().bindings(), 1);
 }

@@ -22,7 +22,7 @@ pub(crate) struct Site {
     folder: TempDir,
 }
 
-/// A loopback address of this site's own: its ports are free, and nobody else takes them while it restarts.
+/// A loopback address of this site's own: its ports are free, and no other program takes them while it restarts.
 fn own_address() -> SocketAddr {
     let (process, n) = (std::process::id().to_be_bytes(), unique().to_be_bytes());
     let ip = Ipv4Addr::new(127, 100 + process[2] % 100, process[3], n[3]);
@@ -94,7 +94,7 @@ impl Site {
         Phone { aor: format!("sip:{user}@example.org"), ..phone }
     }
 
-    /// A phone with this socket, of nobody of ours.
+    /// A phone with this socket, of no user of ours.
     pub(crate) fn phone_on(&self, socket: UdpSocket) -> Phone {
         Phone {
             address: socket.local_addr().expect("an address"),
@@ -216,7 +216,7 @@ impl Phone {
             let left = end.checked_duration_since(Instant::now()).filter(|d| !d.is_zero())?;
             self.socket.set_read_timeout(Some(left)).expect("not zero");
             if let Ok((len, _)) = self.socket.recv_from(&mut buffer) {
-                // Pings of the server's are not what anybody waits for.
+                // No test waits for pings of the server's.
                 let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
                 if !text.contains("Call-ID: ping-") {
                     return Some(Got(text));

@@ -1,4 +1,4 @@
-//! Phones that are switched off: their hosts say so (ICMP), and nobody waits for timer B (RFC 3261 sections 16.9 and 18.4).
+//! Phones that are switched off: their hosts say so (ICMP), and no caller waits for timer B (RFC 3261 sections 16.9 and 18.4).
 
 use crate::site::*;
 use std::time::{Duration, Instant};

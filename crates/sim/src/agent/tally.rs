@@ -17,7 +17,7 @@ pub struct Tally {
     /// Dialogs whose callee waited in vain.
     pub unacknowledged: u64,
     pub messages: u64,
-    /// Requests to somebody, of every kind, that nobody answered.
+    /// Requests to another agent, of every kind, without an answer.
     pub unanswered: u64,
 }
 

@@ -41,7 +41,7 @@ impl Agent {
             }
             Task::Call(at) => {
                 self.start(now, at, Method::Invite, out);
-                // Nobody listens to ringing for ever: the final response may have been lost for good, and the
+                // No caller listens to ringing for ever: the final response may have been lost for good, and the
                 // transaction alone would wait on (RFC 3261 section 17.1.1.2 has no timer in Proceeding).
                 let patience = self.sent[at].cancel.unwrap_or(PATIENCE);
                 self.plan(now.mono + patience, Task::Cancel(at));

@@ -57,7 +57,7 @@ impl<E: SubscriberEngine> Reader<E> {
                 }
             }
             for (key, answer) in keys.drain(..).zip(answers.drain(..)) {
-                // Known before the flight ends: whoever comes then finds it.
+                // Known before the flight ends: a question that comes then finds it.
                 self.shared.keep(Entry { key: key.clone(), answer: answer.clone(), read_at: now, version });
                 results.extend(self.shared.land(&key).into_iter().map(|ticket| (ticket, Ok(answer.clone()))));
             }

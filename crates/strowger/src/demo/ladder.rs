@@ -45,7 +45,7 @@ pub(super) struct Rung {
     lanes: (Party, Party),
 }
 
-/// The rungs of these messages, in their order. What is no SIP message is left out: nobody here sends such.
+/// The rungs of these messages, in their order. What is no SIP message is left out: no phone of the demo sends such.
 pub(super) fn rungs(steps: &[Step]) -> Vec<Rung> {
     let first = steps.first().map(|step| step.at);
     let mut index = Index::new();
@@ -108,7 +108,7 @@ fn arrow(rung: &Rung, rightward: bool) -> String {
         Some(status) => format!("{status} {method} {number}"),
         None => format!("{} {number}", rung.method.as_deref().unwrap_or_default()),
     };
-    // A method of somebody's own making may be longer than the arrow.
+    // A method that no RFC names may be longer than the arrow.
     let label: String = label.chars().take(GAP - 6).collect();
     let line = "─".repeat(GAP - 5 - label.chars().count());
     let coloured = match rung.status {

@@ -78,7 +78,7 @@ pub(super) enum News {
     Registered(Result<u32, u16>, Vec<Step>),
     /// The call is over, or was given up.
     Called(Call, Vec<Step>),
-    /// Somebody pressed Ctrl-C.
+    /// Ctrl-C was pressed.
     Interrupted,
 }
 
@@ -86,7 +86,7 @@ pub(super) enum News {
 const RING: u64 = 400;
 const HOLD: u64 = 2_000;
 
-/// How long the end of the call is waited for, milliseconds: an INVITE and a BYE that nobody answers take 32 s each
+/// How long the end of the call is waited for, milliseconds: an INVITE and a BYE without an answer take 32 s each
 /// (64 times T1, RFC 3261 section 17.1).
 const PATIENCE: u64 = 66_000;
 

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::user;
 
-/// The domain of the demo (RFC 2606: nobody's).
+/// The domain of the demo (RFC 2606: reserved).
 pub(super) const DOMAIN: &str = "example.org";
 
 /// What a user would write into `strowger.toml` for this; the database is put beside it.

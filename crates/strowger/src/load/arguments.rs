@@ -32,7 +32,7 @@ Examples:
   strowger load 192.0.2.1 --pair --rate-profile 100:30s,100-500:2m,burst:1000
   strowger load 192.0.2.1 --require 'srd.p95<200ms' --require 'ser>=99.9%' --html report.html
   strowger load 192.0.2.1 --dry-run                  the first call's messages; nothing is sent
-  strowger load uas --port 5070                      the side that answers, alone
+  strowger load uas --port 5070                      the answering side alone
   strowger load report run.log b.log --html all.html a report from raw logs
 
 `strowger load measures` lists what --require takes.
@@ -168,7 +168,7 @@ pub(crate) struct Schedule {
     /// Calls open at once, at most; more wait, and the wait is counted.
     #[arg(long, short = 'l', value_name = "N", value_parser = period::count)]
     pub concurrent: Option<u64>,
-    /// For how long calls are begun [default: 10s, or until all calls are made].
+    /// Time during which new calls start [default: 10s, or until all calls are made].
     #[arg(long, short = 'd', value_name = "TIME", value_parser = period::duration)]
     pub duration: Option<Duration>,
     /// How long a call is held, from the ACK to the BYE: a time, MIN-MAX, or exp:MEAN.
@@ -191,8 +191,8 @@ pub(crate) struct Traffic {
     /// call, register, re-register, register-then-call, register-then-receive, options, message or mix [default: call].
     #[arg(long, short, value_name = "NAME", conflicts_with = "scenario")]
     pub workload: Option<Workload>,
-    /// What a mix is made of, in per cent: call, register, options and message. What is not named is not made, but calls have
-    /// what is left to 100. It makes a mix of the workload [default: call=70,register=20,options=5,message=5].
+    /// Shares of a mix in per cent: call, register, options and message. A kind that is not named has none; calls have what
+    /// is left to 100. It makes a mix of the workload [default: call=70,register=20,options=5,message=5].
     #[arg(long, value_name = "NAME=PERCENT,...", conflicts_with = "scenario")]
     pub mix: Option<Mix>,
     /// A SIPp document that makes the calls.

@@ -1,4 +1,4 @@
-//! Figures for Prometheus: one text over HTTP, made once a second, given to whoever asks.
+//! Figures for Prometheus: one text over HTTP, made once a second, given to each client that asks.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -51,7 +51,7 @@ pub(super) fn early(words: &Reports, log: Option<&PathBuf>, read: &[PathBuf]) ->
         if path.is_dir() {
             return Err(cannot("it is a folder; name a file in it"));
         }
-        // Whoever takes two reports at once (a device, a terminal) is no file that one of them would be lost in.
+        // What takes two reports at once (a device, a terminal) is no file that one of them would be lost in.
         let lasts = path.is_file() || !path.exists();
         if lasts && **path != Path::new("-") {
             if all[..place].contains(path) {
@@ -141,7 +141,7 @@ fn put(text: &str) -> bool {
     }
 }
 
-/// INVALID before a missed requirement before failed calls: figures that are not the server's judge nobody.
+/// INVALID before a missed requirement before failed calls: figures that are not the server's judge no server.
 fn exit_code(report: &Report<'_>, unwritten: bool) -> u8 {
     let run = report.run();
     let begun: u64 = [Counter::CallsOutgoing, Counter::CallsIncoming].iter().map(|of| run.totals.counter(*of)).sum();

@@ -67,7 +67,7 @@ impl Queue {
     /// # Errors
     /// There is no descriptor or thread left.
     pub(super) fn to_standard_error(most: usize, report: fn(u64, Option<&io::Error>)) -> io::Result<Arc<Self>> {
-        // A descriptor of its own: whoever prints by `std::io::stderr` must not wait for a lock that the writer holds.
+        // A descriptor of its own: a thread that prints by `std::io::stderr` must not wait for a lock that the writer holds.
         let output = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let queue = Arc::new(Self::new(most));
         let mut writer = Writer { queue: queue.clone(), output, torn: false, taken: None, error: None, report };
@@ -223,7 +223,7 @@ impl<O: Write> Writer<O> {
                 Ok(0) => return Err((left.len(), ErrorKind::WriteZero.into())),
                 Ok(written) => left = &left[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                // Whoever shares the pipe with us has asked not to wait for it.
+                // A process that shares the pipe with us has asked not to wait for it.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
                 Err(error) => return Err((left.len(), error)),
             }

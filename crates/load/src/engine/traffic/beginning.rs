@@ -155,7 +155,7 @@ impl Traffic {
             }
             return;
         }
-        // At multiples of the step only: whoever wakes us in between finds nothing new to do.
+        // At multiples of the step only: what wakes us in between finds nothing new to do.
         let until = match self.world.run.load.step.clamp(1, 1_000) {
             1 => now,
             step => (self.world.ms - self.world.ms % step) * 1_000,
@@ -242,7 +242,7 @@ pub(super) fn id_parts(run: &Run) -> Box<[IdPart]> {
             }
             b'p' => text.extend_from_slice(run.pid.to_string().as_bytes()),
             b's' => text.extend_from_slice(run.local_ip.as_bytes()),
-            // A letter that nobody knows goes, the percent sign stays.
+            // An unknown letter goes, the percent sign stays.
             _ => text.push(b'%'),
         }
     }

@@ -173,7 +173,7 @@ impl Traffic {
         }
         let works = |call: &Call| call.live && !call.counted;
         if self.finished || !(0..self.calls.len()).any(|slot| works(&self.calls[slot])) {
-            // Nobody misses it.
+            // No one misses it.
             return;
         }
         self.reconnected += 1;

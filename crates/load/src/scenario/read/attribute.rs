@@ -171,7 +171,7 @@ const DISTRIBUTION: &[&str] = &[
     "assign_to",
 ];
 
-/// What an element knows beside [`COMMON`]; `None` for those that nobody reads.
+/// What an element knows beside [`COMMON`]; `None` for those that are not read.
 fn known(element: &str) -> Option<&'static [&'static str]> {
     Some(match element {
         "scenario" => &["name"],
