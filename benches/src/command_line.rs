@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use strowger_tests::program::Program;
 
-/// What every bench is told that measures a strowger beside another program.
+/// What every bench takes that measures a strowger beside another program.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Rounds of each program; the median counts

@@ -154,6 +154,7 @@ impl Baresip {
                 return false;
             }
             assert!(Instant::now() < end, "baresip says nothing of its registration:\n{}", self.process.tail());
+            // Between two looks.
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -1,5 +1,5 @@
 //! The whole service in this process, with its shards, sockets and connections, and requests within calls that bear true marks and
-//! seals, changed in any way: no panic, and no request leaves for anybody but a party. A function that panics when that does
+//! seals, changed in any way: no panic, and no request leaves for any peer but a party. A function that panics when that does
 //! not hold; mutators and cargo-fuzz call it.
 
 use std::cell::RefCell;
@@ -36,7 +36,7 @@ static PARTIES: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
 static JUDGING: AtomicBool = AtomicBool::new(false);
 /// Requests that left.
 static LEFT: AtomicU64 = AtomicU64::new(0);
-/// The first that left for somebody else.
+/// The first that left for another peer.
 static ASTRAY: Mutex<Option<String>> = Mutex::new(None);
 
 thread_local! {
@@ -47,7 +47,7 @@ thread_local! {
 /// and with what.
 ///
 /// # Panics
-/// The service gave up, or a request left for somebody who is no party of a call.
+/// The service gave up, or a request left for a peer that is no party of a call.
 pub fn calls(data: &[u8]) {
     WORLD.with_borrow_mut(|world| {
         let requests = world.changed(data);
@@ -105,7 +105,7 @@ impl World {
         let folder = TempDir::with_prefix("strowger-calls-").expect("a folder");
         let at = port::free_address();
         let ws = port::free_address();
-        // The transactions of what nobody answers end soon; names lead nowhere.
+        // The transactions of what is not answered end soon; names lead nowhere.
         let text = format!(
             "listen = [\"udp:{at}\", \"tcp:{at}\", \"ws:{ws}\"]\ndomains = [\"example.org\"]\nserver.shards = {SHARDS}\n\
              store.database = \"test.sqlite\"\ntimers.t1 = \"100ms\"\ndns.servers = [\"127.0.0.1\"]\n"
@@ -138,7 +138,7 @@ impl World {
         };
         let mut bystanders = vec![connect(Transport::Tcp), connect(Transport::Ws)];
         for wire in &mut bystanders {
-            // The server knows them: they are not strangers to its tables.
+            // The server knows them: its tables hold them.
             let options = Request::new("OPTIONS", &format!("sip:{at}"), wire.transport().name(), wire.local());
             wire.send(&options.bytes()).expect("the server takes messages");
             wire.final_response(SOON).expect("an answer");

@@ -273,6 +273,7 @@ impl Answers {
     /// # Panics
     /// It does not end.
     pub fn report(self) -> Ran {
+        // What it counted last stands in its report.
         std::thread::sleep(Duration::from_millis(300));
         self.signal(libc::SIGINT);
         self.end()

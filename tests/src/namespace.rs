@@ -83,7 +83,7 @@ impl Namespace {
         self.ip(&["route", "add", "default", "via", by]);
     }
 
-    /// Makes it a router that gives what leaves by `out` its own address, and lets nothing in that nobody inside asked
+    /// Makes it a router that gives what leaves by `out` its own address, and lets nothing in that no host inside asked
     /// for.
     ///
     /// # Panics

@@ -202,6 +202,7 @@ fn serve(
             kept.lock().expect("nobody panics with it").push(Seen { from, text: message });
             number += 1;
             if number == ends {
+                // What is still on its way to the peer arrives.
                 std::thread::sleep(Duration::from_millis(100));
                 return;
             }

@@ -1,5 +1,5 @@
 //! Conditions planted around a generator: who has its core, how it is scheduled, what lies between it and its peer. And a witness,
-//! who says whether the machine would have let anybody keep time.
+//! who says whether the machine would have let any program keep time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,11 +18,11 @@ use crate::binary;
 /// How the kernel schedules a process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduling {
-    /// As everybody.
+    /// As all programs.
     Ordinary,
     /// Nice, as far as one can be.
     Nice,
-    /// Before everybody who is not of this kind (SCHED_FIFO): only the privileged may, and then the machine's other work does
+    /// Before every program that is not of this kind (SCHED_FIFO): only the privileged may, and then the machine's other work does
     /// not matter.
     RealTime,
     /// Before those too: for who looks on and does next to nothing.
@@ -140,7 +140,7 @@ pub struct Queued {
 }
 
 impl Testimony {
-    /// Nobody had a reason to be late for longer than generators are always allowed.
+    /// No program had a reason to be late for longer than generators are always allowed.
     pub fn is_quiet(&self) -> bool {
         self.late_p99 < Duration::from_millis(1) && self.late_most.max(self.queued.most) < Duration::from_millis(2)
     }
@@ -165,6 +165,7 @@ impl Witness {
             place_thread(core, Scheduling::Foremost);
             let (mut late, mut due) = (Vec::new(), Instant::now() + STEP);
             while !watched.load(Ordering::Relaxed) {
+                // To the next moment at which it should wake.
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 late.push(due.elapsed());
                 // What passed meanwhile passed for all.
@@ -203,6 +204,7 @@ fn look(core: usize, shown: &Shown, over: &AtomicBool) -> Queued {
     let (mut most, mut long, mut time) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     let mut last = Instant::now();
     while !over.load(Ordering::Relaxed) {
+        // Between two looks.
         std::thread::sleep(LOOK);
         let passed = last.elapsed();
         last += passed;
@@ -292,6 +294,7 @@ pub fn link(peer: SocketAddr, fate: Fate) -> (SocketAddr, Threads) {
                 }
             }
             if idle {
+                // Between two looks.
                 std::thread::sleep(Duration::from_micros(200));
             }
         }

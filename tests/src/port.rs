@@ -1,4 +1,4 @@
-//! Ports of loopback that nobody uses.
+//! Ports of loopback that no program uses.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-/// Whoever started the tests may have had SIGCHLD ignored, which is inherited: then the kernel keeps nothing of a child that
-/// ended, and nobody can learn how (wait(2), ECHILD). From here on children are waited for, whoever started the tests.
+/// The process that started the tests may have had SIGCHLD ignored, which is inherited: then the kernel keeps nothing of a child that
+/// ended, and no process can learn how (wait(2), ECHILD). From here on children are waited for, however the tests were started.
 pub fn waits_for_children() {
     static ONCE: Once = Once::new();
     // SAFETY: only an ignored signal becomes one that does nothing by default; there is no handler that could be lost.
@@ -137,6 +137,7 @@ impl Process {
     /// Stops it for so long (SIGSTOP), then lets it go on.
     pub fn stop_for(&self, length: Duration) {
         self.signal(libc::SIGSTOP);
+        // It stands for so long.
         std::thread::sleep(length);
         self.signal(libc::SIGCONT);
     }

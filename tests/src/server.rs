@@ -72,7 +72,7 @@ impl Setup {
         self.with("domains = []\nproxy.relay_for = \"everyone\"").in_memory()
     }
 
-    /// A registrar of `example.org` and 127.0.0.1 that asks for no passwords, in which anybody may call.
+    /// A registrar of `example.org` and 127.0.0.1 that asks for no passwords, in which any peer may call.
     pub fn open_registrar(self) -> Self {
         self.with(
             "domains = [\"example.org\", \"127.0.0.1\"]\nregistrar.authenticate = false\nauth.calls = false\nproxy.relay_for = \"everyone\"",

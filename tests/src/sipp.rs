@@ -133,7 +133,7 @@ impl Sipp {
         this
     }
 
-    /// A side that calls `target` through `proxy`: so many calls, or until it is told to end, at so many a second. `way` is the transport parameter of
+    /// A side that calls `target` through `proxy`: so many calls, or until it is ended, at so many a second. `way` is the transport parameter of
     /// the Request-URI.
     ///
     /// # Panics
@@ -186,7 +186,7 @@ impl Sipp {
         Counts::of(&self.stat)
     }
 
-    /// Datagrams that the kernel threw away because nobody read the sockets of this port in time.
+    /// Datagrams that the kernel threw away because no program read the sockets of this port in time.
     pub fn dropped(&self) -> u64 {
         let table = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
         let end = format!(":{:04X}", self.port);

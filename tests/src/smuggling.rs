@@ -265,7 +265,7 @@ impl Smuggler {
 impl Meant {
     /// The message of a datagram by the rules that the server states: CRLF or LF ends a line, white space at the start of
     /// a line goes on with the one before, a control octet is a space. None: it says nothing clear (a CR alone, two lengths
-    /// that differ), and nobody may get it.
+    /// that differ), and no peer may get it.
     fn read(bytes: &[u8]) -> Option<Self> {
         let from = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n'))?;
         let mut rest = &bytes[from..];

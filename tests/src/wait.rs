@@ -14,6 +14,7 @@ pub fn look<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T
         if found.is_some() || is_last {
             return found;
         }
+        // Between two looks.
         std::thread::sleep(STEP);
     }
 }

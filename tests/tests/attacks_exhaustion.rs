@@ -247,6 +247,7 @@ fn fragments_of_websocket_do_not_put_off_the_end_of_a_message() {
         stream.write_all(&frame(TEXT, first)).expect("the server reads");
         while is_closed(&mut stream).is_none() {
             assert!(since.elapsed() < Duration::from_secs(5), "{first:?} {further:?}: it is still open");
+            // Fragments that keep coming.
             std::thread::sleep(Duration::from_millis(50));
             let _ = stream.write_all(&frame(CONTINUATION, further));
         }
@@ -263,6 +264,7 @@ fn a_header_that_comes_byte_by_byte_ends_in_time() {
     while is_closed(&mut stream).is_none() {
         assert!(since.elapsed() < Duration::from_secs(5), "it is still open");
         let _ = stream.write_all(&[text.next().expect("a thousand bytes take longer")]);
+        // Bytes that keep coming.
         std::thread::sleep(Duration::from_millis(20));
     }
 }

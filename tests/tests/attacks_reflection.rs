@@ -222,6 +222,7 @@ fn what_a_callee_answers_is_repeated_no_more_than_the_request_has_earned() {
         bob.send(&respond(&request, 486, "t", more)).expect("loopback");
         calls.push((name, bytes, caller, copies, again));
     }
+    // What timer G would send comes after its time only.
     std::thread::sleep(REPEATED);
     for (name, bytes, mut caller, copies, again) in calls {
         let mut finals = Vec::new();

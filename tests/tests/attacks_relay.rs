@@ -460,6 +460,7 @@ fn marks_end() {
         let (got, answer) = arrives(&mut stranger, &mut bob, &update, &own);
         back.uri = address(&field(&got, "Contact").expect("a Contact"));
         end.uri = address(&field(&answer, "Contact").expect("a Contact"));
+        // Some seven times within the two seconds.
         std::thread::sleep(Duration::from_millis(300));
     }
     arrives(&mut stranger, &mut bob, &end.request("BYE"), &[]);

@@ -35,6 +35,7 @@ fn that_there_is_no_descriptor_left_is_said_now_and_then() {
     let _phones: Vec<_> = (0..100).map(|_| server.connect(Tcp)).collect();
     let said = || server.log().matches("connections cannot be accepted").count();
     assert!(wait::until(Duration::from_secs(10), || said() > 0), "the log does not say it: {}", server.log());
+    // A second line would have been written by then.
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(said(), 1, "{}", server.log());
 }
@@ -167,6 +168,7 @@ fn has_status(bytes: &[u8], status: u16) -> bool {
 fn answer_slowly(peer: &UdpSocket) {
     let mut buffer = [0; 8_192];
     let (n, from) = peer.recv_from(&mut buffer).expect("a request");
+    // What the peer needs for its answer.
     std::thread::sleep(Duration::from_millis(200));
     peer.send_to(&text::respond(&buffer[..n], 200, "t", &[]), from).expect("loopback");
 }

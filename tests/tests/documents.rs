@@ -81,22 +81,31 @@ fn each_sentence_of_the_security_policy_has_its_test() {
     }
 }
 
-/// A sentence names its actor: the peer, the caller, the server.
+/// Words that name no actor, where a sentence should: the peer, the caller, the server.
+const WITHOUT_ACTOR: [&str; 11] = [
+    "whoever",
+    "whomever",
+    "somebody",
+    "nobody",
+    "anybody",
+    "everybody",
+    "anew",
+    "stranger",
+    "strangers",
+    "let go",
+    "is told",
+];
+
+/// Those of them in this line. Names of tests and values of settings stand between backticks.
+fn without_actor(line: &str) -> impl Iterator<Item = &'static str> {
+    let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
+    let words: Vec<&str> = prose.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let prose = format!(" {} ", words.join(" "));
+    WITHOUT_ACTOR.into_iter().filter(move |word| prose.contains(&format!(" {word} ")))
+}
+
 #[test]
 fn public_texts_name_the_actor() {
-    const WORDS: [&str; 11] = [
-        "whoever",
-        "whomever",
-        "somebody",
-        "nobody",
-        "anybody",
-        "everybody",
-        "anew",
-        "stranger",
-        "strangers",
-        "let go",
-        "is told",
-    ];
     let mut files: Vec<PathBuf> = ["README.md", "SECURITY.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
         .map(|f| root().join(f))
         .into();
@@ -109,13 +118,39 @@ fn public_texts_name_the_actor() {
     for path in files {
         let text = fs::read_to_string(&path).expect("it is text");
         for (at, line) in text.lines().enumerate() {
-            // Names of tests and values of settings stand between backticks.
-            let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
-            let words: Vec<&str> =
-                prose.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
-            let prose = format!(" {} ", words.join(" "));
-            let wrong = WORDS.iter().filter(|word| prose.contains(&format!(" {word} ")));
-            found.extend(wrong.map(|word| format!("{}:{}: {word}", path.display(), at + 1)));
+            found.extend(without_actor(line).map(|word| format!("{}:{}: {word}", path.display(), at + 1)));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn comments_name_the_actor() {
+    let mut found = Vec::new();
+    for (path, text) in sources(&["crates", "benches", "tests/src"]) {
+        for (at, line) in text.lines().enumerate() {
+            let Some((_, comment)) = line.split_once("//") else { continue };
+            found.extend(without_actor(comment).map(|word| format!("{}:{}: {word}", path.display(), at + 1)));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Tests wait for things, not for time: one that sleeps says why, on the line or on one of the three before.
+#[test]
+fn each_sleep_of_a_test_has_its_reason() {
+    let mut found = Vec::new();
+    for (path, text) in sources(&["crates", "tests"]) {
+        let below = path.strip_prefix(root()).expect("below the root");
+        let is_source = below.starts_with("crates") && !below.components().any(|part| part.as_os_str() == "tests");
+        if is_source || below.ends_with("documents.rs") {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate().filter(|(_, line)| line.contains("sleep(")) {
+            if !lines[at.saturating_sub(3)..=at].iter().any(|line| line.contains("//")) {
+                found.push(format!("{}:{}: {}", path.display(), at + 1, line.trim()));
+            }
         }
     }
     assert!(found.is_empty(), "{found:#?}");

@@ -81,6 +81,7 @@ fn storm(server: SocketAddr, first: usize, rate: usize, time: Duration, more: Du
                 sent_at.push(Instant::now());
                 let _ = socket.send_to(&message, server);
             }
+            // As fast as the storm shall be.
             std::thread::sleep(Duration::from_millis(1));
         }
         sending.store(false, Ordering::Relaxed);
@@ -172,6 +173,7 @@ fn no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second(
             let load = scope.spawn(move || {
                 storm(address, round * 1_000_000, 5_000, Duration::from_secs(10), Duration::from_millis(200), stop)
             });
+            // Each round kills at another moment of the load.
             std::thread::sleep(Duration::from_millis(1_500 + 37 * round as u64));
             server.kill();
             // Load goes on a little after the death.

@@ -130,6 +130,7 @@ fn telephones(server: SocketAddr, base: &Phone<'_>, ends: [(SocketAddr, Option<&
     alice.order("dial", "sip:bob@example.org");
     alice.expect("CALL_ESTABLISHED", SOON);
     bob.expect("CALL_ESTABLISHED", SOON);
+    // They talk: both send sound.
     std::thread::sleep(Duration::from_millis(500));
     alice.order("hangup", "");
     bob.expect("CALL_CLOSED", SOON);

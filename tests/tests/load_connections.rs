@@ -305,6 +305,7 @@ fn descriptors_come_back() {
         let mut counts = Vec::new();
         while process.ended().is_none() {
             counts.push(descriptors(process.id()));
+            // Between two looks.
             std::thread::sleep(Duration::from_millis(20));
         }
         let most = counts.iter().copied().max().unwrap_or(0);

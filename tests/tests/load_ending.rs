@@ -208,6 +208,7 @@ fn who_answers_ends_at_once_by_a_second_ctrl_c() {
     let begun = Instant::now();
     uas.signal(libc::SIGINT);
     uas.wait_for("Interrupted: ");
+    // Within the grace, in which it waits for calls that are open.
     std::thread::sleep(Duration::from_millis(300));
     uas.signal(libc::SIGINT);
     let ran = uas.end();
@@ -304,6 +305,7 @@ fn ctrl_c_twice_ends_at_once() {
     let begun = Instant::now();
     generator.signal(libc::SIGINT);
     generator.wait_for("Interrupted: ");
+    // Within the grace, in which it waits for calls that are open.
     std::thread::sleep(Duration::from_millis(300));
     generator.signal(libc::SIGINT);
     let ran = generator.end(Duration::from_secs(10));

@@ -21,6 +21,7 @@ fn slow_peer() -> SocketAddr {
             text.push_str(&String::from_utf8_lossy(&bytes[..n]));
             while let Some(end) = text.find("\r\n\r\n") {
                 let request: String = text.drain(..end + 4).collect();
+                // What the measures have to say of it.
                 std::thread::sleep(TAKES);
                 let _ = socket.write_all(reply("200 OK", &request, address).as_bytes());
             }

@@ -130,6 +130,7 @@ fn datagrams_to_the_sockets_of_the_resolver_are_no_lines_of_the_log() {
             let _ = sender.send_to(b"no answer to anything that was asked", asker);
             sprayed += 1;
         }
+        // A thousand sprays a second.
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(sprayed > 20, "{sprayed} datagrams were sent");

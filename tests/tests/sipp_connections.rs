@@ -281,12 +281,14 @@ fn what_lies_there_twice_is_taken_once() {
         uas.process.signal(libc::SIGSTOP);
         send(message("INVITE", 1));
         send(message("INVITE", 1));
+        // Both are in its socket before it reads.
         std::thread::sleep(Duration::from_millis(50));
         uas.process.signal(libc::SIGCONT);
         let mut codes = hear("INVITE");
         // SIPp says 180 once more; nobody gives the call up.
         codes.dedup();
         send(message("ACK", 1));
+        // SIPp reads the ACK before the BYE comes.
         std::thread::sleep(Duration::from_millis(50));
         send(message("BYE", 2));
         codes.extend(hear("BYE"));

@@ -409,6 +409,7 @@ fn variables_are_listed_as_by_sipp() {
         process.listens(ports.control);
         for word in ["cdump variables", "cset display nobody", "Q"] {
             silent.send_to(word.as_bytes(), ("127.0.0.1", ports.control)).expect("it can be sent");
+            // Nothing comes back that could be waited for.
             std::thread::sleep(Duration::from_millis(300));
         }
         // SIPp writes at once and waits for its call; what is ours is written at the end.

@@ -363,6 +363,7 @@ fn routes_both_ways(bench: &mut Bench) {
         "-m 1 -sf uac.xml 127.0.127.1:5070 -i 127.0.127.1 -trace_msg -message_file uac.log -timeout 5 -timeout_error";
     assert_eq!(bench.foreground(Calls, uac), Some(0));
     uas.signal(libc::SIGUSR1);
+    // SIPp ends, and writes its trace.
     std::thread::sleep(Duration::from_millis(300));
     let entry = |ports: [u16; 3]| {
         let all = ports.map(|port| format!("<sip:127.0.127.1:{port};lr>")).join(", ");
@@ -412,6 +413,7 @@ fn bye_of_an_abort(bench: &mut Bench) {
         let words = format!("-sf {uas} -p {port} -i 127.0.127.1 -trace_msg -message_file {uas}.log");
         let _uas = bench.background(Answers, &words);
         std::thread::spawn(move || {
+            // SIPp says nothing when it listens.
             std::thread::sleep(Duration::from_secs(1));
             let socket = UdpSocket::bind("127.0.127.1:0").expect("a port is free");
             let _ = socket.send_to(b"Q", ("127.0.127.1", control));

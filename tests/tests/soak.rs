@@ -57,6 +57,7 @@ fn hours_of_calls_and_registrations() {
     let start = Instant::now();
     let mut level = None;
     while start.elapsed() < Duration::from_secs(seconds) {
+        // Between two looks.
         std::thread::sleep(Duration::from_secs((seconds / 60).clamp(1, 60)));
         let ended = server.process().ended();
         assert!(ended.is_none(), "the server ended: {ended:?}");

@@ -58,7 +58,7 @@ impl<'a> Parts<'a> {
         Ok(Self { message, uri, lines })
     }
 
-    /// Writes the whole message anew, each value from its view.
+    /// Writes the whole message again, each value from its view.
     fn write(&self, out: &mut Vec<u8>) {
         match &self.uri {
             Some(uri) => {

@@ -288,7 +288,7 @@ fn floor(port: u16, ends: [u16; 2]) -> std::io::Result<()> {
         };
         let Ok(got) = usize::try_from(got) else {
             let error = std::io::Error::last_os_error();
-            // A datagram that we sent found nobody: its error comes with the next call.
+            // A datagram that we sent was unreachable: its error comes with the next call.
             if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionRefused) {
                 continue;
             }

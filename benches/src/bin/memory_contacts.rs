@@ -60,7 +60,7 @@ fn register(table: &LocationTable, ticket: Ticket, n: u64, call_id: &str) {
 fn main() -> ExitCode {
     let contacts = std::env::args().nth(1).map_or(1_000_000, |n| n.parse().expect("the argument is a number"));
     let table = LocationTable::new(LocationSettings::default());
-    let ticket = Ticket::NOBODY;
+    let ticket = Ticket::NONE;
     let before = pss();
     let start = processor_time::of_thread();
     for n in 0..contacts {

@@ -100,6 +100,7 @@ impl Bench {
     pub fn background(&mut self, side: Side, words: &str) -> Process {
         let mut command = self.command(side, words);
         let mut process = self.start(command.arg("-nostdin"));
+        // SIPp says nothing when it listens.
         std::thread::sleep(Duration::from_secs(1));
         if let Some(status) = process.ended() {
             assert!(status.success(), "{side:?} {words}: {status}\n{}", process.tail());
@@ -114,7 +115,7 @@ impl Bench {
     }
 }
 
-/// Puts this thread, and what it starts, on a network that nobody else sees, with its loopback up; whether that is allowed.
+/// Puts this thread, and what it starts, on a network of its own, with its loopback up; whether that is allowed.
 pub fn leave() -> bool {
     // SAFETY: unshare changes what this thread and what it starts see of the network, nothing else.
     IP.path().is_some()
@@ -122,7 +123,7 @@ pub fn leave() -> bool {
         && Command::new("ip").args(["link", "set", "lo", "up"]).status().is_ok_and(|status| status.success())
 }
 
-/// Runs `work` on a network that nobody else sees, with its loopback up. Where that is not allowed, nobody else who uses
+/// Runs `work` on a network of its own, with its loopback up. Where that is not allowed, no other program that uses
 /// this function runs meanwhile, and the machine's own ports are used.
 ///
 /// # Errors

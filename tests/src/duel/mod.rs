@@ -106,6 +106,7 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Play
         None => {
             let end = Instant::now() + Duration::from_secs(5);
             while !streams && !is_bound(ports.own) && Instant::now() < end {
+                // Between two looks.
                 std::thread::sleep(Duration::from_millis(10));
             }
             Peer::calling(address(ports.peer), address(ports.own), streams)

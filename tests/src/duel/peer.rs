@@ -79,7 +79,7 @@ impl Peer {
     /// One that calls; over a stream it connects when it first speaks.
     ///
     /// # Panics
-    /// The port is taken, or nobody listens there in time.
+    /// The port is taken, or no program listens there in time.
     pub fn calling(local: SocketAddr, remote: SocketAddr, streams: bool) -> Self {
         if !streams {
             return Self::new(datagrams(local), local, remote);
@@ -91,6 +91,7 @@ impl Peer {
                 return Self::new(Link::Stream(stream), local, remote);
             }
             assert!(Instant::now() < end, "nobody listens at {remote}");
+            // Between two tries.
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -120,7 +121,7 @@ impl Peer {
     /// Plays the script; `over` says whether the program has ended, which ends every wait.
     ///
     /// # Panics
-    /// The script says what nobody knows.
+    /// The script says what is unknown.
     pub fn play(&mut self, script: &[Line], mut over: impl FnMut() -> bool) {
         for line in script {
             let words: Vec<&str> = line.words.iter().map(String::as_str).collect();
@@ -203,6 +204,7 @@ impl Peer {
                     self.ports.insert(from.port());
                     self.link = Link::Stream(stream);
                 }
+                // Between two looks.
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
             },
             Link::Stream(stream) => {
@@ -214,6 +216,7 @@ impl Peer {
                     Err(_) => self.link = Link::Closed,
                 }
             }
+            // Between two looks.
             Link::Closed => std::thread::sleep(Duration::from_millis(5)),
         }
         // The answer to a keep-alive (RFC 5626 section 4.4.1) is a message of its own.
@@ -367,6 +370,7 @@ impl Peer {
                 for piece in bytes.chunks(self.pieces) {
                     let _ = stream.write_all(piece);
                     if self.pieces < bytes.len() {
+                        // So that each piece arrives by itself.
                         std::thread::sleep(Duration::from_millis(10));
                     }
                 }
@@ -384,6 +388,7 @@ fn patiently<T>(bind: impl Fn() -> std::io::Result<T>) -> T {
             Ok(socket) => return socket,
             Err(error) => assert!(Instant::now() < end, "the port of the peer is taken: {error}"),
         }
+        // Between two tries.
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -90,6 +90,7 @@ fn failures_count_within_the_window() {
     let server = start("ban.failures = 2\nban.window = \"1s\"");
     let mut wire = at(&server, 2);
     assert!(guess(&mut wire));
+    // Longer than the window.
     std::thread::sleep(Duration::from_millis(1_200));
     assert!(guess(&mut wire) && guess(&mut wire), "one of them is the second of its window");
     assert!(!guess(&mut wire));

@@ -136,6 +136,7 @@ fn without_pings_a_server_with_phones_rests() {
     // The first pings would be due a second later.
     std::thread::sleep(Duration::from_millis(1_100));
     let (used, rest) = (server.process().run_time(), Duration::from_millis(300));
+    // What it uses meanwhile is measured.
     std::thread::sleep(rest);
     let used = server.process().run_time() - used;
     assert!(used < rest / 10, "{used:?} of processor time in {rest:?} without a message");

@@ -142,6 +142,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
     valid("a peer that answers in batches", |site| asks(site, in_batches(ms(150)), &["-r", "400", "-d", "1s"])).often(),
     valid("a peer that carries less than is asked of it", |site| {
         let slow = peer(|_, _| {
+            // As slow as that: 200 answers a second.
             std::thread::sleep(ms(5));
             Some("200 OK")
         });
@@ -149,6 +150,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
     }),
     valid("a peer that carries less, and a limit of concurrent calls", |site| {
         let slow = peer(|_, _| {
+            // As slow as that: 200 answers a second.
             std::thread::sleep(ms(5));
             Some("200 OK")
         });
@@ -192,6 +194,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
             let (mut bytes, mut all) = ([0; 512], 0);
             while let Ok(length @ 1..) = file.read(&mut bytes) {
                 all += length;
+                // A reader that is slower than what is written.
                 std::thread::sleep(ms(20));
             }
             all
@@ -215,6 +218,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
     invalid("stopped twice", &["stall"], |site| {
         site.held_up(&["-r", "200", "-d", "3s"], |generator| {
             generator.stop_for(ms(300));
+            // Between the two stops it runs.
             std::thread::sleep(ms(300));
             generator.stop_for(ms(300));
         })
@@ -223,6 +227,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
         site.held_up(&["-r", "300", "-d", "2s"], |generator| {
             for _ in 0..30 {
                 generator.stop_for(ms(8));
+                // Between two stops it runs.
                 std::thread::sleep(ms(12));
             }
         })
@@ -234,10 +239,13 @@ pub(super) const CONDITIONS: &[Condition] = &[
         let mut generator = site.start(&[&[uas.address.to_string().as_str()], &words[..]].concat());
         site.under_way(&generator);
         uas.signal(libc::SIGSTOP);
+        // The peer alone stands.
         std::thread::sleep(ms(300));
         generator.signal(libc::SIGSTOP);
+        // Both stand.
         std::thread::sleep(ms(400));
         uas.signal(libc::SIGCONT);
+        // The generator alone stands.
         std::thread::sleep(ms(300));
         generator.signal(libc::SIGCONT);
         generator.end(LONGEST)
@@ -295,6 +303,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
         let mut generator = site.start_as(Scheduling::Nice, &[&uas.address.to_string(), "-r", "50", "-d", "2s"]);
         site.under_way(&generator);
         let spinner = spinners(1, site.own, Scheduling::Ordinary);
+        // As long as the other program has the core.
         std::thread::sleep(ms(1_000));
         drop(spinner);
         generator.end(LONGEST)
@@ -304,6 +313,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
         let mut generator = site.start_as(Scheduling::Ordinary, &[&uas.address.to_string(), "-r", "200", "-d", "2s"]);
         site.under_way(&generator);
         let spinner = spinners(1, site.own, Scheduling::RealTime);
+        // As long as the other program has the core.
         std::thread::sleep(ms(400));
         drop(spinner);
         generator.end(LONGEST)
@@ -353,6 +363,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
         truth: Truth::Spoilt(&["stall"]),
         ..valid("one stall in a longer run", |site| {
             site.held_up(&["-r", "50", "-d", "8s", "--window", "1s", "--max-bad-windows", "40%"], |generator| {
+                // In the second window.
                 std::thread::sleep(ms(1_500));
                 generator.stop_for(ms(300));
             })

@@ -121,6 +121,7 @@ pub(super) fn in_batches(step: Duration) -> SocketAddr {
     std::thread::spawn(move || {
         let (end, mut bytes) = (Instant::now() + LONGEST, vec![0; 65_536]);
         while Instant::now() < end {
+            // It answers in batches, one each step.
             std::thread::sleep(step);
             while let Ok((length, from)) = socket.recv_from(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
