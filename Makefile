@@ -34,7 +34,7 @@ TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
-	@echo 'make test          the tests; about 13 minutes on two cores from an empty target'
+	@echo 'make test          the tests; about 18 minutes on two cores from an empty target, 10 of them the build'
 	@echo 'make lint          formatting and lints'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
 	@echo 'make test-sipp-wire    every message of "strowger sipp" against that of SIPp 3.6.1, byte by byte'
@@ -46,7 +46,7 @@ help:
 	@echo 'make soak          calls and registrations for $(SOAK_SECONDS) s: nothing lost, memory level (SOAK_SECONDS=)'
 	@echo 'make bench-parser  messages a second: index, views, print'
 	@echo 'make bench-relay   CPU per call beside Kamailio and the floor of the machine (RATE= SECONDS= ROUNDS=);'
-	@echo '                   with BASELINE=COMMIT beside the build of that commit, in rounds of both at once (25 minutes)'
+	@echo '                   with BASELINE=COMMIT beside the build of that commit, in rounds of both at once (10 minutes)'
 	@echo 'make bench-load    the generator beside SIPp: cost, highest rate, pace, calls held (takes minutes)'
 	@echo 'make bench-memory  bytes a contact and a call, allocations a relayed message'
 	@echo 'make bench-abuse   processor time and bytes that one message, one source, one /64 can cost, each with its bound'
