@@ -84,7 +84,7 @@ section! {
         pub qop: Vec<Qop> = vec![Qop::Auth], ANY;
         /// How long a nonce is good; afterwards the answer is `stale=true` and no phone asks its user again.
         pub nonce_lifetime: Duration = Duration::from_secs(300), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400));
-        /// Nonces in use that are remembered against replay, 40 to 120 bytes each; beyond this, right answers to further ones are
+        /// Nonces in use that are remembered against replay, 40 to 60 bytes each; beyond this, right answers to further ones are
         /// stale. One user may hold as many as are left free, at most half.
         pub used_nonces: usize = 1_000_000, Rule::number(1_024, 1 << 28);
         /// By how much the clocks of servers that share the secret may differ.

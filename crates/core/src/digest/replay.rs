@@ -11,14 +11,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 
 use super::nonce::Nonce;
 
 /// Bounds of a [`ReplayTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplaySettings {
-    /// Nonces in use that are remembered at most, 40 to 120 bytes each; of one user at most as many as are free. Right answers to
+    /// Nonces in use that are remembered at most, 40 to 60 bytes each; of one user at most as many as are free. Right answers to
     /// further nonces are treated as stale.
     pub entries: usize,
     /// Parts with a lock each; rounded up to a power of two.
@@ -83,11 +83,47 @@ struct Partition {
     spread: u32,
 }
 
-#[derive(Debug)]
+/// What was used of the nonces of a few seconds. Entries come one by one and leave together: they lie in chunks that never move,
+/// because a map of half a million that doubles leaves more memory behind than it takes.
+#[derive(Debug, Default)]
 struct Slice {
     /// Issue time divided by the length of a slice.
     number: u64,
-    used: HashMap<Key, Used, FixedState>,
+    chunks: Vec<Vec<Entry>>,
+    len: u32,
+    /// Places of entries, by the hash of their key.
+    places: HashTable<u32>,
+}
+
+/// Entries of a chunk: 4 KB.
+const CHUNK: usize = 128;
+
+#[derive(Debug)]
+struct Entry {
+    key: Key,
+    used: Used,
+}
+
+impl Slice {
+    fn find(&mut self, hash: u64, key: &Key) -> Option<&mut Used> {
+        let Self { chunks, places, .. } = self;
+        let at = *places.find(hash, |&at| entry(chunks, at).key == *key)?;
+        Some(&mut chunks[at as usize / CHUNK][at as usize % CHUNK].used)
+    }
+
+    fn insert(&mut self, hasher: &FixedState, hash: u64, key: Key, used: Used) {
+        let Self { chunks, len, places, .. } = self;
+        if *len as usize == chunks.len() * CHUNK {
+            chunks.push(Vec::with_capacity(CHUNK));
+        }
+        chunks.last_mut().expect("there is room in it").push(Entry { key, used });
+        places.insert_unique(hash, *len, |&at| hasher.hash_one(&entry(chunks, at).key));
+        *len += 1;
+    }
+}
+
+fn entry(chunks: &[Vec<Entry>], at: u32) -> &Entry {
+    &chunks[at as usize / CHUNK][at as usize % CHUNK]
 }
 
 /// The user stands in the key so that no account can use up a nonce that was issued for another.
@@ -113,7 +149,7 @@ impl ReplayTable {
         let hasher = FixedState::with_seed(seed);
         let slice = life.saturating_add(skew).div_ceil(SLICES as u32 - 2).max(1);
         Self {
-            partitions: (0..partitions as u32).map(|number| Mutex::new(Partition::new(&hasher, number))).collect(),
+            partitions: (0..partitions as u32).map(|number| Mutex::new(Partition::new(number))).collect(),
             entries_each: settings.entries.div_ceil(partitions),
             window: settings.window.min(63),
             slice,
@@ -133,7 +169,7 @@ impl ReplayTable {
         let mut part = self.partitions[part].lock().unwrap_or_else(|broken| broken.into_inner());
         let freed = part.purge(now, self.slice, self.life);
         let before = part.entries;
-        let admission = part.admit(key, number, self.window, self.entries_each, count);
+        let admission = part.admit(&self.hasher, key, number, self.window, self.entries_each, count);
         let added = part.entries - before;
         drop(part);
         if freed != added {
@@ -165,9 +201,9 @@ impl ReplayTable {
 }
 
 impl Partition {
-    fn new(hasher: &FixedState, number: u32) -> Self {
+    fn new(number: u32) -> Self {
         Self {
-            slices: std::array::from_fn(|_| Slice { number: 0, used: HashMap::with_hasher(hasher.clone()) }),
+            slices: Default::default(),
             entries: 0,
             shares: Box::new([0; SHARES]),
             // Multiplicative hashing: the golden ratio of 2^32, times an odd number.
@@ -184,15 +220,14 @@ impl Partition {
     fn purge(&mut self, now: u64, length: u32, life: u32) -> usize {
         let mut freed = 0;
         for slice in 0..SLICES {
-            let Slice { number, used } = &mut self.slices[slice];
-            let last_issue = (*number + 1) * u64::from(length) - 1;
-            if !used.is_empty() && last_issue + u64::from(life) < now {
+            let Slice { number, len, .. } = self.slices[slice];
+            let last_issue = (number + 1) * u64::from(length) - 1;
+            if len > 0 && last_issue + u64::from(life) < now {
                 // The memory goes too: after a storm the table shrinks to what the next slice needs.
-                let hasher = used.hasher().clone();
-                let gone = std::mem::replace(used, HashMap::with_hasher(hasher));
-                freed += gone.len();
-                for key in gone.keys() {
-                    let share = self.share(key.user);
+                let gone = std::mem::take(&mut self.slices[slice]);
+                freed += len as usize;
+                for entry in gone.chunks.iter().flatten() {
+                    let share = self.share(entry.key.user);
                     self.shares[share] -= 1;
                 }
             }
@@ -201,17 +236,26 @@ impl Partition {
         freed
     }
 
-    fn admit(&mut self, key: Key, number: u64, window: u32, bound: usize, count: Count) -> Admission {
+    fn admit(
+        &mut self,
+        hasher: &FixedState,
+        key: Key,
+        number: u64,
+        window: u32,
+        bound: usize,
+        count: Count,
+    ) -> Admission {
         let share = self.share(key.user);
         let slice = &mut self.slices[(number % SLICES as u64) as usize];
         if slice.number != number {
-            if !slice.used.is_empty() {
+            if slice.len > 0 {
                 // Only a clock that jumped brings two live slices to one place: not to be told, so not admitted.
                 return Admission::Replayed;
             }
             slice.number = number;
         }
-        if let Some(used) = slice.used.get_mut(&key) {
+        let hash = hasher.hash_one(&key);
+        if let Some(used) = slice.find(hash, &key) {
             return if used.admit(count, window) { Admission::New } else { Admission::Replayed };
         }
         if self.shares[share] as usize >= bound.saturating_sub(self.entries) {
@@ -219,14 +263,12 @@ impl Partition {
         }
         self.entries += 1;
         self.shares[share] += 1;
-        slice.used.insert(
-            key,
-            match count {
-                Count::Nc(highest) => Used { highest, seen: 1 },
-                // Every count lies behind this one and is marked as seen.
-                Count::Once => Used { highest: u32::MAX, seen: u64::MAX },
-            },
-        );
+        let used = match count {
+            Count::Nc(highest) => Used { highest, seen: 1 },
+            // Every count lies behind this one and is marked as seen.
+            Count::Once => Used { highest: u32::MAX, seen: u64::MAX },
+        };
+        slice.insert(hasher, hash, key, used);
         Admission::New
     }
 }
