@@ -41,6 +41,14 @@ impl<'a> Host<'a> {
         out[from..].make_ascii_lowercase();
     }
 
+    /// Whether [`Self::write_lower`] would write this.
+    pub fn is_lower(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Name(name) => without_dot(name).eq_ignore_ascii_case(key),
+            address => Host::parse(key).is_ok_and(|key| key == *address),
+        }
+    }
+
     /// Writes the host; an IPv6 address in brackets.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {

@@ -47,7 +47,7 @@ pub enum Form {
 
 /// Offsets of one message. Made once and filled again for each message, so that parsing allocates
 /// nothing once warm.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
     pub(crate) start: Start,
     pub(crate) lines: Vec<Line>,
@@ -299,6 +299,24 @@ impl Index {
             found = Some(number);
         }
         Ok(found)
+    }
+
+    /// The value of the first line of this name was replaced in the bytes by another, `by` bytes longer, that is written as plainly: what
+    /// stands behind it has moved, and nothing is read again.
+    pub fn moved_by_value(&mut self, name: Name, by: isize) {
+        let Some(at) = (self.first[name as usize] as usize).checked_sub(1) else { return };
+        let moved = |offset: &mut u32| *offset = offset.wrapping_add_signed(by as i32);
+        let (changed, behind) = self.lines[at..].split_first_mut().expect("a line that `first` names is there");
+        moved(&mut changed.value_end);
+        moved(&mut changed.end);
+        for line in behind {
+            moved(&mut line.start);
+            moved(&mut line.value);
+            moved(&mut line.value_end);
+            moved(&mut line.end);
+        }
+        moved(&mut self.body);
+        moved(&mut self.end);
     }
 
     /// The start line.
@@ -604,6 +622,29 @@ mod tests {
         assert_eq!(with(&list("Subject", 300)), Ok(()), "text");
         let parameters = |n: usize| format!("Route: <sip:a>{}\r\n", ";a".repeat(n));
         assert_eq!((with(&parameters(2_048)), with(&parameters(2_049))), (Ok(()), Err(Reason::TooManyHeaders)));
+    }
+
+    #[test]
+    fn a_value_that_changed_moves_what_is_behind_it() {
+        let text = |via: &str| {
+            format!(
+                "OPTIONS sip:a SIP/2.0\r\nSubject: x\r\nVia:  {via} \r\nVia: b\r\nTo: c\r\nContent-Length: 4\r\n\r\nbody, and more"
+            )
+        };
+        let index = |text: &str| {
+            let mut index = Index::new();
+            index.parse(text.as_bytes(), &Limits::default()).expect("well-formed");
+            index
+        };
+        let before = text("a;rport");
+        for via in ["a;rport=5060;received=192.0.2.1", "a", "a;rport"] {
+            let (after, mut moved) = (text(via), index(&before));
+            moved.moved_by_value(Name::Via, after.len() as isize - before.len() as isize);
+            assert_eq!(moved, index(&after), "{via}");
+        }
+        let (mut other, same) = (index(&before), index(&before));
+        other.moved_by_value(Name::From, 5);
+        assert_eq!(other, same, "there is no such line");
     }
 
     #[test]
