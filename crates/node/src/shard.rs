@@ -9,7 +9,7 @@ use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine, Moved};
-use strowger_server::parked::{HostKey, Resolved};
+use strowger_server::question::{HostKey, Resolved};
 use strowger_server::shared::Shared;
 use strowger_store::journal::Journal;
 

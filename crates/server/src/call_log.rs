@@ -7,8 +7,8 @@
 //! answered by what its INVITE has of that; who its parties are says the INVITE alone, and that it ends a BYE that our own mark lets
 //! through.
 
-use crate::asked::Asked;
 use crate::engine::Engine;
+use crate::handling::Handling;
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use strowger_core::proxy::NoticeEvent;
@@ -76,13 +76,13 @@ impl CallLog {
 
 impl Engine {
     /// An INVITE outside a dialog is forwarded. Returns under which context its end is logged; 0: it is not.
-    pub(crate) fn log_call_begun(&mut self, asked: &Asked<'_, '_>) -> u64 {
+    pub(crate) fn log_call_begun(&mut self, handling: &Handling<'_, '_>) -> u64 {
         let shared = self.shared.clone();
         let lines = &shared.call_lines;
         if !lines.is_on() || LevelFilter::current() < LevelFilter::INFO {
             return 0;
         }
-        let (request, now) = (asked.request, asked.now.mono);
+        let (request, now) = (handling.request, handling.now.mono);
         let key = self.hash_of_dialog(request.call_id, request.from_tag, b"");
         let open = self.call_log.calls.get_mut(&key);
         let is_open = open.is_some();
@@ -95,7 +95,7 @@ impl Engine {
         self.forget_calls(now);
         // Each shard has its share.
         let most = shared.config.log.open_calls.div_ceil(shared.counters.len());
-        let stranger = !asked.found.authenticated;
+        let stranger = !handling.progress.proof.authenticated;
         let may_log = if stranger { lines.may_log_of_anyone(now) } else { lines.may_log(now) };
         if !may_log || !is_wanted() {
             return 0;
@@ -128,12 +128,12 @@ impl Engine {
     }
 
     /// A BYE was forwarded.
-    pub(crate) fn log_call_ended(&mut self, asked: &Asked<'_, '_>) {
+    pub(crate) fn log_call_ended(&mut self, handling: &Handling<'_, '_>) {
         // Outside of its dialog a BYE ends no call, whatever it says.
-        if self.call_log.calls.is_empty() || !asked.found.in_dialog {
+        if self.call_log.calls.is_empty() || !handling.progress.proof.in_dialog {
             return;
         }
-        let request = asked.request;
+        let request = handling.request;
         let (call_id, from, to) = (request.call_id, request.from_tag, request.to_tag);
         let of_caller = [self.hash_of_dialog(call_id, from, to), self.hash_of_dialog(call_id, from, b"")];
         let of_callee = self.hash_of_dialog(call_id, to, from);
@@ -141,7 +141,7 @@ impl Engine {
         let by_caller = of_caller.iter().find_map(|key| calls.remove(key)).map(|entry| ("caller", entry));
         let Some((by, entry)) = by_caller.or_else(|| Some(("callee", calls.remove(&of_callee)?))) else { return };
         let answered = entry.answered > 0;
-        let seconds = asked.now.mono.saturating_sub(entry.answered) as f64 / 1000.0;
+        let seconds = handling.now.mono.saturating_sub(entry.answered) as f64 / 1000.0;
         tracing::info!(
             caller = %shown(&entry.caller),
             callee = %shown(&entry.callee),

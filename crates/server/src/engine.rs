@@ -4,14 +4,16 @@
 //! the [`Outbox`], and what else it wants of the world as [`Effect`]s, which its owner carries out. It holds no socket, no clock, no
 //! runtime and no other shard.
 
-use crate::asked::{Asked, Why};
 use crate::call_log::{CallLog, LoggedCall};
 use crate::counters::Counters;
+use crate::handling::{Handling, Progress};
 use crate::local_address::LocalAddresses;
-use crate::parked::{Found, HostKey, Line, Parked, Resolved};
 use crate::ping::Pings;
-use crate::reply::is_in_bounds;
+use crate::question::{HostKey, Resolved};
+use crate::reply::{Reply, is_in_bounds};
 use crate::shared::Shared;
+use crate::stage::Stage;
+use crate::suspended::{Heard, Line, Suspended, Waiting};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -77,10 +79,12 @@ pub enum Moved {
         transactions: Vec<Record>,
         logged: Vec<(u64, LoggedCall)>,
     },
-    /// A message that waited behind a look-up: it starts again with its new owner.
+    /// A request that waited for an answer, with how far it came: it asks again with its new owner. Without that: a message that was
+    /// held back behind one.
     Waiting {
         bytes: Vec<u8>,
         arrival: Arrival,
+        progress: Option<Progress>,
     },
 }
 
@@ -98,7 +102,10 @@ pub struct Engine {
     /// This shard among the receivers of the stores.
     pub written: Option<SinkId>,
     pub found: Option<SinkId>,
-    pub(crate) parked: Slots<Parked>,
+    pub(crate) suspended: Slots<Suspended>,
+    /// Memory of requests that waited, for the next ones.
+    #[expect(clippy::vec_box, reason = "they go into slots as they are")]
+    pub(crate) spare: Vec<Box<Waiting>>,
     /// Messages of calls that wait, in order.
     pub(crate) held: HashMap<Line, VecDeque<(Vec<u8>, Arrival)>>,
     /// How many requests of a call wait.
@@ -124,6 +131,8 @@ pub struct Engine {
     /// Scratch of registrations: the address-of-record and the header lines of the 200.
     pub(crate) aor: Vec<u8>,
     pub(crate) lines: Vec<u8>,
+    /// Scratch: header lines of a reply.
+    pub(crate) reply_lines: Vec<u8>,
     /// Transactions alive at most since they last became few.
     most_transactions: u64,
     /// They became few: memory is to be given back so many times more, or until the tables rest.
@@ -148,10 +157,10 @@ impl Engine {
 
     /// Messages that wait, for a look-up or behind others of their call.
     pub fn waiting(&self) -> usize {
-        self.parked.len() + self.held.values().map(VecDeque::len).sum::<usize>()
+        self.suspended.len() + self.held.values().map(VecDeque::len).sum::<usize>()
     }
 
-    /// Parses what came and hands it on: responses to their transactions, requests to [`Engine::request`].
+    /// Parses what came and hands it on: responses to their transactions, requests to their first stage ([`Engine::advance`]).
     fn take_in(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.shared.bans.is_banned(arrival.remote.ip(), now.mono) {
             self.counters().banned.one();
@@ -207,14 +216,25 @@ impl Engine {
         let top = message.via();
         let changed = top.is_ok_and(|top| via::complete(&message, &top, &arrival.remote, force, edit, &mut completed));
         if changed {
-            match index.parse(&completed, &self.shared.limits) {
-                Ok(()) => self.enter(now, arrival, &Message::new(&completed, index), out),
-                Err(error) => self.refuse_unread(now, arrival, &completed, index, error, out),
-            }
+            index.moved_by_value(Name::Via, completed.len() as isize - message.bytes().len() as isize);
+            #[cfg(debug_assertions)]
+            self.is_as_read(index, &completed);
+            self.enter(now, arrival, &Message::new(&completed, index), out);
         } else {
             self.enter_with_top(now, arrival, &message, top, out);
         }
         self.completed = completed;
+    }
+
+    /// What was moved is what a second reading finds.
+    #[cfg(debug_assertions)]
+    fn is_as_read(&self, index: &Index, bytes: &[u8]) {
+        let mut again = Index::new();
+        let limits = strowger_message::Limits { message: usize::MAX, ..self.shared.limits };
+        // A header that has just become longer than one whose values are counted may be refused.
+        if again.parse(bytes, &limits).is_ok() {
+            assert_eq!(*index, again);
+        }
     }
 
     /// A request, its Via complete: to its transaction, or behind those of its call that wait.
@@ -238,10 +258,9 @@ impl Engine {
         if !self.waiting.is_empty() {
             let line = self.line_of(&request);
             if self.waiting.contains_key(&line) {
-                // What acknowledges a failure ends its repetitions at once.
-                let absorbed = request.method == Method::Ack
-                    && matches!(self.transactions.request(now, message, arrival, call_hash, out), Incoming::Absorbed);
-                if !absorbed {
+                // Only what is new waits: an ACK ends the repetitions of its failure at once, and a request that came before gets what
+                // its transaction has sent.
+                if !self.transactions.absorb(now, message, out) {
                     self.hold(line, message.bytes(), arrival);
                 }
                 return;
@@ -275,39 +294,60 @@ impl Engine {
         if let (true, Some(flow)) = (request.essentials.via.alias, request.arrival.flow) {
             self.alias(request, flow);
         }
-        let (found, why) = (&mut Found::default(), Why::Status);
-        let mut asked = Asked { now, request, server: None, found, why, out };
+        self.begin(now, request, &mut Progress::new(now), out);
+    }
+
+    /// Gives a request its transaction and its first stage, unless it came further before.
+    fn begin(&mut self, now: Now, request: &Request<'_>, progress: &mut Progress, out: &mut Outbox) {
+        let mut handling = Handling { now, request, server: None, progress, out };
         // Registrations are answered without a transaction: equal requests get equal answers.
-        if request.method == Method::Register
-            && (self.is_for_registrar(now, request) || self.names_registrar(now, request))
-        {
+        if request.method == Method::Register && self.is_for_registrar(now, request) {
             if self.circumstances.draining {
-                return self.reply_shutting_down(&mut asked);
+                return self.reply(&mut handling, Reply::shutting_down());
             }
             if !self.has_room_to_wait(request.arrival, request.message.bytes().len()) {
-                return self.reply_overloaded(&mut asked);
+                return self.reply(&mut handling, Reply::overloaded());
             }
-            return self.register(&mut asked);
+            handling.progress.stage = Stage::Register;
+            return self.advance(&mut handling);
         }
-        match self.transactions.request(now, &request.message, request.arrival, request.call_hash, asked.out) {
+        match self.transactions.request(now, &request.message, request.arrival, request.call_hash, handling.out) {
             Incoming::New(id) => {
                 let reply = via::reply_target(&request.essentials.via, request.arrival);
                 if reply != request.arrival.reply() {
                     self.transactions.set_reply(id, reply);
                 }
-                asked.server = Some(id);
+                handling.server = Some(id);
                 if self.circumstances.draining && request.to_tag.is_empty() {
-                    return self.reply_shutting_down(&mut asked);
+                    return self.reply(&mut handling, Reply::shutting_down());
                 }
-                self.request(&mut asked);
+                self.advance(&mut handling);
             }
             Incoming::Absorbed => (),
-            Incoming::Ack => self.ack(&mut asked),
-            Incoming::Cancel { cancel, invite } => {
-                asked.server = Some(cancel);
-                self.cancel(&mut asked, invite);
+            Incoming::Ack => {
+                handling.progress.stage = Stage::Acknowledge;
+                self.advance(&mut handling);
             }
-            Incoming::Full => self.reply_overloaded(&mut asked),
+            Incoming::Cancel { cancel, invite } => {
+                handling.server = Some(cancel);
+                self.cancel(&mut handling, invite);
+            }
+            Incoming::Full => self.reply(&mut handling, Reply::overloaded()),
+        }
+    }
+
+    /// A request that waited in another shard, at the stage that it came to.
+    fn go_on_here(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], mut progress: Progress, out: &mut Outbox) {
+        // Its transaction is another one here, which has sent nothing.
+        progress.trying = false;
+        let mut index = Index::new();
+        if index.parse(bytes, &self.shared.limits).is_err() {
+            return;
+        }
+        let message = Message::new(bytes, &index);
+        let call_hash = message.header(Name::CallId).map_or(0, |id| call::hash(self.shared.call_secret, id));
+        if let Ok(request) = Request::of(message, arrival, call_hash) {
+            self.begin(now, &request, &mut progress, out);
         }
     }
 
@@ -486,7 +526,7 @@ impl Engine {
     fn show_busy(&self) {
         let counters = self.counters();
         counters.unanswered.set(self.proxy.unanswered() as u64);
-        counters.waiting.set(self.parked.len() as u64);
+        counters.waiting.set(self.suspended.len() as u64);
         counters.calls_logged.set(self.call_log.len() as u64);
     }
 
@@ -537,7 +577,7 @@ impl Engine {
         self.proxy.poll(&mut Round { now, tx: &mut self.transactions, out });
         self.hear_notices(now, out);
         self.ping(now, out);
-        self.parked.tidy();
+        self.suspended.tidy();
         self.read_gauges();
         self.give_memory_back(now);
     }
@@ -555,12 +595,12 @@ impl Engine {
             }
             Answer::Subscribers(results) => {
                 for (ticket, result) in results {
-                    self.go_on(now, ticket, |found| found.note_subscriber(result), out);
+                    self.go_on(now, ticket, Heard::Subscriber(result), out);
                 }
             }
             Answer::Pings => self.pings.wake(now),
             Answer::Resolved { ticket, name, to } => {
-                self.go_on(now, ticket, |found| found.names.push((name, to)), out);
+                self.go_on(now, ticket, Heard::Name(name, to), out);
             }
         }
         self.hear_notices(now, out);
@@ -603,7 +643,6 @@ impl Engine {
         let logged = self.call_log.export(bucket);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !logged.is_empty();
         let calls = is_any.then_some(Moved::Calls { contexts, transactions, logged });
-        let waiting = waiting.into_iter().map(|(bytes, arrival)| Moved::Waiting { bytes, arrival });
         self.show_busy();
         calls.into_iter().chain(waiting).collect()
     }
@@ -617,7 +656,10 @@ impl Engine {
                 let ids = self.transactions.import_all(now, transactions, user);
                 self.proxy.settle(&moved, &ids);
             }
-            Moved::Waiting { bytes, arrival } => self.take_in(now, &arrival, &bytes, out),
+            Moved::Waiting { bytes, arrival, progress: Some(progress) } => {
+                self.go_on_here(now, &arrival, &bytes, progress, out);
+            }
+            Moved::Waiting { bytes, arrival, progress: None } => self.take_in(now, &arrival, &bytes, out),
         }
         self.show_busy();
     }
@@ -647,7 +689,8 @@ impl Engine {
             effects: Vec::new(),
             written: None,
             found: None,
-            parked: Slots::new(),
+            suspended: Slots::new(),
+            spare: Vec::new(),
             held: HashMap::new(),
             waiting: HashMap::new(),
             resolving: HashMap::new(),
@@ -665,6 +708,7 @@ impl Engine {
             local_addresses: LocalAddresses::new(config.dns.cache_entries),
             aor: Vec::new(),
             lines: Vec::new(),
+            reply_lines: Vec::new(),
             most_transactions: 0,
             gives_left: 0,
             gave_back: 0,

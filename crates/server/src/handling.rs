@@ -1,29 +1,60 @@
-//! A request in hand, and what an answer to it needs.
+//! A request while the engine handles it, and how far it came.
 
-use crate::parked::Found;
+use crate::question::Answers;
+use crate::stage::Stage;
 use strowger_core::routing::Request;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Now, Outbox};
 
-/// What is asked of this server, while it is looked at.
-pub(crate) struct Asked<'t, 'm> {
+/// A request in the hands of an engine.
+pub(crate) struct Handling<'t, 'm> {
     pub(crate) now: Now,
     pub(crate) request: &'t Request<'m>,
     /// Its transaction; none for a REGISTER and an ACK.
     pub(crate) server: Option<ServerId>,
-    /// What look-ups for it have brought.
-    pub(crate) found: &'t mut Found,
-    /// What the log says if it is refused.
-    pub(crate) why: Why,
+    pub(crate) progress: &'t mut Progress,
     pub(crate) out: &'t mut Outbox,
 }
 
-/// Why a request is refused, for the operator: the peer gets the status alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// What the status code means says all.
-    Status,
-    Text(&'static str),
-    /// It was logged with more than a text.
-    Logged,
+/// How far a request came. It stays with the request while that waits, and moves with it to another shard.
+#[derive(Debug)]
+pub struct Progress {
+    /// The stage that looks at it.
+    pub(crate) stage: Stage,
+    /// When its first stage began. Whether a mark or seal is too old is judged by this moment, however long the request waits.
+    pub(crate) began: Now,
+    pub(crate) answers: Answers,
+    pub(crate) proof: Proof,
+    /// A 100 was sent.
+    pub(crate) trying: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(now: Now) -> Self {
+        Self { stage: Stage::Address, began: now, answers: Answers::default(), proof: Proof::default(), trying: false }
+    }
+
+    /// Takes it out; what is left behind is a beginning.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new(self.began))
+    }
+}
+
+/// What a request has shown of its sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Proof {
+    /// Its credentials were right.
+    pub(crate) authenticated: bool,
+    /// The credentials were right, but had been used before: nothing may change.
+    pub(crate) replayed: bool,
+    /// Its mark or seal: it goes to the other party of a call that was let through.
+    pub(crate) in_dialog: bool,
+}
+
+impl Handling<'_, '_> {
+    /// Its sender is there, or was.
+    pub(crate) fn is_proven(&self) -> bool {
+        let Proof { authenticated, in_dialog, .. } = self.progress.proof;
+        self.request.arrival.transport.is_reliable() || authenticated || in_dialog
+    }
 }

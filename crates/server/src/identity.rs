@@ -1,11 +1,12 @@
 //! Whom a request says to be from, beside the user whose password it has shown (RFC 3261 section 22.1, RFC 3323, RFC 3325).
 
-use crate::asked::Asked;
 use crate::engine::Engine;
+use crate::handling::Handling;
 use crate::registration::write_aor;
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::routing::{Request, Routing};
 use strowger_message::header::Privacy;
+use strowger_message::uri::sip::unescaped;
 use strowger_message::{Edit, Message, Name, NameAddr, Uri};
 use strowger_store::subscriber::Credential;
 
@@ -74,18 +75,18 @@ impl Engine {
     /// the requests that have shown its password, and by those of others where calls need none.
     pub(crate) fn conceal(
         &self,
-        asked: &Asked<'_, '_>,
+        handling: &Handling<'_, '_>,
         routing: &Routing<'_>,
         edit: &mut Edit,
         out: &mut Vec<u8>,
     ) -> bool {
-        let message = &asked.request.message;
+        let message = &handling.request.message;
         let for_help = routing.route.is_none() && matches!(routing.uri, Uri::Urn(_));
         let withheld = !for_help && withholds_identity(message);
         edit.clear();
         edit.remove_all(message.index(), Name::PPreferredIdentity);
         for name in NAMING {
-            if message.has(name) && (withheld || self.names_another(asked, name)) {
+            if message.has(name) && (withheld || self.names_another(handling, name)) {
                 edit.remove_all(message.index(), name);
             }
         }
@@ -97,18 +98,18 @@ impl Engine {
     }
 
     /// Whether this header field names a user of ours that the caller has not shown to be, or cannot be read.
-    fn names_another(&self, asked: &Asked<'_, '_>, name: Name) -> bool {
+    fn names_another(&self, handling: &Handling<'_, '_>, name: Name) -> bool {
         let auth = &self.shared.config.auth;
-        if !auth.calls || (asked.found.authenticated && !auth.user_must_match) {
+        if !auth.calls || (handling.progress.proof.authenticated && !auth.user_must_match) {
             return false;
         }
-        let request = asked.request;
+        let request = handling.request;
         // Of one that has shown a password these name no other user of ours.
         let is_shown = |user: &Uri<'_>| {
             let said = [Name::PPreferredIdentity, Name::PAssertedIdentity]
                 .map(|name| request.message.values::<NameAddr<'_>>(name));
             let said = said.into_iter().flatten().flatten().map(|value| value.uri);
-            asked.found.authenticated
+            handling.progress.proof.authenticated
                 && said
                     .chain([request.essentials.from.uri])
                     .any(|shown| self.is_of_our_domain(&shown) && is_same(&shown, user))
@@ -140,21 +141,12 @@ fn is_same(a: &Uri<'_>, b: &Uri<'_>) -> bool {
 
 /// A From that withholds who it is from.
 fn is_anonymous(from: &Uri<'_>) -> bool {
-    const HOST: &[u8] = b"anonymous.invalid";
-    let mut host = Vec::new();
-    from.sip().is_some_and(|uri| {
-        uri.host.write_lower(&mut host);
-        host == HOST
-    })
+    from.sip().is_some_and(|uri| uri.host.is_lower(b"anonymous.invalid"))
 }
 
 /// The subscriber is the user that this URI names.
 fn is_user(subscriber: &Credential, party: &Uri<'_>) -> bool {
     let Uri::Sip(uri) = party else { return false };
-    let Some(user) = uri.user else { return false };
-    let mut plain = Vec::with_capacity(user.len());
-    strowger_message::uri::sip::unescape(user, &mut plain);
-    let mut host = Vec::new();
-    uri.host.write_lower(&mut host);
-    plain == subscriber.username.as_bytes() && host == subscriber.domain.as_bytes()
+    let is_name = |user| unescaped(user).eq(subscriber.username.bytes());
+    uri.user.is_some_and(is_name) && uri.host.is_lower(subscriber.domain.as_bytes())
 }

@@ -6,20 +6,24 @@
 
 #![forbid(unsafe_code)]
 
-mod asked;
+mod acknowledgement;
+mod address;
 mod authentication;
+mod authorization;
 pub mod ban;
 mod call_log;
 mod contacts;
 pub mod counters;
 pub mod engine;
 pub mod flows;
+mod forwarding;
+mod handling;
 mod identity;
 pub mod line_rate;
 pub mod local_address;
 mod own_name;
-pub mod parked;
 mod ping;
+pub mod question;
 mod reachability;
 mod refusals;
 mod registration;
@@ -27,5 +31,7 @@ mod registration_log;
 mod reply;
 mod routing;
 pub mod shared;
+mod stage;
+mod suspended;
 mod tally;
 mod upkeep;

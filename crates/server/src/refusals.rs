@@ -1,15 +1,16 @@
 //! How many lines the log gets about single requests and connections that were refused or failed: see
 //! [`Quota`](strowger_core::quota::Quota). Bans have lines of their own, which are few.
 
-use crate::asked::{Asked, Why};
 use crate::engine::Engine;
+use crate::handling::Handling;
+use crate::reply::{Party, Why};
 use crate::shared::Shared;
 use strowger_core::quota::Kind;
 use strowger_core::routing::Routing;
 use strowger_core::shown::{brief, shown};
 use strowger_core::transaction::Event;
 use strowger_core::{Arrival, Now};
-use strowger_message::{Error, Index, Message, Method, Name, Uri};
+use strowger_message::{Error, Index, Message, Method, Name};
 
 impl Engine {
     /// A request that was forwarded came to nothing there; the caller hears of it only if it was tried nowhere else.
@@ -39,15 +40,17 @@ impl Engine {
     }
 
     /// A request gets this status. Challenges are no refusals: the sender has shown nothing yet.
-    pub(crate) fn log_refusal(&self, asked: &Asked<'_, '_>, status: u16) {
-        let request = asked.request;
+    pub(crate) fn log_refusal(&self, handling: &Handling<'_, '_>, status: u16, why: Why) {
+        let request = handling.request;
         let challenge = matches!(status, 401 | 407);
-        let reason = match asked.why {
+        let reason = match why {
             Why::Logged => return,
             Why::Text(text) => text,
-            Why::Status => strowger_message::status::reason(status),
+            Why::Domain(party) if self.log_domain(handling, party) => return,
+            Why::Domain(_) | Why::Status => strowger_message::status::reason(status),
         };
-        if challenge && !tracing::enabled!(tracing::Level::DEBUG) || !challenge && !self.may_say(asked, kind_of(asked))
+        if challenge && !tracing::enabled!(tracing::Level::DEBUG)
+            || !challenge && !self.may_say(handling, kind_of(handling))
         {
             return;
         }
@@ -86,17 +89,22 @@ impl Engine {
         );
     }
 
-    /// A request for a user of a domain that is none of ours, by mistake most often: what a phone calls its server is taken for
-    /// the domain.
-    pub(crate) fn log_domain(&self, asked: &mut Asked<'_, '_>, named: &Uri<'_>) {
-        let Some(uri) = named.sip().filter(|uri| !self.shared.router.identity().is_local_domain(uri.host)) else {
-            return;
+    /// The party that a request names as a user of a domain that is none of ours, by mistake most often: what a phone calls its server is
+    /// taken for the domain. False: its domain is one of ours.
+    fn log_domain(&self, handling: &Handling<'_, '_>, party: Party) -> bool {
+        let essentials = &handling.request.essentials;
+        let named = match party {
+            Party::RequestUri => handling.request.uri,
+            Party::From => essentials.from.uri,
+            Party::To => essentials.to.uri,
         };
-        asked.why = Why::Logged;
-        if !self.may_say(asked, kind_of(asked)) {
-            return;
+        let Some(uri) = named.sip().filter(|uri| !self.shared.router.identity().is_local_domain(uri.host)) else {
+            return false;
+        };
+        if !self.may_say(handling, kind_of(handling)) {
+            return true;
         }
-        let request = asked.request;
+        let request = handling.request;
         let mut domain = Vec::new();
         uri.host.write_lower(&mut domain);
         let reason = match self.shared.router.identity().is_own_host(uri.host) {
@@ -117,14 +125,15 @@ impl Engine {
             call_id = %shown(request.call_id),
             "request refused"
         );
+        true
     }
 
     /// An ACK that goes nowhere, and gets no answer: the call that it is for ends 32 seconds later (RFC 3261 section 13.3.1.4).
-    pub(crate) fn log_ack(&self, asked: &Asked<'_, '_>, routing: &Routing<'_>) {
-        if !self.may_say(asked, Kind::Request) {
+    pub(crate) fn log_ack(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) {
+        if !self.may_say(handling, Kind::Request) {
             return;
         }
-        let request = asked.request;
+        let request = handling.request;
         let reason = match routing.other_contact {
             true => {
                 "its Route is of an answer with another Contact: the one of the 2xx counts (RFC 3261 section 13.2.2.4)"
@@ -136,13 +145,13 @@ impl Engine {
     }
 
     /// Whether a line of this kind may be written about this request.
-    pub(crate) fn may_say(&self, asked: &Asked<'_, '_>, kind: Kind) -> bool {
-        self.shared.quota.may_say(kind, asked.request.arrival.remote.ip(), asked.now.mono)
+    pub(crate) fn may_say(&self, handling: &Handling<'_, '_>, kind: Kind) -> bool {
+        self.shared.quota.may_say(kind, handling.request.arrival.remote.ip(), handling.now.mono)
     }
 }
 
-fn kind_of(asked: &Asked<'_, '_>) -> Kind {
-    if asked.request.method == Method::Register { Kind::Registration } else { Kind::Request }
+fn kind_of(handling: &Handling<'_, '_>) -> Kind {
+    if handling.request.method == Method::Register { Kind::Registration } else { Kind::Request }
 }
 
 impl Shared {

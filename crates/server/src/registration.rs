@@ -1,12 +1,14 @@
 //! REGISTER: from the request to the location table and back (RFC 3261 section 10.3).
 
-use crate::asked::{Asked, Why};
 use crate::contacts::first_hop;
 use crate::engine::Engine;
-use crate::parked::{Parked, Registration};
+use crate::handling::{Handling, Proof};
 use crate::ping::NEEDS_PING;
 use crate::reachability::is_unreachable;
 use crate::registration_log::{Changes, Sender};
+use crate::reply::{Party, Reply, Why};
+use crate::stage::Verdict;
+use crate::suspended::{Registration, Suspended};
 use strowger_core::digest::ChallengeHeader;
 use strowger_core::quota::Kind;
 use strowger_core::registrar::{Current, Refusal, Registrar};
@@ -34,41 +36,36 @@ enum Here {
 }
 
 impl Engine {
-    /// A REGISTER for a domain of ours, with no Route that leads elsewhere.
-    pub(crate) fn is_for_registrar(&self, now: Now, request: &Request<'_>) -> bool {
-        let stays = || !request.message.has(Name::Route) || self.router.route(now, request).route.is_none();
-        self.is_local(&request.uri) && stays()
+    /// Whether the sender of a REGISTER may change the bindings that it names.
+    pub(crate) fn authorize_registration(&self, handling: &Handling<'_, '_>) -> Verdict {
+        let party = handling.request.essentials.to.uri;
+        if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_local(&party) {
+            return Reply::unknown(Party::To).into();
+        }
+        if !self.shared.config.registrar.authenticate {
+            return Verdict::Register(Proof::default());
+        }
+        let shown = self.authenticate(handling, ChallengeHeader::WwwAuthenticate, &party);
+        shown.map_or_else(Verdict::from, Verdict::Register)
     }
 
-    pub(crate) fn register(&mut self, asked: &mut Asked<'_, '_>) {
-        let request = asked.request;
-        let party = request.essentials.to.uri;
-        if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_local(&party) {
-            self.counters().not_found.one();
-            self.log_domain(asked, &party);
-            return self.reply(asked, 404, |_| ());
-        }
-        if self.shared.config.registrar.authenticate
-            && !self.authenticate(asked, ChallengeHeader::WwwAuthenticate, &party)
-        {
-            return;
-        }
-        self.confirm(request);
+    /// The registrar: changes the bindings, and answers.
+    pub(crate) fn register(&mut self, handling: &mut Handling<'_, '_>) {
         let mut aor = std::mem::take(&mut self.aor);
         aor.clear();
-        write_aor(&party, &mut aor);
+        write_aor(&handling.request.essentials.to.uri, &mut aor);
         let mut registrar = std::mem::take(&mut self.registrar);
-        self.update(asked, &aor, &mut registrar, asked.found.replayed);
+        self.update(handling, &aor, &mut registrar, handling.progress.proof.replayed);
         self.registrar = registrar;
         self.aor = aor;
     }
 
-    fn update(&mut self, asked: &mut Asked<'_, '_>, aor: &[u8], registrar: &mut Registrar, replayed: bool) {
-        let request = asked.request;
+    fn update(&mut self, handling: &mut Handling<'_, '_>, aor: &[u8], registrar: &mut Registrar, replayed: bool) {
+        let request = handling.request;
         let shared = self.shared.clone();
         // The ticket must be there before the table may give it back.
         let durable = self.written;
-        let id = durable.map(|_| self.parked.insert(Parked::Registration(Box::default())));
+        let id = durable.map(|_| self.suspended.insert(Suspended::Registration(Box::default())));
         let sink = durable.unwrap_or(SinkId::NONE);
         let ticket = Ticket { sink, value: id.map_or(0, Id::to_u64) };
         let most = registrar.settings().max_contacts;
@@ -78,7 +75,7 @@ impl Engine {
         let mut changes = Changes::default();
         let outcome = {
             let (lines, pings, node) = (&mut lines, &mut pings, shared.config.server.node);
-            let (noted, now) = (&mut changes, asked.now);
+            let (noted, now) = (&mut changes, handling.now);
             let mut note = |registrar: &Registrar, bindings: &[Current<'_>]| {
                 noted.note(now, request, registrar, bindings, &shared.registration_lines);
             };
@@ -90,10 +87,10 @@ impl Engine {
             };
             let here = |uri: &Uri<'_>| self.leads_here(uri, aor);
             let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.router.leads_here(uri));
-            shared.location.update(aor, asked.now.mono, most, ticket, |current| {
+            shared.location.update(aor, handling.now.mono, most, ticket, |current| {
                 let conditions =
                     Conditions { node, repair, is_unreachable: &is_unreachable, here: &here, is_own: &is_own };
-                let steps = decide(asked.now, request, decider, current, lines, pings, &conditions, &mut note);
+                let steps = decide(handling.now, request, decider, current, lines, pings, &conditions, &mut note);
                 if replayed && !(matches!(&steps, Ok(steps) if steps.is_empty()) && is_of(request, current)) {
                     return Err(Refused::Replayed);
                 }
@@ -101,7 +98,7 @@ impl Engine {
             })
         };
         if pings {
-            self.wake_pings(asked.now);
+            self.wake_pings(handling.now);
         }
         match outcome {
             Ok(Standing::Done) => {
@@ -109,29 +106,29 @@ impl Engine {
                 if !changes.is_empty() {
                     changes.log(&shown(aor).to_string(), &Sender::of(request));
                 }
-                let from = asked.out.start();
-                self.write_reply(request, 200, |text| text.extend_from_slice(&lines), &mut asked.out.bytes);
-                let range = from..asked.out.bytes.len();
-                asked.out.send(via::reply_target(&request.essentials.via, request.arrival), range, 0);
+                let from = handling.out.start();
+                self.write_response(request, 200, &lines, &mut handling.out.bytes);
+                let range = from..handling.out.bytes.len();
+                handling.out.send(via::reply_target(&request.essentials.via, request.arrival), range, 0);
                 if let Some(id) = id {
-                    self.parked.remove(id);
+                    self.suspended.remove(id);
                 }
             }
             Ok(Standing::Pending) => {
                 let (mut ok, mut failed) = (Vec::new(), Vec::new());
-                self.write_reply(request, 200, |text| text.extend_from_slice(&lines), &mut ok);
-                self.write_reply(request, 500, |_| (), &mut failed);
+                self.write_response(request, 200, &lines, &mut ok);
+                self.write_response(request, 500, b"", &mut failed);
                 let target = via::reply_target(&request.essentials.via, request.arrival);
-                if let Some(Parked::Registration(waiting)) = id.and_then(|id| self.parked.get_mut(id)) {
+                if let Some(Suspended::Registration(waiting)) = id.and_then(|id| self.suspended.get_mut(id)) {
                     let log = (!changes.is_empty()).then(|| (changes, Sender::of(request)));
                     **waiting = Registration { ok, failed, target: Some(target), aor: shown(aor).to_string(), log };
                 }
             }
             Err(error) => {
                 if let Some(id) = id {
-                    self.parked.remove(id);
+                    self.suspended.remove(id);
                 }
-                self.refuse_registration(asked, aor, registrar, error);
+                self.refuse_registration(handling, aor, registrar, error);
             }
         }
         self.lines = lines;
@@ -148,52 +145,49 @@ impl Engine {
 
     fn refuse_registration(
         &mut self,
-        asked: &mut Asked<'_, '_>,
+        handling: &mut Handling<'_, '_>,
         aor: &[u8],
         registrar: &Registrar,
         error: UpdateError<Refused>,
     ) {
-        let request = asked.request;
+        let request = handling.request;
         let (call_id, source) = (shown(request.call_id), request.arrival.remote);
-        match error {
-            UpdateError::Decision(Refused::Replayed) => {
-                self.challenge(asked, ChallengeHeader::WwwAuthenticate, true);
-            }
+        let reply = match error {
+            UpdateError::Decision(Refused::Replayed) => Reply::challenge(ChallengeHeader::WwwAuthenticate, true),
             UpdateError::Decision(Refused::Registrar(refusal)) => {
-                asked.why = Why::Text(refusal.text());
+                let mut lines = Vec::new();
+                registrar.write_refusal(refusal, &mut lines);
                 self.counters().refused.one();
-                self.reply(asked, refusal.status(), |text| registrar.write_refusal(refusal, text));
+                return self.respond(handling, refusal.status(), Why::Text(refusal.text()), &lines);
             }
             UpdateError::Decision(Refused::LeadsHere) => {
-                asked.why = Why::Text("a contact, or the Path to it, names this server");
-                self.refuse_request(asked, 403);
+                Reply::refused(403).because("a contact, or the Path to it, names this server")
             }
             UpdateError::TooManyContacts { .. } | UpdateError::Unfit(_) => {
-                if self.may_say(asked, Kind::Registration) {
+                if self.may_say(handling, Kind::Registration) {
                     let reason = brief(&error);
                     tracing::info!(%call_id, %source, aor = %shown(aor), %reason, "registration refused");
                 }
-                asked.why = Why::Logged;
-                self.refuse_request(asked, 403);
+                Reply { why: Why::Logged, ..Reply::refused(403) }
             }
             UpdateError::TableFull | UpdateError::Refused(_) => {
                 // The store tells of its trouble once; a line for each phone would bury that.
                 tracing::debug!(%call_id, aor = %shown(aor), reason = %brief(&error), "registration refused");
-                self.reply_overloaded(asked);
+                Reply::overloaded()
             }
             UpdateError::NoSuchBinding(_) => {
-                if self.may_say(asked, Kind::Registration) {
+                if self.may_say(handling, Kind::Registration) {
                     tracing::error!(%call_id, aor = %shown(aor), %error, "registration failed");
                 }
-                asked.why = Why::Logged;
-                self.reply(asked, 500, |_| ());
+                Reply { why: Why::Logged, ..Reply::new(500) }
             }
-        }
+        };
+        self.reply(handling, reply);
     }
 
     /// A registration is kept, or could not be.
     pub(crate) fn written(&mut self, ticket: u64, result: Result<(), WriteError>, out: &mut Outbox) {
-        let Some(Parked::Registration(waiting)) = self.parked.remove(Id::from_u64(ticket)) else { return };
+        let Some(Suspended::Registration(waiting)) = self.suspended.remove(Id::from_u64(ticket)) else { return };
         let Some(target) = waiting.target else { return };
         let reply = match result {
             Ok(()) => {

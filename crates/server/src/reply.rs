@@ -4,62 +4,242 @@
 //! gets one answer of at most three times its size, which no timer sends again. What a callee answers it gets as it comes, and again
 //! only as long as all of that is no more than three times its size.
 
-use crate::asked::{Asked, Why};
 use crate::engine::Engine;
+use crate::handling::Handling;
+use strowger_core::digest::{ChallengeHeader, Demand};
 use strowger_core::routing::Request;
 use strowger_core::transaction::{MOST_TIMES, length_as_sent};
 use strowger_core::via;
-use strowger_message::{Method, respond};
+use strowger_message::{Method, Name, respond};
+
+/// What this server answers to a request, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) lines: Lines,
+    pub(crate) why: Why,
+    pub(crate) counted: Counted,
+}
+
+/// Header lines of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    None,
+    /// One challenge for each algorithm that is offered (RFC 7616 section 3.3).
+    Challenge {
+        header: ChallengeHeader,
+        stale: bool,
+    },
+    /// Of what Require names: what a server does not know (RFC 3261 section 8.2.2.3).
+    Unsupported,
+    /// What Proxy-Require names: a proxy knows none (section 16.3 item 5).
+    UnsupportedByProxy,
+    Allow,
+    /// What the server can do (section 11.2).
+    Capabilities,
+    RetryAfter,
+}
+
+/// Why a request is refused, for the operator: the peer gets the status alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// What the status code means says all.
+    Status,
+    Text(&'static str),
+    /// This party is of a domain that is none of ours, by mistake most often.
+    Domain(Party),
+    /// It was logged with more than a text.
+    Logged,
+}
+
+/// Whom a request names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Party {
+    RequestUri,
+    From,
+    To,
+}
+
+/// By what a reply is counted, beside its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Not,
+    Refused,
+    NotFound,
+    RelayDenied,
+    Challenge,
+    Overloaded,
+    Shutdown,
+}
+
+impl Reply {
+    pub(crate) const fn new(status: u16) -> Self {
+        Self { status, lines: Lines::None, why: Why::Status, counted: Counted::Not }
+    }
+
+    /// Something is wrong with the request.
+    pub(crate) const fn refused(status: u16) -> Self {
+        Self { counted: Counted::Refused, ..Self::new(status) }
+    }
+
+    /// There is no such user, or it cannot be reached.
+    pub(crate) const fn not_found(status: u16) -> Self {
+        Self { counted: Counted::NotFound, ..Self::new(status) }
+    }
+
+    /// This party is no user of this server.
+    pub(crate) const fn unknown(party: Party) -> Self {
+        Self { why: Why::Domain(party), ..Self::not_found(404) }
+    }
+
+    pub(crate) const fn challenge(header: ChallengeHeader, stale: bool) -> Self {
+        let lines = Lines::Challenge { header, stale };
+        Self { lines, counted: Counted::Challenge, ..Self::new(header.status()) }
+    }
+
+    /// 503 because a bound is reached.
+    pub(crate) const fn overloaded() -> Self {
+        Self { lines: Lines::RetryAfter, counted: Counted::Overloaded, ..Self::new(503) }
+    }
+
+    /// 503 because the process is about to end.
+    pub(crate) const fn shutting_down() -> Self {
+        let why = Why::Text("shutting down");
+        Self { lines: Lines::RetryAfter, why, counted: Counted::Shutdown, ..Self::new(503) }
+    }
+
+    pub(crate) const fn because(self, text: &'static str) -> Self {
+        Self { why: Why::Text(text), ..self }
+    }
+
+    pub(crate) const fn with(self, lines: Lines) -> Self {
+        Self { lines, ..self }
+    }
+}
 
 impl Engine {
-    /// Answers a request: through its transaction, or without one. `lines` writes further header lines.
-    pub(crate) fn reply(&mut self, asked: &mut Asked<'_, '_>, status: u16, lines: impl FnOnce(&mut Vec<u8>)) {
-        if status >= 300 {
-            self.log_refusal(asked, status);
+    /// Answers a request.
+    pub(crate) fn reply(&mut self, handling: &mut Handling<'_, '_>, reply: Reply) {
+        let counters = self.counters();
+        match reply.counted {
+            Counted::Not => (),
+            Counted::Refused => counters.refused.one(),
+            Counted::NotFound => counters.not_found.one(),
+            Counted::RelayDenied => counters.relay_denied.one(),
+            Counted::Challenge => counters.challenges.one(),
+            Counted::Overloaded => counters.overloaded.one(),
+            Counted::Shutdown => counters.refused_at_shutdown.one(),
         }
-        let request = asked.request;
-        let from = asked.out.start();
-        self.write_reply(request, status, lines, &mut asked.out.bytes);
-        let proven = is_proven(asked);
-        if !proven && !self.fit(request, status, from, &mut asked.out.bytes) {
+        let mut lines = std::mem::take(&mut self.reply_lines);
+        lines.clear();
+        self.write_lines(handling, reply.lines, &mut lines);
+        self.respond(handling, reply.status, reply.why, &lines);
+        self.reply_lines = lines;
+    }
+
+    fn write_lines(&mut self, handling: &Handling<'_, '_>, lines: Lines, text: &mut Vec<u8>) {
+        let request = handling.request;
+        // Methods that this server answers itself (RFC 3261 section 20.5): without a domain it registers no user.
+        let allow: &[u8] = match self.shared.config.domains.is_empty() {
+            true => b"Allow: OPTIONS\r\n",
+            false => b"Allow: OPTIONS, REGISTER\r\n",
+        };
+        match lines {
+            Lines::None => (),
+            Lines::Challenge { header, stale } => self.write_challenges(handling, header, stale, text),
+            Lines::Unsupported => {
+                for (n, tag) in self.unsupported(request).enumerate() {
+                    text.extend_from_slice(if n == 0 { b"Unsupported: " } else { b", " });
+                    text.extend_from_slice(tag);
+                }
+                text.extend_from_slice(b"\r\n");
+            }
+            Lines::UnsupportedByProxy => {
+                for value in request.message.headers(Name::ProxyRequire) {
+                    text.extend_from_slice(b"Unsupported: ");
+                    text.extend_from_slice(value);
+                    text.extend_from_slice(b"\r\n");
+                }
+            }
+            Lines::Allow => text.extend_from_slice(allow),
+            Lines::Capabilities => {
+                text.extend_from_slice(allow);
+                text.extend_from_slice(
+                    b"Accept: application/sdp\r\nAccept-Encoding: identity\r\nAccept-Language: en\r\n",
+                );
+                if self.takes_paths() {
+                    text.extend_from_slice(b"Supported: path\r\n");
+                }
+            }
+            // When to try again (section 21.5.4).
+            Lines::RetryAfter => text.extend_from_slice(b"Retry-After: 5\r\n"),
+        }
+    }
+
+    pub(crate) fn write_challenges(
+        &mut self,
+        handling: &Handling<'_, '_>,
+        header: ChallengeHeader,
+        stale: bool,
+        text: &mut Vec<u8>,
+    ) {
+        let arrival = handling.request.arrival;
+        let source = self.source_bytes(arrival.remote.ip());
+        let entropy = self.entropy.u64();
+        let shared = &self.shared;
+        let demand = Demand {
+            header,
+            algorithms: shared.algorithms(arrival.listener),
+            realm: shared.config.realm.as_bytes(),
+            source: &source,
+            entropy,
+            stale,
+        };
+        shared.authenticator.write_challenges(handling.now, &demand, text);
+    }
+
+    /// Sends a response: through the transaction of the request, or without one. `lines`: further header lines.
+    pub(crate) fn respond(&mut self, handling: &mut Handling<'_, '_>, status: u16, why: Why, lines: &[u8]) {
+        if status >= 300 {
+            self.log_refusal(handling, status, why);
+        }
+        let request = handling.request;
+        let from = handling.out.start();
+        self.write_response(request, status, lines, &mut handling.out.bytes);
+        let proven = handling.is_proven();
+        if !proven && !self.fit(request, status, from, &mut handling.out.bytes) {
             self.counters().withheld.one();
-            asked.out.bytes.truncate(from);
-            if let Some(server) = asked.server {
-                self.transactions.forget(asked.now, server);
+            handling.out.bytes.truncate(from);
+            if let Some(server) = handling.server {
+                self.transactions.forget(handling.now, server);
             }
             return;
         }
-        let range = from..asked.out.bytes.len();
-        let Some(server) = asked.server else {
+        let range = from..handling.out.bytes.len();
+        let Some(server) = handling.server else {
             let target = via::reply_target(&request.essentials.via, request.arrival);
-            return asked.out.send(target, range, 0);
+            return handling.out.send(target, range, 0);
         };
         // A client that has heard nothing yet sends the request again, and gets an answer for it each time: it needs no other, and a forged
         // source none at all, for which nothing is kept (RFC 3261 section 26.3.2.4).
-        if proven || asked.found.trying || status < 200 {
-            self.transactions.respond(asked.now, server, status, range, asked.out);
-        } else if request.method != Method::Invite || request.to_tag.is_empty() {
-            self.transactions.respond(asked.now, server, status, range, asked.out);
-            self.transactions.forget(asked.now, server);
-        } else {
-            // Its ACK bears the tag of another element, and is known by the transaction alone.
+        let is_proven = proven || handling.progress.trying || status < 200;
+        // The ACK of a failure in a dialog bears the tag of another element, and is known by the transaction alone.
+        let is_kept = is_proven || (request.method == Method::Invite && !request.to_tag.is_empty());
+        if is_kept && !is_proven {
             self.transactions.doubt(server, 0);
-            self.transactions.respond(asked.now, server, status, range, asked.out);
+        }
+        self.transactions.respond(handling.now, server, status, range, handling.out);
+        if !is_kept {
+            self.transactions.forget(handling.now, server);
         }
     }
 
     /// A response of our own; its To tag is known again when it comes back.
-    pub(crate) fn write_reply(
-        &self,
-        request: &Request<'_>,
-        status: u16,
-        lines: impl FnOnce(&mut Vec<u8>),
-        out: &mut Vec<u8>,
-    ) {
+    pub(crate) fn write_response(&self, request: &Request<'_>, status: u16, lines: &[u8], out: &mut Vec<u8>) {
         let tag = self.router.own_tag().of(request.call_id);
         let tag = if status == 100 { None } else { Some(&tag[..]) };
         let mut builder = respond(&request.message, status, None, tag, out);
-        lines(builder.buffer());
+        builder.buffer().extend_from_slice(lines);
         builder.buffer().extend_from_slice(&self.shared.server_line);
         builder.finish(b"");
     }
@@ -84,36 +264,12 @@ impl Engine {
     }
 
     /// Of a request that goes on and proved nothing its source is sent no more than it earned, of which so many bytes are spent.
-    pub(crate) fn doubt_unproven(&mut self, asked: &Asked<'_, '_>, spent: usize) {
-        if let (Some(server), false) = (asked.server, is_proven(asked)) {
-            let request = asked.request;
+    pub(crate) fn doubt_unproven(&mut self, handling: &Handling<'_, '_>, spent: usize) {
+        if let (Some(server), false) = (handling.server, handling.is_proven()) {
+            let request = handling.request;
             let earned = MOST_TIMES * length_as_sent(&request.message, &request.essentials.via);
             self.transactions.doubt(server, earned.saturating_sub(spent));
         }
-    }
-
-    /// [`Engine::reply`] without further lines, and counted as refused.
-    pub(crate) fn refuse_request(&mut self, asked: &mut Asked<'_, '_>, status: u16) {
-        self.counters().refused.one();
-        self.reply(asked, status, |_| ());
-    }
-
-    /// 503 because a bound is reached.
-    pub(crate) fn reply_overloaded(&mut self, asked: &mut Asked<'_, '_>) {
-        self.counters().overloaded.one();
-        self.reply_unavailable(asked);
-    }
-
-    /// 503 because the process is about to end.
-    pub(crate) fn reply_shutting_down(&mut self, asked: &mut Asked<'_, '_>) {
-        self.counters().refused_at_shutdown.one();
-        asked.why = Why::Text("shutting down");
-        self.reply_unavailable(asked);
-    }
-
-    /// 503 with the time after which to try again (RFC 3261 section 21.5.4).
-    fn reply_unavailable(&mut self, asked: &mut Asked<'_, '_>) {
-        self.reply(asked, 503, |text| text.extend_from_slice(b"Retry-After: 5\r\n"));
     }
 }
 
@@ -123,9 +279,4 @@ const END: &[u8] = b"Content-Length: 0\r\n\r\n";
 /// An answer of this length gives no one who forges the source of a request more bytes than it is worth.
 pub(crate) const fn is_in_bounds(answer: usize, request: usize) -> bool {
     answer <= MOST_TIMES * request
-}
-
-/// Its sender is there, or was.
-pub(crate) fn is_proven(asked: &Asked<'_, '_>) -> bool {
-    asked.request.arrival.transport.is_reliable() || asked.found.authenticated || asked.found.in_dialog
 }

@@ -1,18 +1,19 @@
 //! Requests that wait for something slow, and later messages of the same call and sender, which are held back behind them.
 
-use crate::asked::{Asked, Why};
-use crate::engine::Engine;
+use crate::engine::{Engine, Moved};
+use crate::handling::{Handling, Progress};
+use crate::question::{Asks, HostKey, Resolved};
 use crate::registration_log::{Changes, Sender};
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use strowger_core::routing::Request;
 use strowger_core::slots::Id;
 use strowger_core::source::counted;
 use strowger_core::transaction::{Role, ServerId, TransactionUser};
-use strowger_core::{Arrival, Now, Outbox, PeerName, Target, Transport, call};
-use strowger_message::{Index, Message, Method, respond};
-use strowger_store::subscriber::{Answer, LookupError};
+use strowger_core::{Arrival, Now, Outbox, Target, call};
+use strowger_message::{Index, Message, respond};
+use strowger_store::subscriber::{self, LookupError};
 
 /// Messages that go on in their order: those of one call and one sender, by hashes of the Call-ID and of the sender's tag. Another peer
 /// that knows the Call-ID holds up no other.
@@ -20,24 +21,44 @@ pub(crate) type Line = (u32, u32);
 
 /// What waits under a ticket.
 #[derive(Debug)]
-pub(crate) enum Parked {
-    /// A request: it is looked at again with what was found.
+pub(crate) enum Suspended {
+    /// A request: the answer is for its stage.
     Request(Box<Waiting>),
     /// The answers to a REGISTER whose bindings are being written.
     Registration(Box<Registration>),
 }
 
+/// A request that waits for the answer to a question.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) bytes: Vec<u8>,
     pub(crate) arrival: Arrival,
     pub(crate) call_hash: u32,
     pub(crate) line: Line,
-    /// For a name, of which one source may ask for so many.
-    pub(crate) resolves: bool,
+    /// What it waits for.
+    pub(crate) asks: Asks,
     /// Its transaction; none for a REGISTER and an ACK.
     pub(crate) server: Option<ServerId>,
-    pub(crate) found: Found,
+    pub(crate) progress: Progress,
+}
+
+impl Waiting {
+    /// Gets the answer that it waits for. One of another kind is none.
+    fn hear(&mut self, answer: Heard) {
+        let answers = &mut self.progress.answers;
+        match (self.asks, answer) {
+            (Asks::Name, Heard::Name(name, to)) => answers.names.push((name, to)),
+            (Asks::Credential, Heard::Subscriber(result)) => answers.credential = Some(result),
+            (Asks::User, Heard::Subscriber(result)) => answers.user = Some(result),
+            _ => (),
+        }
+    }
+}
+
+/// The answer to one question.
+pub(crate) enum Heard {
+    Name(HostKey, Resolved),
+    Subscriber(Result<subscriber::Answer, LookupError>),
 }
 
 #[derive(Debug, Default)]
@@ -49,49 +70,6 @@ pub(crate) struct Registration {
     pub(crate) aor: String,
     /// What is logged when it is kept, if anything is.
     pub(crate) log: Option<(Changes, Sender)>,
-}
-
-/// A name to resolve: host in lower case, port, transport, sips.
-pub type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
-
-/// Where a name leads.
-#[derive(Clone, Debug, Default)]
-pub struct Resolved {
-    pub targets: Vec<(Transport, SocketAddr)>,
-    /// What those of secure transports must prove: the name that was asked for, not one that it led to (RFC 5922 section 7.2).
-    pub name: Option<PeerName>,
-}
-
-/// What look-ups of this request have found so far.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) subscriber: Option<Result<Answer, LookupError>>,
-    pub(crate) exists: Option<Result<Answer, LookupError>>,
-    /// The look-up under way asks whether a user exists, not for a credential.
-    pub(crate) asks_existence: bool,
-    pub(crate) names: Vec<(HostKey, Resolved)>,
-    /// Credentials were verified: a nonce counts once, so they must not be verified again.
-    pub(crate) authenticated: bool,
-    /// The credentials were right, but had been used before: nothing may change.
-    pub(crate) replayed: bool,
-    /// Its mark or seal proved that it goes to the other party of a call.
-    pub(crate) in_dialog: bool,
-    /// A 100 was sent.
-    pub(crate) trying: bool,
-}
-
-impl Found {
-    pub(crate) fn note_subscriber(&mut self, result: Result<Answer, LookupError>) {
-        if self.asks_existence {
-            self.exists = Some(result);
-        } else {
-            self.subscriber = Some(result);
-        }
-    }
-
-    pub(crate) fn name(&self, key: &HostKey) -> Option<&Resolved> {
-        self.names.iter().find(|(k, _)| k == key).map(|(_, resolved)| resolved)
-    }
 }
 
 impl Engine {
@@ -130,37 +108,39 @@ impl Engine {
 
     /// Whether one more name may be looked up for a request. One source has its share; half of the room is for requests that have shown a
     /// password or a mark of ours.
-    pub(crate) fn may_resolve(&self, asked: &Asked<'_, '_>) -> bool {
-        let (arrival, limits) = (asked.request.arrival, &self.shared.config.limits);
-        let known = asked.found.authenticated || asked.found.in_dialog;
-        let most = if known { limits.lookup_queue } else { limits.lookup_queue / 2 };
+    pub(crate) fn may_resolve(&self, handling: &Handling<'_, '_>) -> bool {
+        let (arrival, limits) = (handling.request.arrival, &self.shared.config.limits);
+        let proof = handling.progress.proof;
+        let is_known = proof.authenticated || proof.in_dialog;
+        let most = if is_known { limits.lookup_queue } else { limits.lookup_queue / 2 };
         let of_source = self.resolving.get(&self.source_of(arrival)).copied().unwrap_or(0);
-        self.parked.len() < most
+        self.suspended.len() < most
             && of_source < limits.lookups_per_source
-            && self.has_room_to_wait(arrival, asked.request.message.bytes().len())
+            && self.has_room_to_wait(arrival, handling.request.message.bytes().len())
     }
 
-    /// Lets a request wait for a look-up, `resolves`: of a name; the ticket comes back with the answer.
-    pub(crate) fn park(&mut self, asked: &Asked<'_, '_>, resolves: bool) -> u64 {
-        let request = asked.request;
+    /// Lets a request wait for an answer, with how far it came; the ticket comes back with the answer.
+    pub(crate) fn suspend(&mut self, handling: &mut Handling<'_, '_>, asks: Asks) -> u64 {
+        let request = handling.request;
         self.counters().parked.one();
         self.begins_to_wait(request.arrival, request.message.bytes().len());
         let line = self.line_of(request);
         *self.waiting.entry(line).or_insert(0) += 1;
-        if resolves {
+        if asks == Asks::Name {
             *self.resolving.entry(self.source_of(request.arrival)).or_insert(0) += 1;
         }
-        let id = self.parked.insert(Parked::Request(Box::new(Waiting {
-            bytes: request.message.bytes().to_vec(),
-            arrival: *request.arrival,
-            call_hash: request.call_hash,
-            line,
-            resolves,
-            server: asked.server,
-            found: asked.found.clone(),
-        })));
-        if let Some(server) = asked.server {
-            self.transactions.expect_answer(asked.now, server);
+        let (arrival, call_hash, server) = (*request.arrival, request.call_hash, handling.server);
+        let progress = handling.progress.take();
+        let mut waiting = self.spare.pop().unwrap_or_else(|| {
+            let (bytes, progress) = (Vec::new(), Progress::new(handling.now));
+            Box::new(Waiting { bytes, arrival, call_hash, line, asks, server, progress })
+        });
+        let mut bytes = std::mem::take(&mut waiting.bytes);
+        bytes.extend_from_slice(request.message.bytes());
+        *waiting = Waiting { bytes, arrival, call_hash, line, asks, server, progress };
+        let id = self.suspended.insert(Suspended::Request(waiting));
+        if let Some(server) = server {
+            self.transactions.expect_answer(handling.now, server);
             self.transactions.set_user(server, TransactionUser::new(Role::Suspended, id));
         }
         id.to_u64()
@@ -168,7 +148,7 @@ impl Engine {
 
     /// A 100 is due to a request that waits for a look-up (RFC 4320 section 4.1).
     pub(crate) fn still_waits(&mut self, now: Now, ticket: Id, server: ServerId, out: &mut Outbox) {
-        let Some(Parked::Request(waiting)) = self.parked.get(ticket) else { return };
+        let Some(Suspended::Request(waiting)) = self.suspended.get(ticket) else { return };
         let mut index = Index::new();
         if index.parse(&waiting.bytes, &self.shared.limits).is_ok() {
             let from = out.start();
@@ -178,11 +158,11 @@ impl Engine {
     }
 
     /// Takes back a request that waits, if this ticket stands for one.
-    pub(crate) fn unpark(&mut self, ticket: Id) -> Option<Box<Waiting>> {
-        let Some(Parked::Request(waiting)) = self.parked.remove(ticket) else { return None };
+    pub(crate) fn resume(&mut self, ticket: Id) -> Option<Box<Waiting>> {
+        let Some(Suspended::Request(waiting)) = self.suspended.remove(ticket) else { return None };
         self.ends_to_wait(&waiting.arrival, waiting.bytes.len());
         one_less(&mut self.waiting, &waiting.line);
-        if waiting.resolves {
+        if waiting.asks == Asks::Name {
             let source = self.source_of(&waiting.arrival);
             one_less(&mut self.resolving, &source);
         }
@@ -192,27 +172,35 @@ impl Engine {
         Some(waiting)
     }
 
+    /// Keeps the memory of a request that waited for the next one.
+    fn keep_spare(&mut self, mut waiting: Box<Waiting>) {
+        const SPARE: usize = 64;
+        const LONGEST: usize = 8_192;
+        if self.spare.len() < SPARE && waiting.bytes.capacity() <= LONGEST {
+            waiting.bytes.clear();
+            waiting.progress = Progress::new(waiting.progress.began);
+            self.spare.push(waiting);
+        }
+    }
+
     fn source_of(&self, arrival: &Arrival) -> IpAddr {
         counted(arrival.remote.ip(), self.shared.config.limits.ipv6_prefix)
     }
 
-    /// The look-up that this ticket stands for has an answer, which `add` notes.
-    pub(crate) fn go_on(&mut self, now: Now, ticket: u64, add: impl FnOnce(&mut Found), out: &mut Outbox) {
-        let Some(mut waiting) = self.unpark(Id::from_u64(ticket)) else { return };
-        add(&mut waiting.found);
-        let (call_hash, line) = (waiting.call_hash, waiting.line);
-        let mut index = Index::new();
-        if index.parse(&waiting.bytes, &self.shared.limits).is_ok()
-            && let Ok(request) = Request::of(Message::new(&waiting.bytes, &index), &waiting.arrival, call_hash)
+    /// The request that this ticket stands for has its answer: its stage looks at it again.
+    pub(crate) fn go_on(&mut self, now: Now, ticket: u64, answer: Heard, out: &mut Outbox) {
+        let Some(mut waiting) = self.resume(Id::from_u64(ticket)) else { return };
+        waiting.hear(answer);
+        let Waiting { bytes, arrival, call_hash, line, server, progress, .. } = &mut *waiting;
+        let (line, server) = (*line, *server);
+        let mut index = std::mem::take(&mut self.index);
+        if index.parse(bytes, &self.shared.limits).is_ok()
+            && let Ok(request) = Request::of(Message::new(bytes, &index), arrival, *call_hash)
         {
-            let (server, found, why) = (waiting.server, &mut waiting.found, Why::Status);
-            let mut asked = Asked { now, request: &request, server, found, why, out };
-            match (waiting.server, request.method) {
-                (Some(_), _) => self.request(&mut asked),
-                (None, Method::Ack) => self.ack(&mut asked),
-                (None, _) => self.register(&mut asked),
-            }
+            self.advance(&mut Handling { now, request: &request, server, progress, out });
         }
+        self.index = index;
+        self.keep_spare(waiting);
         self.release(now, line, out);
     }
 
@@ -225,32 +213,34 @@ impl Engine {
                 return;
             };
             self.ends_to_wait(&arrival, bytes.len());
-            let mut index = Index::new();
+            let mut index = std::mem::take(&mut self.index);
             if index.parse(&bytes, &self.shared.limits).is_ok() {
                 self.enter(now, &arrival, &Message::new(&bytes, &index), out);
             }
+            self.index = index;
         }
     }
 
-    /// Takes out what waits of the calls of this bucket, those that asked first: it starts again with their new owner. What the
-    /// look-ups bring back here finds nothing.
-    pub(crate) fn take_waiting(&mut self, now: Now, bucket: u8) -> Vec<(Vec<u8>, Arrival)> {
+    /// Takes out what waits of the calls of this bucket, those that asked first: a request asks again with their new owner, at the stage
+    /// that it came to. What the look-ups bring back here finds nothing.
+    pub(crate) fn take_waiting(&mut self, now: Now, bucket: u8) -> Vec<Moved> {
         let moves = |call_hash: u32| call::bucket(call_hash) == bucket;
-        let waits = |p: &Parked| matches!(p, Parked::Request(waiting) if moves(waiting.call_hash));
-        let waiting: Vec<Id> = self.parked.iter().filter(|(_, p)| waits(p)).map(|(id, _)| id).collect();
+        let waits = |s: &Suspended| matches!(s, Suspended::Request(waiting) if moves(waiting.call_hash));
+        let waiting: Vec<Id> = self.suspended.iter().filter(|(_, s)| waits(s)).map(|(id, _)| id).collect();
         let mut taken = Vec::new();
         for id in waiting {
-            let Some(waiting) = self.unpark(id) else { continue };
+            let Some(waiting) = self.resume(id) else { continue };
             if let Some(server) = waiting.server {
                 self.transactions.forget(now, server);
             }
-            taken.push((waiting.bytes, waiting.arrival));
+            let Waiting { bytes, arrival, progress, .. } = *waiting;
+            taken.push(Moved::Waiting { bytes, arrival, progress: Some(progress) });
         }
         let lines: Vec<Line> = self.held.keys().copied().filter(|(call_hash, _)| moves(*call_hash)).collect();
         for line in lines {
             for (bytes, arrival) in self.held.remove(&line).unwrap_or_default() {
                 self.ends_to_wait(&arrival, bytes.len());
-                taken.push((bytes, arrival));
+                taken.push(Moved::Waiting { bytes, arrival, progress: None });
             }
         }
         taken

@@ -105,22 +105,11 @@ impl Transactions {
         let text = method_text(method, message.method_text());
         if method == Method::Ack {
             let key = self.keys.server(message, &via, b"INVITE");
-            let Some(id) = self.find(&key) else { return Incoming::Ack };
-            return match self.drive(now, id, |m, reliable| m.ack(reliable), Given::Nothing, out) {
-                Action::Deliver => Incoming::Ack,
-                _ => Incoming::Absorbed,
-            };
+            return self.find(&key).map_or(Incoming::Ack, |id| self.take_own(now, id, message, out));
         }
         let key = self.keys.server(message, &via, text);
         if let Some(id) = self.find(&key) {
-            self.counts.request_retransmissions += 1;
-            if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.allowance.is_bounded())
-                && let Ok(top) = message.via()
-            {
-                entry.allowance.earn(length_as_sent(message, &top));
-            }
-            self.drive(now, id, |m, reliable| m.request(reliable), Given::Nothing, out);
-            return Incoming::Absorbed;
+            return self.take_own(now, id, message, out);
         }
         if self.entries.len() >= self.limit || !self.dues.has_room(arrival.remote.ip(), message.bytes().len()) {
             self.counts.refused += 1;
@@ -136,6 +125,33 @@ impl Transactions {
             return Incoming::Cancel { cancel: id, invite: self.find(&key).map(ServerId) };
         }
         Incoming::New(id)
+    }
+
+    /// Takes a request that belongs to a transaction under way: one that came before, or the ACK of a failure. Returns whether it was such a
+    /// one; if not, nothing has happened.
+    pub fn absorb(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> bool {
+        let (Some(method), Some(via)) = (message.method(), TopVia::of_message(message)) else { return false };
+        let text = if method == Method::Ack { b"INVITE" } else { method_text(method, message.method_text()) };
+        let key = self.keys.server(message, &via, text);
+        self.find(&key).is_some_and(|id| matches!(self.take_own(now, id, message, out), Incoming::Absorbed))
+    }
+
+    /// A server transaction gets its ACK, or its request once more.
+    fn take_own(&mut self, now: Now, id: Id, message: &Message<'_>, out: &mut Outbox) -> Incoming {
+        if message.method() == Some(Method::Ack) {
+            return match self.drive(now, id, |m, reliable| m.ack(reliable), Given::Nothing, out) {
+                Action::Deliver => Incoming::Ack,
+                _ => Incoming::Absorbed,
+            };
+        }
+        self.counts.request_retransmissions += 1;
+        if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.allowance.is_bounded())
+            && let Ok(top) = message.via()
+        {
+            entry.allowance.earn(length_as_sent(message, &top));
+        }
+        self.drive(now, id, |m, reliable| m.request(reliable), Given::Nothing, out);
+        Incoming::Absorbed
     }
 
     /// The user answers with the bytes `range` of [`Outbox::bytes`]. Returns whether they are sent: after a final response only another

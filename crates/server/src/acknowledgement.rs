@@ -1,0 +1,63 @@
+//! The stage of an ACK for a 2xx: forwarded without a transaction, under the rules of other requests; never answered.
+
+use crate::contacts::Contacts;
+use crate::engine::Engine;
+use crate::forwarding::Destination;
+use crate::handling::Handling;
+use crate::own_name::OwnName;
+use crate::stage::Verdict;
+use strowger_config::RelayFor;
+use strowger_core::routing::Routing;
+use strowger_message::Uri;
+
+impl Engine {
+    /// Whether an ACK may go on, and where.
+    pub(crate) fn acknowledge(
+        &self,
+        handling: &Handling<'_, '_>,
+        routing: &Routing<'_>,
+        contacts: &mut Contacts,
+    ) -> Verdict {
+        let request = handling.request;
+        // It acknowledges an answer of ours, by whatever branch: it has arrived.
+        let is_ours = self.router.own_tag().is(request.to_tag, request.call_id);
+        if is_ours || request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
+            return Verdict::Drop;
+        }
+        match self.is_own_by_name(handling, routing) {
+            OwnName::No => (),
+            OwnName::Yes => return self.arrived(request, routing),
+            OwnName::Ask(name) => return Verdict::Ask(name),
+            OwnName::TooMany => return Verdict::Drop,
+        }
+        let local = routing.route.is_none() && self.is_local(&routing.uri);
+        // To a user without a tag it acknowledges nothing: the 2xx of a user agent has one (section 12.1.1).
+        if local && request.to_tag.is_empty() {
+            return Verdict::Drop;
+        }
+        // Where our Record-Route stands in a call, so does our mark in its ACK. Without it the ACK of a 2xx whose Contact is the user's
+        // own address comes here all the same.
+        let passes = routing.in_dialog
+            || (local && !self.shared.config.proxy.record_route)
+            || match self.shared.config.proxy.relay_for {
+                RelayFor::Everyone => true,
+                RelayFor::LocalDomains => !self.shared.config.auth.calls && self.is_local(&request.essentials.from.uri),
+                RelayFor::Authenticated => false,
+            };
+        if routing.malformed || !passes || self.is_unknown_here(routing) {
+            self.counters().relay_denied.one();
+            self.log_ack(handling, routing);
+            return Verdict::Drop;
+        }
+        if local && routing.way.is_none() {
+            self.collect(handling.now, &routing.uri, contacts);
+            let first = contacts.entries.first();
+            let target = first.and_then(|first| first.target.or_else(|| self.contact_target(contacts, first)));
+            return target.map_or(Verdict::Drop, |target| Verdict::Forward(Destination::FirstContact(target)));
+        }
+        match self.next_hop(handling, routing, &mut contacts.text) {
+            Ok(ways) => Verdict::Forward(Destination::NextHop { ways, route: Vec::new(), otherwise: 0 }),
+            Err(question) => Verdict::Ask(question),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The first stage: whom a request is for (RFC 3261 sections 16.3 and 16.4).
+
+use crate::engine::Engine;
+use crate::handling::Handling;
+use crate::own_name::OwnName;
+use crate::reply::{Lines, Party, Reply};
+use crate::stage::{Stage, Verdict};
+use strowger_core::Now;
+use strowger_core::registrar::PathRule;
+use strowger_core::routing::{Request, Routing};
+use strowger_message::header::Token;
+use strowger_message::{Index, Message, Method, Name, SipUri, Uri};
+
+impl Engine {
+    /// Whom a request is for, and whether it can go on at all.
+    pub(crate) fn address(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
+        let request = handling.request;
+        if let Uri::Other(_) = request.uri {
+            return Reply::refused(416).into();
+        }
+        if routing.malformed {
+            return Reply::refused(400).into();
+        }
+        if routing.route.is_none() && self.names_server(&routing.uri) {
+            return self.serve(request).into();
+        }
+        // Extensions that a proxy must understand, and we understand none (section 16.3 item 5).
+        if request.message.has(Name::ProxyRequire) {
+            return Reply::refused(420).with(Lines::UnsupportedByProxy).into();
+        }
+        if request.max_forwards == Some(0) {
+            return Reply::refused(483).into();
+        }
+        if self.is_unknown_here(routing) {
+            return Reply::unknown(Party::RequestUri).into();
+        }
+        match self.is_own_by_name(handling, routing) {
+            OwnName::No => (),
+            OwnName::Yes => return self.arrived(request, routing),
+            OwnName::Ask(name) => return Verdict::Ask(name),
+            OwnName::TooMany => return Reply::refused(400).because("too many names in its Routes").into(),
+        }
+        if self.shared.config.proxy.loop_detection && self.router.is_loop(request) {
+            return Reply::refused(482).into();
+        }
+        Verdict::Next(Stage::Authorize)
+    }
+
+    /// A request whose first Route, or its Request-URI, names this server by a name that was looked up.
+    pub(crate) fn arrived(&self, request: &Request<'_>, routing: &Routing<'_>) -> Verdict {
+        if routing.route.is_some() {
+            return Verdict::TakeOffRoutes;
+        }
+        let has_user = routing.uri.sip().is_some_and(|uri| uri.user.is_some());
+        match request.method {
+            Method::Ack => Verdict::Drop,
+            Method::Register if !has_user && !self.shared.config.domains.is_empty() => Verdict::Next(Stage::Register),
+            _ if has_user => Reply::unknown(Party::RequestUri).into(),
+            _ => self.serve(request).into(),
+        }
+    }
+
+    /// Starts a request again without the Routes that name this server by names that were looked up.
+    pub(crate) fn take_off_routes(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
+        let request = handling.request;
+        let mut bytes = Vec::with_capacity(request.message.bytes().len());
+        let names_us = |uri: &SipUri<'_>| {
+            self.key_of(request, routing, uri).is_some_and(|key| self.leads_here_by(&handling.progress.answers, &key))
+        };
+        self.router.take_off_routes(&request.message, names_us, &mut bytes);
+        let mut index = Index::new();
+        if index.parse(&bytes, &self.shared.limits).is_err() {
+            return;
+        }
+        let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash) else { return };
+        let now = handling.now;
+        handling.progress.stage = match request.method {
+            Method::Ack => Stage::Acknowledge,
+            Method::Register if self.is_for_registrar(now, &request) => Stage::Register,
+            _ => Stage::Address,
+        };
+        let Handling { server, progress, out, .. } = handling;
+        self.advance(&mut Handling { now, request: &request, server: *server, progress, out });
+    }
+
+    /// What this server answers to a request for itself.
+    fn serve(&self, request: &Request<'_>) -> Reply {
+        if self.unsupported(request).next().is_some() {
+            return Reply::refused(420).with(Lines::Unsupported);
+        }
+        match request.method {
+            // What the server can do (section 11.2).
+            Method::Options => Reply::new(200).with(Lines::Capabilities),
+            Method::Other => Reply::refused(501).with(Lines::Allow),
+            _ => Reply::refused(405).with(Lines::Allow),
+        }
+    }
+
+    /// Extensions that a request for this server itself requires, and it does not know.
+    pub(crate) fn unsupported<'m>(&self, request: &Request<'m>) -> impl Iterator<Item = &'m [u8]> + use<'m> {
+        let with_path = self.takes_paths();
+        let is_known = move |tag: &Token<'_>| with_path && tag.is(b"path");
+        request.message.require().flatten().filter(move |tag| !is_known(tag)).map(|tag| tag.text)
+    }
+
+    /// Registrations may come by other proxies (RFC 3327).
+    pub(crate) fn takes_paths(&self) -> bool {
+        self.registrar.settings().path != PathRule::Ignore
+    }
+
+    /// A REGISTER for the registrar: for a domain of ours, or for this server by its address.
+    pub(crate) fn is_for_registrar(&self, now: Now, request: &Request<'_>) -> bool {
+        let stays = || !request.message.has(Name::Route) || self.router.route(now, request).route.is_none();
+        let is_here =
+            self.is_local(&request.uri) || (self.names_server(&request.uri) && !self.shared.config.domains.is_empty());
+        is_here && stays()
+    }
+
+    /// A URI that names a user of ours, or this server.
+    pub(crate) fn is_local(&self, uri: &Uri<'_>) -> bool {
+        uri.sip().is_some_and(|uri| self.shared.router.identity().is_at_local_domain(uri.host, uri.port))
+    }
+
+    /// A URI without a user that names this server itself.
+    fn names_server(&self, uri: &Uri<'_>) -> bool {
+        let Uri::Sip(sip) = uri else { return false };
+        sip.user.is_none() && self.router.is_own(sip)
+    }
+
+    /// A user of ours, whose contacts stand in the location table.
+    pub(crate) fn names_user(&self, uri: &Uri<'_>) -> bool {
+        let has_user = |sip: &SipUri<'_>| sip.user.is_some() && sip.params.maddr().is_none();
+        uri.sip().is_some_and(has_user) && self.is_local(uri)
+    }
+
+    /// A user at an address of ours that is no domain of ours: it would come back to us again and again.
+    pub(crate) fn is_unknown_here(&self, routing: &Routing<'_>) -> bool {
+        let Uri::Sip(uri) = &routing.uri else { return false };
+        let leads_on = routing.route.is_some() || routing.way.is_some() || uri.params.maddr().is_some();
+        !leads_on && self.router.is_own(uri) && !self.is_local(&routing.uri)
+    }
+}

@@ -1,0 +1,49 @@
+//! The second stage: whether the sender of a request may have it forwarded.
+
+use crate::engine::Engine;
+use crate::handling::{Handling, Proof};
+use crate::reply::{Counted, Reply};
+use crate::stage::Verdict;
+use strowger_config::RelayFor;
+use strowger_core::digest::ChallengeHeader;
+use strowger_core::routing::{Request, Routing};
+use strowger_message::Uri;
+
+impl Engine {
+    /// Whether a request may go where it wants.
+    pub(crate) fn authorize(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
+        if routing.in_dialog {
+            return Verdict::Admit(Proof { in_dialog: true, ..Proof::default() });
+        }
+        let request = handling.request;
+        // A call for help needs no password.
+        if routing.route.is_none() && self.is_emergency(&routing.uri) {
+            return Verdict::Admit(Proof::default());
+        }
+        let from = request.essentials.from.uri;
+        let from_local = self.is_from_local(request);
+        let to_local = routing.route.is_none() && self.is_local(&routing.uri);
+        let relay_for = self.shared.config.proxy.relay_for;
+        // A caller that names itself a user of ours must show it, wherever it calls.
+        let must_authenticate =
+            (from_local && self.shared.config.auth.calls) || (!to_local && relay_for == RelayFor::Authenticated);
+        if must_authenticate {
+            let shown = self.authenticate(handling, ChallengeHeader::ProxyAuthenticate, &from);
+            return shown.map_or_else(Verdict::from, Verdict::Admit);
+        }
+        if !to_local && relay_for == RelayFor::LocalDomains && !from_local {
+            let reply = Reply { counted: Counted::RelayDenied, ..Reply::new(403) };
+            return reply.because("relaying denied: neither end is of a local domain").into();
+        }
+        Verdict::Admit(Proof::default())
+    }
+
+    /// A From that names a user of ours. Whatever port stands in it: who reads it looks at the name before it. An address with
+    /// a port that is none of ours is another program only if the request comes from that address.
+    fn is_from_local(&self, request: &Request<'_>) -> bool {
+        let from = request.essentials.from.uri;
+        let Uri::Sip(uri) = &from else { return false };
+        let other_program = uri.host.ip().is_some_and(|ip| ip == request.arrival.remote.ip().to_canonical());
+        self.is_local(&from) || (self.shared.router.identity().is_local_domain(uri.host) && !other_program)
+    }
+}

@@ -1,0 +1,219 @@
+//! A request goes on: to the proxy of `core`, with its targets and without what it must not say (RFC 3261 section 16.6).
+
+use crate::contacts::{Contact, Contacts};
+use crate::engine::Engine;
+use crate::handling::Handling;
+use crate::identity::names_caller;
+use crate::reply::Reply;
+use smallvec::SmallVec;
+use strowger_config::Fork;
+use strowger_core::proxy::{Candidate, Plan};
+use strowger_core::routing::{Request, Routing};
+use strowger_core::transaction::ServerId;
+use strowger_core::{Round, Target};
+use strowger_message::{Message, Method};
+
+/// The addresses of one target, in the order in which they are tried.
+pub(crate) type Targets = SmallVec<[Target; 2]>;
+
+/// The Request-URIs of a contact by its older flows.
+type OlderUris<'a> = Vec<(Target, &'a [u8])>;
+
+/// Where a request goes.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Destination {
+    /// To the contacts that were collected, each by these ways.
+    Contacts(SmallVec<[Targets; 2]>),
+    /// To the first of them: an ACK, of which there is one.
+    FirstContact(Target),
+    /// To the next hop, by a Route to put before others, if any; answered `otherwise` if no way leads there.
+    NextHop { ways: Targets, route: Vec<u8>, otherwise: u16 },
+}
+
+impl Engine {
+    /// Forwards a request, or answers it if no way leads anywhere.
+    pub(crate) fn forward(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        contacts: &Contacts,
+        destination: Destination,
+    ) {
+        match destination {
+            Destination::Contacts(ways) => self.forward_to_contacts(handling, routing, contacts, &ways),
+            Destination::FirstContact(target) => {
+                let Some(first) = contacts.entries.first() else { return };
+                let (uri, path) = (Some(&contacts.text[first.uri.clone()]), &contacts.text[first.path.clone()]);
+                let candidate = Candidate { uri, path, targets: &[target], ..Candidate::default() };
+                self.forward_ack(handling, routing, &candidate);
+            }
+            Destination::NextHop { mut ways, route, otherwise } => {
+                // Where a second Route of ours says it, or a seal, there the dialog began.
+                if routing.listener.is_none() && routing.way.is_none() {
+                    let shared = &self.shared;
+                    for way in &mut ways {
+                        let identity = shared.router.identity();
+                        *way = self.local_addresses.settle(&*shared.routes, identity, *way, handling.now.mono);
+                    }
+                }
+                if handling.request.method == Method::Ack {
+                    let candidate = Candidate { targets: &ways, ..Candidate::default() };
+                    return self.forward_ack(handling, routing, &candidate);
+                }
+                let candidate = Candidate {
+                    uri: None,
+                    uris: &[],
+                    path: &route,
+                    targets: &ways,
+                    q: 1000,
+                    add: b"",
+                    remove: &[],
+                    fixed: routing.way.is_some(),
+                    translated: routing.way.is_some(),
+                };
+                self.send(handling, routing, &[candidate], otherwise);
+            }
+        }
+    }
+
+    fn forward_ack(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>, candidate: &Candidate<'_>) {
+        if routing.in_dialog {
+            self.confirm(handling.request);
+        }
+        let round = &mut Round { now: handling.now, tx: &mut self.transactions, out: handling.out };
+        self.proxy.forward_ack(round, handling.request, routing, candidate);
+    }
+
+    fn forward_to_contacts(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        contacts: &Contacts,
+        ways: &[Targets],
+    ) {
+        let text = &contacts.text;
+        let of_older =
+            |contact: &Contact| contact.older.iter().map(|(flow, uri)| (*flow, &text[uri.clone()])).collect();
+        let uris: SmallVec<[OlderUris<'_>; 2]> = contacts.entries.iter().map(of_older).collect();
+        let fork = self.shared.config.proxy.fork;
+        let count = contacts.entries.len().min(1000) as u16;
+        let candidates: SmallVec<[Candidate<'_>; 2]> = contacts
+            .entries
+            .iter()
+            .zip(ways)
+            .zip(contacts.groups())
+            .zip(&uris)
+            .enumerate()
+            .map(|(n, (((contact, way), group), uris))| Candidate {
+                uri: Some(&text[contact.uri.clone()]),
+                uris,
+                path: &text[contact.path.clone()],
+                targets: way,
+                q: match fork {
+                    Fork::Parallel => 1000,
+                    Fork::Sequence => count - (n as u16).min(count),
+                    Fork::ByQ => count - group.min(count),
+                },
+                add: b"",
+                remove: &[],
+                // What registered by UDP may listen nowhere else (section 18.1.1 is for servers).
+                fixed: contact.path.is_empty(),
+                translated: contact.target.is_some(),
+            })
+            .collect();
+        self.send(handling, routing, &candidates, 480);
+    }
+
+    fn send(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        candidates: &[Candidate<'_>],
+        otherwise: u16,
+    ) {
+        let Some(server) = handling.server else { return };
+        if candidates.iter().all(|c| c.targets.is_empty()) {
+            let why = match otherwise {
+                480 => "no contact of the user can be reached",
+                404 => "no route: nothing here leads to this kind of URI",
+                _ => "no route: the next hop has no address that a listener reaches",
+            };
+            return self.reply(handling, Reply::not_found(otherwise).because(why));
+        }
+        if !self.proxy.has_breadth(handling.request, candidates) {
+            return self.reply(handling, Reply::refused(440));
+        }
+        let length = handling.request.message.bytes().len();
+        if !handling.is_proven() && !self.transactions.has_room_for_unproven(length) {
+            return self.reply(handling, Reply::overloaded());
+        }
+        self.trying(handling);
+        self.doubt_unproven(handling, 0);
+        self.counters().forwarded.one();
+        let context = match (handling.request.method, handling.request.to_tag) {
+            (Method::Invite, b"") => self.log_call_begun(handling),
+            _ => 0,
+        };
+        let plan = Plan { context, ..self.shared.config.plan() };
+        self.forward_concealed(handling, routing, server, candidates, &plan);
+        if handling.request.method == Method::Bye {
+            self.log_call_ended(handling);
+        }
+    }
+
+    /// Forwards the request without what it must not say of its caller.
+    fn forward_concealed(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        server: ServerId,
+        candidates: &[Candidate<'_>],
+        plan: &Plan<'_>,
+    ) {
+        let (now, request) = (handling.now, handling.request);
+        if !names_caller(&request.message) {
+            let round = &mut Round { now, tx: &mut self.transactions, out: handling.out };
+            self.proxy.forward(round, request, routing, server, candidates, plan);
+            return;
+        }
+        let (mut edit, (mut bytes, mut index)) = (std::mem::take(&mut self.edit), std::mem::take(&mut self.concealed));
+        bytes.clear();
+        let conceals = self.conceal(handling, routing, &mut edit, &mut bytes);
+        let round = &mut Round { now, tx: &mut self.transactions, out: handling.out };
+        if !conceals {
+            self.proxy.forward(round, request, routing, server, candidates, plan);
+        } else if index.parse(&bytes, &self.shared.limits).is_ok()
+            && let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash)
+        {
+            let routing = self.router.route(handling.progress.began, &request);
+            self.proxy.forward(round, &request, &routing, server, candidates, plan);
+        }
+        (self.edit, self.concealed) = (edit, (bytes, index));
+    }
+
+    /// 100 at once: the caller need not send again (section 17.2.1).
+    pub(crate) fn trying(&mut self, handling: &mut Handling<'_, '_>) {
+        let request = handling.request;
+        if request.method != Method::Invite || handling.progress.trying {
+            return;
+        }
+        handling.progress.trying = true;
+        let Some(server) = handling.server else { return };
+        let from = handling.out.start();
+        strowger_message::respond(&request.message, 100, None, None, &mut handling.out.bytes).finish(b"");
+        let range = from..handling.out.bytes.len();
+        self.doubt_unproven(handling, range.len());
+        self.transactions.respond(handling.now, server, 100, range, handling.out);
+    }
+
+    /// A CANCEL: answered here, and each branch cancelled (section 16.10). One that matches nothing is answered 481: whatever
+    /// we forward has a branch of its own, which no stateless copy of it would match.
+    pub(crate) fn cancel(&mut self, handling: &mut Handling<'_, '_>, invite: Option<ServerId>) {
+        let Some(invite) = invite else {
+            return self.reply(handling, Reply::new(481));
+        };
+        self.reply(handling, Reply::new(200));
+        let round = &mut Round { now: handling.now, tx: &mut self.transactions, out: handling.out };
+        self.proxy.cancel(round, invite, &handling.request.message);
+    }
+}

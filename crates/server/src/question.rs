@@ -1,0 +1,64 @@
+//! What a stage must know before it can decide, and is not known to the shard: names and subscribers.
+
+use smallvec::SmallVec;
+use std::net::SocketAddr;
+use strowger_core::{PeerName, Transport};
+use strowger_store::subscriber::{self, LookupError};
+
+/// A name to resolve: host in lower case, port, transport, sips.
+pub type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
+
+/// Where a name leads.
+#[derive(Clone, Debug, Default)]
+pub struct Resolved {
+    pub targets: Vec<(Transport, SocketAddr)>,
+    /// What those of secure transports must prove: the name that was asked for, not one that it led to (RFC 5922 section 7.2).
+    pub name: Option<PeerName>,
+}
+
+/// A part of a message that a question quotes.
+pub(crate) type Text = SmallVec<[u8; 32]>;
+
+/// What is to be looked up for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// Where a name leads (RFC 3263).
+    Name(HostKey),
+    /// The credential of this user, in the realm of the server.
+    Credential { username: Text },
+    /// Whether a domain of ours has this user.
+    User { username: Text, domain: Text },
+}
+
+/// Which kind of question a request waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Asks {
+    #[default]
+    Name,
+    Credential,
+    User,
+}
+
+impl Question {
+    pub(crate) const fn kind(&self) -> Asks {
+        match self {
+            Self::Name(_) => Asks::Name,
+            Self::Credential { .. } => Asks::Credential,
+            Self::User { .. } => Asks::User,
+        }
+    }
+}
+
+/// The answers to the questions of one request so far.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    pub(crate) credential: Option<Result<subscriber::Answer, LookupError>>,
+    pub(crate) user: Option<Result<subscriber::Answer, LookupError>>,
+    pub(crate) names: Vec<(HostKey, Resolved)>,
+}
+
+impl Answers {
+    pub(crate) fn name(&self, key: &HostKey) -> Option<&Resolved> {
+        self.names.iter().find(|(k, _)| k == key).map(|(_, resolved)| resolved)
+    }
+}

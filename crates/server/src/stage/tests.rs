@@ -1,0 +1,354 @@
+//! What the stages say of single requests: policy without a socket, a database or a moment of real time.
+
+use super::*;
+use crate::engine::Circumstances;
+use crate::handling::Progress;
+use crate::local_address::Routes;
+use crate::question::{Answers, Resolved};
+use crate::reply::{Counted, Lines, Party, Why};
+use crate::shared::{Shared, Surroundings};
+use std::net::IpAddr;
+use std::sync::Arc;
+use strowger_config::{Config, Source};
+use strowger_core::digest::{Answer as Digest, Challenge, ChallengeHeader, Ha1Set, Hash, Secret};
+use strowger_core::quota::Quota;
+use strowger_core::routing::{Identity, ListenerAddress};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
+use strowger_message::{Index, Message};
+use strowger_store::location::LocationTable;
+use strowger_store::subscriber::{Answer, Credential, Ha1s, LookupError, LookupSink, Subscribers};
+use strowger_store::ticket::{Refused, SinkId};
+
+const SERVER: &str = "192.0.2.1:5060";
+const PHONE: &str = "198.51.100.7:5060";
+const NOW: Now = Now { mono: 10_000, wall: 1_700_000_000_000 };
+
+/// A database that knows nothing at once.
+struct Silent;
+
+impl Subscribers for Silent {
+    fn receiver(&self, _sink: Arc<dyn LookupSink>) -> SinkId {
+        SinkId::NONE
+    }
+
+    fn cached(&self, _question: subscriber::Question<'_>, _now_ms: u64) -> Option<Answer> {
+        None
+    }
+
+    fn request(&self, _: Ticket, _: subscriber::Question<'_>, _: u64) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn overdue(&self, _now_ms: u64) {}
+}
+
+struct OneWay;
+
+impl Routes for OneWay {
+    fn source(&self, _to: IpAddr) -> Option<IpAddr> {
+        None
+    }
+
+    fn interface(&self, _own: IpAddr) -> Option<u32> {
+        None
+    }
+}
+
+fn engine(settings: &str) -> Engine {
+    let text = format!("listen = [\"udp:{SERVER}\"]\ndomains = [\"example.org\"]\n{settings}");
+    let config = match Config::read(Source { text: &text, ..Source::default() }) {
+        Ok((config, _)) => config,
+        Err(report) => panic!("{report:?}\n{text}"),
+    };
+    let listener = ListenerAddress {
+        transport: Transport::Udp,
+        bound: SERVER.parse().unwrap(),
+        sent_by: SERVER.as_bytes().into(),
+        network: 0,
+    };
+    let surroundings = Surroundings {
+        identity: Identity::new(vec![listener], ["example.org"], &[]),
+        secret: vec![7; 32],
+        seed: [7; 32],
+        call_secret: 7,
+        process: 1,
+        shards: 1,
+        location: Arc::new(LocationTable::new(config.location_settings())),
+        subscribers: Some(Arc::new(Silent)),
+        quota: Arc::new(Quota::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
+        routes: Box::new(OneWay),
+    };
+    let shared = Arc::new(Shared::new(NOW, config, surroundings));
+    let mut engine = Engine::new(NOW, shared, 0, Circumstances { draining: false, shards: 1 });
+    engine.found = Some(SinkId::NONE);
+    engine
+}
+
+fn arrival() -> Arrival {
+    Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: PHONE.parse().unwrap(), flow: None }
+}
+
+/// A request of a phone; `more` are further header lines.
+fn text(method: &str, uri: &str, from: &str, more: &str) -> String {
+    format!(
+        "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {PHONE};branch=z9hG4bK1;rport=5060;received=198.51.100.7\r\n\
+         From: <{from}>;tag=a\r\nTo: <sip:bob@example.org>\r\nCall-ID: 1\r\nCSeq: 1 {method}\r\n\
+         Contact: <sip:alice@{PHONE}>\r\n{more}Content-Length: 0\r\n\r\n"
+    )
+}
+
+/// What a stage says of this request, with these answers.
+fn says(engine: &Engine, stage: Stage, answers: Answers, text: &str) -> Verdict {
+    let (mut index, arrival) = (Index::new(), arrival());
+    index.parse(text.as_bytes(), &engine.shared.limits).unwrap();
+    let request = Request::of(Message::new(text.as_bytes(), &index), &arrival, 1).unwrap();
+    let mut progress = Progress { answers, ..Progress::new(NOW) };
+    let mut out = Outbox::new();
+    let handling = Handling { now: NOW, request: &request, server: None, progress: &mut progress, out: &mut out };
+    let routing = engine.router.route(NOW, &request);
+    let mut contacts = Contacts::default();
+    let verdict = match stage {
+        Stage::Address => engine.address(&handling, &routing),
+        Stage::Authorize => engine.authorize(&handling, &routing),
+        Stage::Route => engine.route(&handling, &routing, &mut contacts),
+        Stage::Register => engine.authorize_registration(&handling),
+        Stage::Acknowledge => engine.acknowledge(&handling, &routing, &mut contacts),
+    };
+    assert!(out.is_empty(), "a stage sends nothing");
+    verdict
+}
+
+fn first(engine: &Engine, stage: Stage, text: &str) -> Verdict {
+    says(engine, stage, Answers::default(), text)
+}
+
+fn name(host: &str) -> crate::question::HostKey {
+    (host.as_bytes().into(), None, None, false)
+}
+
+/// A name that leads to this address.
+fn leads(host: &str, to: &str) -> Answers {
+    let resolved = Resolved { targets: vec![(Transport::Udp, to.parse().unwrap())], name: None };
+    Answers { names: vec![(name(host), resolved)], ..Answers::default() }
+}
+
+fn target(address: &str) -> Target {
+    Target::new(Transport::Udp, ListenerId(0), address.parse().unwrap())
+}
+
+const ALICE: &str = "sip:alice@example.org";
+const GUEST: &str = "sip:guest@example.net";
+const BOB: &str = "sip:bob@example.org";
+
+#[test]
+fn whom_a_request_is_for() {
+    let engine = engine("");
+    let unknown = Verdict::Reply(Reply::unknown(Party::RequestUri));
+    for (uri, more, verdict) in [
+        (BOB, "", Verdict::Next(Stage::Authorize)),
+        ("sip:carol@example.net", "", Verdict::Next(Stage::Authorize)),
+        ("http://example.org/", "", Reply::refused(416).into()),
+        (BOB, "Max-Forwards: 0\r\n", Reply::refused(483).into()),
+        (BOB, "Proxy-Require: foo\r\n", Reply::refused(420).with(Lines::UnsupportedByProxy).into()),
+        ("sip:bob@192.0.2.1:5060", "", unknown),
+        ("sip:192.0.2.1:5060", "", Reply::refused(405).with(Lines::Allow).into()),
+        ("sip:192.0.2.1:5060", "Require: foo\r\n", Reply::refused(420).with(Lines::Unsupported).into()),
+        (BOB, "Route: <sip:edge.example.org;lr>\r\n", Verdict::Ask(Question::Name(name("edge.example.org")))),
+        // No name of another domain before a password was shown.
+        (BOB, "Route: <sip:edge.example.net;lr>\r\n", Verdict::Next(Stage::Authorize)),
+    ] {
+        assert_eq!(first(&engine, Stage::Address, &text("MESSAGE", uri, ALICE, more)), verdict, "{uri} {more}");
+    }
+    let capabilities = Verdict::Reply(Reply::new(200).with(Lines::Capabilities));
+    assert_eq!(first(&engine, Stage::Address, &text("OPTIONS", "sip:192.0.2.1:5060", GUEST, "")), capabilities);
+}
+
+#[test]
+fn a_name_that_is_ours_is_taken_off() {
+    let engine = engine("");
+    let text = text("MESSAGE", BOB, ALICE, "Route: <sip:edge.example.org;lr>\r\n");
+    let ours = says(&engine, Stage::Address, leads("edge.example.org", SERVER), &text);
+    assert_eq!(ours, Verdict::TakeOffRoutes);
+    let other = says(&engine, Stage::Address, leads("edge.example.org", "192.0.2.99:5060"), &text);
+    assert_eq!(other, Verdict::Next(Stage::Authorize));
+    // As many as may be were looked up for this request.
+    let most = engine.shared.config.dns.names_per_request;
+    let names = (0..most).map(|n| (name(&format!("{n}.example.org")), Resolved::default())).collect();
+    let many = says(&engine, Stage::Address, Answers { names, ..Answers::default() }, &text);
+    assert_eq!(many, Reply::refused(400).because("too many names in its Routes").into());
+}
+
+#[test]
+fn who_may_have_a_request_forwarded() {
+    let engine = engine("proxy.emergency_target = \"sip:192.0.2.112\"\n");
+    let challenge = || Verdict::Reply(Reply::challenge(ChallengeHeader::ProxyAuthenticate, false));
+    let admitted = || Verdict::Admit(Proof::default());
+    for (uri, from, verdict) in [
+        (BOB, ALICE, challenge()),
+        (BOB, GUEST, admitted()),
+        ("sip:carol@example.net", ALICE, challenge()),
+        ("sip:carol@example.net", GUEST, challenge()),
+        ("urn:service:sos", GUEST, admitted()),
+        ("urn:service:sos", ALICE, admitted()),
+        ("urn:example:other", GUEST, challenge()),
+    ] {
+        assert_eq!(first(&engine, Stage::Authorize, &text("MESSAGE", uri, from, "")), verdict, "{from} to {uri}");
+    }
+}
+
+#[test]
+fn relaying_by_its_setting() {
+    let between = text("MESSAGE", "sip:carol@example.net", GUEST, "");
+    let local = engine("proxy.relay_for = \"local-domains\"\n");
+    let denied = Reply { counted: Counted::RelayDenied, ..Reply::new(403) };
+    let denied = denied.because("relaying denied: neither end is of a local domain");
+    assert_eq!(first(&local, Stage::Authorize, &between), denied.into());
+    let everyone = engine("proxy.relay_for = \"everyone\"\n");
+    assert_eq!(first(&everyone, Stage::Authorize, &between), Verdict::Admit(Proof::default()));
+}
+
+/// The credential of a user whose password is its name.
+fn credential(user: &str) -> Answer {
+    let ha1 = Ha1Set::of_password(user.as_bytes(), b"example.org", user.as_bytes());
+    let md5 = ha1.of(Hash::Md5).and_then(|ha1| ha1.value().as_bytes().try_into().ok());
+    let domain: Box<str> = "example.org".into();
+    let ha1 = Ha1s { md5, ..Ha1s::default() };
+    Answer::Credential(Arc::new(Credential { username: user.into(), realm: domain.clone(), domain, ha1 }))
+}
+
+/// The request with credentials, `password` the user's own name or not.
+fn authorized(engine: &mut Engine, method: &str, uri: &str, header: ChallengeHeader, password: &str) -> String {
+    let plain = text(method, uri, ALICE, "");
+    let (mut index, arrival) = (Index::new(), arrival());
+    index.parse(plain.as_bytes(), &engine.shared.limits).unwrap();
+    let request = Request::of(Message::new(plain.as_bytes(), &index), &arrival, 1).unwrap();
+    let (mut progress, mut out, mut lines) = (Progress::new(NOW), Outbox::new(), Vec::new());
+    let handling = Handling { now: NOW, request: &request, server: None, progress: &mut progress, out: &mut out };
+    engine.write_challenges(&handling, header, false, &mut lines);
+    let lines = String::from_utf8(lines).unwrap();
+    let value = lines.split_once(": ").unwrap().1.trim_end();
+    let answer = Digest {
+        user: b"alice",
+        secret: Secret::Password(password.as_bytes()),
+        method: method.as_bytes(),
+        uri: uri.as_bytes(),
+        body: b"",
+        cnonce: b"1",
+        nc: 1,
+    };
+    let mut credentials = format!("{}: ", header.answer_name()).into_bytes();
+    answer.write(&Challenge::parse(value.as_bytes()).unwrap(), &mut credentials).unwrap();
+    credentials.extend_from_slice(b"\r\n");
+    text(method, uri, ALICE, std::str::from_utf8(&credentials).unwrap())
+}
+
+fn found(credential: Result<Answer, LookupError>) -> Answers {
+    Answers { credential: Some(credential), ..Answers::default() }
+}
+
+#[test]
+fn a_password_is_asked_for_judged_and_counts_once() {
+    let mut engine = engine("");
+    let header = ChallengeHeader::ProxyAuthenticate;
+    let right = authorized(&mut engine, "MESSAGE", BOB, header, "alice");
+    let wrong = authorized(&mut engine, "MESSAGE", BOB, header, "guessed");
+    let asks = Verdict::Ask(Question::Credential { username: b"alice"[..].into() });
+    let challenge = |stale| Verdict::Reply(Reply::challenge(header, stale));
+    // As often as it is looked at: a question spends nothing.
+    for _ in 0..3 {
+        assert_eq!(first(&engine, Stage::Authorize, &right), asks);
+    }
+    let late = says(&engine, Stage::Authorize, found(Err(LookupError::Deadline)), &right);
+    assert_eq!(late, Reply { why: Why::Logged, ..Reply::new(500) }.into());
+    assert_eq!(says(&engine, Stage::Authorize, found(Ok(Answer::Absent)), &right), challenge(false));
+    assert_eq!(says(&engine, Stage::Authorize, found(Ok(credential("alice"))), &wrong), challenge(false));
+    let shown = Proof { authenticated: true, ..Proof::default() };
+    assert_eq!(says(&engine, Stage::Authorize, found(Ok(credential("alice"))), &right), Verdict::Admit(shown));
+    assert_eq!(says(&engine, Stage::Authorize, found(Ok(credential("alice"))), &right), challenge(true));
+}
+
+#[test]
+fn who_may_change_bindings() {
+    let mut engine = engine("");
+    let header = ChallengeHeader::WwwAuthenticate;
+    let elsewhere = text("REGISTER", "sip:example.org", ALICE, "")
+        .replace("To: <sip:bob@example.org>", "To: <sip:bob@example.net>");
+    assert_eq!(first(&engine, Stage::Register, &elsewhere), Reply::unknown(Party::To).into());
+    let plain = text("REGISTER", "sip:example.org", ALICE, "");
+    assert_eq!(first(&engine, Stage::Register, &plain), Reply::challenge(header, false).into());
+    // The right password of a user who registers another.
+    let other = authorized(&mut engine, "REGISTER", "sip:example.org", header, "alice");
+    let refused = Reply { why: Why::Logged, ..Reply::refused(403) };
+    assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &other), refused.into());
+    let own = authorized(&mut engine, "REGISTER", "sip:example.org", header, "alice")
+        .replace("To: <sip:bob@", "To: <sip:alice@");
+    let shown = |replayed| Verdict::Register(Proof { authenticated: true, replayed, in_dialog: false });
+    assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(false));
+    // A copy by UDP may be one that was served already.
+    assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(true));
+}
+
+#[test]
+fn where_a_request_goes() {
+    let engine = engine("proxy.emergency_target = \"sip:192.0.2.112\"\n");
+    let to = |uri: &str, answers: Answers| says(&engine, Stage::Route, answers, &text("MESSAGE", uri, ALICE, ""));
+    let ways = |addresses: &[&str]| addresses.iter().map(|address| target(address)).collect();
+    let hop = |addresses: &[&str], route: &str, otherwise| {
+        Verdict::Forward(Destination::NextHop { ways: ways(addresses), route: route.into(), otherwise })
+    };
+    // An address, a name, a name that leads nowhere.
+    assert_eq!(to("sip:carol@203.0.113.9", Answers::default()), hop(&["203.0.113.9:5060"], "", 500));
+    assert_eq!(to("sip:carol@example.net", Answers::default()), Verdict::Ask(Question::Name(name("example.net"))));
+    assert_eq!(
+        to("sip:carol@example.net", leads("example.net", "203.0.113.9:5070")),
+        hop(&["203.0.113.9:5070"], "", 500)
+    );
+    let nowhere = Answers { names: vec![(name("example.net"), Resolved::default())], ..Answers::default() };
+    assert_eq!(to("sip:carol@example.net", nowhere), hop(&[], "", 500));
+    // A name leads no further in than its sender is: not to this machine.
+    assert_eq!(to("sip:carol@example.net", leads("example.net", "127.0.0.1:22")), hop(&[], "", 500));
+    assert_eq!(to("urn:service:sos", Answers::default()), hop(&["192.0.2.112:5060"], "<sip:192.0.2.112;lr>", 404));
+    assert_eq!(to("urn:example:other", Answers::default()), hop(&[], "", 404));
+}
+
+#[test]
+fn a_user_without_contact_is_looked_up() {
+    let engine = engine("");
+    let call = text("MESSAGE", BOB, GUEST, "");
+    let asks = Question::User { username: b"bob"[..].into(), domain: b"example.org"[..].into() };
+    assert_eq!(first(&engine, Stage::Route, &call), Verdict::Ask(asks));
+    let says = |user| says(&engine, Stage::Route, Answers { user: Some(user), ..Answers::default() }, &call);
+    assert_eq!(says(Ok(Answer::Exists)), Reply::not_found(480).because("the user is not registered").into());
+    assert_eq!(says(Ok(Answer::Absent)), Reply::not_found(404).because("unknown user").into());
+    let failed = Reply { why: Why::Logged, counted: Counted::NotFound, ..Reply::new(500) };
+    assert_eq!(says(Err(LookupError::Deadline)), failed.into());
+}
+
+/// A phone behind NAT is reached where its REGISTER came from; one whose Contact names a host, once that is known.
+#[test]
+fn the_ways_to_a_registered_user() {
+    let mut engine = engine("registrar.authenticate = false\n");
+    let call = text("MESSAGE", BOB, GUEST, "");
+    let register = |engine: &mut Engine, contact: &str| {
+        let text = text("REGISTER", "sip:example.org", BOB, "").replace(&format!("sip:alice@{PHONE}"), contact);
+        let mut out = Outbox::new();
+        engine.receive(NOW, &arrival(), text.as_bytes(), &mut out);
+        assert!(out.bytes.starts_with(b"SIP/2.0 200 "), "{}", String::from_utf8_lossy(&out.bytes));
+    };
+    register(&mut engine, "sip:bob@10.0.0.5:5060");
+    let behind = Verdict::Forward(Destination::Contacts([[target(PHONE)][..].into()].into_iter().collect()));
+    assert_eq!(first(&engine, Stage::Route, &call), behind);
+    let mut engine = self::engine("registrar.authenticate = false\n");
+    register(&mut engine, "sip:bob@phone.example.net");
+    assert_eq!(first(&engine, Stage::Route, &call), Verdict::Ask(Question::Name(name("phone.example.net"))));
+}
+
+#[test]
+fn an_ack_of_no_call_goes_nowhere() {
+    let engine = engine("");
+    let ack = text("ACK", "sip:carol@203.0.113.9", GUEST, "")
+        .replace("To: <sip:bob@example.org>", "To: <sip:bob@example.org>;tag=b");
+    assert_eq!(first(&engine, Stage::Acknowledge, &ack), Verdict::Drop);
+    let everyone = self::engine("proxy.relay_for = \"everyone\"\n");
+    let Verdict::Forward(_) = first(&everyone, Stage::Acknowledge, &ack) else { panic!("it is let through") };
+}
