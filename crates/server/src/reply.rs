@@ -223,8 +223,9 @@ impl Engine {
         // A client that has heard nothing yet sends the request again, and gets an answer for it each time: it needs no other, and a forged
         // source none at all, for which nothing is kept (RFC 3261 section 26.3.2.4).
         let is_proven = proven || handling.progress.trying || status < 200;
-        // The ACK of a failure in a dialog bears the tag of another element, and is known by the transaction alone.
-        let is_kept = is_proven || (request.method == Method::Invite && !request.to_tag.is_empty());
+        // A look-up that failed may do better a moment later: without its transaction a copy of what was answered 500 would ring. And the
+        // ACK of a failure in a dialog bears the tag of another element, and is known by the transaction alone.
+        let is_kept = is_proven || status == 500 || (request.method == Method::Invite && !request.to_tag.is_empty());
         if is_kept && !is_proven {
             self.transactions.doubt(server, 0);
         }

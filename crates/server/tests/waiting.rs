@@ -197,6 +197,21 @@ fn copies_of_a_request_that_waits_are_one_request() {
 }
 
 #[test]
+fn a_copy_of_what_failed_fails_too() {
+    let (mut site, challenged) = with_bob();
+    let text = site.authorized(1, &challenged, 1);
+    // One waits, a copy of it comes before the answer and one after it.
+    assert_eq!(site.receive(ALICE, &text).0, "");
+    assert_eq!(site.receive(ALICE, &text).0, "");
+    let failed = site.answered(Err(LookupError::Database)).0;
+    assert_eq!(failed.matches("SIP/2.0 500 ").count(), 1, "{failed}");
+    assert_eq!(site.receive(ALICE, &text).0, failed);
+    // It waits for nothing more, and no timer sends it again.
+    site.wait(5_000);
+    assert!(site.out.is_empty());
+}
+
+#[test]
 fn a_request_that_waits_costs_no_allocation() {
     let (mut site, challenged) = with_bob();
     // What is the only one of its kind gives its memory back when it ends: there is always another one that waits.
