@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::server::{ServerHost, ServerSettings};
 use crate::world::{Host, START, World};
 use std::net::SocketAddr;
-use strowger_core::transaction::Transactions;
+use strowger_core::transaction::{Counts, Transactions};
 use strowger_core::{Arrival, Now, Outbox, Transport};
 
 /// A host of either kind.
@@ -23,10 +23,11 @@ impl Node {
         }
     }
 
-    fn transactions(&self) -> &Transactions {
+    /// The tables of transactions, one a shard.
+    fn transactions(&self) -> Vec<&Transactions> {
         match self {
-            Self::Agent(agent) => agent.transactions(),
-            Self::Server(server) => server.transactions(),
+            Self::Agent(agent) => vec![agent.transactions()],
+            Self::Server(server) => server.transactions().collect(),
         }
     }
 
@@ -74,6 +75,9 @@ impl Host for Node {
     }
 }
 
+/// ms until a request without an answer is sent again.
+const T1: u64 = 500;
+
 const DOMAIN: &str = "home.example";
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
 
@@ -93,6 +97,13 @@ fn config(domain: &str, record_route: bool, passwords: bool) -> String {
     )
 }
 
+/// When buckets of calls move, earliest last.
+fn moves(random: &mut Random) -> Vec<u64> {
+    let mut moves: Vec<u64> = (0..random.between(0, 6)).map(|_| random.between(2_000, 60_000)).collect();
+    moves.sort_unstable_by(|a, b| b.cmp(a));
+    moves
+}
+
 /// The world of one seed: alice calls bob and carol over one or two proxies, the last of which is their registrar. Bob
 /// and carol may share a name, so that the proxy forks.
 pub fn world(seed: u64) -> World<Node> {
@@ -110,8 +121,11 @@ pub fn world(seed: u64) -> World<Node> {
             config: config(domain, record_route, domain == DOMAIN && passwords),
             names: vec![(DOMAIN.to_owned(), home)],
             lookups: (0, random.between(0, 400)),
-            failures: if random.chance(200) { random.between(1, 100) } else { 0 },
+            failures: if random.chance(300) { random.between(1, 300) } else { 0 },
             users: if domain == DOMAIN && passwords { USERS.to_vec() } else { Vec::new() },
+            shards: *random.pick(&[1, 1, 2, 3]),
+            moves: moves(&mut random),
+            chased: *random.pick(&[0, 100, 500]),
         };
         hosts.push((at, Node::Server(Box::new(ServerHost::new(START, settings, random.u64())))));
     }
@@ -187,28 +201,44 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
     let conditions = *world.conditions();
     let mut whole = Tally::default();
     let mut calls_nobody = false;
+    // A request passes three hops at most, and so does its answer; a server asks three questions at most.
+    let mut slowest = 6 * conditions.delay.1;
     for node in &world.hosts {
-        if let Node::Agent(agent) = node {
-            whole += agent.tally();
-            calls_nobody |= agent.calls_nobody();
+        match node {
+            Node::Agent(agent) => {
+                whole += agent.tally();
+                calls_nobody |= agent.calls_nobody();
+            }
+            Node::Server(server) => slowest += 3 * server.longest_look_up(),
         }
     }
     let mut no_acks = 0;
     for node in &world.hosts {
-        let counts = node.transactions().counts();
-        no_acks += counts.no_acks;
-        let given_up = counts.timeouts + counts.transport_errors;
+        let counts: Vec<Counts> = node.transactions().into_iter().map(Transactions::counts).collect();
+        let unacknowledged: u64 = counts.iter().map(|c| c.no_acks).sum();
+        let given_up: u64 = counts.iter().map(|c| c.timeouts + c.transport_errors).sum();
+        let strays: u64 = counts.iter().map(|c| c.strays).sum();
+        no_acks += unacknowledged;
         // The last copy of a 2xx without ACK leaves half a second before timer M ends: held up, it comes too late.
         let too_late = conditions.reordering > 0 && whole.unacknowledged > 0;
-        if counts.strays > 0 && given_up == 0 && !conditions.has_outage() && !too_late {
+        if strays > 0 && given_up == 0 && !conditions.has_outage() && !too_late {
             return Err(format!("{}: a response to nothing though nothing was given up: {counts:?}", node.name()));
         }
-        if conditions.is_perfect() && (counts.no_acks > 0 || given_up > 0) && !calls_nobody {
+        if conditions.is_perfect() && (unacknowledged > 0 || given_up > 0) && !calls_nobody {
             return Err(format!("{}: something was lost in good weather: {counts:?}", node.name()));
+        }
+        let resent: u64 = counts.iter().map(|c| c.requests_resent).sum();
+        // A callee may think before it answers an INVITE; a server answers at once.
+        let is_heard_at_once = matches!(node, Node::Agent(_)) && slowest < T1;
+        if conditions.is_perfect() && is_heard_at_once && !calls_nobody && resent > 0 {
+            return Err(format!("{}: a request had to be sent again in good weather: {counts:?}", node.name()));
         }
     }
     if conditions.is_perfect() && whole.unacknowledged + whole.unanswered > 0 {
         return Err(format!("something was lost in good weather: {whole:?}"));
+    }
+    if conditions.is_perfect() && whole.challenged_again > 0 {
+        return Err(format!("a right password was asked for again in good weather: {whole:?}"));
     }
     let fair = if conditions.is_fair() { whole } else { Tally::default() };
     Ok(Weather { all: whole, fair, fair_no_acks: if conditions.is_fair() { no_acks } else { 0 } })

@@ -1,19 +1,23 @@
-//! A host with the engine of a server inside. What a shard would do for it, the network and the clock of the world do.
+//! A host with the engines of a server inside, one a shard. What the shards would do for them, the network and the clock of the world
+//! do; buckets of calls move from one engine to the next as the settings say.
 
 use crate::random::Random;
 use crate::users::Users;
 use crate::world::{Host, listener, nothing_left};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 use strowger_config::{Config, Source};
+use strowger_core::call::{self, BUCKETS};
 use strowger_core::quota::Quota;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::transaction::Transactions;
 use strowger_core::{Arrival, Now, Outbox, Transport};
+use strowger_message::scan;
 use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
 use strowger_server::local_address::Routes;
-use strowger_server::parked::{HostKey, Resolved};
+use strowger_server::question::{HostKey, Resolved};
 use strowger_server::shared::{Shared, Surroundings};
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::{LookupError, Subscribers};
@@ -33,17 +37,28 @@ pub struct ServerSettings {
     pub failures: u64,
     /// Who has a password here; none: the server knows no user and asks for no password.
     pub users: Vec<&'static str>,
+    pub shards: usize,
+    /// When half of all buckets move to the next shard, earliest last: [`Now::mono`].
+    pub moves: Vec<u64>,
+    /// Requests that wait during which they move too, in thousandths.
+    pub chased: u64,
 }
 
 pub struct ServerHost {
     settings: ServerSettings,
     shared: Arc<Shared>,
-    engine: Engine,
+    engines: Vec<Engine>,
+    /// The shard of each bucket of calls.
+    owners: [usize; BUCKETS],
     users: Option<Arc<Users>>,
     random: Random,
-    /// What was asked, by the moment of its answer, then in the order of asking.
-    answers: BTreeMap<(u64, u64), Answer>,
+    /// What was asked and by which shard, by the moment of its answer, then in the order of asking.
+    answers: BTreeMap<(u64, u64), (usize, Answer)>,
     asked: u64,
+    /// Of messages whose sender wants to hear of failures: the shard and its token, by the token that the network has.
+    tokens: HashMap<u64, (usize, u64)>,
+    next_token: u64,
+    out: Outbox,
     /// When bindings that have expired were last removed.
     kept_up: u64,
 }
@@ -63,8 +78,6 @@ impl Routes for OneWay {
 
 /// ms between two rounds of upkeep.
 const UPKEEP: u64 = 1_000;
-
-const ALONE: Circumstances = Circumstances { draining: false, shards: 1 };
 
 impl ServerHost {
     /// # Panics
@@ -94,35 +107,97 @@ impl ServerHost {
             seed: bytes,
             call_secret: random.u64() as u32,
             process: random.u64() as u16,
-            shards: 1,
+            shards: settings.shards,
             location: Arc::new(LocationTable::new(config.location_settings())),
             subscribers: known.clone().map(|users| users as Arc<dyn Subscribers>),
             quota: Arc::new(Quota::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay(at.ip())),
         };
         let shared = Arc::new(Shared::new(now, config, surroundings));
-        let mut engine = Engine::new(now, shared.clone(), 0, ALONE);
-        engine.found = known.as_ref().map(|_| SinkId::NONE);
-        Self { settings, shared, engine, users: known, random, answers: BTreeMap::new(), asked: 0, kept_up: now.mono }
+        let circumstances = Circumstances { draining: false, shards: settings.shards };
+        let engine = |number| {
+            let mut engine = Engine::new(now, shared.clone(), number, circumstances);
+            engine.found = known.as_ref().map(|_| SinkId::NONE);
+            engine
+        };
+        Self {
+            engines: (0..settings.shards).map(engine).collect(),
+            owners: std::array::from_fn(|bucket| bucket % settings.shards),
+            settings,
+            users: known,
+            shared,
+            random,
+            answers: BTreeMap::new(),
+            asked: 0,
+            tokens: HashMap::new(),
+            next_token: 0,
+            out: Outbox::new(),
+            kept_up: now.mono,
+        }
+    }
+
+    /// The longest time that a look-up takes, ms.
+    pub fn longest_look_up(&self) -> u64 {
+        self.settings.lookups.1
     }
 
     pub fn address(&self) -> SocketAddr {
         self.settings.address
     }
 
-    /// Transactions and kept messages of now.
-    pub fn transactions(&self) -> &Transactions {
-        self.engine.transactions()
+    /// Transactions and kept messages of each shard.
+    pub fn transactions(&self) -> impl Iterator<Item = &Transactions> {
+        self.engines.iter().map(Engine::transactions)
     }
 
-    fn carry_out(&mut self, now: Now) {
-        self.ask_users(now);
-        for effect in std::mem::take(&mut self.engine.effects) {
+    /// Lets a shard work, and carries out what it wants.
+    fn work(&mut self, now: Now, shard: usize, out: &mut Outbox, work: impl FnOnce(&mut Engine, &mut Outbox)) {
+        let mut own = std::mem::take(&mut self.out);
+        work(&mut self.engines[shard], &mut own);
+        for send in own.sends() {
+            let from = out.start();
+            out.bytes.extend_from_slice(&own.bytes[send.range()]);
+            let mut token = 0;
+            if send.token != 0 {
+                self.next_token += 1;
+                token = self.next_token;
+                self.tokens.insert(token, (shard, send.token));
+            }
+            out.send(send.target, from..out.bytes.len(), token);
+        }
+        own.clear();
+        self.out = own;
+        self.carry_out(now, shard);
+    }
+
+    /// The shard of the call that this message is of.
+    fn shard_of(&self, bytes: &[u8]) -> usize {
+        let hash = |at: Range<usize>| call::hash(self.shared.call_secret, &bytes[at]);
+        scan::call_id(bytes).map_or(0, |at| self.owners[usize::from(call::bucket(hash(at)))])
+    }
+
+    /// Half of all buckets go to the next shard, with all that is under way of their calls.
+    fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
+        for bucket in 0..BUCKETS {
+            if self.random.chance(500) {
+                let from = self.owners[bucket];
+                let to = (from + 1) % self.engines.len();
+                self.owners[bucket] = to;
+                for record in self.engines[from].export(now, bucket as u8) {
+                    self.work(now, to, out, |engine, out| engine.import(now, record, out));
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, now: Now, shard: usize) {
+        self.ask_users(now, shard);
+        for effect in std::mem::take(&mut self.engines[shard].effects) {
             match effect {
                 Effect::Resolve { ticket, name, .. } => {
                     let fails = self.random.chance(self.settings.failures);
                     let to = if fails { Resolved::default() } else { self.look_up(&name) };
-                    self.answer_later(now, Answer::Resolved { ticket, name, to });
+                    self.answer_later(now, shard, Answer::Resolved { ticket, name, to });
                 }
                 Effect::WakePings | Effect::Alias { .. } | Effect::Confirm(_) | Effect::GiveBack => (),
             }
@@ -130,20 +205,25 @@ impl ServerHost {
     }
 
     /// The questions to the database among what the engine has just done.
-    fn ask_users(&mut self, now: Now) {
+    fn ask_users(&mut self, now: Now, shard: usize) {
         let Some(users) = self.users.clone() else { return };
         for (ticket, asked) in users.take() {
             let fails = self.random.chance(self.settings.failures);
             let result = if fails { Err(LookupError::Database) } else { Ok(users.answer(asked)) };
-            self.answer_later(now, Answer::Subscribers(vec![(ticket, result)]));
+            self.answer_later(now, shard, Answer::Subscribers(vec![(ticket, result)]));
         }
     }
 
-    fn answer_later(&mut self, now: Now, answer: Answer) {
+    fn answer_later(&mut self, now: Now, shard: usize, answer: Answer) {
         let (shortest, longest) = self.settings.lookups;
         self.asked += 1;
         let due = now.mono + self.random.between(shortest, longest);
-        self.answers.insert((due, self.asked), answer);
+        if self.engines.len() > 1 && self.random.chance(self.settings.chased) {
+            let moves = &mut self.settings.moves;
+            moves.push(self.random.between(now.mono, due));
+            moves.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        self.answers.insert((due, self.asked), (shard, answer));
     }
 
     fn look_up(&self, (host, port, transport, _): &HostKey) -> Resolved {
@@ -160,32 +240,36 @@ impl ServerHost {
 impl Host for ServerHost {
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         debug_assert_eq!(arrival.listener, listener(arrival.transport), "in the order of the configuration");
-        self.engine.receive(now, arrival, bytes, out);
-        self.carry_out(now);
+        let shard = self.shard_of(bytes);
+        self.work(now, shard, out, |engine, out| engine.receive(now, arrival, bytes, out));
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        self.engine.unsent(now, token, "connection not made", out);
-        self.carry_out(now);
+        let Some((shard, token)) = self.tokens.remove(&token) else { return };
+        self.work(now, shard, out, |engine, out| engine.unsent(now, token, "connection not made", out));
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
         while let Some(entry) = self.answers.first_entry().filter(|entry| entry.key().0 <= now.mono) {
-            let answer = entry.remove();
-            self.engine.answered(now, answer, out);
-            self.carry_out(now);
+            let (shard, answer) = entry.remove();
+            self.work(now, shard, out, |engine, out| engine.answered(now, answer, out));
         }
-        self.engine.poll(now, out);
+        if self.settings.moves.pop_if(|due| *due <= now.mono).is_some() {
+            self.move_buckets(now, out);
+        }
+        for shard in 0..self.engines.len() {
+            self.work(now, shard, out, |engine, out| engine.poll(now, out));
+        }
         if now.mono >= self.kept_up + UPKEEP {
             self.kept_up = now.mono;
             self.shared.keep_up(now);
         }
-        self.carry_out(now);
     }
 
     fn deadline(&mut self) -> Option<u64> {
         let answer = self.answers.keys().next().map(|(due, _)| *due);
-        self.engine.deadline().into_iter().chain(answer).min()
+        let moves = self.settings.moves.last().copied();
+        self.engines.iter_mut().filter_map(Engine::deadline).chain(answer).chain(moves).min()
     }
 
     fn is_stateless(&self) -> bool {
@@ -193,24 +277,29 @@ impl Host for ServerHost {
     }
 
     fn check(&self) -> Result<(), String> {
-        let counts = self.transactions().counts();
-        let whole = counts.servers + counts.clients;
         let here = self.settings.address;
-        if counts.keys + counts.forgotten != whole {
-            return Err(format!("{here}: {} keys for {whole} transactions", counts.keys));
-        }
-        if counts.kept_messages > whole || counts.timers > 2 * whole || self.engine.contexts() as u64 > whole {
-            return Err(format!("{here}: more is held than transactions need: {counts:?}"));
+        for engine in &self.engines {
+            let counts = engine.transactions().counts();
+            let whole = counts.servers + counts.clients;
+            if counts.keys + counts.forgotten != whole {
+                return Err(format!("{here}: {} keys for {whole} transactions", counts.keys));
+            }
+            if counts.kept_messages > whole || counts.timers > 2 * whole || engine.contexts() as u64 > whole {
+                return Err(format!("{here}: more is held than transactions need: {counts:?}"));
+            }
         }
         Ok(())
     }
 
     fn leftovers(&self) -> Result<(), String> {
         let here = self.settings.address;
-        nothing_left(&here, self.transactions())?;
-        match (self.engine.contexts(), self.engine.waiting()) {
-            (0, 0) => Ok(()),
-            (contexts, waiting) => Err(format!("{here}: {contexts} contexts, {waiting} messages that wait")),
+        for engine in &self.engines {
+            nothing_left(&here, engine.transactions())?;
+            let (contexts, waiting) = (engine.contexts(), engine.waiting());
+            if contexts + waiting > 0 {
+                return Err(format!("{here}: {contexts} contexts, {waiting} messages that wait"));
+            }
         }
+        Ok(())
     }
 }

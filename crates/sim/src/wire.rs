@@ -17,7 +17,7 @@ pub struct Wire {
     answered: HashSet<Vec<u8>>,
     /// Hosts that keep nothing of a request that they refuse (RFC 3261 section 8.2.7): a copy that comes late is another request to them.
     stateless: HashSet<SocketAddr>,
-    /// How many copies of a request have come to its receiver that it has not answered to the end.
+    /// How many copies of a request have come to its receiver since it answered to the end: what comes before the answer is one request.
     copies: HashMap<Vec<u8>, u32>,
     /// Failures of an INVITE that their sender saw the ACK of.
     acknowledged: HashSet<Vec<u8>>,
@@ -74,8 +74,10 @@ impl Wire {
             Some(status) if status >= 200 => {
                 let before = *self.finals.entry(key.clone()).or_insert(status);
                 let copied = self.is_copied(from, &key);
+                // Neither has a transaction that lasts: each copy may have an answer of its own.
+                let is_brief = matches!(cseq.method, Method::Register | Method::Cancel);
                 if let Some(copies) = self.copies.get_mut(&key) {
-                    *copies = copies.saturating_sub(1);
+                    *copies = if is_brief { copies.saturating_sub(1) } else { 0 };
                 }
                 let invite = message.cseq().is_ok_and(|c| c.method == Method::Invite);
                 // A late 2xx overtakes the failure that was sent before (RFC 3261 section 16.7 step 5); nothing
@@ -88,8 +90,7 @@ impl Wire {
                 }
                 let late_success = invite && (300..700).contains(&before) && status < 300;
                 let both_success = invite && before < 300 && status < 300;
-                // Of what may have succeeded: a REGISTER never has a transaction, and that of a CANCEL is forgotten at once.
-                let is_another = copied && (before >= 300 || matches!(cseq.method, Method::Register | Method::Cancel));
+                let is_another = copied && (before >= 300 || is_brief);
                 if before != status && !late_success && !both_success && !is_another {
                     return Err(wrong(&format!("a second final response, after {before}")));
                 }

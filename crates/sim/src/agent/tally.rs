@@ -19,6 +19,8 @@ pub struct Tally {
     pub messages: u64,
     /// Requests to another agent, of every kind, without an answer.
     pub unanswered: u64,
+    /// Requests with a right password that were challenged all the same.
+    pub challenged_again: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -33,12 +35,14 @@ impl std::ops::AddAssign for Tally {
         self.unacknowledged += other.unacknowledged;
         self.messages += other.messages;
         self.unanswered += other.unanswered;
+        self.challenged_again += other.challenged_again;
     }
 }
 
 impl Agent {
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
+        tally.challenged_again = self.sent.iter().filter(|sent| sent.tries > 1).count() as u64;
         for sent in self.sent.iter().filter(|sent| !sent.challenged) {
             let nobody = sent.to.contains("void");
             tally.unanswered += u64::from(sent.outcome == Some(Outcome::Timeout) && !nobody);
