@@ -6,6 +6,7 @@ pub mod case;
 pub mod peer;
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,6 +52,11 @@ impl Ports {
             }
         }
         panic!("no port of 127.0.0.1 is free");
+    }
+
+    /// All that a case may take of them.
+    const fn taken(self) -> Range<u32> {
+        self.peer as u32..self.peer as u32 + 20
     }
 }
 
@@ -98,8 +104,14 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> Play
     }
     command.env("TERM", "dumb").current_dir(folder);
     let streams = case.streams();
-    let mut called = (!case.answers).then(|| Peer::called(address(ports.peer), address(ports.own), streams));
-    let mut process = Process::start("program", folder, &mut command);
+    // A process id that is one of the ports too could not be told from it in the messages.
+    let (mut called, mut process) = loop {
+        let called = (!case.answers).then(|| Peer::called(address(ports.peer), address(ports.own), streams));
+        let process = Process::start("program", folder, &mut command);
+        if !ports.taken().contains(&process.id()) {
+            break (called, process);
+        }
+    };
     let pid = process.id();
     let mut peer = match called.take() {
         Some(peer) => peer,
