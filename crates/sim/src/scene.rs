@@ -60,6 +60,10 @@ impl Host for Node {
         matches!(self, Self::Server(_))
     }
 
+    fn has_restarted(&mut self) -> bool {
+        self.host().has_restarted()
+    }
+
     fn check(&self) -> Result<(), String> {
         match self {
             Self::Agent(agent) => agent.check(),
@@ -77,6 +81,9 @@ impl Host for Node {
 
 /// ms until a request without an answer is sent again.
 const T1: u64 = 500;
+
+/// When all have registered, if no server was killed and no message lost: [`Now::mono`].
+const REGISTERED: u64 = 2_900;
 
 const DOMAIN: &str = "home.example";
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
@@ -104,8 +111,16 @@ fn moves(random: &mut Random) -> Vec<u64> {
     moves
 }
 
-/// The world of one seed: alice calls bob and carol over one or two proxies, the last of which is their registrar. Bob
-/// and carol may share a name, so that the proxy forks.
+/// When the process of a server is killed, earliest last.
+fn restarts(random: &mut Random) -> Vec<u64> {
+    let times = if random.chance(200) { random.between(1, 3) } else { 0 };
+    let mut restarts: Vec<u64> = (0..times).map(|_| random.between(1_000, 100_000)).collect();
+    restarts.sort_unstable_by(|a, b| b.cmp(a));
+    restarts
+}
+
+/// The world of one seed: alice calls bob and carol over one or two proxies. Of two, the first leads to the other, which is the
+/// registrar, or both are servers with one secret and one database. Bob and carol may share a name, so that the proxy forks.
 pub fn world(seed: u64) -> World<Node> {
     let mut random = Random::new(seed);
     let conditions = Conditions::random(&mut random);
@@ -114,8 +129,10 @@ pub fn world(seed: u64) -> World<Node> {
     let record_route = random.chance(700);
     let passwords = random.chance(500);
     let first = if two { edge } else { home };
-    let mut hosts = Vec::new();
-    for (at, domain) in [(home, DOMAIN), (edge, "edge.example")].into_iter().take(1 + usize::from(two)) {
+    let mut hosts: Vec<(SocketAddr, Node)> = Vec::new();
+    let beside = random.chance(500);
+    let other = if beside { DOMAIN } else { "edge.example" };
+    for (at, domain) in [(home, DOMAIN), (edge, other)].into_iter().take(1 + usize::from(two)) {
         let settings = ServerSettings {
             address: at,
             config: config(domain, record_route, domain == DOMAIN && passwords),
@@ -126,8 +143,13 @@ pub fn world(seed: u64) -> World<Node> {
             shards: *random.pick(&[1, 1, 2, 3]),
             moves: moves(&mut random),
             chased: *random.pick(&[0, 100, 500]),
+            restarts: restarts(&mut random),
         };
-        hosts.push((at, Node::Server(Box::new(ServerHost::new(START, settings, random.u64())))));
+        let server = match hosts.first() {
+            Some((_, Node::Server(first))) if beside => first.beside(START, settings, random.u64()),
+            _ => ServerHost::new(START, settings, random.u64()),
+        };
+        hosts.push((at, Node::Server(Box::new(server))));
     }
     let mut transport = || *random.pick(&[Transport::Udp, Transport::Udp, Transport::Udp, Transport::Tcp]);
     let transports = [transport(), transport(), transport()];
@@ -200,7 +222,7 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
     world.run()?;
     let conditions = *world.conditions();
     let mut whole = Tally::default();
-    let mut calls_nobody = false;
+    let (mut calls_nobody, mut may_fail, mut first_restart) = (false, false, u64::MAX);
     // A request passes three hops at most, and so does its answer; a server asks three questions at most.
     let mut slowest = 6 * conditions.delay.1;
     for node in &world.hosts {
@@ -209,9 +231,15 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
                 whole += agent.tally();
                 calls_nobody |= agent.calls_nobody();
             }
-            Node::Server(server) => slowest += 3 * server.longest_look_up(),
+            Node::Server(server) => {
+                slowest += 3 * server.longest_look_up();
+                may_fail |= server.may_fail();
+                first_restart = first_restart.min(server.first_restart().unwrap_or(u64::MAX));
+            }
         }
     }
+    let restarts = first_restart < u64::MAX;
+    let is_good = conditions.is_perfect() && !restarts;
     let mut no_acks = 0;
     for node in &world.hosts {
         let counts: Vec<Counts> = node.transactions().into_iter().map(Transactions::counts).collect();
@@ -221,27 +249,39 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
         no_acks += unacknowledged;
         // The last copy of a 2xx without ACK leaves half a second before timer M ends: held up, it comes too late.
         let too_late = conditions.reordering > 0 && whole.unacknowledged > 0;
-        if strays > 0 && given_up == 0 && !conditions.has_outage() && !too_late {
+        if strays > 0 && given_up == 0 && !restarts && !conditions.has_outage() && !too_late {
             return Err(format!("{}: a response to nothing though nothing was given up: {counts:?}", node.name()));
         }
-        if conditions.is_perfect() && (unacknowledged > 0 || given_up > 0) && !calls_nobody {
+        if is_good && (unacknowledged > 0 || given_up > 0) && !calls_nobody {
             return Err(format!("{}: something was lost in good weather: {counts:?}", node.name()));
         }
         let resent: u64 = counts.iter().map(|c| c.requests_resent).sum();
         // A callee may think before it answers an INVITE; a server answers at once.
         let is_heard_at_once = matches!(node, Node::Agent(_)) && slowest < T1;
-        if conditions.is_perfect() && is_heard_at_once && !calls_nobody && resent > 0 {
+        if is_good && is_heard_at_once && !calls_nobody && resent > 0 {
             return Err(format!("{}: a request had to be sent again in good weather: {counts:?}", node.name()));
         }
     }
-    if conditions.is_perfect() && whole.unacknowledged + whole.unanswered > 0 {
+    if is_good && whole.unacknowledged + whole.unanswered > 0 {
         return Err(format!("something was lost in good weather: {whole:?}"));
     }
-    if conditions.is_perfect() && whole.challenged_again > 0 {
+    if is_good && whole.challenged_again > 0 {
         return Err(format!("a right password was asked for again in good weather: {whole:?}"));
     }
-    let fair = if conditions.is_fair() { whole } else { Tally::default() };
-    Ok(Weather { all: whole, fair, fair_no_acks: if conditions.is_fair() { no_acks } else { 0 } })
+    // Marks and registrations outlive the process, however often it is killed.
+    if whole.refused_in_call > 0 {
+        return Err(format!("a server did not know a call again: {whole:?}"));
+    }
+    let agents =
+        || world.hosts.iter().filter_map(|node| if let Node::Agent(agent) = node { Some(agent) } else { None });
+    let is_here = |name: &&str| agents().any(|agent| agent.name() == *name);
+    let missed = agents().find_map(|agent| agent.called_in_vain().find(is_here));
+    if let Some(name) = missed.filter(|_| conditions.is_perfect() && !may_fail && first_restart > REGISTERED) {
+        return Err(format!("{name} is registered, and was not found"));
+    }
+    let is_fair = conditions.is_fair() && !restarts;
+    let fair = if is_fair { whole } else { Tally::default() };
+    Ok(Weather { all: whole, fair, fair_no_acks: if is_fair { no_acks } else { 0 } })
 }
 
 /// How things went in all weathers, and in those in which hardly anything may fail for good.

@@ -42,28 +42,47 @@ pub struct ServerSettings {
     pub moves: Vec<u64>,
     /// Requests that wait during which they move too, in thousandths.
     pub chased: u64,
+    /// When the process is killed and starts again, earliest last: [`Now::mono`].
+    pub restarts: Vec<u64>,
 }
 
-pub struct ServerHost {
-    settings: ServerSettings,
+/// What outlives a process, and servers beside each other share.
+#[derive(Clone)]
+struct Site {
+    secret: Vec<u8>,
+    /// Each registration is written before it is answered.
+    location: Arc<LocationTable>,
+}
+
+/// A running server: all of this is gone when it is killed.
+struct Process {
     shared: Arc<Shared>,
     engines: Vec<Engine>,
     /// The shard of each bucket of calls.
     owners: [usize; BUCKETS],
     users: Option<Arc<Users>>,
-    random: Random,
     /// What was asked and by which shard, by the moment of its answer, then in the order of asking.
     answers: BTreeMap<(u64, u64), (usize, Answer)>,
-    asked: u64,
     /// Of messages whose sender wants to hear of failures: the shard and its token, by the token that the network has.
     tokens: HashMap<u64, (usize, u64)>,
+}
+
+pub struct ServerHost {
+    settings: ServerSettings,
+    site: Site,
+    process: Process,
+    /// When the process is first killed.
+    first_restart: Option<u64>,
+    /// It was killed, since this was last asked for.
+    has_restarted: bool,
+    random: Random,
+    asked: u64,
     next_token: u64,
     out: Outbox,
     /// When bindings that have expired were last removed.
     kept_up: u64,
 }
 
-/// A machine with one interface.
 struct OneWay(IpAddr);
 
 impl Routes for OneWay {
@@ -79,17 +98,12 @@ impl Routes for OneWay {
 /// ms between two rounds of upkeep.
 const UPKEEP: u64 = 1_000;
 
-impl ServerHost {
+impl Process {
     /// # Panics
     /// The configuration is wrong.
-    pub fn new(now: Now, settings: ServerSettings, seed: u64) -> Self {
-        let mut random = Random::new(seed);
+    fn start(now: Now, settings: &ServerSettings, site: &Site, random: &mut Random) -> Self {
         let at = settings.address;
-        let text = format!("listen = [\"udp:{at}\", \"tcp:{at}\"]\n{}", settings.config);
-        let config = match Config::read(Source { text: &text, ..Source::default() }) {
-            Ok((config, _)) => config,
-            Err(report) => panic!("{report:?}\n{text}"),
-        };
+        let config = settings.read();
         let address = |transport| ListenerAddress {
             transport,
             bound: at,
@@ -98,18 +112,18 @@ impl ServerHost {
         };
         let domains: Vec<&str> = config.domains.iter().map(|domain| domain.as_str()).collect();
         let identity = Identity::new(vec![address(Transport::Udp), address(Transport::Tcp)], domains, &[]);
-        let mut bytes = [0; 32];
-        bytes.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random.u64().to_le_bytes()));
-        let known = (!settings.users.is_empty()).then(|| Arc::new(Users::new(&config.realm, &settings.users)));
+        let mut seed = [0; 32];
+        seed.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random.u64().to_le_bytes()));
+        let users = (!settings.users.is_empty()).then(|| Arc::new(Users::new(&config.realm, &settings.users)));
         let surroundings = Surroundings {
             identity,
-            secret: random.u64().to_le_bytes().repeat(4),
-            seed: bytes,
+            secret: site.secret.clone(),
+            seed,
             call_secret: random.u64() as u32,
             process: random.u64() as u16,
             shards: settings.shards,
-            location: Arc::new(LocationTable::new(config.location_settings())),
-            subscribers: known.clone().map(|users| users as Arc<dyn Subscribers>),
+            location: site.location.clone(),
+            subscribers: users.clone().map(|users| users as Arc<dyn Subscribers>),
             quota: Arc::new(Quota::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay(at.ip())),
         };
@@ -117,19 +131,55 @@ impl ServerHost {
         let circumstances = Circumstances { draining: false, shards: settings.shards };
         let engine = |number| {
             let mut engine = Engine::new(now, shared.clone(), number, circumstances);
-            engine.found = known.as_ref().map(|_| SinkId::NONE);
+            engine.found = users.as_ref().map(|_| SinkId::NONE);
             engine
         };
         Self {
             engines: (0..settings.shards).map(engine).collect(),
             owners: std::array::from_fn(|bucket| bucket % settings.shards),
-            settings,
-            users: known,
+            users,
             shared,
-            random,
             answers: BTreeMap::new(),
-            asked: 0,
             tokens: HashMap::new(),
+        }
+    }
+}
+
+impl ServerSettings {
+    /// # Panics
+    /// The configuration is wrong.
+    fn read(&self) -> Config {
+        let at = self.address;
+        let text = format!("listen = [\"udp:{at}\", \"tcp:{at}\"]\n{}", self.config);
+        match Config::read(Source { text: &text, ..Source::default() }) {
+            Ok((config, _)) => config,
+            Err(report) => panic!("{report:?}\n{text}"),
+        }
+    }
+}
+
+impl ServerHost {
+    pub fn new(now: Now, settings: ServerSettings, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let location = Arc::new(LocationTable::new(settings.read().location_settings()));
+        let site = Site { secret: random.u64().to_le_bytes().repeat(4), location };
+        Self::at(now, settings, site, random)
+    }
+
+    /// Another server with the secret and the database of this one.
+    pub fn beside(&self, now: Now, settings: ServerSettings, seed: u64) -> Self {
+        Self::at(now, settings, self.site.clone(), Random::new(seed))
+    }
+
+    fn at(now: Now, settings: ServerSettings, site: Site, mut random: Random) -> Self {
+        Self {
+            process: Process::start(now, &settings, &site, &mut random),
+            first_restart: settings.restarts.last().copied(),
+            settings,
+            site,
+            has_restarted: false,
+            random,
+            asked: 0,
             next_token: 0,
             out: Outbox::new(),
             kept_up: now.mono,
@@ -141,19 +191,29 @@ impl ServerHost {
         self.settings.lookups.1
     }
 
+    /// When the process is first killed: [`Now::mono`].
+    pub fn first_restart(&self) -> Option<u64> {
+        self.first_restart
+    }
+
+    /// Look-ups may fail.
+    pub fn may_fail(&self) -> bool {
+        self.settings.failures > 0
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.settings.address
     }
 
     /// Transactions and kept messages of each shard.
     pub fn transactions(&self) -> impl Iterator<Item = &Transactions> {
-        self.engines.iter().map(Engine::transactions)
+        self.process.engines.iter().map(Engine::transactions)
     }
 
     /// Lets a shard work, and carries out what it wants.
     fn work(&mut self, now: Now, shard: usize, out: &mut Outbox, work: impl FnOnce(&mut Engine, &mut Outbox)) {
         let mut own = std::mem::take(&mut self.out);
-        work(&mut self.engines[shard], &mut own);
+        work(&mut self.process.engines[shard], &mut own);
         for send in own.sends() {
             let from = out.start();
             out.bytes.extend_from_slice(&own.bytes[send.range()]);
@@ -161,7 +221,7 @@ impl ServerHost {
             if send.token != 0 {
                 self.next_token += 1;
                 token = self.next_token;
-                self.tokens.insert(token, (shard, send.token));
+                self.process.tokens.insert(token, (shard, send.token));
             }
             out.send(send.target, from..out.bytes.len(), token);
         }
@@ -172,18 +232,18 @@ impl ServerHost {
 
     /// The shard of the call that this message is of.
     fn shard_of(&self, bytes: &[u8]) -> usize {
-        let hash = |at: Range<usize>| call::hash(self.shared.call_secret, &bytes[at]);
-        scan::call_id(bytes).map_or(0, |at| self.owners[usize::from(call::bucket(hash(at)))])
+        let hash = |at: Range<usize>| call::hash(self.process.shared.call_secret, &bytes[at]);
+        scan::call_id(bytes).map_or(0, |at| self.process.owners[usize::from(call::bucket(hash(at)))])
     }
 
     /// Half of all buckets go to the next shard, with all that is under way of their calls.
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
         for bucket in 0..BUCKETS {
             if self.random.chance(500) {
-                let from = self.owners[bucket];
-                let to = (from + 1) % self.engines.len();
-                self.owners[bucket] = to;
-                for record in self.engines[from].export(now, bucket as u8) {
+                let from = self.process.owners[bucket];
+                let to = (from + 1) % self.process.engines.len();
+                self.process.owners[bucket] = to;
+                for record in self.process.engines[from].export(now, bucket as u8) {
                     self.work(now, to, out, |engine, out| engine.import(now, record, out));
                 }
             }
@@ -192,7 +252,7 @@ impl ServerHost {
 
     fn carry_out(&mut self, now: Now, shard: usize) {
         self.ask_users(now, shard);
-        for effect in std::mem::take(&mut self.engines[shard].effects) {
+        for effect in std::mem::take(&mut self.process.engines[shard].effects) {
             match effect {
                 Effect::Resolve { ticket, name, .. } => {
                     let fails = self.random.chance(self.settings.failures);
@@ -206,7 +266,7 @@ impl ServerHost {
 
     /// The questions to the database among what the engine has just done.
     fn ask_users(&mut self, now: Now, shard: usize) {
-        let Some(users) = self.users.clone() else { return };
+        let Some(users) = self.process.users.clone() else { return };
         for (ticket, asked) in users.take() {
             let fails = self.random.chance(self.settings.failures);
             let result = if fails { Err(LookupError::Database) } else { Ok(users.answer(asked)) };
@@ -218,12 +278,12 @@ impl ServerHost {
         let (shortest, longest) = self.settings.lookups;
         self.asked += 1;
         let due = now.mono + self.random.between(shortest, longest);
-        if self.engines.len() > 1 && self.random.chance(self.settings.chased) {
+        if self.process.engines.len() > 1 && self.random.chance(self.settings.chased) {
             let moves = &mut self.settings.moves;
             moves.push(self.random.between(now.mono, due));
             moves.sort_unstable_by(|a, b| b.cmp(a));
         }
-        self.answers.insert((due, self.asked), (shard, answer));
+        self.process.answers.insert((due, self.asked), (shard, answer));
     }
 
     fn look_up(&self, (host, port, transport, _): &HostKey) -> Resolved {
@@ -245,40 +305,48 @@ impl Host for ServerHost {
     }
 
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox) {
-        let Some((shard, token)) = self.tokens.remove(&token) else { return };
+        let Some((shard, token)) = self.process.tokens.remove(&token) else { return };
         self.work(now, shard, out, |engine, out| engine.unsent(now, token, "connection not made", out));
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
-        while let Some(entry) = self.answers.first_entry().filter(|entry| entry.key().0 <= now.mono) {
+        while let Some(entry) = self.process.answers.first_entry().filter(|entry| entry.key().0 <= now.mono) {
             let (shard, answer) = entry.remove();
             self.work(now, shard, out, |engine, out| engine.answered(now, answer, out));
         }
         if self.settings.moves.pop_if(|due| *due <= now.mono).is_some() {
             self.move_buckets(now, out);
         }
-        for shard in 0..self.engines.len() {
+        if self.settings.restarts.pop_if(|due| *due <= now.mono).is_some() {
+            self.process = Process::start(now, &self.settings, &self.site, &mut self.random);
+            self.has_restarted = true;
+        }
+        for shard in 0..self.process.engines.len() {
             self.work(now, shard, out, |engine, out| engine.poll(now, out));
         }
         if now.mono >= self.kept_up + UPKEEP {
             self.kept_up = now.mono;
-            self.shared.keep_up(now);
+            self.process.shared.keep_up(now);
         }
     }
 
     fn deadline(&mut self) -> Option<u64> {
-        let answer = self.answers.keys().next().map(|(due, _)| *due);
-        let moves = self.settings.moves.last().copied();
-        self.engines.iter_mut().filter_map(Engine::deadline).chain(answer).chain(moves).min()
+        let answer = self.process.answers.keys().next().map(|(due, _)| *due);
+        let moves = self.settings.moves.last().copied().into_iter().chain(self.settings.restarts.last().copied());
+        self.process.engines.iter_mut().filter_map(Engine::deadline).chain(answer).chain(moves).min()
     }
 
     fn is_stateless(&self) -> bool {
         true
     }
 
+    fn has_restarted(&mut self) -> bool {
+        std::mem::take(&mut self.has_restarted)
+    }
+
     fn check(&self) -> Result<(), String> {
         let here = self.settings.address;
-        for engine in &self.engines {
+        for engine in &self.process.engines {
             let counts = engine.transactions().counts();
             let whole = counts.servers + counts.clients;
             if counts.keys + counts.forgotten != whole {
@@ -293,7 +361,7 @@ impl Host for ServerHost {
 
     fn leftovers(&self) -> Result<(), String> {
         let here = self.settings.address;
-        for engine in &self.engines {
+        for engine in &self.process.engines {
             nothing_left(&here, engine.transactions())?;
             let (contexts, waiting) = (engine.contexts(), engine.waiting());
             if contexts + waiting > 0 {

@@ -112,6 +112,14 @@ impl Wire {
         self.stateless.contains(&host) && self.copies.get(key).is_some_and(|copies| *copies > 0)
     }
 
+    /// The host has started again, and knows nothing of what it answered: what comes again is another request to it.
+    pub fn restarted(&mut self, host: SocketAddr) {
+        let of_host = key(host, b"", b"");
+        let is_of = |key: &[u8]| key.starts_with(&of_host[..of_host.len() - 1]);
+        self.finals.retain(|key, _| !is_of(key));
+        self.acknowledged.retain(|key| !is_of(key));
+    }
+
     /// A message that was checked before arrives at `host`.
     pub fn arrived(&mut self, host: SocketAddr, bytes: &[u8]) {
         if self.index.parse(bytes, &Limits::default()).is_err() {

@@ -25,6 +25,11 @@ pub trait Host {
         false
     }
 
+    /// Its process has ended and started again since this was last asked for, and remembers nothing.
+    fn has_restarted(&mut self) -> bool {
+        false
+    }
+
     /// What must hold after every step.
     ///
     /// # Errors
@@ -131,11 +136,18 @@ impl<H: Host> World<H> {
         // As a shard does: the timers are looked at once after each round.
         self.hosts[at].poll(self.now, &mut self.out);
         self.flush(at)?;
+        if self.hosts[at].has_restarted() {
+            self.wire.restarted(self.address_of(at));
+        }
         self.hosts[at].check()
     }
 
+    fn address_of(&self, at: usize) -> SocketAddr {
+        *self.by_address.iter().find(|(_, n)| **n == at).expect("every host has an address").0
+    }
+
     fn flush(&mut self, at: usize) -> Result<(), String> {
-        let from = *self.by_address.iter().find(|(_, n)| **n == at).expect("every host has an address").0;
+        let from = self.address_of(at);
         for send in self.out.sends() {
             let bytes = &self.out.bytes[send.range()];
             if let Some(trace) = &mut self.trace {

@@ -21,6 +21,8 @@ pub struct Tally {
     pub unanswered: u64,
     /// Requests with a right password that were challenged all the same.
     pub challenged_again: u64,
+    /// Requests within a call that a server refused, as if they belonged to none.
+    pub refused_in_call: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -36,14 +38,23 @@ impl std::ops::AddAssign for Tally {
         self.messages += other.messages;
         self.unanswered += other.unanswered;
         self.challenged_again += other.challenged_again;
+        self.refused_in_call += other.refused_in_call;
     }
 }
 
 impl Agent {
+    /// Whom a server held for not registered when this agent called.
+    pub fn called_in_vain(&self) -> impl Iterator<Item = &str> {
+        let sent = self.sent.iter().filter(|sent| sent.outcome == Some(Outcome::Failed(480)));
+        sent.filter_map(|sent| sent.to.strip_prefix("sip:")?.split('@').next())
+    }
+
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
         tally.challenged_again = self.sent.iter().filter(|sent| sent.tries > 1).count() as u64;
         for sent in self.sent.iter().filter(|sent| !sent.challenged) {
+            let is_refused = matches!(sent.outcome, Some(Outcome::Failed(403 | 404 | 407 | 480 | 482 | 483)));
+            tally.refused_in_call += u64::from(is_refused && matches!(sent.kind, Kind::Bye(_)));
             let nobody = sent.to.contains("void");
             tally.unanswered += u64::from(sent.outcome == Some(Outcome::Timeout) && !nobody);
             match (sent.kind, sent.outcome) {
