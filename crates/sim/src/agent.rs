@@ -29,6 +29,8 @@ pub struct Agent {
     domain: String,
     address: SocketAddr,
     transport: Transport,
+    /// It may be behind a translator, and asks for answers to where its requests come from (RFC 3581).
+    translated: bool,
     /// The first hop of requests outside a dialog.
     outbound: Target,
     random: Random,
@@ -73,6 +75,7 @@ impl Agent {
             domain: domain.to_owned(),
             address,
             transport,
+            translated: false,
             outbound: Target::new(transport, listener(transport), outbound),
             random: Random::new(seed),
             tx: Transactions::new(TimerSettings::default(), [seed, 2]),
@@ -88,6 +91,10 @@ impl Agent {
             tally: Tally::default(),
             problem: None,
         }
+    }
+
+    pub fn set_translated(&mut self) {
+        self.translated = true;
     }
 
     /// Registers this name at this moment, or takes the registration back with 0 seconds.
@@ -152,7 +159,8 @@ impl Agent {
     }
 
     fn via(&self, branch: &str) -> String {
-        format!("SIP/2.0/{} {};branch={branch}", self.transport.via(), self.address)
+        let rport = if self.translated { ";rport" } else { "" };
+        format!("SIP/2.0/{} {}{rport};branch={branch}", self.transport.via(), self.address)
     }
 
     fn contact(&self) -> String {

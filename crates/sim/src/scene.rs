@@ -4,7 +4,7 @@ use crate::agent::{Agent, Answer, Tally};
 use crate::network::{Conditions, Network};
 use crate::random::Random;
 use crate::server::{ServerHost, ServerSettings};
-use crate::world::{Host, START, World};
+use crate::world::{Host, PUBLIC_PORT, START, World};
 use std::net::SocketAddr;
 use strowger_core::transaction::{Counts, Transactions};
 use strowger_core::{Arrival, Now, Outbox, Transport};
@@ -92,6 +92,11 @@ fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([127, 0, 1, last], 5060))
 }
 
+/// An address behind a translator.
+fn private(last: u8) -> SocketAddr {
+    SocketAddr::from(([192, 168, 7, last], 5060))
+}
+
 /// A registrar of one domain that relays for others too.
 fn config(domain: &str, record_route: bool, passwords: bool) -> String {
     format!(
@@ -154,10 +159,14 @@ pub fn world(seed: u64) -> World<Node> {
     let mut transport = || *random.pick(&[Transport::Udp, Transport::Udp, Transport::Udp, Transport::Tcp]);
     let transports = [transport(), transport(), transport()];
     let shared = random.chance(300);
-    let mut alice = Agent::new("alice", DOMAIN, address(11), transports[0], first, random.u64());
-    let mut bob = Agent::new("bob", DOMAIN, address(12), transports[1], home, random.u64());
+    // A phone behind a translator is reached through the server that it registers with, which stays in its calls.
+    let mut translated = transports.map(|by| by == Transport::Udp && record_route && random.chance(300));
+    translated[0] &= !two || beside;
+    let at = |n: u8| if translated[usize::from(n)] { private(11 + n) } else { address(11 + n) };
+    let mut alice = Agent::new("alice", DOMAIN, at(0), transports[0], first, random.u64());
+    let mut bob = Agent::new("bob", DOMAIN, at(1), transports[1], home, random.u64());
     let carol_is = if shared { "bob" } else { "carol" };
-    let mut carol = Agent::new(carol_is, DOMAIN, address(13), transports[2], home, random.u64());
+    let mut carol = Agent::new(carol_is, DOMAIN, at(2), transports[2], home, random.u64());
     alice.plan_register(1_000, 3_600);
     bob.plan_register(1_000, 3_600);
     carol.plan_register(1_200, 3_600);
@@ -193,12 +202,28 @@ pub fn world(seed: u64) -> World<Node> {
     if random.chance(300) {
         bob.plan_call(random.between(3_000, 60_000), &format!("sip:alice@{DOMAIN}"), None);
     }
+    let mut public = Vec::new();
+    for (n, agent) in [&mut alice, &mut bob, &mut carol].into_iter().enumerate().filter(|(n, _)| translated[*n]) {
+        agent.set_translated();
+        let outside = |port| SocketAddr::new(address(11 + n as u8).ip(), port);
+        let mut addresses = vec![(0, outside(PUBLIC_PORT))];
+        for port in PUBLIC_PORT + 1..PUBLIC_PORT + 1 + random.between(0, 3).saturating_sub(1) as u16 {
+            let moment = random.between(2_000, 80_000);
+            addresses.push((moment, outside(port)));
+            agent.plan_register(moment + random.between(1, 10_000), 3_600);
+        }
+        public.push((agent.address(), addresses));
+    }
     bob.plan_register(500_000, 0);
     hosts.extend([alice, bob, carol].into_iter().map(|agent| {
         let at = agent.address();
         (at, Node::Agent(Box::new(agent)))
     }));
-    World::new(Network::new(conditions, random), hosts)
+    let mut world = World::new(Network::new(conditions, random), hosts);
+    for (private, public) in public {
+        world.translate(private, public);
+    }
+    world
 }
 
 /// Runs the world of one seed.
@@ -239,7 +264,8 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
         }
     }
     let restarts = first_restart < u64::MAX;
-    let is_good = conditions.is_perfect() && !restarts;
+    let moves = world.moves_hosts();
+    let is_good = conditions.is_perfect() && !restarts && !moves;
     let mut no_acks = 0;
     for node in &world.hosts {
         let counts: Vec<Counts> = node.transactions().into_iter().map(Transactions::counts).collect();
@@ -249,7 +275,7 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
         no_acks += unacknowledged;
         // The last copy of a 2xx without ACK leaves half a second before timer M ends: held up, it comes too late.
         let too_late = conditions.reordering > 0 && whole.unacknowledged > 0;
-        if strays > 0 && given_up == 0 && !restarts && !conditions.has_outage() && !too_late {
+        if strays > 0 && given_up == 0 && !restarts && !moves && !conditions.has_outage() && !too_late {
             return Err(format!("{}: a response to nothing though nothing was given up: {counts:?}", node.name()));
         }
         if is_good && (unacknowledged > 0 || given_up > 0) && !calls_nobody {
@@ -279,7 +305,7 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
     if let Some(name) = missed.filter(|_| conditions.is_perfect() && !may_fail && first_restart > REGISTERED) {
         return Err(format!("{name} is registered, and was not found"));
     }
-    let is_fair = conditions.is_fair() && !restarts;
+    let is_fair = conditions.is_fair() && !restarts && !moves;
     let fair = if is_fair { whole } else { Tally::default() };
     Ok(Weather { all: whole, fair, fair_no_acks: if is_fair { no_acks } else { 0 } })
 }
