@@ -29,6 +29,7 @@ pub struct Agent {
     domain: String,
     address: SocketAddr,
     transport: Transport,
+    password: String,
     /// It may be behind a translator, and asks for answers to where its requests come from (RFC 3581).
     translated: bool,
     /// The first hop of requests outside a dialog.
@@ -75,6 +76,7 @@ impl Agent {
             domain: domain.to_owned(),
             address,
             transport,
+            password: name.to_owned(),
             translated: false,
             outbound: Target::new(transport, listener(transport), outbound),
             random: Random::new(seed),
@@ -91,6 +93,16 @@ impl Agent {
             tally: Tally::default(),
             problem: None,
         }
+    }
+
+    /// It tries a password that is wrong.
+    pub fn set_wrong_password(&mut self) {
+        self.password.push('?');
+    }
+
+    /// Its password is not that of the user whom it says to be.
+    pub fn guesses(&self) -> bool {
+        self.password != self.name
     }
 
     pub fn set_translated(&mut self) {

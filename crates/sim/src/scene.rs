@@ -82,6 +82,9 @@ impl Host for Node {
 /// ms until a request without an answer is sent again.
 const T1: u64 = 500;
 
+/// So many wrong passwords ban a source, by default.
+const FAILURES: usize = 10;
+
 /// When all have registered, if no server was killed and no message lost: [`Now::mono`].
 const REGISTERED: u64 = 2_900;
 
@@ -90,6 +93,11 @@ const USERS: [&str; 3] = ["alice", "bob", "carol"];
 
 fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([127, 0, 1, last], 5060))
+}
+
+/// An address of the world: those of the loopback interface are never banned.
+fn outside() -> SocketAddr {
+    SocketAddr::from(([198, 51, 100, 14], 5060))
 }
 
 /// An address behind a translator.
@@ -205,17 +213,23 @@ pub fn world(seed: u64) -> World<Node> {
     let mut public = Vec::new();
     for (n, agent) in [&mut alice, &mut bob, &mut carol].into_iter().enumerate().filter(|(n, _)| translated[*n]) {
         agent.set_translated();
-        let outside = |port| SocketAddr::new(address(11 + n as u8).ip(), port);
-        let mut addresses = vec![(0, outside(PUBLIC_PORT))];
+        let public_at = |port| SocketAddr::new(address(11 + n as u8).ip(), port);
+        let mut addresses = vec![(0, public_at(PUBLIC_PORT))];
         for port in PUBLIC_PORT + 1..PUBLIC_PORT + 1 + random.between(0, 3).saturating_sub(1) as u16 {
             let moment = random.between(2_000, 80_000);
-            addresses.push((moment, outside(port)));
+            addresses.push((moment, public_at(port)));
             agent.plan_register(moment + random.between(1, 10_000), 3_600);
         }
         public.push((agent.address(), addresses));
     }
     bob.plan_register(500_000, 0);
-    hosts.extend([alice, bob, carol].into_iter().map(|agent| {
+    let mut guesser = Agent::new("bob", DOMAIN, outside(), Transport::Udp, home, random.u64());
+    guesser.set_wrong_password();
+    let guesses = if passwords && random.chance(200) { random.between(1, 20) } else { 0 };
+    for _ in 0..guesses {
+        guesser.plan_register(random.between(3_000, 30_000), 3_600);
+    }
+    hosts.extend([alice, bob, carol, guesser].into_iter().map(|agent| {
         let at = agent.address();
         (at, Node::Agent(Box::new(agent)))
     }));
@@ -247,11 +261,13 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
     world.run()?;
     let conditions = *world.conditions();
     let mut whole = Tally::default();
-    let (mut calls_nobody, mut may_fail, mut first_restart) = (false, false, u64::MAX);
+    let (mut calls_nobody, mut may_fail, mut first_restart, mut times_killed) = (false, false, u64::MAX, 0);
     // A request passes three hops at most, and so does its answer; a server asks three questions at most.
     let mut slowest = 6 * conditions.delay.1;
     for node in &world.hosts {
         match node {
+            // It may hear nothing, once it is banned.
+            Node::Agent(agent) if agent.guesses() => (),
             Node::Agent(agent) => {
                 whole += agent.tally();
                 calls_nobody |= agent.calls_nobody();
@@ -260,6 +276,7 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
                 slowest += 3 * server.longest_look_up();
                 may_fail |= server.may_fail();
                 first_restart = first_restart.min(server.first_restart().unwrap_or(u64::MAX));
+                times_killed = times_killed.max(server.times_killed());
             }
         }
     }
@@ -267,7 +284,8 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
     let moves = world.moves_hosts();
     let is_good = conditions.is_perfect() && !restarts && !moves;
     let mut no_acks = 0;
-    for node in &world.hosts {
+    let is_heard = |node: &&Node| !matches!(node, Node::Agent(agent) if agent.guesses());
+    for node in world.hosts.iter().filter(is_heard) {
         let counts: Vec<Counts> = node.transactions().into_iter().map(Transactions::counts).collect();
         let unacknowledged: u64 = counts.iter().map(|c| c.no_acks).sum();
         let given_up: u64 = counts.iter().map(|c| c.timeouts + c.transport_errors).sum();
@@ -304,6 +322,12 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
     let missed = agents().find_map(|agent| agent.called_in_vain().find(is_here));
     if let Some(name) = missed.filter(|_| conditions.is_perfect() && !may_fail && first_restart > REGISTERED) {
         return Err(format!("{name} is registered, and was not found"));
+    }
+    for guesser in agents().filter(|agent| agent.guesses()) {
+        let (judged, right) = guesser.judged();
+        if right > 0 || judged > FAILURES * (1 + times_killed) {
+            return Err(format!("{judged} passwords of a guesser were judged, {right} were right"));
+        }
     }
     let is_fair = conditions.is_fair() && !restarts && !moves;
     let fair = if is_fair { whole } else { Tally::default() };

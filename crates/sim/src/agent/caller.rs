@@ -134,7 +134,7 @@ impl Agent {
         let uri = self.request_uri(at, method);
         let answer = Answer {
             user: self.name.as_bytes(),
-            secret: Secret::Password(self.name.as_bytes()),
+            secret: Secret::Password(self.password.as_bytes()),
             method: method.text(),
             uri: uri.as_bytes(),
             body: b"",

@@ -49,6 +49,12 @@ impl Agent {
         sent.filter_map(|sent| sent.to.strip_prefix("sip:")?.split('@').next())
     }
 
+    /// How many of its passwords a server judged, and how many of those it took for right.
+    pub fn judged(&self) -> (usize, usize) {
+        let count = |outcome: Outcome| self.sent.iter().filter(|s| s.tries > 0 && s.outcome == Some(outcome)).count();
+        (count(Outcome::Failed(401)), count(Outcome::Success))
+    }
+
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
         tally.challenged_again = self.sent.iter().filter(|sent| sent.tries > 1).count() as u64;
