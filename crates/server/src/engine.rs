@@ -162,8 +162,7 @@ impl Engine {
 
     /// Parses what came and hands it on: responses to their transactions, requests to their first stage ([`Engine::advance`]).
     fn take_in(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        if self.shared.bans.is_banned(arrival.remote.ip(), now.mono) {
-            self.counters().banned.one();
+        if self.is_banned(arrival, now) {
             return;
         }
         let mut index = std::mem::take(&mut self.index);
@@ -173,6 +172,15 @@ impl Engine {
             Err(error) => self.refuse_unread(now, arrival, bytes, &index, error, out),
         }
         self.index = index;
+    }
+
+    /// Whether its source is banned: then the message is dropped.
+    pub(crate) fn is_banned(&self, arrival: &Arrival, now: Now) -> bool {
+        let banned = self.shared.bans.is_banned(arrival.remote.ip(), now.mono);
+        if banned {
+            self.counters().banned.one();
+        }
+        banned
     }
 
     /// What is written loosely goes on as every reader takes it, or not at all: what we pass on must not be another

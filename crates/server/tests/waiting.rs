@@ -135,9 +135,13 @@ impl Site {
 
     /// Alice's message with her password: the challenge was for another one, of which this is the use `nc`.
     fn authorized(&self, number: u32, challenged: &str, nc: u32) -> String {
+        self.with_password(b"alice", number, challenged, nc)
+    }
+
+    fn with_password(&self, password: &[u8], number: u32, challenged: &str, nc: u32) -> String {
         let answer = Digest {
             user: b"alice",
-            secret: Secret::Password(b"alice"),
+            secret: Secret::Password(password),
             method: b"MESSAGE",
             uri: b"sip:bob@example.org",
             body: b"",
@@ -209,6 +213,38 @@ fn a_copy_of_what_failed_fails_too() {
     // It waits for nothing more, and no timer sends it again.
     site.wait(5_000);
     assert!(site.out.is_empty());
+}
+
+#[test]
+fn guesses_that_wait_together_are_judged_up_to_the_ban() {
+    let (mut site, challenged) = with_bob();
+    let mut tickets = Vec::new();
+    // As many calls, and as many messages of one call.
+    for number in 1..=60 {
+        let text = site.with_password(b"wrong", number.min(30), &challenged, number);
+        let text = text.replace("CSeq: 2 ", &format!("CSeq: {} ", number + 1)).replace("-2;", &format!("-{number};"));
+        assert_eq!(site.receive(ALICE, &text).0, "");
+        tickets.push(site.database.0.load(Relaxed));
+    }
+    tickets.dedup();
+    assert_eq!(tickets.len(), 30);
+    let mut judged = 0;
+    for mut ticket in tickets {
+        site.database.0.store(ticket, Relaxed);
+        loop {
+            judged += site.answer().0.matches("SIP/2.0 407 ").count();
+            // What was held behind it asks next.
+            let next = site.database.0.load(Relaxed);
+            if next == ticket {
+                break;
+            }
+            ticket = next;
+        }
+    }
+    assert_eq!(judged, 10, "ban.failures");
+    assert_eq!(site.engine.waiting(), 0);
+    site.wait(60_000);
+    assert_eq!(site.engine.transactions().counts().servers, 0);
 }
 
 #[test]
