@@ -153,6 +153,7 @@ pub fn world(seed: u64) -> World<Node> {
             lookups: (0, random.between(0, 400)),
             failures: if random.chance(300) { random.between(1, 300) } else { 0 },
             users: if domain == DOMAIN && passwords { USERS.to_vec() } else { Vec::new() },
+            remembers: random.chance(600),
             shards: *random.pick(&[1, 1, 2, 3]),
             moves: moves(&mut random),
             chased: *random.pick(&[0, 100, 500]),

@@ -37,6 +37,8 @@ pub struct ServerSettings {
     pub failures: u64,
     /// Who has a password here; none: the server knows no user and asks for no password.
     pub users: Vec<&'static str>,
+    /// What the database said once is known at once.
+    pub remembers: bool,
     pub shards: usize,
     /// When half of all buckets move to the next shard, earliest last: [`Now::mono`].
     pub moves: Vec<u64>,
@@ -115,7 +117,8 @@ impl Process {
         let identity = Identity::new(vec![address(Transport::Udp), address(Transport::Tcp)], domains, &[]);
         let mut seed = [0; 32];
         seed.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random.u64().to_le_bytes()));
-        let users = (!settings.users.is_empty()).then(|| Arc::new(Users::new(&config.realm, &settings.users)));
+        let users = (!settings.users.is_empty())
+            .then(|| Arc::new(Users::new(&config.realm, &settings.users, settings.remembers)));
         let surroundings = Surroundings {
             identity,
             secret: site.secret.clone(),

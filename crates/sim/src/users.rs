@@ -27,21 +27,22 @@ impl KeptQuestion {
 /// Users of one domain, which is their realm too; each has its own name as password.
 pub(crate) struct Users {
     known: HashMap<Vec<u8>, Arc<Credential>>,
+    /// What was asked before is known at once.
+    remembers: bool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What was asked before is known at once.
     cached: HashSet<KeptQuestion>,
     /// What was asked and not taken yet.
     asked: Vec<(u64, KeptQuestion)>,
 }
 
 impl Users {
-    pub(crate) fn new(domain: &str, names: &[&str]) -> Self {
+    pub(crate) fn new(domain: &str, names: &[&str], remembers: bool) -> Self {
         let known = names.iter().map(|name| (name.as_bytes().to_vec(), Arc::new(credential(name, domain))));
-        Self { known: known.collect(), state: Mutex::default() }
+        Self { known: known.collect(), remembers, state: Mutex::default() }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -53,10 +54,12 @@ impl Users {
         std::mem::take(&mut self.state().asked)
     }
 
-    /// What the database says; known at once from now on.
+    /// What the database says.
     pub(crate) fn answer(&self, asked: KeptQuestion) -> Answer {
         let answer = self.look(&asked);
-        self.state().cached.insert(asked);
+        if self.remembers {
+            self.state().cached.insert(asked);
+        }
         answer
     }
 

@@ -1,0 +1,97 @@
+//! Planted faults (`tests/faults.toml`): the simulation must find each of them. All of them take a quarter of an hour: `make test-all`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+use toml::{Table, Value};
+
+/// So many worlds find a fault.
+const SEEDS: &str = "1000";
+
+struct Fault {
+    law: String,
+    file: String,
+    from: String,
+    to: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn faults() -> Vec<Fault> {
+    let text = fs::read_to_string(root().join("tests/faults.toml")).expect("the list of faults is there");
+    let table: Table = text.parse().unwrap_or_else(|error| panic!("tests/faults.toml: {error}"));
+    let list = table["fault"].as_array().expect("a list of faults");
+    let word = |fault: &Value, key: &str| fault[key].as_str().expect("a text").to_owned();
+    let fault =
+        |f: &Value| Fault { law: word(f, "law"), file: word(f, "file"), from: word(f, "from"), to: word(f, "to") };
+    list.iter().map(fault).collect()
+}
+
+/// The file with the fault in it.
+fn planted(fault: &Fault, text: &str) -> String {
+    let Fault { file, from, to, law } = fault;
+    assert_eq!(text.matches(from).count(), 1, "the fault of \"{law}\" has one place in {file}:\n{from}");
+    text.replace(from, to)
+}
+
+#[test]
+fn each_fault_has_its_place() {
+    let faults = faults();
+    assert!(!faults.is_empty());
+    for fault in &faults {
+        let text =
+            fs::read_to_string(root().join(&fault.file)).unwrap_or_else(|error| panic!("{}: {error}", fault.file));
+        assert_ne!(planted(fault, &text), text);
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("the copy can be written");
+    for entry in fs::read_dir(from).expect("a folder of the project can be read") {
+        let entry = entry.expect("and its entries");
+        let (name, path) = (entry.file_name(), entry.path());
+        if path.is_dir() && name != "target" && name != ".git" {
+            copy(&path, &to.join(&name));
+        } else if path.is_file() {
+            fs::copy(&path, to.join(&name)).expect("the copy can be written");
+        }
+    }
+}
+
+/// The first world of the copy that fails.
+fn found(tree: &Path, target: &Path) -> Option<String> {
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--locked", "--quiet", "--package", "strowger-sim", "--example", "worlds"]);
+    let status = build.current_dir(tree).env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-Awarnings").status();
+    assert!(status.expect("cargo starts").success(), "it does not compile");
+    let output = Command::new(target.join("debug/examples/worlds")).arg(SEEDS).output().expect("it has been built");
+    (output.status.code() != Some(0)).then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[test]
+#[ignore = "a quarter of an hour: make test-all"]
+fn each_fault_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tree = folder.path().join("tree");
+    copy(&root(), &tree);
+    // What it depends on is built once.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults");
+    assert_eq!(found(&tree, &target), None, "without a fault");
+    let (faults, mut unseen) = (faults(), Vec::new());
+    for (n, fault) in faults.iter().enumerate() {
+        let (path, begun) = (tree.join(&fault.file), Instant::now());
+        let text = fs::read_to_string(&path).expect("it was copied");
+        fs::write(&path, planted(fault, &text)).expect("the copy can be written");
+        let problem = found(&tree, &target);
+        fs::write(&path, text).expect("the copy can be written");
+        let (said, seconds) = (problem.as_deref().unwrap_or("NOT FOUND"), begun.elapsed().as_secs());
+        println!("{:2} of {}, {seconds} s: {}: {said}", n + 1, faults.len(), fault.law);
+        if problem.is_none() {
+            unseen.push(format!("{}: {}: {}", fault.law, fault.file, fault.from));
+        }
+    }
+    assert!(unseen.is_empty(), "{} of {} faults were not found:\n{}", unseen.len(), faults.len(), unseen.join("\n"));
+}
