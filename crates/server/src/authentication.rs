@@ -72,6 +72,10 @@ impl Engine {
                 None => return Err(Unproven::Ask(Question::Credential { username: user[..].into() })),
             },
         };
+        // Others of its source may have failed while it waited, or stood behind one that did.
+        if self.is_banned(request.arrival, handling.now) {
+            return Err(Unproven::Drop);
+        }
         let subscriber = match answer {
             Ok(Answer::Credential(subscriber)) => Some(subscriber),
             Ok(_) => None,

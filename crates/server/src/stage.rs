@@ -51,7 +51,7 @@ pub(crate) enum Verdict {
     TakeOffRoutes,
     /// It goes on.
     Forward(Destination),
-    /// It ends here, and needs no answer: an ACK.
+    /// It ends here without an answer: an ACK needs none, a source that is banned gets none.
     Drop,
 }
 
@@ -60,6 +60,8 @@ pub(crate) enum Verdict {
 pub(crate) enum Unproven {
     Reply(Reply),
     Ask(Question),
+    /// Its source is banned.
+    Drop,
 }
 
 impl From<Unproven> for Verdict {
@@ -67,6 +69,7 @@ impl From<Unproven> for Verdict {
         match unproven {
             Unproven::Reply(reply) => Self::Reply(reply),
             Unproven::Ask(question) => Self::Ask(question),
+            Unproven::Drop => Self::Drop,
         }
     }
 }
@@ -141,7 +144,11 @@ impl Engine {
         match verdict {
             Verdict::Reply(reply) => self.reply(handling, reply),
             Verdict::Ask(question) => self.ask(handling, question),
-            _ => (),
+            _ => {
+                if let Some(server) = handling.server {
+                    self.transactions.forget(handling.now, server);
+                }
+            }
         }
     }
 

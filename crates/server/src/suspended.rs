@@ -190,18 +190,9 @@ impl Engine {
     /// The request that this ticket stands for has its answer: its stage looks at it again.
     pub(crate) fn go_on(&mut self, now: Now, ticket: u64, answer: Heard, out: &mut Outbox) {
         let Some(mut waiting) = self.resume(Id::from_u64(ticket)) else { return };
-        let line = waiting.line;
-        if self.is_banned(&waiting.arrival, now) {
-            // The failures of others that waited beside it have had its source banned.
-            if let Some(server) = waiting.server {
-                self.transactions.forget(now, server);
-            }
-            self.keep_spare(waiting);
-            return self.release(now, line, out);
-        }
         waiting.hear(answer);
-        let Waiting { bytes, arrival, call_hash, server, progress, .. } = &mut *waiting;
-        let server = *server;
+        let Waiting { bytes, arrival, call_hash, line, server, progress, .. } = &mut *waiting;
+        let (line, server) = (*line, *server);
         let mut index = std::mem::take(&mut self.index);
         if index.parse(bytes, &self.shared.limits).is_ok()
             && let Ok(request) = Request::of(Message::new(bytes, &index), arrival, *call_hash)
@@ -222,9 +213,6 @@ impl Engine {
                 return;
             };
             self.ends_to_wait(&arrival, bytes.len());
-            if self.is_banned(&arrival, now) {
-                continue;
-            }
             let mut index = std::mem::take(&mut self.index);
             if index.parse(&bytes, &self.shared.limits).is_ok() {
                 self.enter(now, &arrival, &Message::new(&bytes, &index), out);
