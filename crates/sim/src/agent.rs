@@ -41,6 +41,8 @@ pub struct Agent {
     tasks: BTreeMap<(u64, u64), Task>,
     count: u64,
     register_cseq: u32,
+    /// Tag of From of each REGISTER; empty: each has its own.
+    register_tag: String,
     /// What the next calls are answered with.
     answers: Vec<Answer>,
     sent: Vec<Sent>,
@@ -86,6 +88,7 @@ impl Agent {
             tasks: BTreeMap::new(),
             count: 0,
             register_cseq: 0,
+            register_tag: String::new(),
             answers: Vec::new(),
             sent: Vec::new(),
             rung: Vec::new(),
@@ -95,9 +98,10 @@ impl Agent {
         }
     }
 
-    /// It tries a password that is wrong.
-    pub fn set_wrong_password(&mut self) {
+    /// It tries a password that is wrong, in requests of one sender or of many.
+    pub fn set_wrong_password(&mut self, is_one_sender: bool) {
         self.password.push('?');
+        self.register_tag = if is_one_sender { "guess".to_owned() } else { String::new() };
     }
 
     /// Its password is not that of the user whom it says to be.

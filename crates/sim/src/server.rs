@@ -77,7 +77,6 @@ pub struct ServerHost {
     first_restart: Option<u64>,
     /// It was killed, since this was last asked for.
     has_restarted: bool,
-    times_killed: usize,
     random: Random,
     asked: u64,
     next_token: u64,
@@ -182,7 +181,6 @@ impl ServerHost {
             settings,
             site,
             has_restarted: false,
-            times_killed: 0,
             random,
             asked: 0,
             next_token: 0,
@@ -199,10 +197,6 @@ impl ServerHost {
     /// When the process is first killed: [`Now::mono`].
     pub fn first_restart(&self) -> Option<u64> {
         self.first_restart
-    }
-
-    pub fn times_killed(&self) -> usize {
-        self.times_killed
     }
 
     /// Look-ups may fail.
@@ -329,7 +323,6 @@ impl Host for ServerHost {
         if self.settings.restarts.pop_if(|due| *due <= now.mono).is_some() {
             self.process = Process::start(now, &self.settings, &self.site, &mut self.random);
             self.has_restarted = true;
-            self.times_killed += 1;
         }
         for shard in 0..self.process.engines.len() {
             self.work(now, shard, out, |engine, out| engine.poll(now, out));

@@ -28,6 +28,9 @@ pub(super) struct Rung {
     pub(super) tag: String,
     pub(super) answer: Answer,
     pub(super) answered: bool,
+    /// When the first provisional response was sent, and when the 200 was.
+    pub(super) rang_at: Option<u64>,
+    pub(super) accepted_at: Option<u64>,
 }
 
 impl Agent {
@@ -90,7 +93,15 @@ impl Agent {
         }
         let answer = self.answers.pop().unwrap_or(Answer::Accept(1_000));
         let tag = format!("{:x}", self.random.u64());
-        self.rung.push(Rung { server: id, request: message.bytes().to_vec(), tag, answer, answered: false });
+        self.rung.push(Rung {
+            server: id,
+            request: message.bytes().to_vec(),
+            tag,
+            answer,
+            answered: false,
+            rang_at: None,
+            accepted_at: None,
+        });
         let at = self.rung.len() - 1;
         if self.random.chance(500) {
             self.answer(now, at, 100, out);
@@ -109,6 +120,11 @@ impl Agent {
     pub(super) fn answer(&mut self, now: Now, at: usize, status: u16, out: &mut Outbox) -> Vec<u8> {
         let rung = &mut self.rung[at];
         rung.answered = status >= 200;
+        if status < 200 {
+            rung.rang_at.get_or_insert(now.mono);
+        } else if status < 300 {
+            rung.accepted_at = Some(now.mono);
+        }
         let (server, tag, request) = (rung.server, rung.tag.clone(), std::mem::take(&mut rung.request));
         let contact = self.contact();
         let mut index = Index::new();

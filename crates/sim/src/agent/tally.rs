@@ -1,7 +1,9 @@
 //! The numbers of an agent, or of all of a world.
 
 use super::Agent;
+use super::callee::Rung;
 use super::caller::{Kind, Outcome};
+use strowger_message::scan;
 
 /// The numbers of a world that went well or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +49,16 @@ impl Agent {
     pub fn called_in_vain(&self) -> impl Iterator<Item = &str> {
         let sent = self.sent.iter().filter(|sent| sent.outcome == Some(Outcome::Failed(480)));
         sent.filter_map(|sent| sent.to.strip_prefix("sip:")?.split('@').next())
+    }
+
+    /// The Call-ID of each call that it took, when a CANCEL could reach it first, and when it answered.
+    pub fn taken(&self) -> impl Iterator<Item = (Vec<u8>, u64, u64)> {
+        let taken = |rung: &Rung| {
+            let (rang, accepted) = (rung.rang_at?, rung.accepted_at?);
+            let call_id = scan::call_id(&rung.request).map(|at| rung.request[at].to_vec())?;
+            Some((call_id, rang, accepted))
+        };
+        self.rung.iter().filter_map(taken)
     }
 
     /// How many of its passwords a server judged, and how many of those it took for right.

@@ -33,6 +33,7 @@ impl Agent {
             Task::Register { seconds } => {
                 let mut sent = Sent::new(Kind::Register, format!("sip:{}@{}", self.name, self.domain), None);
                 sent.call_id = format!("register@{}", self.name);
+                sent.tag.clone_from(&self.register_tag);
                 self.register_cseq += 1;
                 sent.cseq = self.register_cseq;
                 sent.lines = format!("Expires: {seconds}\r\n");
