@@ -35,7 +35,7 @@ help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
 	@echo 'make test          the tests; about 15 minutes on two cores from an empty target, half of them the build'
-	@echo 'make test-all      the tests, then planted faults: the simulation must find each; another quarter of an hour'
+	@echo 'make test-all      the tests, then planted faults: the simulation must find each; another five minutes'
 	@echo 'make lint          formatting and lints'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
 	@echo 'make test-sipp-wire    every message of "strowger sipp" against that of SIPp 3.6.1, byte by byte'

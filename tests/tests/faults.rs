@@ -1,4 +1,4 @@
-//! Planted faults (`tests/faults.toml`): the simulation must find each of them. All of them take a quarter of an hour: `make test-all`.
+//! Planted faults (`tests/faults.toml`): the simulation must find each of them. All of them take five minutes: `make test-all`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ fn found(tree: &Path, target: &Path) -> Option<String> {
 }
 
 #[test]
-#[ignore = "a quarter of an hour: make test-all"]
+#[ignore = "five minutes: make test-all"]
 fn each_fault_is_found() {
     let folder = tempfile::tempdir().expect("a folder");
     let tree = folder.path().join("tree");

@@ -25,7 +25,7 @@ impl Conditions {
 
     /// One of many kinds of weather, up to 30 % of everything.
     pub fn random(random: &mut Random) -> Self {
-        if random.chance(100) {
+        if random.chance(200) {
             return Self::PERFECT;
         }
         let mut share = |often: u64| if random.chance(often) { random.between(1, 300) } else { 0 };

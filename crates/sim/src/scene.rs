@@ -154,12 +154,12 @@ pub fn world(seed: u64) -> World<Node> {
             config: config(domain, record_route, domain == DOMAIN && passwords),
             names: vec![(DOMAIN.to_owned(), home)],
             lookups: (0, random.between(0, 400)),
-            failures: if random.chance(300) { random.between(1, 300) } else { 0 },
+            failures: if random.chance(400) { random.between(1, 400) } else { 0 },
             users: if domain == DOMAIN && passwords { USERS.to_vec() } else { Vec::new() },
             remembers: random.chance(600),
             shards: *random.pick(&[1, 1, 2, 3]),
             moves: moves(&mut random),
-            chased: *random.pick(&[0, 100, 500]),
+            chased: *random.pick(&[0, 300, 900]),
             restarts: restarts(&mut random),
         };
         let server = match hosts.first() {
@@ -202,8 +202,8 @@ pub fn world(seed: u64) -> World<Node> {
         let at = random.between(3_000, 50_000);
         let to = match random.between(0, 19) {
             0..10 => format!("sip:bob@{DOMAIN}"),
-            10..17 => format!("sip:carol@{DOMAIN}"),
-            17 => format!("sip:nobody@{DOMAIN}"),
+            10..16 => format!("sip:carol@{DOMAIN}"),
+            16..18 => format!("sip:nobody@{DOMAIN}"),
             // Nothing is there: a datagram vanishes, a connection fails.
             18 => "sip:void@127.0.1.99:5060".to_owned(),
             _ => "sip:void@127.0.1.99:5060;transport=tcp".to_owned(),
