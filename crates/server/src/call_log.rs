@@ -95,13 +95,13 @@ impl Engine {
         self.forget_calls(now);
         // Each shard has its share.
         let most = shared.config.log.open_calls.div_ceil(shared.counters.len());
-        let stranger = !handling.progress.proof.authenticated;
-        let may_log = if stranger { lines.may_log_of_anyone(now) } else { lines.may_log(now) };
+        let authenticated = handling.progress.proof.authenticated;
+        let may_log = if authenticated { lines.may_log(now) } else { lines.may_log_of_anyone(now) };
         if !may_log || !is_wanted() {
             return 0;
         }
         // Callers without a password leave room to those with one.
-        let most = if stranger { most.div_ceil(2) } else { most };
+        let most = if authenticated { most } else { most.div_ceil(2) };
         if self.call_log.len() >= most {
             self.counters().calls_unlogged.one();
             return 0;
@@ -120,7 +120,7 @@ impl Engine {
             uri,
             source = %request.arrival.remote,
             transport = %request.arrival.transport.text(),
-            authenticated = !stranger,
+            authenticated,
             call_id = %shown(request.call_id),
             "call begun"
         );
