@@ -1,0 +1,39 @@
+//! Messages of banned sources and of scanners are dropped.
+
+use super::Engine;
+use strowger_core::quota::Kind;
+use strowger_core::routing::Request;
+use strowger_core::routing::contact_repair::is_first_hop;
+use strowger_core::shown::shown;
+use strowger_core::{Arrival, Now};
+use strowger_message::Name;
+
+impl Engine {
+    /// Whether its source is banned: then the message is dropped.
+    pub(crate) fn is_banned(&self, arrival: &Arrival, now: Now) -> bool {
+        let banned = self.shared.bans.is_banned(arrival.remote.ip(), now.mono);
+        if banned {
+            self.counters().banned.one();
+        }
+        banned
+    }
+
+    /// Its sender looks for ways in, not for a user to call.
+    pub(super) fn is_scanner(&self, now: Now, request: &Request<'_>) -> bool {
+        let Some(agent) = request.message.header(Name::UserAgent) else { return false };
+        if !self.shared.bans.is_scanner(agent) {
+            return false;
+        }
+        self.counters().banned.one();
+        let source = request.arrival.remote;
+        // By UDP the source may be forged, and what came by another proxy is not of that proxy: this message is dropped, its source not
+        // banned.
+        let is_of_source = request.arrival.transport.is_reliable() && is_first_hop(&request.message);
+        let banned = is_of_source && self.shared.bans.scanner(source.ip(), now.mono);
+        if self.shared.quota.may_say(Kind::Scanner, source.ip(), now.mono) {
+            let (agent, transport) = (shown(agent), request.arrival.transport.text());
+            tracing::info!(%source, %transport, %agent, banned, "scanner dropped");
+        }
+        true
+    }
+}

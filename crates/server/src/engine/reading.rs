@@ -1,0 +1,205 @@
+//! What comes in is read: responses go to their transactions, requests to their first stage.
+
+use super::{Effect, Engine};
+use crate::handling::{Handling, Progress};
+use crate::reply::Reply;
+use crate::stage::Stage;
+use std::net::SocketAddr;
+use strowger_core::routing::Request;
+use strowger_core::transaction::Incoming;
+use strowger_core::{Arrival, Flow, Now, Outbox, call, via};
+use strowger_message::header::Via;
+use strowger_message::{Error, Form, Index, Message, Method, Name, Reason};
+
+impl Engine {
+    /// Parses what came and hands it on: responses to their transactions, requests to their first stage ([`Engine::advance`]).
+    pub(super) fn read(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        if self.is_banned(arrival, now) {
+            return;
+        }
+        let mut index = std::mem::take(&mut self.index);
+        match index.parse(bytes, &self.shared.limits) {
+            Ok(()) if index.form() == Form::Canonical => self.sort(now, arrival, bytes, &mut index, out),
+            Ok(()) => self.rewrite(now, arrival, bytes, &mut index, out),
+            Err(error) => self.refuse_unread(now, arrival, bytes, &index, error, out),
+        }
+        self.index = index;
+    }
+
+    /// What is written loosely goes on as every reader takes it, or not at all: what we pass on must not be another
+    /// message to the next one than to us.
+    #[cold]
+    fn rewrite(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
+        if index.form() == Form::Ambiguous {
+            return self.refuse_unread(now, arrival, bytes, index, Error::new(Reason::LineEnd, 0), out);
+        }
+        let mut canonical = std::mem::take(&mut self.canonical);
+        canonical.clear();
+        strowger_message::canonical::write(&Message::new(bytes, index), &mut canonical);
+        match index.parse(&canonical, &self.shared.limits) {
+            Ok(()) => self.sort(now, arrival, &canonical, index, out),
+            Err(error) => self.refuse_unread(now, arrival, &canonical, index, error, out),
+        }
+        self.canonical = canonical;
+    }
+
+    fn sort(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
+        let message = Message::new(bytes, index);
+        if message.is_request() {
+            self.counters().requests.one();
+            self.complete(now, arrival, bytes, index, out);
+        } else if index.form() == Form::Canonical {
+            self.counters().responses.one();
+            self.response(now, arrival, &message, out);
+        } else {
+            self.counters().unreadable.one();
+        }
+    }
+
+    /// Fills in `received` and `rport` of the top Via, so that everything further sees a request that says where it
+    /// came from.
+    fn complete(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], index: &mut Index, out: &mut Outbox) {
+        let message = Message::new(bytes, index);
+        let mut completed = std::mem::take(&mut self.completed);
+        completed.clear();
+        let force = self.shared.config.nat.force_rport;
+        let edit = &mut self.edit;
+        let top = message.via();
+        let changed = top.is_ok_and(|top| via::complete(&message, &top, &arrival.remote, force, edit, &mut completed));
+        if changed {
+            index.moved_by_value(Name::Via, completed.len() as isize - message.bytes().len() as isize);
+            #[cfg(debug_assertions)]
+            self.is_as_read(index, &completed);
+            self.enter(now, arrival, &Message::new(&completed, index), out);
+        } else {
+            self.enter_with_top(now, arrival, &message, top, out);
+        }
+        self.completed = completed;
+    }
+
+    /// What was moved is what a second reading finds.
+    #[cfg(debug_assertions)]
+    fn is_as_read(&self, index: &Index, bytes: &[u8]) {
+        let mut again = Index::new();
+        let limits = strowger_message::Limits { message: usize::MAX, ..self.shared.limits };
+        // A header that has just become longer than one whose values are counted may be refused.
+        if again.parse(bytes, &limits).is_ok() {
+            assert_eq!(*index, again);
+        }
+    }
+
+    /// A request, its Via complete: to its transaction, or behind those of its call that wait.
+    pub(crate) fn enter(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
+        self.enter_with_top(now, arrival, message, message.via(), out);
+    }
+
+    fn enter_with_top<'a>(
+        &mut self,
+        now: Now,
+        arrival: &Arrival,
+        message: &Message<'a>,
+        top: Result<Via<'a>, Error>,
+        out: &mut Outbox,
+    ) {
+        let call_hash = message.header(Name::CallId).map_or(0, |id| call::hash(self.shared.call_secret, id));
+        let request = match Request::with_top(*message, top, arrival, call_hash) {
+            Ok(request) => request,
+            Err(error) => return self.refuse(now, arrival, message, error, out),
+        };
+        if !self.waiting.is_empty() {
+            let line = self.line_of(&request);
+            if self.waiting.contains_key(&line) {
+                // Only what is new waits: an ACK ends the repetitions of its failure at once, and a request that came before gets what
+                // its transaction has sent.
+                if !self.transactions.absorb(now, message, out) {
+                    self.hold(line, message.bytes(), arrival);
+                }
+                return;
+            }
+        }
+        if request.essentials.from.lacks_quotes() || request.essentials.to.lacks_quotes() {
+            return self.quote(now, &request, out);
+        }
+        self.dispatch(now, &request, out);
+    }
+
+    /// What a proxy does not use may be written loosely, but does not leave it so.
+    #[cold]
+    fn quote(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {
+        let (mut bytes, mut index) = (Vec::new(), Index::new());
+        request.quote_names(&mut bytes);
+        match index.parse(&bytes, &self.shared.limits) {
+            Ok(()) => {
+                if let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash) {
+                    self.dispatch(now, &request, out);
+                }
+            }
+            Err(error) => self.refuse(now, request.arrival, &request.message, error, out),
+        }
+    }
+
+    fn dispatch(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {
+        if self.is_scanner(now, request) {
+            return;
+        }
+        if let (true, Some(flow)) = (request.essentials.via.alias, request.arrival.flow) {
+            self.alias(request, flow);
+        }
+        self.begin(now, request, &mut Progress::new(now), out);
+    }
+
+    /// Gives a request its transaction and its first stage, unless it came further before.
+    pub(super) fn begin(&mut self, now: Now, request: &Request<'_>, progress: &mut Progress, out: &mut Outbox) {
+        let mut handling = Handling { now, request, server: None, progress, out };
+        // Registrations are answered without a transaction: equal requests get equal answers.
+        if request.method == Method::Register && self.is_for_registrar(now, request) {
+            if self.circumstances.draining {
+                return self.reply(&mut handling, Reply::shutting_down());
+            }
+            if !self.has_room_to_wait(request.arrival, request.message.bytes().len()) {
+                return self.reply(&mut handling, Reply::overloaded());
+            }
+            handling.progress.stage = Stage::Register;
+            return self.advance(&mut handling);
+        }
+        match self.transactions.request(now, &request.message, request.arrival, request.call_hash, handling.out) {
+            Incoming::New(id) => {
+                let reply = via::reply_target(&request.essentials.via, request.arrival);
+                if reply != request.arrival.reply() {
+                    self.transactions.set_reply(id, reply);
+                }
+                handling.server = Some(id);
+                if self.circumstances.draining && request.to_tag.is_empty() {
+                    return self.reply(&mut handling, Reply::shutting_down());
+                }
+                self.advance(&mut handling);
+            }
+            Incoming::Absorbed => (),
+            Incoming::Ack => {
+                handling.progress.stage = Stage::Acknowledge;
+                self.advance(&mut handling);
+            }
+            Incoming::Cancel { cancel, invite } => {
+                handling.server = Some(cancel);
+                self.cancel(&mut handling, invite);
+            }
+            Incoming::Full => self.reply(&mut handling, Reply::overloaded()),
+        }
+    }
+
+    /// The sender wants later requests over this connection too (RFC 5923). It is believed about a port of its own address
+    /// only: no peer gets what is meant for another machine. By TLS a name may stand there: what its certificate proves is
+    /// looked at when a request is to go by it.
+    fn alias(&mut self, request: &Request<'_>, flow: Flow) {
+        let (top, arrival) = (&request.essentials.via, request.arrival);
+        let own = match top.host.ip() {
+            Some(ip) => ip.to_canonical() == arrival.remote.ip().to_canonical(),
+            None => arrival.transport.is_secure(),
+        };
+        let port = top.port.unwrap_or_else(|| arrival.transport.default_port());
+        if own && port != 0 {
+            let (transport, address) = (arrival.transport, SocketAddr::new(arrival.remote.ip(), port));
+            self.effects.push(Effect::Alias { flow, transport, address });
+        }
+    }
+}

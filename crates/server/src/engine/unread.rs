@@ -1,0 +1,102 @@
+//! What is answered or dropped before any stage sees it.
+
+use super::Engine;
+use crate::reply::is_in_bounds;
+use strowger_core::{Arrival, Now, Outbox, via};
+use strowger_message::{Error, Index, Message, Method, Name};
+
+impl Engine {
+    /// A message that could not be read to its end: answered if enough of it could.
+    pub(super) fn refuse_unread(
+        &self,
+        now: Now,
+        arrival: &Arrival,
+        bytes: &[u8],
+        index: &Index,
+        error: Error,
+        out: &mut Outbox,
+    ) {
+        let end = index.end().max(index.headers_end()).min(bytes.len());
+        if end == 0 || !matches!(index.start(), strowger_message::index::Start::Request { .. }) {
+            self.counters().unreadable.one();
+            return;
+        }
+        self.refuse(now, arrival, &Message::new(&bytes[..end], index), error, out);
+    }
+
+    pub(super) fn refuse(&self, now: Now, arrival: &Arrival, message: &Message<'_>, error: Error, out: &mut Outbox) {
+        let answerable = message.method() != Some(Method::Ack) && message.has(Name::Via);
+        if !answerable {
+            self.counters().unreadable.one();
+            return;
+        }
+        // Without one its sender knows the answer by the branch (RFC 4475 section 3.3.1).
+        let call_id = message.header(Name::CallId).unwrap_or_default();
+        self.counters().refused.one();
+        self.log_malformed(now, arrival, message, error);
+        let warning = [b"Warning: 399 strowger \"", error.reason.text().as_bytes(), b"\"\r\n"].concat();
+        let lines: &[u8] = if error.status() == 400 { &warning } else { b"" };
+        self.reply_unrouted(arrival, message, call_id, error.status(), lines, out);
+    }
+
+    /// By UDP the request comes again, and most often is a repetition itself: an answer to it would end a call that its
+    /// owner sets up. Over a connection it comes once, so it is answered.
+    pub fn shed(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        if !arrival.transport.is_reliable() {
+            return;
+        }
+        let mut index = std::mem::take(&mut self.index);
+        if index.parse(bytes, &self.shared.limits).is_ok() {
+            let message = Message::new(bytes, &index);
+            let answered = message.is_request() && message.method() != Some(Method::Ack);
+            if let (true, Some(call_id)) = (answered, message.header(Name::CallId)) {
+                self.counters().overloaded.one();
+                self.reply_unrouted(arrival, &message, call_id, 503, b"Retry-After: 5\r\n", out);
+            }
+        }
+        self.index = index;
+    }
+
+    /// Answers a request that went no further than its reading.
+    fn reply_unrouted(
+        &self,
+        arrival: &Arrival,
+        message: &Message<'_>,
+        call_id: &[u8],
+        status: u16,
+        lines: &[u8],
+        out: &mut Outbox,
+    ) {
+        let top = message.via().ok();
+        let tag = self.router.own_tag().of(call_id);
+        let from = out.start();
+        let server_line = &self.shared.server_line;
+        // What it need not say goes if that would be too much for a request that may be forged.
+        for more in [&[lines, server_line][..], &[]] {
+            out.bytes.truncate(from);
+            let write_top = |text: &mut Vec<u8>| match &top {
+                Some(top) => via::write_completed(message, top, &arrival.remote, false, text),
+                // As it came: who wrote it must know what it means.
+                None => false,
+            };
+            let bytes = &mut out.bytes;
+            let mut builder = strowger_message::build::respond_via(message, status, None, Some(&tag), write_top, bytes);
+            more.iter().for_each(|line| builder.buffer().extend_from_slice(line));
+            builder.finish(b"");
+            let length = out.bytes.len() - from;
+            if arrival.transport.is_reliable() || is_in_bounds(length, message.bytes().len()) {
+                break;
+            }
+            if more.is_empty() {
+                self.counters().withheld.one();
+                return out.bytes.truncate(from);
+            }
+        }
+        let range = from..out.bytes.len();
+        let target = match &top {
+            Some(top) if !self.shared.config.nat.force_rport => via::reply_target(top, arrival),
+            _ => arrival.reply(),
+        };
+        out.send(target, range, 0);
+    }
+}

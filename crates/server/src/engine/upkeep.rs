@@ -1,0 +1,61 @@
+//! What each round looks after: bounds, gauges, memory.
+
+use super::{Effect, Engine};
+use strowger_core::Now;
+
+impl Engine {
+    /// What may be kept is divided among the shards that run: each has about as many calls of each source.
+    pub(super) fn divide_bounds(&mut self) {
+        let shards = self.circumstances.shards;
+        if shards != self.divided_among {
+            self.divided_among = shards;
+            let limits = &self.shared.config.limits;
+            let [of_source, of_all] =
+                [limits.request_memory_per_source, limits.request_memory_of_all].map(|bytes| bytes.div_ceil(shards));
+            self.transactions.set_shares(of_source, of_all, limits.ipv6_prefix);
+        }
+    }
+
+    /// Much less is under way than before: what the tables gave back goes on to the system, step by step while they empty,
+    /// and a last time when they rest.
+    pub(super) fn give_memory_back(&mut self, now: Now) {
+        const WORTH_IT: u64 = 1_024;
+        // Milliseconds; so often within the time that transactions live on.
+        const STEP: u64 = 2_000;
+        const STEPS: u32 = 20;
+        let counts = self.transactions.counts();
+        let alive = counts.servers + counts.clients;
+        self.most_transactions = self.most_transactions.max(alive);
+        if self.most_transactions >= WORTH_IT && alive * 4 < self.most_transactions {
+            self.most_transactions = alive;
+            self.gives_left = STEPS;
+        }
+        let rests = self.transactions.deadline().is_none() && self.proxy.deadline().is_none();
+        if self.gives_left > 0 && (rests || now.mono >= self.gave_back + STEP) {
+            self.gave_back = now.mono;
+            self.gives_left = if rests { 0 } else { self.gives_left - 1 };
+            self.effects.push(Effect::GiveBack);
+        }
+    }
+
+    /// What the end of the process waits for, or logs, is always true: an old value would end it in the middle of a call.
+    pub(super) fn show_busy(&self) {
+        let counters = self.counters();
+        counters.unanswered.set(self.proxy.unanswered() as u64);
+        counters.waiting.set(self.suspended.len() as u64);
+        counters.calls_logged.set(self.call_log.len() as u64);
+    }
+
+    pub(super) fn read_gauges(&self) {
+        self.show_busy();
+        let counts = self.transactions.counts();
+        let counters = self.counters();
+        counters.server_transactions.set(counts.servers);
+        counters.client_transactions.set(counts.clients);
+        counters.kept_bytes.set(counts.kept_bytes);
+        counters.charged_bytes.set(counts.charged_bytes);
+        counters.kept_abridged.set(counts.abridged);
+        counters.retransmissions.set(counts.requests_resent + counts.responses_resent);
+        counters.timeouts.set(counts.timeouts);
+    }
+}
