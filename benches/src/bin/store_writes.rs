@@ -11,7 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strowger_benches::processor_time;
 use strowger_store::binding::{Binding, Received};
 use strowger_store::clock::Moment;
-use strowger_store::journal::{Durability, Journal, JournalSettings, WriteError};
+use strowger_store::error::StoreError;
+use strowger_store::journal::{Durability, Journal, JournalSettings};
 use strowger_store::location::{Current, LocationSettings, LocationTable, Step, UpdateError};
 use strowger_store::sqlite::{SqliteBindings, SqliteSettings};
 use strowger_store::ticket::{Refused, Ticket};
@@ -73,7 +74,7 @@ fn start(path: &Path, durability: Durability) -> Run {
     let latencies = Arc::new(Mutex::new(Vec::<u32>::new()));
     let start = Instant::now();
     let kept = Arc::clone(&latencies);
-    let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), WriteError>)]| {
+    let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), StoreError>)]| {
         let now = start.elapsed().as_micros() as u64;
         let mut kept = kept.lock().expect("nobody panics with it");
         kept.extend(results.iter().map(|(sent, result)| {

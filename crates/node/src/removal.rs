@@ -6,13 +6,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::Now;
 use strowger_server::shared::Shared;
-use strowger_store::journal::{Journal, WriteError};
+use strowger_store::error::StoreError;
+use strowger_store::journal::Journal;
 use strowger_store::location::{Standing, Step};
 use strowger_store::subscriber::Subscribers;
 use strowger_store::ticket::{SinkId, Ticket};
 
 /// A removal by its number, and what became of it on disk.
-type Written = (u64, Result<(), WriteError>);
+type Written = (u64, Result<(), StoreError>);
 
 /// Ends them, step by step, and tells the subscribers' database when it is done.
 pub(crate) struct Removals {

@@ -31,17 +31,17 @@ use strowger_core::timer::sooner;
 use strowger_core::transaction::{Event, Outgoing, Role, Transactions};
 use strowger_core::{Arrival, Flow, Now, Outbox, Round, Transport};
 use strowger_message::{Edit, Index, Message};
-use strowger_store::journal::WriteError;
-use strowger_store::subscriber::{self, LookupError};
+use strowger_store::error::StoreError;
+use strowger_store::subscriber;
 use strowger_store::ticket::SinkId;
 
 /// What comes back to an engine from beside it.
 #[derive(Debug)]
 pub enum Answer {
     /// Bindings are kept, or not.
-    Written(Vec<(u64, Result<(), WriteError>)>),
+    Written(Vec<(u64, Result<(), StoreError>)>),
     /// Subscribers were looked up.
-    Subscribers(Vec<(u64, Result<subscriber::Answer, LookupError>)>),
+    Subscribers(Vec<(u64, Result<subscriber::Answer, StoreError>)>),
     /// For the first shard: bindings that want pings were made.
     Pings,
     /// A name was resolved: to nothing if it could not be.

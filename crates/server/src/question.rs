@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 use strowger_core::{PeerName, Transport};
-use strowger_store::subscriber::{self, LookupError};
+use strowger_store::error::StoreError;
+use strowger_store::subscriber;
 
 /// A name to resolve: host in lower case, port, transport, sips.
 pub type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
@@ -52,8 +53,8 @@ impl Question {
 /// The answers to the questions of one request so far.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    pub(crate) credential: Option<Result<subscriber::Answer, LookupError>>,
-    pub(crate) user: Option<Result<subscriber::Answer, LookupError>>,
+    pub(crate) credential: Option<Result<subscriber::Answer, StoreError>>,
+    pub(crate) user: Option<Result<subscriber::Answer, StoreError>>,
     pub(crate) names: Vec<(HostKey, Resolved)>,
 }
 

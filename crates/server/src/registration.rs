@@ -19,7 +19,7 @@ use strowger_core::slots::Id;
 use strowger_core::{Now, Outbox, via};
 use strowger_message::{Message, Name, Uri};
 use strowger_store::binding::{Binding, BindingId, BindingView, Flow, Received};
-use strowger_store::journal::WriteError;
+use strowger_store::error::StoreError;
 use strowger_store::location::{self, Standing, Step, UpdateError};
 use strowger_store::ticket::{SinkId, Ticket};
 
@@ -186,7 +186,7 @@ impl Engine {
     }
 
     /// A registration is kept, or could not be.
-    pub(crate) fn written(&mut self, ticket: u64, result: Result<(), WriteError>, out: &mut Outbox) {
+    pub(crate) fn written(&mut self, ticket: u64, result: Result<(), StoreError>, out: &mut Outbox) {
         let Some(Suspended::Registration(waiting)) = self.suspended.remove(Id::from_u64(ticket)) else { return };
         let Some(target) = waiting.target else { return };
         let reply = match result {

@@ -13,7 +13,8 @@ use strowger_core::source::counted;
 use strowger_core::transaction::{Role, ServerId, TransactionUser};
 use strowger_core::{Arrival, Now, Outbox, Target, call};
 use strowger_message::{Index, Message, respond};
-use strowger_store::subscriber::{self, LookupError};
+use strowger_store::error::StoreError;
+use strowger_store::subscriber;
 
 /// Messages that go on in their order: those of one call and one sender, by hashes of the Call-ID and of the sender's tag. Another peer
 /// that knows the Call-ID holds up no other.
@@ -58,7 +59,7 @@ impl Waiting {
 /// The answer to one question.
 pub(crate) enum Heard {
     Name(HostKey, Resolved),
-    Subscriber(Result<subscriber::Answer, LookupError>),
+    Subscriber(Result<subscriber::Answer, StoreError>),
 }
 
 #[derive(Debug, Default)]

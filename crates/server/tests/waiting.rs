@@ -13,8 +13,9 @@ use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_server::engine::{Answer, Circumstances, Engine};
 use strowger_server::local_address::Routes;
 use strowger_server::shared::{Shared, Surroundings};
+use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
-use strowger_store::subscriber::{self, Credential, Ha1s, LookupError, LookupSink, Question, Subscribers};
+use strowger_store::subscriber::{self, Credential, Ha1s, LookupSink, Question, Subscribers};
 use strowger_store::ticket::{Refused, SinkId, Ticket};
 
 #[global_allocator]
@@ -124,7 +125,7 @@ impl Site {
         self.answered(Ok(subscriber::Answer::Credential(self.credential.clone())))
     }
 
-    fn answered(&mut self, result: Result<subscriber::Answer, LookupError>) -> (String, u64) {
+    fn answered(&mut self, result: Result<subscriber::Answer, StoreError>) -> (String, u64) {
         let answer = Answer::Subscribers(vec![(self.database.0.load(Relaxed), result)]);
         self.out.clear();
         let before = of_thread();
@@ -207,7 +208,7 @@ fn a_copy_of_what_failed_fails_too() {
     // One waits, a copy of it comes before the answer and one after it.
     assert_eq!(site.receive(ALICE, &text).0, "");
     assert_eq!(site.receive(ALICE, &text).0, "");
-    let failed = site.answered(Err(LookupError::Database)).0;
+    let failed = site.answered(Err(StoreError::Unavailable)).0;
     assert_eq!(failed.matches("SIP/2.0 500 ").count(), 1, "{failed}");
     assert_eq!(site.receive(ALICE, &text).0, failed);
     // It waits for nothing more, and no timer sends it again.

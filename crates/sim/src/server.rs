@@ -19,8 +19,9 @@ use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
 use strowger_server::local_address::Routes;
 use strowger_server::question::{HostKey, Resolved};
 use strowger_server::shared::{Shared, Surroundings};
+use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
-use strowger_store::subscriber::{LookupError, Subscribers};
+use strowger_store::subscriber::Subscribers;
 use strowger_store::ticket::SinkId;
 
 /// What surrounds the server.
@@ -272,7 +273,7 @@ impl ServerHost {
         let Some(users) = self.process.users.clone() else { return };
         for (ticket, asked) in users.take() {
             let fails = self.random.chance(self.settings.failures);
-            let result = if fails { Err(LookupError::Database) } else { Ok(users.answer(asked)) };
+            let result = if fails { Err(StoreError::Unavailable) } else { Ok(users.answer(asked)) };
             self.answer_later(now, shard, Answer::Subscribers(vec![(ticket, result)]));
         }
     }

@@ -29,10 +29,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub use self::engine::{BindingEngine, Durability, Write, WriteError};
+pub use self::engine::{BindingEngine, Durability, Write};
 use self::writer::Writer;
 use crate::binding::Binding;
 use crate::clock::Clock;
+use crate::error::StoreError;
 use crate::location::LocationTable;
 use crate::queue::Queue;
 use crate::ticket::{SinkId, Sinks};
@@ -41,11 +42,11 @@ use crate::ticket::{SinkId, Sinks};
 /// and waking it is what it is for.
 pub trait WriteSink: Send + Sync {
     /// The tickets of one group with what became of them, in the order of their changes.
-    fn written(&self, results: &[(u64, Result<(), WriteError>)]);
+    fn written(&self, results: &[(u64, Result<(), StoreError>)]);
 }
 
-impl<F: Fn(&[(u64, Result<(), WriteError>)]) + Send + Sync> WriteSink for F {
-    fn written(&self, results: &[(u64, Result<(), WriteError>)]) {
+impl<F: Fn(&[(u64, Result<(), StoreError>)]) + Send + Sync> WriteSink for F {
+    fn written(&self, results: &[(u64, Result<(), StoreError>)]) {
         self(results);
     }
 }
@@ -105,13 +106,13 @@ impl Journal {
     /// `clock` tells what time the table is asked by, and what time stands on disk. Returns it with the number of bindings loaded.
     ///
     /// # Errors
-    /// What the engine said to the load, or that the thread could not be started ([`WriteError::Other`]).
+    /// What the engine said to the load, or that the thread could not be started ([`StoreError::Refused`]).
     pub fn start(
         mut engine: impl BindingEngine,
         table: &Arc<LocationTable>,
         settings: JournalSettings,
         clock: Clock,
-    ) -> Result<(Self, usize), WriteError> {
+    ) -> Result<(Self, usize), StoreError> {
         let mut loaded = 0;
         let now = clock();
         let longest = settings.longest;
@@ -131,7 +132,7 @@ impl Journal {
         let thread =
             std::thread::Builder::new().name("binding-writer".into()).spawn(move || writer.run()).map_err(|error| {
                 tracing::error!("the thread that writes bindings cannot be started: {error}");
-                WriteError::Other
+                StoreError::Refused
             })?;
         table.write_to(Arc::clone(&queue));
         Ok((Self { queue, sinks, thread: Some(thread) }, loaded))
@@ -213,7 +214,7 @@ mod tests {
     }
 
     impl BindingEngine for Fake {
-        fn load(&mut self, now_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, WriteError> {
+        fn load(&mut self, now_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, StoreError> {
             let mut rows = self.rows.lock().unwrap();
             let highest = rows.keys().max().copied().unwrap_or(0);
             rows.retain(|_, row| row.2 > now_ms);
@@ -223,7 +224,7 @@ mod tests {
             Ok(highest)
         }
 
-        fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), WriteError> {
+        fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
             self.begun.fetch_add(1, Ordering::SeqCst);
             let _gate = self.gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let mut rows = self.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -240,7 +241,7 @@ mod tests {
             }
             assert!(!self.panic.load(Ordering::SeqCst), "told to");
             if self.fail.load(Ordering::SeqCst) {
-                return Err(WriteError::NoRoom);
+                return Err(StoreError::Full);
             }
             *rows = new;
             Ok(())
@@ -252,7 +253,7 @@ mod tests {
         table: Arc<LocationTable>,
         journal: Journal,
         sink: SinkId,
-        results: mpsc::Receiver<(u64, Result<(), WriteError>)>,
+        results: mpsc::Receiver<(u64, Result<(), StoreError>)>,
         calls: Arc<AtomicU64>,
     }
 
@@ -264,7 +265,7 @@ mod tests {
         let (tx, results) = mpsc::channel();
         let calls = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&calls);
-        let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), WriteError>)]| {
+        let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), StoreError>)]| {
             counted.fetch_add(1, Ordering::SeqCst);
             for result in results {
                 let _gone = tx.send(*result);
@@ -283,7 +284,7 @@ mod tests {
             self.update(value, aor, vec![Step::Add(Binding { uri, expires_at: 9000, ..Binding::EMPTY })])
         }
 
-        fn result(&self) -> (u64, Result<(), WriteError>) {
+        fn result(&self) -> (u64, Result<(), StoreError>) {
             self.results.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back")
         }
 
@@ -418,11 +419,11 @@ mod tests {
         assert_eq!(bed.memory().len(), 1, "only the contact of b");
         let fail = Arc::clone(&bed.fake.fail);
         drop(gate);
-        assert_eq!(bed.result(), (1, Err(WriteError::NoRoom)));
+        assert_eq!(bed.result(), (1, Err(StoreError::Full)));
         fail.store(false, Ordering::SeqCst);
         let late: Vec<_> = (0..5).map(|_| bed.result()).collect();
         for n in [2, 3, 4] {
-            assert_eq!(late[n - 2], (n as u64, Err(WriteError::Superseded)));
+            assert_eq!(late[n - 2], (n as u64, Err(StoreError::Superseded)));
         }
         assert_eq!(late[4].0, 6);
         assert_eq!(late[4].1, Ok(()));
@@ -440,7 +441,7 @@ mod tests {
         let bed = bed(quick());
         bed.fake.panic.store(true, Ordering::SeqCst);
         bed.add(1, b"a", b"u").unwrap();
-        assert_eq!(bed.result(), (1, Err(WriteError::Other)));
+        assert_eq!(bed.result(), (1, Err(StoreError::Refused)));
         assert_eq!(bed.memory().len(), 0);
         bed.fake.panic.store(false, Ordering::SeqCst);
         bed.add(2, b"a", b"u").unwrap();
@@ -478,7 +479,7 @@ mod tests {
         bed.until_commit(2);
         assert_eq!(bed.table.expire(5_000, 100, &mut |_| {}), 1, "while that is being written");
         drop(gate);
-        assert_eq!(bed.result(), (1, Err(WriteError::NoRoom)));
+        assert_eq!(bed.result(), (1, Err(StoreError::Full)));
         bed.fake.fail.store(false, Ordering::SeqCst);
         bed.add(2, b"b", b"u").unwrap();
         assert_eq!(bed.result(), (2, Ok(())));
@@ -584,7 +585,7 @@ mod tests {
             assert!(seen.insert(value), "a ticket came twice");
             match result {
                 Ok(()) => kept += 1,
-                Err(WriteError::Superseded) => superseded += 1,
+                Err(StoreError::Superseded) => superseded += 1,
                 Err(_) => failed += 1,
             }
         }

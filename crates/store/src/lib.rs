@@ -38,6 +38,7 @@ pub mod agents;
 pub mod binding;
 mod claim;
 pub mod clock;
+pub mod error;
 mod generations;
 pub mod journal;
 pub mod location;

@@ -21,8 +21,9 @@ use hashbrown::HashTable;
 
 use self::reader::Reader;
 use crate::clock::Clock;
+use crate::error::StoreError;
 use crate::generations::{Entry, Key, Part, Parts, parts};
-use crate::subscriber::{Answer, LookupError, LookupSink, Question, Removed, SubscriberEngine, Subscribers};
+use crate::subscriber::{Answer, LookupSink, Question, Removed, SubscriberEngine, Subscribers};
 use crate::ticket::{Refused, SinkId, Sinks, Ticket};
 
 /// Limits and times of the cache.
@@ -40,7 +41,7 @@ pub struct ReadThroughSettings {
     pub absent_ttl: Duration,
     /// How often the engine is asked whether a subscriber changed.
     pub poll: Duration,
-    /// How long a request may take before its ticket comes back with [`LookupError::Deadline`].
+    /// How long a request may take before its ticket comes back with [`StoreError::TimedOut`].
     pub deadline: Duration,
     /// Most different questions in flight.
     pub queue: usize,
@@ -216,7 +217,7 @@ impl Shared {
         tickets
     }
 
-    fn give(&self, results: &mut Vec<(Ticket, Result<Answer, LookupError>)>) {
+    fn give(&self, results: &mut Vec<(Ticket, Result<Answer, StoreError>)>) {
         self.sinks.hand_out(results, |sink, results| sink.answered(results));
     }
 
@@ -229,7 +230,7 @@ impl Shared {
             let mut requests = self.requests();
             let late = |f: &mut Flight| since(f.since, now) >= self.settings.deadline;
             for flight in requests.flights.extract_if(late) {
-                results.extend(flight.tickets.into_iter().map(|ticket| (ticket, Err(LookupError::Deadline))));
+                results.extend(flight.tickets.into_iter().map(|ticket| (ticket, Err(StoreError::TimedOut))));
             }
             let Requests { flights, waiting, .. } = &mut *requests;
             if !results.is_empty() {
@@ -263,7 +264,7 @@ impl Shared {
             requests.stopped = true;
             requests.waiting.clear();
             for flight in requests.flights.drain() {
-                results.extend(flight.tickets.into_iter().map(|ticket| (ticket, Err(LookupError::Stopped))));
+                results.extend(flight.tickets.into_iter().map(|ticket| (ticket, Err(StoreError::Unavailable))));
             }
             self.in_flight.store(0, Ordering::Relaxed);
         }
@@ -277,7 +278,7 @@ const fn since(then: u64, now: u64) -> Duration {
     Duration::from_millis(now.saturating_sub(then))
 }
 
-/// The cache with its reader thread. Dropping it ends the thread; open tickets come back with [`LookupError::Stopped`].
+/// The cache with its reader thread. Dropping it ends the thread; open tickets come back with [`StoreError::Unavailable`].
 pub struct ReadThrough {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -404,11 +405,11 @@ mod tests {
     }
 
     impl SubscriberEngine for Fake {
-        fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), LookupError> {
+        fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
             self.asked.fetch_add(questions.len() as u64, Ordering::SeqCst);
             let _gate = self.gate.lock().unwrap();
             if self.fail.load(Ordering::SeqCst) != 0 {
-                return Err(LookupError::Database);
+                return Err(StoreError::Unavailable);
             }
             for question in questions {
                 answers.push(match question {
@@ -427,7 +428,7 @@ mod tests {
             Ok(())
         }
 
-        fn version(&mut self) -> Result<u64, LookupError> {
+        fn version(&mut self) -> Result<u64, StoreError> {
             Ok(self.version.load(Ordering::SeqCst))
         }
     }
@@ -436,14 +437,14 @@ mod tests {
         fake: Fake,
         store: ReadThrough,
         sink: SinkId,
-        results: mpsc::Receiver<(u64, Result<Answer, LookupError>)>,
+        results: mpsc::Receiver<(u64, Result<Answer, StoreError>)>,
     }
 
     fn bed(settings: ReadThroughSettings) -> Bed {
         let fake = Fake::default();
         let store = ReadThrough::start(fake.clone(), settings, clock()).unwrap();
         let (tx, results) = mpsc::channel();
-        let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, LookupError>)]| {
+        let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
             for result in results {
                 let _gone = tx.send(result.clone());
             }
@@ -460,7 +461,7 @@ mod tests {
             self.store.request(Ticket { sink: self.sink, value }, question, now())
         }
 
-        fn result(&self) -> (u64, Result<Answer, LookupError>) {
+        fn result(&self) -> (u64, Result<Answer, StoreError>) {
             self.results.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back")
         }
 
@@ -538,7 +539,7 @@ mod tests {
         assert!(bed.results.try_recv().is_err());
         bed.store.overdue(start + 6_000);
         let late: HashSet<_> = (0..3).map(|_| bed.result()).map(|(n, r)| (n, r.unwrap_err())).collect();
-        assert_eq!(late, [1, 2, 4].map(|n| (n, LookupError::Deadline)).into());
+        assert_eq!(late, [1, 2, 4].map(|n| (n, StoreError::TimedOut)).into());
         drop(gate);
         // The answer that came too late is known all the same, and no ticket comes twice.
         while bed.store.cached(credential("u1"), now()).is_none() {
@@ -555,7 +556,7 @@ mod tests {
         let bed = bed(ReadThroughSettings::default());
         bed.fake.fail.store(1, Ordering::SeqCst);
         bed.request(1, credential("u1")).unwrap();
-        assert_eq!(bed.result(), (1, Err(LookupError::Database)));
+        assert_eq!(bed.result(), (1, Err(StoreError::Unavailable)));
         assert_eq!(bed.store.cached(credential("u1"), now()), None);
         bed.fake.fail.store(0, Ordering::SeqCst);
         assert_ne!(bed.ask(credential("u1")), Answer::Absent);
@@ -616,7 +617,7 @@ mod tests {
         bed.request(2, credential("u2")).unwrap();
         bed.store.shared.stop();
         let ended: HashSet<_> = (0..2).map(|_| bed.result()).map(|(n, r)| (n, r.unwrap_err())).collect();
-        assert_eq!(ended, [1, 2].map(|n| (n, LookupError::Stopped)).into());
+        assert_eq!(ended, [1, 2].map(|n| (n, StoreError::Unavailable)).into());
         assert_eq!(bed.request(3, credential("u3")), Err(Refused::Stopped));
         drop(gate);
     }

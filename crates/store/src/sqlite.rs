@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::journal::{Durability, WriteError};
+use crate::error::StoreError;
+use crate::journal::Durability;
 use crate::schema::{self, Migrated};
 
 pub use crate::sqlite_bindings::SqliteBindings;
@@ -212,10 +213,12 @@ pub(crate) fn open_to_look(path: &Path, patience: Duration) -> rusqlite::Result<
 pub(crate) fn explain(path: &Path, waited: Duration, error: &rusqlite::Error) -> OpenError {
     let path = path.to_path_buf();
     match classify(error) {
-        WriteError::Corrupt => OpenError::Corrupt { path, detail: error.to_string() },
-        WriteError::Locked => OpenError::Locked { path, waited },
-        WriteError::NoRoom => OpenError::NoRoom { path },
-        WriteError::Io if matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly)) => {
+        StoreError::Corrupt => OpenError::Corrupt { path, detail: error.to_string() },
+        StoreError::TimedOut => OpenError::Locked { path, waited },
+        StoreError::Full => OpenError::NoRoom { path },
+        StoreError::Unavailable
+            if matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly)) =>
+        {
             OpenError::Rights { path, detail: error.to_string() }
         }
         _ => OpenError::Io { path, detail: error.to_string() },
@@ -223,13 +226,13 @@ pub(crate) fn explain(path: &Path, waited: Duration, error: &rusqlite::Error) ->
 }
 
 /// What an error of SQLite means to the one who wanted something written.
-pub(crate) fn classify(error: &rusqlite::Error) -> WriteError {
+pub(crate) fn classify(error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => WriteError::NoRoom,
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => WriteError::Locked,
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => WriteError::Corrupt,
-        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly) => WriteError::Io,
-        _ => WriteError::Other,
+        Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::TimedOut,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt,
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly) => StoreError::Unavailable,
+        _ => StoreError::Refused,
     }
 }
 

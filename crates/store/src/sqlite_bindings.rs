@@ -22,7 +22,8 @@ use rusqlite::{Connection, ToSql, TransactionBehavior};
 use crate::binding::{Binding, BindingId, Flow, Received};
 use crate::claim::Claim;
 use crate::clock::Clock;
-use crate::journal::{BindingEngine, Durability, Journal, JournalSettings, Write, WriteError};
+use crate::error::StoreError;
+use crate::journal::{BindingEngine, Durability, Journal, JournalSettings, Write};
 use crate::location::LocationTable;
 use crate::sqlite::{OpenError, SqliteSettings, classify, explain, open};
 
@@ -46,9 +47,9 @@ pub fn keep(
     let path = settings.path.clone();
     match Journal::start(engine, table, journal, clock) {
         Ok((journal, loaded)) => Ok((Some(journal), loaded)),
-        Err(WriteError::Corrupt) => Err(OpenError::Corrupt { path, detail: "found while loading bindings".into() }),
-        Err(WriteError::Locked) => Err(OpenError::Locked { path, waited: settings.busy_timeout }),
-        Err(WriteError::NoRoom) => Err(OpenError::NoRoom { path }),
+        Err(StoreError::Corrupt) => Err(OpenError::Corrupt { path, detail: "found while loading bindings".into() }),
+        Err(StoreError::TimedOut) => Err(OpenError::Locked { path, waited: settings.busy_timeout }),
+        Err(StoreError::Full) => Err(OpenError::NoRoom { path }),
         Err(error) => Err(OpenError::Io { path, detail: error.to_string() }),
     }
 }
@@ -138,13 +139,13 @@ impl Trouble {
         }
         self.said = Some(now);
         let what = match classify(error) {
-            WriteError::NoRoom => "no room: the disk or the file's limit is full; make room, writing goes on by itself",
-            WriteError::Locked => "another process holds the database; registrations fail until it releases the lock",
-            WriteError::Corrupt => "the database is damaged; stop the server and restore it from a backup",
-            WriteError::Io if is_moved(error) => {
+            StoreError::Full => "no room: the disk or the file's limit is full; make room, writing goes on by itself",
+            StoreError::TimedOut => "another process holds the database; registrations fail until it releases the lock",
+            StoreError::Corrupt => "the database is damaged; stop the server and restore it from a backup",
+            StoreError::Unavailable if is_moved(error) => {
                 "the database file was removed or replaced: put it back, or restart the server"
             }
-            WriteError::Io => "the disk failed or the file may not be written",
+            StoreError::Unavailable => "the disk failed or the file may not be written",
             _ => "the database refused",
         };
         tracing::error!(path = %path.display(), groups = self.groups, %error, "bindings cannot be written: {what}");
@@ -316,7 +317,7 @@ fn number_of(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl BindingEngine for SqliteBindings {
-    fn load(&mut self, wall_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, WriteError> {
+    fn load(&mut self, wall_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, StoreError> {
         let path = &self.settings.path;
         let mut load = || -> rusqlite::Result<u64> {
             let highest: Option<i64> = self.connection.query_row("SELECT max(id) FROM binding", [], |r| r.get(0))?;
@@ -337,7 +338,7 @@ impl BindingEngine for SqliteBindings {
         })
     }
 
-    fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), WriteError> {
+    fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
         match self.write(writes) {
             Ok(()) => {
                 self.trouble.works(&self.settings.path);
@@ -376,14 +377,14 @@ mod tests {
     use crate::sqlite::PAGE;
     use crate::ticket::{SinkId, Ticket};
 
-    type Results = mpsc::Receiver<(u64, Result<(), WriteError>)>;
+    type Results = mpsc::Receiver<(u64, Result<(), StoreError>)>;
 
     fn start(settings: &SqliteSettings) -> (Arc<LocationTable>, Journal, SinkId, Results) {
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
         let engine = SqliteBindings::open(settings).unwrap();
         let (journal, _) = Journal::start(engine, &table, JournalSettings::default(), still()).unwrap();
         let (tx, rx) = mpsc::channel();
-        let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), WriteError>)]| {
+        let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), StoreError>)]| {
             for result in results {
                 let _gone = tx.send(*result);
             }
@@ -401,7 +402,7 @@ mod tests {
         assert_eq!(standing, Standing::Pending);
     }
 
-    fn wait(results: &Results) -> (u64, Result<(), WriteError>) {
+    fn wait(results: &Results) -> (u64, Result<(), StoreError>) {
         results.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back")
     }
 
@@ -468,7 +469,7 @@ mod tests {
         let other = Connection::open(&settings.path).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         add(&table, sink, 1, full());
-        assert_eq!(wait(&results), (1, Err(WriteError::Locked)));
+        assert_eq!(wait(&results), (1, Err(StoreError::TimedOut)));
         assert!(!table.is_registered(full().aor, 0));
         other.execute_batch("COMMIT").unwrap();
         add(&table, sink, 2, full());
@@ -511,7 +512,7 @@ mod tests {
             match wait(&results) {
                 (_, Ok(())) => n += 1,
                 (_, Err(error)) => {
-                    assert_eq!(error, WriteError::NoRoom);
+                    assert_eq!(error, StoreError::Full);
                     break n;
                 }
             }

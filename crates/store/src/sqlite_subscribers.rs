@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::journal::WriteError;
+use crate::error::StoreError;
 use crate::sqlite::{self, OpenError, SqliteSettings};
 use crate::subscriber::{
-    AdminError, Answer, Credential, Ha1s, Listed, LookupError, Question, Removed, SubscriberAdmin, SubscriberEngine,
+    AdminError, Answer, Credential, Ha1s, Listed, Question, Removed, SubscriberAdmin, SubscriberEngine,
 };
 
 const CREDENTIAL: &str = "SELECT s.domain, c.algorithm, c.ha1 FROM credential c JOIN subscriber s ON s.id = c.subscriber \
@@ -88,31 +88,31 @@ impl SqliteSubscribers {
         Ok(found.map_or(Answer::Absent, |credential| Answer::Credential(Arc::new(credential))))
     }
 
-    fn failed(&self, what: &str, error: &rusqlite::Error) -> LookupError {
+    fn failed(&self, what: &str, error: &rusqlite::Error) -> StoreError {
         let now = Instant::now();
         if self.said.get().is_none_or(|said| now - said >= Self::AGAIN) {
             self.said.set(Some(now));
             tracing::error!(path = %self.path.display(), "{what}: {error}");
         }
-        LookupError::Database
+        sqlite::classify(error)
     }
 }
 
 impl SubscriberEngine for SqliteSubscribers {
-    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), LookupError> {
+    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
         for question in questions {
             answers.push(self.find(*question).map_err(|error| self.failed(READ, &error))?);
         }
         Ok(())
     }
 
-    fn version(&mut self) -> Result<u64, LookupError> {
+    fn version(&mut self) -> Result<u64, StoreError> {
         let version =
             self.connection.prepare_cached(VERSION).and_then(|mut s| s.query_row([], |row| row.get::<_, i64>(0)));
         version.map(i64::cast_unsigned).map_err(|error| self.failed(READ, &error))
     }
 
-    fn removed(&mut self) -> Result<Vec<Removed>, LookupError> {
+    fn removed(&mut self) -> Result<Vec<Removed>, StoreError> {
         let look = || -> rusqlite::Result<Vec<Removed>> {
             let mut select = self.connection.prepare_cached(REMOVED)?;
             let rows = select.query_map([], |row| {
@@ -124,7 +124,7 @@ impl SubscriberEngine for SqliteSubscribers {
         look().map_err(|error| self.failed(READ, &error))
     }
 
-    fn settle(&mut self, ids: &[u64]) -> Result<(), LookupError> {
+    fn settle(&mut self, ids: &[u64]) -> Result<(), StoreError> {
         let mut forget = || -> rusqlite::Result<()> {
             let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             for id in ids {
@@ -198,8 +198,8 @@ impl SqliteAdmin {
 impl From<rusqlite::Error> for AdminError {
     fn from(error: rusqlite::Error) -> Self {
         match sqlite::classify(&error) {
-            WriteError::Locked => Self::Locked,
-            WriteError::NoRoom => Self::NoRoom,
+            StoreError::TimedOut => Self::Locked,
+            StoreError::Full => Self::NoRoom,
             _ => Self::Database(error.to_string()),
         }
     }
@@ -529,7 +529,7 @@ mod tests {
         )
         .unwrap();
         let (tx, rx) = std::sync::mpsc::channel();
-        let sink = running.receiver(Arc::new(move |results: &[(u64, Result<Answer, LookupError>)]| {
+        let sink = running.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
             for (_, result) in results {
                 let _gone = tx.send(result.clone());
             }

@@ -13,6 +13,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::error::StoreError;
 use crate::ticket::{Refused, SinkId, Ticket};
 
 /// HA1 of one user and realm for each algorithm that was set up, as digests, not in hex.
@@ -112,28 +113,14 @@ pub struct Removed {
     pub domain: Box<str>,
 }
 
-/// Why there is no answer. The caller answers 500, or 503 with Retry-After for [`LookupError::Deadline`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum LookupError {
-    /// The database did not answer in time.
-    #[error("the subscriber database did not answer in time")]
-    Deadline,
-    /// The database failed; the log has its words.
-    #[error("the subscriber database failed")]
-    Database,
-    /// The reader has stopped.
-    #[error("the reader of subscribers has stopped")]
-    Stopped,
-}
-
 /// Receives answers: on the reader's thread, so it must not block.
 pub trait LookupSink: Send + Sync {
     /// Tickets with their answers.
-    fn answered(&self, results: &[(u64, Result<Answer, LookupError>)]);
+    fn answered(&self, results: &[(u64, Result<Answer, StoreError>)]);
 }
 
-impl<F: Fn(&[(u64, Result<Answer, LookupError>)]) + Send + Sync> LookupSink for F {
-    fn answered(&self, results: &[(u64, Result<Answer, LookupError>)]) {
+impl<F: Fn(&[(u64, Result<Answer, StoreError>)]) + Send + Sync> LookupSink for F {
+    fn answered(&self, results: &[(u64, Result<Answer, StoreError>)]) {
         self(results);
     }
 }
@@ -153,7 +140,7 @@ pub trait Subscribers: Send + Sync {
     /// The queue is full or the reader has stopped; no ticket comes then.
     fn request(&self, ticket: Ticket, question: Question<'_>, now_ms: u64) -> Result<(), Refused>;
 
-    /// Answers what is over its deadline with [`LookupError::Deadline`]. To be called in steps of about 100 ms by the one who
+    /// Answers what is over its deadline with [`StoreError::TimedOut`]. To be called in steps of about 100 ms by the one who
     /// has a timer; cheap when nothing is in flight.
     fn overdue(&self, now_ms: u64);
 
@@ -178,19 +165,19 @@ pub trait SubscriberEngine: Send + 'static {
     ///
     /// # Errors
     /// None of them was answered; nothing is cached then.
-    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), LookupError>;
+    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), StoreError>;
 
     /// A number that is another one after each change of a subscriber, by whatever program. Asked some times a second.
     ///
     /// # Errors
     /// It is not known; the cache is then not trusted.
-    fn version(&mut self) -> Result<u64, LookupError>;
+    fn version(&mut self) -> Result<u64, StoreError>;
 
     /// Who was removed, whichever program did it, and is not settled. Asked when the version is another one.
     ///
     /// # Errors
     /// It is not known now; it is asked again soon.
-    fn removed(&mut self) -> Result<Vec<Removed>, LookupError> {
+    fn removed(&mut self) -> Result<Vec<Removed>, StoreError> {
         Ok(Vec::new())
     }
 
@@ -198,7 +185,7 @@ pub trait SubscriberEngine: Send + 'static {
     ///
     /// # Errors
     /// None is forgotten; the same is asked again soon.
-    fn settle(&mut self, _ids: &[u64]) -> Result<(), LookupError> {
+    fn settle(&mut self, _ids: &[u64]) -> Result<(), StoreError> {
         Ok(())
     }
 }

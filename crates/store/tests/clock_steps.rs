@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use strowger_store::binding::Binding;
 use strowger_store::clock::{Clock, Moment};
-use strowger_store::journal::{Journal, JournalSettings, WriteError};
+use strowger_store::error::StoreError;
+use strowger_store::journal::{Journal, JournalSettings};
 use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
 use strowger_store::sqlite::{SqliteBindings, SqliteSettings};
 use strowger_store::ticket::{SinkId, Ticket};
@@ -36,7 +37,7 @@ struct Server {
     table: Arc<LocationTable>,
     journal: Journal,
     sink: SinkId,
-    kept: mpsc::Receiver<Result<(), WriteError>>,
+    kept: mpsc::Receiver<Result<(), StoreError>>,
     hands: Arc<Hands>,
 }
 
@@ -52,7 +53,7 @@ impl Server {
         let settings = JournalSettings { longest: Duration::from_millis(2 * HOUR), ..JournalSettings::default() };
         let (journal, _) = Journal::start(engine, &table, settings, clock).unwrap();
         let (tx, kept) = mpsc::channel();
-        let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), WriteError>)]| {
+        let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), StoreError>)]| {
             for (_, result) in results {
                 let _gone = tx.send(*result);
             }

@@ -6,11 +6,12 @@ use std::sync::{Arc, mpsc};
 use strowger_allocations::{Counting, of_thread};
 use strowger_store::binding::{Binding, Received};
 use strowger_store::clock::Moment;
+use strowger_store::error::StoreError;
 use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
 use strowger_store::read_through::{ReadThrough, ReadThroughSettings};
 use strowger_store::sqlite::SqliteSettings;
 use strowger_store::sqlite_subscribers::{SqliteAdmin, SqliteSubscribers};
-use strowger_store::subscriber::{Answer, Ha1s, LookupError, Question, SubscriberAdmin, Subscribers};
+use strowger_store::subscriber::{Answer, Ha1s, Question, SubscriberAdmin, Subscribers};
 use strowger_store::ticket::Ticket;
 
 #[global_allocator]
@@ -36,7 +37,7 @@ fn a_look_up_allocates_nothing() {
     let subscribers = SqliteSubscribers::open(&settings).unwrap();
     let store = ReadThrough::start(subscribers, ReadThroughSettings::default(), clock).unwrap();
     let (tx, rx) = mpsc::channel();
-    let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, LookupError>)]| {
+    let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
         let _gone = tx.send(results.len());
     }));
     let questions = [

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use strowger_store::clock::Moment;
+use strowger_store::error::StoreError;
 use strowger_store::read_through::{ReadThrough, ReadThroughSettings};
-use strowger_store::subscriber::{Answer, LookupError, Question, Removed, SubscriberEngine, Subscribers};
+use strowger_store::subscriber::{Answer, Question, Removed, SubscriberEngine, Subscribers};
 use strowger_store::ticket::Ticket;
 
 /// Knows every user. Removals that are settled it cannot note.
@@ -18,22 +19,22 @@ struct Fake {
 }
 
 impl SubscriberEngine for Fake {
-    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), LookupError> {
+    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
         answers.extend(questions.iter().map(|_| Answer::Exists));
         Ok(())
     }
 
-    fn version(&mut self) -> Result<u64, LookupError> {
+    fn version(&mut self) -> Result<u64, StoreError> {
         Ok(self.version.load(SeqCst))
     }
 
-    fn removed(&mut self) -> Result<Vec<Removed>, LookupError> {
+    fn removed(&mut self) -> Result<Vec<Removed>, StoreError> {
         Ok(self.removed.lock().unwrap().clone())
     }
 
-    fn settle(&mut self, _ids: &[u64]) -> Result<(), LookupError> {
+    fn settle(&mut self, _ids: &[u64]) -> Result<(), StoreError> {
         self.settles.fetch_add(1, SeqCst);
-        Err(LookupError::Database)
+        Err(StoreError::Unavailable)
     }
 }
 
@@ -54,7 +55,7 @@ fn a_removal_voids_the_cache_and_one_that_cannot_be_noted_does_not() {
     let clock = Arc::new(move || Moment { mono: now(), wall: 0 });
     let store = ReadThrough::start(fake.clone(), settings, clock).unwrap();
     let (tx, answers) = mpsc::channel();
-    let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, LookupError>)]| {
+    let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
         let _gone = tx.send(results.len());
     }));
     let bob = Question::User { username: b"bob", domain: b"d" };

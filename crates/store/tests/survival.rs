@@ -11,7 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use strowger_store::binding::Binding;
 use strowger_store::clock::{Clock, Moment};
-use strowger_store::journal::{Durability, Journal, JournalSettings, WriteError};
+use strowger_store::error::StoreError;
+use strowger_store::journal::{Durability, Journal, JournalSettings};
 use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
 use strowger_store::sqlite::{SqliteBindings, SqliteSettings};
 use strowger_store::ticket::Ticket;
@@ -72,7 +73,7 @@ fn child() {
     let (table, journal, _) = start(Path::new(&file), durability);
     let (tx, rx) = mpsc::channel();
     // Written by the writer's thread: in a trace the line stands behind what the commit did.
-    let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), WriteError>)]| {
+    let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), StoreError>)]| {
         let mut lines = Vec::new();
         for (n, result) in results {
             match result {
@@ -238,7 +239,7 @@ fn a_full_disk_fails_loudly_and_the_writer_goes_on_when_there_is_room() {
             expected.insert(n % AORS, n);
             after += u64::from(room);
         } else if line.starts_with("failed ") {
-            assert!(line.ends_with("no room on disk for the binding") || line.contains("earlier change"), "{line}");
+            assert!(line.ends_with("no room in the database") || line.contains("earlier change"), "{line}");
             failed += 1;
         } else if line == "room" {
             room = true;

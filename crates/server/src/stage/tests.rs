@@ -15,8 +15,9 @@ use strowger_core::quota::Quota;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::{Index, Message};
+use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
-use strowger_store::subscriber::{Answer, Credential, Ha1s, LookupError, LookupSink, Subscribers};
+use strowger_store::subscriber::{Answer, Credential, Ha1s, LookupSink, Subscribers};
 use strowger_store::ticket::{Refused, SinkId};
 
 const SERVER: &str = "192.0.2.1:5060";
@@ -242,7 +243,7 @@ fn authorized(engine: &mut Engine, method: &str, uri: &str, header: ChallengeHea
     text(method, uri, ALICE, std::str::from_utf8(&credentials).unwrap())
 }
 
-fn found(credential: Result<Answer, LookupError>) -> Answers {
+fn found(credential: Result<Answer, StoreError>) -> Answers {
     Answers { credential: Some(credential), ..Answers::default() }
 }
 
@@ -258,7 +259,7 @@ fn a_password_is_asked_for_judged_and_counts_once() {
     for _ in 0..3 {
         assert_eq!(first(&engine, Stage::Authorize, &right), asks);
     }
-    let late = says(&engine, Stage::Authorize, found(Err(LookupError::Deadline)), &right);
+    let late = says(&engine, Stage::Authorize, found(Err(StoreError::TimedOut)), &right);
     assert_eq!(late, Reply { why: Why::Logged, ..Reply::new(500) }.into());
     assert_eq!(says(&engine, Stage::Authorize, found(Ok(Answer::Absent)), &right), challenge(false));
     assert_eq!(says(&engine, Stage::Authorize, found(Ok(credential("alice"))), &wrong), challenge(false));
@@ -321,7 +322,7 @@ fn a_user_without_contact_is_looked_up() {
     assert_eq!(says(Ok(Answer::Exists)), Reply::not_found(480).because("the user is not registered").into());
     assert_eq!(says(Ok(Answer::Absent)), Reply::not_found(404).because("unknown user").into());
     let failed = Reply { why: Why::Logged, counted: Counted::NotFound, ..Reply::new(500) };
-    assert_eq!(says(Err(LookupError::Deadline)), failed.into());
+    assert_eq!(says(Err(StoreError::TimedOut)), failed.into());
 }
 
 /// A phone behind NAT is reached where its REGISTER came from; one whose Contact names a host, once that is known.

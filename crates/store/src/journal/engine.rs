@@ -1,6 +1,7 @@
 //! What a database that keeps bindings must do, and what it promises.
 
 use crate::binding::{Binding, BindingId};
+use crate::error::StoreError;
 
 /// What a 200 to REGISTER promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,32 +14,6 @@ pub enum Durability {
     PowerLoss,
     /// Memory only: no rows are written, a restart forgets.
     None,
-}
-
-/// Why a change was not kept. The caller answers 500, or 503 for [`WriteError::Locked`] and [`WriteError::NoRoom`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WriteError {
-    /// Disk full, or the file's own limit reached.
-    #[error("no room on disk for the binding")]
-    NoRoom,
-    /// Another process held the database longer than the busy timeout.
-    #[error("the database is locked by another process")]
-    Locked,
-    /// The disk failed.
-    #[error("the disk failed")]
-    Io,
-    /// The database file is damaged.
-    #[error("the database is damaged")]
-    Corrupt,
-    /// It was decided on an earlier change of the same address-of-record, and that one failed.
-    #[error("an earlier change of the same address-of-record failed")]
-    Superseded,
-    /// The writer has stopped.
-    #[error("the writer has stopped")]
-    Stopped,
-    /// Anything else that the database says; the log has its words.
-    #[error("the database refused the change")]
-    Other,
 }
 
 /// One row to write.
@@ -57,7 +32,7 @@ pub trait BindingEngine: Send + 'static {
     ///
     /// # Errors
     /// What the database said; the server should not start on it.
-    fn load(&mut self, wall_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, WriteError>;
+    fn load(&mut self, wall_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, StoreError>;
 
     /// Writes all rows or none, in their order, as durable as it was opened for. Logs in words what went wrong.
     ///
@@ -67,7 +42,7 @@ pub trait BindingEngine: Send + 'static {
     /// # Errors
     /// Nothing of the group is kept then. An engine that lost its connection in the middle of a commit finds out what became
     /// of it before it returns.
-    fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), WriteError>;
+    fn commit(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError>;
 
     /// Called after the tickets of a group went out: the place for work that may take longer (checkpoints).
     fn settle(&mut self) {}

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{BindingEngine, Write, WriteError, WriteSink};
+use super::{BindingEngine, Write, WriteSink};
 use crate::agents::Agents;
 use crate::binding::{Binding, BindingId, BindingView, Record};
 use crate::clock::{Clock, Moment};
+use crate::error::StoreError;
 use crate::location::LocationTable;
 use crate::queue::{Change, Pending, Queue};
 use crate::ticket::{Sinks, Ticket};
@@ -27,7 +28,7 @@ pub(super) struct Writer<E> {
     /// Expired rows that a failed group could not delete.
     unpurged: Vec<BindingId>,
     clock: Clock,
-    results: Vec<(Ticket, Result<(), WriteError>)>,
+    results: Vec<(Ticket, Result<(), StoreError>)>,
 }
 
 impl<E: BindingEngine> Writer<E> {
@@ -82,7 +83,7 @@ impl<E: BindingEngine> Writer<E> {
         }
     }
 
-    fn commit(&mut self, group: &[Pending], is_late: &dyn Fn(usize) -> bool) -> Result<(), WriteError> {
+    fn commit(&mut self, group: &[Pending], is_late: &dyn Fn(usize) -> bool) -> Result<(), StoreError> {
         let agents = self.table.agents();
         let timely = group.iter().enumerate().filter(|(n, _)| !is_late(*n));
         let now = (self.clock)();
@@ -99,13 +100,13 @@ impl<E: BindingEngine> Writer<E> {
         let outcome = catch_unwind(AssertUnwindSafe(|| engine.commit(&mut old.chain(writes))));
         let outcome = outcome.unwrap_or_else(|_| {
             tracing::error!("writing bindings panicked; the group is given up");
-            Err(WriteError::Other)
+            Err(StoreError::Refused)
         });
         self.count(start.elapsed(), outcome);
         outcome
     }
 
-    fn count(&mut self, took: Duration, outcome: Result<(), WriteError>) {
+    fn count(&mut self, took: Duration, outcome: Result<(), StoreError>) {
         let f = &self.queue.figures;
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         f.commit_us.fetch_add(us, Ordering::Relaxed);
@@ -138,13 +139,13 @@ impl<E: BindingEngine> Writer<E> {
         }
     }
 
-    fn answer(&mut self, group: &[Pending], is_late: &dyn Fn(usize) -> bool, outcome: Result<(), WriteError>) {
+    fn answer(&mut self, group: &[Pending], is_late: &dyn Fn(usize) -> bool, outcome: Result<(), StoreError>) {
         let (mut kept, mut failed) = (0, 0);
         for (n, pending) in group.iter().enumerate() {
             let Change::Update { ticket, aor, puts, deletes, .. } = &pending.change else { continue };
             let question = puts.is_empty() && deletes.is_empty();
             let result = if is_late(n) {
-                Err(WriteError::Superseded)
+                Err(StoreError::Superseded)
             } else if question {
                 // A question fails only with a change that its answer may name.
                 outcome.or_else(|error| if self.doomed.contains_key(aor) { Err(error) } else { Ok(()) })
@@ -201,7 +202,7 @@ impl Drop for StopOnDrop {
             Change::Update { ticket, .. } => *ticket,
             Change::Purge { .. } => None,
         });
-        let mut results = tickets.map(|ticket| (ticket, Err(WriteError::Stopped))).collect();
+        let mut results = tickets.map(|ticket| (ticket, Err(StoreError::Unavailable))).collect();
         self.sinks.hand_out(&mut results, |sink, results| sink.written(results));
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Shared, since};
+use crate::error::StoreError;
 use crate::generations::{Entry, Key};
-use crate::subscriber::{LookupError, Question, Removed, SubscriberEngine};
+use crate::subscriber::{Question, Removed, SubscriberEngine};
 
 /// What the thread of a [`ReadThrough`](super::ReadThrough) has.
 pub(super) struct Reader<E> {
@@ -47,10 +48,10 @@ impl<E: SubscriberEngine> Reader<E> {
             let asked = catch_unwind(AssertUnwindSafe(|| engine.answer(&questions, &mut answers)));
             let asked = asked.unwrap_or_else(|_| {
                 tracing::error!("reading subscribers panicked; the questions are given up");
-                Err(LookupError::Database)
+                Err(StoreError::Unavailable)
             });
             let complete = answers.len() == keys.len();
-            if let Err(error) = asked.and(if complete { Ok(()) } else { Err(LookupError::Database) }) {
+            if let Err(error) = asked.and(if complete { Ok(()) } else { Err(StoreError::Unavailable) }) {
                 answers.clear();
                 for key in keys.drain(..) {
                     results.extend(self.shared.land(&key).into_iter().map(|ticket| (ticket, Err(error))));
