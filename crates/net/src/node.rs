@@ -2,9 +2,10 @@
 
 use crate::directory::Directory;
 use crate::handle::{Common, ShardEntry, Shared};
+use crate::listen_socket::{ListenSocket, Origin};
 use crate::names::Names;
 use crate::settings::Shards;
-use crate::shard_pool::{self, ShardPool, Socket};
+use crate::shard_pool::{self, ShardPool};
 use crate::tickets::Clients;
 use crate::ways::Ways;
 use crate::{Failure, Handle, Listener, Service, Settings};
@@ -21,15 +22,34 @@ pub struct Net {
     settings: Settings,
     listeners: Vec<Listener>,
     addresses: Vec<SocketAddr>,
-    sockets: Vec<Socket>,
+    sockets: Vec<(ListenSocket, Origin)>,
     tls_servers: Vec<Option<Arc<ServerConfig>>>,
     tls_client: Clients,
     names: Arc<Names>,
 }
 
 impl Net {
-    /// Binds every listener. The error names the listener that could not be bound.
+    /// Binds every listener.
+    ///
+    /// # Errors
+    /// A listener could not be bound, or its certificates be read; the words name it.
     pub fn bind(settings: Settings, listeners: Vec<Listener>) -> io::Result<Self> {
+        Self::with_sockets(settings, listeners, Vec::new())
+    }
+
+    /// Binds the listeners for which there is no open socket yet. A socket belongs to the listener of its transport that has the
+    /// very address to which it is bound; a stream socket need not listen yet. Where there may be several shards, those after the first
+    /// bind sockets of their own to the same address. If the kernel refuses that (the socket is another user's), they share
+    /// the given one: all accept its connections, the first reads its datagrams and passes on those of the others' calls.
+    ///
+    /// # Errors
+    /// As [`Net::bind`]; and [`io::ErrorKind::InvalidInput`] where no listener has the address of a socket, or a socket for IPv6 takes
+    /// IPv4 too.
+    pub fn with_sockets(
+        settings: Settings,
+        listeners: Vec<Listener>,
+        mut given: Vec<ListenSocket>,
+    ) -> io::Result<Self> {
         let tls_client = Clients::new(settings.tls.load_keeping(settings.tls_sessions)?, settings.tls_sessions);
         let (addresses, sockets, tls_servers) = Default::default();
         let names = Arc::new(Names::new(settings.names));
@@ -42,14 +62,25 @@ impl Net {
                 };
                 io::Error::new(e.kind(), format!("{}:{}: {e}{cure}", listener.transport.text(), listener.bind))
             };
-            let (address, socket) = open(listener, &net.settings).map_err(named)?;
+            let mine = given.iter().position(|socket| socket.serves(listener.transport, listener.bind));
+            let (address, socket, origin) = match mine.map(|i| given.swap_remove(i)) {
+                Some(socket) => {
+                    socket.adopt(net.settings.shards.most() > 1, &net.settings).map_err(named)?;
+                    (listener.bind, socket, Origin::Given)
+                }
+                None => open(listener, &net.settings).map(|(a, socket)| (a, socket, Origin::Opened)).map_err(named)?,
+            };
             net.addresses.push(address);
-            net.sockets.push(socket);
+            net.sockets.push((socket, origin));
             net.tls_servers.push(match (&listener.tls, listener.transport.is_secure()) {
                 (Some(tls), true) => Some(tls.load().map_err(named)?),
                 (None, true) => return Err(named(io::Error::new(io::ErrorKind::InvalidInput, "no certificate given"))),
                 (_, false) => None,
             });
+        }
+        if let Some(socket) = given.first() {
+            let words = format!("{socket}: an open socket was given, and no listener has this transport and address");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
         }
         Ok(net)
     }
@@ -123,14 +154,14 @@ impl Net {
 
 /// The first socket of a listener. Where more will join it, a socket that shares with no other is tried first: else
 /// a second server on the same address would quietly take half of the traffic.
-fn open(listener: &Listener, settings: &Settings) -> io::Result<(SocketAddr, Socket)> {
-    let alone = Socket::open(listener.transport, listener.bind, false, settings)?;
+fn open(listener: &Listener, settings: &Settings) -> io::Result<(SocketAddr, ListenSocket)> {
+    let alone = ListenSocket::open(listener.transport, listener.bind, false, settings)?;
     let address = alone.address()?;
     if settings.shards.most() == 1 {
         return Ok((address, alone));
     }
     drop(alone);
-    Ok((address, Socket::open(listener.transport, address, true, settings)?))
+    Ok((address, ListenSocket::open(listener.transport, address, true, settings)?))
 }
 
 /// The running shards, owned: dropped, they end.

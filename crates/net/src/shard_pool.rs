@@ -4,16 +4,15 @@ use crate::buckets::share;
 use crate::dispatcher::Dispatcher;
 use crate::handle::{Command, Shared};
 use crate::links::Links;
+use crate::listen_socket::{ListenSocket, Origin};
 use crate::ring::ring;
 use crate::shard::Shard;
-use crate::streams::{self, Streams};
+use crate::streams::Streams;
 use crate::udp::{self, Udp};
-use crate::{Handle, Listener, Service, Settings, steer};
+use crate::{Handle, Service, steer};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -41,7 +40,8 @@ pub(crate) struct ShardPool<S: Service> {
 pub(crate) struct OpenListener {
     listener: ListenerId,
     shard: usize,
-    socket: Socket,
+    socket: ListenSocket,
+    origin: Origin,
 }
 
 /// What the kernel says of one UDP socket.
@@ -57,52 +57,12 @@ pub struct Backlog {
     pub buffer: u32,
 }
 
-pub(crate) enum Socket {
-    Udp(std::net::UdpSocket),
-    Tcp(std::net::TcpListener),
-}
-
-impl Socket {
-    pub(crate) fn open(
-        transport: Transport,
-        address: SocketAddr,
-        shared: bool,
-        settings: &Settings,
-    ) -> io::Result<Self> {
-        match transport {
-            Transport::Udp => udp::bind(address, shared, settings).map(Self::Udp),
-            _ => streams::listen(address, shared).map(Self::Tcp),
-        }
-    }
-
-    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
-        match self {
-            Self::Udp(socket) => socket.local_addr(),
-            Self::Tcp(socket) => socket.local_addr(),
-        }
-    }
-
-    fn try_clone(&self) -> io::Result<Self> {
-        Ok(match self {
-            Self::Udp(socket) => Self::Udp(socket.try_clone()?),
-            Self::Tcp(socket) => Self::Tcp(socket.try_clone()?),
-        })
-    }
-
-    fn attach(&self, program: &[libc::sock_filter]) -> io::Result<()> {
-        match self {
-            Self::Udp(socket) => steer::attach(socket.as_fd(), program),
-            Self::Tcp(socket) => steer::attach(socket.as_fd(), program),
-        }
-    }
-}
-
 /// Starts one more shard. Its sockets are bound here, one shard after the other: a socket's place in its group
 /// is the shard's index.
 pub(crate) fn start<S: Service + 'static>(
     shared: &Arc<Shared<S>>,
     pool: &mut ShardPool<S>,
-    first: Option<Vec<Socket>>,
+    first: Option<Vec<(ListenSocket, Origin)>>,
 ) -> io::Result<()> {
     let index = pool.started;
     let Some(factory) = pool.factory.clone() else {
@@ -110,15 +70,11 @@ pub(crate) fn start<S: Service + 'static>(
     };
     let sockets = match first {
         Some(sockets) => sockets,
-        None => {
-            let bind = |(listener, address): (&Listener, &SocketAddr)| {
-                Socket::open(listener.transport, *address, true, &shared.settings)
-            };
-            shared.listeners.iter().zip(&shared.addresses).map(bind).collect::<io::Result<_>>()?
-        }
+        None => (0..shared.listeners.len()).map(|i| join(shared, pool, i)).collect::<io::Result<_>>()?,
     };
-    let open_listener = |(i, socket): (usize, &Socket)| {
-        Ok(OpenListener { listener: ListenerId(i as u16), shard: index, socket: socket.try_clone()? })
+    let open_listener = |(i, (socket, origin)): (usize, &(ListenSocket, Origin))| {
+        let (listener, socket) = (ListenerId(i as u16), socket.try_clone()?);
+        Ok(OpenListener { listener, shard: index, socket, origin: *origin })
     };
     let open_listeners: Vec<OpenListener> = sockets.iter().enumerate().map(open_listener).collect::<io::Result<_>>()?;
     let (mut links, mut peers) = (Links::new(shared.entries.len(), shared.settings.ring), Vec::new());
@@ -155,6 +111,20 @@ pub(crate) fn start<S: Service + 'static>(
     wait(shared, || shared.entries[..index].iter().all(|entry| entry.met.load(Acquire) >= index))
 }
 
+/// A socket of a further shard for this listener: one more in the group of the first shard's. That of the first shard itself, where it was
+/// given and none can join it.
+fn join<S: Service>(shared: &Shared<S>, pool: &ShardPool<S>, listener: usize) -> io::Result<(ListenSocket, Origin)> {
+    let (transport, address) = (shared.listeners[listener].transport, shared.addresses[listener]);
+    let error = match ListenSocket::open(transport, address, true, &shared.settings) {
+        Ok(socket) => return Ok((socket, Origin::Opened)),
+        Err(error) => error,
+    };
+    let given = |o: &&OpenListener| o.listener.0 as usize == listener && o.origin == Origin::Given;
+    let Some(given) = pool.open_listeners.iter().find(given) else { return Err(error) };
+    tracing::info!(transport = transport.text(), %address, %error, "shards share the socket that was given to the process");
+    Ok((given.socket.try_clone()?, Origin::Shared))
+}
+
 /// Ends all shards if one ends before it was told to.
 struct Alarm<S: Service + 'static> {
     shared: Arc<Shared<S>>,
@@ -185,7 +155,7 @@ fn run<S: Service + 'static>(
     shared: Arc<Shared<S>>,
     index: usize,
     owner: [u8; BUCKETS],
-    sockets: Vec<Socket>,
+    sockets: Vec<(ListenSocket, Origin)>,
     links: Links<S>,
     factory: Arc<Factory<S>>,
     ready: &SyncSender<io::Result<()>>,
@@ -207,15 +177,19 @@ fn begin<S: Service + 'static>(
     shared: &Arc<Shared<S>>,
     index: usize,
     owner: [u8; BUCKETS],
-    sockets: Vec<Socket>,
+    sockets: Vec<(ListenSocket, Origin)>,
     links: Links<S>,
     factory: &Factory<S>,
 ) -> io::Result<Rc<RefCell<Shard<S>>>> {
     let (mut udp, mut acceptors) = (Vec::new(), Vec::new());
-    for (i, socket) in sockets.into_iter().enumerate() {
+    for (i, (socket, origin)) in sockets.into_iter().enumerate() {
+        let listener = ListenerId(i as u16);
         match socket {
-            Socket::Udp(socket) => udp.push(Udp::new(socket, ListenerId(i as u16), &shared.settings, &shared.ways)?),
-            Socket::Tcp(socket) => acceptors.push((socket, ListenerId(i as u16))),
+            ListenSocket::Udp(socket) => {
+                let reads = origin != Origin::Shared;
+                udp.push(Udp::new(socket, listener, reads, &shared.settings, &shared.ways)?);
+            }
+            ListenSocket::Tcp(socket) => acceptors.push((socket, listener)),
         }
     }
     let service = factory(index, Handle { shared: shared.clone() });
@@ -253,7 +227,10 @@ pub(crate) fn is_settled<S: Service>(shared: &Shared<S>) -> bool {
 pub(crate) fn backlogs<S: Service>(shared: &Shared<S>) -> Vec<Backlog> {
     let pool = shared.pool.lock().unwrap_or_else(|e| e.into_inner());
     let backlog = |open_listener: &OpenListener| {
-        let Socket::Udp(socket) = &open_listener.socket else { return None };
+        let ListenSocket::Udp(socket) = &open_listener.socket else { return None };
+        if open_listener.origin == Origin::Shared {
+            return None;
+        }
         let (waiting, dropped, buffer) = udp::backlog(socket).ok()?;
         Some(Backlog { listener: open_listener.listener, shard: open_listener.shard, waiting, dropped, buffer })
     };
@@ -268,6 +245,10 @@ fn steer<S: Service>(shared: &Shared<S>, pool: &ShardPool<S>, shards: usize) {
     }
     // One socket of each group will do.
     for open_listener in pool.open_listeners.iter().filter(|open_listener| open_listener.shard == 0) {
+        let same = |other: &&OpenListener| other.listener == open_listener.listener;
+        if pool.open_listeners.iter().filter(same).any(|other| other.origin == Origin::Shared) {
+            continue;
+        }
         let transport = shared.listeners[open_listener.listener.0 as usize].transport;
         let program = match transport {
             Transport::Udp if shared.settings.kernel_steering => steer::by_call(shared.settings.secret, shards),

@@ -446,8 +446,13 @@ pub(crate) fn listen(address: SocketAddr, shared: bool) -> io::Result<std::net::
         socket.set_reuse_port(true)?;
     }
     socket.bind(&address.into())?;
-    socket.listen(4_096)?;
+    begin_listening(&socket)?;
     Ok(socket.into())
+}
+
+/// Has the kernel make connections that come to a bound socket.
+pub(crate) fn begin_listening(socket: &socket2::Socket) -> io::Result<()> {
+    socket.listen(4_096)
 }
 
 /// The error is of the connection that was to be accepted, not of the listener.

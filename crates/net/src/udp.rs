@@ -31,14 +31,20 @@ pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io
     if shared {
         socket.set_reuse_port(true)?;
     }
+    socket.bind(&address.into())?;
+    prepare(&socket, address, settings)?;
+    Ok(socket.into())
+}
+
+/// Sets the buffers of a bound socket, and asks for what the kernel is to say beside the datagrams.
+pub(crate) fn prepare(socket: &Socket, address: SocketAddr, settings: &Settings) -> io::Result<()> {
     // The kernel doubles what is asked, and silently gives less above its limit.
     socket.set_recv_buffer_size(settings.receive_buffer)?;
     socket.set_send_buffer_size(settings.send_buffer)?;
-    socket.bind(&address.into())?;
     let mut given = socket.recv_buffer_size()? / 2;
     if given < settings.receive_buffer && settings.force_buffers {
-        force(&socket, libc::SO_RCVBUFFORCE, settings.receive_buffer);
-        force(&socket, libc::SO_SNDBUFFORCE, settings.send_buffer);
+        force(socket, libc::SO_RCVBUFFORCE, settings.receive_buffer);
+        force(socket, libc::SO_SNDBUFFORCE, settings.send_buffer);
         given = socket.recv_buffer_size()? / 2;
     }
     if settings.coalesce && !bursts::coalesce(socket.as_fd()) {
@@ -56,7 +62,7 @@ pub(crate) fn bind(address: SocketAddr, shared: bool, settings: &Settings) -> io
             "the kernel gave a smaller receive buffer: bursts may be lost; raise net.core.rmem_max"
         );
     }
-    Ok(socket.into())
+    Ok(())
 }
 
 /// Asks for a buffer above the kernel's limit, which only the privileged get.
@@ -103,6 +109,8 @@ pub(crate) struct Udp {
     writable: Option<AsyncFd<UdpSocket>>,
     pub(crate) listener: ListenerId,
     pub(crate) v6: bool,
+    /// False: the socket is another shard's, which reads it.
+    reads: bool,
     sender: Sender,
     /// Where runs of datagrams are sent as one.
     bursts: Option<Bursts>,
@@ -123,10 +131,11 @@ struct Waiting {
 }
 
 impl Udp {
-    /// Inside the runtime of its shard.
+    /// Inside the runtime of its shard. `reads`: else another shard reads what comes to this socket, and this one only sends.
     pub(crate) fn new(
         socket: UdpSocket,
         listener: ListenerId,
+        reads: bool,
         settings: &Settings,
         ways: &Arc<Ways>,
     ) -> io::Result<Self> {
@@ -140,11 +149,13 @@ impl Udp {
             }
         }
         Ok(Self {
-            socket: Rc::new(watch(socket, Interest::READABLE)?),
+            // A socket that is watched for nothing that comes by UDP wakes no shard.
+            socket: Rc::new(watch(socket, if reads { Interest::READABLE } else { Interest::PRIORITY })?),
             news,
             writable: None,
             listener,
             v6,
+            reads,
             sender: Sender::new(settings.batch),
             bursts: settings.segment.then(|| Bursts::new(settings.batch)),
             single: Cell::new(0),
@@ -156,9 +167,9 @@ impl Udp {
     }
 
     /// Waits for the socket to signal errors, each time marks that there is news and calls `wake`; until the runtime ends. None
-    /// where the socket hears of nothing.
+    /// where the socket hears of nothing, or another shard listens.
     pub(crate) fn listen<W: Fn()>(&self, wake: W) -> Option<impl Future<Output = ()> + use<W>> {
-        let (socket, news) = (self.socket.clone(), self.news.clone()?);
+        let (socket, news) = (self.socket.clone(), self.news.clone().filter(|_| self.reads)?);
         Some(async move {
             while let Ok(mut error) = socket.ready(Interest::ERROR).await {
                 error.clear_ready();
@@ -210,6 +221,9 @@ impl Udp {
                 counters.receive_errors.add(1);
             }
         };
+        if !self.reads {
+            return (0, false);
+        }
         if blind {
             return match receiver.receive(self.socket.get_ref().as_fd()) {
                 Ok(n) => (n, n == receiver.batch()),
@@ -478,7 +492,7 @@ mod tests {
         peer.set_nonblocking(false).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let to = peer.local_addr().unwrap();
-        let mut udp = Udp::new(bind(0), ListenerId(0), &settings, &Arc::new(Ways::new(10))).unwrap();
+        let mut udp = Udp::new(bind(0), ListenerId(0), true, &settings, &Arc::new(Ways::new(10))).unwrap();
         let (counters, mut failed) = (Counters::default(), Vec::new());
         for i in 0..4 {
             udp.push(b"abcde", i..i + 1, to, i as u64 + 1, &mut failed, &counters);

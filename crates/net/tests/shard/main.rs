@@ -2,6 +2,7 @@
 
 mod echo;
 mod end;
+mod given;
 mod lanes;
 mod moves;
 mod noise;

@@ -9,7 +9,7 @@ use strowger_message::scan;
 use strowger_net::{Handle, Listener, Net, Node, Service, Settings};
 
 /// Answers each message with its number, the shard, and whether it is the successor of the last of its call.
-struct Ledger {
+pub(crate) struct Ledger {
     index: usize,
     handle: Handle<Self>,
     calls: HashMap<String, u32>,
@@ -71,18 +71,21 @@ impl Ledger {
 
 fn start(settings: Settings) -> Node<Ledger> {
     let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
-    let make = |index, handle| Ledger { index, handle, calls: HashMap::new() };
-    Net::bind(settings, vec![listener]).unwrap().spawn(make).unwrap()
+    spawn(Net::bind(settings, vec![listener]).unwrap())
 }
 
-fn client(server: SocketAddr) -> UdpSocket {
+pub(crate) fn spawn(net: Net) -> Node<Ledger> {
+    net.spawn(|index, handle| Ledger { index, handle, calls: HashMap::new() }).unwrap()
+}
+
+pub(crate) fn client(server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     socket
 }
 
-fn settled(handle: &Handle<Ledger>) {
+pub(crate) fn settled(handle: &Handle<Ledger>) {
     let patience = Instant::now() + Duration::from_secs(10);
     while !handle.is_settled() {
         assert!(Instant::now() < patience, "buckets rest");
@@ -91,7 +94,7 @@ fn settled(handle: &Handle<Ledger>) {
     }
 }
 
-fn message(call: &str, number: u32) -> String {
+pub(crate) fn message(call: &str, number: u32) -> String {
     format!("MESSAGE {number} SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1;branch=z9hG4bK{number}\r\nCall-ID: {call}\r\n\r\n")
 }
 

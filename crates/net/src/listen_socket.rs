@@ -1,0 +1,159 @@
+//! The sockets of listeners: opened here, or open already when the process began (socket activation).
+
+use crate::{Settings, steer, streams, udp};
+use socket2::{SockRef, Socket, Type};
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use strowger_core::Transport;
+
+/// An open socket, bound to the address of a listener: see [`Net::with_sockets`](crate::Net::with_sockets).
+#[derive(Debug)]
+pub enum ListenSocket {
+    /// Of a listener for datagrams.
+    Udp(UdpSocket),
+    /// Of a listener for streams: TCP, TLS, WS or WSS.
+    Tcp(TcpListener),
+}
+
+impl TryFrom<OwnedFd> for ListenSocket {
+    type Error = io::Error;
+
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`]: the descriptor is no socket of IP for datagrams or streams.
+    fn try_from(descriptor: OwnedFd) -> io::Result<Self> {
+        let socket = Socket::from(descriptor);
+        let refused = || io::Error::new(ErrorKind::InvalidInput, "the descriptor is no UDP or TCP socket");
+        if socket.local_addr().ok().and_then(|address| address.as_socket()).is_none() {
+            return Err(refused());
+        }
+        match socket.r#type()? {
+            Type::DGRAM => Ok(Self::Udp(socket.into())),
+            Type::STREAM => Ok(Self::Tcp(socket.into())),
+            _ => Err(refused()),
+        }
+    }
+}
+
+impl fmt::Display for ListenSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if matches!(self, Self::Udp(_)) { "udp" } else { "tcp" };
+        match self.address() {
+            Ok(address) => write!(f, "{kind}:{address}"),
+            Err(error) => write!(f, "{kind} ({error})"),
+        }
+    }
+}
+
+impl AsFd for ListenSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Udp(socket) => socket.as_fd(),
+            Self::Tcp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+impl ListenSocket {
+    /// The address to which it is bound.
+    ///
+    /// # Errors
+    /// Those of getsockname(2).
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Udp(socket) => socket.local_addr(),
+            Self::Tcp(socket) => socket.local_addr(),
+        }
+    }
+
+    /// Opens one. `shared`: others of this process will be bound to the same address.
+    pub(crate) fn open(
+        transport: Transport,
+        address: SocketAddr,
+        shared: bool,
+        settings: &Settings,
+    ) -> io::Result<Self> {
+        match transport {
+            Transport::Udp => udp::bind(address, shared, settings).map(Self::Udp),
+            _ => streams::listen(address, shared).map(Self::Tcp),
+        }
+    }
+
+    /// Whether it is the socket of such a listener.
+    pub(crate) fn serves(&self, transport: Transport, address: SocketAddr) -> bool {
+        matches!(self, Self::Udp(_)) == (transport == Transport::Udp) && self.address().is_ok_and(|a| a == address)
+    }
+
+    /// Makes one that others have opened like those that are opened here. Linux lets sockets join the group of one that was bound
+    /// without SO_REUSEPORT and has it now.
+    pub(crate) fn adopt(&self, shared: bool, settings: &Settings) -> io::Result<()> {
+        let (address, socket) = (self.address()?, SockRef::from(self));
+        if address.is_ipv6() && !socket.only_v6()? {
+            let words = "the socket takes IPv4 too: it must have IPV6_V6ONLY (systemd: BindIPv6Only=ipv6-only)";
+            return Err(io::Error::new(ErrorKind::InvalidInput, words));
+        }
+        socket.set_nonblocking(true)?;
+        if shared {
+            socket.set_reuse_port(true)?;
+        }
+        match self {
+            Self::Udp(_) => udp::prepare(&socket, address, settings),
+            Self::Tcp(_) => streams::begin_listening(&socket),
+        }
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Udp(socket) => Self::Udp(socket.try_clone()?),
+            Self::Tcp(socket) => Self::Tcp(socket.try_clone()?),
+        })
+    }
+
+    /// Puts a filter before the group of sockets that this one belongs to.
+    pub(crate) fn attach(&self, program: &[libc::sock_filter]) -> io::Result<()> {
+        steer::attach(self.as_fd(), program)
+    }
+}
+
+/// How a shard came by the socket of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It was opened here.
+    Opened,
+    /// The first shard's, open when the process began.
+    Given,
+    /// The first shard's too, because no other could be bound to its address: the socket is another user's, say. Of datagrams
+    /// the first shard alone reads it, or those of a call would come out of order.
+    Shared,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn a_descriptor_tells_what_it_is() {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (udp_address, tcp_address) = (udp.local_addr().unwrap(), tcp.local_addr().unwrap());
+        let socket = ListenSocket::try_from(OwnedFd::from(udp)).unwrap();
+        assert_eq!(socket.to_string(), format!("udp:{udp_address}"));
+        assert!(socket.serves(Transport::Udp, udp_address) && !socket.serves(Transport::Tls, udp_address));
+        let socket = ListenSocket::try_from(OwnedFd::from(tcp)).unwrap();
+        assert!(socket.serves(Transport::Wss, tcp_address) && !socket.serves(Transport::Udp, tcp_address));
+        for other in [OwnedFd::from(UnixDatagram::unbound().unwrap()), OwnedFd::from(tempfile::tempfile().unwrap())] {
+            assert_eq!(ListenSocket::try_from(other).unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn a_socket_for_both_families_is_refused() {
+        let socket = Socket::new(socket2::Domain::IPV6, Type::DGRAM, None).unwrap();
+        socket.set_only_v6(false).unwrap();
+        socket.bind(&SocketAddr::from(([0; 8], 0)).into()).unwrap();
+        let error = ListenSocket::Udp(socket.into()).adopt(false, &Settings::default()).unwrap_err();
+        assert!(error.to_string().contains("IPV6_V6ONLY"), "{error}");
+    }
+}
