@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where the exchange of session descriptions in a dialog stands.
+/// The state of offer and answer in a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Exchange {
+pub enum OfferAnswer {
     /// No description has been exchanged.
     #[default]
-    Fresh,
+    Idle,
     /// We offered and wait for the answer.
-    Offered,
+    LocalOffer,
     /// The peer offered and waits for our answer.
-    Asked,
+    RemoteOffer,
     /// An answer has closed the last exchange; either side may offer again.
-    Settled,
+    Stable,
 }
 
 /// What a description is.
@@ -25,27 +25,27 @@ pub enum Description {
 
 /// Why a description cannot stand here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clash {
+pub enum OfferError {
     /// The peer offers while our own offer is unanswered: 491 (RFC 3261 section 14.2, RFC 3311 section 5.2).
     Glare,
     /// The peer offers again before we answered: 500 with Retry-After (RFC 3311 section 5.2).
-    Impatient,
+    OverlappingOffer,
 }
 
-impl Clash {
+impl OfferError {
     pub const fn status(self) -> u16 {
         match self {
             Self::Glare => 491,
-            Self::Impatient => 500,
+            Self::OverlappingOffer => 500,
         }
     }
 }
 
-impl Exchange {
+impl OfferAnswer {
     /// We send a description.
     pub fn send(&mut self) -> Description {
-        let what = if *self == Self::Asked { Description::Answer } else { Description::Offer };
-        *self = if what == Description::Answer { Self::Settled } else { Self::Offered };
+        let what = if *self == Self::RemoteOffer { Description::Answer } else { Description::Offer };
+        *self = if what == Description::Answer { Self::Stable } else { Self::LocalOffer };
         what
     }
 
@@ -53,16 +53,16 @@ impl Exchange {
     ///
     /// # Errors
     /// An offer that must be refused; nothing changes then.
-    pub fn receive_request(&mut self, may_answer: bool) -> Result<Description, Clash> {
+    pub fn receive_request(&mut self, may_answer: bool) -> Result<Description, OfferError> {
         match *self {
-            Self::Offered if may_answer => {
-                *self = Self::Settled;
+            Self::LocalOffer if may_answer => {
+                *self = Self::Stable;
                 Ok(Description::Answer)
             }
-            Self::Offered => Err(Clash::Glare),
-            Self::Asked => Err(Clash::Impatient),
-            Self::Fresh | Self::Settled => {
-                *self = Self::Asked;
+            Self::LocalOffer => Err(OfferError::Glare),
+            Self::RemoteOffer => Err(OfferError::OverlappingOffer),
+            Self::Idle | Self::Stable => {
+                *self = Self::RemoteOffer;
                 Ok(Description::Offer)
             }
         }
@@ -72,15 +72,15 @@ impl Exchange {
     /// body). One that repeats an answer already given (a 200 after a 183) is no news: `None`.
     pub fn receive_response(&mut self, request_had_offer: bool) -> Option<Description> {
         match *self {
-            Self::Offered => {
-                *self = Self::Settled;
+            Self::LocalOffer => {
+                *self = Self::Stable;
                 Some(Description::Answer)
             }
-            Self::Fresh | Self::Settled if !request_had_offer => {
-                *self = Self::Asked;
+            Self::Idle | Self::Stable if !request_had_offer => {
+                *self = Self::RemoteOffer;
                 Some(Description::Offer)
             }
-            Self::Fresh | Self::Settled | Self::Asked => None,
+            Self::Idle | Self::Stable | Self::RemoteOffer => None,
         }
     }
 
@@ -96,24 +96,24 @@ mod tests {
 
     #[test]
     fn offer_in_invite_answer_in_200() {
-        let mut caller = Exchange::default();
+        let mut caller = OfferAnswer::default();
         assert_eq!(caller.send(), Description::Offer);
-        assert_eq!(caller.receive_request(false), Err(Clash::Glare));
+        assert_eq!(caller.receive_request(false), Err(OfferError::Glare));
         assert_eq!(caller.receive_response(true), Some(Description::Answer));
         assert_eq!(caller.receive_response(true), None, "the 200 repeats what the 183 said");
-        let mut callee = Exchange::default();
+        let mut callee = OfferAnswer::default();
         assert_eq!(callee.receive_request(false), Ok(Description::Offer));
-        assert_eq!(callee.receive_request(false), Err(Clash::Impatient));
+        assert_eq!(callee.receive_request(false), Err(OfferError::OverlappingOffer));
         assert_eq!(callee.send(), Description::Answer);
-        assert_eq!(callee, Exchange::Settled);
+        assert_eq!(callee, OfferAnswer::Stable);
     }
 
     #[test]
     fn offer_in_200_answer_in_ack() {
-        let mut caller = Exchange::default();
+        let mut caller = OfferAnswer::default();
         assert_eq!(caller.receive_response(false), Some(Description::Offer));
         assert_eq!(caller.send(), Description::Answer);
-        let mut callee = Exchange::default();
+        let mut callee = OfferAnswer::default();
         assert_eq!(callee.send(), Description::Offer);
         assert_eq!(callee.receive_request(true), Ok(Description::Answer));
     }

@@ -6,7 +6,7 @@ use strowger_message::header::Party;
 use strowger_message::params::Params;
 use strowger_message::{Message, Method, Name, NameAddr};
 
-use super::Exchange;
+use super::OfferAnswer;
 use super::text::{Piece, Texts};
 use crate::record::{Number, Recorded};
 
@@ -81,7 +81,7 @@ pub struct Dialog {
     /// None until the peer has sent a request.
     remote_cseq: Option<u32>,
     /// The exchange of session descriptions.
-    pub exchange: Exchange,
+    pub exchange: OfferAnswer,
 }
 
 impl Dialog {
@@ -105,7 +105,7 @@ impl Dialog {
             secure,
             local_cseq: cseq,
             remote_cseq: None,
-            exchange: Exchange::default(),
+            exchange: OfferAnswer::default(),
         })
     }
 
@@ -126,7 +126,7 @@ impl Dialog {
             secure,
             local_cseq: 0,
             remote_cseq: Some(cseq),
-            exchange: Exchange::default(),
+            exchange: OfferAnswer::default(),
         })
     }
 

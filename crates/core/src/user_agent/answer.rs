@@ -8,7 +8,7 @@ use super::call::{Asked, Stage, Unacknowledged};
 use super::caller::CAPABILITIES;
 use super::content::Content;
 use super::{AskedKey, CallKey, Ending, Event, UserAgent};
-use crate::dialog::Exchange;
+use crate::dialog::OfferAnswer;
 use crate::slots::Id;
 use crate::transaction::ServerId;
 use crate::{Arrival, Outbox, Round, via};
@@ -68,7 +68,7 @@ impl UserAgent {
         // What a 183 said is said again, not answered a second time (RFC 3261 section 13.3.1.4).
         if let Some(dialog) = c.dialog()
             && !body.is_empty()
-            && (dialog.exchange != Exchange::Settled || asked.before == Exchange::Settled)
+            && (dialog.exchange != OfferAnswer::Stable || asked.before == OfferAnswer::Stable)
         {
             dialog.exchange.send();
         }

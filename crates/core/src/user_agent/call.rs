@@ -7,7 +7,7 @@ use super::account::AccountKey;
 use std::net::SocketAddr;
 
 use crate::Target;
-use crate::dialog::{Dialog, Exchange};
+use crate::dialog::{Dialog, OfferAnswer};
 use crate::record;
 use crate::slots::Id;
 use crate::timer::Stamp;
@@ -114,7 +114,7 @@ pub(super) struct Asked {
     /// It must be (or may be) answered by reliable provisional responses.
     pub(super) reliable: bool,
     /// What to go back to if it is refused.
-    pub(super) before: Exchange,
+    pub(super) before: OfferAnswer,
 }
 
 /// An UPDATE of the peer.
@@ -124,7 +124,7 @@ pub(super) struct Updated {
     #[serde(with = "record::address")]
     pub(super) source: SocketAddr,
     pub(super) bytes: Vec<u8>,
-    pub(super) before: Exchange,
+    pub(super) before: OfferAnswer,
 }
 
 /// A request that waits for the owner's answer.

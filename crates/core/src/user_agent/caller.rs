@@ -9,7 +9,7 @@ use super::call::{Call, Leg, Stage};
 use super::content::Content;
 use super::outgoing::{Head, Kind, Request, finish_sdp};
 use super::{BadAddress, CallKey, Ending, Event, UserAgent};
-use crate::dialog::{Description, Dialog, Exchange, Way};
+use crate::dialog::{Description, Dialog, OfferAnswer, Way};
 use crate::slots::Id;
 use crate::{Outbox, Round, Target, call};
 
@@ -362,12 +362,12 @@ impl UserAgent {
     }
 
     /// Whether our request brought an offer, and what to go back to if that is refused.
-    fn offer_of(&self, request: Id) -> (bool, Exchange) {
-        self.requests.get(request).map_or_else(|| (false, Exchange::default()), |r| (r.offered, r.before))
+    fn offer_of(&self, request: Id) -> (bool, OfferAnswer) {
+        self.requests.get(request).map_or_else(|| (false, OfferAnswer::default()), |r| (r.offered, r.before))
     }
 
     /// A change was refused: all stays as `before`, unless the refusal says that there is no dialog.
-    fn unchanged(&mut self, round: &mut Round<'_>, id: Id, status: u16, before: Exchange) {
+    fn unchanged(&mut self, round: &mut Round<'_>, id: Id, status: u16, before: OfferAnswer) {
         if let Some(dialog) = self.calls.get_mut(id).and_then(|call| call.dialog()) {
             dialog.exchange.withdraw(before);
         }

@@ -9,7 +9,7 @@ use super::caller::CAPABILITIES;
 use super::content::Content;
 use super::settings::Reliability;
 use super::{AskedKey, CallKey, Ending, Event, UserAgent};
-use crate::dialog::{Clash, Dialog, Fault};
+use crate::dialog::{Dialog, Fault, OfferError};
 use crate::slots::Id;
 use crate::transaction::{Incoming, Role, ServerId, TransactionUser};
 use crate::{Arrival, Round, call, via};
@@ -34,7 +34,7 @@ impl<'m> Asking<'m> {
         self.essentials.from.tag.unwrap_or_default()
     }
 
-    fn asked(&self, reliable: bool, before: crate::dialog::Exchange) -> Asked {
+    fn asked(&self, reliable: bool, before: crate::dialog::OfferAnswer) -> Asked {
         Asked { server: self.server, cseq: self.essentials.cseq.number, source: self.arrival.remote, reliable, before }
     }
 
@@ -319,10 +319,10 @@ impl UserAgent {
         self.events.push(Event::Offered { call: CallKey(id), offer, update: false });
     }
 
-    fn clash(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, clash: Clash) {
+    fn clash(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, clash: OfferError) {
         match clash {
-            Clash::Glare => self.reply_plain(round, asking, clash.status()),
-            Clash::Impatient => self.reply_later(round, asking),
+            OfferError::Glare => self.reply_plain(round, asking, clash.status()),
+            OfferError::OverlappingOffer => self.reply_later(round, asking),
         }
     }
 
@@ -370,7 +370,7 @@ impl UserAgent {
         {
             // A further offer here is beyond us; the call goes on without it.
             if let Some(dialog) = call.dialog() {
-                dialog.exchange.withdraw(crate::dialog::Exchange::Settled);
+                dialog.exchange.withdraw(crate::dialog::OfferAnswer::Stable);
             }
             self.stop_timers(id);
             return self.reply_plain(round, asking, 488);

@@ -5,7 +5,7 @@ use strowger_message::{Message, Method, Name, NameAddr, Write};
 
 use super::account::{AccountKey, Signed};
 use super::{BadAddress, Branch, Event, RequestKey, UserAgent};
-use crate::dialog::{Exchange, Way};
+use crate::dialog::{OfferAnswer, Way};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, TransactionUser};
 use crate::{Round, Target, call};
@@ -44,7 +44,7 @@ pub(super) struct Request {
     /// It brought an offer.
     pub(super) offered: bool,
     /// What to go back to if its offer is refused.
-    pub(super) before: Exchange,
+    pub(super) before: OfferAnswer,
     /// As it was sent, if it may have to be sent again with credentials.
     pub(super) bytes: Vec<u8>,
 }
@@ -61,7 +61,7 @@ impl Request {
             tries: 0,
             secure: false,
             offered: false,
-            before: Exchange::default(),
+            before: OfferAnswer::default(),
             bytes: Vec::new(),
         }
     }

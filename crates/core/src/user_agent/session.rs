@@ -149,8 +149,8 @@ impl UserAgent {
             .get_mut(id)
             .filter(|c| !matches!(c.stage, Stage::Cancelling | Stage::Closing))
             .ok_or(NotNow::NoDialog)?;
-        use crate::dialog::Exchange::{Asked, Offered};
-        let open = matches!(c.dialog().ok_or(NotNow::NoDialog)?.exchange, Offered | Asked);
+        use crate::dialog::OfferAnswer::{LocalOffer, RemoteOffer};
+        let open = matches!(c.dialog().ok_or(NotNow::NoDialog)?.exchange, LocalOffer | RemoteOffer);
         if c.updating.is_some() || c.updated.is_some() || (open && !offer.is_empty()) {
             return Err(NotNow::Pending);
         }

@@ -2,7 +2,7 @@
 
 use crate::rig::*;
 
-use strowger_core::dialog::{Clash, Exchange};
+use strowger_core::dialog::{OfferAnswer, OfferError};
 use strowger_core::user_agent::{Event, NotNow};
 
 /// RFC 3665 section 3.7.
@@ -51,8 +51,8 @@ fn both_change_the_session_at_once() {
     assert!(matches!(net.last(0).event, Event::Changed { .. }));
     net.with(1, |agent, round| agent.hang_up(round, callee));
     net.is_clean();
-    assert_eq!([Clash::Glare, Clash::Impatient].map(Clash::status), [491, 500]);
-    assert_eq!(Exchange::default(), Exchange::Fresh);
+    assert_eq!([OfferError::Glare, OfferError::OverlappingOffer].map(OfferError::status), [491, 500]);
+    assert_eq!(OfferAnswer::default(), OfferAnswer::Idle);
 }
 
 /// RFC 3311.
