@@ -282,10 +282,10 @@ impl World {
     fn note(&mut self) {
         for event in self.events.drain(..) {
             match event {
-                Event::Timeout { id, .. } | Event::ClientTransportError { id, .. } | Event::NoNews { id, .. } => {
+                Event::Timeout { id, .. } | Event::ClientTransportError { id, .. } | Event::TimerC { id, .. } => {
                     assert!(self.clients.contains_key(&id.to_u64()));
                 }
-                Event::ServerTransportError { id, .. } | Event::NoAck { id, .. } | Event::NoAnswerYet { id, .. } => {
+                Event::ServerTransportError { id, .. } | Event::NoAck { id, .. } | Event::TryingDue { id, .. } => {
                     assert!(self.servers.contains_key(&id.to_u64()));
                 }
                 Event::ServerEnded { id, tu } => {

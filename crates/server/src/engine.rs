@@ -233,7 +233,7 @@ impl Engine {
                     );
                 }
             }
-            Outgoing::Stray | Outgoing::Absorbed => (),
+            Outgoing::Unmatched | Outgoing::Absorbed => (),
         }
     }
 
@@ -247,7 +247,7 @@ impl Engine {
             let user = event.user();
             if let Some(context) = user.id(Role::Proxy) {
                 self.proxy.event(&mut Round { now, tx: &mut self.transactions, out }, context, &event);
-            } else if let (Some(ticket), Event::NoAnswerYet { id, .. }) = (user.id(Role::Suspended), &event) {
+            } else if let (Some(ticket), Event::TryingDue { id, .. }) = (user.id(Role::Suspended), &event) {
                 self.still_waits(now, ticket, *id, out);
             }
         }

@@ -236,7 +236,7 @@ impl Agent {
                 }
                 Event::ServerTransportError { .. } | Event::NoAck { .. } | Event::ServerEnded { .. } => (),
                 // Of a proxy.
-                Event::NoNews { .. } | Event::NoAnswerYet { .. } => (),
+                Event::TimerC { .. } | Event::TryingDue { .. } => (),
             }
         }
         self.events = events;

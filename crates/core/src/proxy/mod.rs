@@ -174,13 +174,13 @@ impl Proxy {
             Event::Timeout { id, .. } => self.branch_failed(round, context, id, 408),
             Event::ClientTransportError { id, .. } => self.branch_failed(round, context, id, 503),
             // Section 16.8: it rings, so it can be cancelled.
-            Event::NoNews { id, .. } => {
+            Event::TimerC { id, .. } => {
                 if let Some(context) = self.contexts.get_mut(context) {
                     context.time_out(Some(id));
                 }
                 round.tx.cancel(round.now, id, None, round.out);
             }
-            Event::NoAnswerYet { id, .. } => self.trying(round, context, id),
+            Event::TryingDue { id, .. } => self.trying(round, context, id),
             Event::ServerEnded { .. } | Event::ClientEnded { .. } => self.transaction_ended(context),
             _ => (),
         }

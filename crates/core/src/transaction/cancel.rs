@@ -4,7 +4,7 @@ use super::key::TopVia;
 use super::machine::{Cancel, Machine};
 use super::step::{Action, Step};
 use super::table::{Given, Transactions, read_kept};
-use super::{ClientId, client_invite, hop};
+use super::{ClientId, ack_cancel, client_invite};
 use crate::slots::Id;
 use crate::{Now, Outbox};
 use std::sync::Arc;
@@ -33,11 +33,11 @@ impl Transactions {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let Machine::ClientInvite(client_invite::State::Proceeding) = entry.machine else { return };
         entry.cancel = Cancel::Sent;
-        let (target, bucket, tu) = (entry.route.into(), entry.bucket, entry.tu);
+        let (target, bucket, tu) = (entry.target.into(), entry.bucket, entry.tu);
         let Some(kept) = &entry.kept else { return };
         let start = out.start();
         let key = read_kept(&self.kept, kept, &mut self.invite, &mut self.index).and_then(|invite| {
-            hop::write_cancel(&invite, lines, &mut out.bytes)?;
+            ack_cancel::write_cancel(&invite, lines, &mut out.bytes)?;
             Some(self.keys.client(TopVia::of_message(&invite)?.branch, b"CANCEL"))
         });
         if let Some(key) = key {

@@ -52,13 +52,13 @@ impl Transactions {
     pub fn bill(&mut self, id: ServerId, bytes: usize) {
         let Some(entry) = self.entries.get_mut(id.0).filter(|e| e.machine.awaits_answer()) else { return };
         entry.due = entry.due.saturating_add(bytes as u32);
-        self.dues.charge(entry.route.ip(), bytes);
+        self.dues.charge(entry.target.ip(), bytes);
     }
 
     /// As [`Transactions::bill`], of what can be done without: false if there is no room for what goes beyond an ordinary message.
     pub fn try_bill(&mut self, id: ServerId, bytes: usize) -> bool {
         let Some(entry) = self.entries.get(id.0) else { return false };
-        let has_room = bytes <= ORDINARY || self.dues.has_room(entry.route.ip(), bytes);
+        let has_room = bytes <= ORDINARY || self.dues.has_room(entry.target.ip(), bytes);
         if has_room {
             self.bill(id, bytes);
         }
@@ -88,7 +88,7 @@ impl Transactions {
                 if !entry.machine.awaits_answer() {
                     entry.allowance.spend(message.len());
                 }
-                let (source, beyond) = (entry.route.ip(), message.len().saturating_sub(ORDINARY));
+                let (source, beyond) = (entry.target.ip(), message.len().saturating_sub(ORDINARY));
                 // A forged source is charged for no response: it is the share of another.
                 let has_room = beyond == 0 || (!entry.allowance.is_bounded() && self.dues.has_room(source, beyond));
                 entry.abridged = !fits || !has_room;
@@ -122,7 +122,7 @@ impl Transactions {
     pub(super) fn settle(&mut self, id: Id) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let beyond = entry.beyond(&self.kept) as u32;
-        self.dues.refund(entry.route.ip(), entry.due.saturating_sub(beyond) as usize);
+        self.dues.refund(entry.target.ip(), entry.due.saturating_sub(beyond) as usize);
         entry.due = entry.due.min(beyond);
     }
 }
@@ -143,7 +143,7 @@ impl Entry {
         }
         if beyond > 0 {
             self.due = self.due.saturating_sub(beyond as u32);
-            dues.refund(self.route.ip(), beyond);
+            dues.refund(self.target.ip(), beyond);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::allowance::Allowance;
 use super::key::Key;
 use super::machine::{Cancel, Machine};
-use super::route::Route;
+use super::packed_target::PackedTarget;
 use super::user::TransactionUser;
 use super::{client_invite, server_non_invite};
 use crate::Target;
@@ -16,7 +16,7 @@ use crate::timer::Stamp;
 pub(super) struct Entry {
     pub(super) key: Key,
     pub(super) tu: TransactionUser,
-    pub(super) route: Route,
+    pub(super) target: PackedTarget,
     /// Of a client: the request, or the ACK that a failure got. Of a server: the last response.
     pub(super) kept: Option<Kept>,
     /// What is kept is less than what was sent, and is not sent again.
@@ -39,7 +39,7 @@ impl Entry {
         Self {
             key,
             tu,
-            route: target.into(),
+            target: target.into(),
             kept: None,
             abridged: false,
             retransmission: Stamp::NONE,
@@ -54,7 +54,7 @@ impl Entry {
     }
 
     pub(super) fn is_reliable(&self) -> bool {
-        self.route.transport().is_reliable()
+        self.target.transport().is_reliable()
     }
 
     fn runs(&self, stamp: Stamp) -> bool {

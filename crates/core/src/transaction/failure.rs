@@ -1,7 +1,7 @@
 //! What could not be sent, or whose answer cannot come any more.
 
 use super::table::{Given, Transactions};
-use super::{ClientId, Event, quoted};
+use super::{ClientId, Event, icmp_quote};
 use crate::slots::Id;
 use crate::{Now, Outbox, Target, Transport};
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ impl Transactions {
         let Some(entry) = self.entries.get_mut(id).filter(|e| e.machine.hears_nothing() && e.is_reliable()) else {
             return;
         };
-        let target = Target::from(entry.route);
+        let target = Target::from(entry.target);
         // Over a reliable transport there are no other retransmissions to be counted.
         let first = std::mem::replace(&mut entry.attempts, 1) == 0;
         match &entry.kept {
@@ -62,9 +62,10 @@ impl Transactions {
         out: &mut Outbox,
         events: &mut Vec<Event>,
     ) -> bool {
-        let found = quoted::request(quoted).and_then(|(branch, method)| self.find(&self.keys.client(branch, method)));
+        let found =
+            icmp_quote::request(quoted).and_then(|(branch, method)| self.find(&self.keys.client(branch, method)));
         let Some((id, entry)) = found.and_then(|id| Some((id, self.entries.get(id)?))) else { return false };
-        let target = Target::from(entry.route);
+        let target = Target::from(entry.target);
         let its =
             target.transport == Transport::Udp && (target.address.ip(), target.address.port()) == (to.ip(), to.port());
         if !its || !entry.machine.hears_nothing() {

@@ -10,6 +10,7 @@
 //! [`Event::ClientEnded`], the last that is heard of its id.
 
 mod abridged;
+mod ack_cancel;
 mod allowance;
 mod cancel;
 mod charges;
@@ -18,19 +19,18 @@ pub mod client_non_invite;
 mod dues;
 mod entry;
 mod failure;
-mod hop;
+mod icmp_quote;
 pub mod key;
-mod lengths;
+mod key_index;
 mod machine;
 mod outcome;
-mod places;
-mod quoted;
+mod packed_target;
 mod record;
-mod route;
 pub mod server_invite;
 pub mod server_non_invite;
 pub mod step;
 mod table;
+mod timer_table;
 mod user;
 
 pub use allowance::{MOST_TIMES, length_as_sent};

@@ -30,7 +30,7 @@ pub enum Incoming {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outgoing {
     /// No transaction waits for it. It must not be passed on (RFC 6026 section 7.3).
-    Stray,
+    Unmatched,
     /// Nothing is left to do: a copy of a final response, an answer to a CANCEL of [`Transactions::cancel`].
     Absorbed,
     /// For the user. A 300-699 to an INVITE is acknowledged already, a 2xx never is.
@@ -55,9 +55,9 @@ pub enum Event {
     NoAck { id: ServerId, tu: TransactionUser },
     /// Timer C ran out ([`Transactions::start_timer_c`](super::Transactions::start_timer_c)): the INVITE is to be cancelled, or waited for
     /// again.
-    NoNews { id: ClientId, tu: TransactionUser },
+    TimerC { id: ClientId, tu: TransactionUser },
     /// A 100 is due ([`Transactions::expect_answer`](super::Transactions::expect_answer)).
-    NoAnswerYet { id: ServerId, tu: TransactionUser },
+    TryingDue { id: ServerId, tu: TransactionUser },
     /// The last word of this transaction.
     ServerEnded { id: ServerId, tu: TransactionUser },
     /// The last word of this transaction.
@@ -72,8 +72,8 @@ impl Event {
             | Self::ClientTransportError { tu, .. }
             | Self::ServerTransportError { tu, .. }
             | Self::NoAck { tu, .. }
-            | Self::NoNews { tu, .. }
-            | Self::NoAnswerYet { tu, .. }
+            | Self::TimerC { tu, .. }
+            | Self::TryingDue { tu, .. }
             | Self::ServerEnded { tu, .. }
             | Self::ClientEnded { tu, .. } => tu,
         }

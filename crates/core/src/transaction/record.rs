@@ -105,7 +105,7 @@ impl Transactions {
                 id: id.to_u64(),
                 side: entry.machine.side(),
                 tu: entry.tu,
-                target: entry.route.into(),
+                target: entry.target.into(),
                 bucket: entry.bucket,
                 key: entry.key,
                 machine: entry.machine,

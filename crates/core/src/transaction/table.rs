@@ -5,14 +5,14 @@ use super::dues::Dues;
 use super::entry::{Entry, TRYING, key_of, runs};
 use super::failure::Lost;
 use super::key::{Key, Keys, TopVia, cseq, method_text};
-use super::lengths::Lengths;
+use super::key_index::KeyIndex;
 use super::machine::{Cancel, Machine};
 use super::outcome::{ClientId, Counts, Event, Incoming, Outgoing, ServerId};
-use super::places::Places;
 use super::record::Side;
 use super::step::{Action, Class, End, Retransmission, Step};
+use super::timer_table::TimerTable;
 use super::user::TransactionUser;
-use super::{client_invite, client_non_invite, hop, server_invite, server_non_invite};
+use super::{ack_cancel, client_invite, client_non_invite, server_invite, server_non_invite};
 use crate::kept::{Kept, KeptStore, memory_of};
 use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, TimerSettings, Timers, sooner};
@@ -38,10 +38,10 @@ pub struct Transactions {
     pub(super) most_kept: usize,
     pub(super) dues: Dues,
     pub(super) entries: Slots<Entry>,
-    places: Places,
+    places: KeyIndex,
     pub(super) kept: KeptStore,
     pub(super) timers: Timers,
-    lengths: Lengths,
+    lengths: TimerTable,
     pub(super) counts: Counts,
     /// For the INVITE that an ACK or a CANCEL is made from.
     pub(super) invite: Vec<u8>,
@@ -58,7 +58,7 @@ impl Transactions {
     /// `key`: the secret that keys are made with; the same in every shard of the process.
     pub fn new(settings: TimerSettings, key: [u64; 2]) -> Self {
         let mut timers = Timers::new();
-        let lengths = Lengths::new(&settings, &mut timers);
+        let lengths = TimerTable::new(&settings, &mut timers);
         Self {
             settings,
             keys: Keys::new(key),
@@ -66,7 +66,7 @@ impl Transactions {
             most_kept: usize::MAX,
             dues: Dues::new(key[0]),
             entries: Slots::new(),
-            places: Places::new(),
+            places: KeyIndex::new(),
             kept: KeptStore::new(),
             timers,
             lengths,
@@ -187,18 +187,18 @@ impl Transactions {
     /// Where responses go: at first back over the way of the request ([`Arrival::reply`]), then here (RFC 3261 section 18.2.2).
     pub fn set_reply(&mut self, id: ServerId, target: Target) {
         if let Some(entry) = self.entries.get_mut(id.0) {
-            entry.route = target.into();
+            entry.target = target.into();
         }
     }
 
     /// Where the responses of this transaction go, or where the request went.
     pub fn target(&self, id: ServerId) -> Option<Target> {
-        self.entries.get(id.0).map(|e| e.route.into())
+        self.entries.get(id.0).map(|e| e.target.into())
     }
 
     /// Where the request of this transaction went.
     pub fn client_target(&self, id: ClientId) -> Option<Target> {
-        self.entries.get(id.0).map(|e| e.route.into())
+        self.entries.get(id.0).map(|e| e.target.into())
     }
 
     /// Forgets a server transaction that is not answered at all: its request is new when it comes again, and the next poll ends it.
@@ -271,7 +271,7 @@ impl Transactions {
         });
         let Some((status, id)) = found else {
             self.counts.strays += 1;
-            return Outgoing::Stray;
+            return Outgoing::Unmatched;
         };
         let class = Class::of(status);
         let action = self.drive(now, id, |m, reliable| m.response(class, reliable), Given::Response(message), out);
@@ -295,7 +295,7 @@ impl Transactions {
         }
     }
 
-    /// Starts Timer C of an INVITE that was sent and has had a provisional response: [`Event::NoNews`] when it has run, unless it is started
+    /// Starts Timer C of an INVITE that was sent and has had a provisional response: [`Event::TimerC`] when it has run, unless it is started
     /// again, a final response comes or the INVITE is cancelled (RFC 3261 sections 16.6 step 11 and 16.7 step 2).
     pub fn start_timer_c(&mut self, now: Now, id: ClientId) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
@@ -305,7 +305,7 @@ impl Transactions {
         }
     }
 
-    /// The user goes on with a request that is no INVITE, and knows not how long it takes: [`Event::NoAnswerYet`] when a 100 is due (RFC
+    /// The user goes on with a request that is no INVITE, and knows not how long it takes: [`Event::TryingDue`] when a 100 is due (RFC
     /// 4320 section 4.1). The time counts from when this is said first.
     pub fn expect_answer(&mut self, now: Now, id: ServerId) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
@@ -329,14 +329,14 @@ impl Transactions {
             let (tu, is_trying) = (entry.tu, entry.machine == TRYING);
             let action = if retransmit && is_trying {
                 entry.retransmission = Stamp::NONE;
-                events.push(Event::NoAnswerYet { id: ServerId(id), tu });
+                events.push(Event::TryingDue { id: ServerId(id), tu });
                 continue;
             } else if retransmit {
                 entry.retransmission = Stamp::NONE;
                 self.drive(now, id, |m, reliable| m.retransmit(reliable), Given::Nothing, out)
             } else if entry.may_run_timer_c() {
                 entry.end = Stamp::NONE;
-                events.push(Event::NoNews { id: ClientId(id), tu });
+                events.push(Event::TimerC { id: ClientId(id), tu });
                 continue;
             } else {
                 entry.end = Stamp::NONE;
@@ -420,7 +420,7 @@ impl Transactions {
         if let Some(kept) = entry.kept {
             self.kept.free(kept);
         }
-        self.dues.refund(entry.route.ip(), entry.due as usize);
+        self.dues.refund(entry.target.ip(), entry.due as usize);
         match entry.machine.side() {
             Side::Server => self.counts.servers -= 1,
             Side::Client => self.counts.clients -= 1,
@@ -440,7 +440,7 @@ impl Transactions {
         {
             let mut request = Vec::with_capacity(self.kept.len(kept));
             self.kept.append_to(kept, &mut request);
-            self.lost.push(Lost { id, target: entry.route.into(), request });
+            self.lost.push(Lost { id, target: entry.target.into(), request });
         }
         match action {
             Action::Timeout => {
@@ -494,7 +494,7 @@ impl Transactions {
         if let Some(length) = self.lengths.end(step.end) {
             entry.end = self.timers.start(now.mono, length, id.slot);
         }
-        let (target, reliable) = (entry.route.into(), entry.is_reliable());
+        let (target, reliable) = (entry.target.into(), entry.is_reliable());
         // Before a final response is kept: it has the room that its request had.
         if entry.due > 0 && !entry.machine.awaits_answer() {
             self.settle(id);
@@ -511,7 +511,7 @@ impl Transactions {
                 if let Some(kept) = kept {
                     let start = out.start();
                     let written = read_kept(&self.kept, &kept, &mut self.invite, &mut self.index)
-                        .and_then(|invite| hop::write_ack(&invite, response, &mut out.bytes));
+                        .and_then(|invite| ack_cancel::write_ack(&invite, response, &mut out.bytes));
                     self.kept.free(kept);
                     if written.is_some() {
                         let range = start..out.bytes.len();

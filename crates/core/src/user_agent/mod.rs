@@ -296,8 +296,8 @@ impl UserAgent {
             }
             TransactionEvent::NoAck { .. }
             // Of a proxy.
-            | TransactionEvent::NoNews { .. }
-            | TransactionEvent::NoAnswerYet { .. }
+            | TransactionEvent::TimerC { .. }
+            | TransactionEvent::TryingDue { .. }
             | TransactionEvent::ServerTransportError { .. } => (),
         }
     }

@@ -165,7 +165,7 @@ fn a_failure_is_acknowledged_as_often_as_it_comes() {
         assert_eq!(world.sent(), if transport == Transport::Udp { ack } else { Vec::new() });
         world.pass(if transport == Transport::Udp { 32_100 } else { 0 });
         assert_eq!(world.events, [Event::ClientEnded { id, tu: tu(42) }]);
-        assert_eq!(world.response(&busy), Outgoing::Stray);
+        assert_eq!(world.response(&busy), Outgoing::Unmatched);
         world.assert_empty();
     }
 }
@@ -182,7 +182,7 @@ fn every_2xx_reaches_the_user_for_64_t1() {
     assert_eq!(world.response(&ok), Outgoing::Deliver { id, tu: tu(42), after_final: true });
     assert_eq!(world.response(&message("SIP/2.0 486 Busy", "z9hG4bK1", "1 INVITE")), Outgoing::Absorbed);
     world.pass(1_100);
-    assert_eq!(world.response(&ok), Outgoing::Stray);
+    assert_eq!(world.response(&ok), Outgoing::Unmatched);
     world.assert_empty();
 }
 

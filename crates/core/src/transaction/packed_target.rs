@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 /// A [`Target`] packed; an IPv6 address loses its flow label, which no reply needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Route {
+pub(super) struct PackedTarget {
     ip: [u8; 16],
     /// Scope of an address that was not asked for by name, else the name: names lead to no link-local addresses.
     scope_or_name: u32,
@@ -27,7 +27,7 @@ const HAS_FLOW: u8 = 8;
 const IS_V6: u8 = 16;
 const HAS_NAME: u8 = 32;
 
-impl Route {
+impl PackedTarget {
     pub(super) fn transport(&self) -> Transport {
         Transport::ALL[usize::from(self.marks & TRANSPORT)]
     }
@@ -42,7 +42,7 @@ impl Route {
     }
 }
 
-impl From<Target> for Route {
+impl From<Target> for PackedTarget {
     fn from(target: Target) -> Self {
         let (ip, scope, is_v6) = match target.address {
             SocketAddr::V4(a) => (a.ip().to_ipv6_mapped().octets(), 0, false),
@@ -69,25 +69,25 @@ impl From<Target> for Route {
     }
 }
 
-impl From<Route> for Target {
-    fn from(route: Route) -> Self {
-        let name = NonZeroU32::new(route.scope_or_name).filter(|_| route.has(HAS_NAME)).map(PeerName);
-        let address = if route.has(IS_V6) {
-            let scope = if name.is_some() { 0 } else { route.scope_or_name };
-            SocketAddr::V6(SocketAddrV6::new(route.ip.into(), route.port, 0, scope))
+impl From<PackedTarget> for Target {
+    fn from(packed: PackedTarget) -> Self {
+        let name = NonZeroU32::new(packed.scope_or_name).filter(|_| packed.has(HAS_NAME)).map(PeerName);
+        let address = if packed.has(IS_V6) {
+            let scope = if name.is_some() { 0 } else { packed.scope_or_name };
+            SocketAddr::V6(SocketAddrV6::new(packed.ip.into(), packed.port, 0, scope))
         } else {
-            let [.., a, b, c, d] = route.ip;
-            SocketAddr::new(IpAddr::from([a, b, c, d]), route.port)
+            let [.., a, b, c, d] = packed.ip;
+            SocketAddr::new(IpAddr::from([a, b, c, d]), packed.port)
         };
-        let flow = route.has(HAS_FLOW).then_some(Flow {
-            node: route.flow_node,
-            process: route.flow_process,
-            shard: route.flow_shard,
-            slot: route.flow_slot,
-            generation: route.flow_generation,
+        let flow = packed.has(HAS_FLOW).then_some(Flow {
+            node: packed.flow_node,
+            process: packed.flow_process,
+            shard: packed.flow_shard,
+            slot: packed.flow_slot,
+            generation: packed.flow_generation,
         });
-        let listener = ListenerId(route.listener);
-        Self { transport: route.transport(), listener, address, flow, listens: route.listens, name }
+        let listener = ListenerId(packed.listener);
+        Self { transport: packed.transport(), listener, address, flow, listens: packed.listens, name }
     }
 }
 
@@ -103,14 +103,14 @@ mod tests {
                 for transport in Transport::ALL {
                     let target = Target::new(transport, ListenerId(9), address.parse().unwrap());
                     let target = Target { flow, listens: 5_070, ..target };
-                    assert_eq!(Target::from(Route::from(target)), target);
+                    assert_eq!(Target::from(PackedTarget::from(target)), target);
                     if !address.contains('%') {
                         let target = Target { name: NonZeroU32::new(7).map(PeerName), ..target };
-                        assert_eq!(Target::from(Route::from(target)), target);
+                        assert_eq!(Target::from(PackedTarget::from(target)), target);
                     }
                 }
             }
         }
-        assert!(size_of::<Route>() <= 40);
+        assert!(size_of::<PackedTarget>() <= 40);
     }
 }

@@ -5,7 +5,7 @@ use crate::timer::{Length, TimerSettings, Timers};
 
 /// The queues of the lengths that transactions use.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lengths {
+pub(super) struct TimerTable {
     /// T1 times 1, 2, 4, ... 64.
     doubled: [Length; 7],
     t2: Length,
@@ -19,7 +19,7 @@ pub(super) struct Lengths {
     pub(super) trying: Length,
 }
 
-impl Lengths {
+impl TimerTable {
     pub(super) fn new(settings: &TimerSettings, timers: &mut Timers) -> Self {
         Self {
             doubled: std::array::from_fn(|n| timers.length(settings.t1.saturating_mul(1 << n), 1)),

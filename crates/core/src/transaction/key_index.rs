@@ -7,15 +7,15 @@ use super::key::Key;
 
 /// Parts of the table.
 const PARTS: usize = 32;
-/// Places of the smallest part that holds anything.
+/// KeyIndex of the smallest part that holds anything.
 const LEAST: usize = 16;
 
 /// Slots by key. The keys themselves stand in the entries.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct KeyIndex {
     parts: [Part; PARTS],
     len: usize,
-    /// Places that every part should have; it gets them with its next insertion.
+    /// KeyIndex that every part should have; it gets them with its next insertion.
     want: usize,
 }
 
@@ -35,7 +35,7 @@ struct Place {
 
 const EMPTY: Place = Place { tag: 0, slot: u32::MAX };
 
-impl Places {
+impl KeyIndex {
     pub(super) fn new() -> Self {
         Self { parts: std::array::from_fn(|_| Part::default()), len: 0, want: LEAST }
     }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn agrees_with_a_map_through_growth_removal_and_tidying() {
-        let (mut places, mut map, mut keys) = (Places::new(), HashMap::new(), Vec::<Option<Key>>::new());
+        let (mut places, mut map, mut keys) = (KeyIndex::new(), HashMap::new(), Vec::<Option<Key>>::new());
         let mut state = 1u64;
         let mut random = move || {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
