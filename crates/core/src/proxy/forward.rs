@@ -6,7 +6,7 @@ use super::notice::{Notice, NoticeEvent};
 use super::plan::{KeptPlan, Plan};
 use super::response_context::{Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share, may_be_removed};
 use crate::digest::{Credentials, HeaderError};
-use crate::kept::memory_of;
+use crate::message_store::memory_of;
 use crate::routing::loop_detection::{self, Visit};
 use crate::routing::mark::{Named, Party};
 use crate::routing::seal::NAME;

@@ -5,7 +5,7 @@ use super::entry::Entry;
 use super::record::Side;
 use super::table::read;
 use super::{ServerId, Transactions, abridged};
-use crate::kept::{KeptStore, memory_of};
+use crate::message_store::{MessageStore, memory_of};
 use crate::slots::Id;
 use std::net::IpAddr;
 
@@ -129,14 +129,14 @@ impl Transactions {
 
 impl Entry {
     /// What its source is charged for the response that it keeps.
-    fn beyond(&self, store: &KeptStore) -> usize {
+    fn beyond(&self, store: &MessageStore) -> usize {
         match (&self.kept, self.machine.side()) {
             (Some(kept), Side::Server) => store.len(kept).saturating_sub(ORDINARY),
             _ => 0,
         }
     }
 
-    fn drop_kept(&mut self, store: &mut KeptStore, dues: &mut Dues) {
+    fn drop_kept(&mut self, store: &mut MessageStore, dues: &mut Dues) {
         let beyond = self.beyond(store);
         if let Some(kept) = self.kept.take() {
             store.free(kept);

@@ -7,7 +7,7 @@ use super::packed_target::PackedTarget;
 use super::user::TransactionUser;
 use super::{client_invite, server_non_invite};
 use crate::Target;
-use crate::kept::Kept;
+use crate::message_store::StoredMessage;
 use crate::slots::Slots;
 use crate::timer::Stamp;
 
@@ -18,7 +18,7 @@ pub(super) struct Entry {
     pub(super) tu: TransactionUser,
     pub(super) target: PackedTarget,
     /// Of a client: the request, or the ACK that a failure got. Of a server: the last response.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<StoredMessage>,
     /// What is kept is less than what was sent, and is not sent again.
     pub(super) abridged: bool,
     pub(super) retransmission: Stamp,

@@ -13,7 +13,7 @@ use super::step::{Action, Class, End, Retransmission, Step};
 use super::timer_table::TimerTable;
 use super::user::TransactionUser;
 use super::{ack_cancel, client_invite, client_non_invite, server_invite, server_non_invite};
-use crate::kept::{Kept, KeptStore, memory_of};
+use crate::message_store::{MessageStore, StoredMessage, memory_of};
 use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, TimerSettings, Timers, sooner};
 use crate::{Arrival, Now, Outbox, Target, call};
@@ -39,7 +39,7 @@ pub struct Transactions {
     pub(super) dues: Dues,
     pub(super) entries: Slots<Entry>,
     places: KeyIndex,
-    pub(super) kept: KeptStore,
+    pub(super) kept: MessageStore,
     pub(super) timers: Timers,
     lengths: TimerTable,
     pub(super) counts: Counts,
@@ -67,7 +67,7 @@ impl Transactions {
             dues: Dues::new(key[0]),
             entries: Slots::new(),
             places: KeyIndex::new(),
-            kept: KeptStore::new(),
+            kept: MessageStore::new(),
             timers,
             lengths,
             counts: Counts::default(),
@@ -557,8 +557,8 @@ pub(super) enum Given<'a> {
 
 /// Parses a kept INVITE.
 pub(super) fn read_kept<'a>(
-    store: &KeptStore,
-    kept: &Kept,
+    store: &MessageStore,
+    kept: &StoredMessage,
     bytes: &'a mut Vec<u8>,
     index: &'a mut Index,
 ) -> Option<Message<'a>> {

@@ -18,9 +18,9 @@ pub const fn memory_of(bytes: usize) -> usize {
 
 /// Names one kept message. Not checked: its holder frees it once and uses it no more.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kept(NonZeroU32);
+pub struct StoredMessage(NonZeroU32);
 
-impl Kept {
+impl StoredMessage {
     /// The chain's first block.
     const fn first(&self) -> u32 {
         self.0.get() - 1
@@ -29,7 +29,7 @@ impl Kept {
 
 /// The kept messages of one shard.
 #[derive(Debug, Default)]
-pub struct KeptStore {
+pub struct MessageStore {
     segments: Segments<Segment>,
     bytes: usize,
     messages: usize,
@@ -69,7 +69,7 @@ impl segments::Segment for Segment {
     }
 }
 
-impl KeptStore {
+impl MessageStore {
     pub fn new() -> Self {
         Self::default()
     }
@@ -98,7 +98,7 @@ impl KeptStore {
     ///
     /// # Panics
     /// With a message of 4 GiB or more, or when 512 GiB are kept.
-    pub fn store(&mut self, message: &[u8]) -> Kept {
+    pub fn store(&mut self, message: &[u8]) -> StoredMessage {
         let whole = u32::try_from(message.len()).expect("a message is far smaller than 4 GiB");
         let first = self.take();
         let (mut at, mut rest) = (first, message);
@@ -117,11 +117,11 @@ impl KeptStore {
         }
         self.bytes += message.len();
         self.messages += 1;
-        Kept(NonZeroU32::MIN.saturating_add(first))
+        StoredMessage(NonZeroU32::MIN.saturating_add(first))
     }
 
     /// Appends the message to `out`.
-    pub fn append_to(&self, kept: &Kept, out: &mut Vec<u8>) {
+    pub fn append_to(&self, kept: &StoredMessage, out: &mut Vec<u8>) {
         let mut at = kept.first();
         out.reserve(self.block(at).len as usize);
         while at != NONE {
@@ -132,11 +132,11 @@ impl KeptStore {
     }
 
     /// Bytes of the message.
-    pub fn len(&self, kept: &Kept) -> usize {
+    pub fn len(&self, kept: &StoredMessage) -> usize {
         self.block(kept.first()).len as usize
     }
 
-    pub fn free(&mut self, kept: Kept) {
+    pub fn free(&mut self, kept: StoredMessage) {
         self.bytes -= self.len(&kept);
         self.messages -= 1;
         let mut at = kept.first();
@@ -181,7 +181,7 @@ impl KeptStore {
 mod tests {
     use super::*;
 
-    fn read(store: &KeptStore, kept: &Kept) -> Vec<u8> {
+    fn read(store: &MessageStore, kept: &StoredMessage) -> Vec<u8> {
         let mut out = b"before".to_vec();
         store.append_to(kept, &mut out);
         out.split_off(6)
@@ -189,9 +189,9 @@ mod tests {
 
     #[test]
     fn messages_of_every_length_come_back() {
-        let mut store = KeptStore::new();
+        let mut store = MessageStore::new();
         let messages: Vec<Vec<u8>> = (0..1000usize).map(|n| (0..n).map(|i| (i * 7 + n) as u8).collect()).collect();
-        let mut kept: Vec<Kept> = messages.iter().map(|m| store.store(m)).collect();
+        let mut kept: Vec<StoredMessage> = messages.iter().map(|m| store.store(m)).collect();
         assert_eq!(store.bytes(), (0..1000).sum::<usize>());
         assert!(memory_of(0) == 128 && memory_of(120) == 128 && memory_of(121) == 256);
         assert!(store.memory() >= (0..1000).map(memory_of).sum::<usize>());
@@ -200,7 +200,7 @@ mod tests {
         for (n, k) in kept.drain(..).enumerate() {
             if n % 2 == 0 { store.free(k) } else { odd.push((n, k)) }
         }
-        let again: Vec<(usize, Kept)> = (0..1000).step_by(2).map(|n| (n, store.store(&messages[n]))).collect();
+        let again: Vec<(usize, StoredMessage)> = (0..1000).step_by(2).map(|n| (n, store.store(&messages[n]))).collect();
         for (n, k) in odd.iter().chain(&again) {
             assert_eq!((read(&store, k), store.len(k)), (messages[*n].clone(), *n));
         }
