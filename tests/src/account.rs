@@ -1,6 +1,6 @@
 //! A user with a password (RFC 3261 section 22).
 
-use strowger_core::digest::{Answer, Challenge, Secret, strongest};
+use strowger_core::digest::{Challenge, ChallengeAnswer, Secret, strongest};
 
 use crate::call::exchange;
 use crate::text::{Request, fields, status, unique};
@@ -27,7 +27,7 @@ pub fn authorized_again(request: &Request, challenge: &[u8], user: &str, passwor
     let values = fields(challenge, name);
     let challenges: Vec<_> = values.iter().filter_map(|value| Challenge::parse(value.as_bytes()).ok()).collect();
     let mut value = Vec::new();
-    let answer = Answer {
+    let answer = ChallengeAnswer {
         user: user.as_bytes(),
         secret: Secret::Password(password.as_bytes()),
         method: request.method.as_bytes(),

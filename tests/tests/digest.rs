@@ -9,9 +9,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use strowger_core::Now;
 use strowger_core::digest::{
-    Algorithm, Answer, Attempt, Authenticator, BadRequest, Challenge, ChallengeHeader, Credentials, Demand,
-    DigestSettings, Ha1, Ha1Set, Hash, Qop, QopOffer, ReplaySettings, ResponseInput, Secret, Staleness, UriCheck,
-    Verdict, response, strongest,
+    Algorithm, Authenticator, BadRequest, Challenge, ChallengeAnswer, ChallengeHeader, ChallengeParams, Credentials,
+    DigestSettings, Ha1, Ha1Set, Hash, Qop, QopOffer, ReplaySettings, ResponseInput, Secret, SignedRequest, Staleness,
+    UriCheck, Verdict, response, strongest,
 };
 
 const REALM: &[u8] = b"example.org";
@@ -149,7 +149,7 @@ fn known_answers_of_the_corpus() {
         let qop_param = qop.map_or(String::new(), |qop| format!(", qop=\"{}\"", qop.name()));
         let challenge = format!("Digest realm=\"{realm}\", nonce=\"{nonce}\", algorithm={algorithm}{qop_param}");
         let mut header = Vec::new();
-        Answer {
+        ChallengeAnswer {
             user: user.as_bytes(),
             secret: Secret::Password(password.as_bytes()),
             method: method.as_bytes(),
@@ -200,7 +200,7 @@ impl Phone {
 
     fn answer_with(&self, nc: u32) -> Vec<u8> {
         let mut out = Vec::new();
-        Answer {
+        ChallengeAnswer {
             user: self.user.as_bytes(),
             secret: Secret::Password(self.password.as_bytes()),
             method: b"REGISTER",
@@ -218,7 +218,7 @@ impl Phone {
 /// Offered where a test says nothing else.
 const OFFERED: &[Algorithm] = &[Algorithm::MD5, Algorithm::SHA_256];
 
-const ATTEMPT: Attempt<'_> = Attempt {
+const ATTEMPT: SignedRequest<'_> = SignedRequest {
     method: b"REGISTER",
     uri: b"sip:example.org",
     body: b"body",
@@ -232,8 +232,15 @@ fn judge(server: &Authenticator, now: u64, header: &[u8], ha1: Option<&Ha1Set>) 
     server.verify(at(now), REALM, &ATTEMPT, &Credentials::parse(header).expect("valid"), ha1)
 }
 
-fn demand(realm: &[u8], entropy: u64, stale: bool) -> Demand<'_> {
-    Demand { header: ChallengeHeader::WwwAuthenticate, algorithms: OFFERED, realm, source: SOURCE, entropy, stale }
+fn demand(realm: &[u8], entropy: u64, stale: bool) -> ChallengeParams<'_> {
+    ChallengeParams {
+        header: ChallengeHeader::WwwAuthenticate,
+        algorithms: OFFERED,
+        realm,
+        source: SOURCE,
+        entropy,
+        stale,
+    }
 }
 
 fn challenge(server: &Authenticator, now: u64, entropy: u64) -> Vec<u8> {
@@ -242,7 +249,7 @@ fn challenge(server: &Authenticator, now: u64, entropy: u64) -> Vec<u8> {
 
 fn challenge_by(algorithms: &[Algorithm], server: &Authenticator, now: u64, entropy: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    server.write_challenges(at(now), &Demand { algorithms, ..demand(REALM, entropy, false) }, &mut out);
+    server.write_challenges(at(now), &ChallengeParams { algorithms, ..demand(REALM, entropy, false) }, &mut out);
     out
 }
 
@@ -262,14 +269,14 @@ fn every_algorithm_and_quality_from_challenge_to_verdict() {
             let server = Authenticator::new(settings, b"one secret", 1, STARTED);
             let (mut phone, ha1) = bob();
             phone.take(&challenge_by(&[algorithm], &server, 1_000, 1));
-            let attempt = Attempt { algorithms: &[algorithm], ..ATTEMPT };
+            let attempt = SignedRequest { algorithms: &[algorithm], ..ATTEMPT };
             for _ in 0..3 {
                 let header = phone.answer();
                 let read = Credentials::parse(&header).expect("valid");
                 let verdict = server.verify(at(1_010), REALM, &attempt, &read, Some(&ha1));
                 assert_eq!(verdict, Verdict::Ok, "{algorithm} {qop:?}");
             }
-            let body = Attempt { body: b"another body", ..attempt };
+            let body = SignedRequest { body: b"another body", ..attempt };
             let header = phone.answer();
             let read = Credentials::parse(&header).expect("valid");
             let verdict = server.verify(at(1_010), REALM, &body, &read, Some(&ha1));
@@ -320,7 +327,7 @@ fn a_nonce_that_went_to_another_address_is_not_judged_by_udp() {
     phone.take(&challenge(&server, 1_000, 1));
     let mut wrong = Phone::new("bob", "Zanzibar");
     wrong.challenge = phone.challenge.clone();
-    let elsewhere = Attempt { source: &[127, 0, 0, 3], ..ATTEMPT };
+    let elsewhere = SignedRequest { source: &[127, 0, 0, 3], ..ATTEMPT };
     for (phone, by_tcp) in [(&mut wrong, Verdict::WrongPassword), (&mut phone, Verdict::Ok)] {
         let header = phone.answer();
         let read = Credentials::parse(&header).expect("valid");
@@ -328,7 +335,7 @@ fn a_nonce_that_went_to_another_address_is_not_judged_by_udp() {
         assert_eq!(by_udp, Verdict::Stale(Staleness::OtherSource));
         assert!(by_udp.stale());
         // A handshake proves where the source is: a phone may have moved from one network to another.
-        let proven = Attempt { source_is_proven: true, ..elsewhere };
+        let proven = SignedRequest { source_is_proven: true, ..elsewhere };
         assert_eq!(server.verify(at(1_000), REALM, &proven, &read, Some(&ha1)), by_tcp);
     }
 }
@@ -504,7 +511,7 @@ fn credentials_lead_to_no_other_number() {
     let header = phone.answer();
     let read = Credentials::parse(&header).expect("valid");
     // The phone's request was for sip:example.org.
-    let to = |uri| Attempt { uri, to_registrar: false, ..ATTEMPT };
+    let to = |uri| SignedRequest { uri, to_registrar: false, ..ATTEMPT };
     let elsewhere = server.verify(at(1_000), REALM, &to(b"sip:+1900@example.org"), &read, Some(&ha1));
     assert_eq!(elsewhere, Verdict::BadRequest(BadRequest::Uri));
     let there = server.verify(at(1_000), REALM, &to(b"sip:EXAMPLE.org:5060;transport=tcp"), &read, Some(&ha1));
@@ -601,7 +608,7 @@ fn a_changed_request_is_a_wrong_response() {
         let verdict = judge(&server, 1_000, bad.as_bytes(), Some(&ha1));
         assert_eq!(verdict, Verdict::WrongPassword, "{to}");
     }
-    let invite = Attempt { method: b"INVITE", ..ATTEMPT };
+    let invite = SignedRequest { method: b"INVITE", ..ATTEMPT };
     let read = Credentials::parse(good.as_bytes()).expect("valid");
     let verdict = server.verify(at(1_000), REALM, &invite, &read, Some(&ha1));
     assert_eq!(verdict, Verdict::WrongPassword);
@@ -651,13 +658,13 @@ fn cost_of_a_judgement() {
     for algorithm in [Algorithm::MD5, Algorithm::SHA_256, Algorithm::SHA_512_256] {
         let server = server();
         let offered = &[algorithm][..];
-        let attempt = Attempt { algorithms: offered, ..ATTEMPT };
+        let attempt = SignedRequest { algorithms: offered, ..ATTEMPT };
         let (mut phone, ha1) = bob();
         let start = std::time::Instant::now();
         let mut lines = Vec::new();
         for entropy in 0..ROUNDS {
             lines.clear();
-            let demand = Demand { algorithms: offered, ..demand(REALM, u64::from(entropy), false) };
+            let demand = ChallengeParams { algorithms: offered, ..demand(REALM, u64::from(entropy), false) };
             server.write_challenges(at(1_000), &demand, &mut lines);
         }
         let challenge = start.elapsed() / ROUNDS;

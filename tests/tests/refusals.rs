@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use strowger_core::digest::{Answer, Challenge, Secret, strongest};
+use strowger_core::digest::{Challenge, ChallengeAnswer, Secret, strongest};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, fields, status, unique};
 use strowger_tests::wire::{Transport, Wire};
@@ -23,7 +23,7 @@ fn fail(wire: &mut Wire) -> Option<u16> {
     let values = fields(&asked, "WWW-Authenticate");
     let challenges: Vec<_> = values.iter().filter_map(|value| Challenge::parse(value.as_bytes()).ok()).collect();
     let mut value = Vec::new();
-    let answer = Answer {
+    let answer = ChallengeAnswer {
         user: b"bob",
         secret: Secret::Password(b"a guess"),
         method: b"REGISTER",

@@ -9,7 +9,7 @@ use crate::stage::Unproven;
 use std::borrow::Cow;
 use std::net::IpAddr;
 use strowger_core::digest::{
-    self, Attempt, BadRequest, ChallengeHeader, Credentials, Ha1, Ha1Set, Hash, Staleness, Ticket as Checked,
+    self, BadRequest, ChallengeHeader, CheckedCredentials, Credentials, Ha1, Ha1Set, Hash, SignedRequest, Staleness,
 };
 use strowger_core::quota::Kind;
 use strowger_core::shown::shown;
@@ -40,7 +40,7 @@ impl Engine {
             return Err(Reply::challenge(header, false).into());
         };
         let source = self.source_bytes(request.arrival.remote.ip());
-        let attempt = Attempt {
+        let attempt = SignedRequest {
             method: request.message.method_text(),
             uri: request.message.request_uri(),
             body: request.message.body(),
@@ -251,7 +251,7 @@ impl Refusal<'_> {
 }
 
 /// Why a response that was judged is wrong.
-fn why(checked: &Checked, secrets: Option<&Ha1Set>) -> &'static str {
+fn why(checked: &CheckedCredentials, secrets: Option<&Ha1Set>) -> &'static str {
     match secrets {
         None => "unknown user",
         Some(secrets) if secrets.of(checked.algorithm().hash).is_none() => {

@@ -6,7 +6,7 @@
 
 use crate::engine::Engine;
 use crate::handling::Handling;
-use strowger_core::digest::{ChallengeHeader, Demand};
+use strowger_core::digest::{ChallengeHeader, ChallengeParams};
 use strowger_core::routing::Request;
 use strowger_core::transaction::{MOST_TIMES, length_as_sent};
 use strowger_core::via;
@@ -187,7 +187,7 @@ impl Engine {
         let source = self.source_bytes(arrival.remote.ip());
         let entropy = self.entropy.u64();
         let shared = &self.shared;
-        let demand = Demand {
+        let demand = ChallengeParams {
             header,
             algorithms: shared.algorithms(arrival.listener),
             realm: shared.config.realm.as_bytes(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use strowger_allocations::{Counting, of_thread};
 use strowger_config::{Config, Source};
-use strowger_core::digest::{Answer as Digest, Challenge, Ha1Set, Hash, Secret};
+use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, Ha1Set, Hash, Secret};
 use strowger_core::quota::Quota;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};

@@ -26,7 +26,7 @@ impl fmt::Debug for Secret<'_> {
 
 /// The request to be sent again, and who sends it.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'a> {
+pub struct ChallengeAnswer<'a> {
     pub user: &'a [u8],
     pub secret: Secret<'a>,
     pub method: &'a [u8],
@@ -41,7 +41,7 @@ pub struct Answer<'a> {
 
 /// Why a challenge cannot be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerError {
+pub enum ChallengeAnswerError {
     /// Its algorithm is unknown.
     Algorithm,
     /// It offers only unknown qualities of protection.
@@ -50,7 +50,7 @@ pub enum AnswerError {
     NoHa1,
 }
 
-impl fmt::Display for AnswerError {
+impl fmt::Display for ChallengeAnswerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Algorithm => "the challenge asks for an unknown algorithm",
@@ -60,25 +60,25 @@ impl fmt::Display for AnswerError {
     }
 }
 
-impl std::error::Error for AnswerError {}
+impl std::error::Error for ChallengeAnswerError {}
 
-impl Answer<'_> {
+impl ChallengeAnswer<'_> {
     /// Appends the header's value: `Digest username=...`, without name and line end.
     ///
     /// `auth` is preferred where both qualities are offered, because a proxy may change a body on its way.
-    pub fn write(&self, challenge: &Challenge<'_>, out: &mut Vec<u8>) -> Result<(), AnswerError> {
-        let algorithm = challenge.algorithm().ok_or(AnswerError::Algorithm)?;
+    pub fn write(&self, challenge: &Challenge<'_>, out: &mut Vec<u8>) -> Result<(), ChallengeAnswerError> {
+        let algorithm = challenge.algorithm().ok_or(ChallengeAnswerError::Algorithm)?;
         let qop = match challenge.qop {
             None => None,
             Some(QopOffer { auth: true, .. }) => Some(Qop::Auth),
             Some(QopOffer { auth_int: true, .. }) => Some(Qop::AuthInt),
-            Some(_) => return Err(AnswerError::Qop),
+            Some(_) => return Err(ChallengeAnswerError::Qop),
         };
         let realm = challenge.realm.value();
         let nonce = challenge.nonce.value();
         let ha1 = match self.secret {
             Secret::Password(password) => Ha1::new(algorithm.hash, self.user, &realm, password),
-            Secret::Ha1(set) => set.of(algorithm.hash).ok_or(AnswerError::NoHa1)?,
+            Secret::Ha1(set) => set.of(algorithm.hash).ok_or(ChallengeAnswerError::NoHa1)?,
         };
         let nc = format!("{:08x}", self.nc);
         let value = response(
@@ -133,10 +133,10 @@ mod tests {
     use super::super::credentials::Credentials;
     use super::*;
 
-    fn answer(challenge: &str) -> Result<String, AnswerError> {
+    fn answer(challenge: &str) -> Result<String, ChallengeAnswerError> {
         let challenge = Challenge::parse(challenge.as_bytes()).expect("valid");
         let mut out = Vec::new();
-        Answer {
+        ChallengeAnswer {
             user: b"Mufasa",
             secret: Secret::Password(b"Circle of Life"),
             method: b"GET",
@@ -166,7 +166,7 @@ mod tests {
         assert!(!plain.contains("qop") && !plain.contains("cnonce") && !plain.contains("algorithm"), "{plain}");
         let hashed = answer("Digest realm=\"r\", nonce=\"n\", userhash=true, qop=auth-int").expect("supported");
         assert!(hashed.contains("userhash=true") && !hashed.contains("Mufasa") && hashed.contains("qop=auth-int"));
-        assert_eq!(answer("Digest realm=\"r\", nonce=\"n\", algorithm=x"), Err(AnswerError::Algorithm));
-        assert_eq!(answer("Digest realm=\"r\", nonce=\"n\", qop=x"), Err(AnswerError::Qop));
+        assert_eq!(answer("Digest realm=\"r\", nonce=\"n\", algorithm=x"), Err(ChallengeAnswerError::Algorithm));
+        assert_eq!(answer("Digest realm=\"r\", nonce=\"n\", qop=x"), Err(ChallengeAnswerError::Qop));
     }
 }

@@ -59,7 +59,7 @@ pub enum UriCheck {
 
 /// The request that carries the credentials.
 #[derive(Clone, Copy, Debug)]
-pub struct Attempt<'a> {
+pub struct SignedRequest<'a> {
     pub method: &'a [u8],
     /// The Request-URI.
     pub uri: &'a [u8],
@@ -76,12 +76,12 @@ pub struct Attempt<'a> {
 
 /// What a server asks for when it challenges.
 #[derive(Clone, Copy, Debug)]
-pub struct Demand<'a> {
+pub struct ChallengeParams<'a> {
     pub header: ChallengeHeader,
     /// One challenge each, in this order (RFC 8760 section 2.3).
     pub algorithms: &'a [Algorithm],
     pub realm: &'a [u8],
-    /// As in [`Attempt`].
+    /// As in [`SignedRequest`].
     pub source: &'a [u8],
     /// 64 random bits, as [`NonceKey::issue`] needs them.
     pub entropy: u64,
@@ -189,7 +189,7 @@ impl fmt::Display for BadRequest {
 
 /// Credentials whose form is right and whose nonce is ours. Kept while the subscriber is looked up.
 #[derive(Clone, Copy, Debug)]
-pub struct Ticket {
+pub struct CheckedCredentials {
     nonce: Nonce,
     algorithm: Algorithm,
     qop: Option<Qop>,
@@ -197,7 +197,7 @@ pub struct Ticket {
     given: HashValue,
 }
 
-impl Ticket {
+impl CheckedCredentials {
     /// The algorithm used, so that a store can fetch that HA1 alone.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -252,7 +252,7 @@ impl Authenticator {
     }
 
     /// Writes one header line per algorithm offered, all with the same new nonce.
-    pub fn write_challenges(&self, now: Now, demand: &Demand<'_>, out: &mut Vec<u8>) {
+    pub fn write_challenges(&self, now: Now, demand: &ChallengeParams<'_>, out: &mut Vec<u8>) {
         let nonce = self.key.issue(seconds(now), demand.realm, demand.source, demand.entropy);
         for &algorithm in demand.algorithms {
             let (realm, nonce) = (demand.realm, nonce.as_bytes());
@@ -267,9 +267,9 @@ impl Authenticator {
         &self,
         now: Now,
         realm: &[u8],
-        attempt: &Attempt<'_>,
+        attempt: &SignedRequest<'_>,
         credentials: &Credentials<'_>,
-    ) -> Result<Ticket, Verdict> {
+    ) -> Result<CheckedCredentials, Verdict> {
         if credentials.realm.value().as_ref() != realm {
             return Err(BadRequest::Realm.into());
         }
@@ -307,7 +307,7 @@ impl Authenticator {
         if !self.key.is_own(&nonce) && self.is_before_start(&nonce, now) {
             return Err(Verdict::Stale(Staleness::BeforeStart));
         }
-        Ok(Ticket { nonce, algorithm, qop, count, given })
+        Ok(CheckedCredentials { nonce, algorithm, qop, count, given })
     }
 
     /// Judges the response. `ha1` is `None` for an unknown user; the work is then the same as for a wrong password, and
@@ -315,8 +315,8 @@ impl Authenticator {
     pub fn decide(
         &self,
         now: Now,
-        ticket: &Ticket,
-        attempt: &Attempt<'_>,
+        ticket: &CheckedCredentials,
+        attempt: &SignedRequest<'_>,
         credentials: &Credentials<'_>,
         ha1: Option<&Ha1Set>,
     ) -> Verdict {
@@ -356,7 +356,7 @@ impl Authenticator {
         &self,
         now: Now,
         realm: &[u8],
-        attempt: &Attempt<'_>,
+        attempt: &SignedRequest<'_>,
         credentials: &Credentials<'_>,
         ha1: Option<&Ha1Set>,
     ) -> Verdict {
@@ -381,7 +381,7 @@ fn seconds(now: Now) -> u64 {
 }
 
 impl UriCheck {
-    fn accepts(self, parameter: &[u8], attempt: &Attempt<'_>) -> bool {
+    fn accepts(self, parameter: &[u8], attempt: &SignedRequest<'_>) -> bool {
         match self {
             Self::Off => true,
             Self::Exact => parameter == attempt.uri,
@@ -456,7 +456,7 @@ mod tests {
             ("sip:bob@h", "sip:bob%40h@evil.example", false),
         ] {
             let (a, uri) = (parameter.as_bytes(), request_uri.as_bytes());
-            let attempt = |to_registrar| Attempt {
+            let attempt = |to_registrar| SignedRequest {
                 method: b"INVITE",
                 uri,
                 body: b"",

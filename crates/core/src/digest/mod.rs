@@ -10,7 +10,7 @@
 //!
 //! [`Authenticator::verify`] does 2 and 3 at once where the subscriber is at hand.
 //!
-//! A user agent parses each [`Challenge`], takes the [`strongest`] and writes its [`Answer`].
+//! A user agent parses each [`Challenge`], takes the [`strongest`] and writes its [`ChallengeAnswer`].
 
 mod algorithm;
 mod answer;
@@ -23,9 +23,10 @@ mod params;
 mod replay;
 
 pub use algorithm::{Algorithm, Hash, HashValue};
-pub use answer::{Answer, AnswerError, Secret};
+pub use answer::{ChallengeAnswer, ChallengeAnswerError, Secret};
 pub use authenticator::{
-    Attempt, Authenticator, BadRequest, Demand, DigestSettings, Staleness, Ticket, UriCheck, Verdict,
+    Authenticator, BadRequest, ChallengeParams, CheckedCredentials, DigestSettings, SignedRequest, Staleness, UriCheck,
+    Verdict,
 };
 pub use challenge::{Challenge, ChallengeHeader, QopOffer, strongest};
 pub use compute::{Ha1, Ha1Set, Qop, ResponseInput, a2_hash, response, session_ha1, userhash};

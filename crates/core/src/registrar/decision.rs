@@ -311,7 +311,8 @@ impl Registrar {
                 return Err(Refusal::TooManyContacts);
             }
             // A * beside others ends here too: it is no contact.
-            let contact = Asked::of(&contact.map_err(|_| Refusal::BadRequest("malformed Contact"))?.value, outbound);
+            let contact =
+                RequestedContact::of(&contact.map_err(|_| Refusal::BadRequest("malformed Contact"))?.value, outbound);
             flows += usize::from(contact.reg_id != 0);
             if flows > 1 {
                 // RFC 5626 section 6: one flow can carry one registration.
@@ -364,7 +365,7 @@ impl Registrar {
 
 /// A contact of the request.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct RequestedContact<'a> {
     text: &'a [u8],
     uri: Uri<'a>,
     instance: &'a [u8],
@@ -373,7 +374,7 @@ struct Asked<'a> {
     expires: Option<u32>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestedContact<'a> {
     /// `outbound`: the phone supports RFC 5626, without which reg-id means nothing (its section 6).
     fn of(contact: &Contact<'a>, outbound: bool) -> Self {
         Self {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use strowger_message::{Edit, Message, Name};
 
-use crate::digest::{Answer, Challenge, Secret, strongest};
+use crate::digest::{Challenge, ChallengeAnswer, Secret, strongest};
 use crate::entropy::{Entropy, write_hex};
 
 /// Names an account of [`super::UserAgent::add_account`].
@@ -134,7 +134,7 @@ fn write(
     let mut cnonce = Vec::with_capacity(16);
     write_hex(entropy.u64(), &mut cnonce);
     let Signed { method, uri, body } = signed;
-    Answer { user, secret: Secret::Password(password), method, uri, body, cnonce: &cnonce, nc }
+    ChallengeAnswer { user, secret: Secret::Password(password), method, uri, body, cnonce: &cnonce, nc }
         .write(challenge, out)
         .is_ok()
 }

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use strowger_message::{Message, Name, Write, build};
 
-use super::call::{Asked, Stage, Unacknowledged};
+use super::call::{IncomingInvite, Stage, Unacknowledged};
 use super::caller::CAPABILITIES;
 use super::content::Content;
-use super::{AskedKey, CallKey, Ending, Event, UserAgent};
+use super::{CallKey, Ending, Event, IncomingKey, UserAgent};
 use crate::dialog::OfferAnswer;
 use crate::slots::Id;
 use crate::transaction::ServerId;
@@ -83,7 +83,7 @@ impl UserAgent {
             c.kept = bytes;
             c.asked = None;
             c.accepted = Some(asked);
-            c.stage = Stage::Talking;
+            c.stage = Stage::Established;
             if let Some(dialog) = c.dialog() {
                 dialog.confirm(None);
             }
@@ -228,9 +228,9 @@ impl UserAgent {
         self.indexes.push(index);
     }
 
-    /// Answers a request that [`Event::Asked`] told of. `headers`: further lines, each with its CRLF; Content-Type among them if there is a
+    /// Answers a request that [`Event::Request`] told of. `headers`: further lines, each with its CRLF; Content-Type among them if there is a
     /// body. After a final response the key is gone, and so it is after 64*T1.
-    pub fn respond(&mut self, round: &mut Round<'_>, request: AskedKey, status: u16, headers: &[u8], body: &[u8]) {
+    pub fn respond(&mut self, round: &mut Round<'_>, request: IncomingKey, status: u16, headers: &[u8], body: &[u8]) {
         let Some(open) = self.open.get(request.0) else { return };
         let (server, source, bytes, tag) = (open.server, open.source, open.bytes.clone(), open.tag.clone());
         let write = |_: &Self, lines: &mut Vec<u8>| lines.extend_from_slice(headers);
@@ -259,7 +259,7 @@ impl UserAgent {
     }
 }
 
-impl Asked {
+impl IncomingInvite {
     /// The ACK of this INVITE's 2xx.
     pub(super) const fn is_acknowledged_by(&self, cseq: u32) -> bool {
         self.cseq == cseq

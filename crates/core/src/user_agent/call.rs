@@ -21,13 +21,13 @@ pub(super) enum Stage {
     /// Nor will it get one that we want: CANCEL has been sent, or will be.
     Cancelling,
     /// Our INVITE was answered with an offer; the owner owes the answer for the ACK.
-    Owing,
+    AnswerDue,
     /// Their INVITE waits for the owner.
     Incoming,
     /// Up, though the ACK may still be awaited.
-    Talking,
+    Established,
     /// Our BYE is under way.
-    Closing,
+    Terminating,
 }
 
 /// What is known of one early or confirmed dialog.
@@ -70,7 +70,7 @@ pub(super) struct Call {
     /// Our UPDATE that has no final response.
     pub(super) updating: Option<Id>,
     /// Their INVITE that has no final response.
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<IncomingInvite>,
     /// CSeq of the INVITE last answered 2xx: that of its ACK.
     pub(super) invite_cseq: u32,
     /// Branch of the ACK that was sent for our INVITE; 0: none.
@@ -80,9 +80,9 @@ pub(super) struct Call {
     /// While their INVITE is open, that request; then our 2xx until its ACK; else the body of our ACK.
     pub(super) kept: Vec<u8>,
     /// Their INVITE whose 2xx, in `kept`, waits for its ACK.
-    pub(super) accepted: Option<Asked>,
+    pub(super) accepted: Option<IncomingInvite>,
     /// Their UPDATE that waits for our answer, and where its response goes.
-    pub(super) updated: Option<Box<Updated>>,
+    pub(super) updated: Option<Box<IncomingUpdate>>,
     /// Its end is not reported: a branch of a fork that lost.
     pub(super) silent: bool,
     /// How often what waits for ACK or PRACK was sent.
@@ -105,7 +105,7 @@ pub(super) struct Call {
 
 /// An INVITE of the peer.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct IncomingInvite {
     pub(super) server: ServerId,
     pub(super) cseq: u32,
     /// Where it came from.
@@ -119,7 +119,7 @@ pub(super) struct Asked {
 
 /// An UPDATE of the peer.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Updated {
+pub(super) struct IncomingUpdate {
     pub(super) server: ServerId,
     #[serde(with = "record::address")]
     pub(super) source: SocketAddr,
@@ -129,7 +129,7 @@ pub(super) struct Updated {
 
 /// A request that waits for the owner's answer.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Open {
+pub(super) struct OpenRequest {
     pub(super) server: ServerId,
     #[serde(with = "record::address")]
     pub(super) source: SocketAddr,

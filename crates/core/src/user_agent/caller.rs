@@ -79,8 +79,8 @@ impl UserAgent {
     /// Sends the ACK that brings our answer, after [`Event::Answered`] with an offer.
     pub fn acknowledge<'c>(&mut self, round: &mut Round<'_>, call: CallKey, content: impl Into<Content<'c>>) {
         let Content { headers, body } = content.into();
-        let Some(c) = self.calls.get_mut(call.0).filter(|c| c.stage == Stage::Owing) else { return };
-        c.stage = Stage::Talking;
+        let Some(c) = self.calls.get_mut(call.0).filter(|c| c.stage == Stage::AnswerDue) else { return };
+        c.stage = Stage::Established;
         c.kept = body.to_vec();
         c.credentials.extend_from_slice(headers);
         if let Some(dialog) = c.dialog() {
@@ -242,12 +242,12 @@ impl UserAgent {
         call.legs = smallvec![leg];
         let key = CallKey(id);
         if what == Some(Description::Offer) && !cancelling {
-            call.stage = Stage::Owing;
+            call.stage = Stage::AnswerDue;
             let body = self.events.keep(body);
             self.events.push(Event::Answered { call: key, body, offer: true });
             return;
         }
-        call.stage = Stage::Talking;
+        call.stage = Stage::Established;
         self.acknowledge_now(round, id);
         if cancelling {
             // The 2xx crossed our CANCEL (section 9.1).
@@ -271,7 +271,7 @@ impl UserAgent {
             // A copy of the 2xx; its BYE is under way.
             return self.acknowledge_now(round, known);
         }
-        let mut call = Call::new(Stage::Talking, self.place(dialog.call_id()), call_hash, target);
+        let mut call = Call::new(Stage::Established, self.place(dialog.call_id()), call_hash, target);
         call.invite_cseq = dialog.local_cseq();
         call.credentials = credentials;
         call.silent = true;
@@ -314,7 +314,7 @@ impl UserAgent {
                 let body = self.events.keep(body);
                 if what == Some(Description::Offer) {
                     if let Some(call) = self.calls.get_mut(id) {
-                        call.stage = Stage::Owing;
+                        call.stage = Stage::AnswerDue;
                     }
                     self.events.push(Event::Answered { call: key, body, offer: true });
                 } else {

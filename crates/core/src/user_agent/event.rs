@@ -13,8 +13,8 @@ ids! {
     RequestKey
     /// A registration that is kept up.
     RegistrationKey
-    /// A request that the owner answers, see [`Event::Asked`].
-    AskedKey
+    /// A request that the owner answers, see [`Event::Request`].
+    IncomingKey
 }
 
 /// Text that goes with an event: read it with [`super::UserAgent::text`] before the next [`super::UserAgent::event`]
@@ -117,7 +117,7 @@ pub enum Event {
     Within { call: CallKey, method: strowger_message::Method, body: Span },
     /// A request of a method that this user agent does not know, within a call or not: the owner answers it by
     /// [`super::UserAgent::respond`]. Only with [`super::Settings::other_methods`].
-    Asked { request: AskedKey, call: Option<CallKey> },
+    Request { request: IncomingKey, call: Option<CallKey> },
     /// The call is over.
     Ended { call: CallKey, by: Ending },
     /// A MESSAGE outside of any call; it has been answered 200.

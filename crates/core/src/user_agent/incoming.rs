@@ -4,11 +4,11 @@ use strowger_message::header::RAck;
 use strowger_message::{Essentials, Message, Method, Name, Uri, Write};
 
 use super::answer::respond;
-use super::call::{Asked, Call, Open, Stage, Updated};
+use super::call::{Call, IncomingInvite, IncomingUpdate, OpenRequest, Stage};
 use super::caller::CAPABILITIES;
 use super::content::Content;
 use super::settings::Reliability;
-use super::{AskedKey, CallKey, Ending, Event, UserAgent};
+use super::{CallKey, Ending, Event, IncomingKey, UserAgent};
 use crate::dialog::{Dialog, Fault, OfferError};
 use crate::slots::Id;
 use crate::transaction::{Incoming, Role, ServerId, TransactionUser};
@@ -34,8 +34,14 @@ impl<'m> Asking<'m> {
         self.essentials.from.tag.unwrap_or_default()
     }
 
-    fn asked(&self, reliable: bool, before: crate::dialog::OfferAnswer) -> Asked {
-        Asked { server: self.server, cseq: self.essentials.cseq.number, source: self.arrival.remote, reliable, before }
+    fn asked(&self, reliable: bool, before: crate::dialog::OfferAnswer) -> IncomingInvite {
+        IncomingInvite {
+            server: self.server,
+            cseq: self.essentials.cseq.number,
+            source: self.arrival.remote,
+            reliable,
+            before,
+        }
     }
 
     fn has_offer(&self) -> bool {
@@ -166,7 +172,7 @@ impl UserAgent {
     fn ask_owner(&mut self, round: &mut Round<'_>, asking: &Asking<'_>, call: Option<CallKey>) {
         let tag = if call.is_some() { Vec::new() } else { self.word().to_vec() };
         let bytes = asking.message.bytes().to_vec();
-        let id = self.open.insert(Open {
+        let id = self.open.insert(OpenRequest {
             server: asking.server,
             source: asking.arrival.remote,
             bytes,
@@ -175,7 +181,7 @@ impl UserAgent {
         });
         round.tx.set_user(asking.server, TransactionUser::new(Role::UserAgent, id));
         self.open_until.push_back((round.now.mono + self.settings.timers.t1_64(), id));
-        self.events.push(Event::Asked { request: AskedKey(id), call });
+        self.events.push(Event::Request { request: IncomingKey(id), call });
     }
 
     /// Section 11.2.
@@ -246,7 +252,7 @@ impl UserAgent {
             return self.reply_plain(round, asking, 481);
         };
         let Some(call) = self.calls.get_mut(id) else { return };
-        let closing = call.stage == Stage::Closing;
+        let closing = call.stage == Stage::Terminating;
         self.events.is_of_leg(call.legs[leg].number);
         match call.legs[leg].dialog.receive(asking.message) {
             Ok(()) => (),
@@ -281,8 +287,8 @@ impl UserAgent {
             }
             Stage::Incoming => self.refuse_call(round, id, 487, Ending::Remote),
             // Both hung up at once: who said so first, on this side, was we.
-            Stage::Closing => (),
-            Stage::Talking | Stage::Owing => {
+            Stage::Terminating => (),
+            Stage::Established | Stage::AnswerDue => {
                 if call.asked.is_some() {
                     self.refuse_call(round, id, 487, Ending::Remote);
                 }
@@ -298,7 +304,10 @@ impl UserAgent {
         if call.asked.is_some() || call.stage == Stage::Incoming {
             return self.reply_later(round, asking);
         }
-        if call.inviting.is_some() || call.accepted.is_some() || call.updated.is_some() || call.stage != Stage::Talking
+        if call.inviting.is_some()
+            || call.accepted.is_some()
+            || call.updated.is_some()
+            || call.stage != Stage::Established
         {
             return self.reply_plain(round, asking, 491);
         }
@@ -345,7 +354,8 @@ impl UserAgent {
             return self.clash(round, asking, clash);
         }
         let bytes = asking.message.bytes().to_vec();
-        call.updated = Some(Box::new(Updated { server: asking.server, source: asking.arrival.remote, bytes, before }));
+        call.updated =
+            Some(Box::new(IncomingUpdate { server: asking.server, source: asking.arrival.remote, bytes, before }));
         let offer = self.events.keep(asking.message.body());
         self.events.push(Event::Offered { call: CallKey(id), offer, update: true });
     }

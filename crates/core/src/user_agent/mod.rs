@@ -30,7 +30,7 @@ pub use account::AccountKey;
 pub use caller::Invite;
 pub use content::Content;
 pub use endpoint::{Endpoint, EndpointRecord};
-pub use event::{AskedKey, CallKey, Ending, Event, RegistrationKey, RequestKey, Span};
+pub use event::{CallKey, Ending, Event, IncomingKey, RegistrationKey, RequestKey, Span};
 pub use moves::{AgentRecord, MovedCalls};
 pub use outgoing::Outside;
 pub use registration::Register;
@@ -53,7 +53,7 @@ use crate::timer::{Length, Stamp, Timers, sooner};
 use crate::transaction::{ClientId, Event as TransactionEvent, Outgoing, Role, TransactionUser};
 use crate::{Arrival, Round, Target, Transport};
 use account::Account;
-use call::{Call, Open};
+use call::{Call, OpenRequest};
 use event::Events;
 use outgoing::Request;
 use registration::Registration;
@@ -73,7 +73,7 @@ pub struct UserAgent {
     hasher: FixedState,
     requests: Slots<Request>,
     /// Requests of peers that the owner answers.
-    open: Slots<Open>,
+    open: Slots<OpenRequest>,
     /// When each of them is given up, in their order.
     open_until: VecDeque<(u64, Id)>,
     accounts: Vec<Account>,

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-use super::call::{Call, Open};
+use super::call::{Call, OpenRequest};
 use super::outgoing::{Kind, Request};
 use super::registration::Registration;
-use super::{AskedKey, CallKey, RegistrationKey, RequestKey, UserAgent};
+use super::{CallKey, IncomingKey, RegistrationKey, RequestKey, UserAgent};
 use crate::call::BucketSet;
 use crate::record::{Number, Recorded};
 use crate::slots::Id;
@@ -22,7 +22,7 @@ pub struct AgentRecord {
     requests: Vec<(Id, Request)>,
     registrations: Vec<(Id, Registration, Option<u64>)>,
     /// With the milliseconds in which the owner must have answered.
-    open: Vec<(Id, Open, u64)>,
+    open: Vec<(Id, OpenRequest, u64)>,
 }
 
 /// Milliseconds that the timers of a call still have to run.
@@ -86,8 +86,8 @@ impl MovedCalls {
         self.registrations.get(&old.0).copied().map(RegistrationKey)
     }
 
-    pub fn asked(&self, old: AskedKey) -> Option<AskedKey> {
-        self.open.get(&old.0).copied().map(AskedKey)
+    pub fn incoming(&self, old: IncomingKey) -> Option<IncomingKey> {
+        self.open.get(&old.0).copied().map(IncomingKey)
     }
 }
 

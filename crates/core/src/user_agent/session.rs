@@ -61,22 +61,22 @@ impl UserAgent {
             }
             Stage::Incoming => self.refuse_call(round, id, 480, Ending::Local),
             // The ACK without an answer ends the exchange; the BYE the call.
-            Stage::Owing => {
-                call.stage = Stage::Talking;
+            Stage::AnswerDue => {
+                call.stage = Stage::Established;
                 self.acknowledge_now(round, id);
                 self.send_bye(round, id, by);
             }
             // A callee may not hang up before the ACK (section 15), nor either side while a re-INVITE is open.
-            Stage::Talking if call.accepted.is_some() || call.inviting.is_some() => call.hang_up = Some(by),
-            Stage::Talking => self.send_bye(round, id, by),
-            Stage::Cancelling | Stage::Closing => (),
+            Stage::Established if call.accepted.is_some() || call.inviting.is_some() => call.hang_up = Some(by),
+            Stage::Established => self.send_bye(round, id, by),
+            Stage::Cancelling | Stage::Terminating => (),
         }
     }
 
     /// The BYE that waited.
     pub(super) fn hang_up_if_due(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(call) = self.calls.get_mut(id) else { return };
-        if call.stage == Stage::Talking
+        if call.stage == Stage::Established
             && call.accepted.is_none()
             && call.inviting.is_none()
             && let Some(by) = call.hang_up.take()
@@ -93,7 +93,7 @@ impl UserAgent {
         self.reject_update(round, CallKey(id), 487);
         self.stop_timers(id);
         let Some(call) = self.calls.get_mut(id) else { return };
-        call.stage = Stage::Closing;
+        call.stage = Stage::Terminating;
         call.ended_by = by;
         call.accepted = None;
         call.kept = Vec::new();
@@ -114,7 +114,7 @@ impl UserAgent {
         content: impl Into<Content<'c>>,
     ) -> Result<(), NotNow> {
         let (id, content) = (call.0, content.into());
-        let c = self.calls.get_mut(id).filter(|c| c.stage == Stage::Talking).ok_or(NotNow::NoDialog)?;
+        let c = self.calls.get_mut(id).filter(|c| c.stage == Stage::Established).ok_or(NotNow::NoDialog)?;
         if c.inviting.is_some()
             || c.updating.is_some()
             || c.asked.is_some()
@@ -147,7 +147,7 @@ impl UserAgent {
         let c = self
             .calls
             .get_mut(id)
-            .filter(|c| !matches!(c.stage, Stage::Cancelling | Stage::Closing))
+            .filter(|c| !matches!(c.stage, Stage::Cancelling | Stage::Terminating))
             .ok_or(NotNow::NoDialog)?;
         use crate::dialog::OfferAnswer::{LocalOffer, RemoteOffer};
         let open = matches!(c.dialog().ok_or(NotNow::NoDialog)?.exchange, LocalOffer | RemoteOffer);
@@ -174,7 +174,7 @@ impl UserAgent {
         headers: &[u8],
         body: &[u8],
     ) -> Result<RequestKey, NotNow> {
-        let dead = self.calls.get(call.0).is_none_or(|c| matches!(c.stage, Stage::Cancelling | Stage::Closing));
+        let dead = self.calls.get(call.0).is_none_or(|c| matches!(c.stage, Stage::Cancelling | Stage::Terminating));
         if dead {
             return Err(NotNow::NoDialog);
         }
@@ -233,12 +233,12 @@ impl UserAgent {
         }
         let Some(call) = self.calls.get_mut(id) else { return };
         match call.stage {
-            Stage::Talking | Stage::Owing => {
+            Stage::Established | Stage::AnswerDue => {
                 call.inviting = None;
                 self.send_bye(round, id, Ending::Fault(status));
             }
             // A PRACK without an answer; the INVITE's own end decides.
-            Stage::Inviting | Stage::Cancelling | Stage::Incoming | Stage::Closing => (),
+            Stage::Inviting | Stage::Cancelling | Stage::Incoming | Stage::Terminating => (),
         }
     }
 

@@ -25,7 +25,7 @@ pub struct Settings {
     /// 200 ms. Default on.
     pub trying: bool,
     pub reliability: Reliability,
-    /// The owner answers requests of methods that the user agent does not know ([`super::Event::Asked`]). Default off: 405.
+    /// The owner answers requests of methods that the user agent does not know ([`super::Event::Request`]). Default off: 405.
     pub other_methods: bool,
     /// Every request goes here, whatever its Route or Request-URI says (an outbound proxy). Default none.
     pub outbound: Option<Target>,

@@ -149,9 +149,9 @@ fn what_waits_for_its_owner_moves_too() {
     let refer = strowger_message::Method::Refer;
     net.with(0, |agent, round| agent.request_within(round, caller, refer, b"", b"")).unwrap();
     net.run(20);
-    let Event::Asked { request, .. } = net.last(1).event else { panic!("{:?}", net.last(1).event) };
+    let Event::Request { request, .. } = net.last(1).event else { panic!("{:?}", net.last(1).event) };
     let moved = net.moves(1, 1);
-    let (callee, request) = (moved.call(callee).unwrap(), moved.asked(request).unwrap());
+    let (callee, request) = (moved.call(callee).unwrap(), moved.incoming(request).unwrap());
     net.with(1, |agent, round| agent.respond(round, request, 202, b"", b""));
     net.run(20);
     assert!(matches!(net.last(0).event, Event::Reply { status: 202, .. }));

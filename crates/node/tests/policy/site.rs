@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strowger_config::{Config, Source};
-use strowger_core::digest::{Answer, Challenge, Ha1Set, Hash, Secret, strongest};
+use strowger_core::digest::{Challenge, ChallengeAnswer, Ha1Set, Hash, Secret, strongest};
 use strowger_message::{Index, Limits, Message, Name, build};
 use strowger_node::Server;
 use strowger_store::sqlite_subscribers::SqliteAdmin;
@@ -283,7 +283,7 @@ impl Phone {
         let challenges: Vec<Challenge<'_>> =
             values.iter().map(|v| Challenge::parse(v.as_bytes()).expect("a challenge")).collect();
         let mut value = Vec::new();
-        let answer = Answer {
+        let answer = ChallengeAnswer {
             user: user.as_bytes(),
             secret: Secret::Password(password.as_bytes()),
             method: call.method.as_bytes(),

@@ -10,7 +10,7 @@ use crate::shared::{Shared, Surroundings};
 use std::net::IpAddr;
 use std::sync::Arc;
 use strowger_config::{Config, Source};
-use strowger_core::digest::{Answer as Digest, Challenge, ChallengeHeader, Ha1Set, Hash, Secret};
+use strowger_core::digest::{Challenge, ChallengeAnswer as Digest, ChallengeHeader, Ha1Set, Hash, Secret};
 use strowger_core::quota::Quota;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};

@@ -4,7 +4,7 @@ use super::leg::Leg;
 use super::task::{PATIENCE, Task};
 use super::{Agent, number, user};
 use strowger_core::dialog::Dialog;
-use strowger_core::digest::{Answer, Challenge, Secret, strongest};
+use strowger_core::digest::{Challenge, ChallengeAnswer, Secret, strongest};
 use strowger_core::transaction::{ClientId, Outgoing};
 use strowger_core::{Now, Outbox};
 use strowger_message::{Message, Method, Name};
@@ -132,7 +132,7 @@ impl Agent {
             message.headers(name).filter_map(|value| Challenge::parse(value).ok()).collect();
         let Some(challenge) = strongest(&challenges) else { return false };
         let uri = self.request_uri(at, method);
-        let answer = Answer {
+        let answer = ChallengeAnswer {
             user: self.name.as_bytes(),
             secret: Secret::Password(self.password.as_bytes()),
             method: method.text(),
