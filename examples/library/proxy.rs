@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Plan, Proxy, Settings};
+use strowger_core::proxy::{Candidate, Plan, Proxy, ProxySettings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Incoming, Outgoing, Role, ServerId, Transactions};
@@ -189,7 +189,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut timers = Transactions::new(TimerSettings::default(), key);
         timers.set_limit(100_000);
         Relay {
-            proxy: Proxy::new(Arc::new(router), Settings::default(), Entropy::new(seed)),
+            proxy: Proxy::new(Arc::new(router), ProxySettings::default(), Entropy::new(seed)),
             transactions: timers,
             secret,
         }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Sender, channel};
 use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{CallKey, Ending, Endpoint, EndpointRecord, Event, Invite, Settings};
+use strowger_core::user_agent::{CallKey, Ending, Endpoint, EndpointRecord, Event, Invite, UserAgentSettings};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::Uri;
 use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings};
@@ -161,7 +161,7 @@ pub(crate) fn start(
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
         // Of the same seed in each shard.
         let entropy = Entropy::new(seed);
-        let endpoint = Endpoint::of_shard(identity, Settings::default(), &entropy, secret, shard);
+        let endpoint = Endpoint::of_shard(identity, UserAgentSettings::default(), &entropy, secret, shard);
         Telephone { endpoint, talk, up: HashMap::new(), results: results.clone() }
     })
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{Endpoint, EndpointRecord, Event, Settings};
+use strowger_core::user_agent::{Endpoint, EndpointRecord, Event, UserAgentSettings};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings};
 
@@ -97,7 +97,7 @@ pub(crate) fn start(listen: SocketAddr, settings: NetSettings) -> std::io::Resul
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
         // Of the same seed in each shard.
         let entropy = Entropy::new(seed);
-        Telephone { endpoint: Endpoint::of_shard(identity, Settings::default(), &entropy, secret, shard) }
+        Telephone { endpoint: Endpoint::of_shard(identity, UserAgentSettings::default(), &entropy, secret, shard) }
     })
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use strowger_benches::memory::pss;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Plan, Proxy, Settings};
+use strowger_core::proxy::{Candidate, Plan, Proxy, ProxySettings};
 use strowger_core::routing::{Identity, ListenerAddress, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Role, Transactions};
@@ -60,7 +60,7 @@ impl Shard {
         Self {
             now: Now { mono: 1_000, wall: 1_700_000_000_000 },
             tx: Transactions::new(TimerSettings::default(), [1, 2]),
-            proxy: Proxy::new(router, Settings::default(), Entropy::new([1; 32])),
+            proxy: Proxy::new(router, ProxySettings::default(), Entropy::new([1; 32])),
             out: Outbox::new(),
             events: Vec::new(),
             index: Index::new(),

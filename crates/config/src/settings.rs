@@ -8,7 +8,7 @@ use strowger_core::digest::{
 };
 use strowger_core::proxy::Plan;
 use strowger_core::quota::Quota;
-use strowger_core::registrar::{PathRule as CorePathRule, Settings as RegistrarSettings};
+use strowger_core::registrar::{PathRule as CorePathRule, RegistrarSettings};
 use strowger_core::timer::TimerSettings;
 use strowger_net::resolve::{Settings as ResolverSettings, Speaks};
 use strowger_net::settings::{Listener as NetListener, Settings as NetSettings, Shards};
@@ -93,8 +93,8 @@ impl Config {
     }
 
     /// The proxy's.
-    pub fn proxy_settings(&self) -> strowger_core::proxy::Settings {
-        strowger_core::proxy::Settings {
+    pub fn proxy_settings(&self) -> strowger_core::proxy::ProxySettings {
+        strowger_core::proxy::ProxySettings {
             max_forwards: self.proxy.max_forwards,
             tcp_above: self.proxy.udp_to_tcp_above,
             contact_repair: self.nat.contact_repair,

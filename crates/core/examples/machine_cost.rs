@@ -12,9 +12,9 @@ use std::sync::Arc;
 use processor_time::processor_time;
 use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
-use strowger_core::registrar::{Current, Outcome, Registrar, Settings as RegistrarSettings};
+use strowger_core::registrar::{Current, Outcome, Registrar, RegistrarSettings};
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{Endpoint, Event, Invite, Settings};
+use strowger_core::user_agent::{Endpoint, Event, Invite, UserAgentSettings};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::{Index, Limits, Message};
 
@@ -75,7 +75,7 @@ fn call() {
             sent_by: bound.to_string().into_bytes().into(),
             network: 0,
         };
-        let settings = Settings { trying: false, ..Settings::default() };
+        let settings = UserAgentSettings { trying: false, ..UserAgentSettings::default() };
         Endpoint::new(Arc::new(Identity::new(vec![listener], [""; 0], &[])), settings, Entropy::new([n; 32]), 7)
     };
     let (mut caller, mut callee) = (agent(1), agent(2));

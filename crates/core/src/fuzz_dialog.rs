@@ -2,7 +2,7 @@
 //! a party of it, and nowhere else. A function that panics when that does not hold; mutators and cargo-fuzz call it.
 
 use crate::entropy::Entropy;
-use crate::proxy::{Candidate, Plan, Proxy, Settings};
+use crate::proxy::{Candidate, Plan, Proxy, ProxySettings};
 use crate::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use crate::timer::TimerSettings;
 use crate::transaction::{Incoming, Outgoing, Role, Transactions};
@@ -103,7 +103,7 @@ impl World {
         let identity = Identity::new(listeners, ["example.org"], &[]);
         let router = Arc::new(Router::new(Arc::new(identity), b"secret", 86_400));
         let mut world = Self {
-            proxy: Proxy::new(router, Settings::default(), Entropy::new([1; 32])),
+            proxy: Proxy::new(router, ProxySettings::default(), Entropy::new([1; 32])),
             tx: Transactions::new(TimerSettings::default(), [1, 2]),
             out: Outbox::new(),
             requests: Vec::new(),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, Plan, Proxy, Settings};
+use strowger_core::proxy::{Candidate, Plan, Proxy, ProxySettings};
 use strowger_core::routing::{Identity, ListenerAddress, Request, Router};
 use strowger_core::slots::Id;
 use strowger_core::timer::TimerSettings;
@@ -107,7 +107,7 @@ impl Relay {
         Self {
             now: Now { mono: 1_000, wall: 1_700_000_000_000 },
             tx: Transactions::new(TimerSettings::default(), [1, 2]),
-            proxy: Proxy::new(router, Settings::default(), Entropy::new([1; 32])),
+            proxy: Proxy::new(router, ProxySettings::default(), Entropy::new([1; 32])),
             out: Outbox::new(),
             events: Vec::new(),
             index: Index::new(),

@@ -1,7 +1,7 @@
 //! What the registrar decides, rule by rule (RFC 3261 section 10.3, RFC 3327, RFC 3608, RFC 5626).
 
 use strowger_core::Now;
-use strowger_core::registrar::{Current, Outcome, PathRule, Refusal, Registrar, Settings};
+use strowger_core::registrar::{Current, Outcome, PathRule, Refusal, Registrar, RegistrarSettings};
 use strowger_message::{Index, Limits, Message};
 
 /// A binding kept by the test's own location table.
@@ -28,7 +28,7 @@ struct Office {
 type Answer = Result<String, Refusal>;
 
 impl Office {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: RegistrarSettings) -> Self {
         // Sun, 06 Nov 1994 08:49:37 GMT, the example of RFC 2616.
         Self { registrar: Registrar::new(settings), kept: Vec::new(), now: Now { mono: 0, wall: 784_111_777_000 } }
     }
@@ -118,7 +118,7 @@ fn contacts(ok: &str) -> Vec<&str> {
 
 #[test]
 fn a_contact_is_bound_refreshed_fetched_and_removed() {
-    let mut office = Office::new(Settings::default());
+    let mut office = Office::new(RegistrarSettings::default());
     let ok = office.serve("c", 1, "Contact: <sip:a@192.0.2.1:5060>\nExpires: 600").unwrap();
     assert_eq!(ok, "Contact: <sip:a@192.0.2.1:5060>;expires=600\nDate: Sun, 06 Nov 1994 08:49:37 GMT\n");
     office.wait(100);
@@ -136,7 +136,7 @@ fn a_contact_is_bound_refreshed_fetched_and_removed() {
 
 #[test]
 fn several_contacts_each_with_its_own_interval_and_preference() {
-    let mut office = Office::new(Settings::default());
+    let mut office = Office::new(RegistrarSettings::default());
     let ok = office
         .serve("c", 1, "Contact: \"A\" <sip:a@192.0.2.1>;expires=100;q=0.5, <sip:a@192.0.2.2;transport=tcp>;q=1\nm: sip:a@192.0.2.3;q=0.05\nExpires: 200")
         .unwrap();
@@ -157,7 +157,7 @@ fn several_contacts_each_with_its_own_interval_and_preference() {
 
 #[test]
 fn contacts_are_the_same_when_their_uris_are() {
-    let mut office = Office::new(Settings::default());
+    let mut office = Office::new(RegistrarSettings::default());
     office.serve("c", 1, "Contact: <sip:%61lice@Example.COM;transport=TCP>").unwrap();
     office.serve("c", 2, "Contact: <sip:alice@example.com;Transport=tcp>").unwrap();
     assert_eq!(office.uris(), ["sip:alice@example.com;Transport=tcp"]);
@@ -168,7 +168,8 @@ fn contacts_are_the_same_when_their_uris_are() {
 
 #[test]
 fn intervals_have_a_least_a_most_and_a_default() {
-    let settings = Settings { min_expires: 60, max_expires: 1800, default_expires: 900, ..Settings::default() };
+    let settings =
+        RegistrarSettings { min_expires: 60, max_expires: 1800, default_expires: 900, ..RegistrarSettings::default() };
     let mut office = Office::new(settings);
     assert_eq!(office.serve("c", 1, "Contact: <sip:a@h>;expires=59"), Err(Refusal::IntervalTooBrief(60)));
     let mut lines = Vec::new();
@@ -190,7 +191,7 @@ fn intervals_have_a_least_a_most_and_a_default() {
 
 #[test]
 fn a_star_removes_all_and_stands_alone() {
-    let mut office = Office::new(Settings::default());
+    let mut office = Office::new(RegistrarSettings::default());
     office.serve("c", 7, "Contact: <sip:a@h>, <sip:b@h>").unwrap();
     for lines in [
         "Contact: *",
@@ -213,7 +214,7 @@ fn a_star_removes_all_and_stands_alone() {
 
 #[test]
 fn an_older_request_of_the_same_call_changes_nothing() {
-    let mut office = Office::new(Settings::default());
+    let mut office = Office::new(RegistrarSettings::default());
     office.serve("c", 5, "Contact: <sip:a@h>;expires=600").unwrap();
     let before = office.kept.clone();
     assert_eq!(office.serve("c", 4, "Contact: <sip:new@h>, <sip:a@h>;expires=0"), Err(Refusal::OutOfOrder));
@@ -225,7 +226,7 @@ fn an_older_request_of_the_same_call_changes_nothing() {
 
 #[test]
 fn a_retransmission_gets_the_same_answer_and_changes_nothing() {
-    let mut office = Office::new(Settings::default());
+    let mut office = Office::new(RegistrarSettings::default());
     let lines = "Contact: <sip:a@h>;expires=600;q=0.3, <sip:b@h>";
     let ok = office.serve("c", 5, lines).unwrap();
     let before = office.kept.clone();
@@ -238,7 +239,7 @@ fn a_retransmission_gets_the_same_answer_and_changes_nothing() {
 
 #[test]
 fn what_has_expired_is_as_if_it_had_never_been() {
-    let mut office = Office::new(Settings { max_contacts: 1, ..Settings::default() });
+    let mut office = Office::new(RegistrarSettings { max_contacts: 1, ..RegistrarSettings::default() });
     office.serve("c", 5, "Contact: <sip:a@h>;expires=60").unwrap();
     office.wait(60);
     assert!(contacts(&office.serve("x", 1, "").unwrap()).is_empty());
@@ -252,7 +253,7 @@ fn what_has_expired_is_as_if_it_had_never_been() {
 
 #[test]
 fn contacts_are_bounded() {
-    let mut office = Office::new(Settings { max_contacts: 2, ..Settings::default() });
+    let mut office = Office::new(RegistrarSettings { max_contacts: 2, ..RegistrarSettings::default() });
     assert_eq!(office.serve("c", 1, "Contact: <sip:a@h>, <sip:b@h>, <sip:c@h>"), Err(Refusal::TooManyContacts));
     office.serve("c", 2, "Contact: <sip:a@h>, <sip:b@h>").unwrap();
     assert_eq!(office.serve("c", 3, "Contact: <sip:c@h>"), Err(Refusal::TooManyContacts));
@@ -264,7 +265,7 @@ fn contacts_are_bounded() {
 /// Each contact is compared with those before it: so many of them would take seconds.
 #[test]
 fn of_many_contacts_the_first_that_is_too_many_ends_it() {
-    let mut office = Office::new(Settings { max_contacts: 2, ..Settings::default() });
+    let mut office = Office::new(RegistrarSettings { max_contacts: 2, ..RegistrarSettings::default() });
     let many: Vec<String> = (0..250).map(|n| format!("<sip:{n}@h>")).collect();
     // What stands behind it is not looked at.
     let contacts = format!("Contact: {}, @", many.join(", "));
@@ -272,13 +273,13 @@ fn of_many_contacts_the_first_that_is_too_many_ends_it() {
     assert!(office.kept.is_empty());
     // Those that there are already do not count.
     office.serve("c", 2, "Contact: <sip:a@h>, <sip:b@h>").unwrap();
-    office.registrar = Registrar::new(Settings { max_contacts: 1, ..Settings::default() });
+    office.registrar = Registrar::new(RegistrarSettings { max_contacts: 1, ..RegistrarSettings::default() });
     office.serve("c", 3, "Contact: <sip:a@h>, <sip:b@h>").unwrap();
 }
 
 #[test]
 fn who_cannot_be_reached_gives_way() {
-    let mut office = Office::new(Settings { max_contacts: 3, ..Settings::default() });
+    let mut office = Office::new(RegistrarSettings { max_contacts: 3, ..RegistrarSettings::default() });
     office.serve("c", 1, "Contact: <sip:a@h>, <sip:b@h>, <sip:c@h>").unwrap();
     office.kept[0].unreachable = true;
     office.kept[1].unreachable = true;
@@ -299,7 +300,7 @@ fn who_cannot_be_reached_gives_way() {
 /// What is left of a binding is counted by the monotonic clock; Date says what the other one shows.
 #[test]
 fn a_step_of_the_systems_clock_moves_no_expiry() {
-    let mut office = Office::new(Settings::default());
+    let mut office = Office::new(RegistrarSettings::default());
     office.serve("c", 1, "Contact: <sip:a@h>;expires=600").unwrap();
     for (step, date) in [(0, "Thu, 01 Jan 1970 00:00:00"), (4_102_444_800_000, "Fri, 01 Jan 2100 00:00:00")] {
         office.now.wall = step;
@@ -314,7 +315,7 @@ fn a_step_of_the_systems_clock_moves_no_expiry() {
 
 #[test]
 fn the_later_of_two_equal_contacts_holds() {
-    let mut office = Office::new(Settings::default());
+    let mut office = Office::new(RegistrarSettings::default());
     office.serve("c", 1, "Contact: <sip:a@h>;expires=100, <sip:a@H>;expires=200").unwrap();
     assert_eq!(office.kept.len(), 1);
     assert_eq!(office.kept[0].expires_at, office.now.mono + 200_000);
@@ -326,7 +327,7 @@ fn the_later_of_two_equal_contacts_holds() {
 
 #[test]
 fn what_is_required_must_be_supported() {
-    let mut office = Office::new(Settings { supported: vec!["gruu".into()], ..Settings::default() });
+    let mut office = Office::new(RegistrarSettings { supported: vec!["gruu".into()], ..RegistrarSettings::default() });
     let refused = office.serve("c", 1, "Require: path, nothing,gruu\nRequire: more\nContact: <sip:a@h>");
     assert_eq!(refused, Err(Refusal::BadExtension));
     let mut lines = Vec::new();
@@ -339,17 +340,17 @@ fn what_is_required_must_be_supported() {
 fn a_path_is_kept_and_echoed() {
     let path = "Path: <sip:p1.example.org;lr>,<sip:p2.example.org;lr>\nPath: <sip:p3.example.org;lr>\n";
     let kept = "<sip:p1.example.org;lr>, <sip:p2.example.org;lr>, <sip:p3.example.org;lr>";
-    let mut office = Office::new(Settings::default());
+    let mut office = Office::new(RegistrarSettings::default());
     let ok = office.serve("c", 1, &format!("{path}Contact: <sip:a@h>")).unwrap();
     assert_eq!(office.kept[0].path, kept);
     assert!(ok.contains(&format!("Path: {kept}\n")));
 
-    let mut office = Office::new(Settings { path: PathRule::Demand, ..Settings::default() });
+    let mut office = Office::new(RegistrarSettings { path: PathRule::Demand, ..RegistrarSettings::default() });
     assert_eq!(office.serve("c", 1, &format!("{path}Contact: <sip:a@h>")), Err(Refusal::PathNotSupported));
     office.serve("c", 1, &format!("{path}Supported: x, path\nContact: <sip:a@h>")).unwrap();
     assert_eq!(office.kept[0].path, kept);
 
-    let mut office = Office::new(Settings { path: PathRule::Ignore, ..Settings::default() });
+    let mut office = Office::new(RegistrarSettings { path: PathRule::Ignore, ..RegistrarSettings::default() });
     assert_eq!(office.serve("c", 1, "Require: path\nContact: <sip:a@h>"), Err(Refusal::BadExtension));
     let ok = office.serve("c", 1, &format!("{path}Contact: <sip:a@h>")).unwrap();
     assert!(office.kept[0].path.is_empty() && !ok.contains("Path"));
@@ -357,8 +358,10 @@ fn a_path_is_kept_and_echoed() {
 
 #[test]
 fn a_service_route_is_told() {
-    let mut office =
-        Office::new(Settings { service_route: b"<sip:edge.example.org;lr>".to_vec(), ..Settings::default() });
+    let mut office = Office::new(RegistrarSettings {
+        service_route: b"<sip:edge.example.org;lr>".to_vec(),
+        ..RegistrarSettings::default()
+    });
     let ok = office.serve("c", 1, "Contact: <sip:a@h>").unwrap();
     assert!(ok.contains("Service-Route: <sip:edge.example.org;lr>\n"));
 }
@@ -369,7 +372,7 @@ fn a_flow_is_known_by_instance_and_number() {
     let contact = |port: u16, reg: u32| {
         format!("Supported: outbound\nContact: <sip:a@192.0.2.1:{port};ob>;reg-id={reg};+sip.instance=\"{instance}\"")
     };
-    let mut office = Office::new(Settings::default());
+    let mut office = Office::new(RegistrarSettings::default());
     office.serve("c", 1, &contact(1000, 1)).unwrap();
     office.serve("d", 1, &contact(2000, 2)).unwrap();
     assert_eq!(office.kept.len(), 2);
@@ -390,7 +393,7 @@ fn what_cannot_be_read_is_refused_whole() {
         "Contact: <sip:a@h>\nExpires: 99999999999",
         "Contact: <not a uri>",
     ] {
-        let mut office = Office::new(Settings::default());
+        let mut office = Office::new(RegistrarSettings::default());
         assert!(matches!(office.serve("c", 1, lines), Err(Refusal::BadRequest(_))), "{lines}");
     }
 }

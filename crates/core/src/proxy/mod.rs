@@ -32,7 +32,7 @@ use strowger_message::{Edit, Index, Message, Name};
 
 /// How a proxy treats what it forwards.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ProxySettings {
     /// Written when a request has no Max-Forwards (section 16.6 step 3). Default 70.
     pub max_forwards: u8,
     /// Requests larger than so many bytes go by TCP, and by UDP if that fails (section 18.1.1).
@@ -51,7 +51,7 @@ pub struct Settings {
     pub realm: Vec<u8>,
 }
 
-impl Default for Settings {
+impl Default for ProxySettings {
     fn default() -> Self {
         Self {
             max_forwards: 70,
@@ -69,7 +69,7 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Proxy {
     router: Arc<Router>,
-    settings: Settings,
+    settings: ProxySettings,
     entropy: Entropy,
     contexts: Slots<ResponseContext>,
     /// Response contexts without a final response.
@@ -95,7 +95,7 @@ const TIDY: u64 = 1_000;
 
 impl Proxy {
     /// `entropy` is this shard's own.
-    pub fn new(router: Arc<Router>, settings: Settings, entropy: Entropy) -> Self {
+    pub fn new(router: Arc<Router>, settings: ProxySettings, entropy: Entropy) -> Self {
         Self {
             router,
             settings,
@@ -115,7 +115,7 @@ impl Proxy {
         &self.router
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &ProxySettings {
         &self.settings
     }
 

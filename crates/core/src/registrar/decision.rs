@@ -6,7 +6,7 @@ use std::ops::Range;
 use strowger_message::header::Contact;
 use strowger_message::{Message, Name, Uri};
 
-use super::{PathRule, Settings};
+use super::{PathRule, RegistrarSettings};
 use crate::Now;
 
 /// A binding that the address-of-record has now.
@@ -63,7 +63,7 @@ pub enum Outcome {
 pub enum Refusal {
     /// 400, with the reason for the log.
     BadRequest(&'static str),
-    /// 403: more contacts than [`Settings::max_contacts`].
+    /// 403: more contacts than [`RegistrarSettings::max_contacts`].
     TooManyContacts,
     /// 420: it requires what the registrar does not support (section 8.2.2.3).
     BadExtension,
@@ -113,7 +113,7 @@ pub(super) enum Change {
 /// Decides on REGISTER requests. Keeps its lists between requests, so that it allocates nothing once warm.
 #[derive(Debug, Default)]
 pub struct Registrar {
-    pub(super) settings: Settings,
+    pub(super) settings: RegistrarSettings,
     pub(super) changes: Vec<Change>,
     pub(super) upserts: Vec<Upsert>,
     pub(super) path: Vec<u8>,
@@ -121,11 +121,11 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: RegistrarSettings) -> Self {
         Self { settings, ..Self::default() }
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &RegistrarSettings {
         &self.settings
     }
 

@@ -12,4 +12,4 @@ mod decision;
 mod settings;
 
 pub use decision::{Current, Outcome, Refusal, Registrar, Upsert};
-pub use settings::{PathRule, Settings};
+pub use settings::{PathRule, RegistrarSettings};

@@ -14,7 +14,7 @@ pub enum PathRule {
 
 /// The settings of a [`super::Registrar`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct RegistrarSettings {
     /// Shortest interval granted, in seconds; a shorter one under an hour is answered 423. Default 60.
     pub min_expires: u32,
     /// Longest interval granted, in seconds; a longer one is cut to it. Default 7,200.
@@ -31,7 +31,7 @@ pub struct Settings {
     pub supported: Vec<String>,
 }
 
-impl Default for Settings {
+impl Default for RegistrarSettings {
     fn default() -> Self {
         Self {
             min_expires: 60,

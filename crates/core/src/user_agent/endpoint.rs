@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use super::{AgentRecord, CallKey, MovedCalls, RegistrationKey, Settings, UserAgent};
+use super::{AgentRecord, CallKey, MovedCalls, RegistrationKey, UserAgent, UserAgentSettings};
 use crate::call::BucketSet;
 use crate::entropy::Entropy;
 use crate::record::{Number, Recorded};
@@ -49,7 +49,7 @@ impl Recorded for EndpointRecord {
 
 impl Endpoint {
     /// The only one: every call is its own. `entropy` and `call_secret` as for [`UserAgent::new`].
-    pub fn new(identity: Arc<Identity>, settings: Settings, entropy: Entropy, call_secret: u32) -> Self {
+    pub fn new(identity: Arc<Identity>, settings: UserAgentSettings, entropy: Entropy, call_secret: u32) -> Self {
         Self::of_shard(identity, settings, &entropy, call_secret, 0)
     }
 
@@ -57,7 +57,7 @@ impl Endpoint {
     /// and what others own they import.
     pub fn of_shard(
         identity: Arc<Identity>,
-        settings: Settings,
+        settings: UserAgentSettings,
         entropy: &Entropy,
         call_secret: u32,
         shard: usize,

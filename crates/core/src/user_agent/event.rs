@@ -116,7 +116,7 @@ pub enum Event {
     /// A request within a call that needs no dialog usage of its own (INFO, MESSAGE); it has been answered 200.
     Within { call: CallKey, method: strowger_message::Method, body: Span },
     /// A request of a method that this user agent does not know, within a call or not: the owner answers it by
-    /// [`super::UserAgent::respond`]. Only with [`super::Settings::other_methods`].
+    /// [`super::UserAgent::respond`]. Only with [`super::UserAgentSettings::other_methods`].
     Request { request: IncomingKey, call: Option<CallKey> },
     /// The call is over.
     Ended { call: CallKey, by: Ending },

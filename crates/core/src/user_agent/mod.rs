@@ -35,7 +35,7 @@ pub use moves::{AgentRecord, MovedCalls};
 pub use outgoing::Outside;
 pub use registration::Register;
 pub use session::NotNow;
-pub use settings::{Reliability, Settings};
+pub use settings::{Reliability, UserAgentSettings};
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
@@ -62,7 +62,7 @@ use registration::Registration;
 #[derive(Debug)]
 pub struct UserAgent {
     identity: Arc<Identity>,
-    settings: Settings,
+    settings: UserAgentSettings,
     /// Of the Call-ID's hash that names a call's shard.
     call_secret: u32,
     /// Call-IDs that the user agent makes fall into one of these, so that what is answered comes to this shard.
@@ -121,7 +121,7 @@ impl UserAgent {
     /// [`crate::call::hash`], the same in every shard; `owned` are the buckets that are this shard's now.
     pub fn new(
         identity: Arc<Identity>,
-        settings: Settings,
+        settings: UserAgentSettings,
         entropy: Entropy,
         call_secret: u32,
         owned: BucketSet,
@@ -157,7 +157,7 @@ impl UserAgent {
         }
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &UserAgentSettings {
         &self.settings
     }
 

@@ -15,7 +15,7 @@ pub enum Reliability {
 
 /// The settings of a [`super::UserAgent`].
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct UserAgentSettings {
     /// Value of User-Agent and Server; empty: neither is written. Default `Strowger`.
     pub name: Vec<u8>,
     pub timers: TimerSettings,
@@ -35,7 +35,7 @@ pub struct Settings {
     pub registration_retry: u64,
 }
 
-impl Default for Settings {
+impl Default for UserAgentSettings {
     fn default() -> Self {
         Self {
             name: b"Strowger".to_vec(),

@@ -1,7 +1,7 @@
 //! Max-Breadth (RFC 5393 section 5.3).
 
 use crate::rig::*;
-use strowger_core::proxy::Settings;
+use strowger_core::proxy::ProxySettings;
 
 fn fork(lines: &str, contacts: usize) -> Vec<Sent> {
     let mut rig = Rig::new();
@@ -37,7 +37,7 @@ fn too_little_for_the_fork_is_440() {
         assert_eq!((up.start(), up.to().as_str()), ("SIP/2.0 440 Max-Breadth Exceeded", ALICE));
         assert!(up.one("To").contains(";tag="));
     }
-    let mut rig = Rig::with(Settings { max_breadth: 1, ..Settings::default() });
+    let mut rig = Rig::with(ProxySettings { max_breadth: 1, ..ProxySettings::default() });
     let contacts = ["10.2.2.1:5060", "10.2.2.2:5060"].map(|a| contact(a, 1000));
     let sent = rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &contacts);
     assert_eq!(words(&sent), ["440"]);

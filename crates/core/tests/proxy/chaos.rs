@@ -4,7 +4,7 @@
 use crate::rig::*;
 use std::collections::HashMap;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::Settings;
+use strowger_core::proxy::ProxySettings;
 
 struct Dice(Entropy);
 
@@ -84,7 +84,7 @@ impl Seen {
 
 fn call(seed: u32) -> Seen {
     let mut dice = Dice::of(seed);
-    let mut rig = Rig::with(Settings::default());
+    let mut rig = Rig::with(ProxySettings::default());
     let method = *dice.pick(&["INVITE", "INVITE", "INVITE", "MESSAGE"]);
     let contacts: Vec<Try> = (0..=dice.roll(5))
         .map(|n| {

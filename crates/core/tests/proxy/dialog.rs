@@ -2,7 +2,7 @@
 
 use crate::rig::*;
 use strowger_core::Transport;
-use strowger_core::proxy::Settings;
+use strowger_core::proxy::ProxySettings;
 
 /// Where Alice's and Bob's messages really come from.
 const OUTER_ALICE: &str = "10.50.0.1:40001";
@@ -129,7 +129,7 @@ fn only_the_contact_of_a_dialog_is_repaired_and_only_at_the_first_hop() {
     assert!(!contact("PUBLISH", "", OUTER_ALICE).contains("x-strowger="));
     // Another proxy was there before.
     assert!(!contact("INVITE", "Via: SIP/2.0/UDP 10.9.9.9;branch=z9hG4bK0\n", OUTER_ALICE).contains("x-strowger="));
-    let mut rig = Rig::with(Settings { contact_repair: false, ..Settings::default() });
+    let mut rig = Rig::with(ProxySettings { contact_repair: false, ..ProxySettings::default() });
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(OUTER_ALICE), &to(BOB)));
     assert!(!sent.one("Contact").contains("x-strowger="));
 }

@@ -2,7 +2,7 @@
 //! (section 16.9).
 
 use crate::rig::*;
-use strowger_core::proxy::Settings;
+use strowger_core::proxy::ProxySettings;
 use strowger_core::{Target, Transport};
 
 fn two() -> Vec<Try> {
@@ -97,7 +97,7 @@ fn one_branch_that_fails_does_not_end_the_others() {
 }
 
 /// A request that is too large for UDP, and whether TCP comes first.
-fn large(settings: Settings, fixed: bool) -> (Rig, Sent) {
+fn large(settings: ProxySettings, fixed: bool) -> (Rig, Sent) {
     let mut rig = Rig::with(settings);
     let mut tries = to(BOB);
     tries[0].fixed = fixed;
@@ -108,7 +108,7 @@ fn large(settings: Settings, fixed: bool) -> (Rig, Sent) {
 
 #[test]
 fn a_large_request_goes_by_tcp_and_by_udp_if_that_fails() {
-    let (mut rig, sent) = large(Settings::default(), false);
+    let (mut rig, sent) = large(ProxySettings::default(), false);
     assert_eq!((sent.target.transport, sent.target.listener, sent.to().as_str()), (Transport::Tcp, TCP, BOB));
     assert!(sent.one("Via").starts_with("SIP/2.0/TCP 10.0.0.1:5060;"));
     let next = only(rig.fail(&sent));
@@ -122,10 +122,13 @@ fn a_large_request_goes_by_tcp_and_by_udp_if_that_fails() {
 #[test]
 fn a_large_request_stays_where_it_must() {
     // The flow of a binding, and where the setting is off.
-    assert_eq!(large(Settings::default(), true).1.target.transport, Transport::Udp);
-    assert_eq!(large(Settings { tcp_above: None, ..Settings::default() }, false).1.target.transport, Transport::Udp);
+    assert_eq!(large(ProxySettings::default(), true).1.target.transport, Transport::Udp);
     assert_eq!(
-        large(Settings { tcp_above: Some(9_000), ..Settings::default() }, false).1.target.transport,
+        large(ProxySettings { tcp_above: None, ..ProxySettings::default() }, false).1.target.transport,
+        Transport::Udp
+    );
+    assert_eq!(
+        large(ProxySettings { tcp_above: Some(9_000), ..ProxySettings::default() }, false).1.target.transport,
         Transport::Udp
     );
     // No TCP listener of that family.

@@ -2,7 +2,7 @@
 
 use crate::rig::*;
 use strowger_core::Transport;
-use strowger_core::proxy::Settings;
+use strowger_core::proxy::ProxySettings;
 
 #[test]
 fn everything_else_passes_byte_for_byte() {
@@ -134,7 +134,7 @@ fn a_sips_request_is_record_routed_with_sips() {
 
 #[test]
 fn credentials_of_our_realm_are_taken_off_and_others_stay() {
-    let mut rig = Rig::with(Settings { realm: b"example.org".to_vec(), ..Settings::default() });
+    let mut rig = Rig::with(ProxySettings { realm: b"example.org".to_vec(), ..ProxySettings::default() });
     let digest = |realm: &str| {
         format!(
             "Proxy-Authorization: Digest username=\"a\", realm=\"{realm}\", nonce=\"n\", uri=\"sip:b\", response=\"0123456789abcdef0123456789abcdef\"\n"

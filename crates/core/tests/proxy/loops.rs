@@ -1,7 +1,7 @@
 //! Loops and spirals (section 16.3 item 4, RFC 5393 section 4).
 
 use crate::rig::*;
-use strowger_core::proxy::Settings;
+use strowger_core::proxy::ProxySettings;
 
 /// The request that was sent, with what another element made of its first line.
 fn round(sent: &Sent, change: impl FnOnce(String) -> String) -> String {
@@ -44,7 +44,7 @@ fn what_comes_straight_back_is_a_loop_too() {
 #[test]
 fn what_comes_straight_back_takes_its_share_of_the_branches_along() {
     const MOST: u16 = 20;
-    let mut rig = Rig::with(Settings { max_branches: MOST, ..Settings::default() });
+    let mut rig = Rig::with(ProxySettings { max_branches: MOST, ..ProxySettings::default() });
     let mut waiting = vec![alice("MESSAGE", "sip:bob@example.net", "")];
     let (mut sent, mut arrival) = (0, udp(ALICE));
     while let Some(text) = waiting.pop() {

@@ -3,7 +3,7 @@
 use crate::rig::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use strowger_core::Transport;
-use strowger_core::proxy::Settings;
+use strowger_core::proxy::ProxySettings;
 
 /// One end of a call: what it must write into a request to the other end.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ fn each_party_reaches_the_other() {
     assert_eq!(goes(&mut rig, &alice).0, BOB);
     assert_eq!(goes(&mut rig, &bob).0, ALICE);
     // By any server with the same secret, on all routes of ours at once, with parameters that lead nowhere.
-    let other = Rig::seeded(Settings::default(), 2);
+    let other = Rig::seeded(ProxySettings::default(), 2);
     assert!(passes(&other, &alice) && passes(&other, &bob));
     assert!(passes(&rig, &alice.with(|end| end.routes.insert(0, "<sip:10.0.0.1;lr>".into()))));
     assert!(passes(&rig, &alice.with(|end| end.uri = "sip:%62ob@10.2.2.2:5060;transport=udp;x=y".into())));

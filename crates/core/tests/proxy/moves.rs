@@ -4,7 +4,7 @@ use crate::kept::kept;
 use crate::rig::*;
 use crate::written::Process;
 use std::num::NonZeroU32;
-use strowger_core::proxy::{ContextRecord, Settings};
+use strowger_core::proxy::{ContextRecord, ProxySettings};
 use strowger_core::record;
 use strowger_core::transaction::Record;
 use strowger_core::{Now, PeerName, Target, Transport};
@@ -12,7 +12,7 @@ use strowger_message::Name;
 
 /// Moves everything of one rig into another, of a process that began a minute later and has calls of its own already.
 fn moved(mut old: Rig) -> Rig {
-    let mut new = Rig::seeded(Settings::default(), 9);
+    let mut new = Rig::seeded(ProxySettings::default(), 9);
     new.now = Now { mono: old.now.mono.saturating_sub(60_000), ..old.now };
     new.next = old.next + 100;
     for n in 0..3 {

@@ -1,7 +1,7 @@
 //! What belongs to one request: time-outs, statuses that lead on, header edits, and its user's decision when it fails.
 
 use crate::rig::*;
-use strowger_core::proxy::{Plan, Settings, TryNext};
+use strowger_core::proxy::{Plan, ProxySettings, TryNext};
 use strowger_message::Name;
 
 const ONE: &str = "10.2.2.1:5061";
@@ -168,7 +168,7 @@ fn what_is_added_has_its_turn_before_what_waits() {
 
 #[test]
 fn what_may_be_added_is_bounded() {
-    let settings = Settings { max_branches: 8, ..Settings::default() };
+    let settings = ProxySettings { max_branches: 8, ..ProxySettings::default() };
     let mut rig = Rig::with(settings);
     rig.plan.asks = true;
     let mut phones = invite(&mut rig, &[contact(ONE, 1000)]);

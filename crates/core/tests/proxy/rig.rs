@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::entropy::Entropy;
-use strowger_core::proxy::{Candidate, ContextRecord, NoticeEvent, Plan, Proxy, Settings};
+use strowger_core::proxy::{Candidate, ContextRecord, NoticeEvent, Plan, Proxy, ProxySettings};
 use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
 use strowger_core::timer::TimerSettings;
 use strowger_core::transaction::{Event, Incoming, Outgoing, Record, Role, ServerId, Transactions};
@@ -175,30 +175,30 @@ pub(crate) const BOB: &str = "10.2.2.2:5060";
 
 impl Rig {
     pub(crate) fn new() -> Self {
-        Self::with(Settings::default())
+        Self::with(ProxySettings::default())
     }
 
-    pub(crate) fn with(settings: Settings) -> Self {
+    pub(crate) fn with(settings: ProxySettings) -> Self {
         Self::seeded(settings, 1)
     }
 
-    pub(crate) fn seeded(settings: Settings, seed: u8) -> Self {
+    pub(crate) fn seeded(settings: ProxySettings, seed: u8) -> Self {
         Self::made(identity(), settings, b"secret", seed, DAY)
     }
 
     /// What it writes into dialogs leads to their parties for so many seconds.
     pub(crate) fn with_lifetime(seconds: u32) -> Self {
-        Self::made(identity(), Settings::default(), b"secret", 1, seconds)
+        Self::made(identity(), ProxySettings::default(), b"secret", 1, seconds)
     }
 
     /// Another server, which listens there by UDP.
     pub(crate) fn of(sent_by: &[u8], secret: &[u8]) -> Self {
         let bound = std::str::from_utf8(sent_by).expect("text").parse().expect("an address");
         let listener = ListenerAddress { transport: Transport::Udp, bound, sent_by: sent_by.into(), network: 0 };
-        Self::made(Identity::new(vec![listener], [""; 0], &[]), Settings::default(), secret, 9, DAY)
+        Self::made(Identity::new(vec![listener], [""; 0], &[]), ProxySettings::default(), secret, 9, DAY)
     }
 
-    fn made(identity: Identity, settings: Settings, secret: &[u8], seed: u8, lifetime: u32) -> Self {
+    fn made(identity: Identity, settings: ProxySettings, secret: &[u8], seed: u8, lifetime: u32) -> Self {
         let router = Arc::new(Router::new(Arc::new(identity), secret, lifetime));
         Self {
             now: NOW,

@@ -2,7 +2,7 @@
 
 use crate::rig::*;
 
-use strowger_core::user_agent::{Ending, Event, Invite, Register, Settings};
+use strowger_core::user_agent::{Ending, Event, Invite, Register, UserAgentSettings};
 
 /// Section 22, RFC 3665 section 3.3: a challenge is answered once, in a new request of the same call.
 #[test]
@@ -113,7 +113,7 @@ fn a_registration_is_kept_up_and_taken_back() {
 
 #[test]
 fn a_registration_that_fails_is_tried_again() {
-    let mut net = Net::new([Settings { registration_retry: 10_000, ..quiet() }]);
+    let mut net = Net::new([UserAgentSettings { registration_retry: 10_000, ..quiet() }]);
     let target = net.target(7);
     let register = Register {
         aor: b"sip:alice@atlanta.example",

@@ -3,12 +3,12 @@
 use crate::rig::*;
 
 use strowger_core::Transport;
-use strowger_core::user_agent::{Ending, Event, Settings};
+use strowger_core::user_agent::{Ending, Event, UserAgentSettings};
 
 /// RFC 3665 section 3.1.
 #[test]
 fn a_call_is_made_talks_and_ends() {
-    let mut net = Net::new([Settings::default(), Settings::default()]);
+    let mut net = Net::new([UserAgentSettings::default(), UserAgentSettings::default()]);
     let caller = net.call(OFFER);
     net.run(20);
     assert_eq!(net.last(1).body, OFFER);

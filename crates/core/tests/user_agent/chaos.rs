@@ -3,7 +3,7 @@
 use crate::rig::*;
 
 use strowger_core::entropy::Entropy;
-use strowger_core::user_agent::{CallKey, Event, Reliability, Settings};
+use strowger_core::user_agent::{CallKey, Event, Reliability, UserAgentSettings};
 use strowger_core::{Arrival, ListenerId, Transport};
 use strowger_message::Method;
 
@@ -30,7 +30,7 @@ fn every_call_ends_in_any_weather() {
         let mut random = Entropy::new(key);
         let reliability = if random.u64().is_multiple_of(2) { Reliability::Supported } else { Reliability::Required };
         let trying = random.u64().is_multiple_of(2);
-        let mut net = Net::new([quiet(), Settings { reliability, trying, ..quiet() }]);
+        let mut net = Net::new([quiet(), UserAgentSettings { reliability, trying, ..quiet() }]);
         net.weather = Some(Entropy::new(key).derive(b"weather"));
         let caller = net.call(if random.u64().is_multiple_of(4) { b"" } else { OFFER });
         // How much of what each phone heard its owner has acted on.
@@ -115,7 +115,7 @@ fn every_call_ends_in_any_weather() {
 /// Whatever comes, nothing panics and nothing stays.
 #[test]
 fn mutated_messages_do_no_harm() {
-    let mut net = Net::new([quiet(), Settings { reliability: Reliability::Supported, ..quiet() }]);
+    let mut net = Net::new([quiet(), UserAgentSettings { reliability: Reliability::Supported, ..quiet() }]);
     let (caller, _) = net.up();
     net.with(0, |agent, round| agent.reinvite(round, caller, OFFER)).unwrap();
     net.run(50);

@@ -1,7 +1,7 @@
 //! What the owner of a user agent sees of messages, and what it puts into them.
 
 use crate::rig::*;
-use strowger_core::user_agent::{Content, Event, Settings};
+use strowger_core::user_agent::{Content, Event, UserAgentSettings};
 
 fn carrying(headers: &'static [u8], body: &'static [u8]) -> Content<'static> {
     Content { headers, body }
@@ -92,7 +92,7 @@ fn a_call_that_is_cancelled_says_why() {
 
 #[test]
 fn an_answer_that_waits_for_its_prack_keeps_its_lines() {
-    let settings = || Settings { reliability: strowger_core::user_agent::Reliability::Supported, ..quiet() };
+    let settings = || UserAgentSettings { reliability: strowger_core::user_agent::Reliability::Supported, ..quiet() };
     let mut net = Net::new([settings(), settings()]);
     let (_, callee) = net.calling();
     net.with(1, |agent, round| {
@@ -107,7 +107,7 @@ fn an_answer_that_waits_for_its_prack_keeps_its_lines() {
 
 #[test]
 fn methods_that_it_does_not_know_are_their_owners() {
-    let mut net = Net::new([quiet(), Settings { other_methods: true, ..quiet() }]);
+    let mut net = Net::new([quiet(), UserAgentSettings { other_methods: true, ..quiet() }]);
     let (caller, _) = net.up();
     let refer = strowger_message::Method::Refer;
     let lines = b"Refer-To: <sip:carol@example.org>\r\n";
@@ -143,7 +143,7 @@ fn methods_that_it_does_not_know_are_their_owners() {
 
 #[test]
 fn a_request_that_its_owner_never_answers_leaves_nothing_behind() {
-    let mut net = Net::new([quiet(), Settings { other_methods: true, ..quiet() }]);
+    let mut net = Net::new([quiet(), UserAgentSettings { other_methods: true, ..quiet() }]);
     let (caller, callee) = net.up();
     net.with(0, |agent, round| agent.request_within(round, caller, strowger_message::Method::Refer, b"", b"")).unwrap();
     net.run(40_000);

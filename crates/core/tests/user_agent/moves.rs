@@ -6,7 +6,7 @@ use crate::written::{Process, through_bytes};
 use strowger_core::Target;
 use strowger_core::call::{self, BucketSet};
 use strowger_core::record;
-use strowger_core::user_agent::{Ending, EndpointRecord, Event, Register, Settings};
+use strowger_core::user_agent::{Ending, EndpointRecord, Event, Register, UserAgentSettings};
 
 fn words(net: &Net) -> Vec<&str> {
     net.log.iter().map(String::as_str).collect()
@@ -144,7 +144,7 @@ fn a_registration_is_refreshed_by_the_other_shard() {
 
 #[test]
 fn what_waits_for_its_owner_moves_too() {
-    let mut net = Net::new([quiet(), Settings { other_methods: true, ..quiet() }]);
+    let mut net = Net::new([quiet(), UserAgentSettings { other_methods: true, ..quiet() }]);
     let (caller, callee) = net.up();
     let refer = strowger_message::Method::Refer;
     net.with(0, |agent, round| agent.request_within(round, caller, refer, b"", b"")).unwrap();
@@ -207,7 +207,7 @@ fn call_ids_fall_into_buckets_of_the_shard() {
 
 /// What a phone has: a call that is up through a proxy, a REFER in it that waits for its owner, an INVITE that rings, a registration.
 fn with_all() -> Net {
-    let mut net = Net::new([Settings { other_methods: true, ..quiet() }]);
+    let mut net = Net::new([UserAgentSettings { other_methods: true, ..quiet() }]);
     let target = net.target(8);
     let invite = |net: &mut Net| net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
     invite(&mut net);

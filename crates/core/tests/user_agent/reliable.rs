@@ -2,12 +2,12 @@
 
 use crate::rig::*;
 
-use strowger_core::user_agent::{Ending, Event, Reliability, Settings};
+use strowger_core::user_agent::{Ending, Event, Reliability, UserAgentSettings};
 
 /// RFC 3262: reliable provisional responses, acknowledged by PRACK; the 2xx waits for the one with the answer.
 #[test]
 fn a_ringing_with_media_is_reliable() {
-    let mut net = Net::new([quiet(), Settings { reliability: Reliability::Supported, ..quiet() }]);
+    let mut net = Net::new([quiet(), UserAgentSettings { reliability: Reliability::Supported, ..quiet() }]);
     let mut lost = false;
     net.lose = Box::new(move |line| line == "0>1 PRACK" && !std::mem::replace(&mut lost, true));
     let (caller, callee) = net.calling();
@@ -30,7 +30,7 @@ fn a_ringing_with_media_is_reliable() {
 
 #[test]
 fn a_reliable_ringing_that_nobody_acknowledges_ends_the_call() {
-    let mut net = Net::new([quiet(), Settings { reliability: Reliability::Supported, ..quiet() }]);
+    let mut net = Net::new([quiet(), UserAgentSettings { reliability: Reliability::Supported, ..quiet() }]);
     net.lose = Box::new(|line| line == "0>1 PRACK");
     let (_, callee) = net.calling();
     net.with(1, |agent, round| agent.ring(round, callee, 180, b""));

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
-use strowger_core::user_agent::{CallKey, Endpoint, EndpointRecord, Event, Invite, MovedCalls, Settings, UserAgent};
+use strowger_core::user_agent::{
+    CallKey, Endpoint, EndpointRecord, Event, Invite, MovedCalls, UserAgent, UserAgentSettings,
+};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target, Transport};
 
 pub(crate) const OFFER: &[u8] = b"v=0\r\no=a 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n";
@@ -63,11 +65,11 @@ pub(crate) fn address(n: usize) -> SocketAddr {
 }
 
 impl Net {
-    pub(crate) fn new(settings: impl IntoIterator<Item = Settings>) -> Self {
+    pub(crate) fn new(settings: impl IntoIterator<Item = UserAgentSettings>) -> Self {
         Self::over(Transport::Udp, settings)
     }
 
-    pub(crate) fn over(transport: Transport, settings: impl IntoIterator<Item = Settings>) -> Self {
+    pub(crate) fn over(transport: Transport, settings: impl IntoIterator<Item = UserAgentSettings>) -> Self {
         let phones = settings.into_iter().enumerate().map(|(n, settings)| {
             let address = address(n);
             let listener = ListenerAddress {
@@ -302,13 +304,13 @@ impl Net {
 }
 
 /// The endpoint of phone `n`, of a shard.
-fn endpoint(n: usize, shard: u8, identity: Identity, settings: Settings) -> Endpoint {
+fn endpoint(n: usize, shard: u8, identity: Identity, settings: UserAgentSettings) -> Endpoint {
     Endpoint::of_shard(Arc::new(identity), settings, &Entropy::new([n as u8 + 1; 32]), 7, usize::from(shard))
 }
 
 /// No 100 at once, so that flows stay short.
-pub(crate) fn quiet() -> Settings {
-    Settings { trying: false, ..Settings::default() }
+pub(crate) fn quiet() -> UserAgentSettings {
+    UserAgentSettings { trying: false, ..UserAgentSettings::default() }
 }
 
 pub(crate) fn invite(target: Target, offer: &[u8]) -> Invite<'_> {

@@ -14,7 +14,7 @@ use strowger_core::entropy::Entropy;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{
     AccountKey, CallKey, Ending, Endpoint, EndpointRecord, Event, Invite, MovedCalls, Register, RegistrationKey,
-    Settings,
+    UserAgentSettings,
 };
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::{Listener, Net, Node, Service, Settings as NetSettings};
@@ -135,8 +135,12 @@ fn start_with(settings: NetSettings, server: SocketAddr, news: Sender<News>) -> 
     let interrupted = news.clone();
     let node = net.spawn(move |shard, _| {
         // The callee rings at once, which spares its own 100.
-        let settings =
-            Settings { name: b"Strowger demo".to_vec(), trying: false, registration_retry: 0, ..Settings::default() };
+        let settings = UserAgentSettings {
+            name: b"Strowger demo".to_vec(),
+            trying: false,
+            registration_retry: 0,
+            ..UserAgentSettings::default()
+        };
         let mut endpoint = Endpoint::of_shard(identity.clone(), settings, &Entropy::new(seed), call_secret, shard);
         let mut account =
             |(name, password): (&str, &str)| endpoint.agent.add_account(name.as_bytes(), password.as_bytes());
