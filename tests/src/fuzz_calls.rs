@@ -1,4 +1,4 @@
-//! The whole service in this process, with its shards, sockets and connections, and requests within calls that bear true marks and
+//! The whole service in this process, with its shards, sockets and connections, and requests within calls that bear true route tokens and
 //! seals, changed in any way: no panic, and no request leaves for any peer but a party. A function that panics when that does
 //! not hold; mutators and cargo-fuzz call it.
 

@@ -193,7 +193,7 @@ fn an_ack_of_no_call_reaches_nobody() {
     settle(&server, &mut stranger);
     hears_nothing(&mut bob);
     server.log_with("ACK dropped");
-    // The mark of the call, for another Contact.
+    // The route token of the call, for another Contact.
     let mut early = end;
     let ack = early.request_to("ACK", "sip:other@127.0.0.1:9");
     stranger.send(&ack.bytes()).expect("loopback takes it");
@@ -225,7 +225,7 @@ fn nobody_connects(listener: &TcpListener) {
     assert!(listener.accept().is_err(), "a connection was made");
 }
 
-/// The party is in the mark, not in the To header of the request, which its sender writes.
+/// The party is in the route token, not in the To header of the request, which its sender writes.
 #[test]
 fn another_party_in_to_changes_nothing() {
     let server = start(&[Transport::Udp], "", &["bob", "gw"]);
@@ -348,7 +348,7 @@ fn what_stands_in_a_contact_names_no_connection() {
 
 /// What is believed of one call is not believed of another, nor in the other direction, nor for another party.
 #[test]
-fn marks_are_not_exchanged() {
+fn route_tokens_are_not_exchanged() {
     let server = start(&[Transport::Udp], "", &["bob", "carol"]);
     let (mut stranger, mut bob, mut end, mut back) = strangers_call(&server, "bob", true);
     let (mut second, _, mut other, _) = strangers_call(&server, "carol", true);
@@ -361,7 +361,7 @@ fn marks_are_not_exchanged() {
     };
     let from = end.from.clone();
     let attacks: [&dyn Fn(&mut Request); 12] = [
-        // The mark of another call, of the other direction, and both before the right one.
+        // The route token of another call, of the other direction, and both before the right one.
         &|r| r.headers[0] = format!("Route: {foreign}"),
         &|r| r.headers[0] = format!("Route: {home}"),
         &|r| r.headers.insert(0, format!("Route: {home}")),
@@ -372,7 +372,10 @@ fn marks_are_not_exchanged() {
         // Cut, longer, of no value.
         &|r| r.headers[0] = format!("Route: {}>", &there[..there.len() - 2]),
         &|r| r.headers[0] = format!("Route: {}A>", &there[..there.len() - 1]),
-        &|r| r.headers[0] = format!("Route: {}", there.split(";d=").next().map(|s| format!("{s};d>")).expect("a mark")),
+        &|r| {
+            r.headers[0] =
+                format!("Route: {}", there.split(";d=").next().map(|s| format!("{s};d>")).expect("a route token"))
+        },
         // Another call, another party, no party.
         &|r| r.call_id.push('x'),
         &|r| r.to = from.clone(),
@@ -404,14 +407,14 @@ fn marks_are_not_exchanged() {
 
 /// What is believed in a Request-URI and a Route of ours is believed nowhere else.
 #[test]
-fn marks_and_seals_are_believed_in_their_place_alone() {
+fn route_tokens_and_seals_are_believed_in_their_place_alone() {
     let server = start(&[Transport::Udp, Transport::Tcp], "", &["bob", "carol"]);
     let (mut stranger, mut bob) = (server.connect(Transport::Udp), server.connect(Transport::Tcp));
     register(&mut bob, "bob", "bob");
     let call = invite("sip:bob@example.org", &stranger);
     let (mut end, _) = set_up(&mut stranger, &mut bob, &call, true);
     let (route, sealed) = (end.routes[0].clone(), end.uri.clone());
-    // Out of the call: a request that begins something, by the mark and to the seal.
+    // Out of the call: a request that begins something, by the route token and to the seal.
     for headers in [vec![], vec![format!("Route: {route}")]] {
         let mut fresh = invite(&sealed, &stranger);
         fresh.headers.extend(headers.clone());
@@ -448,7 +451,7 @@ fn marks_and_seals_are_believed_in_their_place_alone() {
 
 /// After `proxy.route_lifetime` a call needs what a first request needs; one that is refreshed within it goes on.
 #[test]
-fn marks_end() {
+fn route_tokens_end() {
     let server = start(&[Transport::Udp], "proxy.route_lifetime = \"1s\"", &["bob", "carol"]);
     let (mut stranger, mut bob, mut end, mut back) = strangers_call(&server, "bob", true);
     let (mut other, _, mut silent, _) = strangers_call(&server, "carol", true);
@@ -469,7 +472,7 @@ fn marks_end() {
 
 /// Two servers with different secrets, and one that only pretends.
 #[test]
-fn a_mark_of_another_server_opens_nothing() {
+fn a_route_token_of_another_server_opens_nothing() {
     let (one, two) = (start(&[Transport::Udp], "", &["bob"]), start(&[Transport::Udp], "", &["bob"]));
     let (_stranger, _bob, end, _) = strangers_call(&one, "bob", true);
     let (_, mut bob, mut second, _) = strangers_call(&two, "bob", true);

@@ -336,7 +336,7 @@ fn transaction() {
     run("transaction", &seeds, strowger_core::fuzz::transaction);
 }
 
-/// Scripts that change requests with true marks and seals: what is taken for a request of a call reaches its parties alone.
+/// Scripts that change requests with true route tokens and seals: what is taken for a request of a call reaches its parties alone.
 #[test]
 fn dialog() {
     let mut random = Random(0xd1a1);

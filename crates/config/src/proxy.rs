@@ -64,9 +64,9 @@ section! {
         pub relay_for: RelayFor = RelayFor::Authenticated, ANY;
         /// Stay in the path of later requests of a call (RFC 3261 section 16.6 step 4).
         pub record_route: bool = true, ANY;
-        /// How long what the server wrote into a call opens the way to its other party: the mark of Record-Route from when the call was made,
-        /// that of a Contact from when it was said. A refresh of the call within it (RFC 4028) makes it last; a later request needs what
-        /// a first one needs.
+        /// How long what the server wrote into a call opens the way to its other party: the route token of Record-Route from when the call
+        /// was made, that of a Contact from when it was said. A refresh of the call within it (RFC 4028) makes it last; a later request
+        /// needs what a first one needs.
         pub route_lifetime: Duration = Duration::from_secs(86_400), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Max-Forwards given to a request that has none (RFC 3261 section 16.6 step 3).
         pub max_forwards: u8 = 70, Rule::number(1, 255);

@@ -1,4 +1,4 @@
-//! Requests within dialogs that bear true marks and seals, changed in any way: what the proxy takes for a request of a call goes to
+//! Requests within dialogs that bear true route tokens and seals, changed in any way: what the proxy takes for a request of a call goes to
 //! a party of it, and nowhere else. A function that panics when that does not hold; mutators and cargo-fuzz call it.
 
 use crate::entropy::Entropy;
@@ -32,7 +32,7 @@ thread_local! {
 /// The first byte names a request; then four bytes each say what changes: how, where (two), and with what.
 ///
 /// # Panics
-/// Where something is sent by a mark or a seal that is no party's.
+/// Where something is sent by a route token or a seal that is no party's.
 pub fn dialog(data: &[u8]) {
     let Some((which, script)) = data.split_first() else { return };
     WORLD.with_borrow_mut(|world| {
@@ -76,7 +76,7 @@ struct World {
     tx: Transactions,
     out: Outbox,
     requests: Vec<Vec<u8>>,
-    /// What may stand in place of something else: marks, seals, Routes and Contacts of other calls and directions.
+    /// What may stand in place of something else: route tokens, seals, Routes and Contacts of other calls and directions.
     pieces: Vec<Vec<u8>>,
 }
 

@@ -35,8 +35,8 @@ impl Engine {
         if local && request.to_tag.is_empty() {
             return Verdict::Drop;
         }
-        // Where our Record-Route stands in a call, so does our mark in its ACK. Without it the ACK of a 2xx whose Contact is the user's
-        // own address comes here all the same.
+        // Where our Record-Route stands in a call, so does our route token in its ACK. Without it the ACK of a 2xx whose Contact is the
+        // user's own address comes here all the same.
         let passes = routing.in_dialog
             || (local && !self.shared.config.proxy.record_route)
             || match self.shared.config.proxy.relay_for {

@@ -4,7 +4,7 @@
 //! the moment of its answer, stands in a table of the shard until it ends.
 //!
 //! A peer chooses all that it writes. So a call is known by its dialog, Call-ID and both tags (RFC 3261 section 12), and until it is
-//! answered by what its INVITE has of that; who its parties are says the INVITE alone, and that it ends a BYE that our own mark lets
+//! answered by what its INVITE has of that; who its parties are says the INVITE alone, and that it ends a BYE that our own route token lets
 //! through.
 
 use crate::engine::Engine;

@@ -21,7 +21,7 @@ pub(crate) struct Handling<'t, 'm> {
 pub struct Progress {
     /// The stage that looks at it.
     pub(crate) stage: Stage,
-    /// When its first stage began. Whether a mark or seal is too old is judged by this moment, however long the request waits.
+    /// When its first stage began. Whether a route token or seal is too old is judged by this moment, however long the request waits.
     pub(crate) began: Now,
     pub(crate) answers: Answers,
     pub(crate) proof: Proof,
@@ -47,7 +47,7 @@ pub(crate) struct Proof {
     pub(crate) authenticated: bool,
     /// The credentials were right, but had been used before: nothing may change.
     pub(crate) replayed: bool,
-    /// Its mark or seal: it goes to the other party of a call that was let through.
+    /// Its route token or seal: it goes to the other party of a call that was let through.
     pub(crate) in_dialog: bool,
 }
 

@@ -108,7 +108,7 @@ impl Engine {
     }
 
     /// Whether one more name may be looked up for a request. One source has its share; half of the room is for requests that have shown a
-    /// password or a mark of ours.
+    /// password or a route token of ours.
     pub(crate) fn may_resolve(&self, handling: &Handling<'_, '_>) -> bool {
         let (arrival, limits) = (handling.request.arrival, &self.shared.config.limits);
         let proof = handling.progress.proof;

@@ -323,7 +323,7 @@ fn finish(world: &mut World<Node>) -> Result<Weather, String> {
     if is_good && whole.challenged_again > 0 {
         return Err(format!("a right password was asked for again in good weather: {whole:?}"));
     }
-    // Marks and registrations outlive the process, however often it is killed.
+    // Route tokens and registrations outlive the process, however often it is killed.
     if whole.refused_in_call > 0 {
         return Err(format!("a server did not know a call again: {whole:?}"));
     }

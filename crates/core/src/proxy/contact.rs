@@ -1,9 +1,9 @@
 //! The Contact of what passes, where it needs our seal: because its device is not where it says, or because a party of a call changes
-//! it, so that the mark of its Record-Route does not lead there.
+//! it, so that the route token of its Record-Route does not lead there.
 
 use super::Proxy;
 use crate::routing::contact_repair::{is_first_hop, is_invalid, is_narrower, is_needed, is_private, is_translated};
-use crate::routing::mark::{Beyond, Named};
+use crate::routing::route_token::{Beyond, Named};
 use crate::routing::{Request, Scope, Way};
 use crate::{Arrival, Now, Target, Transport};
 use strowger_message::{Host, Message, Method, Name, SipUri, Uri};
@@ -41,7 +41,7 @@ pub(super) struct Said<'a> {
 }
 
 impl Said<'_> {
-    /// The Contact that a mark is to lead to: by its own words only if they do not mean something else to others.
+    /// The Contact that a route token is to lead to: by its own words only if they do not mean something else to others.
     pub(super) fn named(&self) -> Named<'_> {
         match (&self.way, self.uri.host) {
             (None, _) => Named::Contact(&self.uri),

@@ -8,9 +8,9 @@ use super::response_context::{Branch, Candidate, OwnedCandidate, Pending, Respon
 use crate::digest::{Credentials, HeaderError};
 use crate::message_store::memory_of;
 use crate::routing::loop_detection::{self, Visit};
-use crate::routing::mark::{Named, Party};
+use crate::routing::route_token::{Named, Party};
 use crate::routing::seal::NAME;
-use crate::routing::{MARK, Request, Routing, Scope};
+use crate::routing::{ROUTE_TOKEN, Request, Routing, Scope};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, ServerId, TransactionUser};
 use crate::{ListenerId, Now, Round, Target, Transport};
@@ -463,7 +463,8 @@ impl Proxy {
         let beyond = self.router.behind_us(&request.message);
         let named = said.map_or(Named::Nothing, Said::named);
         let scope = Scope::of(request.arrival.remote.ip());
-        let mark = self.router.marks.make(now, Party::Caller, request.call_id, request.from_tag, beyond, named, scope);
+        let token =
+            self.router.route_tokens.make(now, Party::Caller, request.call_id, request.from_tag, beyond, named, scope);
         let (down, up) =
             (self.router.identity().listener(out_by), self.router.identity().listener(request.arrival.listener));
         // A sips URI may name only a listener that keeps its promise.
@@ -485,9 +486,9 @@ impl Proxy {
                     text.extend_from_slice(listener.transport.uri_text().as_bytes());
                 }
                 text.extend_from_slice(b";lr;");
-                text.extend_from_slice(MARK);
+                text.extend_from_slice(ROUTE_TOKEN);
                 text.push(b'=');
-                text.extend_from_slice(&mark);
+                text.extend_from_slice(&token);
                 text.extend_from_slice(b">\r\n");
             });
         }

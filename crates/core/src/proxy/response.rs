@@ -4,8 +4,8 @@ use super::contact::{Device, Said};
 use super::notice::NoticeEvent;
 use super::response_context::{Best, ResponseContext};
 use super::{Proxy, best};
-use crate::routing::mark::{self, Beyond, Marks, Named, Party};
-use crate::routing::{MARK, Place, Scope};
+use crate::routing::route_token::{self, Beyond, Named, Party, RouteTokens};
+use crate::routing::{Place, ROUTE_TOKEN, Scope};
 use crate::slots::Id;
 use crate::transaction::{ClientId, ServerId, Transactions};
 use crate::{Arrival, Now, Round, Target};
@@ -348,10 +348,10 @@ impl Proxy {
             if says.recorded {
                 let named = said.as_ref().map_or(Named::Nothing, Said::named);
                 let scope = Scope::of(arrival.remote.ip());
-                let make = |marks: &Marks, beyond: Beyond<'_>| {
-                    marks.make(now, Party::Called, call_id, tag, beyond, named, scope)
+                let make = |route_tokens: &RouteTokens, beyond: Beyond<'_>| {
+                    route_tokens.make(now, Party::Called, call_id, tag, beyond, named, scope)
                 };
-                self.renew_marks(response, make);
+                self.renew_route_tokens(response, make);
             }
             if let Some(said) = &said {
                 self.seal_contact(now, response, call_id, tag, said, says.renews);
@@ -362,8 +362,12 @@ impl Proxy {
         from..out.len()
     }
 
-    /// Writes the mark that leads to who answers over the one that leads to the caller, in each Record-Route of ours.
-    fn renew_marks(&mut self, response: &Message<'_>, make: impl Fn(&Marks, Beyond<'_>) -> [u8; mark::LEN]) {
+    /// Writes the route token that leads to who answers over the one that leads to the caller, in each Record-Route of ours.
+    fn renew_route_tokens(
+        &mut self,
+        response: &Message<'_>,
+        make: impl Fn(&RouteTokens, Beyond<'_>) -> [u8; route_token::LEN],
+    ) {
         let mut edit = std::mem::take(&mut self.edit);
         let mut made = None;
         let mut beyond = Beyond::Party;
@@ -374,11 +378,11 @@ impl Proxy {
             };
             if !self.router.is_own(&uri) {
                 (beyond, made) = (Beyond::Proxy(Place::of(&uri)), None);
-            } else if let Some(before) = uri.params.find(MARK).flatten()
-                && before.len() == mark::LEN
+            } else if let Some(before) = uri.params.find(ROUTE_TOKEN).flatten()
+                && before.len() == route_token::LEN
             {
-                let mark = *made.get_or_insert_with(|| make(&self.router.marks, beyond));
-                edit.replace(response.range_of(before), |text| text.extend_from_slice(&mark));
+                let token = *made.get_or_insert_with(|| make(&self.router.route_tokens, beyond));
+                edit.replace(response.range_of(before), |text| text.extend_from_slice(&token));
             }
         }
         self.edit = edit;

@@ -2,17 +2,17 @@
 //! registrar and user agent alike.
 //!
 //! [`Router::route`] reads Route headers and Request-URI, [`Router::next_hop`] a URI; [`Router::is_loop`] knows a request that came by
-//! before. What this server writes into messages to read it again (the mark of Record-Route, the seal of a Contact, the branch, the To
-//! tag) is made and judged here, each under a key of its own.
+//! before. What this server writes into messages to read it again (the route token of Record-Route, the seal of a Contact, the branch, the
+//! To tag) is made and judged here, each under a key of its own.
 
 pub mod contact_repair;
 mod identity;
 pub(crate) mod loop_detection;
-pub(crate) mod mark;
 mod own_tag;
 mod place;
 mod request;
 mod route;
+pub(crate) mod route_token;
 mod scope;
 pub mod seal;
 
@@ -20,13 +20,13 @@ pub use identity::{Identity, ListenerAddress};
 pub use own_tag::OwnTag;
 pub use place::Place;
 pub use request::Request;
-pub(crate) use route::MARK;
+pub(crate) use route::ROUTE_TOKEN;
 pub use route::{NextHop, Routing};
 pub use scope::Scope;
 pub use seal::Way;
 
 use loop_detection::{BranchKey, Visit};
-use mark::{Beyond, Marks};
+use route_token::{Beyond, RouteTokens};
 use seal::Seals;
 use std::sync::Arc;
 use strowger_message::{Message, Name, Uri};
@@ -35,7 +35,7 @@ use strowger_message::{Message, Name, Uri};
 #[derive(Clone, Debug)]
 pub struct Router {
     identity: Arc<Identity>,
-    pub(crate) marks: Marks,
+    pub(crate) route_tokens: RouteTokens,
     pub(crate) seals: Seals,
     own_tag: OwnTag,
     pub(crate) branch_key: BranchKey,
@@ -43,13 +43,13 @@ pub struct Router {
 
 impl Router {
     /// `secret` is shared by every server that shall let the same dialogs through. `lifetime`: how long, in seconds, what was written
-    /// into a dialog opens the way to its parties: the mark of Record-Route from when the dialog was made, the seal of a Contact from
-    /// when it was said.
+    /// into a dialog opens the way to its parties: the route token of Record-Route from when the dialog was made, the seal of a Contact
+    /// from when it was said.
     pub fn new(identity: Arc<Identity>, secret: &[u8], lifetime: u32) -> Self {
         // What tells one server from another with the same secret: no other has its first address.
         let name = identity.listeners().first().map_or(&b""[..], |listener| &listener.sent_by);
         Self {
-            marks: Marks::new(secret, lifetime),
+            route_tokens: RouteTokens::new(secret, lifetime),
             seals: Seals::new(secret, name, lifetime),
             own_tag: OwnTag::new(secret),
             branch_key: BranchKey::new(secret, name),

@@ -1,7 +1,7 @@
 //! What the Route headers and the Request-URI of a request say (RFC 3261 sections 16.4, 16.6 steps 6 and 12).
 
-use super::mark::{Beyond, Judgement};
 use super::place::Place;
+use super::route_token::{Beyond, Judgement};
 use super::scope::Scope;
 use super::seal::Seal;
 use super::{ListenerAddress, Request, Router};
@@ -16,8 +16,8 @@ use strowger_message::{Edit, Index, Message, Name, Uri};
 
 type Value<'a> = Placed<Hop<'a>>;
 
-/// The parameter of our Record-Route that carries the mark (see [`super::mark`]).
-pub(crate) const MARK: &[u8] = b"d";
+/// The parameter of our Record-Route that carries the route token (see [`super::route_token`]).
+pub(crate) const ROUTE_TOKEN: &[u8] = b"d";
 
 /// The routing information of one request.
 #[derive(Debug)]
@@ -27,10 +27,10 @@ pub struct Routing<'a> {
     pub uri_text: &'a [u8],
     /// There was a Route of ours; it is taken off.
     pub own_route: bool,
-    /// It goes to the other party of a call that we let through before: so says our mark in the Route, or our seal in the
+    /// It goes to the other party of a call that we let through before: so says our route token in the Route, or our seal in the
     /// Request-URI.
     pub in_dialog: bool,
-    /// It bears our mark of this call and party, but not the Contact that this was made with.
+    /// It bears our route token of this call and party, but not the Contact that this was made with.
     pub other_contact: bool,
     /// Of the address that this party sent from; the narrowest if it is not in dialog.
     pub scope: Scope,
@@ -97,9 +97,9 @@ impl Router {
             remove: SmallVec::new(),
             strict: None,
         };
-        let mut mark = None;
+        let mut token = None;
         if message.has(Name::Route) || self.is_record_route(&request.uri) {
-            mark = self.read_routes(request, &mut routing);
+            token = self.read_routes(request, &mut routing);
         }
         let uri = routing.uri.sip().copied();
         routing.own_maddr = uri.as_ref().is_some_and(|uri| self.own_maddr(uri));
@@ -108,15 +108,15 @@ impl Router {
             Some(Uri::Sip(route)) => Beyond::Proxy(Place::of(&route)),
             Some(_) => Beyond::Unknown,
         };
-        let judged = match mark {
+        let judged = match token {
             None => Judgement::Refused,
-            Some(mark) => self.marks.judge(now, mark, request.call_id, request.to_tag, beyond, uri.as_ref()),
+            Some(token) => self.route_tokens.judge(now, token, request.call_id, request.to_tag, beyond, uri.as_ref()),
         };
         let seal = uri.and_then(|uri| self.seals.find(now, request.call_id, request.to_tag, &uri));
         let of_party = seal.is_some_and(|seal| seal.of_party);
         let scope = match judged {
             Judgement::Granted(scope) => Some(scope),
-            // What the mark has of the next hop is the Route.
+            // What the route token has of the next hop is the Route.
             Judgement::OtherContact(scope) if routing.route.is_some() => Some(scope).filter(|_| of_party),
             // The seal is the party's own, and no other element is on the way.
             Judgement::OtherContact(_) | Judgement::Refused => {
@@ -150,11 +150,11 @@ impl Router {
         });
     }
 
-    /// Takes the Routes apart. Returns the mark of the first of ours that bears one: of those that we put into a dialog all are the
+    /// Takes the Routes apart. Returns the route token of the first of ours that bears one: of those that we put into a dialog all are the
     /// same, and to judge one takes time.
     fn read_routes<'a>(&self, request: &Request<'a>, routing: &mut Routing<'a>) -> Option<&'a [u8]> {
-        let mark_of = |uri: &SipUri<'a>| uri.params.find(MARK).flatten();
-        let mut mark = None;
+        let token_of = |uri: &SipUri<'a>| uri.params.find(ROUTE_TOKEN).flatten();
+        let mut token = None;
         let message = request.message;
         let mut values: SmallVec<[Value<'a>; 4]> = SmallVec::new();
         for value in message.routes() {
@@ -167,7 +167,7 @@ impl Router {
         // A strict router put our Record-Route into the Request-URI and the real one last (16.4).
         let last = if self.is_record_route(&request.uri) { rest.split_last() } else { None };
         if let Some((last, before)) = last {
-            mark = request.uri.sip().and_then(mark_of);
+            token = request.uri.sip().and_then(token_of);
             routing.own_route = true;
             routing.uri = last.uri;
             routing.uri_text = last.uri_text;
@@ -183,7 +183,7 @@ impl Router {
             if own > 0 {
                 routing.listener = self.listener_named(uri).or(routing.listener);
             }
-            mark = mark.or_else(|| mark_of(uri));
+            token = token.or_else(|| token_of(uri));
             routing.own_route = true;
             own += 1;
         }
@@ -196,7 +196,7 @@ impl Router {
         }
         let last = rest.len() < values.len();
         routing.remove = removal(message.index(), &values, |i| i < own || (last && i + 1 == values.len()));
-        mark
+        token
     }
 
     /// Writes the request without those Route values that name us by names that `names_us` alone knows, as far as nothing but Routes
@@ -218,9 +218,9 @@ impl Router {
         edit.write(message, out);
     }
 
-    /// A Request-URI that we wrote as Record-Route: it is ours, without a user, and carries a mark.
+    /// A Request-URI that we wrote as Record-Route: it is ours, without a user, and carries a route token.
     fn is_record_route(&self, uri: &Uri<'_>) -> bool {
-        uri.sip().is_some_and(|uri| uri.params.find(MARK).is_some() && uri.user.is_none() && self.is_own(uri))
+        uri.sip().is_some_and(|uri| uri.params.find(ROUTE_TOKEN).is_some() && uri.user.is_none() && self.is_own(uri))
     }
 
     /// A URI whose host is this server: an address of ours, or a local domain with no port or a port of ours. A Route with it is

@@ -1,8 +1,8 @@
 //! How far an address reaches.
 //!
 //! Peers without a password lead requests to addresses of their choice: by a Contact, its `maddr`, a Record-Route, a name that resolves as
-//! they like. Our mark or seal lets those through, so it remembers how far the address reached that the peer sent from, and what goes
-//! on by it goes no further in: not from the world into the network of this server, nor to the ports of its machine.
+//! they like. Our route token or seal lets those through, so it remembers how far the address reached that the peer sent from, and what
+//! goes on by it goes no further in: not from the world into the network of this server, nor to the ports of its machine.
 
 use std::net::IpAddr;
 

@@ -1,6 +1,6 @@
 //! The seal of a Contact: a parameter of its URI that proves to us later whose Contact it is, and how to reach it.
 //!
-//! A Contact that a party changes within a call cannot stand in the mark of our Record-Route, which was made before: the seal
+//! A Contact that a party changes within a call cannot stand in the route token of our Record-Route, which was made before: the seal
 //! says that it is the Contact of the party with that tag of that call. And it carries the address, and the connection, from which
 //! a device behind NAT or on a stream really sends. It is authenticated as a whole, together with where the URI leads, bears its
 //! time, and is taken off again before the request leaves for the device, which sees its own Contact unchanged.
@@ -8,8 +8,8 @@
 //! It verifies by itself. So a Refer-To that names a party by its Contact leads to that party too, for a sender whose requests we
 //! relay (RFC 5589 section 7: attended transfer).
 
-use super::mark::{is_fresh, seconds};
 use super::place::Place;
+use super::route_token::{is_fresh, seconds};
 use super::scope::Scope;
 use crate::siphash::SipKey;
 use crate::{Flow, Now, Transport, base64};

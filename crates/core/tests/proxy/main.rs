@@ -11,12 +11,12 @@ mod forwarding;
 #[path = "../written/kept.rs"]
 mod kept;
 mod loops;
-mod marks;
 mod moves;
 mod notices;
 mod plans;
 mod responses;
 mod rig;
+mod route_tokens;
 mod routes;
 mod timers;
 #[path = "../written/mod.rs"]

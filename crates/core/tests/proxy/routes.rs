@@ -69,7 +69,7 @@ fn a_strict_router_before_us_is_undone() {
     let text = bye(&own, "Route: <sip:10.8.8.8;lr>\nRoute: <sip:bob@10.2.2.2>\n").replace("bKaBYE", "bK3");
     let out = only(rig.request(&text, udp(ALICE), &[]));
     assert_eq!((out.uri(), out.all("Route")), ("sip:bob@10.2.2.2", vec!["<sip:10.8.8.8;lr>"]));
-    // It is the mark of the Request-URI that counts.
+    // It is the route token of the Request-URI that counts.
     let text = bye(&answered, "Route: <sip:bob@10.2.2.2>\n");
     assert!(rig.routing(&text, |router, request| router.route(NOW, request).in_dialog));
     let text = bye(&answered, "Route: <sip:bob@10.2.2.9>\n");
@@ -85,8 +85,8 @@ fn of_several_marks_the_first_decides() {
     let sent = only(rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE), &to(BOB)));
     let ok = only(rig.answer(&sent, 200, "Contact: <sip:bob@10.2.2.2>\n"));
     let right = ok.one("Record-Route").to_owned();
-    let (start, mark) = right.split_once(";d=").expect("it has a mark");
-    let wrong = format!("{start};d={}", "A".repeat(mark.len() - 1)) + ">";
+    let (start, token) = right.split_once(";d=").expect("it has a route token");
+    let wrong = format!("{start};d={}", "A".repeat(token.len() - 1)) + ">";
     for (first, second, in_dialog) in [(&right, &wrong, true), (&wrong, &right, false)] {
         let bye = alice("BYE", "sip:bob@10.2.2.2", &format!("Route: {first}, {second}\n"))
             .replace("sip:bob@example.org>", "sip:bob@example.org>;tag=at5060");

@@ -120,7 +120,7 @@ fn a_cancelled_call() {
 }
 
 #[test]
-fn a_mark_of_one_call_opens_no_other() {
+fn a_route_token_of_one_call_opens_no_other() {
     let site = Site::start("", &["alice", "bob"]);
     let (alice, bob, stranger, target) = (site.phone("alice"), site.phone("bob"), site.stranger(), site.stranger());
     bob.register();
@@ -138,9 +138,9 @@ fn a_mark_of_one_call_opens_no_other() {
     target.hears_nothing();
 }
 
-/// Any caller may call Bob, and gets a mark for it: it opens the way to Bob, not to the world.
+/// Any caller may call Bob, and gets a route token for it: it opens the way to Bob, not to the world.
 #[test]
-fn the_mark_of_a_strangers_call_leads_to_whom_he_called() {
+fn the_route_token_of_a_strangers_call_leads_to_whom_he_called() {
     let site = Site::start("", &["bob"]);
     // With one contact the request leaves at once, with two it waits in a fork.
     for contacts in [1, 2] {
@@ -202,7 +202,7 @@ fn the_mark_of_a_strangers_call_leads_to_whom_he_called() {
 
 /// Nor does a call for help, which takes no password: not even by the gateway that leads to help.
 #[test]
-fn the_mark_of_a_call_for_help_leads_nowhere_else() {
+fn the_route_token_of_a_call_for_help_leads_nowhere_else() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let site = Site::start(&format!("proxy.emergency_target = \"sip:{};lr\"", socket.local_addr().unwrap()), &[]);
     let (caller, gateway, target) = (site.stranger(), site.phone_on(socket), site.stranger());

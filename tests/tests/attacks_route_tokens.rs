@@ -1,5 +1,5 @@
-//! What a party of a call does with the mark and the seal that it has, to reach somebody else, or what the other party did not agree to.
-//! In the default configuration: a stranger has called bob, and the call is answered.
+//! What a party of a call does with the route token and the seal that it has, to reach somebody else, or what the other party did not agree
+//! to. In the default configuration: a stranger has called bob, and the call is answered.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -41,8 +41,8 @@ fn seal(uri: &str) -> (&str, &str) {
     uri.split_once(";x-strowger=").unwrap_or((uri, "AAAA"))
 }
 
-fn mark(route: &str) -> &str {
-    route.split_once(";d=").expect("a mark").1.trim_end_matches('>')
+fn token(route: &str) -> &str {
+    route.split_once(";d=").expect("a route token").1.trim_end_matches('>')
 }
 
 /// They want a third party reached.
@@ -71,33 +71,33 @@ const ELSEWHERE: &[Attack] = &[
     }),
     ("an address where the seal stands", |r, b| r.uri = format!("{};x-strowger={}", seal(&r.uri).0, b.victim)),
     ("the address of old", |r, b| r.uri = format!("sip:b@{HIDDEN};alias=127.0.0.1~{}~0", b.port)),
-    ("a Route behind the mark", |r, b| r.headers.insert(1, format!("Route: <sip:{};lr>", b.victim))),
-    ("a Route behind the mark in its line", |r, b| r.headers[0].push_str(&format!(", <sip:{};lr>", b.victim))),
-    ("a Route before the mark", |r, b| r.headers.insert(0, format!("Route: <sip:{};lr>", b.victim))),
-    ("the mark on another address", |r, b| route(r, |old| format!("<sip:{};lr;d={}>", b.victim, mark(old)))),
-    ("the mark and maddr", |r, b| route(r, |old| format!("<{old};maddr={}>", b.victim))),
-    ("the mark with a user", |r, b| {
+    ("a Route behind the route token", |r, b| r.headers.insert(1, format!("Route: <sip:{};lr>", b.victim))),
+    ("a Route behind the route token in its line", |r, b| r.headers[0].push_str(&format!(", <sip:{};lr>", b.victim))),
+    ("a Route before the route token", |r, b| r.headers.insert(0, format!("Route: <sip:{};lr>", b.victim))),
+    ("the route token on another address", |r, b| route(r, |old| format!("<sip:{};lr;d={}>", b.victim, token(old)))),
+    ("the route token and maddr", |r, b| route(r, |old| format!("<{old};maddr={}>", b.victim))),
+    ("the route token with a user", |r, b| {
         route(r, |old| format!("<{}>", old.replace("sip:", "sip:x@")));
         r.uri = format!("sip:x@{}", b.victim);
     }),
-    ("the mark as target, the victim as Route", |r, b| {
-        r.uri = format!("sip:{};lr;d={}", b.server, mark(&r.headers[0]));
+    ("the route token as target, the victim as Route", |r, b| {
+        r.uri = format!("sip:{};lr;d={}", b.server, token(&r.headers[0]));
         r.headers[0] = format!("Route: <sip:x@{}>", b.victim);
     }),
-    ("the mark as target, two Routes", |r, b| {
+    ("the route token as target, two Routes", |r, b| {
         let own = r.headers[0].clone();
-        r.uri = format!("sip:{};lr;d={}", b.server, mark(&own));
+        r.uri = format!("sip:{};lr;d={}", b.server, token(&own));
         r.headers.push(format!("Route: <sip:x@{}>", b.victim));
     }),
-    ("the mark of the other call", |r, b| {
+    ("the route token of the other call", |r, b| {
         r.headers[0] = format!("Route: {}", b.other.routes[0]);
         r.uri = format!("sip:x@{}", b.victim);
     }),
-    ("both marks", |r, b| {
+    ("both route tokens", |r, b| {
         r.headers.insert(1, format!("Route: {}", b.other.routes[0]));
         r.uri = format!("sip:x@{}", b.victim);
     }),
-    ("the mark that leads back", |r, b| {
+    ("the route token that leads back", |r, b| {
         r.headers[0] = format!("Route: {}", b.back.routes[0]);
         r.uri = format!("sip:x@{}", b.victim);
     }),
@@ -115,24 +115,26 @@ const ELSEWHERE: &[Attack] = &[
     }),
 ];
 
-/// They want bob, who is where his Contact says, reached without the mark of this call and direction.
+/// They want bob, who is where his Contact says, reached without the route token of this call and direction.
 const MARKS: &[Attack] = &[
-    ("no mark", |r, b| r.headers[0] = format!("Route: <sip:{};lr>", b.server)),
-    ("an empty mark", |r, b| r.headers[0] = format!("Route: <sip:{};lr;d=>", b.server)),
-    ("a mark in capitals", |r, _| route(r, |old| format!("<{}>", old.replace(mark(old), &mark(old).to_uppercase())))),
-    ("a mark cut short", |r, _| route(r, |old| format!("<{}>", &old[..old.len() - 4]))),
-    ("a mark and more", |r, _| route(r, |old| format!("<{old}AAAA>"))),
-    ("a mark with a character changed", |r, _| {
+    ("no route token", |r, b| r.headers[0] = format!("Route: <sip:{};lr>", b.server)),
+    ("an empty route token", |r, b| r.headers[0] = format!("Route: <sip:{};lr;d=>", b.server)),
+    ("a route token in capitals", |r, _| {
+        route(r, |old| format!("<{}>", old.replace(token(old), &token(old).to_uppercase())))
+    }),
+    ("a route token cut short", |r, _| route(r, |old| format!("<{}>", &old[..old.len() - 4]))),
+    ("a route token and more", |r, _| route(r, |old| format!("<{old}AAAA>"))),
+    ("a route token with a character changed", |r, _| {
         route(r, |old| {
             let (at, last) = (old.len() - 5, old.as_bytes()[old.len() - 5]);
             format!("<{}{}{}>", &old[..at], if last == b'A' { 'B' } else { 'A' }, &old[at + 1..])
         });
     }),
     ("a time to come", |r, _| {
-        route(r, |old| format!("<{}>", old.replace(mark(old), &format!("__{}", &mark(old)[2..]))))
+        route(r, |old| format!("<{}>", old.replace(token(old), &format!("__{}", &token(old)[2..]))))
     }),
-    ("the mark of another call", |r, b| r.headers[0] = format!("Route: {}", b.other.routes[0])),
-    ("the mark that leads back", |r, b| r.headers[0] = format!("Route: {}", b.back.routes[0])),
+    ("the route token of another call", |r, b| r.headers[0] = format!("Route: {}", b.other.routes[0])),
+    ("the route token that leads back", |r, b| r.headers[0] = format!("Route: {}", b.back.routes[0])),
     ("another call", |r, _| r.call_id = unique("another")),
     ("the call in other letters", |r, _| r.call_id = r.call_id.to_uppercase()),
     ("another tag", |r, _| r.to.push('x')),
@@ -237,7 +239,7 @@ impl Scene {
 }
 
 #[test]
-fn no_mark_or_seal_leads_to_a_third_party() {
+fn no_route_token_or_seal_leads_to_a_third_party() {
     let mut scene = Scene::new(true);
     let mut faults = Vec::new();
     for (party, other, own) in [(0, "bob", format!("sip:b@{HIDDEN}")), (1, "the caller", format!("sip:a@{HIDDEN}"))] {

@@ -86,21 +86,21 @@ fn each_party_reaches_the_other() {
 }
 
 #[test]
-fn a_mark_opens_no_other_call_and_no_other_direction() {
+fn a_route_token_opens_no_other_call_and_no_other_direction() {
     let mut rig = Rig::new();
     let (bob, alice) = call(&mut rig);
     let (there, back) = (alice.routes[0].clone(), bob.routes[0].clone());
-    let (start, mark) = there.trim_end_matches('>').split_once(";d=").expect("a mark");
+    let (start, token) = there.trim_end_matches('>').split_once(";d=").expect("a route token");
     let refused = [
         // None, or none of ours.
         alice.with(|end| end.routes.clear()),
         alice.with(|end| end.routes[0] = "<sip:10.0.0.1;lr>".into()),
         alice.with(|end| end.routes[0] = "<sip:10.0.0.1;lr;d>".into()),
-        alice.with(|end| end.routes[0] = format!("{start};d={}>", "A".repeat(mark.len()))),
-        alice.with(|end| end.routes[0] = format!("{start};d={mark}A>")),
-        alice.with(|end| end.routes[0] = format!("{start};d={}>", &mark[..mark.len() - 1])),
+        alice.with(|end| end.routes[0] = format!("{start};d={}>", "A".repeat(token.len()))),
+        alice.with(|end| end.routes[0] = format!("{start};d={token}A>")),
+        alice.with(|end| end.routes[0] = format!("{start};d={}>", &token[..token.len() - 1])),
         alice.with(|end| end.routes[0] = there.replace("10.0.0.1", "10.0.0.2")),
-        alice.with(|end| end.routes[0] = format!("{start};d=x;d={mark}>")),
+        alice.with(|end| end.routes[0] = format!("{start};d=x;d={token}>")),
         // The one for the other direction, alone and before the right one.
         alice.with(|end| end.routes[0] = back.clone()),
         alice.with(|end| end.routes.insert(0, back.clone())),
@@ -122,7 +122,7 @@ fn a_mark_opens_no_other_call_and_no_other_direction() {
 }
 
 #[test]
-fn a_mark_leads_nowhere_else() {
+fn a_route_token_leads_nowhere_else() {
     let mut rig = Rig::new();
     let (bob, alice) = call(&mut rig);
     for uri in [
@@ -151,7 +151,7 @@ fn a_mark_leads_nowhere_else() {
 }
 
 #[test]
-fn a_mark_ends() {
+fn a_route_token_ends() {
     let mut rig = Rig::with_lifetime(3_600);
     let (bob, alice) = call(&mut rig);
     rig.now.wall += 3_600_000;
@@ -289,7 +289,7 @@ fn early_dialogs_of_a_fork_are_told_apart() {
 }
 
 #[test]
-fn who_says_nothing_of_where_it_is_is_not_reached_by_a_mark() {
+fn who_says_nothing_of_where_it_is_is_not_reached_by_a_route_token() {
     let mut rig = Rig::new();
     let text = alice("INVITE", "sip:bob@example.org", "").replace("Contact: <sip:alice@10.1.1.1:5060>\n", "");
     let invite = only(rig.request(&text, udp(ALICE), &[contact(BOB, 1000)]));
@@ -345,7 +345,7 @@ fn a_seal_is_for_the_call_of_its_contact() {
     let ok = only(rig.answer(&invite, 200, "Contact: <sip:bob@192.168.8.8>\n"));
     let sealed = uri_of(&ok);
     let way = |rig: &Rig, text: &str| rig.routing(text, |router, request| router.route(rig.now, request).way);
-    // It is no Contact of the call of before: not by its mark, not by itself.
+    // It is no Contact of the call of before: not by its route token, not by itself.
     let copied = alice_end.with(|end| end.uri = sealed.clone());
     assert!(!passes(&rig, &copied) && way(&rig, &copied.text("BYE", "")).is_none());
     // Outside of a dialog it says where its device is; whether the request may go there is not said.

@@ -1,12 +1,12 @@
-//! The mark in our Record-Route: proof that a later request belongs to a call that we let through, and goes to the other
+//! The route token in our Record-Route: proof that a later request belongs to a call that we let through, and goes to the other
 //! party of it.
 //!
 //! There are two of them. The one in a request that leaves stands in the route set of who is called, and leads to the caller;
 //! in each response that makes a dialog we write the other one over it, which stands in the caller's and leads to who
-//! answered (RFC 3261 section 16.7 step 8). A mark bears the time, the scope of the address that the party sent from and a hash of its
-//! Contact in clear, and is authenticated as a whole, with what the later request must have: the Call-ID, the tag of the party that it
-//! leads to as its To tag, and as its next Route the Record-Route behind ours on that side, or none. So it is no good for another
-//! call, in the other direction, or anywhere else.
+//! answered (RFC 3261 section 16.7 step 8). A route token bears the time, the scope of the address that the party sent from and a hash of
+//! its Contact in clear, and is authenticated as a whole, with what the later request must have: the Call-ID, the tag of the party that it
+//! leads to as its To tag, and as its next Route the Record-Route behind ours on that side, or none. So it is no good for another call, in
+//! the other direction, or anywhere else.
 
 use super::place::Place;
 use super::scope::Scope;
@@ -15,7 +15,7 @@ use crate::{Now, base64};
 use strowger_message::uri::SipUri;
 use subtle::ConstantTimeEq;
 
-/// Characters of a mark.
+/// Characters of a route token.
 pub(crate) const LEN: usize = base64::len(BYTES);
 
 /// A byte of scope (two bits), version and direction, four of the time, six of the Contact, thirteen of the authentication code.
@@ -23,13 +23,13 @@ const BYTES: usize = CLEAR + 13;
 const CLEAR: usize = 11;
 const VERSION: u8 = 1;
 
-/// The mark that leads nowhere: the party has said nothing of where it is.
+/// The route token that leads nowhere: the party has said nothing of where it is.
 const NOWHERE: [u8; LEN] = [b'A'; LEN];
 
 /// In place of the hash of a Contact: there is none by which the party is reached.
 const NO_CONTACT: [u8; 6] = [0; 6];
 
-/// To whom a mark leads.
+/// To whom a route token leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
     Caller = 0,
@@ -57,34 +57,34 @@ pub(crate) enum Named<'a> {
     Nothing,
 }
 
-/// What a mark says of a request.
+/// What a route token says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
     /// It is not of this call, not for this party, not for this next Route, or too old.
     Refused,
-    /// All this is right, but the Request-URI is not the Contact that the mark was made with: it needs a seal. With the scope of the
+    /// All this is right, but the Request-URI is not the Contact that the route token was made with: it needs a seal. With the scope of the
     /// address that the party sent from.
     OtherContact(Scope),
     /// The request goes to the party.
     Granted(Scope),
 }
 
-/// Makes and judges marks. Every shard, and every server that shall let this call through, has the same secret.
+/// Makes and judges route tokens. Every shard, and every server that shall let this call through, has the same secret.
 #[derive(Clone)]
-pub(crate) struct Marks {
+pub(crate) struct RouteTokens {
     key: SipKey,
     contacts: SipKey,
     /// Seconds.
     lifetime: u32,
 }
 
-impl std::fmt::Debug for Marks {
+impl std::fmt::Debug for RouteTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Marks(..)")
+        f.write_str("RouteTokens(..)")
     }
 }
 
-impl Marks {
+impl RouteTokens {
     pub(crate) fn new(secret: &[u8], lifetime: u32) -> Self {
         Self {
             key: SipKey::derive(secret, b"strowger record-route 3"),
@@ -93,7 +93,7 @@ impl Marks {
         }
     }
 
-    /// The mark for requests to this party of the call, whose tag this is. `scope`: of the address that it sends from.
+    /// The route token for requests to this party of the call, whose tag this is. `scope`: of the address that it sends from.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the party")]
     pub(crate) fn make(
         &self,
@@ -124,18 +124,18 @@ impl Marks {
         text
     }
 
-    /// Whether a request with this Call-ID, To tag, next Route and Request-URI may go on by this mark.
+    /// Whether a request with this Call-ID, To tag, next Route and Request-URI may go on by this route token.
     pub(crate) fn judge(
         &self,
         now: Now,
-        mark: &[u8],
+        token: &[u8],
         call_id: &[u8],
         to_tag: &[u8],
         beyond: Beyond<'_>,
         uri: Option<&SipUri<'_>>,
     ) -> Judgement {
         let mut bytes = [0; BYTES];
-        if !base64::decode(mark, &mut bytes) || bytes[0] >> 1 & 0b1_1111 != VERSION || to_tag.is_empty() {
+        if !base64::decode(token, &mut bytes) || bytes[0] >> 1 & 0b1_1111 != VERSION || to_tag.is_empty() {
             return Judgement::Refused;
         }
         let code = self.code(&bytes, call_id, to_tag, beyond);
@@ -169,7 +169,7 @@ impl Marks {
     }
 }
 
-/// Unix seconds, as marks and seals bear them.
+/// Unix seconds, as route tokens and seals bear them.
 pub(crate) const fn seconds(now: Now) -> u32 {
     (now.wall / 1000) as u32
 }
@@ -198,50 +198,54 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_for_one_party_of_one_call() {
-        let marks = Marks::new(b"secret", DAY);
+    fn a_route_token_is_for_one_party_of_one_call() {
+        let route_tokens = RouteTokens::new(b"secret", DAY);
         let (bob, other) = (sip("sip:bob@10.0.0.2"), sip("sip:bob@10.0.0.3"));
         let (edge, far) = (sip("sip:edge.example;lr;x=1"), sip("sip:far.example;lr"));
         for beyond in [Beyond::Party, Beyond::Proxy(Place::of(&edge))] {
-            let mark = marks.make(NOW, Party::Called, b"call", b"bob", beyond, Named::Contact(&bob), SITE);
-            let judge = |call: &[u8], tag: &[u8], beyond, uri| marks.judge(NOW, &mark, call, tag, beyond, Some(uri));
+            let token = route_tokens.make(NOW, Party::Called, b"call", b"bob", beyond, Named::Contact(&bob), SITE);
+            let judge =
+                |call: &[u8], tag: &[u8], beyond, uri| route_tokens.judge(NOW, &token, call, tag, beyond, Some(uri));
             assert_eq!(judge(b"call", b"bob", beyond, &bob), Judgement::Granted(SITE));
             assert_eq!(judge(b"call", b"bob", beyond, &other), Judgement::OtherContact(SITE));
-            assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", beyond, None), Judgement::OtherContact(SITE));
+            assert_eq!(route_tokens.judge(NOW, &token, b"call", b"bob", beyond, None), Judgement::OtherContact(SITE));
             for (call, tag) in [("other", "bob"), ("call", "alice"), ("call", ""), ("cal", "lbob"), ("callbob", "")] {
                 assert_eq!(judge(call.as_bytes(), tag.as_bytes(), beyond, &bob), Judgement::Refused, "{call} {tag}");
             }
             assert_eq!(judge(b"call", b"bob", Beyond::Proxy(Place::of(&far)), &bob), Judgement::Refused);
             assert_eq!(judge(b"call", b"bob", Beyond::Unknown, &bob), Judgement::Refused);
             assert_eq!(
-                Marks::new(b"other", DAY).judge(NOW, &mark, b"call", b"bob", beyond, Some(&bob)),
+                RouteTokens::new(b"other", DAY).judge(NOW, &token, b"call", b"bob", beyond, Some(&bob)),
                 Judgement::Refused
             );
         }
-        let mark = marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Party, Named::Contact(&bob), SITE);
+        let token = route_tokens.make(NOW, Party::Called, b"call", b"bob", Beyond::Party, Named::Contact(&bob), SITE);
         let through = Beyond::Proxy(Place::of(&edge));
-        assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", through, Some(&bob)), Judgement::Refused);
-        let mark = marks.make(NOW, Party::Called, b"call", b"bob", through, Named::Contact(&bob), SITE);
-        assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Party, Some(&bob)), Judgement::Refused);
+        assert_eq!(route_tokens.judge(NOW, &token, b"call", b"bob", through, Some(&bob)), Judgement::Refused);
+        let token = route_tokens.make(NOW, Party::Called, b"call", b"bob", through, Named::Contact(&bob), SITE);
+        assert_eq!(route_tokens.judge(NOW, &token, b"call", b"bob", Beyond::Party, Some(&bob)), Judgement::Refused);
     }
 
     #[test]
     fn without_a_contact_of_its_own_a_party_needs_its_seal() {
-        let marks = Marks::new(b"secret", DAY);
-        let mark = marks.make(NOW, Party::Caller, b"call", b"alice", Beyond::Party, Named::Seal, SITE);
+        let route_tokens = RouteTokens::new(b"secret", DAY);
+        let token = route_tokens.make(NOW, Party::Caller, b"call", b"alice", Beyond::Party, Named::Seal, SITE);
         for uri in [None, Some(&sip("sip:alice@10.0.0.1"))] {
-            assert_eq!(marks.judge(NOW, &mark, b"call", b"alice", Beyond::Party, uri), Judgement::OtherContact(SITE));
+            assert_eq!(
+                route_tokens.judge(NOW, &token, b"call", b"alice", Beyond::Party, uri),
+                Judgement::OtherContact(SITE)
+            );
         }
     }
 
     #[test]
-    fn a_mark_says_how_far_its_party_reached() {
-        let marks = Marks::new(b"secret", DAY);
+    fn a_route_token_says_how_far_its_party_reached() {
+        let route_tokens = RouteTokens::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
         for scope in [Scope::Machine, Scope::Link, Scope::Site, Scope::World] {
             for party in [Party::Caller, Party::Called] {
-                let mark = marks.make(NOW, party, b"call", b"tag", Beyond::Party, Named::Contact(&bob), scope);
-                let judged = marks.judge(NOW, &mark, b"call", b"tag", Beyond::Party, Some(&bob));
+                let token = route_tokens.make(NOW, party, b"call", b"tag", Beyond::Party, Named::Contact(&bob), scope);
+                let judged = route_tokens.judge(NOW, &token, b"call", b"tag", Beyond::Party, Some(&bob));
                 assert_eq!(judged, Judgement::Granted(scope));
             }
         }
@@ -249,25 +253,28 @@ mod tests {
 
     #[test]
     fn no_changed_character_is_accepted() {
-        let marks = Marks::new(b"secret", DAY);
+        let route_tokens = RouteTokens::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
-        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Party, Named::Contact(&bob), SITE);
+        let token = route_tokens.make(NOW, Party::Caller, b"call", b"tag", Beyond::Party, Named::Contact(&bob), SITE);
         for at in 0..LEN {
             for character in 0..=255 {
-                let mut forged = mark;
+                let mut forged = token;
                 forged[at] = character;
-                let judged = marks.judge(NOW, &forged, b"call", b"tag", Beyond::Party, Some(&bob));
-                assert_eq!(judged == Judgement::Granted(SITE), forged == mark, "{at} {character}");
+                let judged = route_tokens.judge(NOW, &forged, b"call", b"tag", Beyond::Party, Some(&bob));
+                assert_eq!(judged == Judgement::Granted(SITE), forged == token, "{at} {character}");
             }
         }
-        assert_eq!(marks.judge(NOW, &mark[1..], b"call", b"tag", Beyond::Party, Some(&bob)), Judgement::Refused);
+        assert_eq!(
+            route_tokens.judge(NOW, &token[1..], b"call", b"tag", Beyond::Party, Some(&bob)),
+            Judgement::Refused
+        );
     }
 
     #[test]
-    fn a_mark_ends() {
-        let marks = Marks::new(b"secret", DAY);
+    fn a_route_token_ends() {
+        let route_tokens = RouteTokens::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
-        let mark = marks.make(NOW, Party::Caller, b"call", b"tag", Beyond::Party, Named::Contact(&bob), SITE);
+        let token = route_tokens.make(NOW, Party::Caller, b"call", b"tag", Beyond::Party, Named::Contact(&bob), SITE);
         for (seconds, judged) in [
             (0, Judgement::Granted(SITE)),
             (86_400, Judgement::Granted(SITE)),
@@ -276,26 +283,33 @@ mod tests {
             (-86_401, Judgement::Refused),
         ] {
             let now = later(seconds);
-            assert_eq!(marks.judge(now, &mark, b"call", b"tag", Beyond::Party, Some(&bob)), judged, "{seconds}");
+            assert_eq!(
+                route_tokens.judge(now, &token, b"call", b"tag", Beyond::Party, Some(&bob)),
+                judged,
+                "{seconds}"
+            );
         }
         // When the count of seconds wraps, too.
         let last = Now { wall: u64::from(u32::MAX) * 1000, ..NOW };
-        let mark = marks.make(last, Party::Caller, b"call", b"tag", Beyond::Party, Named::Contact(&bob), SITE);
+        let token = route_tokens.make(last, Party::Caller, b"call", b"tag", Beyond::Party, Named::Contact(&bob), SITE);
         let next = Now { wall: last.wall + 5_000, ..NOW };
-        assert_eq!(marks.judge(next, &mark, b"call", b"tag", Beyond::Party, Some(&bob)), Judgement::Granted(SITE));
+        assert_eq!(
+            route_tokens.judge(next, &token, b"call", b"tag", Beyond::Party, Some(&bob)),
+            Judgement::Granted(SITE)
+        );
     }
 
     #[test]
     fn who_says_nothing_of_where_it_is_is_not_reached() {
-        let marks = Marks::new(b"secret", DAY);
+        let route_tokens = RouteTokens::new(b"secret", DAY);
         let bob = sip("sip:bob@10.0.0.2");
-        for mark in [
-            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Party, Named::Nothing, SITE),
-            marks.make(NOW, Party::Called, b"call", b"bob", Beyond::Unknown, Named::Contact(&bob), SITE),
-            marks.make(NOW, Party::Called, b"call", b"", Beyond::Party, Named::Contact(&bob), SITE),
+        for token in [
+            route_tokens.make(NOW, Party::Called, b"call", b"bob", Beyond::Party, Named::Nothing, SITE),
+            route_tokens.make(NOW, Party::Called, b"call", b"bob", Beyond::Unknown, Named::Contact(&bob), SITE),
+            route_tokens.make(NOW, Party::Called, b"call", b"", Beyond::Party, Named::Contact(&bob), SITE),
         ] {
-            assert_eq!(mark, NOWHERE);
-            assert_eq!(marks.judge(NOW, &mark, b"call", b"bob", Beyond::Party, Some(&bob)), Judgement::Refused);
+            assert_eq!(token, NOWHERE);
+            assert_eq!(route_tokens.judge(NOW, &token, b"call", b"bob", Beyond::Party, Some(&bob)), Judgement::Refused);
         }
     }
 }
