@@ -131,7 +131,7 @@ fn start_watched(document: &str, target: Option<SocketAddr>, load: Load, watch: 
     let (to, events) = channel();
     let parts = Mutex::new(Some((collector.books(now), to, watch)));
     let node = net
-        .spawn(move |_, _| {
+        .spawn_with_sockets(move |_, _| {
             let (books, to, watch) = parts.lock().unwrap().take().expect("one shard");
             Traffic::new(run.clone(), script.clone(), None, books, to).watched(watch)
         })

@@ -77,8 +77,8 @@ pub(crate) struct Connection {
     pub(crate) charged: u32,
     /// Requests that came and have no final response yet, as far as can be told from the first bytes of messages.
     pub(crate) owed: u32,
-    /// By what flow the service knows it, where that is a lane.
-    pub(crate) lane: Option<Flow>,
+    /// By what flow the service knows it, where that is a dedicated socket.
+    pub(crate) dedicated: Option<Flow>,
     /// The service is done with it; it ends when everything was said and the peer has ended it too.
     pub(crate) leaving: bool,
 }
@@ -149,7 +149,7 @@ impl Connection {
             looked: 0,
             charged: 0,
             owed: 0,
-            lane: None,
+            dedicated: None,
             leaving: false,
         }
     }

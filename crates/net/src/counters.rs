@@ -135,15 +135,15 @@ counters! {
     /// Of those, how many resumed a session (RFC 8446 section 2.2).
     tls_resumed: counter;
     /// Sockets and connections for one call or user that are open, or wait for the other side to end them.
-    lanes: gauge;
+    dedicated: gauge;
     /// Such sockets and connections opened.
-    lanes_opened: counter;
+    dedicated_opened: counter;
     /// Such sockets and connections that were not opened because as many were open as may be, or as the process may have.
-    lanes_full: counter;
+    dedicated_full: counter;
     /// Such sockets and connections that could not be opened for another reason: no port was free, say.
-    lanes_refused: counter;
+    dedicated_refused: counter;
     /// Datagrams that the kernel dropped before such a socket; counted when it is closed, or its shard ends.
-    lane_drops: counter;
+    dedicated_drops: counter;
     /// Connections closed after too long a silence.
     idle_closed: counter;
     /// Connections closed because the rest of a message did not come.

@@ -1,12 +1,14 @@
 //! Where a shard decides whose a message is: its service's, or another shard's.
 
-use crate::Service;
 use crate::buckets::{Buckets, Way};
 use crate::counters::Counters;
+use crate::dedicated::DedicatedSockets;
 use crate::handle::{Command, Shared};
 use crate::links::{Content, Links};
+use crate::service::{Extension, Service};
 use crate::stamp::{Look, Stamps};
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use strowger_core::call::{self, BUCKETS};
 use strowger_core::{Arrival, Flow, Now, Outbox, Target, Transport};
 use strowger_message::scan;
 
-pub(crate) struct Dispatcher<S: Service> {
+pub(crate) struct Dispatcher<S: Service, X: Extension<S>> {
     pub(crate) shared: Arc<Shared<S>>,
     pub(crate) index: usize,
     pub(crate) service: S,
@@ -42,6 +44,7 @@ pub(crate) struct Dispatcher<S: Service> {
     stamps: Option<Stamps>,
     /// When that came which is being read, and when it was read: microseconds of [`crate::clock::micros`].
     came: (u64, u64),
+    extension: PhantomData<X>,
 }
 
 /// A message sent for another shard.
@@ -62,7 +65,7 @@ enum Held<S: Service> {
 /// Rounds after which a fence is passed though the sockets never ran empty.
 const PATIENCE: u32 = 64;
 
-impl<S: Service> Dispatcher<S> {
+impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
     pub(crate) fn new(shared: Arc<Shared<S>>, index: usize, owner: [u8; BUCKETS], service: S, links: Links<S>) -> Self {
         let entry = &shared.entries[index];
         let buckets = Buckets::new(index as u8, owner);
@@ -86,8 +89,15 @@ impl<S: Service> Dispatcher<S> {
             commands: Vec::new(),
             stamps: shared.settings.stamps.then(Stamps::default),
             came: (0, 0),
+            extension: PhantomData,
             shared,
         }
+    }
+
+    /// The sockets that the service opened for itself.
+    #[inline]
+    pub(crate) fn sockets(&mut self) -> Option<&mut DedicatedSockets> {
+        X::sockets(&mut self.service)
     }
 
     pub(crate) fn counters(&self) -> &Counters {
@@ -114,7 +124,7 @@ impl<S: Service> Dispatcher<S> {
     #[inline]
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8]) {
         if self.stamps.is_some() {
-            self.service.arrived(self.came.0, self.came.1);
+            X::arrived(&mut self.service, self.came.0, self.came.1);
         }
         self.service.receive(now, arrival, bytes, &mut self.out);
     }

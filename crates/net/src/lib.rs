@@ -6,9 +6,9 @@
 pub mod clock;
 pub mod counters;
 pub mod datagrams;
+pub mod dedicated;
 pub mod descriptors;
 pub mod handle;
-pub mod lanes;
 pub mod memory;
 pub mod node;
 pub mod resolve;
@@ -48,11 +48,11 @@ mod ways;
 mod ws;
 
 pub use counters::Snapshot;
+pub use dedicated::{DedicatedSocket, DedicatedSockets};
 pub use failure::Failure;
 pub use handle::{Handle, Mailbox};
-pub use lanes::{Lane, Lanes};
 pub use listen_socket::ListenSocket;
 pub use node::{Net, Node};
-pub use service::{Ending, Service, Unsent};
+pub use service::{Ending, Service, ServiceWithSockets, Unsent};
 pub use settings::{Listener, Settings, Shards};
 pub use shard_pool::Backlog;

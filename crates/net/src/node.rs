@@ -4,11 +4,12 @@ use crate::directory::Directory;
 use crate::handle::{Common, ShardEntry, Shared};
 use crate::listen_socket::{ListenSocket, Origin};
 use crate::names::Names;
+use crate::service::{Extension, Plain, WithSockets};
 use crate::settings::Shards;
-use crate::shard_pool::{self, ShardPool};
+use crate::shard_pool::{self, Factory, ShardPool};
 use crate::tickets::Clients;
 use crate::ways::Ways;
-use crate::{Failure, Handle, Listener, Service, Settings};
+use crate::{Failure, Handle, Listener, Service, ServiceWithSockets, Settings};
 use rustls::ServerConfig;
 use std::io;
 use std::net::SocketAddr;
@@ -96,11 +97,30 @@ impl Net {
     }
 
     /// Starts the shards. `factory` makes the service of a shard, on its thread.
+    ///
+    /// # Errors
+    /// A thread could not be started, or a socket not be watched.
     pub fn spawn<S, F>(self, factory: F) -> io::Result<Node<S>>
     where
         S: Service + 'static,
         F: Fn(usize, Handle<S>) -> S + Send + Sync + 'static,
     {
+        self.spawn_as::<S, Plain>(Box::new(factory))
+    }
+
+    /// The same for a service that opens sockets for itself.
+    ///
+    /// # Errors
+    /// As [`Net::spawn`].
+    pub fn spawn_with_sockets<S, F>(self, factory: F) -> io::Result<Node<S>>
+    where
+        S: ServiceWithSockets + 'static,
+        F: Fn(usize, Handle<S>) -> S + Send + Sync + 'static,
+    {
+        self.spawn_as::<S, WithSockets>(Box::new(factory))
+    }
+
+    fn spawn_as<S: Service + 'static, X: Extension<S>>(self, factory: Factory<S>) -> io::Result<Node<S>> {
         let services = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (over, ended) = tokio::sync::oneshot::channel::<()>();
         let (first, peers) = (self.settings.shards.first(), self.settings.peers);
@@ -126,7 +146,8 @@ impl Net {
             pool: Mutex::new(ShardPool {
                 started: 0,
                 threads: Vec::new(),
-                factory: Some(Arc::new(Box::new(factory))),
+                factory: Some(Arc::new(factory)),
+                run: shard_pool::run::<S, X>,
                 open_listeners: Vec::new(),
             }),
         });

@@ -1,8 +1,8 @@
 //! What comes over a connection: decrypted, taken out of its frames, cut into messages.
 
-use crate::Service;
 use crate::connection::Phase;
 use crate::dispatcher::Dispatcher;
+use crate::service::{Extension, Service};
 use crate::streams::{Streams, drained};
 use crate::{stamp, ws};
 use rustls::Connection as Tls;
@@ -26,13 +26,13 @@ pub(crate) enum Progress {
 
 impl Streams {
     /// Reads what a connection has and gives the messages to the dispatcher.
-    pub(crate) fn read<S: Service>(
+    pub(crate) fn read<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         generation: u32,
         cx: &mut Context<'_>,
         now: Now,
-        dispatcher: &mut Dispatcher<S>,
+        dispatcher: &mut Dispatcher<S, X>,
     ) -> Progress {
         let mut scratch = std::mem::take(&mut self.scratch);
         let progress = self.read_into(&mut scratch, slot, generation, cx, now, dispatcher);
@@ -40,14 +40,14 @@ impl Streams {
         progress
     }
 
-    fn read_into<S: Service>(
+    fn read_into<S: Service, X: Extension<S>>(
         &mut self,
         scratch: &mut [u8],
         slot: u32,
         generation: u32,
         cx: &mut Context<'_>,
         now: Now,
-        dispatcher: &mut Dispatcher<S>,
+        dispatcher: &mut Dispatcher<S, X>,
     ) -> Progress {
         let mut read = false;
         for _ in 0..READS {
@@ -98,7 +98,13 @@ impl Streams {
         Progress::Waiting { read }
     }
 
-    fn came<S: Service>(&mut self, slot: u32, bytes: &mut [u8], now: Now, dispatcher: &mut Dispatcher<S>) {
+    fn came<S: Service, X: Extension<S>>(
+        &mut self,
+        slot: u32,
+        bytes: &mut [u8],
+        now: Now,
+        dispatcher: &mut Dispatcher<S, X>,
+    ) {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let Some(tls) = self.connection(slot).and_then(|c| c.layer.as_mut()).and_then(|l| l.tls.as_mut()) else {
@@ -127,7 +133,13 @@ impl Streams {
     }
 
     /// Cuts clear bytes into what they consist of.
-    fn cut<S: Service>(&mut self, slot: u32, bytes: &mut [u8], now: Now, dispatcher: &mut Dispatcher<S>) {
+    fn cut<S: Service, X: Extension<S>>(
+        &mut self,
+        slot: u32,
+        bytes: &mut [u8],
+        now: Now,
+        dispatcher: &mut Dispatcher<S, X>,
+    ) {
         let Some(connection) = self.connection(slot) else { return };
         let mut kept = std::mem::take(&mut connection.partial);
         let was_partial = !kept.is_empty();
@@ -165,12 +177,12 @@ impl Streams {
     }
 
     /// Works on everything whole; how far it came, and how large that which lacks something will be.
-    fn pieces<S: Service>(
+    fn pieces<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         bytes: &mut [u8],
         now: Now,
-        dispatcher: &mut Dispatcher<S>,
+        dispatcher: &mut Dispatcher<S, X>,
     ) -> (usize, Option<usize>) {
         let mut at = 0;
         while at < bytes.len() {
@@ -224,12 +236,12 @@ impl Streams {
     }
 
     /// One WebSocket frame.
-    fn frame<S: Service>(
+    fn frame<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         bytes: &mut [u8],
         now: Now,
-        dispatcher: &mut Dispatcher<S>,
+        dispatcher: &mut Dispatcher<S, X>,
     ) -> Result<usize, Option<usize>> {
         let limit = self.common.settings.limits.message;
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
@@ -280,7 +292,13 @@ impl Streams {
     }
 
     /// A WebSocket message: one SIP message, or a ping (RFC 7118 sections 5.1 and 6).
-    fn whole<S: Service>(&mut self, slot: u32, message: &[u8], now: Now, dispatcher: &mut Dispatcher<S>) {
+    fn whole<S: Service, X: Extension<S>>(
+        &mut self,
+        slot: u32,
+        message: &[u8],
+        now: Now,
+        dispatcher: &mut Dispatcher<S, X>,
+    ) {
         if let Some(connection) = self.connection(slot) {
             connection.is_whole();
         }
@@ -295,12 +313,12 @@ impl Streams {
     }
 
     /// One message of a stream (RFC 3261 section 18.3), or what stands between messages.
-    fn message<S: Service>(
+    fn message<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         bytes: &[u8],
         now: Now,
-        dispatcher: &mut Dispatcher<S>,
+        dispatcher: &mut Dispatcher<S, X>,
     ) -> Result<usize, Option<usize>> {
         let common = self.common.clone();
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
@@ -336,7 +354,13 @@ impl Streams {
         self.close(slot, &reason);
     }
 
-    fn arrive<S: Service>(&mut self, slot: u32, message: &[u8], now: Now, dispatcher: &mut Dispatcher<S>) {
+    fn arrive<S: Service, X: Extension<S>>(
+        &mut self,
+        slot: u32,
+        message: &[u8],
+        now: Now,
+        dispatcher: &mut Dispatcher<S, X>,
+    ) {
         let flow = Some(self.flow(slot));
         let Some(connection) = self.connection(slot) else { return };
         let (transport, listener, remote) = (connection.transport, connection.listener, connection.remote);

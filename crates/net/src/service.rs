@@ -1,6 +1,6 @@
 //! What a shard drives: the server, a load generator, or anything else that speaks in messages.
 
-use crate::Lanes;
+use crate::DedicatedSockets;
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox};
 
@@ -13,7 +13,7 @@ pub enum Ending {
     Broken,
     /// We ended it: it was asked for, a time was over, a limit was reached, or what came made no sense.
     Ours,
-    /// It was a lane and never made.
+    /// It was a dedicated connection and never made.
     Unmade,
 }
 
@@ -38,19 +38,9 @@ pub trait Service {
     /// A piece of state on its way to another shard, when buckets move.
     type Record: Send + 'static;
 
-    /// A round begins.
-    #[inline]
-    fn begin(&mut self, _now: Now) {}
-
     /// All that came in this round was given to the service; what it has in the outbox is sent next.
     #[inline]
     fn end(&mut self, _now: Now, _out: &mut Outbox) {}
-
-    /// The message that is received next came at `came`, as the kernel stamped it, and was read at `now`
-    /// ([`clock::micros`](crate::clock::micros)). Of what was read from a stream at once, all has the time of the last byte.
-    /// Called only where [`Settings::stamps`](crate::Settings) is on, and not for what another shard passes on.
-    #[inline]
-    fn arrived(&mut self, _came: u64, _now: u64) {}
 
     /// One whole message: a datagram, or one cut from a stream. Calls whose bucket this shard owns, only.
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox);
@@ -66,14 +56,6 @@ pub trait Service {
     /// When [`Service::poll`] must be called at the latest ([`Now::mono`] milliseconds). Asked at the end of a round. A call for a deadline that has passed must move
     /// it, or the shard never sleeps.
     fn deadline(&mut self) -> Option<u64>;
-
-    /// When a round must follow at the latest, though nothing comes: microseconds of [`clock::micros`](crate::clock::micros). Asked
-    /// before the shard sleeps, with what [`Service::deadline`] has just said. By default that; a service without a use for
-    /// [`Service::poll`] may have this alone.
-    #[inline]
-    fn wake(&mut self, deadline: Option<u64>) -> Option<u64> {
-        deadline.map(|ms| ms.saturating_mul(1_000))
-    }
 
     /// An answer to something this shard asked the service runtime.
     fn answered(&mut self, now: Now, answer: Self::Answer, out: &mut Outbox);
@@ -99,24 +81,107 @@ pub trait Service {
     #[inline]
     fn unreachable(&mut self, _now: Now, _to: SocketAddr, _quoted: &[u8], _out: &mut Outbox) {}
 
-    /// A connection accepted or made by this shard has ended, or a lane of it could not be made.
+    /// A connection accepted or made by this shard has ended.
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);
-
-    /// The same, for whom it matters how: called instead of [`Service::closed`].
-    #[inline]
-    fn ended(&mut self, now: Now, flow: Flow, _ending: Ending, out: &mut Outbox) {
-        self.closed(now, flow, out);
-    }
-
-    /// The sockets and connections that the service opened for itself; none for who opens none.
-    #[inline]
-    fn lanes(&mut self) -> Option<&mut Lanes> {
-        None
-    }
 
     /// Everything of the calls of this bucket, taken out, for its new owner.
     fn export(&mut self, now: Now, bucket: u8) -> Vec<Self::Record>;
 
     /// What another shard exported; timers go on where they were.
     fn import(&mut self, now: Now, record: Self::Record, out: &mut Outbox);
+}
+
+/// A service that makes traffic: it opens sockets and connections for single calls, and wants to know when what happens. Its
+/// shards are started by [`Net::spawn_with_sockets`](crate::Net::spawn_with_sockets).
+pub trait ServiceWithSockets: Service {
+    /// A round begins.
+    #[inline]
+    fn begin(&mut self, _now: Now) {}
+
+    /// The message that is received next came at `came`, as the kernel stamped it, and was read at `now`
+    /// ([`clock::micros`](crate::clock::micros)). Of what was read from a stream at once, all has the time of the last byte.
+    /// Called only where [`Settings::stamps`](crate::Settings) is on, and not for what another shard passes on.
+    #[inline]
+    fn arrived(&mut self, _came: u64, _now: u64) {}
+
+    /// When a round must follow at the latest, though nothing comes: microseconds of [`clock::micros`](crate::clock::micros). Asked
+    /// before the shard sleeps, with what [`Service::deadline`] has just said. By default that; a service without a use for
+    /// [`Service::poll`] may have this alone.
+    #[inline]
+    fn wake(&mut self, deadline: Option<u64>) -> Option<u64> {
+        in_micros(deadline)
+    }
+
+    /// The same as [`Service::closed`], and how: called instead.
+    #[inline]
+    fn ended(&mut self, now: Now, flow: Flow, _ending: Ending, out: &mut Outbox) {
+        self.closed(now, flow, out);
+    }
+
+    /// The sockets and connections that the service opened for itself; none while it has opened none.
+    fn sockets(&mut self) -> Option<&mut DedicatedSockets>;
+}
+
+/// What a shard calls of its service beyond [`Service`]. It is chosen where the shards are spawned: a server pays nothing for what only
+/// the other kind has.
+pub(crate) trait Extension<S: Service>: 'static {
+    #[inline]
+    fn begin(_: &mut S, _now: Now) {}
+
+    #[inline]
+    fn arrived(_: &mut S, _came: u64, _now: u64) {}
+
+    #[inline]
+    fn wake(_: &mut S, deadline: Option<u64>) -> Option<u64> {
+        in_micros(deadline)
+    }
+
+    #[inline]
+    fn ended(service: &mut S, now: Now, flow: Flow, _ending: Ending, out: &mut Outbox) {
+        service.closed(now, flow, out);
+    }
+
+    #[inline]
+    fn sockets(_: &mut S) -> Option<&mut DedicatedSockets> {
+        None
+    }
+}
+
+/// Of a service without sockets of its own.
+pub(crate) struct Plain;
+
+impl<S: Service> Extension<S> for Plain {}
+
+/// Of a [`ServiceWithSockets`].
+pub(crate) struct WithSockets;
+
+impl<S: ServiceWithSockets> Extension<S> for WithSockets {
+    #[inline]
+    fn begin(service: &mut S, now: Now) {
+        service.begin(now);
+    }
+
+    #[inline]
+    fn arrived(service: &mut S, came: u64, now: u64) {
+        service.arrived(came, now);
+    }
+
+    #[inline]
+    fn wake(service: &mut S, deadline: Option<u64>) -> Option<u64> {
+        service.wake(deadline)
+    }
+
+    #[inline]
+    fn ended(service: &mut S, now: Now, flow: Flow, ending: Ending, out: &mut Outbox) {
+        service.ended(now, flow, ending, out);
+    }
+
+    #[inline]
+    fn sockets(service: &mut S) -> Option<&mut DedicatedSockets> {
+        service.sockets()
+    }
+}
+
+fn in_micros(deadline: Option<u64>) -> Option<u64> {
+    deadline.map(|ms| ms.saturating_mul(1_000))
 }

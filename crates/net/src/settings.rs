@@ -82,7 +82,7 @@ pub struct Settings {
     /// Wake at a deadline rather than up to two milliseconds after it, for a system call each time: for who sends on
     /// schedule. Default off.
     pub exact_timers: bool,
-    /// Tell the service when each message came, as the kernel stamps it ([`Service::arrived`](crate::Service::arrived)): for who
+    /// Tell the service when each message came, as the kernel stamps it ([`ServiceWithSockets::arrived`](crate::ServiceWithSockets::arrived)): for who
     /// measures. Default off.
     pub stamps: bool,
     /// A shard that is woken does not take the processor from who has it (`SCHED_BATCH`, sched(7)): who sends to it

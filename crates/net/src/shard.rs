@@ -2,12 +2,13 @@
 
 use crate::alarm::Alarm;
 use crate::batch::Receiver;
+use crate::dedicated::{self, Sent};
 use crate::dispatcher::Dispatcher;
 use crate::failure::{caught, or_fail};
-use crate::lanes::{self, Sent};
 use crate::links::Content;
 use crate::readiness::Ready;
 use crate::reading::{Progress, without_line_ends};
+use crate::service::Extension;
 use crate::streams::{Post, Streams};
 use crate::udp::Udp;
 use crate::ways::Choices;
@@ -22,15 +23,15 @@ use std::task::{Context, Poll, Waker};
 use strowger_core::timer::sooner;
 use strowger_core::{Arrival, Now, Target, Transport};
 
-pub(crate) struct Shard<S: Service> {
-    dispatcher: Dispatcher<S>,
+pub(crate) struct Shard<S: Service, X: Extension<S>> {
+    dispatcher: Dispatcher<S, X>,
     udp: Vec<Udp>,
     /// Place in `udp` of each listener, `NONE` where it is not UDP.
     place: Vec<u8>,
     receiver: Receiver,
     streams: Streams,
     failed: Vec<u64>,
-    /// Sockets of lanes that have something.
+    /// Sockets of dedicated sockets that have something.
     ready: Vec<Ready>,
     /// For what is quoted of unreachable datagrams; empty until there is one.
     quoted: Vec<u8>,
@@ -54,9 +55,9 @@ pub(crate) struct Shard<S: Service> {
 
 const NONE: u8 = u8::MAX;
 
-impl<S: Service + 'static> Shard<S> {
+impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     /// Inside the runtime of its thread.
-    pub(crate) fn new(dispatcher: Dispatcher<S>, udp: Vec<Udp>, streams: Streams) -> Rc<RefCell<Self>> {
+    pub(crate) fn new(dispatcher: Dispatcher<S, X>, udp: Vec<Udp>, streams: Streams) -> Rc<RefCell<Self>> {
         let mut place = vec![NONE; dispatcher.shared.listeners.len()];
         for (i, socket) in udp.iter().enumerate() {
             place[socket.listener.0 as usize] = i as u8;
@@ -105,11 +106,11 @@ impl<S: Service + 'static> Shard<S> {
             }
             let now = clock::now();
             entry.counters.rounds.add(1);
-            self.dispatcher.service.begin(now);
+            X::begin(&mut self.dispatcher.service, now);
             self.dispatcher.links.look();
             let mut more = self.read_udp(now, cx);
             more |= self.read_unreachable(now);
-            more |= self.read_lanes(now, cx);
+            more |= self.read_dedicated(now, cx);
             let empty = !more;
             more |= self.streams.accept(cx, now);
             more |= self.dispatcher.read_mail(now);
@@ -292,12 +293,12 @@ impl<S: Service + 'static> Shard<S> {
         more
     }
 
-    /// One batch of each lane that has something; whether there is more to read.
+    /// One batch of each dedicated socket that has something; whether there is more to read.
     #[inline]
-    fn read_lanes(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
-        let Some(lanes) = self.dispatcher.service.lanes() else { return false };
+    fn read_dedicated(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
+        let Some(sockets) = self.dispatcher.sockets() else { return false };
         self.ready.clear();
-        let more = lanes.ready(cx, &mut self.ready, &mut self.failed);
+        let more = sockets.ready(cx, &mut self.ready, &mut self.failed);
         let shared = self.dispatcher.shared.clone();
         let counters = &shared.entries[self.dispatcher.index].counters;
         for i in 0..self.ready.len() {
@@ -306,7 +307,7 @@ impl<S: Service + 'static> Shard<S> {
                 self.read_unreachable_of(name, now);
             }
             let receiver = &mut self.receiver;
-            let read_from = self.dispatcher.service.lanes().and_then(|lanes| lanes.receive(name, receiver));
+            let read_from = self.dispatcher.sockets().and_then(|sockets| sockets.receive(name, receiver));
             let Some((n, listener, flow)) = read_from else { continue };
             self.heard = true;
             counters.batches_in.add(1);
@@ -328,12 +329,12 @@ impl<S: Service + 'static> Shard<S> {
         more
     }
 
-    /// What a lane has heard of unreachable datagrams.
+    /// What a dedicated socket has heard of unreachable datagrams.
     #[cold]
     fn read_unreachable_of(&mut self, name: u64, now: Now) {
         for _ in 0..self.receiver.batch() {
             let room = &mut self.quoted;
-            let told = self.dispatcher.service.lanes().and_then(|lanes| lanes.unreachable(name, room));
+            let told = self.dispatcher.sockets().and_then(|sockets| sockets.unreachable(name, room));
             let Some((to, length)) = told else { return };
             self.dispatcher.unreachable(now, to, &self.quoted[..length]);
         }
@@ -342,21 +343,21 @@ impl<S: Service + 'static> Shard<S> {
     /// Takes over the connections that the service has begun to make.
     #[inline]
     fn take_over(&mut self, now: Now) {
-        let Some(lanes) = self.dispatcher.service.lanes() else { return };
-        while let Some(opening) = lanes.opened() {
+        let Some(sockets) = self.dispatcher.sockets() else { return };
+        while let Some(opening) = sockets.opened() {
             let flow = opening.flow;
-            lanes.placed(flow, self.streams.take_over(*opening, now));
+            sockets.placed(flow, self.streams.take_over(*opening, now));
         }
     }
 
-    /// Ends the lanes that the service is done with, now that everything is sent. Whether the others want to be asked once more
+    /// Ends the dedicated sockets that the service is done with, now that everything is sent. Whether the others want to be asked once more
     /// before the shard sleeps.
     #[inline]
-    fn leave_lanes(&mut self) -> bool {
-        let Some(lanes) = self.dispatcher.service.lanes() else { return false };
-        lanes.leave(|slot, flow| self.streams.leave(slot, flow));
-        lanes.gone(std::mem::take(&mut self.streams.lanes_gone));
-        lanes.is_unasked()
+    fn leave_dedicated(&mut self) -> bool {
+        let Some(sockets) = self.dispatcher.sockets() else { return false };
+        sockets.leave(|slot, flow| self.streams.leave(slot, flow));
+        sockets.gone(std::mem::take(&mut self.streams.dedicated_gone));
+        sockets.is_unasked()
     }
 
     /// Sends what the round left in the outbox, and what the service says to failures of that, and so on. Whether a round must
@@ -377,7 +378,7 @@ impl<S: Service + 'static> Shard<S> {
                 && self.dispatcher.out.is_empty()
                 && self.streams.unmade.is_empty()
             {
-                return self.leave_lanes();
+                return self.leave_dedicated();
             }
             self.report_unsent(now);
         }
@@ -388,7 +389,7 @@ impl<S: Service + 'static> Shard<S> {
     fn report_ended(&mut self, now: Now) {
         let dispatcher = &mut self.dispatcher;
         for (flow, ending) in self.streams.ended.drain(..) {
-            dispatcher.service.ended(now, flow, ending, &mut dispatcher.out);
+            X::ended(&mut dispatcher.service, now, flow, ending, &mut dispatcher.out);
         }
     }
 
@@ -422,7 +423,7 @@ impl<S: Service + 'static> Shard<S> {
         }
         // Who waited for it has heard of it by then.
         for flow in self.streams.unmade.drain(..) {
-            dispatcher.service.ended(now, flow, Ending::Unmade, &mut dispatcher.out);
+            X::ended(&mut dispatcher.service, now, flow, Ending::Unmade, &mut dispatcher.out);
         }
     }
 
@@ -443,12 +444,13 @@ impl<S: Service + 'static> Shard<S> {
         };
         for send in dispatcher.out.sends() {
             let target = &send.target;
-            let lane = target.flow.filter(|&flow| lanes::is_lane(flow));
+            let dedicated = target.flow.filter(|&flow| dedicated::is_dedicated(flow));
             // Of a service that opens none, no flow is one.
-            if let Some((flow, lanes)) = lane.and_then(|flow| Some((flow, dispatcher.service.lanes()?))) {
-                match lanes.send(flow, &bytes[send.range()], target.address, send.token, &mut self.failed) {
+            if let Some((flow, sockets)) = dedicated.and_then(|flow| Some((flow, X::sockets(&mut dispatcher.service)?)))
+            {
+                match sockets.send(flow, &bytes[send.range()], target.address, send.token, &mut self.failed) {
                     Sent::Done => (),
-                    Sent::By(slot) => self.streams.post_lane(slot, flow, send.range(), send.token),
+                    Sent::By(slot) => self.streams.post_dedicated(slot, flow, send.range(), send.token),
                     Sent::Gone => {
                         counters.unroutable.add(1);
                         if send.token != 0 {
@@ -490,19 +492,19 @@ impl<S: Service + 'static> Shard<S> {
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
         let others =
             sooner(self.streams.deadline(), self.dispatcher.links.deadline()).map(|ms| ms.saturating_mul(1_000));
-        let Some(at) = sooner(self.dispatcher.service.wake(self.due), others) else { return false };
+        let Some(at) = sooner(X::wake(&mut self.dispatcher.service, self.due), others) else { return false };
         self.alarm.set(at, cx)
     }
 }
 
 /// Reads one connection for as long as it lives.
-struct Reader<S: Service> {
-    shard: Rc<RefCell<Shard<S>>>,
+struct Reader<S: Service, X: Extension<S>> {
+    shard: Rc<RefCell<Shard<S, X>>>,
     slot: u32,
     generation: u32,
 }
 
-impl<S: Service + 'static> Future for Reader<S> {
+impl<S: Service + 'static, X: Extension<S>> Future for Reader<S, X> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -532,7 +534,7 @@ fn is_ping(datagram: &[u8]) -> bool {
 
 /// One datagram.
 #[inline]
-fn read<S: Service>(dispatcher: &mut Dispatcher<S>, now: Now, arrival: &Arrival, bytes: &[u8]) {
+fn read<S: Service, X: Extension<S>>(dispatcher: &mut Dispatcher<S, X>, now: Now, arrival: &Arrival, bytes: &[u8]) {
     if is_ping(bytes) {
         dispatcher.counters().datagram_pings.add(1);
         return;

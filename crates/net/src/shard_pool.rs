@@ -6,6 +6,7 @@ use crate::handle::{Command, Shared};
 use crate::links::Links;
 use crate::listen_socket::{ListenSocket, Origin};
 use crate::ring::ring;
+use crate::service::Extension;
 use crate::shard::Shard;
 use crate::streams::Streams;
 use crate::udp::{self, Udp};
@@ -25,6 +26,18 @@ use strowger_core::{ListenerId, Transport};
 /// Makes the service of a shard.
 pub(crate) type Factory<S> = Box<dyn Fn(usize, Handle<S>) -> S + Send + Sync>;
 
+/// The body of a shard's thread: [`run`] with the extension of its services.
+pub(crate) type Run<S> = fn(Beginning<S>, Arc<Factory<S>>, &SyncSender<io::Result<()>>) -> io::Result<()>;
+
+/// What a shard begins with.
+pub(crate) struct Beginning<S: Service> {
+    shared: Arc<Shared<S>>,
+    index: usize,
+    owner: [u8; BUCKETS],
+    sockets: Vec<(ListenSocket, Origin)>,
+    links: Links<S>,
+}
+
 /// The shards' threads.
 pub(crate) struct ShardPool<S: Service> {
     /// Shards ever started; none ends before the process does.
@@ -32,6 +45,7 @@ pub(crate) struct ShardPool<S: Service> {
     pub(crate) threads: Vec<JoinHandle<()>>,
     /// None once the shards have ended: what it holds may hold the shards in turn.
     pub(crate) factory: Option<Arc<Factory<S>>>,
+    pub(crate) run: Run<S>,
     /// Every socket of every listener.
     pub(crate) open_listeners: Vec<OpenListener>,
 }
@@ -86,12 +100,13 @@ pub(crate) fn start<S: Service + 'static>(
     }
     let owner = std::array::from_fn(|b| shared.owners[b].load(Relaxed));
     let shard_of = shared.clone();
-    let (ready, begun) = sync_channel(1);
+    let ((ready, begun), run) = (sync_channel(1), pool.run);
     let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
         if shard_of.settings.patient && !crate::scheduling::be_patient() {
             tracing::debug!(shard = index, "the kernel knows no SCHED_BATCH, or may not");
         }
-        if let Err(error) = run(shard_of, index, owner, sockets, links, factory, &ready) {
+        let beginning = Beginning { shared: shard_of, index, owner, sockets, links };
+        if let Err(error) = run(beginning, factory, &ready) {
             let _ = ready.send(Err(error));
         }
     })?;
@@ -151,19 +166,16 @@ pub(crate) fn wait<S: Service>(shared: &Shared<S>, reached: impl Fn() -> bool) -
 }
 
 /// The body of a shard's thread. `ready` hears when it works; an error before that is returned.
-fn run<S: Service + 'static>(
-    shared: Arc<Shared<S>>,
-    index: usize,
-    owner: [u8; BUCKETS],
-    sockets: Vec<(ListenSocket, Origin)>,
-    links: Links<S>,
+pub(crate) fn run<S: Service + 'static, X: Extension<S>>(
+    beginning: Beginning<S>,
     factory: Arc<Factory<S>>,
     ready: &SyncSender<io::Result<()>>,
 ) -> io::Result<()> {
+    let (shared, index) = (beginning.shared.clone(), beginning.index);
     shared.entries[index].clock.store(own_clock(), Release);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
     runtime.block_on(async {
-        let shard = begin(&shared, index, owner, sockets, links, &factory)?;
+        let shard = begin::<S, X>(beginning, &factory)?;
         let _alarm = Alarm { shared, index };
         let _ = ready.send(Ok(()));
         poll_fn(|cx| shard.borrow_mut().poll(cx)).await;
@@ -173,14 +185,11 @@ fn run<S: Service + 'static>(
 
 /// Makes the shard, inside the runtime of its thread. Apart: what it puts on the stack is no part of each poll's frame.
 #[inline(never)]
-fn begin<S: Service + 'static>(
-    shared: &Arc<Shared<S>>,
-    index: usize,
-    owner: [u8; BUCKETS],
-    sockets: Vec<(ListenSocket, Origin)>,
-    links: Links<S>,
+fn begin<S: Service + 'static, X: Extension<S>>(
+    beginning: Beginning<S>,
     factory: &Factory<S>,
-) -> io::Result<Rc<RefCell<Shard<S>>>> {
+) -> io::Result<Rc<RefCell<Shard<S, X>>>> {
+    let Beginning { shared, index, owner, sockets, links } = beginning;
     let (mut udp, mut acceptors) = (Vec::new(), Vec::new());
     for (i, (socket, origin)) in sockets.into_iter().enumerate() {
         let listener = ListenerId(i as u16);
@@ -194,7 +203,7 @@ fn begin<S: Service + 'static>(
     }
     let service = factory(index, Handle { shared: shared.clone() });
     let streams = Streams::new(shared.common.clone(), shared.entries[index].counters.clone(), index, acceptors)?;
-    Ok(Shard::new(Dispatcher::new(shared.clone(), index, owner, service, links), udp, streams))
+    Ok(Shard::new(Dispatcher::new(shared, index, owner, service, links), udp, streams))
 }
 
 /// See [`Handle::set_shards`].

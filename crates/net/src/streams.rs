@@ -4,9 +4,9 @@
 //! scratch buffer of the shard, and what a message lacks is kept only while it is lacking. The main future writes;
 //! a connection's task only reads (see [`crate::reading`]).
 
+mod dedicated;
 mod dial;
 mod ending;
-mod lane;
 mod posting;
 mod sent;
 mod writing;
@@ -81,9 +81,9 @@ pub(crate) struct Streams {
     sent: Sent,
     /// Connections that ended, and how.
     pub(crate) ended: Vec<(Flow, Ending)>,
-    /// Lanes that could not be made, and how many have given their descriptors back.
+    /// Dedicated sockets that could not be made, and how many have given their descriptors back.
     pub(crate) unmade: Vec<Flow>,
-    pub(crate) lanes_gone: usize,
+    pub(crate) dedicated_gone: usize,
     /// Connections that want a task to read them.
     pub(crate) without_task: Vec<(u32, u32)>,
     /// Connections to be made.
@@ -143,7 +143,7 @@ impl Streams {
             again: Vec::new(),
             ended: Vec::new(),
             unmade: Vec::new(),
-            lanes_gone: 0,
+            dedicated_gone: 0,
             without_task: Vec::new(),
             dials: Vec::new(),
         })
@@ -162,7 +162,7 @@ impl Streams {
     /// The name by which the service knows a connection.
     pub(crate) fn flow(&self, slot: u32) -> Flow {
         let place = &self.slots[slot as usize];
-        place.connection.as_ref().and_then(|c| c.lane).unwrap_or(Flow {
+        place.connection.as_ref().and_then(|c| c.dedicated).unwrap_or(Flow {
             node: self.common.settings.node,
             process: self.common.settings.process,
             shard: self.index as u8,
@@ -347,10 +347,10 @@ impl Streams {
     }
 
     /// Charges the source of a connection for what is held for it now; false if that is too much, and the connection has ended.
-    /// Lanes are our own doing, and have a bound of their own; of a connection that we made counts what its peer makes us hold.
+    /// Dedicated sockets are our own doing, and have a bound of their own; of a connection that we made counts what its peer makes us hold.
     pub(crate) fn weigh(&mut self, slot: u32) -> bool {
         let (common, counters) = (self.common.clone(), self.counters.clone());
-        let Some(connection) = self.connection(slot).filter(|c| c.lane.is_none()) else { return true };
+        let Some(connection) = self.connection(slot).filter(|c| c.dedicated.is_none()) else { return true };
         let bytes = u32::try_from(connection.weight()).unwrap_or(u32::MAX);
         let (before, source) = (connection.charged, connection.remote.ip());
         if bytes > before {

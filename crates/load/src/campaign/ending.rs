@@ -162,21 +162,21 @@ impl Campaign {
 fn notes(network: &Snapshot, reliable: bool) -> Vec<(Level, String)> {
     let mut notes = Vec::new();
     let number = |n: u64| grouped(n as f64);
-    if network.lanes_full > 0 {
+    if network.dedicated_full > 0 {
         notes.push((
             Level::Warning,
             format!(
                 "{} calls found as many sockets open as may be, and shared one: --max-sockets and `ulimit -n` say how many",
-                number(network.lanes_full)
+                number(network.dedicated_full)
             ),
         ));
     }
-    if network.lanes_refused > 0 {
+    if network.dedicated_refused > 0 {
         notes.push((
             Level::Warning,
             format!(
                 "{} calls got no socket, because no port was free: several --source addresses have more{}",
-                number(network.lanes_refused),
+                number(network.dedicated_refused),
                 if reliable {
                     ". A connection that we end keeps its port for a minute (TIME_WAIT); net.ipv4.tcp_tw_reuse=1 makes \
                      that a second"

@@ -397,7 +397,7 @@ impl Campaign {
 
 /// Messages that this machine could not send.
 const fn unsent(counters: &Snapshot) -> u64 {
-    counters.datagrams_refused + counters.datagrams_dropped + counters.lanes_refused
+    counters.datagrams_refused + counters.datagrams_dropped + counters.dedicated_refused
 }
 
 /// Documents that make calls need a target, those that answer have none.

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strowger_core::Transport;
 use strowger_net::tls::Refusals;
-use strowger_net::{Lanes, Listener, Net, Node, Settings, Shards, Snapshot, descriptors};
+use strowger_net::{DedicatedSockets, Listener, Net, Node, Settings, Shards, Snapshot, descriptors};
 
 /// What is given to the thread of a shard, once.
 type Parts = (Books, Sender<Event>, Option<Box<dyn Watch>>);
@@ -508,13 +508,13 @@ impl Side {
         let parts: Mutex<Option<Parts>> = Mutex::new(Some((books, events_out, watch)));
         let node = bound
             .net
-            .spawn(move |shard, handle| {
+            .spawn_with_sockets(move |shard, handle| {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).take();
                 let (books, events, watch) = parts.expect("one shard is started, once");
                 let legs = legs.lock().unwrap_or_else(|e| e.into_inner()).take();
                 let traffic = Traffic::new(run.clone(), script.clone(), answers.clone(), books, events);
-                let lanes = Lanes::new(&handle, shard, run.sockets.most);
-                let traffic = traffic.watched(watch).with_media(legs).with_lanes(lanes);
+                let sockets = DedicatedSockets::new(&handle, shard, run.sockets.most);
+                let traffic = traffic.watched(watch).with_media(legs).with_sockets(sockets);
                 if waits { traffic.waiting() } else { traffic }
             })
             .map_err(|error| format!("a thread cannot be started: {error}"))?;
@@ -554,7 +554,7 @@ impl Side {
     /// Datagrams that the kernel dropped before they were read. Those of a socket that a call or user has of its own are known
     /// once it is closed.
     pub(super) fn drops(&self) -> u64 {
-        self.drops_of_listener() + self.counters().lane_drops
+        self.drops_of_listener() + self.counters().dedicated_drops
     }
 
     fn drops_of_listener(&self) -> u64 {
@@ -566,7 +566,7 @@ impl Side {
         let (handle, dropped) = (self.node.handle().clone(), self.drops_of_listener());
         drop(self);
         let counters = handle.total();
-        (counters, dropped + counters.lane_drops)
+        (counters, dropped + counters.dedicated_drops)
     }
 
     pub(super) fn receive_buffer(&self) -> Option<ReceiveBuffer> {

@@ -219,7 +219,7 @@ pub(super) struct Call {
     pub(super) user: u32,
     pub(super) step: u32,
     pub(super) target: Target,
-    /// The lane that it uses, and the port of its own side.
+    /// The dedicated socket that it uses, and the port of its own side.
     pub(super) socket: Option<Flow>,
     pub(super) local_port: u16,
     /// Its TDM circuit, where there are any.

@@ -1,6 +1,6 @@
 //! The sockets and connections of calls: one for all, or one for each call, user or address.
 //!
-//! Those that belong to calls are [lanes] of the shard: opened when the call begins, so that its
+//! Those that belong to calls are [dedicated] sockets of the shard: opened when the call begins, so that its
 //! messages name the right port, and closed when it has ended. At the bound calls share what is open.
 
 use super::call::Call;
@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::{Flow, Transport};
 use strowger_net::Ending;
-use strowger_net::lanes::{self, Lane, Lanes, Wish};
+use strowger_net::dedicated::{self, DedicatedSocket, DedicatedSockets, SocketRequest};
 
 /// Who has a socket or connection of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,13 +66,13 @@ impl Default for Sockets {
     }
 }
 
-/// The lanes of a shard and who uses them.
+/// The dedicated sockets of a shard and who uses them.
 pub(super) struct Ways {
     plan: Sockets,
-    pub(super) lanes: Lanes,
-    /// By the place of the lane.
+    pub(super) sockets: DedicatedSockets,
+    /// By the place of the dedicated socket.
     uses: Vec<Use>,
-    kept: HashMap<Key, Lane>,
+    kept: HashMap<Key, DedicatedSocket>,
     /// Connections whose calls have ended, and when they end too, ms.
     lingering: VecDeque<(u64, Flow)>,
     linger: u64,
@@ -82,7 +82,7 @@ pub(super) struct Ways {
     told: bool,
 }
 
-/// What a lane that stays open is for.
+/// What a dedicated socket that stays open is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     User(u32),
@@ -91,14 +91,14 @@ enum Key {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
-    lane: Option<Lane>,
+    socket: Option<DedicatedSocket>,
     key: Option<Key>,
     calls: u32,
     /// The place of the call that came last.
     last: u32,
 }
 
-/// Who used a lane that is lost.
+/// Who used a dedicated socket that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Users {
     Nobody,
@@ -109,11 +109,11 @@ pub(super) enum Users {
 
 impl Ways {
     /// Nothing where calls share what the run has.
-    pub(super) fn new(plan: Sockets, transport: Transport, lanes: Lanes) -> Option<Box<Self>> {
+    pub(super) fn new(plan: Sockets, transport: Transport, sockets: DedicatedSockets) -> Option<Box<Self>> {
         (plan.each != Each::Run).then(|| {
             Box::new(Self {
                 plan,
-                lanes,
+                sockets,
                 uses: Vec::new(),
                 kept: HashMap::new(),
                 lingering: VecDeque::new(),
@@ -124,51 +124,51 @@ impl Ways {
         })
     }
 
-    /// Opens, or finds, a lane.
-    fn lane(&mut self, key: Option<Key>, wish: Wish) -> io::Result<(Lane, bool)> {
-        if let Some(lane) = key.and_then(|key| self.kept.get(&key)) {
-            return Ok((*lane, false));
+    /// Opens, or finds, a dedicated socket.
+    fn open(&mut self, key: Option<Key>, request: SocketRequest) -> io::Result<(DedicatedSocket, bool)> {
+        if let Some(socket) = key.and_then(|key| self.kept.get(&key)) {
+            return Ok((*socket, false));
         }
-        match self.lanes.open(wish) {
-            Ok(lane) => {
-                let place = lanes::place(lane.flow);
+        match self.sockets.open(request) {
+            Ok(socket) => {
+                let place = dedicated::index(socket.flow);
                 if self.uses.len() <= place {
                     self.uses.resize(place + 1, Use::default());
                 }
-                self.uses[place] = Use { lane: Some(lane), key, calls: 0, last: 0 };
+                self.uses[place] = Use { socket: Some(socket), key, calls: 0, last: 0 };
                 if let Some(key) = key {
-                    self.kept.insert(key, lane);
+                    self.kept.insert(key, socket);
                 }
-                Ok((lane, false))
+                Ok((socket, false))
             }
-            Err(error) if lanes::is_full(&error) => self.next().map(|lane| (lane, true)).ok_or(error),
+            Err(error) if dedicated::is_full(&error) => self.next().map(|socket| (socket, true)).ok_or(error),
             Err(error) => Err(error),
         }
     }
 
     /// Those that are open, in turn.
-    fn next(&mut self) -> Option<Lane> {
+    fn next(&mut self) -> Option<DedicatedSocket> {
         let count = self.uses.len();
-        let found = (0..count).map(|i| (self.turn + i) % count).find(|&i| self.uses[i].lane.is_some())?;
+        let found = (0..count).map(|i| (self.turn + i) % count).find(|&i| self.uses[i].socket.is_some())?;
         self.turn = found + 1;
-        self.uses[found].lane
+        self.uses[found].socket
     }
 
-    fn join(&mut self, lane: Lane, call: &mut Call, slot: u32) {
-        let used = &mut self.uses[lanes::place(lane.flow)];
+    fn join(&mut self, socket: DedicatedSocket, call: &mut Call, slot: u32) {
+        let used = &mut self.uses[dedicated::index(socket.flow)];
         used.calls += 1;
         used.last = slot;
-        call.socket = Some(lane.flow);
-        call.target.flow = Some(lane.flow);
-        call.local_port = lane.address.port();
+        call.socket = Some(socket.flow);
+        call.target.flow = Some(socket.flow);
+        call.local_port = socket.address.port();
     }
 
-    /// The lane of this flow, if it is one of ours.
+    /// The dedicated socket of this flow, if it is one of ours.
     fn known(&mut self, flow: Flow) -> Option<&mut Use> {
-        self.uses.get_mut(lanes::place(flow)).filter(|u| u.lane.is_some_and(|lane| lane.flow == flow))
+        self.uses.get_mut(dedicated::index(flow)).filter(|u| u.socket.is_some_and(|socket| socket.flow == flow))
     }
 
-    /// A call is done with its lane. `now`: ms; none: it ends at once.
+    /// A call is done with its dedicated socket. `now`: ms; none: it ends at once.
     pub(super) fn give_back(&mut self, flow: Flow, now: Option<u64>) {
         let Some(used) = self.known(flow) else { return };
         used.calls = used.calls.saturating_sub(1);
@@ -176,7 +176,7 @@ impl Ways {
             *used = Use::default();
             match now.filter(|_| self.linger > 0) {
                 Some(now) => self.lingering.push_back((now + self.linger, flow)),
-                None => self.lanes.close(flow),
+                None => self.sockets.close(flow),
             }
         }
     }
@@ -189,17 +189,17 @@ impl Ways {
     /// Ends the connections whose time has come.
     pub(super) fn close_due(&mut self, now: u64) {
         while let Some((_, flow)) = self.lingering.pop_front_if(|(at, _)| *at <= now) {
-            self.lanes.close(flow);
+            self.sockets.close(flow);
         }
     }
 
-    /// A lane is no more.
+    /// A dedicated socket is no more.
     pub(super) fn lose(&mut self, flow: Flow) -> Users {
         let used = self.known(flow).map(std::mem::take).unwrap_or_default();
         if let Some(key) = used.key {
             self.kept.remove(&key);
         }
-        self.lanes.close(flow);
+        self.sockets.close(flow);
         match used.calls {
             0 => Users::Nobody,
             1 => Users::One(used.last),
@@ -212,11 +212,11 @@ impl Ways {
     pub(super) fn end(&mut self) -> bool {
         self.kept.clear();
         for used in &mut self.uses {
-            if let Some(lane) = std::mem::take(used).lane {
-                self.lanes.close(lane.flow);
+            if let Some(socket) = std::mem::take(used).socket {
+                self.sockets.close(socket.flow);
             }
         }
-        self.lingering.is_empty() && self.lanes.held() == 0
+        self.lingering.is_empty() && self.sockets.held() == 0
     }
 }
 
@@ -308,13 +308,13 @@ impl Stage<'_> {
         if let Ok(Some((_, true))) = opened
             && !std::mem::replace(&mut ways.told, true)
         {
-            let most = ways.lanes.held();
+            let most = ways.sockets.held();
             self.world.warn(format_args!(
                 "{most} sockets are open, which is the limit: further calls share them (-max_socket, ulimit -n)"
             ));
         }
-        if let Ok(Some((lane, _))) = opened {
-            ways.join(lane, self.call, self.slot);
+        if let Ok(Some((socket, _))) = opened {
+            ways.join(socket, self.call, self.slot);
         }
         self.world.ways = Some(ways);
         let Err(error) = opened else { return true };
@@ -325,8 +325,8 @@ impl Stage<'_> {
         false
     }
 
-    /// A lane, and whether it is shared for want of another; none where the call has the socket of the run.
-    fn find_socket(&self, ways: &mut Ways) -> io::Result<Option<(Lane, bool)>> {
+    /// A dedicated socket, and whether it is shared for want of another; none where the call has the socket of the run.
+    fn find_socket(&self, ways: &mut Ways) -> io::Result<Option<(DedicatedSocket, bool)>> {
         let target = self.call.target;
         let line = self.call.extra.as_ref().and_then(|e| e.lines.first()).copied().unwrap_or(0);
         let mut from = SocketAddr::new(ways.plan.from, 0);
@@ -354,16 +354,16 @@ impl Stage<'_> {
             }
         };
         let strowger_core::Target { transport, listener, address: to, name, .. } = target;
-        let wish = Wish { transport, listener, from, to, name };
-        ways.lane(key, wish).map(Some)
+        let request = SocketRequest { transport, listener, from, to, name };
+        ways.open(key, request).map(Some)
     }
 
-    /// A message began this call over a lane.
+    /// A message began this call over a dedicated socket.
     pub(super) fn keep_socket(&mut self, flow: Flow) {
         if let Some(ways) = &mut self.world.ways
-            && let Some(lane) = ways.known(flow).and_then(|used| used.lane)
+            && let Some(socket) = ways.known(flow).and_then(|used| used.socket)
         {
-            ways.join(lane, self.call, self.slot);
+            ways.join(socket, self.call, self.slot);
         }
     }
 

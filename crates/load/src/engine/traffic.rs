@@ -27,7 +27,7 @@ use std::sync::mpsc::{Sender, SyncSender};
 use strowger_core::{Arrival, Outbox, Target};
 use strowger_message::{Index, Limits, Method};
 use strowger_net::clock;
-use strowger_net::lanes::Lanes;
+use strowger_net::dedicated::DedicatedSockets;
 
 /// What the traffic of a shard tells the thread that started it.
 #[derive(Debug)]
@@ -274,8 +274,8 @@ impl Traffic {
 
     /// Where calls have sockets or connections of their own, this is what the shard opens them with.
     #[must_use]
-    pub fn with_lanes(mut self, lanes: Lanes) -> Self {
-        self.world.ways = Ways::new(self.world.run.sockets, self.world.run.transport, lanes);
+    pub fn with_sockets(mut self, sockets: DedicatedSockets) -> Self {
+        self.world.ways = Ways::new(self.world.run.sockets, self.world.run.transport, sockets);
         self
     }
 

@@ -368,7 +368,7 @@ impl Session {
             peak_after: self.peak.1.as_secs(),
             resolution: self.run.load.step,
             // That of the run, and that of the control.
-            sockets: 2 + connections + total.lanes,
+            sockets: 2 + connections + total.dedicated,
             errors: [total.datagrams_refused, total.receive_errors, total.datagrams_dropped],
             woken: total.rounds.saturating_sub(self.rounds),
             media: media.unwrap_or_else(media::Shown::nothing),

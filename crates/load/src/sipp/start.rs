@@ -25,7 +25,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use strowger_net::tls::Refusals;
-use strowger_net::{Lanes, clock};
+use strowger_net::{DedicatedSockets, clock};
 
 impl Session {
     pub(super) fn start(
@@ -105,14 +105,14 @@ impl Session {
         };
         let link = opened.clone();
         let node = net
-            .spawn(move |index, handle| {
+            .spawn_with_sockets(move |index, handle| {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).next();
                 let (books, events, watch, legs) = parts.expect("each shard is started once");
                 let traffic = Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events)
                     .watched(watch)
                     .with_link(link.clone())
                     .with_media(legs)
-                    .with_lanes(Lanes::new(&handle, index, shared.sockets.most));
+                    .with_sockets(DedicatedSockets::new(&handle, index, shared.sockets.most));
                 if !several {
                     return traffic;
                 }

@@ -13,7 +13,7 @@ pub(crate) struct Dial {
     /// 0: any.
     pub(super) port: u16,
     pub(super) to: SocketAddr,
-    /// Of a lane: it is under way already.
+    /// Of a dedicated socket: it is under way already.
     pub(super) begun: Option<std::net::TcpStream>,
     pub(super) patience: Duration,
 }

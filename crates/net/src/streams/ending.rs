@@ -27,7 +27,7 @@ impl Streams {
         // After its closing handshake nothing may be said by WebSocket (RFC 6455 section 5.5.1).
         let web = matches!(connection.transport, Transport::Ws | Transport::Wss);
         let is_owed = connection.owed > 0 && connection.phase == Phase::Open && !web;
-        if !is_owed || connection.lane.is_some() || connection.leaving {
+        if !is_owed || connection.dedicated.is_some() || connection.leaving {
             return self.end(slot, Ending::Finished, &"the peer closed it");
         }
         connection.finished = true;
@@ -89,7 +89,7 @@ impl Streams {
         let flow = self.flow(slot);
         let directory = &self.common.directory;
         let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return };
-        if connection.lane.is_none() {
+        if connection.dedicated.is_none() {
             directory.forget(connection.transport, connection.remote, connection.name, flow);
             if let Some(alias) = connection.alias.take() {
                 directory.forget(connection.transport, alias.address, None, flow);
@@ -141,7 +141,7 @@ impl Streams {
         if let Some(task) = connection.task.take() {
             task.abort();
         }
-        self.lanes_gone += usize::from(connection.lane.is_some());
+        self.dedicated_gone += usize::from(connection.dedicated.is_some());
         if connection.phase == Phase::Open {
             if !connection.leaving && !connection.finished {
                 self.ended.push((flow, ending));
@@ -158,7 +158,7 @@ impl Streams {
                 refusals.tell(connection.remote, &reason.to_string());
             }
         }
-        if connection.phase != Phase::Open && connection.lane.is_some() && !connection.leaving {
+        if connection.phase != Phase::Open && connection.dedicated.is_some() && !connection.leaving {
             self.unmade.push(flow);
         }
         self.free.push(slot);

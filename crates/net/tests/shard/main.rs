@@ -1,9 +1,9 @@
 //! Running shards, spoken to over real sockets on loopback.
 
+mod dedicated;
 mod echo;
 mod end;
 mod given;
-mod lanes;
 mod moves;
 mod noise;
 mod relay;

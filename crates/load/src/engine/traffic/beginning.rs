@@ -8,7 +8,7 @@ use crate::engine::stage::Go;
 use crate::measure::CallBook;
 use crate::scenario::Role;
 use strowger_core::{Arrival, Outbox};
-use strowger_net::lanes;
+use strowger_net::dedicated;
 
 /// A part of the form of Call-IDs.
 pub(super) enum IdPart {
@@ -125,13 +125,13 @@ impl Traffic {
         }
         let script = self.script(kind);
         self.calls[slot as usize].prepare(&script);
-        let lane = arrival.flow.filter(|&flow| lanes::is_lane(flow));
-        if let (Some(flow), None) = (arrival.flow, lane) {
+        let own = arrival.flow.filter(|&flow| dedicated::is_dedicated(flow));
+        if let (Some(flow), None) = (arrival.flow, own) {
             self.riders.board(flow, slot);
         }
         self.drive(slot, out, |stage| {
             stage.prepare();
-            if let Some(flow) = lane {
+            if let Some(flow) = own {
                 stage.keep_socket(flow);
             }
             if stage.take_circuit() { stage.receive(bytes) } else { Go::Over }

@@ -12,8 +12,8 @@ use crate::measure::{Failure, Outcome, SendFailure};
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_message::Name;
-use strowger_net::lanes::{self, Lanes};
-use strowger_net::{Ending, Service, Unsent, clock};
+use strowger_net::dedicated::{self, DedicatedSockets};
+use strowger_net::{Ending, Service, ServiceWithSockets, Unsent, clock};
 
 impl Drop for Traffic {
     /// The last page says how long it covers.
@@ -123,36 +123,6 @@ impl Service for Traffic {
     type Answer = Order;
     type Record = ();
 
-    fn begin(&mut self, now: Now) {
-        let micros = clock::micros();
-        self.world.burst += u64::from(self.heard < FLOOD);
-        self.heard = 0;
-        self.world.sent_by(micros);
-        self.world.at(micros);
-        self.world.wall = now.wall;
-        if !self.waiting {
-            self.world.books.tick(micros);
-        }
-        self.presence.begin(micros, clock::processor_micros);
-        if self.world.open >= self.limit && !self.world.run.load.keep_limited {
-            while self.pace.due(micros).is_some() {}
-        }
-    }
-
-    #[inline]
-    fn arrived(&mut self, came: u64, now: u64) {
-        // Streams are read between two rounds.
-        if now > self.world.now {
-            self.world.at(now);
-            if !self.waiting {
-                self.world.books.tick(now);
-            }
-        }
-        self.world.books.receive_lag(now.saturating_sub(came));
-        self.presence.read(came, now, clock::processor_micros);
-        self.stamped = came;
-    }
-
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if let came @ 1.. = std::mem::take(&mut self.stamped) {
             self.world.came = came.min(self.world.now);
@@ -201,13 +171,6 @@ impl Service for Traffic {
     /// Everything is done in [`Service::end`].
     fn deadline(&mut self) -> Option<u64> {
         None
-    }
-
-    fn wake(&mut self, _: Option<u64>) -> Option<u64> {
-        self.world.sent_by(clock::micros());
-        let at = self.wanted();
-        self.presence.sleep_until(at);
-        Some(at)
     }
 
     fn answered(&mut self, _: Now, order: Order, out: &mut Outbox) {
@@ -307,13 +270,58 @@ impl Service for Traffic {
         self.ended(now, flow, Ending::Finished, out);
     }
 
+    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
+        Vec::new()
+    }
+
+    fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
+}
+
+impl ServiceWithSockets for Traffic {
+    fn begin(&mut self, now: Now) {
+        let micros = clock::micros();
+        self.world.burst += u64::from(self.heard < FLOOD);
+        self.heard = 0;
+        self.world.sent_by(micros);
+        self.world.at(micros);
+        self.world.wall = now.wall;
+        if !self.waiting {
+            self.world.books.tick(micros);
+        }
+        self.presence.begin(micros, clock::processor_micros);
+        if self.world.open >= self.limit && !self.world.run.load.keep_limited {
+            while self.pace.due(micros).is_some() {}
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, came: u64, now: u64) {
+        // Streams are read between two rounds.
+        if now > self.world.now {
+            self.world.at(now);
+            if !self.waiting {
+                self.world.books.tick(now);
+            }
+        }
+        self.world.books.receive_lag(now.saturating_sub(came));
+        self.presence.read(came, now, clock::processor_micros);
+        self.stamped = came;
+    }
+
+    fn wake(&mut self, _: Option<u64>) -> Option<u64> {
+        self.world.sent_by(clock::micros());
+        let at = self.wanted();
+        self.presence.sleep_until(at);
+        Some(at)
+    }
+
     fn ended(&mut self, _: Now, flow: Flow, ending: Ending, out: &mut Outbox) {
         let users = match &mut self.world.ways {
-            Some(ways) if lanes::is_lane(flow) => ways.lose(flow),
+            Some(ways) if dedicated::is_dedicated(flow) => ways.lose(flow),
             _ => self.riders.end(flow),
         };
         let has = |call: &Call| call.live && call.target.flow == Some(flow);
-        if !lanes::is_lane(flow) && self.reconnects() {
+        if !dedicated::is_dedicated(flow) && self.reconnects() {
             return self.lose_connection(ending, out);
         }
         let slots = match users {
@@ -329,13 +337,7 @@ impl Service for Traffic {
         }
     }
 
-    fn lanes(&mut self) -> Option<&mut Lanes> {
-        self.world.ways.as_mut().map(|ways| &mut ways.lanes)
+    fn sockets(&mut self) -> Option<&mut DedicatedSockets> {
+        self.world.ways.as_mut().map(|ways| &mut ways.sockets)
     }
-
-    fn export(&mut self, _: Now, _: u8) -> Vec<()> {
-        Vec::new()
-    }
-
-    fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
 }

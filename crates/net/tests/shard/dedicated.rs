@@ -9,13 +9,13 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 use strowger_core::Transport::{self, Tcp, Tls, Udp, Ws, Wss};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, PeerName, Target};
-use strowger_net::lanes::{self, Lanes, Wish};
-use strowger_net::{Ending, Handle, Listener, Net, Node, Service, Settings, Snapshot, Unsent, tls};
+use strowger_net::dedicated::{self, DedicatedSockets, SocketRequest};
+use strowger_net::{Ending, Handle, Listener, Net, Node, Service, ServiceWithSockets, Settings, Snapshot, Unsent, tls};
 
-/// "OPEN NAME tcp 127.0.0.1:5060" opens a lane and says its port, "SAY NAME TEXT" says something over it, "CLOSE NAME" ends it,
-/// "END NAME" does both at once, "SLEEP MILLISECONDS" keeps the shard from working; what comes over a lane goes to who opened it, and so does the news of its end.
+/// "OPEN NAME tcp 127.0.0.1:5060" opens a dedicated socket and says its port, "SAY NAME TEXT" says something over it, "CLOSE NAME" ends it,
+/// "END NAME" does both at once, "SLEEP MILLISECONDS" keeps the shard from working; what comes over a dedicated socket goes to who opened it, and so does the news of its end.
 struct Opener {
-    lanes: Lanes,
+    sockets: DedicatedSockets,
     open: HashMap<String, (Flow, SocketAddr, Transport)>,
     boss: Option<Arrival>,
     /// What secure peers must prove.
@@ -48,8 +48,8 @@ impl Service for Opener {
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         let text = String::from_utf8_lossy(bytes).into_owned();
         if let Some(flow) = arrival.flow {
-            assert!(lanes::is_lane(flow));
-            if !self.lanes.is_open(flow) {
+            assert!(dedicated::is_dedicated(flow));
+            if !self.sockets.is_open(flow) {
                 // The answer to what was said last.
                 return;
             }
@@ -63,13 +63,19 @@ impl Service for Opener {
                 let (transport, to): (_, SocketAddr) =
                     (Transport::of(word[2].as_bytes()).unwrap(), word[3].parse().unwrap());
                 let from = SocketAddr::new(if to.is_ipv4() { "127.0.0.3".parse().unwrap() } else { to.ip() }, 0);
-                match self.lanes.open(Wish { transport, listener: ListenerId(0), from, to, name: Some(self.peer) }) {
-                    Ok(lane) => {
-                        self.open.insert(word[1].to_owned(), (lane.flow, to, transport));
+                match self.sockets.open(SocketRequest {
+                    transport,
+                    listener: ListenerId(0),
+                    from,
+                    to,
+                    name: Some(self.peer),
+                }) {
+                    Ok(socket) => {
+                        self.open.insert(word[1].to_owned(), (socket.flow, to, transport));
                         if word[0] == "BEGIN" {
                             self.say(word[1], out);
                         } else {
-                            self.tell(&format!("OPENED {}", lane.address), out);
+                            self.tell(&format!("OPENED {}", socket.address), out);
                         }
                     }
                     Err(error) => self.tell(&format!("NOT {:?}", error.kind()), out),
@@ -78,10 +84,10 @@ impl Service for Opener {
             "SAY" => self.say(word[1], out),
             // A service that is slower than what comes.
             "SLEEP" => std::thread::sleep(Duration::from_millis(word[1].parse().unwrap())),
-            "CLOSE" => self.lanes.close(self.open[word[1]].0),
+            "CLOSE" => self.sockets.close(self.open[word[1]].0),
             "END" => {
                 self.say(word[1], out);
-                self.lanes.close(self.open[word[1]].0);
+                self.sockets.close(self.open[word[1]].0);
             }
             other => panic!("{other}"),
         }
@@ -103,16 +109,6 @@ impl Service for Opener {
         unreachable!("it hears how");
     }
 
-    fn ended(&mut self, _: Now, flow: Flow, ending: Ending, out: &mut Outbox) {
-        let name = self.open.iter().find(|o| o.1.0 == flow).map_or_else(|| "?".into(), |o| o.0.clone());
-        self.lanes.close(flow);
-        self.tell(&format!("CLOSED {name} {ending:?}"), out);
-    }
-
-    fn lanes(&mut self) -> Option<&mut Lanes> {
-        Some(&mut self.lanes)
-    }
-
     fn poll(&mut self, _: Now, _: &mut Outbox) {}
     fn deadline(&mut self) -> Option<u64> {
         None
@@ -124,16 +120,28 @@ impl Service for Opener {
     fn import(&mut self, _: Now, _: (), _: &mut Outbox) {}
 }
 
-/// An opener of at most so many lanes, and a socket to speak to it.
+impl ServiceWithSockets for Opener {
+    fn ended(&mut self, _: Now, flow: Flow, ending: Ending, out: &mut Outbox) {
+        let name = self.open.iter().find(|o| o.1.0 == flow).map_or_else(|| "?".into(), |o| o.0.clone());
+        self.sockets.close(flow);
+        self.tell(&format!("CLOSED {name} {ending:?}"), out);
+    }
+
+    fn sockets(&mut self) -> Option<&mut DedicatedSockets> {
+        Some(&mut self.sockets)
+    }
+}
+
+/// An opener of at most so many dedicated sockets, and a socket to speak to it.
 fn start(settings: Settings, most: usize) -> (Node<Opener>, Boss) {
     let make = move |shard, handle: Handle<_>| Opener {
-        lanes: Lanes::new(&handle, shard, most),
+        sockets: DedicatedSockets::new(&handle, shard, most),
         open: HashMap::new(),
         boss: None,
         peer: handle.name("localhost"),
     };
     let listeners = vec![Listener::new(Udp, "127.0.0.1:0".parse().unwrap())];
-    let node = Net::bind(settings, listeners).unwrap().spawn(make).unwrap();
+    let node = Net::bind(settings, listeners).unwrap().spawn_with_sockets(make).unwrap();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(node.handle().addresses()[0]).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -158,7 +166,7 @@ impl Boss {
         self.hear()
     }
 
-    /// Opens a lane; its address.
+    /// Opens a dedicated socket; its address.
     fn open(&self, name: &str, transport: Transport, to: SocketAddr) -> SocketAddr {
         let said = self.ask(&format!("OPEN {name} {} {to}", transport.text()));
         said.strip_prefix("OPENED ").unwrap_or_else(|| panic!("{said}")).parse().unwrap()
@@ -208,22 +216,22 @@ fn a_lane_of_datagrams_has_a_port_of_its_own_and_hears_what_comes_to_it() {
     // A keep-alive is none of the service's business.
     peer.send_to(b"\r\n\r\n", ports[3]).unwrap();
     counted(&node, |t| t.datagram_pings, 1);
-    counted(&node, |t| t.lanes, 20);
+    counted(&node, |t| t.dedicated, 20);
     // What was said in the same round still leaves.
     for name in &names {
         boss.order(&format!("END {name}"));
         assert!(peer.recv_from(&mut buffer).is_ok());
     }
-    counted(&node, |t| t.lanes, 0);
+    counted(&node, |t| t.dedicated, 0);
     // Another test may have been given one since.
     let free = ports.iter().filter(|port| UdpSocket::bind(port).is_ok()).count();
     assert!(free + 1 >= ports.len(), "{free} of {} are free", ports.len());
-    // What is said over a lane that is gone fails.
+    // What is said over a dedicated socket that is gone fails.
     assert_eq!(boss.ask("SAY 3"), "FAILED 7 Here");
     // Its place serves again, under another name.
     boss.open("again", Udp, at);
     assert_eq!(boss.ask("SAY 3"), "FAILED 7 Here");
-    assert_eq!(node.handle().total().lanes_opened, 21);
+    assert_eq!(node.handle().total().dedicated_opened, 21);
 }
 
 #[test]
@@ -267,7 +275,11 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
             boss.order(&format!("{} {}{n}", if n % 2 == 0 { "END" } else { "CLOSE" }, transport.text()));
         }
         counted(&far, |t| t.tcp_connections + t.tls_connections + t.ws_connections + t.wss_connections, 0);
-        counted(&near, |t| t.lanes + t.tcp_connections + t.tls_connections + t.ws_connections + t.wss_connections, 0);
+        counted(
+            &near,
+            |t| t.dedicated + t.tcp_connections + t.tls_connections + t.ws_connections + t.wss_connections,
+            0,
+        );
         assert_eq!(far.handle().total().stream_messages_in, 8 * (i as u64 + 1));
     }
     // Said and ended before the connection is made.
@@ -275,9 +287,9 @@ fn every_transport_has_connections_of_their_own_beside_each_other_and_ends_them_
     boss.open("quick", Tls, to);
     boss.order("END quick");
     counted(&far, |t| t.stream_messages_in, 33);
-    counted(&near, |t| t.lanes, 0);
+    counted(&near, |t| t.dedicated, 0);
     let total = near.handle().total();
-    assert_eq!((total.handshakes_failed, total.connects_failed, total.lanes_opened), (0, 0, 21));
+    assert_eq!((total.handshakes_failed, total.connects_failed, total.dedicated_opened), (0, 0, 21));
     // All resume a session but the first of each listener: both have one name, and a session of the one means nothing to the other,
     // but their ports differ.
     assert_eq!((total.tls_handshakes, total.tls_resumed), (11, 9));
@@ -296,7 +308,7 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     stream.read_exact(&mut vec![0; said("ended")]).unwrap();
     drop(stream);
     assert_eq!(boss.hear(), "CLOSED ended Finished");
-    counted(&node, |t| t.lanes, 0);
+    counted(&node, |t| t.dedicated, 0);
     assert_eq!(boss.ask("SAY ended"), "FAILED 7 Here");
     // Who keeps its side open has it closed for it after a while; until then it may still speak.
     boss.open("stubborn", Tcp, to);
@@ -305,14 +317,14 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
     assert!(said.starts_with("SAID stubborn"), "{said}");
-    assert_eq!(node.handle().total().lanes, 1);
-    counted(&node, |t| t.lanes, 0);
+    assert_eq!(node.handle().total().dedicated, 1);
+    counted(&node, |t| t.dedicated, 0);
     assert!(stream.write_all(&[b'x'; 10]).is_ok());
-    // A closed port: what was said has failed, and then the lane ends.
+    // A closed port: what was said has failed, and then the dedicated socket ends.
     drop(peer);
     assert_eq!(boss.ask(&format!("BEGIN refused tcp {to}")), "FAILED 7 Connection");
     assert_eq!(boss.hear(), "CLOSED refused Unmade");
-    counted(&node, |t| t.lanes, 0);
+    counted(&node, |t| t.dedicated, 0);
     // The bound, and an address that is not ours.
     let udp: SocketAddr = "127.0.0.1:9".parse().unwrap();
     for name in ["a", "b", "c"] {
@@ -320,10 +332,10 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     }
     assert_eq!(boss.ask("OPEN d udp 127.0.0.1:9"), "NOT QuotaExceeded");
     boss.order("CLOSE a");
-    counted(&node, |t| t.lanes, 2);
+    counted(&node, |t| t.dedicated, 2);
     boss.open("d", Udp, udp);
     let total = node.handle().total();
-    assert_eq!((total.lanes_full, total.lanes_refused), (1, 0));
+    assert_eq!((total.dedicated_full, total.dedicated_refused), (1, 0));
 }
 
 #[test]
@@ -366,7 +378,7 @@ fn how_a_connection_ended_is_told() {
         assert!(boss.ask("SAY far").starts_with("CAME SAID far"));
         assert_eq!(boss.hear(), "CLOSED far Finished");
     }
-    counted(&node, |t| t.lanes, 0);
+    counted(&node, |t| t.dedicated, 0);
 }
 
 #[test]
@@ -428,9 +440,9 @@ fn what_was_dropped_before_lanes_that_never_closed_is_counted_in_the_end() {
         peer.send_to(&[b'x'; 1_000], b).unwrap();
     }
     let handle = node.handle().clone();
-    assert_eq!((handle.total().lanes, handle.total().lane_drops), (2, 0));
+    assert_eq!((handle.total().dedicated, handle.total().dedicated_drops), (2, 0));
     drop(node);
     let total = handle.total();
-    assert_eq!(total.lanes, 0);
-    assert!((1..4_000).contains(&total.lane_drops), "{total:?}");
+    assert_eq!(total.dedicated, 0);
+    assert!((1..4_000).contains(&total.dedicated_drops), "{total:?}");
 }

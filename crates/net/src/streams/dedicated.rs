@@ -1,9 +1,9 @@
-//! Connections that the service opened for itself: taken over from its lanes, and ended with a word in each layer.
+//! Connections that the service opened for itself: taken over from its dedicated sockets, and ended with a word in each layer.
 
 use super::Streams;
 use super::dial::Dial;
 use crate::connection::{Connection, Phase};
-use crate::lanes::Opening;
+use crate::dedicated::Opening;
 use crate::{clock, ws};
 use socket2::SockRef;
 use std::net::Shutdown;
@@ -11,35 +11,35 @@ use std::ops::Range;
 use strowger_core::{Flow, Now, Transport};
 
 impl Streams {
-    /// Takes over a lane that the service has opened.
+    /// Takes over a dedicated socket that the service has opened.
     pub(crate) fn take_over(&mut self, opening: Opening, now: Now) -> u32 {
-        let Opening { flow, wish, stream } = opening;
-        // Lanes have a bound of their own.
+        let Opening { flow, request, stream } = opening;
+        // Dedicated sockets have a bound of their own.
         self.common.sources.count();
-        let mut connection = Connection::dialling(wish.transport, wish.listener, wish.to, now);
-        connection.name = wish.name;
-        connection.lane = Some(flow);
+        let mut connection = Connection::dialling(request.transport, request.listener, request.to, now);
+        connection.name = request.name;
+        connection.dedicated = Some(flow);
         let slot = self.add(connection);
         let generation = self.slots[slot as usize].generation;
         let patience = self.common.settings.connect_timeout;
-        self.dials.push(Dial { slot, generation, from: None, port: 0, to: wish.to, begun: Some(stream), patience });
+        self.dials.push(Dial { slot, generation, from: None, port: 0, to: request.to, begun: Some(stream), patience });
         slot
     }
 
-    /// Takes a message for the lane in this slot, if it is still there.
-    pub(crate) fn post_lane(&mut self, slot: u32, flow: Flow, range: Range<usize>, token: u64) {
+    /// Takes a message for the dedicated socket in this slot, if it is still there.
+    pub(crate) fn post_dedicated(&mut self, slot: u32, flow: Flow, range: Range<usize>, token: u64) {
         match self.connection(slot) {
-            Some(connection) if connection.lane == Some(flow) && !connection.leaving => {
+            Some(connection) if connection.dedicated == Some(flow) && !connection.leaving => {
                 self.push(slot, range, self.index, token);
             }
             _ => self.lose(self.index, token),
         }
     }
 
-    /// Ends a lane that the service is done with.
+    /// Ends a dedicated socket that the service is done with.
     pub(crate) fn leave(&mut self, slot: u32, flow: Flow) {
         let now = clock::now().mono;
-        let Some(connection) = self.connection(slot).filter(|c| c.lane == Some(flow)) else { return };
+        let Some(connection) = self.connection(slot).filter(|c| c.dedicated == Some(flow)) else { return };
         connection.leaving = true;
         if connection.phase == Phase::Open {
             return self.depart(slot);

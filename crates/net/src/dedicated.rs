@@ -1,8 +1,8 @@
 //! Sockets and connections that a service opens for itself, beside those of the listeners: one for a call, or one for a user.
 //!
-//! A lane is open, and its port known, before anything is said over it. Messages go over it by its [`Flow`], and what
-//! comes over it bears that flow. It belongs to the shard whose service opened it. The shard drives the lanes that
-//! [`Service::lanes`](crate::Service::lanes) shows it; who shows none pays nothing.
+//! A dedicated socket is open, and its port known, before anything is said over it. Messages go over it by its [`Flow`], and what
+//! comes over it bears that flow. It belongs to the shard whose service opened it. The shard drives those that
+//! [`ServiceWithSockets::sockets`](crate::ServiceWithSockets::sockets) shows it.
 
 use crate::batch::Receiver;
 use crate::counters::Counters;
@@ -17,35 +17,35 @@ use std::sync::Arc;
 use std::task::Context;
 use strowger_core::{Flow, ListenerId, PeerName, Transport};
 
-/// The slots of lanes, which no connection of a listener or of the directory has.
-const LANE: u32 = 1 << 31;
+/// The slots of dedicated sockets, which no connection of a listener or of the directory has.
+const DEDICATED: u32 = 1 << 31;
 
-/// Whether a flow is a lane, and not another connection.
-pub const fn is_lane(flow: Flow) -> bool {
-    flow.slot & LANE != 0
+/// Whether a flow is a dedicated socket, and not another connection.
+pub const fn is_dedicated(flow: Flow) -> bool {
+    flow.slot & DEDICATED != 0
 }
 
-/// The place of a lane among those of its shard: small numbers, used again.
-pub const fn place(flow: Flow) -> usize {
-    (flow.slot & !LANE) as usize
+/// The place of a dedicated socket among those of its shard: small numbers, used again.
+pub const fn index(flow: Flow) -> usize {
+    (flow.slot & !DEDICATED) as usize
 }
 
-/// A lane that was opened.
+/// A dedicated socket that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lane {
+pub struct DedicatedSocket {
     pub flow: Flow,
     /// Our side of it.
     pub address: SocketAddr,
 }
 
-/// Whether an error of [`Lanes::open`] says that as many lanes are open as may be, or as the process may have.
+/// Whether an error of [`DedicatedSockets::open`] says that as many dedicated sockets are open as may be, or as the process may have.
 pub fn is_full(error: &io::Error) -> bool {
     error.kind() == ErrorKind::QuotaExceeded || matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// What is to be opened.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct SocketRequest {
     pub transport: Transport,
     /// The listener that what comes is said to have come by.
     pub listener: ListenerId,
@@ -57,8 +57,8 @@ pub struct Wish {
     pub name: Option<PeerName>,
 }
 
-/// The lanes of one shard.
-pub struct Lanes {
+/// The dedicated sockets of one shard.
+pub struct DedicatedSockets {
     node: u16,
     process: u16,
     shard: u8,
@@ -70,7 +70,7 @@ pub struct Lanes {
     /// What comes is stamped.
     stamps: bool,
     most: usize,
-    /// Lanes whose descriptors are open, also those that only wait for the other side to end.
+    /// Dedicated sockets whose descriptors are open, also those that only wait for the other side to end.
     held: usize,
     places: Vec<Place>,
     free: Vec<u32>,
@@ -86,7 +86,7 @@ pub struct Lanes {
 #[derive(Default)]
 struct Place {
     generation: u32,
-    lane: Option<Kind>,
+    kind: Option<Kind>,
 }
 
 enum Kind {
@@ -115,21 +115,21 @@ struct Waiting {
 /// A connection under way.
 pub(crate) struct Opening {
     pub(crate) flow: Flow,
-    pub(crate) wish: Wish,
+    pub(crate) request: SocketRequest,
     pub(crate) stream: TcpStream,
 }
 
-/// What became of a message for a lane.
+/// What became of a message for a dedicated socket.
 pub(crate) enum Sent {
     /// The kernel has it, or it waits, or its token is among those that failed.
     Done,
-    /// It is for the connection in this slot, if that still is the lane's.
+    /// It is for the connection in this slot, if that still is the dedicated socket's.
     By(u32),
     Gone,
 }
 
-impl Lanes {
-    /// For the shard of this index; it may hold at most `most` lanes.
+impl DedicatedSockets {
+    /// For the shard of this index; it may hold at most `most` dedicated sockets.
     pub fn new<S: Service + 'static>(handle: &Handle<S>, shard: usize, most: usize) -> Self {
         let settings = handle.settings();
         Self {
@@ -168,25 +168,26 @@ impl Lanes {
     /// # Errors
     /// [`ErrorKind::QuotaExceeded`]: the shard holds as many as it may. [`ErrorKind::AddrNotAvailable`] and
     /// [`ErrorKind::AddrInUse`]: no port is free, or the address is not ours. Others are those of the system calls.
-    pub fn open(&mut self, wish: Wish) -> io::Result<Lane> {
-        let opened = self.try_open(wish);
+    pub fn open(&mut self, request: SocketRequest) -> io::Result<DedicatedSocket> {
+        let opened = self.try_open(request);
         match &opened {
             Ok(_) => (),
-            Err(error) if is_full(error) => self.counters.lanes_full.add(1),
-            Err(_) => self.counters.lanes_refused.add(1),
+            Err(error) if is_full(error) => self.counters.dedicated_full.add(1),
+            Err(_) => self.counters.dedicated_refused.add(1),
         }
         opened
     }
 
-    fn try_open(&mut self, wish: Wish) -> io::Result<Lane> {
+    fn try_open(&mut self, request: SocketRequest) -> io::Result<DedicatedSocket> {
         if !self.has_room() {
             return Err(ErrorKind::QuotaExceeded.into());
         }
         let slot = self.free.last().copied().unwrap_or(self.places.len() as u32);
         let generation = self.places.get(slot as usize).map_or(0, |p| p.generation).wrapping_add(1);
-        let flow = Flow { node: self.node, process: self.process, shard: self.shard, slot: slot | LANE, generation };
-        let (kind, address) = if wish.transport == Transport::Udp {
-            let socket = datagrams(wish.from, self.send_buffer)?;
+        let flow =
+            Flow { node: self.node, process: self.process, shard: self.shard, slot: slot | DEDICATED, generation };
+        let (kind, address) = if request.transport == Transport::Udp {
+            let socket = datagrams(request.from, self.send_buffer)?;
             let address = socket.local_addr()?;
             if self.stamps {
                 stamp::ask(socket.as_fd());
@@ -196,22 +197,22 @@ impl Lanes {
                 let _ = unreachable::hear(socket.as_fd(), address.is_ipv6());
             }
             self.watching()?.add(socket.as_fd(), name(slot, generation))?;
-            let lane = Datagrams { socket, listener: wish.listener, waiting: VecDeque::new(), leaving: false };
-            (Kind::Datagrams(Box::new(lane)), address)
+            let datagrams = Datagrams { socket, listener: request.listener, waiting: VecDeque::new(), leaving: false };
+            (Kind::Datagrams(Box::new(datagrams)), address)
         } else {
-            let stream = connect(wish.from, wish.to)?;
+            let stream = connect(request.from, request.to)?;
             let address = stream.local_addr()?;
             self.opened.push(slot);
-            (Kind::Opened(Box::new(Opening { flow, wish, stream })), address)
+            (Kind::Opened(Box::new(Opening { flow, request, stream })), address)
         };
         if self.free.pop().is_none() {
             self.places.push(Place::default());
         }
-        self.places[slot as usize] = Place { generation, lane: Some(kind) };
+        self.places[slot as usize] = Place { generation, kind: Some(kind) };
         self.held += 1;
-        self.counters.lanes.add(1);
-        self.counters.lanes_opened.add(1);
-        Ok(Lane { flow, address })
+        self.counters.dedicated.add(1);
+        self.counters.dedicated_opened.add(1);
+        Ok(DedicatedSocket { flow, address })
     }
 
     fn watching(&mut self) -> io::Result<&mut Readiness> {
@@ -224,12 +225,12 @@ impl Lanes {
         }
     }
 
-    /// Whether this lane was opened and not closed.
+    /// Whether this dedicated socket was opened and not closed.
     pub fn is_open(&self, flow: Flow) -> bool {
         self.slot(flow).is_some()
     }
 
-    /// Ends a lane once what was sent over it in this round is on its way: a connection by the end of its protocols, as far as
+    /// Ends a dedicated socket once what was sent over it in this round is on its way: a connection by the end of its protocols, as far as
     /// the other side goes along. Nothing is reported of it any more.
     pub fn close(&mut self, flow: Flow) {
         if let Some(slot) = self.slot(flow) {
@@ -239,23 +240,23 @@ impl Lanes {
 
     fn flow(&self, slot: u32) -> Flow {
         let generation = self.places[slot as usize].generation;
-        Flow { node: self.node, process: self.process, shard: self.shard, slot: slot | LANE, generation }
+        Flow { node: self.node, process: self.process, shard: self.shard, slot: slot | DEDICATED, generation }
     }
 
-    /// The place that this flow names, if it still is that lane.
+    /// The place that this flow names, if it still is that dedicated socket.
     fn slot(&self, flow: Flow) -> Option<u32> {
         let ours = (flow.node, flow.process, flow.shard) == (self.node, self.process, self.shard);
-        let slot = flow.slot & !LANE;
-        let place = self.places.get(slot as usize).filter(|_| ours && is_lane(flow))?;
-        (place.generation == flow.generation && place.lane.is_some()).then_some(slot)
+        let slot = flow.slot & !DEDICATED;
+        let place = self.places.get(slot as usize).filter(|_| ours && is_dedicated(flow))?;
+        (place.generation == flow.generation && place.kind.is_some()).then_some(slot)
     }
 
     /// Connections that the service wants, for the shard to take over.
     pub(crate) fn opened(&mut self) -> Option<Box<Opening>> {
         while let Some(slot) = self.opened.pop() {
             let place = &mut self.places[slot as usize];
-            if let Some(Kind::Opened(_)) = place.lane
-                && let Some(Kind::Opened(opening)) = place.lane.take()
+            if let Some(Kind::Opened(_)) = place.kind
+                && let Some(Kind::Opened(opening)) = place.kind.take()
             {
                 return Some(opening);
             }
@@ -265,10 +266,10 @@ impl Lanes {
 
     /// The shard took it over into this slot of its connections.
     pub(crate) fn placed(&mut self, flow: Flow, connection: u32) {
-        self.places[place(flow)].lane = Some(Kind::Connection(connection));
+        self.places[index(flow)].kind = Some(Kind::Connection(connection));
     }
 
-    /// Sends a message over a lane of this shard.
+    /// Sends a message over a dedicated socket of this shard.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -280,17 +281,17 @@ impl Lanes {
     ) -> Sent {
         let Some(slot) = self.slot(flow) else { return Sent::Gone };
         let counters = &self.counters;
-        match &mut self.places[slot as usize].lane {
+        match &mut self.places[slot as usize].kind {
             Some(Kind::Connection(connection)) => Sent::By(*connection),
-            Some(Kind::Datagrams(lane)) => {
-                if !lane.waiting.is_empty() {
-                    lane.keep(bytes, target, token, self.waiting_bound, failed, counters);
-                } else if !lane.transmit(bytes, target, token, failed, counters) {
-                    lane.keep(bytes, target, token, self.waiting_bound, failed, counters);
+            Some(Kind::Datagrams(datagrams)) => {
+                if !datagrams.waiting.is_empty() {
+                    datagrams.keep(bytes, target, token, self.waiting_bound, failed, counters);
+                } else if !datagrams.transmit(bytes, target, token, failed, counters) {
+                    datagrams.keep(bytes, target, token, self.waiting_bound, failed, counters);
                     let watching = self
                         .readiness
                         .as_ref()
-                        .map(|r| r.change(lane.socket.as_fd(), name(slot, flow.generation), Wanted::Both));
+                        .map(|r| r.change(datagrams.socket.as_fd(), name(slot, flow.generation), Wanted::Both));
                     if let Some(Err(error)) = watching {
                         // Without a way to hear of room, what waits goes with the next message.
                         tracing::warn!(%error, "a full socket cannot be watched");
@@ -306,12 +307,12 @@ impl Lanes {
     pub(crate) fn leave(&mut self, mut end: impl FnMut(u32, Flow)) {
         while let Some(slot) = self.leaving.pop() {
             let flow = self.flow(slot);
-            match self.places[slot as usize].lane.take() {
-                Some(Kind::Datagrams(mut lane)) if !lane.waiting.is_empty() => {
-                    lane.leaving = true;
-                    self.places[slot as usize].lane = Some(Kind::Datagrams(lane));
+            match self.places[slot as usize].kind.take() {
+                Some(Kind::Datagrams(mut datagrams)) if !datagrams.waiting.is_empty() => {
+                    datagrams.leaving = true;
+                    self.places[slot as usize].kind = Some(Kind::Datagrams(datagrams));
                 }
-                Some(Kind::Datagrams(lane)) => self.drop_datagrams(slot, &lane),
+                Some(Kind::Datagrams(datagrams)) => self.drop_datagrams(slot, &datagrams),
                 Some(Kind::Connection(connection)) => {
                     self.free.push(slot);
                     end(connection, flow);
@@ -325,16 +326,16 @@ impl Lanes {
         }
     }
 
-    fn drop_datagrams(&mut self, slot: u32, lane: &Datagrams) {
-        lane.count_drops(&self.counters);
+    fn drop_datagrams(&mut self, slot: u32, datagrams: &Datagrams) {
+        datagrams.count_drops(&self.counters);
         self.free.push(slot);
         self.gone(1);
     }
 
-    /// So many lanes have given their descriptors back.
-    pub(crate) fn gone(&mut self, lanes: usize) {
-        self.held = self.held.saturating_sub(lanes);
-        self.counters.lanes.less(lanes as u64);
+    /// So many dedicated sockets have given their descriptors back.
+    pub(crate) fn gone(&mut self, sockets: usize) {
+        self.held = self.held.saturating_sub(sockets);
+        self.counters.dedicated.less(sockets as u64);
     }
 
     /// The sockets that have something to read; whether there may be more. What could not be sent before is sent here.
@@ -352,21 +353,21 @@ impl Lanes {
     fn resume(&mut self, name: u64, failed: &mut Vec<u64>) {
         let (slot, generation) = (name as u32, (name >> 32) as u32);
         let Some(place) = self.places.get_mut(slot as usize).filter(|p| p.generation == generation) else { return };
-        let Some(Kind::Datagrams(lane)) = &mut place.lane else { return };
-        while let Some(first) = lane.waiting.pop_front() {
-            if !lane.transmit(&first.bytes, first.target, first.token, failed, &self.counters) {
-                lane.waiting.push_front(first);
+        let Some(Kind::Datagrams(datagrams)) = &mut place.kind else { return };
+        while let Some(first) = datagrams.waiting.pop_front() {
+            if !datagrams.transmit(&first.bytes, first.target, first.token, failed, &self.counters) {
+                datagrams.waiting.push_front(first);
                 return;
             }
             self.counters.datagrams_waiting.less(1);
         }
         if let Some(readiness) = &self.readiness {
-            let _ = readiness.change(lane.socket.as_fd(), name, Wanted::Reading);
+            let _ = readiness.change(datagrams.socket.as_fd(), name, Wanted::Reading);
         }
-        if lane.leaving
-            && let Some(Kind::Datagrams(lane)) = place.lane.take()
+        if datagrams.leaving
+            && let Some(Kind::Datagrams(datagrams)) = place.kind.take()
         {
-            self.drop_datagrams(slot, &lane);
+            self.drop_datagrams(slot, &datagrams);
         }
     }
 
@@ -379,10 +380,10 @@ impl Lanes {
     pub(crate) fn receive(&self, name: u64, receiver: &mut Receiver) -> Option<(usize, ListenerId, Flow)> {
         let (slot, generation) = (name as u32, (name >> 32) as u32);
         let place = self.places.get(slot as usize).filter(|p| p.generation == generation)?;
-        let Some(Kind::Datagrams(lane)) = &place.lane else { return None };
+        let Some(Kind::Datagrams(datagrams)) = &place.kind else { return None };
         let flow = self.flow(slot);
-        match receiver.receive(lane.socket.as_fd()) {
-            Ok(n) => Some((n, lane.listener, flow)),
+        match receiver.receive(datagrams.socket.as_fd()) {
+            Ok(n) => Some((n, datagrams.listener, flow)),
             Err(error) => {
                 let told = self.hears && unreachable::is_told(&error);
                 if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) && !told {
@@ -393,14 +394,14 @@ impl Lanes {
         }
     }
 
-    /// The next unreachable datagram of this lane: its target, and how long the part is that `room` then holds of it.
+    /// The next unreachable datagram of this dedicated socket: its target, and how long the part is that `room` then holds of it.
     #[cold]
     pub(crate) fn unreachable(&self, name: u64, room: &mut Vec<u8>) -> Option<(SocketAddr, usize)> {
         let (slot, generation) = (name as u32, (name >> 32) as u32);
         let place = self.places.get(slot as usize).filter(|p| p.generation == generation && self.hears)?;
-        let Some(Kind::Datagrams(lane)) = &place.lane else { return None };
+        let Some(Kind::Datagrams(datagrams)) = &place.kind else { return None };
         loop {
-            match unreachable::next(lane.socket.as_fd(), room) {
+            match unreachable::next(datagrams.socket.as_fd(), room) {
                 Ok(Some(told)) => return Some((told.to, told.quoted.len())),
                 Ok(None) => (),
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
@@ -410,23 +411,23 @@ impl Lanes {
     }
 }
 
-/// With its shard: what the kernel dropped before the lanes that are still open counts too.
-impl Drop for Lanes {
+/// With its shard: what the kernel dropped before the dedicated sockets that are still open counts too.
+impl Drop for DedicatedSockets {
     fn drop(&mut self) {
         for place in &self.places {
-            if let Some(Kind::Datagrams(lane)) = &place.lane {
-                lane.count_drops(&self.counters);
-                self.counters.datagrams_waiting.less(lane.waiting.len() as u64);
+            if let Some(Kind::Datagrams(datagrams)) = &place.kind {
+                datagrams.count_drops(&self.counters);
+                self.counters.datagrams_waiting.less(datagrams.waiting.len() as u64);
             }
         }
-        self.counters.lanes.less(self.held as u64);
+        self.counters.dedicated.less(self.held as u64);
     }
 }
 
 impl Datagrams {
     fn count_drops(&self, counters: &Counters) {
         if let Ok((_, dropped, _)) = udp::backlog(&self.socket) {
-            counters.lane_drops.add(u64::from(dropped));
+            counters.dedicated_drops.add(u64::from(dropped));
         }
     }
 
