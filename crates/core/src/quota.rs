@@ -6,6 +6,7 @@
 use crate::source::counted;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a line is about. Each kind has lines of its own, so that a loud one does not hide another.
@@ -47,7 +48,7 @@ impl Kind {
 /// How many lines there were in this minute, of the whole process.
 #[derive(Debug)]
 pub struct Quota {
-    most: u32,
+    most: AtomicU32,
     ipv6_prefix: u8,
     minute: Mutex<Minute>,
 }
@@ -85,31 +86,29 @@ impl Quota {
     /// So many lines a minute. A tenth of them at most is of one source and one kind: a loud source hides no other. Half of them is
     /// kept for the kinds, an equal part for each: a loud kind hides no other. Of IPv6 a source is a network of so many bits.
     pub fn new(most: u32, ipv6_prefix: u8) -> Self {
-        Self { most, ipv6_prefix, minute: Mutex::default() }
+        Self { most: most.into(), ipv6_prefix, minute: Mutex::default() }
+    }
+
+    /// So many lines a minute from now on.
+    pub fn set(&self, most: u32) {
+        self.most.store(most, Relaxed);
     }
 
     /// Whether a line of this kind about this source may be written at `now` (milliseconds). If not it is counted.
     pub fn may_say(&self, kind: Kind, source: IpAddr, now: u64) -> bool {
-        let key = (counted(source, self.ipv6_prefix), kind);
+        let (key, most) = ((counted(source, self.ipv6_prefix), kind), self.most.load(Relaxed));
         let mut minute = self.minute();
         if now >= minute.began.saturating_add(MINUTE) {
             (minute.began, minute.said, minute.sources) = (now, [0; KINDS], HashMap::new());
         }
         let of_source = minute.sources.get(&key).copied().unwrap_or(0);
-        if of_source >= self.most.div_ceil(10) || !self.has_room(&minute.said, kind) {
+        if of_source >= most.div_ceil(10) || !has_room(&minute.said, kind, most) {
             minute.left_out.0[kind as usize] += 1;
             return false;
         }
         minute.said[kind as usize] += 1;
         minute.sources.insert(key, of_source + 1);
         true
-    }
-
-    /// Whether another line of this kind leaves the others what is kept for them.
-    fn has_room(&self, said: &[u32; KINDS], kind: Kind) -> bool {
-        let kept = self.most / (2 * KINDS as u32);
-        let taken = said.iter().enumerate().map(|(of, said)| if of == kind as usize { *said } else { kept.max(*said) });
-        taken.sum::<u32>() < self.most
     }
 
     /// What was left out since this was last answered, once a minute; to be asked now and then.
@@ -125,6 +124,13 @@ impl Quota {
     fn minute(&self) -> MutexGuard<'_, Minute> {
         self.minute.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether another line of this kind leaves the others what is kept for them.
+fn has_room(said: &[u32; KINDS], kind: Kind, most: u32) -> bool {
+    let kept = most / (2 * KINDS as u32);
+    let taken = said.iter().enumerate().map(|(of, said)| if of == kind as usize { *said } else { kept.max(*said) });
+    taken.sum::<u32>() < most
 }
 
 #[cfg(test)]

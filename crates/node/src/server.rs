@@ -14,6 +14,7 @@ use strowger_core::Outbox;
 use strowger_net::resolve::Resolver;
 use strowger_net::{Handle, Net, Node, clock};
 use strowger_server::counters::{Counts, counted};
+use strowger_server::policy::Policy;
 use strowger_server::shared::{Shared, Surroundings};
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
@@ -90,7 +91,7 @@ impl Server {
             routes,
         };
         let shared = Arc::new(Shared::new(clock::now(), config, surroundings));
-        let outside = Arc::new(Outside { resolver: resolver(&shared.config)?, program });
+        let outside = Arc::new(Outside { resolver: resolver(&shared.policy().config)?, program });
         let (for_shards, outside_for_shards, with_journal) = (shared.clone(), outside.clone(), journal.clone());
         let node = net.spawn(move |number, handle: Handle<Shard>| {
             Shard::new(for_shards.clone(), outside_for_shards.clone(), number, &handle, with_journal.as_deref())
@@ -102,7 +103,7 @@ impl Server {
             let work = upkeep::keep_up_database(shared.clone(), handle, journal, subscribers, removals);
             node.handle().spawn("upkeep of the database", work);
         }
-        if let Some(interval) = shared.config.log.statistics {
+        if let Some(interval) = shared.policy().config.log.statistics {
             let (shared, outside, handle) = (shared.clone(), outside.clone(), node.handle().clone());
             node.handle().spawn("the log of statistics", async move {
                 let mut tick = tokio::time::interval(interval);
@@ -121,8 +122,9 @@ impl Server {
         self.node.handle().addresses()
     }
 
-    pub fn config(&self) -> &Config {
-        &self.shared.config
+    /// What new requests go by.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.shared.policy()
     }
 
     pub fn handle(&self) -> &Handle<Shard> {
@@ -147,12 +149,12 @@ impl Server {
     pub fn drain(self, most: Duration) {
         let end = Instant::now() + most;
         self.node.handle().drain(most);
-        let mut busy: Option<Instant> = None;
+        let (mut busy, t1): (Option<Instant>, _) = (None, self.policy().config.timers.t1);
         while Instant::now() < end {
             match self.counts().busy() {
                 true => busy = Some(Instant::now()),
                 // A call that was answered just now has its ACK still to come, and so has a failure.
-                false if busy.is_some_and(|last| last.elapsed() < self.shared.config.timers.t1) => (),
+                false if busy.is_some_and(|last| last.elapsed() < t1) => (),
                 false => break,
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -185,7 +187,7 @@ fn log_statistics(shared: &Shared, outside: &Outside, handle: &Handle<Shard>, ev
         of = "process",
         bindings = counted(location.bindings as u64),
         bindings_expired = counted(location.expired),
-        used_nonces = counted(shared.authenticator.used().entries() as u64),
+        used_nonces = counted(shared.policy().authenticator.used().entries() as u64),
         shards = counted(handle.shards() as u64),
         log_lines_lost = counted(log_lines_lost),
         log_write_errors = counted(log_write_errors),

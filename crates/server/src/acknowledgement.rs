@@ -20,7 +20,7 @@ impl Engine {
     ) -> Verdict {
         let request = handling.request;
         // It acknowledges an answer of ours, by whatever branch: it has arrived.
-        let is_ours = self.router.own_tag().is(request.to_tag, request.call_id);
+        let is_ours = self.policy.router.own_tag().is(request.to_tag, request.call_id);
         if is_ours || request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
             return Verdict::Drop;
         }
@@ -38,10 +38,10 @@ impl Engine {
         // Where our Record-Route stands in a call, so does our route token in its ACK. Without it the ACK of a 2xx whose Contact is the
         // user's own address comes here all the same.
         let passes = routing.in_dialog
-            || (local && !self.shared.config.proxy.record_route)
-            || match self.shared.config.proxy.relay_for {
+            || (local && !self.policy.config.proxy.record_route)
+            || match self.policy.config.proxy.relay_for {
                 RelayFor::Everyone => true,
-                RelayFor::LocalDomains => !self.shared.config.auth.calls && self.is_local(&request.essentials.from.uri),
+                RelayFor::LocalDomains => !self.policy.config.auth.calls && self.is_local(&request.essentials.from.uri),
                 RelayFor::Authenticated => false,
             };
         if routing.malformed || !passes || self.is_unknown_here(routing) {

@@ -40,7 +40,7 @@ impl Engine {
             OwnName::Ask(name) => return Verdict::Ask(name),
             OwnName::TooMany => return Reply::refused(400).because("too many names in its Routes").into(),
         }
-        if self.shared.config.proxy.loop_detection && self.router.is_loop(request) {
+        if self.policy.config.proxy.loop_detection && self.policy.router.is_loop(request) {
             return Reply::refused(482).into();
         }
         Verdict::Next(Stage::Authorize)
@@ -54,7 +54,7 @@ impl Engine {
         let has_user = routing.uri.sip().is_some_and(|uri| uri.user.is_some());
         match request.method {
             Method::Ack => Verdict::Drop,
-            Method::Register if !has_user && !self.shared.config.domains.is_empty() => Verdict::Next(Stage::Register),
+            Method::Register if !has_user && !self.policy.config.domains.is_empty() => Verdict::Next(Stage::Register),
             _ if has_user => Reply::unknown(Party::RequestUri).into(),
             _ => self.serve(request).into(),
         }
@@ -67,9 +67,9 @@ impl Engine {
         let names_us = |uri: &SipUri<'_>| {
             self.key_of(request, routing, uri).is_some_and(|key| self.leads_here_by(&handling.progress.answers, &key))
         };
-        self.router.take_off_routes(&request.message, names_us, &mut bytes);
+        self.policy.router.take_off_routes(&request.message, names_us, &mut bytes);
         let mut index = Index::new();
-        if index.parse(&bytes, &self.shared.limits).is_err() {
+        if index.parse(&bytes, &self.policy.limits).is_err() {
             return;
         }
         let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash) else { return };
@@ -105,26 +105,26 @@ impl Engine {
 
     /// Registrations may come by other proxies (RFC 3327).
     pub(crate) fn takes_paths(&self) -> bool {
-        self.registrar.settings().path != PathRule::Ignore
+        self.policy.registrar.path != PathRule::Ignore
     }
 
     /// A REGISTER for the registrar: for a domain of ours, or for this server by its address.
     pub(crate) fn is_for_registrar(&self, now: Now, request: &Request<'_>) -> bool {
-        let stays = || !request.message.has(Name::Route) || self.router.route(now, request).route.is_none();
+        let stays = || !request.message.has(Name::Route) || self.policy.router.route(now, request).route.is_none();
         let is_here =
-            self.is_local(&request.uri) || (self.names_server(&request.uri) && !self.shared.config.domains.is_empty());
+            self.is_local(&request.uri) || (self.names_server(&request.uri) && !self.policy.config.domains.is_empty());
         is_here && stays()
     }
 
     /// A URI that names a user of ours, or this server.
     pub(crate) fn is_local(&self, uri: &Uri<'_>) -> bool {
-        uri.sip().is_some_and(|uri| self.shared.router.identity().is_at_local_domain(uri.host, uri.port))
+        uri.sip().is_some_and(|uri| self.policy.router.identity().is_at_local_domain(uri.host, uri.port))
     }
 
     /// A URI without a user that names this server itself.
     fn names_server(&self, uri: &Uri<'_>) -> bool {
         let Uri::Sip(sip) = uri else { return false };
-        sip.user.is_none() && self.router.is_own(sip)
+        sip.user.is_none() && self.policy.router.is_own(sip)
     }
 
     /// A user of ours, whose contacts stand in the location table.
@@ -137,6 +137,6 @@ impl Engine {
     pub(crate) fn is_unknown_here(&self, routing: &Routing<'_>) -> bool {
         let Uri::Sip(uri) = &routing.uri else { return false };
         let leads_on = routing.route.is_some() || routing.way.is_some() || uri.params.maddr().is_some();
-        !leads_on && self.router.is_own(uri) && !self.is_local(&routing.uri)
+        !leads_on && self.policy.router.is_own(uri) && !self.is_local(&routing.uri)
     }
 }

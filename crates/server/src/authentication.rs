@@ -26,8 +26,8 @@ impl Engine {
         header: ChallengeHeader,
         party: &Uri<'_>,
     ) -> Result<Proof, Unproven> {
-        let (request, shared) = (handling.request, &self.shared);
-        let realm = shared.config.realm.as_bytes();
+        let (request, policy) = (handling.request, &self.policy);
+        let realm = policy.config.realm.as_bytes();
         let name = match header {
             ChallengeHeader::WwwAuthenticate => Name::Authorization,
             ChallengeHeader::ProxyAuthenticate => Name::ProxyAuthorization,
@@ -47,16 +47,16 @@ impl Engine {
             to_registrar: header == ChallengeHeader::WwwAuthenticate,
             source: &source,
             source_is_proven: request.arrival.transport.is_reliable(),
-            algorithms: shared.algorithms(request.arrival.listener),
+            algorithms: policy.algorithms(request.arrival.listener),
         };
         let refusal = Refusal { header, credentials: &credentials, party };
         // A nonce that was good when the request came is not too old because the request waited.
-        let checked = shared
+        let checked = policy
             .authenticator
             .check(handling.progress.began, realm, &attempt, &credentials)
             .map_err(|verdict| self.deny(handling, &refusal, verdict, ""))?;
         let user = credentials.user().unwrap_or_default();
-        if shared.bans.is_suspect(request.arrival.remote.ip(), &user, handling.now.mono) {
+        if policy.bans.is_suspect(request.arrival.remote.ip(), &user, handling.now.mono) {
             // Nothing tells it from a nonce that is too old.
             if self.may_say(handling, Kind::Authentication) {
                 let (call_id, source) = (shown(request.call_id), request.arrival.remote);
@@ -88,7 +88,7 @@ impl Engine {
             }
         };
         let secrets = subscriber.as_deref().map(ha1_set);
-        let verdict = shared.authenticator.decide(handling.now, &checked, &attempt, &credentials, secrets.as_ref());
+        let verdict = policy.authenticator.decide(handling.now, &checked, &attempt, &credentials, secrets.as_ref());
         // A REGISTER has no transaction: this may be a copy of one that was served, which gets its answer again. Of a datagram: by
         // a stream none comes twice, and its nonce may be another source's.
         let replayed = verdict == digest::Verdict::Replay
@@ -98,7 +98,7 @@ impl Engine {
             return Err(self.deny(handling, &refusal, verdict, why(&checked, secrets.as_ref())).into());
         }
         let subscriber = subscriber.expect("a right response has a subscriber");
-        if shared.config.auth.user_must_match
+        if policy.config.auth.user_must_match
             && let Err(claim) = self.claims_only(request, header, party, &subscriber)
         {
             return Err(self.refuse_claim(handling, &subscriber, &claim, party).into());
@@ -155,11 +155,11 @@ impl Engine {
                 "authentication failed"
             );
         }
-        let failure = self.shared.bans.failed(source.ip(), &user, handling.now.mono);
-        let ban = &self.shared.config.ban;
+        let failure = self.policy.bans.failed(source.ip(), &user, handling.now.mono);
+        let ban = &self.policy.config.ban;
         if failure.banned {
             let (seconds, source) =
-                (ban.duration.as_secs(), counted(source.ip(), self.shared.config.limits.ipv6_prefix));
+                (ban.duration.as_secs(), counted(source.ip(), self.policy.config.limits.ipv6_prefix));
             tracing::warn!(%source, seconds, "source banned: too many failed authentications");
         }
         if failure.guessed {
@@ -177,7 +177,7 @@ impl Engine {
                 source = %request.arrival.remote,
                 method = %shown(request.message.method_text()),
                 realm = %shown(realm),
-                expected = %self.shared.config.realm,
+                expected = %self.policy.config.realm,
                 "credentials are for another realm"
             );
         }
@@ -192,7 +192,7 @@ impl Engine {
         party: &Uri<'_>,
     ) -> Reply {
         let reply = Reply::refused(403);
-        let identity = self.shared.router.identity();
+        let identity = self.policy.router.identity();
         // What a phone has for its domain is wrong: no setting of ours about users would help it.
         let is_register = handling.request.method == Method::Register;
         let is_domain = party
@@ -203,7 +203,7 @@ impl Engine {
         }
         if self.may_say(handling, Kind::Authentication) {
             let request = handling.request;
-            let domains: Vec<&str> = self.shared.config.domains.iter().map(|domain| domain.as_str()).collect();
+            let domains: Vec<&str> = self.policy.config.domains.iter().map(|domain| domain.as_str()).collect();
             tracing::warn!(
                 call_id = %shown(request.call_id),
                 source = %request.arrival.remote,
@@ -221,7 +221,7 @@ impl Engine {
 
     /// The source of which a nonce is made, in one form.
     pub(crate) fn source_bytes(&self, ip: IpAddr) -> [u8; 16] {
-        match counted(ip, self.shared.config.limits.ipv6_prefix) {
+        match counted(ip, self.policy.config.limits.ipv6_prefix) {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             IpAddr::V6(ip) => ip.octets(),
         }

@@ -23,10 +23,10 @@ impl Engine {
         let from = request.essentials.from.uri;
         let from_local = self.is_from_local(request);
         let to_local = routing.route.is_none() && self.is_local(&routing.uri);
-        let relay_for = self.shared.config.proxy.relay_for;
+        let relay_for = self.policy.config.proxy.relay_for;
         // A caller that names itself a user of ours must show it, wherever it calls.
         let must_authenticate =
-            (from_local && self.shared.config.auth.calls) || (!to_local && relay_for == RelayFor::Authenticated);
+            (from_local && self.policy.config.auth.calls) || (!to_local && relay_for == RelayFor::Authenticated);
         if must_authenticate {
             let shown = self.authenticate(handling, ChallengeHeader::ProxyAuthenticate, &from);
             return shown.map_or_else(Verdict::from, Verdict::Admit);
@@ -44,6 +44,6 @@ impl Engine {
         let from = request.essentials.from.uri;
         let Uri::Sip(uri) = &from else { return false };
         let other_program = uri.host.ip().is_some_and(|ip| ip == request.arrival.remote.ip().to_canonical());
-        self.is_local(&from) || (self.shared.router.identity().is_local_domain(uri.host) && !other_program)
+        self.is_local(&from) || (self.policy.router.identity().is_local_domain(uri.host) && !other_program)
     }
 }

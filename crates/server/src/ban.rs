@@ -8,19 +8,25 @@ use crate::tally::{Count, Rule, Tally};
 use aho_corasick::AhoCorasick;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use strowger_config as config;
 use strowger_core::source::counted;
 
-/// The ban list of the process. Times are milliseconds of [`strowger_core::Now::mono`].
+/// The ban list of the process, under settings that may change. Times are milliseconds of [`strowger_core::Now::mono`].
 pub struct Bans {
     settings: config::Ban,
+    scanners: Option<AhoCorasick>,
+    counts: Arc<Counts>,
+}
+
+/// What was counted, whatever the settings.
+struct Counts {
     ipv6_prefix: u8,
     sources: Tally<IpAddr>,
     accounts: Tally<Account>,
     /// Sources that failed for an account which is being guessed.
     suspects: Tally<(IpAddr, Account)>,
-    scanners: Option<AhoCorasick>,
     hasher: foldhash::quality::RandomState,
 }
 
@@ -42,33 +48,43 @@ const LOOKED_AT: usize = 256;
 impl Bans {
     /// `ipv6_prefix`: bits of an IPv6 address that make a source.
     pub fn new(settings: config::Ban, ipv6_prefix: u8) -> Self {
-        let names: Vec<&String> = settings.scanners.iter().filter(|name| !name.is_empty()).collect();
-        let scanners = AhoCorasick::builder().ascii_case_insensitive(true).build(&names);
         let entries = settings.sources;
-        Self {
+        let counts = Counts {
+            ipv6_prefix,
             sources: Tally::new(entries),
             accounts: Tally::new(entries),
             suspects: Tally::new(entries),
-            // None to look for, or more than a machine can hold.
-            scanners: scanners.ok().filter(|_| settings.enabled && !names.is_empty()),
-            settings,
-            ipv6_prefix,
             hasher: Default::default(),
-        }
+        };
+        Self::of(settings, Arc::new(counts))
+    }
+
+    /// The same list under other settings: who is banned stays banned, as long as was said then. `sources` stays as it was.
+    #[must_use]
+    pub fn with_settings(&self, settings: config::Ban) -> Self {
+        Self::of(settings, self.counts.clone())
+    }
+
+    fn of(settings: config::Ban, counts: Arc<Counts>) -> Self {
+        let names: Vec<&String> = settings.scanners.iter().filter(|name| !name.is_empty()).collect();
+        let scanners = AhoCorasick::builder().ascii_case_insensitive(true).build(&names);
+        // None to look for, or more than a machine can hold.
+        let scanners = scanners.ok().filter(|_| settings.enabled && !names.is_empty());
+        Self { settings, scanners, counts }
     }
 
     /// Is this source banned at `now`?
     #[inline]
     pub fn is_banned(&self, source: IpAddr, now: u64) -> bool {
         // One that is exempt may share its network with one that is banned.
-        self.sources.is_held(&counted(source, self.ipv6_prefix), now) && !self.is_exempt(source)
+        self.counts.sources.is_held(&counted(source, self.counts.ipv6_prefix), now) && !self.is_exempt(source)
     }
 
     /// Whether this source failed for this account, which is being guessed: it is not to be judged again.
     #[inline]
     pub fn is_suspect(&self, source: IpAddr, account: &[u8], now: u64) -> bool {
-        let key = || (counted(source, self.ipv6_prefix), self.account(account));
-        self.suspects.holds_any() && self.suspects.is_held(&key(), now) && !self.is_exempt(source)
+        let key = || (counted(source, self.counts.ipv6_prefix), self.account(account));
+        self.counts.suspects.holds_any() && self.counts.suspects.is_held(&key(), now) && !self.is_exempt(source)
     }
 
     /// One more failed authentication of this source, as this user.
@@ -76,20 +92,20 @@ impl Bans {
         if self.is_exempt(source) {
             return Failure { banned: false, guessed: false };
         }
-        let (source, account) = (counted(source, self.ipv6_prefix), self.account(account));
-        let banned = self.sources.fails(source, now, self.rule(self.settings.failures)) == Count::Begins;
-        let count = self.accounts.fails(account, now, self.rule(self.settings.account_failures));
+        let (source, account) = (counted(source, self.counts.ipv6_prefix), self.account(account));
+        let banned = self.counts.sources.fails(source, now, self.rule(self.settings.failures)) == Count::Begins;
+        let count = self.counts.accounts.fails(account, now, self.rule(self.settings.account_failures));
         if count != Count::Goes {
             return Failure { banned, guessed: count == Count::Begins };
         }
-        self.suspects.fails((source, account), now, self.rule(1));
+        self.counts.suspects.fails((source, account), now, self.rule(1));
         Failure { banned, guessed: false }
     }
 
     /// A scanner: banned at once. Whether it was not before.
     pub fn scanner(&self, source: IpAddr, now: u64) -> bool {
         !self.is_exempt(source)
-            && self.sources.fails(counted(source, self.ipv6_prefix), now, self.rule(1)) == Count::Begins
+            && self.counts.sources.fails(counted(source, self.counts.ipv6_prefix), now, self.rule(1)) == Count::Begins
     }
 
     /// Is this the User-Agent of a scanner?
@@ -101,13 +117,13 @@ impl Bans {
     /// Forgets what is over. Returns how many sources are banned.
     pub fn tidy(&self, now: u64) -> usize {
         let window = milliseconds(self.settings.window);
-        self.accounts.tidy(now, window);
-        self.suspects.tidy(now, window);
-        self.sources.tidy(now, window)
+        self.counts.accounts.tidy(now, window);
+        self.counts.suspects.tidy(now, window);
+        self.counts.sources.tidy(now, window)
     }
 
     fn account(&self, name: &[u8]) -> Account {
-        self.hasher.hash_one(name)
+        self.counts.hasher.hash_one(name)
     }
 
     fn is_exempt(&self, source: IpAddr) -> bool {
@@ -163,6 +179,22 @@ mod tests {
             bans.failed(of("::ffff:192.0.2.1"), b"bob", 0);
         }
         assert!(bans.is_banned(of("192.0.2.1"), 1) && !bans.is_banned(of("192.0.2.2"), 1));
+    }
+
+    #[test]
+    fn who_is_banned_stays_so_under_other_settings() {
+        let before = bans(config::Ban { failures: 2, ..config::Ban::default() });
+        before.failed(ip(1), b"bob", 0);
+        assert!(before.failed(ip(1), b"bob", 0).banned && before.failed(ip(2), b"bob", 0) == NONE);
+        let scanners = vec!["probe".into()];
+        let after = before.with_settings(config::Ban { failures: 3, scanners, ..before.settings.clone() });
+        assert!(after.is_banned(ip(1), 1) && !after.is_banned(ip(2), 1));
+        assert!(after.is_scanner(b"probe/1") && !before.is_scanner(b"probe/1"));
+        // What was counted counts, to the new number.
+        assert!(!after.failed(ip(2), b"bob", 1).banned && after.failed(ip(2), b"bob", 1).banned);
+        assert!(before.is_banned(ip(2), 2), "requests that came before see it too");
+        let off = after.with_settings(config::Ban { enabled: false, ..after.settings.clone() });
+        assert!(!off.is_banned(ip(1), 1));
     }
 
     #[test]

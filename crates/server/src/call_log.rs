@@ -88,13 +88,13 @@ impl Engine {
         let is_open = open.is_some();
         // With credentials for a server behind us, or the same call once more on its way.
         if let Some(entry) = open
-            && (std::mem::take(&mut entry.challenged) || self.router.has_been_here(request))
+            && (std::mem::take(&mut entry.challenged) || self.policy.router.has_been_here(request))
         {
             return key;
         }
         self.forget_calls(now);
         // Each shard has its share.
-        let most = shared.config.log.open_calls.div_ceil(shared.counters.len());
+        let most = self.policy.config.log.open_calls.div_ceil(shared.counters.len());
         let authenticated = handling.progress.proof.authenticated;
         let may_log = if authenticated { lines.may_log(now) } else { lines.may_log_of_anyone(now) };
         if !may_log || !is_wanted() {
@@ -182,7 +182,7 @@ impl Engine {
 
     fn log_final(&mut self, now: Now, key: u64, status: u16, bytes: &[u8]) {
         let mut index = std::mem::take(&mut self.index);
-        if index.parse(bytes, &self.shared.limits).is_ok() {
+        if index.parse(bytes, &self.policy.limits).is_ok() {
             self.log_outcome(now, key, status, &Message::new(bytes, &index));
         }
         self.index = index;
@@ -216,7 +216,7 @@ impl Engine {
             "{event}"
         );
         // Otherwise its BYE will not come by.
-        if is_answered && self.shared.config.proxy.record_route {
+        if is_answered && self.policy.config.proxy.record_route {
             (entry.answered, entry.code) = (now.mono.max(1), code);
             let key = self.hash_of_dialog(call_id, caller_tag, callee_tag);
             self.call_log.calls.insert(key, entry);
@@ -225,7 +225,7 @@ impl Engine {
 
     /// Calls whose end never came.
     fn forget_calls(&mut self, now: u64) {
-        let longest = self.shared.config.log.longest_call.as_millis() as u64;
+        let longest = self.policy.config.log.longest_call.as_millis() as u64;
         if now < self.call_log.swept + SWEEP.min(longest / 2) {
             return;
         }

@@ -119,7 +119,7 @@ impl Engine {
             let leads_on =
                 binding.flags() & LEADS_ON != 0 && Uri::parse(binding.uri()).is_ok_and(|uri| self.names_user(&uri));
             let target =
-                if binding.path().is_empty() { target_of(&binding, self.shared.router.identity()) } else { None };
+                if binding.path().is_empty() { target_of(&binding, self.policy.router.identity()) } else { None };
             if !leads_on && !is_kept(binding.uri(), target, secure) {
                 return;
             }

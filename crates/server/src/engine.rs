@@ -6,6 +6,7 @@
 
 mod bans;
 mod moves;
+mod policy;
 mod reading;
 mod unread;
 mod upkeep;
@@ -16,6 +17,7 @@ use crate::call_log::CallLog;
 use crate::counters::Counters;
 use crate::local_address::LocalAddresses;
 use crate::ping::Pings;
+use crate::policy::{InForce, Policy};
 use crate::question::{HostKey, Resolved};
 use crate::shared::Shared;
 use crate::suspended::{Heard, Line, Suspended, Waiting};
@@ -25,7 +27,6 @@ use std::sync::Arc;
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::Proxy;
 use strowger_core::registrar::Registrar;
-use strowger_core::routing::Router;
 use strowger_core::slots::Slots;
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{Event, Outgoing, Role, Transactions};
@@ -46,6 +47,8 @@ pub enum Answer {
     Pings,
     /// A name was resolved: to nothing if it could not be.
     Resolved { ticket: u64, name: HostKey, to: Resolved },
+    /// The configuration has changed: what comes from now on goes by this.
+    Policy(Arc<Policy>),
 }
 
 /// What an engine wants of the world besides the messages that it sends; carried out when its call returns.
@@ -75,9 +78,10 @@ pub struct Circumstances {
 /// The machines of one shard and what they need.
 pub struct Engine {
     pub shared: Arc<Shared>,
+    /// That of new requests; while one that came before is looked at, its own.
+    pub(crate) policy: Arc<InForce>,
     pub(crate) number: usize,
     pub(crate) transactions: Transactions,
-    pub(crate) router: Arc<Router>,
     pub(crate) proxy: Proxy,
     pub(crate) registrar: Registrar,
     pub(crate) entropy: Entropy,
@@ -185,6 +189,7 @@ impl Engine {
             Answer::Resolved { ticket, name, to } => {
                 self.go_on(now, ticket, Heard::Name(name, to), out);
             }
+            Answer::Policy(policy) => self.set_policy(now, policy),
         }
         self.hear_notices(now, out);
         self.show_busy();
@@ -257,23 +262,18 @@ impl Engine {
 
 impl Engine {
     pub fn new(now: Now, shared: Arc<Shared>, number: usize, circumstances: Circumstances) -> Self {
-        let config = &shared.config;
+        let policy = InForce::new(shared.policy());
+        let config = &policy.config;
         let entropy = Entropy::new(shared.seed).derive(&(number as u64).to_le_bytes());
         let words = |label: &[u8]| {
             let mut same = Entropy::new(shared.seed).derive(label);
             [same.u64(), same.u64()]
         };
-        let mut transactions = Transactions::new(config.timer_settings(), words(b"transactions"));
-        transactions.set_limit(config.limits.transactions);
-        transactions.set_most_kept(config.kept_memory());
-        let proxy = Proxy::new(shared.router.clone(), config.proxy_settings(), entropy.derive(b"proxy"));
-        let registrar = Registrar::new(config.registrar_settings());
         let mut engine = Self {
             number,
-            transactions,
-            router: shared.router.clone(),
-            proxy,
-            registrar,
+            transactions: Transactions::new(config.timer_settings(), words(b"transactions")),
+            proxy: Proxy::new(policy.router.clone(), config.proxy_settings(), entropy.derive(b"proxy")),
+            registrar: Registrar::default(),
             entropy,
             circumstances,
             effects: Vec::new(),
@@ -302,9 +302,10 @@ impl Engine {
             most_transactions: 0,
             gives_left: 0,
             gave_back: 0,
+            policy,
             shared,
         };
-        engine.divide_bounds();
+        engine.go_by_policy(now);
         if number == 0 && engine.shared.location.gauges().bindings > 0 {
             engine.pings.wake(now);
         }

@@ -52,7 +52,7 @@ impl Engine {
                 if routing.listener.is_none() && routing.way.is_none() {
                     let shared = &self.shared;
                     for way in &mut ways {
-                        let identity = shared.router.identity();
+                        let identity = self.policy.router.identity();
                         *way = self.local_addresses.settle(&*shared.routes, identity, *way, handling.now.mono);
                     }
                 }
@@ -95,7 +95,7 @@ impl Engine {
         let of_older =
             |contact: &Contact| contact.older.iter().map(|(flow, uri)| (*flow, &text[uri.clone()])).collect();
         let uris: SmallVec<[OlderUris<'_>; 2]> = contacts.entries.iter().map(of_older).collect();
-        let fork = self.shared.config.proxy.fork;
+        let fork = self.policy.config.proxy.fork;
         let count = contacts.entries.len().min(1000) as u16;
         let candidates: SmallVec<[Candidate<'_>; 2]> = contacts
             .entries
@@ -154,7 +154,7 @@ impl Engine {
             (Method::Invite, b"") => self.log_call_begun(handling),
             _ => 0,
         };
-        let plan = Plan { context, ..self.shared.config.plan() };
+        let plan = Plan { context, ..self.policy.config.plan() };
         self.forward_concealed(handling, routing, server, candidates, &plan);
         if handling.request.method == Method::Bye {
             self.log_call_ended(handling);
@@ -182,10 +182,10 @@ impl Engine {
         let round = &mut Round { now, tx: &mut self.transactions, out: handling.out };
         if !conceals {
             self.proxy.forward(round, request, routing, server, candidates, plan);
-        } else if index.parse(&bytes, &self.shared.limits).is_ok()
+        } else if index.parse(&bytes, &self.policy.limits).is_ok()
             && let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash)
         {
-            let routing = self.router.route(handling.progress.began, &request);
+            let routing = self.policy.router.route(handling.progress.began, &request);
             self.proxy.forward(round, &request, &routing, server, candidates, plan);
         }
         (self.edit, self.concealed) = (edit, (bytes, index));

@@ -1,7 +1,9 @@
 //! A request while the engine handles it, and how far it came.
 
+use crate::policy::InForce;
 use crate::question::Answers;
 use crate::stage::Stage;
+use std::sync::Arc;
 use strowger_core::routing::Request;
 use strowger_core::transaction::ServerId;
 use strowger_core::{Now, Outbox};
@@ -27,11 +29,20 @@ pub struct Progress {
     pub(crate) proof: Proof,
     /// A 100 was sent.
     pub(crate) trying: bool,
+    /// While it waits: what it goes by.
+    pub(crate) policy: Option<Arc<InForce>>,
 }
 
 impl Progress {
     pub(crate) fn new(now: Now) -> Self {
-        Self { stage: Stage::Address, began: now, answers: Answers::default(), proof: Proof::default(), trying: false }
+        Self {
+            stage: Stage::Address,
+            began: now,
+            answers: Answers::default(),
+            proof: Proof::default(),
+            trying: false,
+            policy: None,
+        }
     }
 
     /// Takes it out; what is left behind is a beginning.

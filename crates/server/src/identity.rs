@@ -99,7 +99,7 @@ impl Engine {
 
     /// Whether this header field names a user of ours that the caller has not shown to be, or cannot be read.
     fn names_another(&self, handling: &Handling<'_, '_>, name: Name) -> bool {
-        let auth = &self.shared.config.auth;
+        let auth = &self.policy.config.auth;
         if !auth.calls || (handling.progress.proof.authenticated && !auth.user_must_match) {
             return false;
         }
@@ -120,7 +120,7 @@ impl Engine {
 
     /// Whatever port stands in it: who reads it looks at the name before it.
     fn is_of_our_domain(&self, uri: &Uri<'_>) -> bool {
-        uri.sip().is_some_and(|uri| self.shared.router.identity().is_local_domain(uri.host))
+        uri.sip().is_some_and(|uri| self.policy.router.identity().is_local_domain(uri.host))
     }
 }
 

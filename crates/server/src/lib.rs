@@ -23,6 +23,7 @@ pub mod line_rate;
 pub mod local_address;
 mod own_name;
 mod ping;
+pub mod policy;
 pub mod question;
 mod reachability;
 mod refusals;

@@ -1,12 +1,13 @@
 //! How many log lines about what succeeds: so many a minute, spread over it, and a number at once.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// A bucket of tokens for the process; each line takes one.
 #[derive(Debug)]
 pub struct LineRate {
     /// 0: no lines at all.
-    per_minute: u64,
+    per_minute: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -31,7 +32,7 @@ impl LineRate {
     pub fn new(per_minute: u32) -> Self {
         let per_minute = u64::from(per_minute);
         Self {
-            per_minute,
+            per_minute: per_minute.into(),
             state: Mutex::new(State { parts: Self::full(per_minute), at: 0, suppressed: 0, reported: 0 }),
         }
     }
@@ -42,7 +43,16 @@ impl LineRate {
 
     /// Whether there are lines at all.
     pub fn is_on(&self) -> bool {
-        self.per_minute > 0
+        self.per_minute() > 0
+    }
+
+    /// So many lines a minute from now on.
+    pub fn set(&self, per_minute: u32) {
+        self.per_minute.store(per_minute.into(), Relaxed);
+    }
+
+    fn per_minute(&self) -> u64 {
+        self.per_minute.load(Relaxed)
     }
 
     /// Whether a line may be written at `now` (milliseconds). If not it is counted.
@@ -52,18 +62,19 @@ impl LineRate {
 
     /// The same for what any peer can cause: half a bucket stays for others.
     pub fn may_log_of_anyone(&self, now: u64) -> bool {
-        self.take(now, Self::full(self.per_minute) / 2)
+        self.take(now, Self::full(self.per_minute()) / 2)
     }
 
     fn take(&self, now: u64, left: u64) -> bool {
-        if !self.is_on() {
+        let per_minute = self.per_minute();
+        if per_minute == 0 {
             return false;
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let come = now.saturating_sub(state.at).saturating_mul(self.per_minute);
-        state.parts = state.parts.saturating_add(come).min(Self::full(self.per_minute));
+        let come = now.saturating_sub(state.at).saturating_mul(per_minute);
+        state.parts = state.parts.saturating_add(come).min(Self::full(per_minute));
         state.at = state.at.max(now);
-        if state.parts < MINUTE + left.min(Self::full(self.per_minute) - MINUTE) {
+        if state.parts < MINUTE + left.min(Self::full(per_minute) - MINUTE) {
             state.suppressed += 1;
             return false;
         }
@@ -108,6 +119,8 @@ mod tests {
     fn one_line_a_minute_and_none() {
         let rate = LineRate::new(1);
         assert!(rate.may_log_of_anyone(0) && !rate.may_log(59_999) && rate.may_log(60_000));
+        rate.set(600);
+        assert_eq!((60_000..60_300).filter(|now| rate.may_log(*now)).count(), 2, "ten a second, from now on");
         let off = LineRate::new(0);
         assert!(!off.may_log(0) && !off.is_on());
         assert_eq!(off.suppressed(MINUTE), 0, "they are not wanted");

@@ -25,16 +25,19 @@ impl Engine {
     pub(crate) fn is_own_by_name(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> OwnName {
         let Uri::Sip(uri) = routing.route.as_ref().unwrap_or(&routing.uri) else { return OwnName::No };
         let (Host::Name(name), None, None) = (uri.host, uri.params.maddr(), routing.way) else { return OwnName::No };
-        let identity = self.shared.router.identity();
+        let identity = self.policy.router.identity();
         let answers = &handling.progress.answers;
         let may_ask = identity.is_below_local_domain(name);
-        if (answers.names.is_empty() && !may_ask) || identity.is_local_domain(uri.host) || self.router.is_own(uri) {
+        if (answers.names.is_empty() && !may_ask)
+            || identity.is_local_domain(uri.host)
+            || self.policy.router.is_own(uri)
+        {
             return OwnName::No;
         }
         let Some(key) = self.key_of(handling.request, routing, uri) else { return OwnName::No };
         if answers.name(&key).is_none() && may_ask {
             // Each of them may lead here where all names of a domain do.
-            return match answers.names.len() < self.shared.config.dns.names_per_request {
+            return match answers.names.len() < self.policy.config.dns.names_per_request {
                 true => OwnName::Ask(Question::Name(key)),
                 false => OwnName::TooMany,
             };
@@ -46,7 +49,7 @@ impl Engine {
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
         // As `Engine::next_hop` looks it up.
         let uri = SipUri { secure: uri.secure || routing.uri.is_sips(), ..*uri };
-        match self.router.next_hop(&Uri::Sip(uri), prefer) {
+        match self.policy.router.next_hop(&Uri::Sip(uri), prefer) {
             NextHop::Name { host, port, transport, secure } => {
                 Some((host.to_ascii_lowercase().into(), port, transport, secure))
             }
@@ -56,7 +59,7 @@ impl Engine {
 
     pub(crate) fn leads_here_by(&self, answers: &Answers, key: &HostKey) -> bool {
         answers.name(key).is_some_and(|to| {
-            to.targets.iter().any(|(_, address)| self.shared.router.identity().is_own_socket(address))
+            to.targets.iter().any(|(_, address)| self.policy.router.identity().is_own_socket(address))
         })
     }
 }

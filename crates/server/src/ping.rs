@@ -30,7 +30,21 @@ const STEP: u64 = 1_000;
 
 impl Pings {
     pub(crate) fn every(interval: Option<Duration>) -> Self {
-        Self { interval: interval.map(|interval| interval.as_millis() as u64), ..Self::default() }
+        let mut pings = Self::default();
+        pings.set_interval(interval);
+        pings
+    }
+
+    /// How often each flow is kept open; whether that is another time than before.
+    pub(crate) fn set_interval(&mut self, interval: Option<Duration>) -> bool {
+        let interval = interval.map(|interval| interval.as_millis() as u64);
+        std::mem::replace(&mut self.interval, interval) != interval
+    }
+
+    /// By another interval another round begins.
+    pub(crate) fn begin_again(&mut self, now: Now) {
+        (self.at, self.cursor) = (None, None);
+        self.wake(now);
     }
 
     pub(crate) fn deadline(&self) -> Option<u64> {
@@ -64,7 +78,7 @@ impl Engine {
         let Some(interval) = self.pings.interval.filter(|_| self.pings.at.is_some_and(|at| at <= now.mono)) else {
             return;
         };
-        let shared = self.shared.clone();
+        let (shared, policy) = (self.shared.clone(), self.policy.clone());
         let mut bindings = shared.location.gauges().bindings;
         if bindings == 0 {
             shared.pings_awake.swap(false, AcqRel);
@@ -88,7 +102,7 @@ impl Engine {
             let next = shared.location.walk(cursor, left, &mut |binding| {
                 seen += 1;
                 if binding.flags() & NEEDS_PING != 0 && binding.expires_at() > now.mono {
-                    let target = target_of(&binding, shared.router.identity()).filter(|t| !is_gone(&shared.flows, t));
+                    let target = target_of(&binding, policy.router.identity()).filter(|t| !is_gone(&shared.flows, t));
                     due.extend(target.map(|t| (t, binding.uri().to_vec(), binding.path().to_vec())));
                 }
             });
@@ -110,7 +124,7 @@ impl Engine {
         for (target, uri, path) in due {
             self.counters().pings.one();
             let from = out.start();
-            match shared.config.nat.ping_method {
+            match policy.config.nat.ping_method {
                 PingMethod::Crlf => out.bytes.extend_from_slice(b"\r\n\r\n"),
                 PingMethod::Options => self.write_options(&target, &uri, &path, out),
             }
@@ -122,7 +136,7 @@ impl Engine {
     /// A request outside any transaction: its answer says only that the flow lives, and is dropped. By its Path it reaches a phone behind
     /// another proxy, whose connection this is (RFC 3327 section 5.3).
     fn write_options(&mut self, target: &Target, uri: &[u8], path: &[u8], out: &mut Outbox) {
-        let sent_by = self.shared.router.identity().listener(target.listener).sent_by.clone();
+        let sent_by = self.policy.router.identity().listener(target.listener).sent_by.clone();
         let unique = self.entropy.u64();
         let text = &mut out.bytes;
         let hex = |text: &mut Vec<u8>, n: u64| strowger_core::entropy::write_hex(n, text);

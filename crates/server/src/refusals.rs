@@ -27,7 +27,7 @@ impl Engine {
         }
         let mut index = Index::new();
         let sent = self.transactions.lost_request(id).unwrap_or_default();
-        let request = index.parse(sent, &self.shared.limits).ok().map(|()| Message::new(sent, &index));
+        let request = index.parse(sent, &self.policy.limits).ok().map(|()| Message::new(sent, &index));
         let (method, call_id) = request.map(|r| (r.method_text(), r.header(Name::CallId))).unwrap_or_default();
         tracing::info!(
             to = %target.address,
@@ -98,7 +98,7 @@ impl Engine {
             Party::From => essentials.from.uri,
             Party::To => essentials.to.uri,
         };
-        let Some(uri) = named.sip().filter(|uri| !self.shared.router.identity().is_local_domain(uri.host)) else {
+        let Some(uri) = named.sip().filter(|uri| !self.policy.router.identity().is_local_domain(uri.host)) else {
             return false;
         };
         if !self.may_say(handling, kind_of(handling)) {
@@ -107,13 +107,13 @@ impl Engine {
         let request = handling.request;
         let mut domain = Vec::new();
         uri.host.write_lower(&mut domain);
-        let reason = match self.shared.router.identity().is_own_host(uri.host) {
+        let reason = match self.policy.router.identity().is_own_host(uri.host) {
             true => {
                 "the domain is an address of this server, and none of its `domains`: enter one of them in the phone, or add the address"
             }
             false => "the domain is not one of this server's: enter one of `domains` in the phone",
         };
-        let domains: Vec<&str> = self.shared.config.domains.iter().map(|domain| domain.as_str()).collect();
+        let domains: Vec<&str> = self.policy.config.domains.iter().map(|domain| domain.as_str()).collect();
         tracing::info!(
             domain = %shown(&domain),
             reason,

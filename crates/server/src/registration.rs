@@ -42,7 +42,7 @@ impl Engine {
         if party.sip().is_none_or(|uri| uri.user.is_none()) || !self.is_local(&party) {
             return Reply::unknown(Party::To).into();
         }
-        if !self.shared.config.registrar.authenticate {
+        if !self.policy.config.registrar.authenticate {
             return Verdict::Register(Proof::default());
         }
         let shown = self.authenticate(handling, ChallengeHeader::WwwAuthenticate, &party);
@@ -55,6 +55,7 @@ impl Engine {
         aor.clear();
         write_aor(&handling.request.essentials.to.uri, &mut aor);
         let mut registrar = std::mem::take(&mut self.registrar);
+        registrar.set_settings(&self.policy.registrar);
         self.update(handling, &aor, &mut registrar, handling.progress.proof.replayed);
         self.registrar = registrar;
         self.aor = aor;
@@ -62,7 +63,7 @@ impl Engine {
 
     fn update(&mut self, handling: &mut Handling<'_, '_>, aor: &[u8], registrar: &mut Registrar, replayed: bool) {
         let request = handling.request;
-        let shared = self.shared.clone();
+        let (shared, policy) = (self.shared.clone(), self.policy.clone());
         // The ticket must be there before the table may give it back.
         let durable = self.written;
         let id = durable.map(|_| self.suspended.insert(Suspended::Registration(Box::default())));
@@ -74,19 +75,19 @@ impl Engine {
         let mut pings = false;
         let mut changes = Changes::default();
         let outcome = {
-            let (lines, pings, node) = (&mut lines, &mut pings, shared.config.server.node);
+            let (lines, pings, node) = (&mut lines, &mut pings, policy.config.server.node);
             let (noted, now) = (&mut changes, handling.now);
             let mut note = |registrar: &Registrar, bindings: &[Current<'_>]| {
                 noted.note(now, request, registrar, bindings, &shared.registration_lines);
             };
-            let repair = shared.config.nat.contact_repair;
+            let repair = policy.config.nat.contact_repair;
             // Moved into the closure, so that the steps may borrow from it.
             let decider = &mut *registrar;
             let is_unreachable = |binding: &BindingView<'_>| {
-                is_unreachable(binding, shared.router.identity(), &shared.flows, &self.router)
+                is_unreachable(binding, policy.router.identity(), &shared.flows, &self.policy.router)
             };
             let here = |uri: &Uri<'_>| self.leads_here(uri, aor);
-            let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.router.leads_here(uri));
+            let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| self.policy.router.leads_here(uri));
             shared.location.update(aor, handling.now.mono, most, ticket, |current| {
                 let conditions =
                     Conditions { node, repair, is_unreachable: &is_unreachable, here: &here, is_own: &is_own };
@@ -136,7 +137,7 @@ impl Engine {
 
     fn leads_here(&self, uri: &Uri<'_>, own: &[u8]) -> Option<Here> {
         if !self.names_user(uri) {
-            return uri.sip().is_some_and(|sip| self.router.leads_here(sip)).then_some(Here::Server);
+            return uri.sip().is_some_and(|sip| self.policy.router.leads_here(sip)).then_some(Here::Server);
         }
         let mut aor = Vec::new();
         write_aor(uri, &mut aor);

@@ -140,7 +140,7 @@ impl Engine {
     fn write_lines(&mut self, handling: &Handling<'_, '_>, lines: Lines, text: &mut Vec<u8>) {
         let request = handling.request;
         // Methods that this server answers itself (RFC 3261 section 20.5): without a domain it registers no user.
-        let allow: &[u8] = match self.shared.config.domains.is_empty() {
+        let allow: &[u8] = match self.policy.config.domains.is_empty() {
             true => b"Allow: OPTIONS\r\n",
             false => b"Allow: OPTIONS, REGISTER\r\n",
         };
@@ -186,16 +186,16 @@ impl Engine {
         let arrival = handling.request.arrival;
         let source = self.source_bytes(arrival.remote.ip());
         let entropy = self.entropy.u64();
-        let shared = &self.shared;
+        let policy = &self.policy;
         let demand = ChallengeParams {
             header,
-            algorithms: shared.algorithms(arrival.listener),
-            realm: shared.config.realm.as_bytes(),
+            algorithms: policy.algorithms(arrival.listener),
+            realm: policy.config.realm.as_bytes(),
             source: &source,
             entropy,
             stale,
         };
-        shared.authenticator.write_challenges(handling.now, &demand, text);
+        policy.authenticator.write_challenges(handling.now, &demand, text);
     }
 
     /// Sends a response: through the transaction of the request, or without one. `lines`: further header lines.
@@ -237,11 +237,11 @@ impl Engine {
 
     /// A response of our own; its To tag is known again when it comes back.
     pub(crate) fn write_response(&self, request: &Request<'_>, status: u16, lines: &[u8], out: &mut Vec<u8>) {
-        let tag = self.router.own_tag().of(request.call_id);
+        let tag = self.policy.router.own_tag().of(request.call_id);
         let tag = if status == 100 { None } else { Some(&tag[..]) };
         let mut builder = respond(&request.message, status, None, tag, out);
         builder.buffer().extend_from_slice(lines);
-        builder.buffer().extend_from_slice(&self.shared.server_line);
+        builder.buffer().extend_from_slice(&self.policy.server_line);
         builder.finish(b"");
     }
 
@@ -255,10 +255,10 @@ impl Engine {
         if matches!(status, 401 | 407) {
             // It says nothing without its challenges.
             let end = out.len() - END.len();
-            out.drain(end - self.shared.server_line.len()..end);
+            out.drain(end - self.policy.server_line.len()..end);
         } else {
             out.truncate(from);
-            let tag = self.router.own_tag().of(request.call_id);
+            let tag = self.policy.router.own_tag().of(request.call_id);
             respond(&request.message, status, None, Some(&tag), out).finish(b"");
         }
         is_in_bounds(out.len() - from, size)

@@ -76,7 +76,7 @@ impl Engine {
         let (mut username, mut domain) = (Vec::new(), Vec::new());
         strowger_message::uri::sip::unescape(uri.user.unwrap_or_default(), &mut username);
         uri.host.write_lower(&mut domain);
-        let is_asked = self.shared.subscribers.is_some() && self.shared.config.registrar.authenticate;
+        let is_asked = self.shared.subscribers.is_some() && self.policy.config.registrar.authenticate;
         let question = subscriber::Question::User { username: &username, domain: &domain };
         let known = match &handling.progress.answers.user {
             Some(answer) => answer.clone(),
@@ -104,7 +104,7 @@ impl Engine {
 
     /// Where the first contact of a user leads by its own words, if that needs no look-up.
     pub(crate) fn contact_target(&self, contacts: &Contacts, contact: &Contact) -> Option<Target> {
-        match self.router.next_hop(&contacts.uri(contact)?, contact.listener) {
+        match self.policy.router.next_hop(&contacts.uri(contact)?, contact.listener) {
             NextHop::Known(target) => Some(target),
             _ => None,
         }
@@ -114,7 +114,7 @@ impl Engine {
     /// them: it is not there (section 21.4.18).
     fn ways_to(&self, contacts: &Contacts, contact: &Contact, from: Target) -> Targets {
         let flows = &self.shared.flows;
-        let own = contacts.uri(contact).and_then(|uri| listens_at(&self.router, &uri, contact.listener, &from));
+        let own = contacts.uri(contact).and_then(|uri| listens_at(&self.policy.router, &uri, contact.listener, &from));
         let older = contact.older.iter().map(|(older, _)| *older).filter(|older| !is_gone(flows, older));
         if is_gone(flows, &from) {
             return older.chain(own).collect();
@@ -135,7 +135,7 @@ impl Engine {
             return self.ways_to_party(handling, routing, way, scratch);
         }
         let prefer = routing.listener.unwrap_or(request.arrival.listener);
-        let emergency = &self.shared.config.proxy.emergency_target;
+        let emergency = &self.policy.config.proxy.emergency_target;
         let uri = match (routing.route, routing.uri) {
             (None, uri) if self.is_emergency(&uri) => {
                 Uri::parse(emergency.as_ref().map_or("", |t| t.as_str()).as_bytes()).ok().unwrap_or(uri)
@@ -168,7 +168,7 @@ impl Engine {
         if !way.transport.is_reliable() {
             return Ok(ways);
         }
-        match self.router.next_hop(&routing.uri, way.listener) {
+        match self.policy.router.next_hop(&routing.uri, way.listener) {
             NextHop::Known(own) if may_listen(&own, &way) && !ways.contains(&own) => ways.push(own),
             // To ask for a name takes time: only if nothing else is left.
             NextHop::Name { host, .. } if ways.is_empty() && !is_invalid(host) && !is_web(way.transport) => {
@@ -197,20 +197,21 @@ impl Engine {
             return None;
         }
         let (place, shared) = (Place::of(contact), &self.shared);
+        let identity = self.policy.router.identity();
         aor.clear();
         write_aor(&party, aor);
         let mut found = None;
         shared.location.lookup(aor, handling.now.mono, &mut |binding| {
             let is_same = || matches!(Uri::parse(binding.uri()), Ok(Uri::Sip(uri)) if Place::of(&uri) == place);
             if found.is_none() && binding.path().is_empty() && is_same() {
-                found = target_of(&binding, shared.router.identity()).filter(|target| !is_gone(&shared.flows, target));
+                found = target_of(&binding, identity).filter(|target| !is_gone(&shared.flows, target));
             }
         });
         found
     }
 
     fn way_of(&self, handling: &Handling<'_, '_>, uri: &Uri<'_>, prefer: ListenerId) -> Result<Targets, Question> {
-        match self.router.next_hop(uri, prefer) {
+        match self.policy.router.next_hop(uri, prefer) {
             NextHop::Known(target) => Ok(Targets::from_slice(&[target])),
             NextHop::Unreachable => Ok(Targets::new()),
             NextHop::Name { host, port, transport, secure } => {
@@ -219,7 +220,7 @@ impl Engine {
                     return Err(Question::Name(key));
                 };
                 let target = |&(transport, address): &(Transport, SocketAddr)| {
-                    let target = self.router.target(transport, address, prefer)?;
+                    let target = self.policy.router.target(transport, address, prefer)?;
                     Some(Target { name: name.filter(|_| transport.is_secure()), ..target })
                 };
                 Ok(targets.iter().filter_map(target).collect())
@@ -230,14 +231,14 @@ impl Engine {
     /// The Route of a call for help: the next hop learns that it was chosen (RFC 3261 section 16.6 steps 6 and 7). Only what routes
     /// loosely may stand there.
     fn emergency_route(&self, uri: &Uri<'_>) -> Option<Vec<u8>> {
-        let target = self.shared.config.proxy.emergency_target.as_ref().filter(|_| self.is_emergency(uri))?;
+        let target = self.policy.config.proxy.emergency_target.as_ref().filter(|_| self.is_emergency(uri))?;
         let is_loose = Uri::parse(target.as_str().as_bytes()).ok()?.sip()?.params.lr();
         Some(format!("<{}{}>", target.as_str(), if is_loose { "" } else { ";lr" }).into_bytes())
     }
 
     /// A call for help (RFC 5031), and we know whom to send it to.
     pub(crate) fn is_emergency(&self, uri: &Uri<'_>) -> bool {
-        matches!(uri, Uri::Urn(urn) if urn.is_emergency()) && self.shared.config.proxy.emergency_target.is_some()
+        matches!(uri, Uri::Urn(urn) if urn.is_emergency()) && self.policy.config.proxy.emergency_target.is_some()
     }
 }
 

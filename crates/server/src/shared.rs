@@ -1,34 +1,28 @@
 //! What all shards of the process share.
 
-use crate::ban::Bans;
 use crate::counters::{Counters, Counts};
 use crate::flows::Flows;
 use crate::line_rate::LineRate;
 use crate::local_address::Routes;
-use std::sync::Arc;
+use crate::policy::Policy;
+use std::sync::{Arc, Mutex, PoisonError};
 use strowger_config::Config;
-use strowger_core::digest::{Algorithm, Authenticator};
+use strowger_core::Now;
 use strowger_core::quota::Quota;
-use strowger_core::routing::{Identity, Router};
-use strowger_core::{ListenerId, Now};
-use strowger_message::Limits;
+use strowger_core::routing::Identity;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 
-/// The parts that belong to no call.
+/// What lives as long as the process, and belongs to no call.
 pub struct Shared {
-    pub config: Config,
-    /// Who this server is, and what it wrote.
-    pub router: Arc<Router>,
-    pub limits: Limits,
+    /// What new requests go by; each shard has it from here when it starts, and then as it changes.
+    policy: Mutex<Arc<Policy>>,
+    /// What the server writes is known again by this key.
+    secret: Vec<u8>,
     pub location: Arc<LocationTable>,
     pub flows: Flows,
     /// None: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
-    pub authenticator: Authenticator,
-    /// Algorithms of digest authentication that each listener offers.
-    pub algorithms: Vec<Box<[Algorithm]>>,
-    pub bans: Bans,
     /// Of lines about requests and connections that were refused or failed.
     pub quota: Arc<Quota>,
     pub routes: Box<dyn Routes>,
@@ -42,8 +36,6 @@ pub struct Shared {
     pub pings_awake: std::sync::atomic::AtomicBool,
     /// Drawn at the start of the process: seeds of each shard's entropy.
     pub seed: [u8; 32],
-    /// `Server: ...` with its line end, or nothing.
-    pub server_line: Vec<u8>,
     /// Of each shard, in their order.
     pub counters: Vec<Counters>,
 }
@@ -75,14 +67,9 @@ impl Shared {
             surroundings;
         let [_, nonces, ..] = *seed.as_chunks::<8>().0 else { unreachable!("four times eight bytes") };
         Self {
-            router: Arc::new(Router::new(Arc::new(identity), &secret, config.route_lifetime())),
-            limits: config.message_limits(),
             location,
             flows: Flows::new(config.server.node, process, shards),
             subscribers,
-            authenticator: Authenticator::new(config.digest_settings(), &secret, u64::from_le_bytes(nonces), now),
-            algorithms: config.offered_algorithms(),
-            bans: Bans::new(config.ban.clone(), config.limits.ipv6_prefix),
             quota,
             routes,
             call_lines: LineRate::new(config.log.calls_per_minute),
@@ -90,18 +77,27 @@ impl Shared {
             call_secret,
             pings_awake: Default::default(),
             seed,
-            server_line: match &config.server.software[..] {
-                "" => Vec::new(),
-                software => format!("Server: {software}\r\n").into_bytes(),
-            },
             counters: (0..shards).map(|_| Counters::default()).collect(),
-            config,
+            policy: Mutex::new(Arc::new(Policy::first(now, config, identity, &secret, u64::from_le_bytes(nonces)))),
+            secret,
         }
     }
 
-    /// What digest authentication offers to a request that came in by this listener.
-    pub fn algorithms(&self, listener: ListenerId) -> &[Algorithm] {
-        self.algorithms.get(usize::from(listener.0)).map_or(&[], |offered| offered)
+    /// What new requests go by.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes the policy of another configuration that of this process. What was fixed at its start must be as it was
+    ///. The engines have it from who calls this ([`Answer::Policy`](crate::engine::Answer)).
+    pub fn set_config(&self, config: Config, identity: Identity) -> Arc<Policy> {
+        let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = &config.log;
+        self.call_lines.set(log.calls_per_minute);
+        self.registration_lines.set(log.registrations_per_minute);
+        self.quota.set(log.refusals_per_minute);
+        *policy = Arc::new(policy.next(config, identity, &self.secret));
+        policy.clone()
     }
 
     /// All shards together.

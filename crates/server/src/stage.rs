@@ -99,7 +99,7 @@ impl Engine {
         if handling.progress.stage == Stage::Register {
             return self.run_registration(handling);
         }
-        let routing = self.router.route(handling.progress.began, request);
+        let routing = self.policy.router.route(handling.progress.began, request);
         loop {
             let verdict = match handling.progress.stage {
                 Stage::Address => self.address(handling, &routing),
@@ -177,8 +177,8 @@ impl Engine {
                 }
             }
             Question::Credential { username } => {
-                let shared = self.shared.clone();
-                let realm = shared.config.realm.as_bytes();
+                let policy = self.policy.clone();
+                let realm = policy.config.realm.as_bytes();
                 let question = subscriber::Question::Credential { username: &username, realm };
                 self.ask_subscribers(handling, question, asks);
             }

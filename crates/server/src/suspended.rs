@@ -80,7 +80,7 @@ impl Engine {
 
     /// Keeps a message behind those of its line that wait.
     pub(crate) fn hold(&mut self, line: Line, bytes: &[u8], arrival: &Arrival) {
-        let most = self.shared.config.limits.held_messages_per_call;
+        let most = self.policy.config.limits.held_messages_per_call;
         let queue = self.held.entry(line).or_default();
         let is_full = queue.len() >= most;
         if is_full || !self.has_room_to_wait(arrival, bytes.len()) {
@@ -93,7 +93,7 @@ impl Engine {
 
     /// Whether a message of this source and length may wait for a look-up.
     pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize) -> bool {
-        let most = self.shared.config.limits.lookup_memory.div_ceil(self.circumstances.shards);
+        let most = self.policy.config.limits.lookup_memory.div_ceil(self.circumstances.shards);
         self.waiting_bytes.saturating_add(bytes) <= most && self.transactions.has_room(arrival.remote.ip(), bytes)
     }
 
@@ -110,7 +110,7 @@ impl Engine {
     /// Whether one more name may be looked up for a request. One source has its share; half of the room is for requests that have shown a
     /// password or a route token of ours.
     pub(crate) fn may_resolve(&self, handling: &Handling<'_, '_>) -> bool {
-        let (arrival, limits) = (handling.request.arrival, &self.shared.config.limits);
+        let (arrival, limits) = (handling.request.arrival, &self.policy.config.limits);
         let proof = handling.progress.proof;
         let is_known = proof.authenticated || proof.in_dialog;
         let most = if is_known { limits.lookup_queue } else { limits.lookup_queue / 2 };
@@ -131,7 +131,7 @@ impl Engine {
             *self.resolving.entry(self.source_of(request.arrival)).or_insert(0) += 1;
         }
         let (arrival, call_hash, server) = (*request.arrival, request.call_hash, handling.server);
-        let progress = handling.progress.take();
+        let progress = Progress { policy: Some(self.policy.clone()), ..handling.progress.take() };
         let mut waiting = self.spare.pop().unwrap_or_else(|| {
             let (bytes, progress) = (Vec::new(), Progress::new(handling.now));
             Box::new(Waiting { bytes, arrival, call_hash, line, asks, server, progress })
@@ -151,7 +151,8 @@ impl Engine {
     pub(crate) fn still_waits(&mut self, now: Now, ticket: Id, server: ServerId, out: &mut Outbox) {
         let Some(Suspended::Request(waiting)) = self.suspended.get(ticket) else { return };
         let mut index = Index::new();
-        if index.parse(&waiting.bytes, &self.shared.limits).is_ok() {
+        let limits = waiting.progress.policy.as_ref().map_or(&self.policy.limits, |its| &its.limits);
+        if index.parse(&waiting.bytes, limits).is_ok() {
             let from = out.start();
             respond(&Message::new(&waiting.bytes, &index), 100, None, None, &mut out.bytes).finish(b"");
             self.transactions.respond(now, server, 100, from..out.bytes.len(), out);
@@ -185,7 +186,7 @@ impl Engine {
     }
 
     fn source_of(&self, arrival: &Arrival) -> IpAddr {
-        counted(arrival.remote.ip(), self.shared.config.limits.ipv6_prefix)
+        counted(arrival.remote.ip(), self.policy.config.limits.ipv6_prefix)
     }
 
     /// The request that this ticket stands for has its answer: its stage looks at it again.
@@ -194,13 +195,16 @@ impl Engine {
         waiting.hear(answer);
         let Waiting { bytes, arrival, call_hash, line, server, progress, .. } = &mut *waiting;
         let (line, server) = (*line, *server);
-        let mut index = std::mem::take(&mut self.index);
-        if index.parse(bytes, &self.shared.limits).is_ok()
-            && let Ok(request) = Request::of(Message::new(bytes, &index), arrival, *call_hash)
-        {
-            self.advance(&mut Handling { now, request: &request, server, progress, out });
-        }
-        self.index = index;
+        let its = progress.policy.take();
+        self.by_policy(its, |engine| {
+            let mut index = std::mem::take(&mut engine.index);
+            if index.parse(bytes, &engine.policy.limits).is_ok()
+                && let Ok(request) = Request::of(Message::new(bytes, &index), arrival, *call_hash)
+            {
+                engine.advance(&mut Handling { now, request: &request, server, progress, out });
+            }
+            engine.index = index;
+        });
         self.keep_spare(waiting);
         self.release(now, line, out);
     }
@@ -215,7 +219,7 @@ impl Engine {
             };
             self.ends_to_wait(&arrival, bytes.len());
             let mut index = std::mem::take(&mut self.index);
-            if index.parse(&bytes, &self.shared.limits).is_ok() {
+            if index.parse(&bytes, &self.policy.limits).is_ok() {
                 self.enter(now, &arrival, &Message::new(&bytes, &index), out);
             }
             self.index = index;

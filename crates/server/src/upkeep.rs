@@ -20,7 +20,8 @@ impl Shared {
 
     /// Forgets bans that are over and nonces that are too old. To be called every few seconds.
     pub fn tidy(&self, now: Now) {
-        self.bans.tidy(now.mono);
-        self.authenticator.purge(now);
+        let policy = self.policy();
+        policy.bans.tidy(now.mono);
+        policy.authenticator.purge(now);
     }
 }

@@ -71,7 +71,8 @@ fn serve(config: Config) -> anyhow::Result<Outcome> {
         }
         let program = Program { give_back: crate::allocator::give_back, log_lost: logging::lost, ..Program::default() };
         let server = Server::start_in(program, config)?;
-        let config = server.config();
+        let policy = server.policy();
+        let config = &policy.config;
         realm::watch(config)?;
         let bound = config.listeners.iter().zip(server.addresses());
         let bound: Vec<BoundListener> =

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use super::algorithm::{Algorithm, Hash, HashValue, hex_digit};
 use super::challenge::{ChallengeHeader, NewChallenge, QopOffer};
@@ -208,6 +209,12 @@ impl CheckedCredentials {
 #[derive(Debug)]
 pub struct Authenticator {
     settings: DigestSettings,
+    lasting: Arc<Lasting>,
+}
+
+/// What stays when settings change.
+#[derive(Debug)]
+struct Lasting {
     key: NonceKey,
     nobody: Ha1Set,
     used: ReplayTable,
@@ -227,33 +234,41 @@ impl Authenticator {
         });
         // Nonces show it: it must tell nothing of the seed.
         let [a, b, c, ..] = Hmac::new(&seed.to_le_bytes()).mac(&[b"strowger digest process"]);
-        Self {
+        let lasting = Lasting {
             key: NonceKey::new(secret, u32::from_be_bytes([0, a, b, c])),
             nobody: nobody.collect(),
             started: started.mono,
             used: ReplayTable::new(settings.replay, settings.nonce_life, settings.clock_skew, seed),
-            settings,
-        }
+        };
+        Self { settings, lasting: Arc::new(lasting) }
     }
 
     pub fn settings(&self) -> &DigestSettings {
         &self.settings
     }
 
+    /// The same with other settings: nonces that it issued stay good, and those that were used stay known. What the table of them is
+    /// made for cannot change: the life of a nonce, the skew of clocks, the bounds of the table.
+    #[must_use]
+    pub fn with_settings(&self, settings: DigestSettings) -> Self {
+        let DigestSettings { nonce_life, clock_skew, replay, .. } = self.settings;
+        Self { settings: DigestSettings { nonce_life, clock_skew, replay, ..settings }, lasting: self.lasting.clone() }
+    }
+
     /// The table of used counts, for its gauges.
     pub fn used(&self) -> &ReplayTable {
-        &self.used
+        &self.lasting.used
     }
 
     /// Forgets used nonces whose life is over. Verifying does so too, part by part; called every few seconds this keeps
     /// an idle server's table empty.
     pub fn purge(&self, now: Now) {
-        self.used.purge(seconds(now));
+        self.lasting.used.purge(seconds(now));
     }
 
     /// Writes one header line per algorithm offered, all with the same new nonce.
     pub fn write_challenges(&self, now: Now, demand: &ChallengeParams<'_>, out: &mut Vec<u8>) {
-        let nonce = self.key.issue(seconds(now), demand.realm, demand.source, demand.entropy);
+        let nonce = self.lasting.key.issue(seconds(now), demand.realm, demand.source, demand.entropy);
         for &algorithm in demand.algorithms {
             let (realm, nonce) = (demand.realm, nonce.as_bytes());
             let new = NewChallenge { realm, nonce, algorithm, qop: self.settings.qop, stale: demand.stale };
@@ -300,11 +315,11 @@ impl Authenticator {
         if uri.is_empty() || !self.settings.uri_check.accepts(&uri, attempt) {
             return Err(BadRequest::Uri.into());
         }
-        let nonce = self.key.open(credentials.nonce.raw(), realm).ok_or(Verdict::ForgedNonce)?;
-        if !attempt.source_is_proven && !self.key.was_issued_to(&nonce, attempt.source) {
+        let nonce = self.lasting.key.open(credentials.nonce.raw(), realm).ok_or(Verdict::ForgedNonce)?;
+        if !attempt.source_is_proven && !self.lasting.key.was_issued_to(&nonce, attempt.source) {
             return Err(Verdict::Stale(Staleness::OtherSource));
         }
-        if !self.key.is_own(&nonce) && self.is_before_start(&nonce, now) {
+        if !self.lasting.key.is_own(&nonce) && self.is_before_start(&nonce, now) {
             return Err(Verdict::Stale(Staleness::BeforeStart));
         }
         Ok(CheckedCredentials { nonce, algorithm, qop, count, given })
@@ -322,7 +337,7 @@ impl Authenticator {
     ) -> Verdict {
         let hash = ticket.algorithm.hash;
         let known = ha1.and_then(|set| set.of(hash));
-        let ha1 = known.or_else(|| self.nobody.of(hash)).expect("`nobody` was made with every hash");
+        let ha1 = known.or_else(|| self.lasting.nobody.of(hash)).expect("`nobody` was made with every hash");
         let cnonce = credentials.cnonce.map_or(Cow::Borrowed(&b""[..]), |cnonce| cnonce.value());
         let right = response(
             &ha1,
@@ -344,7 +359,7 @@ impl Authenticator {
             return Verdict::Stale(Staleness::Expired);
         }
         // Not the username: spelled otherwise it may lead to the same subscriber, and the response does not cover it.
-        match self.used.admit(seconds(now), &ticket.nonce, ha1.value().as_bytes(), ticket.count) {
+        match self.lasting.used.admit(seconds(now), &ticket.nonce, ha1.value().as_bytes(), ticket.count) {
             Admission::New => Verdict::Ok,
             Admission::Replayed => Verdict::Replay,
             Admission::Full => Verdict::Stale(Staleness::TableFull),
@@ -370,7 +385,7 @@ impl Authenticator {
     /// this process began is known by the monotonic clock; a step back of the other one between two lives is forgiven
     /// as far as clocks may differ.
     fn is_before_start(&self, nonce: &Nonce, now: Now) -> bool {
-        let started = now.wall.saturating_sub(now.mono.saturating_sub(self.started)) / 1_000;
+        let started = now.wall.saturating_sub(now.mono.saturating_sub(self.lasting.started)) / 1_000;
         nonce.issued_at(seconds(now)) <= started + u64::from(self.settings.clock_skew)
     }
 }

@@ -66,8 +66,9 @@ impl Proxy {
             let translated = is_translated(&request.essentials.via, arrival);
             first_hop && is_needed(&uri, from.transport, &from.address, translated)
         };
-        let is_lost = || is_narrower(&uri, &from.address) && matches!(self.router.behind_us(message), Beyond::Party);
-        let way = (self.settings.contact_repair && (is_moved() || is_lost())).then_some(from);
+        let is_lost =
+            || is_narrower(&uri, &from.address) && matches!(self.policy.router.behind_us(message), Beyond::Party);
+        let way = (self.policy.settings.contact_repair && (is_moved() || is_lost())).then_some(from);
         Some(Said { text, uri, way, scope: Scope::of(arrival.remote.ip()) })
     }
 
@@ -85,7 +86,7 @@ impl Proxy {
             Device::IfLast => response.has(Name::RecordRoute) && self.is_last(response),
             Device::No => is_narrower(&uri, &arrival.remote) && self.is_last(response),
         };
-        let way = (is_own && self.settings.contact_repair).then(|| way_back(&uri, arrival, sent)).flatten();
+        let way = (is_own && self.policy.settings.contact_repair).then(|| way_back(&uri, arrival, sent)).flatten();
         Some(Said { text, uri, way, scope: Scope::of(arrival.remote.ip()) })
     }
 
@@ -104,12 +105,12 @@ impl Proxy {
             return;
         }
         // Another server with our secret, or this one when the request passed it before, has done so.
-        if way.is_none() && self.router.seals.find(now, call_id, tag, &uri).is_some_and(|seal| seal.of_party) {
+        if way.is_none() && self.policy.router.seals.find(now, call_id, tag, &uri).is_some_and(|seal| seal.of_party) {
             return;
         }
         let way = way.map(|from| Way { transport: from.transport, address: from.address, flow: from.flow });
         let range = message.range_of(text);
-        let seals = &self.router.seals;
+        let seals = &self.policy.router.seals;
         if range.start == 0 || message.bytes()[range.start - 1] != b'<' {
             // Without angle brackets parameters would be the header's.
             self.edit.replace(range, |out| {
@@ -129,7 +130,7 @@ impl Proxy {
     fn is_last(&self, response: &Message<'_>) -> bool {
         match response.record_routes().next() {
             None => true,
-            Some(Ok(route)) => route.uri.sip().is_some_and(|uri| self.router.is_own(uri)),
+            Some(Ok(route)) => route.uri.sip().is_some_and(|uri| self.policy.router.is_own(uri)),
             Some(Err(_)) => false,
         }
     }

@@ -60,6 +60,7 @@ impl Proxy {
             cancelled: false,
             answered: false,
             user: plan.context,
+            policy: Some(self.policy.clone()),
         });
         self.unanswered += 1;
         round.tx.set_user(server, TransactionUser::new(Role::Proxy, id));
@@ -93,7 +94,7 @@ impl Proxy {
             round.tx.set_user(server, TransactionUser::NONE);
             return false;
         }
-        let (bytes, room) = (request.message.bytes().len(), self.settings.request_memory);
+        let (bytes, room) = (request.message.bytes().len(), self.policy.settings.request_memory);
         let fits = |owned: &[OwnedCandidate]| {
             let branch = owned.iter().map(|candidate| branch_memory(bytes, candidate)).max();
             waiting_memory(bytes, owned) + branch.unwrap_or(0) <= room
@@ -130,12 +131,12 @@ impl Proxy {
     /// A request that is too large for UDP goes by TCP first (section 18.1.1), never one to the UDP flow of
     /// a binding: its device may not listen there.
     fn with_tcp(&self, request: &Request<'_>, target: Target) -> Option<Target> {
-        let limit = self.settings.tcp_above?;
+        let limit = self.policy.settings.tcp_above?;
         // What we add: a Via, a Record-Route, a Route.
         if target.transport != Transport::Udp || request.message.bytes().len() + 200 <= limit {
             return None;
         }
-        self.router.target(Transport::Tcp, target.address, target.listener)
+        self.policy.router.target(Transport::Tcp, target.address, target.listener)
     }
 
     /// Sends to the next group of candidates with one q. False if there is none left, or no room for it beside what is kept for
@@ -154,7 +155,7 @@ impl Proxy {
         let mut memory = before + waiting_memory(bytes, &pending.candidates);
         let fits = |candidate: &&OwnedCandidate| {
             memory += branch_memory(bytes, candidate);
-            candidate.q == q && memory <= self.settings.request_memory
+            candidate.q == q && memory <= self.policy.settings.request_memory
         };
         let count = match pending.candidates[from..].iter().take_while(fits).count() {
             0 if before > 0 => {
@@ -170,7 +171,7 @@ impl Proxy {
             // Of one group, the breadth is divided; the next one gets it whole again (RFC 5393 section 5.3.3.1.1).
             pending.share.breadth = self.breadth(&request) / count as u16;
             let share = pending.share;
-            let routing = self.router.route(round.now, &request);
+            let routing = self.policy.router.route(round.now, &request);
             for (n, candidate) in pending.candidates[from..from + count].iter_mut().enumerate() {
                 let target = candidate.targets[0];
                 candidate.tried = 1;
@@ -201,7 +202,7 @@ impl Proxy {
 
     /// Max-Breadth of the whole request: its own, but no more than we allow (RFC 5393 section 5.3.3.1).
     fn breadth(&self, request: &Request<'_>) -> u16 {
-        let most = self.settings.max_breadth;
+        let most = self.policy.settings.max_breadth;
         let Some(value) = request.message.header(Name::MaxBreadth) else { return most };
         let digits = std::str::from_utf8(value).unwrap_or_default().trim();
         // A number that does not fit is a large one.
@@ -210,7 +211,7 @@ impl Proxy {
 
     /// Answers a request that cannot be forwarded; the response is there in the outbox.
     fn refuse(&self, round: &mut Round<'_>, request: &Request<'_>, server: ServerId, status: u16) -> Range<usize> {
-        let tag = self.router.own_tag().of(request.call_id);
+        let tag = self.policy.router.own_tag().of(request.call_id);
         let from = round.out.start();
         strowger_message::build::respond(&request.message, status, None, Some(&tag), &mut round.out.bytes).finish(b"");
         let range = from..round.out.bytes.len();
@@ -237,7 +238,7 @@ impl Proxy {
             let mut index = std::mem::take(&mut self.index);
             if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id))
             {
-                let routing = self.router.route(round.now, &request);
+                let routing = self.policy.router.route(round.now, &request);
                 let branch = candidate.branch(target, share, pending.plan.record_route);
                 self.send_branch(round, &request, &routing, id, at, &branch);
                 sent = true;
@@ -300,7 +301,7 @@ impl Proxy {
         let budget = self.budget(request);
         let Some(&target) = candidate.targets.first().filter(|_| budget > 0) else { return };
         let no_routes = std::iter::empty();
-        let unique = self.router.branch_key.of_request(
+        let unique = self.policy.router.branch_key.of_request(
             request.branch,
             no_routes,
             request.call_id,
@@ -315,8 +316,8 @@ impl Proxy {
 
     /// How many branches this request may become: when it first comes the whole number, when it comes back what it took along.
     fn budget(&self, request: &Request<'_>) -> u16 {
-        let most = self.settings.max_branches;
-        self.router.visits(request).next().map_or(most, |visit| visit.left.min(most))
+        let most = self.policy.settings.max_branches;
+        self.policy.router.visits(request).next().map_or(most, |visit| visit.left.min(most))
     }
 
     /// Writes the request as it leaves for this branch.
@@ -333,13 +334,13 @@ impl Proxy {
         let message = &request.message;
         let index = message.index();
         let top = index.headers_start();
-        let visit = Visit { of_request: self.router.loop_hash(request), left: share.left };
-        let branch = self.router.branch_key.write(unique, visit);
+        let visit = Visit { of_request: self.policy.router.loop_hash(request), left: share.left };
+        let branch = self.policy.router.branch_key.write(unique, visit);
         self.edit.clear();
         self.write_uri(message, routing, uri);
 
         // Our Via (step 8).
-        let listener = self.router.identity().listener(target.listener);
+        let listener = self.policy.router.identity().listener(target.listener);
         self.edit.insert(top, |text| {
             text.extend_from_slice(b"Via: SIP/2.0/");
             text.extend_from_slice(listener.transport.via().as_bytes());
@@ -364,13 +365,13 @@ impl Proxy {
         // Max-Forwards (step 3).
         match index.first(Name::MaxForwards) {
             Some(line) => {
-                let left = request.max_forwards.unwrap_or(self.settings.max_forwards as u32).saturating_sub(1);
+                let left = request.max_forwards.unwrap_or(self.policy.settings.max_forwards as u32).saturating_sub(1);
                 self.edit.replace(line.value as usize..line.value_end as usize, |text| {
                     text.extend_from_slice(itoa::Buffer::new().format(left).as_bytes());
                 });
             }
             None => {
-                let most = self.settings.max_forwards;
+                let most = self.policy.settings.max_forwards;
                 self.edit.insert(top, |text| {
                     text.extend_from_slice(b"Max-Forwards: ");
                     text.extend_from_slice(itoa::Buffer::new().format(most).as_bytes());
@@ -460,13 +461,22 @@ impl Proxy {
     ) {
         let index = request.message.index();
         let at = index.first(Name::RecordRoute).map_or_else(|| index.headers_start(), |l| l.start as usize);
-        let beyond = self.router.behind_us(&request.message);
+        let beyond = self.policy.router.behind_us(&request.message);
         let named = said.map_or(Named::Nothing, Said::named);
         let scope = Scope::of(request.arrival.remote.ip());
-        let token =
-            self.router.route_tokens.make(now, Party::Caller, request.call_id, request.from_tag, beyond, named, scope);
-        let (down, up) =
-            (self.router.identity().listener(out_by), self.router.identity().listener(request.arrival.listener));
+        let token = self.policy.router.route_tokens.make(
+            now,
+            Party::Caller,
+            request.call_id,
+            request.from_tag,
+            beyond,
+            named,
+            scope,
+        );
+        let (down, up) = (
+            self.policy.router.identity().listener(out_by),
+            self.policy.router.identity().listener(request.arrival.listener),
+        );
         // A sips URI may name only a listener that keeps its promise.
         let secure_down = secure && down.transport.is_secure();
         let secure_up = request.uri.is_sips() && up.transport.is_secure();
@@ -496,14 +506,14 @@ impl Proxy {
 
     /// Credentials for our realm have done their work (section 22.3).
     fn consume_credentials(&mut self, message: &Message<'_>) {
-        if self.settings.realm.is_empty() {
+        if self.policy.settings.realm.is_empty() {
             return;
         }
         // A phone may also show what it learnt when it registered: no element further on shall get that to guess at.
         let index = message.index();
         for line in index.lines_of(Name::ProxyAuthorization).chain(index.lines_of(Name::Authorization)) {
             let ours = match Credentials::parse(message.value(line)) {
-                Ok(credentials) => credentials.realm.value()[..] == self.settings.realm[..],
+                Ok(credentials) => credentials.realm.value()[..] == self.policy.settings.realm[..],
                 // Of another scheme, and so never ours.
                 Err(HeaderError::Scheme) => false,
                 // No element can use them, and a reader that is more tolerant might guess at them.

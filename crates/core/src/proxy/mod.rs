@@ -65,11 +65,18 @@ impl Default for ProxySettings {
     }
 }
 
+/// What a request is forwarded by, to its last response.
+#[derive(Debug)]
+pub struct Policy {
+    pub router: Arc<Router>,
+    pub settings: ProxySettings,
+}
+
 /// The proxy core of one shard.
 #[derive(Debug)]
 pub struct Proxy {
-    router: Arc<Router>,
-    settings: ProxySettings,
+    /// That of new requests; while one that came before is looked at, its own.
+    policy: Arc<Policy>,
     entropy: Entropy,
     contexts: Slots<ResponseContext>,
     /// Response contexts without a final response.
@@ -97,8 +104,7 @@ impl Proxy {
     /// `entropy` is this shard's own.
     pub fn new(router: Arc<Router>, settings: ProxySettings, entropy: Entropy) -> Self {
         Self {
-            router,
-            settings,
+            policy: Arc::new(Policy { router, settings }),
             entropy,
             contexts: Slots::new(),
             unanswered: 0,
@@ -112,11 +118,36 @@ impl Proxy {
     }
 
     pub fn router(&self) -> &Arc<Router> {
-        &self.router
+        &self.policy.router
     }
 
     pub fn settings(&self) -> &ProxySettings {
-        &self.settings
+        &self.policy.settings
+    }
+
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// Requests are forwarded by this from now on; those that were forwarded keep theirs. Gives back what held before. A count of
+    /// references is touched for each request: a policy of this shard's own shares that with no other.
+    pub fn set_policy(&mut self, policy: Arc<Policy>) -> Arc<Policy> {
+        std::mem::replace(&mut self.policy, policy)
+    }
+
+    /// Does this by the policy with which the request of a context was forwarded.
+    #[inline]
+    fn by_its_policy<T>(&mut self, id: Id, work: impl FnOnce(&mut Self) -> T) -> T {
+        let its = self.contexts.get(id).and_then(|context| context.policy.as_ref());
+        match its.filter(|its| !Arc::ptr_eq(its, &self.policy)).cloned() {
+            None => work(self),
+            Some(its) => {
+                let newer = self.set_policy(its);
+                let result = work(self);
+                self.policy = newer;
+                result
+            }
+        }
     }
 
     /// Requests with a transaction that still lives.
@@ -133,6 +164,10 @@ impl Proxy {
     /// final response is cancelled for the same Reason, their 487 goes upstream. False: the request was not forwarded (yet).
     pub fn cancel(&mut self, round: &mut Round<'_>, invite: ServerId, cancel: &Message<'_>) -> bool {
         let Some(id) = round.tx.user(invite).id(Role::Proxy) else { return false };
+        self.by_its_policy(id, |proxy| proxy.cancel_context(round, id, invite, cancel))
+    }
+
+    fn cancel_context(&mut self, round: &mut Round<'_>, id: Id, invite: ServerId, cancel: &Message<'_>) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         if context.server != invite {
             return false;
@@ -170,6 +205,10 @@ impl Proxy {
 
     /// What a transaction of the response context with this id had to say.
     pub fn event(&mut self, round: &mut Round<'_>, context: Id, event: &Event) {
+        self.by_its_policy(context, |proxy| proxy.context_event(round, context, event));
+    }
+
+    fn context_event(&mut self, round: &mut Round<'_>, context: Id, event: &Event) {
         match *event {
             Event::Timeout { id, .. } => self.branch_failed(round, context, id, 408),
             Event::ClientTransportError { id, .. } => self.branch_failed(round, context, id, 503),
@@ -231,26 +270,30 @@ impl Proxy {
         {
             self.rings.pop();
             let id = Id::from_u64(id);
-            if self.contexts.get(id).and_then(ResponseContext::silent_until) == Some(until) {
-                self.end_silence(round, id);
-            }
-            let rings = |proxy: &Self| proxy.contexts.get(id).and_then(ResponseContext::rings_until) == Some(until);
-            if !rings(self) {
-                continue;
-            }
-            if self.contexts.get(id).and_then(|c| c.pending.as_ref()).is_some_and(|pending| pending.asking) {
-                self.finish(round, id);
-                continue;
-            }
-            if let Some(context) = self.contexts.get_mut(id) {
-                context.time_out(None);
-            }
-            self.cancel_branches(round, id, None);
-            self.silent_branches_failed(round, id);
-            // Until the last has answered its CANCEL one of them may be tried at its next address: it is not to ring for long.
-            if rings(self) {
-                self.let_ring(id, round.now.mono + LAST_RING);
-            }
+            self.by_its_policy(id, |proxy| proxy.end_ring(round, id, until));
+        }
+    }
+
+    fn end_ring(&mut self, round: &mut Round<'_>, id: Id, until: u64) {
+        if self.contexts.get(id).and_then(ResponseContext::silent_until) == Some(until) {
+            self.end_silence(round, id);
+        }
+        let rings = |proxy: &Self| proxy.contexts.get(id).and_then(ResponseContext::rings_until) == Some(until);
+        if !rings(self) {
+            return;
+        }
+        if self.contexts.get(id).and_then(|c| c.pending.as_ref()).is_some_and(|pending| pending.asking) {
+            self.finish(round, id);
+            return;
+        }
+        if let Some(context) = self.contexts.get_mut(id) {
+            context.time_out(None);
+        }
+        self.cancel_branches(round, id, None);
+        self.silent_branches_failed(round, id);
+        // Until the last has answered its CANCEL one of them may be tried at its next address: it is not to ring for long.
+        if rings(self) {
+            self.let_ring(id, round.now.mono + LAST_RING);
         }
     }
 }

@@ -128,18 +128,20 @@ impl Proxy {
     /// After [`NoticeEvent::Failing`]: further targets. False: none could be tried, and the failure went upstream.
     pub fn more(&mut self, round: &mut Round<'_>, server: ServerId, candidates: &[Candidate<'_>]) -> bool {
         let Some(id) = self.asked(server, round.tx) else { return false };
-        self.extend(round, id, candidates);
-        if self.next_group(round, id) {
-            return true;
-        }
-        self.finish(round, id);
-        false
+        self.by_its_policy(id, |proxy| {
+            proxy.extend(round, id, candidates);
+            let sent = proxy.next_group(round, id);
+            if !sent {
+                proxy.finish(round, id);
+            }
+            sent
+        })
     }
 
     /// After [`NoticeEvent::Failing`]: this status goes upstream in place of what the targets said.
     pub fn answer(&mut self, round: &mut Round<'_>, server: ServerId, status: u16) {
         let Some(id) = self.asked(server, round.tx) else { return };
-        self.answer_locally(round, id, status);
+        self.by_its_policy(id, |proxy| proxy.answer_locally(round, id, status));
     }
 
     /// After [`NoticeEvent::Failing`]: the failure goes upstream.
@@ -160,8 +162,10 @@ impl Proxy {
         pending.asking = false;
         // Before those that wait for their turn.
         let waiting = pending.candidates.split_off(pending.next);
-        self.extend(round, id, candidates);
-        let sent = self.next_group(round, id);
+        let sent = self.by_its_policy(id, |proxy| {
+            proxy.extend(round, id, candidates);
+            proxy.next_group(round, id)
+        });
         if let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut()) {
             pending.candidates.extend(waiting);
         }
@@ -170,7 +174,7 @@ impl Proxy {
 
     /// Puts candidates behind those that are there, as many as the request may have branches and memory.
     fn extend(&mut self, round: &mut Round<'_>, id: Id, candidates: &[Candidate<'_>]) {
-        let room = self.settings.request_memory;
+        let room = self.policy.settings.request_memory;
         let Some(context) = self.contexts.get_mut(id) else { return };
         let server = context.server;
         let Some(pending) = context.pending.as_mut() else { return };

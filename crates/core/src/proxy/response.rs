@@ -23,6 +23,17 @@ impl Proxy {
         arrival: &Arrival,
         client: ClientId,
     ) {
+        self.by_its_policy(id, |proxy| proxy.context_response(round, id, response, arrival, client));
+    }
+
+    fn context_response(
+        &mut self,
+        round: &mut Round<'_>,
+        id: Id,
+        response: &Message<'_>,
+        arrival: &Arrival,
+        client: ClientId,
+    ) {
         let Some(status) = response.status() else { return };
         if is_for_us_alone(response) || response.index().form() != Form::Canonical {
             // No element upstream could read what it says, or not all would read the same.
@@ -376,12 +387,12 @@ impl Proxy {
                 (beyond, made) = (Beyond::Unknown, None);
                 continue;
             };
-            if !self.router.is_own(&uri) {
+            if !self.policy.router.is_own(&uri) {
                 (beyond, made) = (Beyond::Proxy(Place::of(&uri)), None);
             } else if let Some(before) = uri.params.find(ROUTE_TOKEN).flatten()
                 && before.len() == route_token::LEN
             {
-                let token = *made.get_or_insert_with(|| make(&self.router.route_tokens, beyond));
+                let token = *made.get_or_insert_with(|| make(&self.policy.router.route_tokens, beyond));
                 edit.replace(response.range_of(before), |text| text.extend_from_slice(&token));
             }
         }
@@ -405,7 +416,7 @@ impl Proxy {
         let mut index = Index::new();
         index.parse(request, &UNLIMITED).ok()?;
         let message = Message::new(request, &index);
-        let tag = self.router.own_tag().of(message.call_id().map_or(&b""[..], |call_id| call_id.text));
+        let tag = self.policy.router.own_tag().of(message.call_id().map_or(&b""[..], |call_id| call_id.text));
         let tag = (status != 100).then_some(&tag[..]);
         let mut bytes = Vec::with_capacity(request.len());
         build::respond(&message, status, None, tag, &mut bytes).finish(b"");

@@ -1,6 +1,7 @@
 //! One proxied request: its server transaction and the branches that it was forked to (the response
 //! context of RFC 3261 section 16).
 
+use super::Policy;
 use super::contact::Device;
 use super::forward::OutgoingBranch;
 use super::notice::NoticeEvent;
@@ -9,6 +10,7 @@ use crate::record::header_names;
 use crate::transaction::{ClientId, ServerId};
 use crate::{Arrival, Target};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use strowger_message::Name;
 
 /// What a proxy remembers of one request. Small: an ended call holds two for 32 seconds.
@@ -42,6 +44,9 @@ pub(super) struct ResponseContext {
     pub(super) answered: bool,
     /// Of the proxy's user, for the notices; 0: it wants none.
     pub(super) user: u64,
+    /// What it was forwarded by. Bytes do not have it: read back, it goes on by what holds where it comes to.
+    #[serde(skip)]
+    pub(super) policy: Option<Arc<Policy>>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

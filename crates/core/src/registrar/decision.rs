@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 
 use strowger_message::header::Contact;
 use strowger_message::{Message, Name, Uri};
@@ -113,7 +114,7 @@ pub(super) enum Change {
 /// Decides on REGISTER requests. Keeps its lists between requests, so that it allocates nothing once warm.
 #[derive(Debug, Default)]
 pub struct Registrar {
-    pub(super) settings: RegistrarSettings,
+    pub(super) settings: Arc<RegistrarSettings>,
     pub(super) changes: Vec<Change>,
     pub(super) upserts: Vec<Upsert>,
     pub(super) path: Vec<u8>,
@@ -122,7 +123,14 @@ pub struct Registrar {
 
 impl Registrar {
     pub fn new(settings: RegistrarSettings) -> Self {
-        Self { settings, ..Self::default() }
+        Self { settings: Arc::new(settings), ..Self::default() }
+    }
+
+    /// What is decided from now on is decided by these settings.
+    pub fn set_settings(&mut self, settings: &Arc<RegistrarSettings>) {
+        if !Arc::ptr_eq(&self.settings, settings) {
+            self.settings = settings.clone();
+        }
     }
 
     pub fn settings(&self) -> &RegistrarSettings {

@@ -11,7 +11,7 @@ use strowger_message::Name;
 impl Engine {
     /// Whether its source is banned: then the message is dropped.
     pub(crate) fn is_banned(&self, arrival: &Arrival, now: Now) -> bool {
-        let banned = self.shared.bans.is_banned(arrival.remote.ip(), now.mono);
+        let banned = self.policy.bans.is_banned(arrival.remote.ip(), now.mono);
         if banned {
             self.counters().banned.one();
         }
@@ -21,7 +21,7 @@ impl Engine {
     /// Its sender looks for ways in, not for a user to call.
     pub(super) fn is_scanner(&self, now: Now, request: &Request<'_>) -> bool {
         let Some(agent) = request.message.header(Name::UserAgent) else { return false };
-        if !self.shared.bans.is_scanner(agent) {
+        if !self.policy.bans.is_scanner(agent) {
             return false;
         }
         self.counters().banned.one();
@@ -29,7 +29,7 @@ impl Engine {
         // By UDP the source may be forged, and what came by another proxy is not of that proxy: this message is dropped, its source not
         // banned.
         let is_of_source = request.arrival.transport.is_reliable() && is_first_hop(&request.message);
-        let banned = is_of_source && self.shared.bans.scanner(source.ip(), now.mono);
+        let banned = is_of_source && self.policy.bans.scanner(source.ip(), now.mono);
         if self.shared.quota.may_say(Kind::Scanner, source.ip(), now.mono) {
             let (agent, transport) = (shown(agent), request.arrival.transport.text());
             tracing::info!(%source, %transport, %agent, banned, "scanner dropped");

@@ -61,14 +61,17 @@ impl Engine {
     fn go_on_here(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], mut progress: Progress, out: &mut Outbox) {
         // Its transaction is another one here, which has sent nothing.
         progress.trying = false;
-        let mut index = Index::new();
-        if index.parse(bytes, &self.shared.limits).is_err() {
-            return;
-        }
-        let message = Message::new(bytes, &index);
-        let call_hash = message.header(Name::CallId).map_or(0, |id| call::hash(self.shared.call_secret, id));
-        if let Ok(request) = Request::of(message, arrival, call_hash) {
-            self.begin(now, &request, &mut progress, out);
-        }
+        let its = progress.policy.take();
+        self.by_policy(its, |engine| {
+            let mut index = Index::new();
+            if index.parse(bytes, &engine.policy.limits).is_err() {
+                return;
+            }
+            let message = Message::new(bytes, &index);
+            let call_hash = message.header(Name::CallId).map_or(0, |id| call::hash(engine.shared.call_secret, id));
+            if let Ok(request) = Request::of(message, arrival, call_hash) {
+                engine.begin(now, &request, &mut progress, out);
+            }
+        });
     }
 }

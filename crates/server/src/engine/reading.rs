@@ -18,7 +18,7 @@ impl Engine {
             return;
         }
         let mut index = std::mem::take(&mut self.index);
-        match index.parse(bytes, &self.shared.limits) {
+        match index.parse(bytes, &self.policy.limits) {
             Ok(()) if index.form() == Form::Canonical => self.sort(now, arrival, bytes, &mut index, out),
             Ok(()) => self.rewrite(now, arrival, bytes, &mut index, out),
             Err(error) => self.refuse_unread(now, arrival, bytes, &index, error, out),
@@ -36,7 +36,7 @@ impl Engine {
         let mut canonical = std::mem::take(&mut self.canonical);
         canonical.clear();
         strowger_message::canonical::write(&Message::new(bytes, index), &mut canonical);
-        match index.parse(&canonical, &self.shared.limits) {
+        match index.parse(&canonical, &self.policy.limits) {
             Ok(()) => self.sort(now, arrival, &canonical, index, out),
             Err(error) => self.refuse_unread(now, arrival, &canonical, index, error, out),
         }
@@ -62,7 +62,7 @@ impl Engine {
         let message = Message::new(bytes, index);
         let mut completed = std::mem::take(&mut self.completed);
         completed.clear();
-        let force = self.shared.config.nat.force_rport;
+        let force = self.policy.config.nat.force_rport;
         let edit = &mut self.edit;
         let top = message.via();
         let changed = top.is_ok_and(|top| via::complete(&message, &top, &arrival.remote, force, edit, &mut completed));
@@ -81,7 +81,7 @@ impl Engine {
     #[cfg(debug_assertions)]
     fn is_as_read(&self, index: &Index, bytes: &[u8]) {
         let mut again = Index::new();
-        let limits = strowger_message::Limits { message: usize::MAX, ..self.shared.limits };
+        let limits = strowger_message::Limits { message: usize::MAX, ..self.policy.limits };
         // A header that has just become longer than one whose values are counted may be refused.
         if again.parse(bytes, &limits).is_ok() {
             assert_eq!(*index, again);
@@ -128,7 +128,7 @@ impl Engine {
     fn quote(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {
         let (mut bytes, mut index) = (Vec::new(), Index::new());
         request.quote_names(&mut bytes);
-        match index.parse(&bytes, &self.shared.limits) {
+        match index.parse(&bytes, &self.policy.limits) {
             Ok(()) => {
                 if let Ok(request) = Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash) {
                     self.dispatch(now, &request, out);

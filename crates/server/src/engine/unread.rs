@@ -46,7 +46,7 @@ impl Engine {
             return;
         }
         let mut index = std::mem::take(&mut self.index);
-        if index.parse(bytes, &self.shared.limits).is_ok() {
+        if index.parse(bytes, &self.policy.limits).is_ok() {
             let message = Message::new(bytes, &index);
             let answered = message.is_request() && message.method() != Some(Method::Ack);
             if let (true, Some(call_id)) = (answered, message.header(Name::CallId)) {
@@ -68,9 +68,9 @@ impl Engine {
         out: &mut Outbox,
     ) {
         let top = message.via().ok();
-        let tag = self.router.own_tag().of(call_id);
+        let tag = self.policy.router.own_tag().of(call_id);
         let from = out.start();
-        let server_line = &self.shared.server_line;
+        let server_line = &self.policy.server_line;
         // What it need not say goes if that would be too much for a request that may be forged.
         for more in [&[lines, server_line][..], &[]] {
             out.bytes.truncate(from);
@@ -94,7 +94,7 @@ impl Engine {
         }
         let range = from..out.bytes.len();
         let target = match &top {
-            Some(top) if !self.shared.config.nat.force_rport => via::reply_target(top, arrival),
+            Some(top) if !self.policy.config.nat.force_rport => via::reply_target(top, arrival),
             _ => arrival.reply(),
         };
         out.send(target, range, 0);

@@ -9,7 +9,7 @@ impl Engine {
         let shards = self.circumstances.shards;
         if shards != self.divided_among {
             self.divided_among = shards;
-            let limits = &self.shared.config.limits;
+            let limits = &self.policy.config.limits;
             let [of_source, of_all] =
                 [limits.request_memory_per_source, limits.request_memory_of_all].map(|bytes| bytes.div_ceil(shards));
             self.transactions.set_shares(of_source, of_all, limits.ipv6_prefix);

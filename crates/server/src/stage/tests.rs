@@ -101,12 +101,12 @@ fn text(method: &str, uri: &str, from: &str, more: &str) -> String {
 /// What a stage says of this request, with these answers.
 fn says(engine: &Engine, stage: Stage, answers: Answers, text: &str) -> Verdict {
     let (mut index, arrival) = (Index::new(), arrival());
-    index.parse(text.as_bytes(), &engine.shared.limits).unwrap();
+    index.parse(text.as_bytes(), &engine.policy.limits).unwrap();
     let request = Request::of(Message::new(text.as_bytes(), &index), &arrival, 1).unwrap();
     let mut progress = Progress { answers, ..Progress::new(NOW) };
     let mut out = Outbox::new();
     let handling = Handling { now: NOW, request: &request, server: None, progress: &mut progress, out: &mut out };
-    let routing = engine.router.route(NOW, &request);
+    let routing = engine.policy.router.route(NOW, &request);
     let mut contacts = Contacts::default();
     let verdict = match stage {
         Stage::Address => engine.address(&handling, &routing),
@@ -173,7 +173,7 @@ fn a_name_that_is_ours_is_taken_off() {
     let other = says(&engine, Stage::Address, leads("edge.example.org", "192.0.2.99:5060"), &text);
     assert_eq!(other, Verdict::Next(Stage::Authorize));
     // As many as may be were looked up for this request.
-    let most = engine.shared.config.dns.names_per_request;
+    let most = engine.policy.config.dns.names_per_request;
     let names = (0..most).map(|n| (name(&format!("{n}.example.org")), Resolved::default())).collect();
     let many = says(&engine, Stage::Address, Answers { names, ..Answers::default() }, &text);
     assert_eq!(many, Reply::refused(400).because("too many names in its Routes").into());
@@ -221,7 +221,7 @@ fn credential(user: &str) -> Answer {
 fn authorized(engine: &mut Engine, method: &str, uri: &str, header: ChallengeHeader, password: &str) -> String {
     let plain = text(method, uri, ALICE, "");
     let (mut index, arrival) = (Index::new(), arrival());
-    index.parse(plain.as_bytes(), &engine.shared.limits).unwrap();
+    index.parse(plain.as_bytes(), &engine.policy.limits).unwrap();
     let request = Request::of(Message::new(plain.as_bytes(), &index), &arrival, 1).unwrap();
     let (mut progress, mut out, mut lines) = (Progress::new(NOW), Outbox::new(), Vec::new());
     let handling = Handling { now: NOW, request: &request, server: None, progress: &mut progress, out: &mut out };

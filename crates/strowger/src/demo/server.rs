@@ -51,7 +51,8 @@ impl Subject {
 
     /// Where it listens by UDP.
     pub(super) fn udp(&self) -> SocketAddr {
-        let listeners = self.server.config().listeners.iter().zip(self.server.addresses());
+        let policy = self.server.policy();
+        let listeners = policy.config.listeners.iter().zip(self.server.addresses());
         *listeners
             .filter(|(l, _)| l.transport == Transport::Udp)
             .map(|(_, a)| a)
@@ -61,7 +62,8 @@ impl Subject {
 
     /// Every listener, as `udp 127.0.0.1:40000`.
     pub(super) fn listeners(&self) -> Vec<String> {
-        let listeners = self.server.config().listeners.iter().zip(self.server.addresses());
+        let policy = self.server.policy();
+        let listeners = policy.config.listeners.iter().zip(self.server.addresses());
         listeners.map(|(listener, address)| format!("{} {address}", listener.transport.text())).collect()
     }
 

@@ -1,0 +1,97 @@
+//! What the server goes by: its configuration, compiled.
+//!
+//! A process has one after the other. A new one reaches each engine between two messages ([`Answer::Policy`](crate::engine::Answer)); a
+//! request goes by the one with which it came, however long it waits or rings.
+
+use crate::ban::Bans;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use strowger_config::Config;
+use strowger_core::digest::{Algorithm, Authenticator};
+use strowger_core::routing::{Identity, Router};
+use strowger_core::{ListenerId, Now, proxy, registrar};
+use strowger_message::Limits;
+
+/// A configuration in the form in which requests are judged by it. All shards share one.
+pub struct Policy {
+    pub config: Config,
+    /// Who this server is, and what it wrote.
+    pub router: Arc<Router>,
+    pub limits: Limits,
+    pub authenticator: Authenticator,
+    /// Algorithms of digest authentication that each listener offers.
+    pub algorithms: Vec<Box<[Algorithm]>>,
+    pub bans: Bans,
+    pub registrar: Arc<registrar::RegistrarSettings>,
+    /// `Server: ...` with its line end, or nothing.
+    pub server_line: Vec<u8>,
+}
+
+impl Policy {
+    /// The first of a process. `secret`: what the server writes is known again by it. `seed`: of the authenticator, random.
+    pub fn first(now: Now, config: Config, identity: Identity, secret: &[u8], seed: u64) -> Self {
+        let authenticator = Authenticator::new(config.digest_settings(), secret, seed, now);
+        let bans = Bans::new(config.ban.clone(), config.limits.ipv6_prefix);
+        Self::of(config, identity, secret, authenticator, bans)
+    }
+
+    /// Another configuration for the same process, of which `self` is the policy so far: nonces that were issued stay good, sources that
+    /// are banned stay banned. What was fixed when the process began must be the same in both.
+    pub fn next(&self, config: Config, identity: Identity, secret: &[u8]) -> Self {
+        let authenticator = self.authenticator.with_settings(config.digest_settings());
+        let bans = self.bans.with_settings(config.ban.clone());
+        Self::of(config, identity, secret, authenticator, bans)
+    }
+
+    fn of(config: Config, identity: Identity, secret: &[u8], authenticator: Authenticator, bans: Bans) -> Self {
+        Self {
+            router: Arc::new(Router::new(Arc::new(identity), secret, config.route_lifetime())),
+            limits: config.message_limits(),
+            authenticator,
+            algorithms: config.offered_algorithms(),
+            bans,
+            registrar: Arc::new(config.registrar_settings()),
+            server_line: match &config.server.software[..] {
+                "" => Vec::new(),
+                software => format!("Server: {software}\r\n").into_bytes(),
+            },
+            config,
+        }
+    }
+
+    /// What digest authentication offers to a request that came in by this listener.
+    pub fn algorithms(&self, listener: ListenerId) -> &[Algorithm] {
+        self.algorithms.get(usize::from(listener.0)).map_or(&[], |offered| offered)
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy").finish_non_exhaustive()
+    }
+}
+
+/// A policy as one shard has it. Its requests refer to it while they wait; other shards have their own, so no reference is counted by
+/// two threads.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    policy: Arc<Policy>,
+    /// The part that the proxy core goes by.
+    pub(crate) forwarding: Arc<proxy::Policy>,
+}
+
+impl InForce {
+    pub(crate) fn new(policy: Arc<Policy>) -> Arc<Self> {
+        let forwarding = proxy::Policy { router: policy.router.clone(), settings: policy.config.proxy_settings() };
+        Arc::new(Self { forwarding: Arc::new(forwarding), policy })
+    }
+}
+
+impl Deref for InForce {
+    type Target = Policy;
+
+    fn deref(&self) -> &Policy {
+        &self.policy
+    }
+}
