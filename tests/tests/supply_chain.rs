@@ -35,3 +35,30 @@ fn tools_are_of_a_known_version() {
         assert!(line.contains("--version"), "{line}");
     }
 }
+
+/// The engine decides and does nothing: neither it nor what it stands on can open a socket, start a runtime or connect to a peer.
+#[test]
+fn the_engine_depends_on_nothing_that_acts() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let tree = |package: &str| {
+        let arguments =
+            ["tree", "--locked", "--offline", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"];
+        let output = std::process::Command::new(&cargo)
+            .args(arguments)
+            .args(["--package", package, "--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")])
+            .output()
+            .expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).expect("names are text");
+        text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let acts = ["strowger-net", "strowger-node", "tokio", "mio", "socket2", "hickory-resolver"];
+    let of_node = tree("strowger-node");
+    assert!(acts.iter().all(|name| of_node.iter().any(|found| found == name)), "{of_node:?}");
+    for package in
+        ["strowger-message", "strowger-core", "strowger-store", "strowger-config", "strowger-server", "strowger-sim"]
+    {
+        let found: Vec<_> = tree(package).into_iter().filter(|name| acts.contains(&name.as_str())).collect();
+        assert!(found.is_empty(), "{package} depends on {found:?}");
+    }
+}

@@ -1,23 +1,19 @@
 //! From the configuration to the settings of the floors below.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use strowger_core::digest::{
     Algorithm as DigestAlgorithm, DigestSettings, QopOffer, ReplaySettings, UriCheck as Check,
 };
 use strowger_core::proxy::Plan;
-use strowger_core::quota::Quota;
 use strowger_core::registrar::{PathRule as CorePathRule, RegistrarSettings};
 use strowger_core::timer::TimerSettings;
-use strowger_net::resolve::{Settings as ResolverSettings, Speaks};
-use strowger_net::settings::{Listener as NetListener, Settings as NetSettings, Shards};
 use strowger_store::journal::{Durability as StoreDurability, JournalSettings};
 use strowger_store::location::LocationSettings;
 use strowger_store::read_through::ReadThroughSettings;
 use strowger_store::sqlite::SqliteSettings;
 
-use super::{Algorithm, Config, Durability, Listener, PathRule, Qop, Scheduling, UriCheck};
+use super::{Algorithm, Config, Durability, PathRule, Qop, UriCheck};
 
 fn milliseconds(duration: Duration) -> u64 {
     // Every range ends far below 2^64 milliseconds.
@@ -50,20 +46,6 @@ impl Config {
             body: self.limits.body_size,
             headers: self.limits.header_count,
             uri: self.limits.uri_length,
-        }
-    }
-
-    /// How names are resolved.
-    pub fn resolver_settings(&self) -> ResolverSettings {
-        let dns = &self.dns;
-        ResolverSettings {
-            deadline: dns.timeout.saturating_mul(u32::try_from(dns.attempts).unwrap_or(u32::MAX)),
-            timeout: dns.timeout,
-            attempts: dns.attempts,
-            entries: dns.cache_entries,
-            speaks: Speaks::of(self.listeners.iter().map(|listener| listener.transport)),
-            targets: dns.max_targets,
-            ..ResolverSettings::default()
         }
     }
 
@@ -196,73 +178,6 @@ impl Config {
             ..ReadThroughSettings::default()
         }
     }
-
-    /// The network side's. `secret` is the key of the hash that gives calls to shards, random at each start.
-    pub fn net_settings(&self, secret: u32) -> NetSettings {
-        let (server, limits) = (&self.server, &self.limits);
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        NetSettings {
-            node: server.node,
-            secret,
-            shards: match server.shards {
-                Some(shards) => Shards::Fixed(usize::from(shards)),
-                None => Shards::Auto { most: cores },
-            },
-            kernel_steering: server.kernel_steering,
-            batch: server.udp_batch,
-            batches: server.udp_batches,
-            linger: server.udp_linger,
-            patient: server.scheduling == Scheduling::Batch,
-            receive_buffer: server.udp_receive_buffer,
-            send_buffer: server.udp_send_buffer,
-            datagrams_waiting: limits.udp_queue,
-            unreachable: server.icmp_errors,
-            quota: Arc::new(Quota::new(self.log.refusals_per_minute, limits.ipv6_prefix)),
-            ring: limits.shard_queue,
-            limits: self.message_limits(),
-            connections: limits.connections,
-            connections_per_source: limits.connections_per_source,
-            connection_memory: limits.connection_memory,
-            connection_memory_per_source: limits.connection_memory_per_source,
-            ipv6_prefix: limits.ipv6_prefix,
-            answer_timeout: Duration::from_millis(self.timer_settings().t1_64()),
-            remembered: limits.sent_messages,
-            idle_timeout: limits.idle_connection_timeout.unwrap_or(NEVER),
-            partial_timeout: limits.partial_message_timeout,
-            connect_timeout: limits.connect_timeout,
-            handshake_timeout: limits.handshake_timeout,
-            write_queue: limits.connection_queue,
-            // They come from look-ups.
-            names: self.dns.cache_entries.max(1_024),
-            tls: strowger_net::tls::Client {
-                authorities: self.tls.outbound_authorities(),
-                unverified: !self.tls.outbound_verify,
-                identity: self.tls.certificate.clone().zip(self.tls.key.clone()),
-                ..strowger_net::tls::Client::default()
-            },
-            ..NetSettings::default()
-        }
-    }
-
-    /// The listeners of the network side, in the order of [`Config::listeners`].
-    pub fn net_listeners(&self) -> Vec<NetListener> {
-        self.listeners.iter().map(net_listener).collect()
-    }
-}
-
-/// A hundred years: longer than a process lives, and short enough to be added to any clock.
-const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
-
-fn net_listener(listener: &Listener) -> NetListener {
-    NetListener {
-        advertised: listener.advertise.as_ref().map(ToString::to_string),
-        network: listener.network.clone(),
-        tls: listener.identity.clone().map(|identity| strowger_net::tls::Server {
-            client_authorities: identity.client_ca,
-            ..strowger_net::tls::Server::new(identity.certificate, identity.key)
-        }),
-        ..NetListener::new(listener.transport, listener.address)
-    }
 }
 
 #[cfg(test)]
@@ -286,22 +201,13 @@ mod tests {
         assert_eq!(ours.replay.entries, theirs.replay.entries);
         let (ours, theirs) = (config.journal_settings(), JournalSettings::default());
         assert_eq!((ours.linger, ours.group, ours.queue), (theirs.linger, theirs.group, theirs.queue));
-        let (ours, theirs) = (config.net_settings(1), NetSettings::default());
-        assert_eq!((ours.batch, ours.batches, ours.ring), (theirs.batch, theirs.batches, theirs.ring));
-        assert_eq!((ours.connections, ours.idle_timeout), (theirs.connections, theirs.idle_timeout));
-        assert_eq!((ours.connection_memory, ours.remembered), (theirs.connection_memory, theirs.remembered));
-        assert_eq!(ours.connection_memory_per_source, theirs.connection_memory_per_source);
-        assert_eq!(ours.answer_timeout, theirs.answer_timeout);
-        assert_eq!((ours.connect_timeout, ours.write_queue), (theirs.connect_timeout, theirs.write_queue));
     }
 
     /// Settings whose effect no peer can bring about in a test without a broken machine.
     #[test]
     fn what_no_peer_can_see_arrives_at_the_floors_below() {
-        let text = "server.node = 7\nlimits.udp_queue = 77\nlimits.shard_queue = 777\nregistrar.commit_rows = 7777\nstore.page_cache = \"7MiB\"";
+        let text = "registrar.commit_rows = 7777\nstore.page_cache = \"7MiB\"";
         let (config, _) = Config::read(super::super::Source { text, ..Default::default() }).expect("right");
-        let net = config.net_settings(1);
-        assert_eq!((net.node, net.datagrams_waiting, net.ring), (7, 77, 777));
         assert_eq!(config.journal_settings().group, 7777);
         assert_eq!(config.sqlite_settings().expect("a database").cache_kib, 7 << 10);
     }

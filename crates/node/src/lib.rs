@@ -9,6 +9,7 @@ mod identity;
 mod removal;
 mod routes;
 mod server;
+mod settings;
 pub mod shard;
 mod store;
 mod upkeep;

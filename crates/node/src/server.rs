@@ -4,7 +4,7 @@ use crate::identity::identity;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
 use crate::shard::{Outside, Shard};
-use crate::{random, store, upkeep};
+use crate::{random, settings, store, upkeep};
 use anyhow::Context;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -64,11 +64,11 @@ impl Server {
         let call_secret = u32::from_le_bytes(random()?);
         // A flow of an earlier life of this server must not be taken for one of this.
         let process = u16::from_le_bytes(random()?);
-        let settings = strowger_net::Settings { process, ..config.net_settings(call_secret) };
+        let settings = strowger_net::Settings { process, ..settings::net(&config, call_secret) };
         let most = settings.shards.most();
         let quota = settings.quota.clone();
         // First the ports: a server that cannot have them leaves no file behind.
-        let net = Net::bind(settings, config.net_listeners()).context("a listener cannot be opened")?;
+        let net = Net::bind(settings, settings::listeners(&config)).context("a listener cannot be opened")?;
         let location = Arc::new(LocationTable::new(config.location_settings()));
         let (journal, subscribers) = store::open(&config, &location)?;
         let journal = journal.map(Arc::new);
@@ -196,7 +196,7 @@ fn log_statistics(shared: &Shared, outside: &Outside, handle: &Handle<Shard>, ev
 }
 
 fn resolver(config: &Config) -> anyhow::Result<Resolver> {
-    let settings = config.resolver_settings();
+    let settings = settings::resolver(config);
     let servers: Vec<SocketAddr> = config.dns.servers.iter().map(|ip| SocketAddr::new(*ip, 53)).collect();
     let resolver = if servers.is_empty() { Resolver::system(settings) } else { Resolver::of(&servers, settings) };
     resolver.context("names cannot be resolved: name servers in `dns.servers` or /etc/resolv.conf are needed")

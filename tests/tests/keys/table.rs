@@ -55,7 +55,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("server.icmp_errors", &["crates/node/tests/policy/unreachable.rs::who_does_not_believe_icmp_waits_for_the_timer"]),
     ("server.drain_timeout", &["tests/tests/keys/forwarding.rs::a_shutdown_waits_for_calls_as_long_as_it_may"]),
     ("server.names", &["tests/tests/proxy_rules.rs::a_route_with_a_configured_name_of_this_server_is_taken_off"]),
-    ("server.node", &["crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below"]),
+    ("server.node", &["crates/node/src/settings.rs::what_no_peer_can_see_arrives_at_the_network_side"]),
     ("server.software", &["tests/tests/keys/forwarding.rs::what_is_forwarded_and_answered_is_as_the_settings_say"]),
     (
         "proxy.relay_for",
@@ -223,7 +223,7 @@ const TESTS: &[(&str, &[&str])] = &[
     (
         "limits.udp_queue",
         &[
-            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/node/src/settings.rs::what_no_peer_can_see_arrives_at_the_network_side",
             "crates/net/src/udp.rs::what_waits_goes_later_in_order_and_the_rest_is_dropped",
         ],
     ),
@@ -231,7 +231,7 @@ const TESTS: &[(&str, &[&str])] = &[
     (
         "limits.shard_queue",
         &[
-            "crates/config/src/settings.rs::what_no_peer_can_see_arrives_at_the_floors_below",
+            "crates/node/src/settings.rs::what_no_peer_can_see_arrives_at_the_network_side",
             "crates/net/tests/shard/shed.rs::what_a_full_ring_takes_no_more_is_answered_by_who_read_it",
         ],
     ),

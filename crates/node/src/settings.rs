@@ -1,0 +1,118 @@
+//! From the configuration to the settings of the network side.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use strowger_config::{Config, Listener, Scheduling};
+use strowger_core::quota::Quota;
+use strowger_net::resolve::{Settings as ResolverSettings, Speaks};
+use strowger_net::settings::{Listener as NetListener, Settings as NetSettings, Shards};
+
+/// How names are resolved.
+pub(crate) fn resolver(config: &Config) -> ResolverSettings {
+    let dns = &config.dns;
+    ResolverSettings {
+        deadline: dns.timeout.saturating_mul(u32::try_from(dns.attempts).unwrap_or(u32::MAX)),
+        timeout: dns.timeout,
+        attempts: dns.attempts,
+        entries: dns.cache_entries,
+        speaks: Speaks::of(config.listeners.iter().map(|listener| listener.transport)),
+        targets: dns.max_targets,
+        ..ResolverSettings::default()
+    }
+}
+
+/// The network side's. `secret` is the key of the hash that gives calls to shards, random at each start.
+pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
+    let (server, limits) = (&config.server, &config.limits);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    NetSettings {
+        node: server.node,
+        secret,
+        shards: match server.shards {
+            Some(shards) => Shards::Fixed(usize::from(shards)),
+            None => Shards::Auto { most: cores },
+        },
+        kernel_steering: server.kernel_steering,
+        batch: server.udp_batch,
+        batches: server.udp_batches,
+        linger: server.udp_linger,
+        patient: server.scheduling == Scheduling::Batch,
+        receive_buffer: server.udp_receive_buffer,
+        send_buffer: server.udp_send_buffer,
+        datagrams_waiting: limits.udp_queue,
+        unreachable: server.icmp_errors,
+        quota: Arc::new(Quota::new(config.log.refusals_per_minute, limits.ipv6_prefix)),
+        ring: limits.shard_queue,
+        limits: config.message_limits(),
+        connections: limits.connections,
+        connections_per_source: limits.connections_per_source,
+        connection_memory: limits.connection_memory,
+        connection_memory_per_source: limits.connection_memory_per_source,
+        ipv6_prefix: limits.ipv6_prefix,
+        answer_timeout: Duration::from_millis(config.timer_settings().t1_64()),
+        remembered: limits.sent_messages,
+        idle_timeout: limits.idle_connection_timeout.unwrap_or(NEVER),
+        partial_timeout: limits.partial_message_timeout,
+        connect_timeout: limits.connect_timeout,
+        handshake_timeout: limits.handshake_timeout,
+        write_queue: limits.connection_queue,
+        // They come from look-ups.
+        names: config.dns.cache_entries.max(1_024),
+        tls: strowger_net::tls::Client {
+            authorities: config.tls.outbound_authorities(),
+            unverified: !config.tls.outbound_verify,
+            identity: config.tls.certificate.clone().zip(config.tls.key.clone()),
+            ..strowger_net::tls::Client::default()
+        },
+        ..NetSettings::default()
+    }
+}
+
+/// The listeners of the network side, in the order of [`Config::listeners`].
+pub(crate) fn listeners(config: &Config) -> Vec<NetListener> {
+    config.listeners.iter().map(net_listener).collect()
+}
+
+/// A hundred years: longer than a process lives, and short enough to be added to any clock.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+fn net_listener(listener: &Listener) -> NetListener {
+    NetListener {
+        advertised: listener.advertise.as_ref().map(ToString::to_string),
+        network: listener.network.clone(),
+        tls: listener.identity.clone().map(|identity| strowger_net::tls::Server {
+            client_authorities: identity.client_ca,
+            ..strowger_net::tls::Server::new(identity.certificate, identity.key)
+        }),
+        ..NetListener::new(listener.transport, listener.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_config::Source;
+
+    /// A default is a fact of the machine below; the configuration must not say another one.
+    #[test]
+    fn the_defaults_are_those_of_the_network_side() {
+        let config = Config::default();
+        let (ours, theirs) = (net(&config, 1), NetSettings::default());
+        assert_eq!((ours.batch, ours.batches, ours.ring), (theirs.batch, theirs.batches, theirs.ring));
+        assert_eq!((ours.connections, ours.idle_timeout), (theirs.connections, theirs.idle_timeout));
+        assert_eq!((ours.connection_memory, ours.remembered), (theirs.connection_memory, theirs.remembered));
+        assert_eq!(ours.connection_memory_per_source, theirs.connection_memory_per_source);
+        assert_eq!(ours.answer_timeout, theirs.answer_timeout);
+        assert_eq!((ours.connect_timeout, ours.write_queue), (theirs.connect_timeout, theirs.write_queue));
+    }
+
+    /// Settings whose effect no peer can bring about in a test without a broken machine.
+    #[test]
+    fn what_no_peer_can_see_arrives_at_the_network_side() {
+        let text = "server.node = 7\nlimits.udp_queue = 77\nlimits.shard_queue = 777";
+        let (config, _) = Config::read(Source { text, ..Default::default() }).expect("right");
+        let net = net(&config, 1);
+        assert_eq!((net.node, net.datagrams_waiting, net.ring), (7, 77, 777));
+    }
+}
