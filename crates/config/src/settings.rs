@@ -172,8 +172,13 @@ impl Config {
             absent: store.cache_absent_entries,
             found_ttl: store.cache_lifetime,
             absent_ttl: store.cache_absent_lifetime,
+            name: "subscriber",
+            serve_stale: store.serve_stale,
+            stale_wait: store.stale_wait,
             poll: store.poll_interval,
             deadline: store.lookup_timeout,
+            breaker_after: store.breaker_after,
+            connections: store.lookup_connections,
             queue: self.limits.lookup_queue,
             ..ReadThroughSettings::default()
         }

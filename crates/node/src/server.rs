@@ -193,6 +193,26 @@ fn log_statistics(shared: &Shared, outside: &Outside, handle: &Handle<Shard>, ev
         log_write_errors = counted(log_write_errors),
         "{event}"
     );
+    if let Some(subscribers) = &shared.subscribers {
+        let lookups = subscribers.gauges();
+        tracing::info!(
+            of = "look-ups",
+            cached = counted(lookups.entries as u64),
+            in_flight = counted(lookups.in_flight as u64),
+            connections = counted(lookups.connections as u64),
+            silent = counted(u64::from(lookups.is_broken)),
+            hits = counted(lookups.hits),
+            misses = counted(lookups.misses),
+            stale = counted(lookups.stale),
+            merged = counted(lookups.merged),
+            refused = counted(lookups.refused),
+            late = counted(lookups.late),
+            failed = counted(lookups.failed),
+            failed_at_once = counted(lookups.broken),
+            voided = counted(lookups.voided),
+            "{event}"
+        );
+    }
 }
 
 fn resolver(config: &Config) -> anyhow::Result<Resolver> {

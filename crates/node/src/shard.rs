@@ -129,6 +129,11 @@ impl Service for Shard {
     }
 
     fn end(&mut self, _now: Now, out: &mut Outbox) {
+        if std::mem::take(&mut self.engine.has_asked)
+            && let Some(subscribers) = &self.engine.shared.subscribers
+        {
+            subscribers.flush();
+        }
         (self.outside.program.sends)(out);
     }
 

@@ -8,10 +8,8 @@ use strowger_store::access;
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
-use strowger_store::read_through::ReadThrough;
-use strowger_store::sqlite_bindings;
-use strowger_store::sqlite_subscribers::SqliteSubscribers;
 use strowger_store::subscriber::Subscribers;
+use strowger_store::{sqlite_bindings, sqlite_subscribers};
 
 type Store = (Option<Journal>, Option<Arc<dyn Subscribers>>);
 
@@ -28,7 +26,7 @@ pub(crate) fn open(config: &Config, location: &Arc<LocationTable>) -> anyhow::Re
             None => error.into(),
         })?;
     tracing::info!(database = %settings.path.display(), bindings = loaded, "bindings loaded");
-    let subscribers = ReadThrough::start(SqliteSubscribers::open(&settings)?, config.read_through_settings(), clock)?;
+    let subscribers = sqlite_subscribers::start(&settings, config.read_through_settings(), clock)?;
     Ok((journal, Some(Arc::new(subscribers))))
 }
 

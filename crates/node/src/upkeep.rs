@@ -12,7 +12,7 @@ use strowger_store::subscriber::Subscribers;
 /// How often the server does what no request waits for: expiry, bans, what the log has left out.
 const UPKEEP: Duration = Duration::from_secs(1);
 
-/// How often it looks after its database: overdue look-ups, users who were removed, threads that ended.
+/// How often it looks after its database: users who were removed, threads that ended.
 const DATABASE_UPKEEP: Duration = Duration::from_millis(250);
 
 /// The work of no call in particular.
@@ -52,7 +52,6 @@ pub(crate) async fn keep_up_database(
             handle.fail("the thread that reads subscribers ended");
         }
         let now = clock::now();
-        subscribers.overdue(now.mono);
         removals.step(now, &shared, &*subscribers);
     }
 }

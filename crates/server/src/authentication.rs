@@ -68,7 +68,7 @@ impl Engine {
         let answer = match &handling.progress.answers.credential {
             Some(answer) => answer.clone(),
             None => match self.known(question, handling.now.mono) {
-                Some(answer) => Ok(answer),
+                Some(answer) => answer,
                 None => return Err(Unproven::Ask(Question::Credential { username: user[..].into() })),
             },
         };

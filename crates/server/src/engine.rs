@@ -90,6 +90,8 @@ pub struct Engine {
     /// This shard among the receivers of the stores.
     pub written: Option<SinkId>,
     pub found: Option<SinkId>,
+    /// Subscribers were asked in this round: what they are asked leaves when it ends.
+    pub has_asked: bool,
     pub(crate) suspended: Slots<Suspended>,
     /// Memory of requests that waited, for the next ones.
     #[expect(clippy::vec_box, reason = "they go into slots as they are")]
@@ -279,6 +281,7 @@ impl Engine {
             effects: Vec::new(),
             written: None,
             found: None,
+            has_asked: false,
             suspended: Slots::new(),
             spare: Vec::new(),
             held: HashMap::new(),

@@ -82,7 +82,7 @@ impl Engine {
             Some(answer) => answer.clone(),
             None if !is_asked => Ok(subscriber::Answer::Exists),
             None => match self.known(question, handling.now.mono) {
-                Some(answer) => Ok(answer),
+                Some(answer) => answer,
                 None => {
                     let (username, domain) = (username[..].into(), domain[..].into());
                     return Verdict::Ask(Question::User { username, domain });

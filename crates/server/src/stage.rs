@@ -15,6 +15,7 @@ use strowger_core::routing::Request;
 use strowger_core::shown::shown;
 use strowger_core::slots::Id;
 use strowger_message::Method;
+use strowger_store::error::StoreError;
 use strowger_store::subscriber;
 use strowger_store::ticket::Ticket;
 
@@ -198,6 +199,7 @@ impl Engine {
             return self.reply(handling, Reply::overloaded());
         }
         let value = self.suspend(handling, asks);
+        self.has_asked = true;
         if let Err(error) = subscribers.request(Ticket { sink, value }, question, handling.now.mono) {
             if self.may_say(handling, Kind::Lookup) {
                 tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
@@ -210,10 +212,14 @@ impl Engine {
     }
 
     /// What the subscribers say, if the shard need not wait for it. Without subscribers there is no user.
-    pub(crate) fn known(&self, question: subscriber::Question<'_>, now: u64) -> Option<subscriber::Answer> {
+    pub(crate) fn known(
+        &self,
+        question: subscriber::Question<'_>,
+        now: u64,
+    ) -> Option<Result<subscriber::Answer, StoreError>> {
         match (&self.shared.subscribers, self.found) {
             (Some(subscribers), Some(_)) => subscribers.cached(question, now),
-            _ => Some(subscriber::Answer::Absent),
+            _ => Some(Ok(subscriber::Answer::Absent)),
         }
     }
 }

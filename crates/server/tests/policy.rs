@@ -12,6 +12,7 @@ use strowger_server::engine::{Answer, Circumstances, Engine};
 use strowger_server::local_address::Routes;
 use strowger_server::policy::Policy;
 use strowger_server::shared::{Shared, Surroundings};
+use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::{self, Credential, Ha1s, LookupSink, Question, Subscribers};
 use strowger_store::ticket::{Refused, SinkId, Ticket};
@@ -34,7 +35,7 @@ impl Subscribers for Slow {
         SinkId::NONE
     }
 
-    fn cached(&self, _question: Question<'_>, _now_ms: u64) -> Option<subscriber::Answer> {
+    fn cached(&self, _question: Question<'_>, _now_ms: u64) -> Option<Result<subscriber::Answer, StoreError>> {
         None
     }
 
@@ -42,8 +43,6 @@ impl Subscribers for Slow {
         self.0.store(ticket.value, Relaxed);
         Ok(())
     }
-
-    fn overdue(&self, _now_ms: u64) {}
 }
 
 struct OneWay;

@@ -34,7 +34,7 @@ impl Subscribers for Slow {
         SinkId::NONE
     }
 
-    fn cached(&self, _question: Question<'_>, _now_ms: u64) -> Option<subscriber::Answer> {
+    fn cached(&self, _question: Question<'_>, _now_ms: u64) -> Option<Result<subscriber::Answer, StoreError>> {
         None
     }
 
@@ -42,8 +42,6 @@ impl Subscribers for Slow {
         self.0.store(ticket.value, Relaxed);
         Ok(())
     }
-
-    fn overdue(&self, _now_ms: u64) {}
 }
 
 /// Allocations by which a build with assertions reads a message again whose Via was completed.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::digest::{Ha1Set, Hash};
+use strowger_store::error::StoreError;
 use strowger_store::subscriber::{Answer, Credential, Ha1s, LookupSink, Question, Subscribers};
 use strowger_store::ticket::{Refused, SinkId, Ticket};
 
@@ -77,17 +78,15 @@ impl Subscribers for Users {
         SinkId::NONE
     }
 
-    fn cached(&self, question: Question<'_>, _now_ms: u64) -> Option<Answer> {
+    fn cached(&self, question: Question<'_>, _now_ms: u64) -> Option<Result<Answer, StoreError>> {
         let asked = KeptQuestion::new(question);
-        self.state().cached.contains(&asked).then(|| self.look(&asked))
+        self.state().cached.contains(&asked).then(|| Ok(self.look(&asked)))
     }
 
     fn request(&self, ticket: Ticket, question: Question<'_>, _now_ms: u64) -> Result<(), Refused> {
         self.state().asked.push((ticket.value, KeptQuestion::new(question)));
         Ok(())
     }
-
-    fn overdue(&self, _now_ms: u64) {}
 }
 
 fn credential(name: &str, domain: &str) -> Credential {

@@ -6,9 +6,10 @@
 //!
 //! * [`location`]: the table that every call reads.
 //! * [`journal`]: from that table to a database, in groups, with tickets; [`clock`]: by which time bindings end.
-//! * [`subscriber`]: users and their HA1s; [`read_through`], the cache before any database of them.
+//! * [`subscriber`]: users and their HA1s; [`cached_subscribers`], the users of any database; [`read_through`], the cache before it, for
+//!   any kind of question.
 //! * [`sqlite`], [`sqlite_bindings`], [`sqlite_subscribers`]: both in one SQLite file. Other engines implement
-//!   [`journal::BindingEngine`] and [`subscriber::SubscriberEngine`].
+//!   [`journal::BindingEngine`], [`read_through::Engine`] and [`subscriber::SubscriberWatch`].
 //!
 //! ```
 //! use strowger_store::binding::Binding;
@@ -36,10 +37,10 @@
 pub mod access;
 pub mod agents;
 pub mod binding;
+pub mod cached_subscribers;
 mod claim;
 pub mod clock;
 pub mod error;
-mod generations;
 pub mod journal;
 pub mod location;
 mod partition;

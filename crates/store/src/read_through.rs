@@ -1,34 +1,50 @@
-//! A cache in front of any engine of subscribers: known answers at once, others from the engine's own thread.
+//! A cache in front of any engine, for any kind of question: known answers at once, others from threads beside the shards.
 //!
-//! *Fresh.* Some times a second the reader asks the engine for its version; a new one makes all older answers void, so that
-//! `strowger user passwd` of another process counts within [`ReadThroughSettings::poll`]. Beyond that an answer lives for its
-//! time to live, "there is none" for a shorter one.
+//! *Asked together.* Equal questions in flight are asked once. Those of a round leave together ([`ReadThrough::flush`]); up to
+//! [`ReadThroughSettings::connections`] batches are with the engine at once, each by a connection of its own.
+//!
+//! *Fresh.* A [`Watch`] asks the engine some times a second what has changed, by a connection that no question blocks: a notice voids
+//! the answers that it names, a version all of them, so that `strowger user passwd` of another process counts within
+//! [`ReadThroughSettings::poll`]. Beyond that an answer lives for its lifetime, "there is none" for a shorter one.
+//!
+//! *Silent engines.* What is known outlives its engine (as RFC 8767 has it for names): an answer past its lifetime is used for
+//! [`ReadThroughSettings::serve_stale`] more where the engine fails or does not answer within [`ReadThroughSettings::stale_wait`], and
+//! is asked for again meanwhile. What is not known fails at its deadline; after
+//! [`ReadThroughSettings::breaker_after`] deadlines in a row at once, and one question is asked again and again until the engine
+//! answers in time.
 //!
 //! *Bounded.* Found and absent answers have bounds of their own, so that a flood of made-up names cannot push out those
 //! of real users.
 
-mod reader;
+mod asker;
+mod cache;
+mod engine;
+mod flights;
+mod generations;
+mod keeper;
 
-use std::collections::VecDeque;
-use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use foldhash::quality::RandomState;
-use hashbrown::HashTable;
+use hashbrown::Equivalent;
 
-use self::reader::Reader;
+use self::asker::Asker;
+use self::cache::Cache;
+pub use self::engine::{Changes, Engine, Key, Version, Watch};
+use self::flights::Flights;
+use self::keeper::{keep_time, watch};
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::generations::{Entry, Key, Part, Parts, parts};
-use crate::subscriber::{Answer, LookupSink, Question, Removed, SubscriberEngine, Subscribers};
 use crate::ticket::{Refused, SinkId, Sinks, Ticket};
 
 /// Limits and times of the cache.
 #[derive(Clone, Debug)]
 pub struct ReadThroughSettings {
+    /// What is asked for, in the names of threads and in the log; at most 10 bytes.
+    pub name: &'static str,
     /// Most answers kept that found something.
     pub found: usize,
     /// Most answers kept that found nothing.
@@ -39,28 +55,41 @@ pub struct ReadThroughSettings {
     pub found_ttl: Duration,
     /// How long "there is none" is good.
     pub absent_ttl: Duration,
-    /// How often the engine is asked whether a subscriber changed.
+    /// How long a found answer is good beyond that while the engine does not answer; zero: not at all.
+    pub serve_stale: Duration,
+    /// How long the engine has to answer before such an answer is used.
+    pub stale_wait: Duration,
+    /// How often the engine is asked what has changed, and, when it has stopped answering, whether it does again.
     pub poll: Duration,
-    /// How long a request may take before its ticket comes back with [`StoreError::TimedOut`].
+    /// How long a request may take before its ticket comes back with [`StoreError::TimedOut`]; kept within 50 ms.
     pub deadline: Duration,
+    /// Deadlines missed in a row after which unknown questions are answered with [`StoreError::Unavailable`] at once.
+    pub breaker_after: u32,
     /// Most different questions in flight.
     pub queue: usize,
     /// Most questions handed to the engine at once.
     pub batch: usize,
+    /// Most batches with the engine at a time: connections, each with its thread. One is opened at the start, others when all are busy.
+    pub connections: usize,
 }
 
 impl Default for ReadThroughSettings {
     fn default() -> Self {
         Self {
+            name: "lookup",
             found: 200_000,
             absent: 20_000,
             absent_name: 256,
             found_ttl: Duration::from_secs(300),
             absent_ttl: Duration::from_secs(30),
+            serve_stale: Duration::from_secs(86_400),
+            stale_wait: Duration::from_millis(200),
             poll: Duration::from_millis(500),
             deadline: Duration::from_secs(2),
+            breaker_after: 5,
             queue: 10_000,
-            batch: 64,
+            batch: 256,
+            connections: 4,
         }
     }
 }
@@ -74,202 +103,121 @@ pub struct ReadThroughGauges {
     pub in_flight: usize,
     /// Bound of `in_flight`.
     pub bound: usize,
+    /// Connections to the engine now.
+    pub connections: usize,
+    /// The engine does not answer, and what is not known fails at once.
+    pub is_broken: bool,
     /// Answers from the cache.
     pub hits: u64,
     /// Questions that the cache could not answer.
     pub misses: u64,
+    /// Answers past their lifetime that were used because the engine was silent.
+    pub stale: u64,
     /// Requests that joined an equal one in flight.
     pub merged: u64,
     /// Requests refused since the queue was full.
     pub refused: u64,
     /// Tickets that came back at the deadline.
     pub late: u64,
-}
-
-struct Flight {
-    key: Key,
-    since: u64,
-    tickets: Vec<Ticket>,
+    /// Questions that failed at once, since the engine had missed deadline after deadline.
+    pub broken: u64,
+    /// Batches that the engine failed.
+    pub failed: u64,
+    /// Answers voided by notices, one by one.
+    pub voided: u64,
+    /// Times that no answer was fresh any more, since it was not known what had changed.
+    pub doubted: u64,
 }
 
 #[derive(Default)]
-struct Requests {
-    flights: HashTable<Flight>,
-    /// Keys that no engine was asked for yet.
-    waiting: VecDeque<Key>,
-    stopped: bool,
-}
-
-struct Shared {
-    parts: Box<[Mutex<Parts>]>,
-    hasher: RandomState,
-    /// Answers of an older version are void.
-    version: AtomicU64,
-    requests: Mutex<Requests>,
-    in_flight: AtomicUsize,
-    wake: Condvar,
-    sinks: Sinks<dyn LookupSink>,
-    removals: Mutex<Removals>,
-    settings: ReadThroughSettings,
-    clock: Clock,
+struct Figures {
     hits: AtomicU64,
     misses: AtomicU64,
+    stale: AtomicU64,
     merged: AtomicU64,
     refused: AtomicU64,
     late: AtomicU64,
+    broken: AtomicU64,
+    failed: AtomicU64,
+    voided: AtomicU64,
+    doubted: AtomicU64,
 }
 
-/// Users who were removed.
-#[derive(Default)]
-struct Removals {
-    open: Vec<Removed>,
-    /// Settled, and still noted in the database.
-    settled: Vec<u64>,
+/// Receives answers: on a thread of the store, so it must not block.
+trait Sink<A>: Send + Sync {
+    fn answered(&self, results: &[(u64, Result<A, StoreError>)]);
 }
 
-/// Partitions of the cache.
-const PARTS: usize = 16;
-
-impl Shared {
-    fn new(settings: ReadThroughSettings, clock: Clock) -> Self {
-        let part = || {
-            Mutex::new(Parts {
-                found: Part::new(settings.found.div_ceil(PARTS), settings.found_ttl),
-                absent: Part::new(settings.absent.div_ceil(PARTS), settings.absent_ttl),
-            })
-        };
-        Self {
-            parts: (0..PARTS).map(|_| part()).collect(),
-            hasher: RandomState::default(),
-            version: AtomicU64::new(0),
-            requests: Mutex::default(),
-            in_flight: AtomicUsize::new(0),
-            wake: Condvar::new(),
-            sinks: Sinks::default(),
-            removals: Mutex::default(),
-            settings,
-            clock,
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            merged: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-        }
+impl<A, F: Fn(&[(u64, Result<A, StoreError>)]) + Send + Sync> Sink<A> for F {
+    fn answered(&self, results: &[(u64, Result<A, StoreError>)]) {
+        self(results);
     }
+}
 
-    fn hash(&self, question: Question<'_>) -> u64 {
-        self.hasher.hash_one(parts(question))
-    }
+type Results<K> = Vec<(Ticket, Result<<K as Key>::Answer, StoreError>)>;
 
-    fn removals(&self) -> MutexGuard<'_, Removals> {
-        self.removals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+struct Shared<K: Key> {
+    cache: Cache<K>,
+    flights: Flights<K>,
+    sinks: Sinks<dyn Sink<K::Answer>>,
+    settings: ReadThroughSettings,
+    clock: Clock,
+    /// The engine did not answer in time when it was last asked: what is known is used past its lifetime.
+    is_silent: AtomicBool,
+    /// Deadlines missed since an answer came in time.
+    misses: AtomicU32,
+    figures: Figures,
+}
 
-    fn part(&self, hash: u64) -> MutexGuard<'_, Parts> {
-        self.parts[(hash >> 32) as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn find(&self, question: Question<'_>, now: u64) -> Option<Answer> {
-        let hash = self.hash(question);
-        let version = self.version.load(Ordering::Acquire);
-        let fresh = |e: &Entry, ttl| e.version == version && since(e.read_at, now) < ttl;
-        let rehash = |e: &Entry| self.hash(e.key.question());
-        let mut part = self.part(hash);
-        part.found.find(hash, question, fresh, rehash).or_else(|| part.absent.find(hash, question, fresh, rehash))
-    }
-
-    fn keep(&self, entry: Entry) {
-        if entry.answer == Answer::Absent && entry.key.len() > self.settings.absent_name {
-            return;
-        }
-        let hash = self.hash(entry.key.question());
-        let rehash = |e: &Entry| self.hash(e.key.question());
-        let mut part = self.part(hash);
-        let parts = &mut *part;
-        let (to, other) = match entry.answer {
-            Answer::Absent => (&mut parts.absent, &mut parts.found),
-            Answer::Credential(_) | Answer::Exists => (&mut parts.found, &mut parts.absent),
-        };
-        // One question has one answer.
-        other.remove(hash, &entry.key);
-        to.insert(hash, entry, rehash);
-    }
-
-    fn entries(&self) -> usize {
-        let len = |parts: &Mutex<Parts>| {
-            let parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
-            parts.found.len() + parts.absent.len()
-        };
-        self.parts.iter().map(len).sum()
-    }
-
-    /// Ends the flight of `key` and names who waits for it; none when the deadline was faster.
-    fn land(&self, key: &Key) -> Vec<Ticket> {
-        let hash = self.hash(key.question());
-        let mut requests = self.requests();
-        let Ok(flight) = requests.flights.find_entry(hash, |f| f.key == *key) else { return Vec::new() };
-        let tickets = flight.remove().0.tickets;
-        self.in_flight.store(requests.flights.len(), Ordering::Relaxed);
-        tickets
-    }
-
-    fn give(&self, results: &mut Vec<(Ticket, Result<Answer, StoreError>)>) {
+impl<K: Key> Shared<K> {
+    fn give(&self, results: &mut Results<K>) {
         self.sinks.hand_out(results, |sink, results| sink.answered(results));
     }
 
-    fn overdue(&self, now: u64) {
-        if self.in_flight.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let mut results = Vec::new();
-        {
-            let mut requests = self.requests();
-            let late = |f: &mut Flight| since(f.since, now) >= self.settings.deadline;
-            for flight in requests.flights.extract_if(late) {
-                results.extend(flight.tickets.into_iter().map(|ticket| (ticket, Err(StoreError::TimedOut))));
-            }
-            let Requests { flights, waiting, .. } = &mut *requests;
-            if !results.is_empty() {
-                waiting.retain(|key| flights.find(self.hash(key.question()), |f| f.key == *key).is_some());
-            }
-            self.in_flight.store(flights.len(), Ordering::Relaxed);
-        }
-        self.late.fetch_add(results.len() as u64, Ordering::Relaxed);
-        self.give(&mut results);
+    fn is_broken(&self) -> bool {
+        self.misses.load(Ordering::Relaxed) >= self.settings.breaker_after
     }
 
-    /// Waits for questions; after `poll` it returns without any. `false` once stopped.
-    fn take(&self, keys: &mut Vec<Key>) -> bool {
-        keys.clear();
-        let mut requests = self.requests();
-        if requests.waiting.is_empty() && !requests.stopped {
-            requests = self.wake.wait_timeout(requests, self.settings.poll).unwrap_or_else(PoisonError::into_inner).0;
+    /// An answer came, `took` after the engine was asked.
+    fn heard(&self, took: Duration) {
+        self.is_silent.store(took >= self.settings.stale_wait, Ordering::Relaxed);
+        if took < self.settings.deadline {
+            let was_broken = self.is_broken();
+            self.misses.store(0, Ordering::Relaxed);
+            if was_broken {
+                tracing::info!(of = self.settings.name, "the database answers again");
+            }
+        } else if self.is_broken() {
+            self.flights.probe_now();
         }
-        if requests.stopped {
-            return false;
-        }
-        let most = requests.waiting.len().min(self.settings.batch.max(1));
-        keys.extend(requests.waiting.drain(..most));
-        true
     }
 
-    fn stop(&self) {
-        let mut results = Vec::new();
-        {
-            let mut requests = self.requests();
-            requests.stopped = true;
-            requests.waiting.clear();
-            for flight in requests.flights.drain() {
-                results.extend(flight.tickets.into_iter().map(|ticket| (ticket, Err(StoreError::Unavailable))));
-            }
-            self.in_flight.store(0, Ordering::Relaxed);
+    /// The engine failed.
+    fn failed(&self) {
+        self.is_silent.store(true, Ordering::Relaxed);
+        self.figures.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The engine let `count` deadlines pass.
+    fn missed(&self, count: u32) {
+        let before = self.misses.fetch_add(count, Ordering::Relaxed);
+        let after = self.settings.breaker_after;
+        if before < after && before.saturating_add(count) >= after {
+            tracing::error!(
+                of = self.settings.name,
+                deadlines = after,
+                setting = "store.breaker_after",
+                "the database does not answer: look-ups of what is not known fail at once"
+            );
+            self.flights.wake_all();
         }
-        self.wake.notify_all();
-        self.give(&mut results);
+    }
+
+    /// The answer past its lifetime, if there is one.
+    fn stale(&self, key: &K, now: u64) -> Option<K::Answer> {
+        let (answer, _) = self.cache.find(self.cache.hash(key), key, now)?;
+        self.figures.stale.fetch_add(1, Ordering::Relaxed);
+        Some(answer)
     }
 }
 
@@ -278,347 +226,204 @@ const fn since(then: u64, now: u64) -> Duration {
     Duration::from_millis(now.saturating_sub(then))
 }
 
-/// The cache with its reader thread. Dropping it ends the thread; open tickets come back with [`StoreError::Unavailable`].
-pub struct ReadThrough {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+/// The cache with its threads. Dropping it ends them; open tickets come back with [`StoreError::Unavailable`].
+pub struct ReadThrough<K: Key> {
+    shared: Arc<Shared<K>>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
-impl ReadThrough {
-    /// Starts the reader. `clock` is the one that callers take their time from.
+impl<K: Key> ReadThrough<K> {
+    /// Starts the threads. `connect` opens a further connection when `first` is busy, and takes its time; `watch` tells
+    /// what has changed, and where there is none, answers live for their lifetime. `clock` is the one that callers take their time from.
     ///
     /// # Errors
-    /// The thread could not be started.
-    pub fn start(engine: impl SubscriberEngine, settings: ReadThroughSettings, clock: Clock) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::new(settings, clock));
-        let reader = Reader::new(engine, Arc::clone(&shared));
-        let thread = std::thread::Builder::new().name("subscriber-read".into()).spawn(move || reader.run())?;
-        Ok(Self { shared, thread: Some(thread) })
+    /// A thread could not be started.
+    pub fn start<E: Engine<Key = K>>(
+        first: E,
+        connect: impl Fn() -> Result<E, StoreError> + Send + Sync + 'static,
+        changes: Option<Box<dyn Watch<Key = K>>>,
+        settings: ReadThroughSettings,
+        clock: Clock,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            cache: Cache::new(&settings),
+            flights: Flights::new(&settings),
+            sinks: Sinks::default(),
+            settings,
+            clock,
+            is_silent: AtomicBool::new(false),
+            misses: AtomicU32::new(0),
+            figures: Figures::default(),
+        });
+        let started = Self { shared: shared.clone(), threads: Arc::default() };
+        let asker = Asker::new(Some(first), Arc::new(connect), shared.clone());
+        let further = asker.another();
+        started.spawn("read", move || asker.run())?;
+        if let Some(changes) = changes {
+            let shared = shared.clone();
+            started.spawn("poll", move || watch(&shared, changes))?;
+        }
+        let threads = started.threads.clone();
+        started.spawn("due", move || {
+            let name = shared.settings.name;
+            keep_time(&shared, || {
+                let asker = further.another();
+                match spawn(&threads, format!("{name}-read"), move || asker.run()) {
+                    Ok(()) => true,
+                    Err(error) => {
+                        tracing::error!(of = name, %error, "a further thread for look-ups cannot be started");
+                        false
+                    }
+                }
+            });
+        })?;
+        Ok(started)
     }
 
-    /// Makes every answer void, so that each is asked for again.
+    fn spawn(&self, what: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        spawn(&self.threads, format!("{}-{what}", self.shared.settings.name), run)
+    }
+
+    /// Adds a receiver of answers. It is called on a thread of the store, and must not block.
+    pub fn receiver(&self, sink: impl Fn(&[(u64, Result<K::Answer, StoreError>)]) + Send + Sync + 'static) -> SinkId {
+        self.shared.sinks.add(Arc::new(sink))
+    }
+
+    /// What is known at `now_ms`: an answer, or that there will be none. Neither waits nor, while the engine answers, allocates.
+    #[inline]
+    pub fn cached<Q>(&self, question: Q, now_ms: u64) -> Option<Result<K::Answer, StoreError>>
+    where
+        Q: Copy + Hash + Equivalent<K> + Into<K>,
+    {
+        let shared = &self.shared;
+        let hash = shared.cache.hash(&question);
+        match shared.cache.find(hash, &question, now_ms) {
+            Some((answer, true)) => {
+                shared.figures.hits.fetch_add(1, Ordering::Relaxed);
+                Some(Ok(answer))
+            }
+            Some((answer, false)) if shared.is_silent.load(Ordering::Relaxed) => {
+                shared.figures.stale.fetch_add(1, Ordering::Relaxed);
+                if !shared.is_broken() {
+                    let _full = shared.flights.request(None, hash, &question, now_ms);
+                }
+                Some(Ok(answer))
+            }
+            _ if shared.is_broken() => {
+                shared.figures.broken.fetch_add(1, Ordering::Relaxed);
+                Some(Err(StoreError::Unavailable))
+            }
+            _ => {
+                shared.figures.misses.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Asks the engine once the round is [flushed](Self::flush). `ticket` comes back once: with the answer, or with an error at the
+    /// deadline. Equal questions in flight are asked once.
+    ///
+    /// # Errors
+    /// The queue is full or the threads have stopped; no ticket comes then.
+    pub fn request<Q>(&self, ticket: Ticket, question: Q, now_ms: u64) -> Result<(), Refused>
+    where
+        Q: Copy + Hash + Equivalent<K> + Into<K>,
+    {
+        let (shared, hash) = (&self.shared, self.shared.cache.hash(&question));
+        let joined = shared.flights.request(Some(ticket), hash, &question, now_ms).inspect_err(|refused| {
+            if *refused == Refused::Full {
+                shared.figures.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        })?;
+        if joined {
+            shared.figures.merged.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Sends the questions that were requested since the last call. Cheap when there is none. Where it is not called they leave a
+    /// moment later.
+    pub fn flush(&self) {
+        self.shared.flights.flush();
+    }
+
+    /// Forgets every answer.
     pub fn forget(&self) {
-        self.shared.version.fetch_add(1, Ordering::AcqRel);
+        self.shared.cache.clear();
+    }
+
+    /// Whether a thread has ended without being asked to: every question is refused from then on.
+    pub fn has_ended(&self) -> bool {
+        self.shared.flights.has_stopped()
     }
 
     /// Figures for the log and the metrics.
     pub fn gauges(&self) -> ReadThroughGauges {
-        let s = &self.shared;
+        let (shared, f) = (&self.shared, &self.shared.figures);
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
         ReadThroughGauges {
-            entries: s.entries(),
-            in_flight: s.in_flight.load(Ordering::Relaxed),
-            bound: s.settings.queue,
-            hits: of(&s.hits),
-            misses: of(&s.misses),
-            merged: of(&s.merged),
-            refused: of(&s.refused),
-            late: of(&s.late),
+            entries: shared.cache.len(),
+            in_flight: shared.flights.len(),
+            bound: shared.settings.queue,
+            connections: shared.flights.askers(),
+            is_broken: shared.is_broken(),
+            hits: of(&f.hits),
+            misses: of(&f.misses),
+            stale: of(&f.stale),
+            merged: of(&f.merged),
+            refused: of(&f.refused),
+            late: of(&f.late),
+            broken: of(&f.broken),
+            failed: of(&f.failed),
+            voided: of(&f.voided),
+            doubted: of(&f.doubted),
         }
     }
 }
 
-impl Subscribers for ReadThrough {
-    fn receiver(&self, sink: Arc<dyn LookupSink>) -> SinkId {
-        self.shared.sinks.add(sink)
-    }
-
-    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Answer> {
-        let answer = self.shared.find(question, now_ms);
-        let count = if answer.is_some() { &self.shared.hits } else { &self.shared.misses };
-        count.fetch_add(1, Ordering::Relaxed);
-        answer
-    }
-
-    fn request(&self, ticket: Ticket, question: Question<'_>, now_ms: u64) -> Result<(), Refused> {
-        let shared = &self.shared;
-        let hash = shared.hash(question);
-        let mut requests = shared.requests();
-        if requests.stopped {
-            return Err(Refused::Stopped);
-        }
-        if let Some(flight) = requests.flights.find_mut(hash, |f| f.key.question() == question) {
-            flight.tickets.push(ticket);
-            shared.merged.fetch_add(1, Ordering::Relaxed);
-            return Ok(());
-        }
-        if requests.flights.len() >= shared.settings.queue {
-            shared.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(Refused::Full);
-        }
-        let key = Key::new(question);
-        let flight = Flight { key: key.clone(), since: now_ms, tickets: vec![ticket] };
-        requests.flights.insert_unique(hash, flight, |f| shared.hash(f.key.question()));
-        shared.in_flight.store(requests.flights.len(), Ordering::Relaxed);
-        requests.waiting.push_back(key);
-        drop(requests);
-        shared.wake.notify_one();
-        Ok(())
-    }
-
-    fn overdue(&self, now_ms: u64) {
-        self.shared.overdue(now_ms);
-    }
-
-    fn removed(&self) -> Vec<Removed> {
-        self.shared.removals().open.clone()
-    }
-
-    fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
-    }
-
-    fn settled(&self, id: u64) {
-        let mut removals = self.shared.removals();
-        removals.open.retain(|removed| removed.id != id);
-        removals.settled.push(id);
-    }
+fn spawn(
+    threads: &Mutex<Vec<JoinHandle<()>>>,
+    name: String,
+    run: impl FnOnce() + Send + 'static,
+) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name(name).spawn(run)?;
+    threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+    Ok(())
 }
 
-impl Drop for ReadThrough {
+/// Between two looks whether the threads have ended.
+const LOOK: Duration = Duration::from_millis(1);
+
+impl<K: Key> Drop for ReadThrough<K> {
     fn drop(&mut self) {
-        self.shared.stop();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that reads subscribers had ended by a panic");
+        let shared = &self.shared;
+        let mut results = shared.flights.stop();
+        shared.give(&mut results);
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        // One that an engine holds up has its deadline; a process that ends does not wait for a database that is dead.
+        let end = Instant::now() + shared.settings.deadline;
+        while Instant::now() < end && !threads.iter().all(JoinHandle::is_finished) {
+            std::thread::sleep(LOOK);
         }
+        for thread in threads {
+            if !thread.is_finished() {
+                tracing::warn!(of = shared.settings.name, "the database still holds up a thread: it is left behind");
+            } else if thread.join().is_err() {
+                tracing::error!(of = shared.settings.name, "a thread of the look-ups had ended by a panic");
+            }
+        }
+    }
+}
+
+/// Should a thread panic, requests are refused instead of waiting for ever.
+struct StopOnDrop<K: Key>(Arc<Shared<K>>);
+
+impl<K: Key> Drop for StopOnDrop<K> {
+    fn drop(&mut self) {
+        let mut results = self.0.flights.stop();
+        self.0.give(&mut results);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::tests::{clock, now};
-    use crate::subscriber::{Credential, Ha1s};
-    use std::collections::HashSet;
-    use std::sync::mpsc;
-    use std::time::Instant;
-
-    /// Knows users whose names begin with "u"; fails, waits and counts when told.
-    #[derive(Clone, Default)]
-    struct Fake {
-        asked: Arc<AtomicU64>,
-        version: Arc<AtomicU64>,
-        fail: Arc<AtomicUsize>,
-        gate: Arc<Mutex<()>>,
-    }
-
-    impl SubscriberEngine for Fake {
-        fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
-            self.asked.fetch_add(questions.len() as u64, Ordering::SeqCst);
-            let _gate = self.gate.lock().unwrap();
-            if self.fail.load(Ordering::SeqCst) != 0 {
-                return Err(StoreError::Unavailable);
-            }
-            for question in questions {
-                answers.push(match question {
-                    Question::Credential { username, .. } if username.starts_with(b"u") => {
-                        Answer::Credential(Arc::new(Credential {
-                            username: String::from_utf8_lossy(username).into(),
-                            realm: "r".into(),
-                            domain: "d".into(),
-                            ha1: Ha1s::default(),
-                        }))
-                    }
-                    Question::User { username, .. } if username.starts_with(b"u") => Answer::Exists,
-                    _ => Answer::Absent,
-                });
-            }
-            Ok(())
-        }
-
-        fn version(&mut self) -> Result<u64, StoreError> {
-            Ok(self.version.load(Ordering::SeqCst))
-        }
-    }
-
-    struct Bed {
-        fake: Fake,
-        store: ReadThrough,
-        sink: SinkId,
-        results: mpsc::Receiver<(u64, Result<Answer, StoreError>)>,
-    }
-
-    fn bed(settings: ReadThroughSettings) -> Bed {
-        let fake = Fake::default();
-        let store = ReadThrough::start(fake.clone(), settings, clock()).unwrap();
-        let (tx, results) = mpsc::channel();
-        let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
-            for result in results {
-                let _gone = tx.send(result.clone());
-            }
-        }));
-        Bed { fake, store, sink, results }
-    }
-
-    fn credential(username: &str) -> Question<'_> {
-        Question::Credential { username: username.as_bytes(), realm: b"r" }
-    }
-
-    impl Bed {
-        fn request(&self, value: u64, question: Question<'_>) -> Result<(), Refused> {
-            self.store.request(Ticket { sink: self.sink, value }, question, now())
-        }
-
-        fn result(&self) -> (u64, Result<Answer, StoreError>) {
-            self.results.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back")
-        }
-
-        fn ask(&self, question: Question<'_>) -> Answer {
-            self.request(0, question).unwrap();
-            self.result().1.unwrap()
-        }
-
-        fn until_asked(&self, n: u64) {
-            while self.fake.asked.load(Ordering::SeqCst) < n {
-                std::thread::yield_now();
-            }
-        }
-    }
-
-    #[test]
-    fn the_second_time_it_is_known() {
-        let bed = bed(ReadThroughSettings::default());
-        let now = now();
-        assert_eq!(bed.store.cached(credential("u1"), now), None);
-        let answer = bed.ask(credential("u1"));
-        assert!(matches!(&answer, Answer::Credential(c) if &*c.username == "u1"));
-        assert_eq!(bed.store.cached(credential("u1"), now), Some(answer));
-        assert_eq!(bed.ask(credential("nobody")), Answer::Absent);
-        assert_eq!(bed.store.cached(credential("nobody"), now), Some(Answer::Absent));
-        // The same texts, cut elsewhere or asked otherwise, are another question.
-        let split = Question::Credential { username: b"u", realm: b"1r" };
-        assert_eq!(bed.store.cached(split, now), None);
-        let user = Question::User { username: b"u1", domain: b"r" };
-        assert_eq!(bed.store.cached(user, now), None);
-        assert_eq!(bed.ask(user), Answer::Exists);
-        let gauges = bed.store.gauges();
-        assert_eq!((gauges.entries, gauges.hits, gauges.misses, gauges.in_flight), (3, 2, 3, 0));
-    }
-
-    /// Made-up names are as long as a message: twenty thousand of them would be a gigabyte.
-    #[test]
-    fn that_there_is_no_user_of_a_long_name_is_not_kept() {
-        let bed = bed(ReadThroughSettings::default());
-        for (length, kept) in [(200, 1), (400, 1), (60_000, 1)] {
-            let name = "n".repeat(length);
-            assert_eq!(bed.ask(credential(&name)), Answer::Absent);
-            assert_eq!(bed.store.gauges().entries, kept, "{length}");
-        }
-    }
-
-    #[test]
-    fn equal_questions_in_flight_are_asked_once() {
-        let bed = bed(ReadThroughSettings::default());
-        let gate = bed.fake.gate.lock().unwrap();
-        bed.request(0, credential("u0")).unwrap();
-        bed.until_asked(1);
-        for n in 1..100 {
-            bed.request(n, credential("u1")).unwrap();
-        }
-        drop(gate);
-        let values: HashSet<u64> = (0..100).map(|_| bed.result()).map(|(n, r)| r.map(|_| n).unwrap()).collect();
-        assert_eq!(values.len(), 100);
-        assert_eq!(bed.fake.asked.load(Ordering::SeqCst), 2);
-        assert_eq!(bed.store.gauges().merged, 98);
-    }
-
-    #[test]
-    fn a_slow_database_is_answered_for_at_the_deadline() {
-        let bed =
-            bed(ReadThroughSettings { deadline: Duration::from_secs(5), queue: 2, ..ReadThroughSettings::default() });
-        let gate = bed.fake.gate.lock().unwrap();
-        let start = now();
-        bed.request(1, credential("u1")).unwrap();
-        bed.until_asked(1);
-        bed.request(2, credential("u2")).unwrap();
-        assert_eq!(bed.request(3, credential("u3")), Err(Refused::Full));
-        bed.request(4, credential("u2")).unwrap();
-        bed.store.overdue(start + 4_000);
-        assert!(bed.results.try_recv().is_err());
-        bed.store.overdue(start + 6_000);
-        let late: HashSet<_> = (0..3).map(|_| bed.result()).map(|(n, r)| (n, r.unwrap_err())).collect();
-        assert_eq!(late, [1, 2, 4].map(|n| (n, StoreError::TimedOut)).into());
-        drop(gate);
-        // The answer that came too late is known all the same, and no ticket comes twice.
-        while bed.store.cached(credential("u1"), now()).is_none() {
-            std::thread::yield_now();
-        }
-        bed.ask(credential("u9"));
-        assert!(bed.results.try_recv().is_err());
-        assert_eq!(bed.store.gauges().late, 3);
-        assert_eq!(bed.fake.asked.load(Ordering::SeqCst), 2, "what nobody waits for is not asked");
-    }
-
-    #[test]
-    fn a_failure_is_told_and_not_kept() {
-        let bed = bed(ReadThroughSettings::default());
-        bed.fake.fail.store(1, Ordering::SeqCst);
-        bed.request(1, credential("u1")).unwrap();
-        assert_eq!(bed.result(), (1, Err(StoreError::Unavailable)));
-        assert_eq!(bed.store.cached(credential("u1"), now()), None);
-        bed.fake.fail.store(0, Ordering::SeqCst);
-        assert_ne!(bed.ask(credential("u1")), Answer::Absent);
-    }
-
-    #[test]
-    fn answers_grow_old() {
-        let bed = bed(ReadThroughSettings::default());
-        bed.ask(credential("u1"));
-        bed.ask(credential("nobody"));
-        let in_a_minute = now() + 60_000;
-        assert!(bed.store.cached(credential("u1"), in_a_minute).is_some());
-        assert_eq!(bed.store.cached(credential("nobody"), in_a_minute), None);
-        assert_eq!(bed.store.cached(credential("u1"), in_a_minute + 300_000), None);
-    }
-
-    #[test]
-    fn a_change_voids_the_cache() {
-        let bed = bed(ReadThroughSettings { poll: Duration::from_millis(10), ..ReadThroughSettings::default() });
-        bed.ask(credential("u1"));
-        std::thread::sleep(Duration::from_millis(50));
-        assert!(bed.store.cached(credential("u1"), now()).is_some(), "nothing changed");
-        bed.fake.version.store(1, Ordering::SeqCst);
-        let start = Instant::now();
-        while bed.store.cached(credential("u1"), now()).is_some() {
-            assert!(start.elapsed() < Duration::from_secs(20));
-            std::thread::yield_now();
-        }
-        bed.ask(credential("u1"));
-        bed.store.forget();
-        assert_eq!(bed.store.cached(credential("u1"), now()), None);
-    }
-
-    #[test]
-    fn made_up_names_do_not_push_out_users() {
-        let bed = bed(ReadThroughSettings { found: 320, absent: 320, ..ReadThroughSettings::default() });
-        bed.ask(credential("u1"));
-        for n in 0..3000 {
-            bed.ask(credential(&format!("x{n}")));
-        }
-        assert!(bed.store.cached(credential("u1"), now()).is_some());
-        let entries = bed.store.gauges().entries;
-        assert!((160..=321).contains(&entries), "{entries}");
-        // Users push out users, but not one who is asked for all the time.
-        for n in 0..3000 {
-            bed.ask(credential(&format!("u-{n}")));
-            assert!(bed.store.cached(credential("u1"), now()).is_some());
-        }
-        assert!(bed.store.gauges().entries <= 640);
-    }
-
-    #[test]
-    fn the_end_answers_what_is_open() {
-        let bed = bed(ReadThroughSettings::default());
-        let gate = bed.fake.gate.lock().unwrap();
-        bed.request(1, credential("u1")).unwrap();
-        bed.until_asked(1);
-        bed.request(2, credential("u2")).unwrap();
-        bed.store.shared.stop();
-        let ended: HashSet<_> = (0..2).map(|_| bed.result()).map(|(n, r)| (n, r.unwrap_err())).collect();
-        assert_eq!(ended, [1, 2].map(|n| (n, StoreError::Unavailable)).into());
-        assert_eq!(bed.request(3, credential("u3")), Err(Refused::Stopped));
-        drop(gate);
-    }
-}
+mod tests;

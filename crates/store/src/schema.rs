@@ -9,14 +9,13 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x5354_5257;
 
 /// One step each, in order.
-pub(crate) const MIGRATIONS: &[&str] = &[FIRST, SECOND];
+pub(crate) const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD];
 
 /// `binding` has no index but its key: shards read the table in memory, and a restart reads all rows. Each further index
 /// would double the pages that a registration writes. Texts of peers are TEXT when they are UTF-8, BLOB otherwise, hence
 /// ANY.
 ///
-/// `subscriber_version` tells caches that a subscriber changed, by whatever program; `PRAGMA data_version` alone would tell
-/// it on each registration too.
+/// `subscriber_version` tells caches that a subscriber changed; [`THIRD`] has taken its place.
 const FIRST: &str = "
 CREATE TABLE subscriber (
     id         INTEGER PRIMARY KEY,
@@ -89,6 +88,63 @@ BEGIN
     INSERT INTO removed_subscriber (username, domain) VALUES (OLD.username, OLD.domain);
 END;
 ";
+
+/// Notices for caches: the questions whose answers are others now, whichever program changed them. A row with a domain says that of
+/// whether there is this user, one with a realm of the credential. The number of a version before would void all for each.
+///
+/// What has a user's id has its name: the credentials of one who is removed or renamed are noted with it, before they go, also by a
+/// program that leaves foreign keys off.
+const THIRD: &str = "
+DROP TRIGGER subscriber_added;
+DROP TRIGGER subscriber_changed;
+DROP TRIGGER subscriber_removed;
+DROP TRIGGER credential_added;
+DROP TRIGGER credential_changed;
+DROP TRIGGER credential_removed;
+DROP TABLE subscriber_version;
+
+CREATE TABLE subscriber_change (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT, -- never given twice
+    username TEXT NOT NULL,
+    domain   TEXT,
+    realm    TEXT
+) STRICT;
+CREATE TRIGGER subscriber_change_bound AFTER INSERT ON subscriber_change
+BEGIN
+    DELETE FROM subscriber_change WHERE id <= NEW.id - 10000;
+END;
+CREATE TRIGGER subscriber_added AFTER INSERT ON subscriber
+BEGIN
+    INSERT INTO subscriber_change (username, domain) VALUES (NEW.username, NEW.domain);
+END;
+CREATE TRIGGER subscriber_changed AFTER UPDATE OF id, username, domain ON subscriber
+BEGIN
+    INSERT INTO subscriber_change (username, domain) VALUES (OLD.username, OLD.domain), (NEW.username, NEW.domain);
+    INSERT INTO subscriber_change (username, realm)
+        SELECT DISTINCT username, realm FROM credential WHERE subscriber IN (OLD.id, NEW.id);
+END;
+CREATE TRIGGER subscriber_removed BEFORE DELETE ON subscriber
+BEGIN
+    INSERT INTO subscriber_change (username, domain) VALUES (OLD.username, OLD.domain);
+    INSERT INTO subscriber_change (username, realm)
+        SELECT DISTINCT username, realm FROM credential WHERE subscriber = OLD.id;
+END;
+CREATE TRIGGER credential_added AFTER INSERT ON credential
+BEGIN
+    INSERT INTO subscriber_change (username, realm) VALUES (NEW.username, NEW.realm);
+END;
+CREATE TRIGGER credential_changed AFTER UPDATE ON credential
+BEGIN
+    INSERT INTO subscriber_change (username, realm) VALUES (OLD.username, OLD.realm), (NEW.username, NEW.realm);
+END;
+CREATE TRIGGER credential_removed AFTER DELETE ON credential
+BEGIN
+    INSERT INTO subscriber_change (username, realm) VALUES (OLD.username, OLD.realm);
+END;
+";
+
+/// Notices that a file keeps.
+pub(crate) const NOTICES: i64 = 10_000;
 
 /// What a file is, seen from this program.
 #[derive(Debug)]
@@ -225,24 +281,50 @@ mod tests {
     }
 
     #[test]
-    fn each_change_of_a_subscriber_counts() {
+    fn each_change_is_noted_with_the_questions_that_it_changes() {
         let mut c = Connection::open_in_memory().unwrap();
         migrate(&mut c).unwrap();
-        let count = |c: &Connection| -> i64 {
-            c.query_row("SELECT version FROM subscriber_version", [], |r| r.get(0)).unwrap()
+        c.pragma_update(None, "foreign_keys", true).unwrap();
+        let noted = |c: &Connection| -> Vec<String> {
+            let sql =
+                "SELECT DISTINCT username || ifnull('@' || domain, ' in ' || realm) FROM subscriber_change ORDER BY 1";
+            let noted = c.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+            c.execute("DELETE FROM subscriber_change", []).unwrap();
+            noted
         };
-        let changes = [
-            "INSERT INTO subscriber VALUES (1, 'alice', 'example.com', 0, 0)",
-            "INSERT INTO credential VALUES ('alice', 'example.com', 'MD5', x'00', 1)",
-            "UPDATE credential SET ha1 = x'01'",
-            "DELETE FROM credential",
-            "UPDATE subscriber SET updated_at = 1",
-            "DELETE FROM subscriber",
+        let changes: [(&str, &[&str]); 8] = [
+            ("INSERT INTO subscriber VALUES (1, 'alice', 'a', 0, 0), (2, 'bob', 'a', 0, 0)", &["alice@a", "bob@a"]),
+            (
+                "INSERT INTO credential VALUES ('alice', 'r', 'MD5', x'00', 1), ('bob', 'r', 'MD5', x'00', 2)",
+                &["alice in r", "bob in r"],
+            ),
+            ("UPDATE credential SET ha1 = x'01' WHERE username = 'alice'", &["alice in r"]),
+            ("UPDATE credential SET realm = 's' WHERE username = 'alice'", &["alice in r", "alice in s"]),
+            ("UPDATE subscriber SET updated_at = 1", &[]),
+            ("UPDATE subscriber SET domain = 'b' WHERE id = 1", &["alice in s", "alice@a", "alice@b"]),
+            ("DELETE FROM credential WHERE username = 'bob'", &["bob in r"]),
+            ("DELETE FROM subscriber WHERE id = 1", &["alice in s", "alice@b"]),
         ];
-        for sql in changes {
-            let seen = count(&c);
+        for (sql, notices) in changes {
             c.execute(sql, []).unwrap();
-            assert_eq!(count(&c), seen + 1, "{sql}");
+            assert_eq!(noted(&c), notices, "{sql}");
         }
+        // A program that leaves foreign keys off leaves the credentials, and they are no one's.
+        c.execute("INSERT INTO credential VALUES ('bob', 'r', 'MD5', x'00', 2)", []).unwrap();
+        noted(&c);
+        c.pragma_update(None, "foreign_keys", false).unwrap();
+        c.execute("DELETE FROM subscriber", []).unwrap();
+        assert_eq!(noted(&c), ["bob in r", "bob@a"]);
+    }
+
+    #[test]
+    fn no_more_notices_are_kept_than_are_read() {
+        let mut c = Connection::open_in_memory().unwrap();
+        migrate(&mut c).unwrap();
+        let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12000) \
+            INSERT INTO subscriber SELECT i, 'user' || i, 'a', 0, 0 FROM n";
+        c.execute(many, []).unwrap();
+        let kept: i64 = c.query_row("SELECT count(*) FROM subscriber_change", [], |row| row.get(0)).unwrap();
+        assert_eq!(kept, NOTICES);
     }
 }

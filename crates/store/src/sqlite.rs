@@ -4,7 +4,7 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -124,6 +124,19 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// The same in the words of no engine.
+    pub const fn kind(&self) -> StoreError {
+        match self {
+            Self::Corrupt { .. } | Self::Foreign { .. } => StoreError::Corrupt,
+            Self::Newer { .. } => StoreError::Refused,
+            Self::Locked { .. } => StoreError::TimedOut,
+            Self::NoRoom { .. } => StoreError::Full,
+            Self::Claimed { .. } | Self::Rights { .. } | Self::Io { .. } => StoreError::Unavailable,
+        }
+    }
+}
+
 /// Opens the file, makes it when needed, and brings it to the newest schema.
 pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
     let path = &settings.path;
@@ -162,6 +175,13 @@ pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
         c.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(fail)?;
     }
     Ok(c)
+}
+
+/// Device and number of a file: another one for another file of the same name.
+pub(crate) type FileNumber = (u64, u64);
+
+pub(crate) fn number_of(path: &Path) -> Option<FileNumber> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 fn admit(path: &Path, migrated: Migrated) -> Result<(), OpenError> {
@@ -229,7 +249,9 @@ pub(crate) fn explain(path: &Path, waited: Duration, error: &rusqlite::Error) ->
 pub(crate) fn classify(error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::TimedOut,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
+            StoreError::TimedOut
+        }
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt,
         Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly) => StoreError::Unavailable,
         _ => StoreError::Refused,
@@ -267,7 +289,12 @@ mod tests {
 
         drop(open(&SqliteSettings::new(path("newer"))).unwrap());
         Connection::open(path("newer")).unwrap().pragma_update(None, "user_version", 99).unwrap();
-        assert!(said("newer").contains("schema version 99 is newer than this program knows (2)"));
+        assert!(
+            said("newer").contains(&format!(
+                "schema version 99 is newer than this program knows ({})",
+                schema::MIGRATIONS.len()
+            ))
+        );
 
         assert!(said("no/such/folder").contains("No such file"), "{}", said("no/such/folder"));
 

@@ -8,7 +8,6 @@
 //! writes back the little that came meanwhile, since only a log that is written back whole starts again from its beginning.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -25,7 +24,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::journal::{BindingEngine, Durability, Journal, JournalSettings, Write};
 use crate::location::LocationTable;
-use crate::sqlite::{OpenError, SqliteSettings, classify, explain, open};
+use crate::sqlite::{FileNumber, OpenError, SqliteSettings, classify, explain, number_of, open};
 
 /// Fills `table` from the file and keeps it there from now on, as durable as the settings say. Returns the writer and the
 /// number of bindings that came back. With [`Durability::None`] there is no writer and nothing comes back, now or at a
@@ -60,7 +59,7 @@ pub struct SqliteBindings {
     settings: SqliteSettings,
     trouble: Trouble,
     /// Device and number of the file that was opened.
-    file: Option<(u64, u64)>,
+    file: Option<FileNumber>,
     /// Pages of the log after the last commit, as SQLite told.
     log_pages: Arc<AtomicU32>,
     /// Pages of the log that were written back already although it did not start again.
@@ -312,10 +311,6 @@ fn is_moved(error: &rusqlite::Error) -> bool {
 }
 
 /// Device and number of the file of this name now.
-fn number_of(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
-}
-
 impl BindingEngine for SqliteBindings {
     fn load(&mut self, wall_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, StoreError> {
         let path = &self.settings.path;

@@ -2,14 +2,17 @@
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::cell::Cell;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::cached_subscribers::CachedSubscribers;
+use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::sqlite::{self, OpenError, SqliteSettings};
+use crate::read_through::{Changes, Engine, ReadThroughSettings};
+use crate::schema;
+use crate::sqlite::{self, FileNumber, OpenError, SqliteSettings};
 use crate::subscriber::{
-    AdminError, Answer, Credential, Ha1s, Listed, Question, Removed, SubscriberAdmin, SubscriberEngine,
+    AdminError, Answer, Asked, Credential, Ha1s, Listed, Question, Removed, SubscriberAdmin, SubscriberWatch,
 };
 
 const CREDENTIAL: &str = "SELECT s.domain, c.algorithm, c.ha1 FROM credential c JOIN subscriber s ON s.id = c.subscriber \
@@ -24,28 +27,39 @@ const LACKING: &str = "SELECT count(DISTINCT c.subscriber) FROM credential c WHE
     (SELECT 1 FROM credential d WHERE d.subscriber = c.subscriber AND d.realm = ?1 AND d.algorithm = ?2)";
 /// So many at once; the others when those are settled.
 const REMOVED: &str = "SELECT id, username, domain FROM removed_subscriber ORDER BY id LIMIT 1000";
-const VERSION: &str = "SELECT version FROM subscriber_version";
+const LAST_NOTICE: &str = "SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'subscriber_change'";
+const CHANGES: &str = "SELECT username, domain, realm FROM subscriber_change WHERE id > ?1 AND id <= ?2";
 /// What is said of a failure.
 const READ: &str = "subscribers cannot be read";
 
-/// Answers questions from the file by a connection of its own, for [`ReadThrough::start`](crate::read_through::ReadThrough::start).
-pub struct SqliteSubscribers {
-    connection: Connection,
-    path: PathBuf,
-    /// When a failure was last said.
-    said: Cell<Option<Instant>>,
+/// Opens the file for the server: users that are known at once or soon.
+///
+/// # Errors
+/// [`OpenError`], to be shown as it is; or a thread could not be started.
+pub fn start(
+    settings: &SqliteSettings,
+    cache: ReadThroughSettings,
+    clock: Clock,
+) -> Result<CachedSubscribers, OpenError> {
+    let first = SqliteSubscribers::open(settings)?;
+    let watch = SqliteNotices::open(settings)?;
+    let more = settings.clone();
+    let number = sqlite::number_of(&settings.path);
+    let connect = move || Opened::again(&more, number).map(SqliteSubscribers);
+    CachedSubscribers::start(first, connect, watch, cache, clock)
+        .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })
 }
 
-impl SqliteSubscribers {
-    /// Questions come as fast as requests do: a failure that lasts is said so often.
-    const AGAIN: Duration = Duration::from_secs(10);
+/// Answers questions from the file by a connection of its own.
+pub struct SqliteSubscribers(Opened);
 
+impl SqliteSubscribers {
     /// Opens the file.
     ///
     /// # Errors
     /// [`OpenError`], to be shown as it is.
     pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
-        Ok(Self { connection: sqlite::open(settings)?, path: settings.path.clone(), said: Cell::default() })
+        Opened::new(settings).map(Self)
     }
 
     fn find(&self, question: Question<'_>) -> rusqlite::Result<Answer> {
@@ -58,7 +72,7 @@ impl SqliteSubscribers {
             },
             Question::User { username, domain } => match text(username, domain) {
                 Some((username, domain)) => {
-                    let mut select = self.connection.prepare_cached(EXISTS)?;
+                    let mut select = self.0.connection.prepare_cached(EXISTS)?;
                     if select.exists([domain, username])? { Answer::Exists } else { Answer::Absent }
                 }
                 None => Answer::Absent,
@@ -67,7 +81,7 @@ impl SqliteSubscribers {
     }
 
     fn credential(&self, username: &str, realm: &str) -> rusqlite::Result<Answer> {
-        let mut select = self.connection.prepare_cached(CREDENTIAL)?;
+        let mut select = self.0.connection.prepare_cached(CREDENTIAL)?;
         let mut rows = select.query([username, realm])?;
         let mut found: Option<Credential> = None;
         while let Some(row) = rows.next()? {
@@ -82,57 +96,142 @@ impl SqliteSubscribers {
             };
             let algorithm: String = row.get(1)?;
             if credential.ha1.set(&algorithm, row.get_ref(2)?.as_blob()?).is_none() {
-                tracing::warn!(path = %self.path.display(), username, realm, "an HA1 for {algorithm:?} is left out");
+                let path = self.0.settings.path.display();
+                tracing::warn!(%path, username, realm, "an HA1 for {algorithm:?} is left out");
             }
         }
         Ok(found.map_or(Answer::Absent, |credential| Answer::Credential(Arc::new(credential))))
     }
-
-    fn failed(&self, what: &str, error: &rusqlite::Error) -> StoreError {
-        let now = Instant::now();
-        if self.said.get().is_none_or(|said| now - said >= Self::AGAIN) {
-            self.said.set(Some(now));
-            tracing::error!(path = %self.path.display(), "{what}: {error}");
-        }
-        sqlite::classify(error)
-    }
 }
 
-impl SubscriberEngine for SqliteSubscribers {
-    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
-        for question in questions {
-            answers.push(self.find(*question).map_err(|error| self.failed(READ, &error))?);
+impl Engine for SqliteSubscribers {
+    type Key = Asked;
+
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        for asked in questions {
+            answers.push(self.find(asked.question()).map_err(|error| self.0.failed(READ, &error))?);
         }
         Ok(())
     }
+}
 
-    fn version(&mut self) -> Result<u64, StoreError> {
-        let version =
-            self.connection.prepare_cached(VERSION).and_then(|mut s| s.query_row([], |row| row.get::<_, i64>(0)));
-        version.map(i64::cast_unsigned).map_err(|error| self.failed(READ, &error))
+/// Reads the notices of the file by a connection of its own.
+pub struct SqliteNotices {
+    file: Opened,
+    /// The last notice that was read.
+    seen: i64,
+}
+
+impl SqliteNotices {
+    /// Opens the file; it tells what changes from now on.
+    ///
+    /// # Errors
+    /// [`OpenError`], to be shown as it is.
+    pub fn open(settings: &SqliteSettings) -> Result<Self, OpenError> {
+        let file = Opened::new(settings)?;
+        let seen = file.connection.query_row(LAST_NOTICE, [], |row| row.get(0));
+        let seen = seen.map_err(|error| sqlite::explain(&settings.path, settings.busy_timeout, &error))?;
+        Ok(Self { file, seen })
+    }
+
+    /// What stands behind the last notice seen, and the number of the last one now.
+    fn read(&self) -> rusqlite::Result<(Changes<Asked>, i64)> {
+        let connection = &self.file.connection;
+        let last = connection.prepare_cached(LAST_NOTICE)?.query_row([], |row| row.get(0))?;
+        let seen = self.seen;
+        if last == seen {
+            return Ok((Changes::None, last));
+        }
+        // A table that was emptied, or more than are kept.
+        if last < seen || last - seen > schema::NOTICES {
+            return Ok((Changes::All, last));
+        }
+        let mut select = connection.prepare_cached(CHANGES)?;
+        let mut rows = select.query([seen, last])?;
+        let mut changed = Vec::new();
+        while let Some(row) = rows.next()? {
+            let text = |column| row.get_ref(column).map(|value| value.as_bytes_or_null().unwrap_or_default());
+            let username = text(0)?.unwrap_or_default();
+            if let Some(domain) = text(1)? {
+                changed.push(Asked::from(Question::User { username, domain }));
+            }
+            if let Some(realm) = text(2)? {
+                changed.push(Asked::from(Question::Credential { username, realm }));
+            }
+        }
+        // Some went while these were read.
+        let first: Option<i64> = connection.query_row("SELECT min(id) FROM subscriber_change", [], |row| row.get(0))?;
+        Ok((if first.is_some_and(|first| first > seen + 1) { Changes::All } else { Changes::Of(changed) }, last))
+    }
+}
+
+impl SubscriberWatch for SqliteNotices {
+    fn changes(&mut self) -> Result<Changes<Asked>, StoreError> {
+        let (changes, last) = self.read().map_err(|error| self.file.failed(READ, &error))?;
+        self.seen = last;
+        Ok(changes)
     }
 
     fn removed(&mut self) -> Result<Vec<Removed>, StoreError> {
         let look = || -> rusqlite::Result<Vec<Removed>> {
-            let mut select = self.connection.prepare_cached(REMOVED)?;
+            let mut select = self.file.connection.prepare_cached(REMOVED)?;
             let rows = select.query_map([], |row| {
                 let (username, domain) = (row.get::<_, String>(1)?.into(), row.get::<_, String>(2)?.into());
                 Ok(Removed { id: row.get::<_, i64>(0)?.cast_unsigned(), username, domain })
             })?;
             rows.collect()
         };
-        look().map_err(|error| self.failed(READ, &error))
+        look().map_err(|error| self.file.failed(READ, &error))
     }
 
     fn settle(&mut self, ids: &[u64]) -> Result<(), StoreError> {
         let mut forget = || -> rusqlite::Result<()> {
-            let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let tx = self.file.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             for id in ids {
                 tx.prepare_cached("DELETE FROM removed_subscriber WHERE id = ?1")?.execute([id.cast_signed()])?;
             }
             tx.commit()
         };
-        forget().map_err(|error| self.failed("removals of subscribers cannot be noted as done", &error))
+        forget().map_err(|error| self.file.failed("removals of subscribers cannot be noted as done", &error))
+    }
+}
+
+/// A connection to the file, which says its failures.
+struct Opened {
+    connection: Connection,
+    settings: SqliteSettings,
+    /// When a failure was last said.
+    said: Cell<Option<Instant>>,
+}
+
+impl Opened {
+    /// Questions come as fast as requests do: a failure that lasts is said so often.
+    const AGAIN: Duration = Duration::from_secs(10);
+
+    fn new(settings: &SqliteSettings) -> Result<Self, OpenError> {
+        Ok(Self { connection: sqlite::open(settings)?, settings: settings.clone(), said: Cell::default() })
+    }
+
+    /// A further connection to the file that is open and has this number. Another one of its name is not read: it would be with the log of
+    /// the first.
+    fn again(settings: &SqliteSettings, number: Option<FileNumber>) -> Result<Self, StoreError> {
+        if number.is_none() || sqlite::number_of(&settings.path) != number {
+            tracing::error!(path = %settings.path.display(), "the database file was removed or replaced: put it back, or restart the server");
+            return Err(StoreError::Unavailable);
+        }
+        Self::new(settings).map_err(|error| {
+            tracing::error!("a further connection for look-ups: {error}");
+            error.kind()
+        })
+    }
+
+    fn failed(&self, what: &str, error: &rusqlite::Error) -> StoreError {
+        let now = Instant::now();
+        if self.said.get().is_none_or(|said| now - said >= Self::AGAIN) {
+            self.said.set(Some(now));
+            tracing::error!(path = %self.settings.path.display(), "{what}: {error}");
+        }
+        sqlite::classify(error)
     }
 }
 
@@ -331,7 +430,7 @@ mod tests {
 
     fn ask(engine: &mut SqliteSubscribers, question: Question<'_>) -> Answer {
         let mut answers = Vec::new();
-        engine.answer(&[question], &mut answers).unwrap();
+        engine.answer(&[question.into()], &mut answers).unwrap();
         answers.remove(0)
     }
 
@@ -376,10 +475,12 @@ mod tests {
         let odd = Question::Credential { username: b"\xff' OR 1=1 --", realm: b"r" };
         assert_eq!(ask(&mut engine, odd), Answer::Absent);
 
-        let before = engine.version().unwrap();
+        let mut notices = SqliteNotices::open(&settings(&dir)).unwrap();
         let new = Ha1s { sha512_256: Some([9; 32]), ..Ha1s::default() };
         admin.set_password("alice", "example.com", "r", &new, 6).unwrap();
-        assert_ne!(engine.version().unwrap(), before);
+        let Changes::Of(changed) = notices.changes().unwrap() else { panic!("it is not known what changed") };
+        assert!(changed.contains(&credential("alice", "r").into()), "{changed:?}");
+        assert_eq!(notices.changes(), Ok(Changes::None));
         assert_eq!(ask(&mut engine, credential("alice", "r")), want(new), "old algorithms are gone");
 
         admin.remove("alice", "example.com").unwrap();
@@ -433,20 +534,18 @@ mod tests {
     #[test]
     fn who_was_removed_is_told_until_it_is_settled() {
         use crate::clock::tests::clock;
-        use crate::read_through::{ReadThrough, ReadThroughSettings};
         use crate::subscriber::Subscribers;
-        use std::time::{Duration, Instant};
         let dir = tempfile::tempdir().unwrap();
         let start = || {
-            let settings = ReadThroughSettings { poll: Duration::from_millis(10), ..ReadThroughSettings::default() };
-            ReadThrough::start(SqliteSubscribers::open(&self::settings(&dir)).unwrap(), settings, clock()).unwrap()
+            let cache = ReadThroughSettings { poll: Duration::from_millis(10), ..ReadThroughSettings::default() };
+            start(&settings(&dir), cache, clock()).unwrap()
         };
         let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
         for name in ["alice", "bob"] {
             admin.add(name, "a.example", "r", &secret(1), 0).unwrap();
         }
         admin.remove("alice", "A.example").unwrap();
-        let until = |running: &ReadThrough, names: &[&str]| {
+        let until = |running: &CachedSubscribers, names: &[&str]| {
             let end = Instant::now() + Duration::from_secs(20);
             loop {
                 let removed = running.removed();
@@ -516,18 +615,12 @@ mod tests {
     #[test]
     fn an_order_counts_in_a_running_server_soon() {
         use crate::clock::tests::{clock, now};
-        use crate::read_through::{ReadThrough, ReadThroughSettings};
         use crate::subscriber::Subscribers;
         use crate::ticket::Ticket;
-        use std::time::{Duration, Instant};
         let dir = tempfile::tempdir().unwrap();
         let poll = Duration::from_millis(100);
-        let running = ReadThrough::start(
-            SqliteSubscribers::open(&settings(&dir)).unwrap(),
-            ReadThroughSettings { poll, ..ReadThroughSettings::default() },
-            clock(),
-        )
-        .unwrap();
+        let cache = ReadThroughSettings { poll, ..ReadThroughSettings::default() };
+        let running = start(&settings(&dir), cache, clock()).unwrap();
         let (tx, rx) = std::sync::mpsc::channel();
         let sink = running.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
             for (_, result) in results {
@@ -537,10 +630,11 @@ mod tests {
         let question = credential("alice", "r");
         let ask = || {
             running.request(Ticket { sink, value: 0 }, question, now()).unwrap();
+            running.flush();
             rx.recv_timeout(Duration::from_secs(20)).unwrap().unwrap()
         };
         assert_eq!(ask(), Answer::Absent);
-        assert_eq!(running.cached(question, now()), Some(Answer::Absent));
+        assert_eq!(running.cached(question, now()), Some(Ok(Answer::Absent)));
 
         let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
         admin.add("alice", "example.com", "r", &secret(1), 0).unwrap();
@@ -551,5 +645,63 @@ mod tests {
         }
         let Answer::Credential(alice) = ask() else { panic!("alice is not found") };
         assert_eq!(alice.ha1, secret(1));
+    }
+
+    #[test]
+    fn one_changed_user_voids_one_answer() {
+        use crate::clock::tests::{clock, now};
+        use crate::subscriber::Subscribers;
+        use crate::ticket::Ticket;
+        let dir = tempfile::tempdir().unwrap();
+        let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
+        for name in ["alice", "bob"] {
+            admin.add(name, "a.example", "r", &secret(1), 0).unwrap();
+        }
+        let cache = ReadThroughSettings { poll: Duration::from_millis(10), ..ReadThroughSettings::default() };
+        let running = start(&settings(&dir), cache, clock()).unwrap();
+        let (tx, rx) = std::sync::mpsc::channel();
+        let sink = running.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
+            let _gone = tx.send(results.len());
+        }));
+        let all =
+            [credential("alice", "r"), credential("bob", "r"), user("alice", "a.example"), user("bob", "a.example")];
+        for question in all {
+            running.request(Ticket { sink, value: 0 }, question, now()).unwrap();
+            running.flush();
+            rx.recv_timeout(Duration::from_secs(20)).unwrap();
+        }
+        let until = |known: [bool; 4]| {
+            let end = Instant::now() + Duration::from_secs(20);
+            while all.map(|question| running.cached(question, now()).is_some()) != known {
+                assert!(Instant::now() < end, "{:?}", all.map(|question| running.cached(question, now())));
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        };
+        until([true; 4]);
+        admin.set_password("alice", "a.example", "r", &secret(2), 0).unwrap();
+        until([false, true, true, true]);
+        admin.remove("bob", "a.example").unwrap();
+        until([false, false, true, false]);
+        assert_eq!(running.gauges().doubted, 0);
+        // Another file of the same name has the log of the one that is open beside it: it is not read.
+        let other = dir.path().join("other.db");
+        drop(SqliteAdmin::open(&SqliteSettings::new(&other)).unwrap());
+        let number = sqlite::number_of(&settings(&dir).path);
+        std::fs::rename(&other, settings(&dir).path).unwrap();
+        assert_eq!(Opened::again(&settings(&dir), number).err(), Some(StoreError::Unavailable));
+    }
+
+    #[test]
+    fn more_notices_than_are_kept_void_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut notices = SqliteNotices::open(&settings(&dir)).unwrap();
+        assert_eq!(notices.changes(), Ok(Changes::None));
+        let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10001) \
+            INSERT INTO subscriber SELECT i, 'user' || i, 'a', 0, 0 FROM n";
+        notices.file.connection.execute(many, []).unwrap();
+        assert_eq!(notices.changes(), Ok(Changes::All));
+        assert_eq!(notices.changes(), Ok(Changes::None));
+        notices.file.connection.execute("DELETE FROM subscriber WHERE id = 7", []).unwrap();
+        assert_eq!(notices.changes(), Ok(Changes::Of(vec![user("user7", "a").into()])));
     }
 }

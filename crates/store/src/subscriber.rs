@@ -2,8 +2,8 @@
 //!
 //! A shard asks [`Subscribers::cached`] first, which neither waits nor allocates. If the answer is not there it asks
 //! [`Subscribers::request`], suspends the transaction and goes on; the answer comes back with the ticket. Behind the trait
-//! stands [`ReadThrough`](crate::read_through::ReadThrough), one cache for all engines; an engine
-//! ([`SubscriberEngine`]) only answers questions, blocking on a thread of its own: SQLite by prepared statements, MariaDB and
+//! stands [`CachedSubscribers`](crate::cached_subscribers::CachedSubscribers), with one [cache](crate::read_through) for all engines; an
+//! engine only answers questions, blocking on a thread of its own: SQLite by prepared statements, MariaDB and
 //! PostgreSQL by one `IN` list a batch, Redis by one pipeline.
 //!
 //! No clear password is kept or passed, only HA1 = H(username:realm:password) for each algorithm (RFC 8760, RFC 7616
@@ -11,9 +11,13 @@
 //! case.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use hashbrown::Equivalent;
+
 use crate::error::StoreError;
+use crate::read_through::{Changes, Key, ReadThroughGauges};
 use crate::ticket::{Refused, SinkId, Ticket};
 
 /// HA1 of one user and realm for each algorithm that was set up, as digests, not in hex.
@@ -91,6 +95,66 @@ pub enum Question<'a> {
     },
 }
 
+/// A question with its texts, to keep.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Asked {
+    is_user: bool,
+    split: usize,
+    text: Box<[u8]>,
+}
+
+impl Asked {
+    /// The question.
+    pub fn question(&self) -> Question<'_> {
+        let (username, second) = self.text.split_at(self.split);
+        if self.is_user {
+            Question::User { username, domain: second }
+        } else {
+            Question::Credential { username, realm: second }
+        }
+    }
+}
+
+impl From<Question<'_>> for Asked {
+    fn from(question: Question<'_>) -> Self {
+        let (is_user, a, b) = match question {
+            Question::Credential { username, realm } => (false, username, realm),
+            Question::User { username, domain } => (true, username, domain),
+        };
+        Self { is_user, split: a.len(), text: [a, b].concat().into_boxed_slice() }
+    }
+}
+
+impl Hash for Asked {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.question().hash(state);
+    }
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.question().fmt(f)
+    }
+}
+
+impl Equivalent<Asked> for Question<'_> {
+    fn equivalent(&self, asked: &Asked) -> bool {
+        *self == asked.question()
+    }
+}
+
+impl Key for Asked {
+    type Answer = Answer;
+
+    fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    fn is_absent(answer: &Answer) -> bool {
+        *answer == Answer::Absent
+    }
+}
+
 /// What comes back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -130,19 +194,23 @@ pub trait Subscribers: Send + Sync {
     /// Adds a receiver of answers.
     fn receiver(&self, sink: Arc<dyn LookupSink>) -> SinkId;
 
-    /// The answer if it is known at `now_ms`. Allocates nothing.
-    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Answer>;
+    /// The answer if it is known at `now_ms`, or that there will be none, since the database does not answer. Allocates nothing while it does.
+    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Result<Answer, StoreError>>;
 
     /// Asks the database. `ticket` comes back once: with the answer, or with an error at the deadline. Equal questions in
     /// flight are asked once.
     ///
     /// # Errors
-    /// The queue is full or the reader has stopped; no ticket comes then.
+    /// The queue is full or the threads have stopped; no ticket comes then.
     fn request(&self, ticket: Ticket, question: Question<'_>, now_ms: u64) -> Result<(), Refused>;
 
-    /// Answers what is over its deadline with [`StoreError::TimedOut`]. To be called in steps of about 100 ms by the one who
-    /// has a timer; cheap when nothing is in flight.
-    fn overdue(&self, now_ms: u64);
+    /// A round of a shard has ended: what it requested leaves together.
+    fn flush(&self) {}
+
+    /// Figures for the log and the metrics.
+    fn gauges(&self) -> ReadThroughGauges {
+        ReadThroughGauges::default()
+    }
 
     /// Users who were removed, each until it is [settled](Self::settled): also those of before a restart. No answer from
     /// before a removal is given any more by the time that it stands here.
@@ -150,7 +218,7 @@ pub trait Subscribers: Send + Sync {
         Vec::new()
     }
 
-    /// Whether the thread that answers has ended without being asked to: every question is refused from then on.
+    /// Whether a thread that answers has ended without being asked to: every question is refused from then on.
     fn has_ended(&self) -> bool {
         false
     }
@@ -159,21 +227,15 @@ pub trait Subscribers: Send + Sync {
     fn settled(&self, _id: u64) {}
 }
 
-/// A database of subscribers. Called on the reader's thread alone; may block, should give up after its own deadline.
-pub trait SubscriberEngine: Send + 'static {
-    /// Answers each question, in their order. Logs in words what went wrong.
+/// Tells what has changed among subscribers, and who was removed. Lives on a thread of its own; may block.
+pub trait SubscriberWatch: Send + 'static {
+    /// The questions whose answers have changed since the last call, by whatever program. Asked some times a second.
     ///
     /// # Errors
-    /// None of them was answered; nothing is cached then.
-    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), StoreError>;
+    /// It is not known.
+    fn changes(&mut self) -> Result<Changes<Asked>, StoreError>;
 
-    /// A number that is another one after each change of a subscriber, by whatever program. Asked some times a second.
-    ///
-    /// # Errors
-    /// It is not known; the cache is then not trusted.
-    fn version(&mut self) -> Result<u64, StoreError>;
-
-    /// Who was removed, whichever program did it, and is not settled. Asked when the version is another one.
+    /// Who was removed, whichever program did it, and is not settled. Asked when anything has changed.
     ///
     /// # Errors
     /// It is not known now; it is asked again soon.

@@ -8,9 +8,9 @@ use strowger_store::binding::{Binding, Received};
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::location::{Current, LocationSettings, LocationTable, Step};
-use strowger_store::read_through::{ReadThrough, ReadThroughSettings};
+use strowger_store::read_through::ReadThroughSettings;
 use strowger_store::sqlite::SqliteSettings;
-use strowger_store::sqlite_subscribers::{SqliteAdmin, SqliteSubscribers};
+use strowger_store::sqlite_subscribers::{self, SqliteAdmin};
 use strowger_store::subscriber::{Answer, Ha1s, Question, SubscriberAdmin, Subscribers};
 use strowger_store::ticket::Ticket;
 
@@ -34,8 +34,7 @@ fn a_look_up_allocates_nothing() {
     admin.add("alice", "example.com", "r", &ha1, 0).unwrap();
     let now = 1_000;
     let clock = Arc::new(move || Moment { mono: now, wall: 0 });
-    let subscribers = SqliteSubscribers::open(&settings).unwrap();
-    let store = ReadThrough::start(subscribers, ReadThroughSettings::default(), clock).unwrap();
+    let store = sqlite_subscribers::start(&settings, ReadThroughSettings::default(), clock).unwrap();
     let (tx, rx) = mpsc::channel();
     let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
         let _gone = tx.send(results.len());
@@ -47,11 +46,12 @@ fn a_look_up_allocates_nothing() {
     ];
     for question in questions {
         store.request(Ticket { sink, value: 0 }, question, now).unwrap();
+        store.flush();
         rx.recv().unwrap();
         let count = allocations(|| assert!(store.cached(question, now).is_some()));
         assert_eq!(count, 0, "{question:?}");
     }
-    assert_eq!(allocations(|| store.overdue(now)), 0);
+    assert_eq!(allocations(|| store.flush()), 0);
 
     let table = LocationTable::new(LocationSettings::default());
     let received = Some(Received { transport: 1, address: "192.0.2.1:5060".parse().unwrap() });

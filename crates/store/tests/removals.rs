@@ -4,28 +4,34 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
-use strowger_store::read_through::{ReadThrough, ReadThroughSettings};
-use strowger_store::subscriber::{Answer, Question, Removed, SubscriberEngine, Subscribers};
+use strowger_store::read_through::{Changes, Engine, ReadThroughSettings};
+use strowger_store::subscriber::{Answer, Asked, Question, Removed, SubscriberWatch, Subscribers};
 use strowger_store::ticket::Ticket;
 
 /// Knows every user. Removals that are settled it cannot note.
 #[derive(Clone, Default)]
 struct Fake {
-    version: Arc<AtomicU64>,
+    changes: Arc<Mutex<Vec<Asked>>>,
     removed: Arc<Mutex<Vec<Removed>>>,
     settles: Arc<AtomicU64>,
 }
 
-impl SubscriberEngine for Fake {
-    fn answer(&mut self, questions: &[Question<'_>], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+impl Engine for Fake {
+    type Key = Asked;
+
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
         answers.extend(questions.iter().map(|_| Answer::Exists));
         Ok(())
     }
+}
 
-    fn version(&mut self) -> Result<u64, StoreError> {
-        Ok(self.version.load(SeqCst))
+impl SubscriberWatch for Fake {
+    fn changes(&mut self) -> Result<Changes<Asked>, StoreError> {
+        let changes = std::mem::take(&mut *self.changes.lock().unwrap());
+        Ok(if changes.is_empty() { Changes::None } else { Changes::Of(changes) })
     }
 
     fn removed(&mut self) -> Result<Vec<Removed>, StoreError> {
@@ -53,7 +59,9 @@ fn a_removal_voids_the_cache_and_one_that_cannot_be_noted_does_not() {
     let start = Instant::now();
     let now = move || start.elapsed().as_millis() as u64;
     let clock = Arc::new(move || Moment { mono: now(), wall: 0 });
-    let store = ReadThrough::start(fake.clone(), settings, clock).unwrap();
+    let again = fake.clone();
+    let store =
+        CachedSubscribers::start(fake.clone(), move || Ok(again.clone()), fake.clone(), settings, clock).unwrap();
     let (tx, answers) = mpsc::channel();
     let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
         let _gone = tx.send(results.len());
@@ -62,13 +70,21 @@ fn a_removal_voids_the_cache_and_one_that_cannot_be_noted_does_not() {
     let is_known = || store.cached(bob, now()).is_some();
     let ask = || {
         store.request(Ticket { sink, value: 0 }, bob, now()).unwrap();
+        store.flush();
         assert_eq!(answers.recv_timeout(Duration::from_secs(20)), Ok(1));
     };
     let removal = |id| Removed { id, username: "bob".into(), domain: "d".into() };
 
-    fake.removed.lock().unwrap().push(removal(1));
-    fake.version.fetch_add(1, SeqCst);
+    let remove = |id| {
+        // At one moment, as a database has it.
+        let mut removed = fake.removed.lock().unwrap();
+        removed.push(removal(id));
+        fake.changes.lock().unwrap().push(bob.into());
+    };
+    ask();
+    remove(1);
     until(|| store.removed() == [removal(1)]);
+    assert!(!is_known(), "no caller hears any more that there is such a user");
     store.settled(1);
     until(|| fake.settles.load(SeqCst) > 0);
     ask();
@@ -76,9 +92,7 @@ fn a_removal_voids_the_cache_and_one_that_cannot_be_noted_does_not() {
     until(|| fake.settles.load(SeqCst) > before + 3);
     assert!(is_known(), "nothing has changed");
     assert_eq!(store.removed(), [], "it is settled, though the database still has it");
-
-    // Between two questions: the version is still the one that was read.
-    fake.removed.lock().unwrap().push(removal(2));
+    remove(2);
     until(|| store.removed() == [removal(2)]);
-    assert!(!is_known(), "nobody is told any more that there is such a user");
+    assert!(!is_known(), "no caller hears any more that there is such a user");
 }

@@ -1,4 +1,5 @@
-//! What is remembered of users, and for how long. Changes are looked for once a minute here, so that nothing else voids it.
+//! What is remembered of users, and for how long. Changes are looked for once a minute here, so that nothing else voids it, and what is past
+//! its lifetime is not used, however slow this machine is.
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,7 +15,9 @@ use strowger_tests::wire::Wire;
 use super::{ask, code};
 
 fn start(lines: &str, users: &[&str]) -> Server {
-    let lines = format!("domains = [\"example.org\"]\nstore.poll_interval = \"1m\"\nban.enabled = false\n{lines}");
+    let lines = format!(
+        "domains = [\"example.org\"]\nstore.poll_interval = \"1m\"\nstore.serve_stale = \"0s\"\nban.enabled = false\n{lines}"
+    );
     let server = Setup::on(&[Tcp]).with(&lines).start();
     for user in users {
         server.add_user(&format!("{user}@example.org"), "the first password");

@@ -32,15 +32,13 @@ impl Subscribers for Silent {
         SinkId::NONE
     }
 
-    fn cached(&self, _question: subscriber::Question<'_>, _now_ms: u64) -> Option<Answer> {
+    fn cached(&self, _question: subscriber::Question<'_>, _now_ms: u64) -> Option<Result<Answer, StoreError>> {
         None
     }
 
     fn request(&self, _: Ticket, _: subscriber::Question<'_>, _: u64) -> Result<(), Refused> {
         Ok(())
     }
-
-    fn overdue(&self, _now_ms: u64) {}
 }
 
 struct OneWay;
