@@ -38,6 +38,7 @@ mod load_trouble;
 mod load_use;
 mod logging;
 mod operation;
+mod outage;
 mod phones;
 mod process_end;
 mod proxy_rules;

@@ -66,7 +66,7 @@ const TESTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("proxy.record_route", &["tests/tests/keys/forwarding.rs::what_is_forwarded_and_answered_is_as_the_settings_say"]),
-    ("proxy.route_lifetime", &["tests/tests/attacks_relay.rs::marks_end"]),
+    ("proxy.route_lifetime", &["tests/tests/attacks_relay.rs::route_tokens_end"]),
     ("proxy.max_forwards", &["tests/tests/keys/forwarding.rs::what_is_forwarded_and_answered_is_as_the_settings_say"]),
     (
         "proxy.fork",
@@ -147,6 +147,16 @@ const TESTS: &[(&str, &[&str])] = &[
         &["tests/tests/durability.rs::a_database_that_another_process_holds_answers_500_until_it_lets_go"],
     ),
     ("store.lookup_timeout", &["tests/tests/keys/subscribers.rs::a_look_up_that_takes_too_long_fails"]),
+    (
+        "store.breaker_after",
+        &["crates/store/src/read_through/tests.rs::after_some_deadlines_in_a_row_the_rest_fails_at_once"],
+    ),
+    (
+        "store.lookup_connections",
+        &["crates/store/src/read_through/tests.rs::as_many_batches_are_with_the_engine_as_there_are_connections"],
+    ),
+    ("store.serve_stale", &["tests/tests/outage.rs::a_frozen_database_is_no_outage_for_users_who_are_known"]),
+    ("store.stale_wait", &["tests/tests/outage.rs::a_frozen_database_is_no_outage_for_users_who_are_known"]),
     ("store.cache_entries", &["tests/tests/keys/subscribers.rs::so_many_answers_are_kept"]),
     ("store.cache_lifetime", &["tests/tests/keys/subscribers.rs::an_answer_is_good_for_its_lifetime"]),
     ("store.cache_absent_entries", &["tests/tests/keys/subscribers.rs::so_many_answers_are_kept"]),

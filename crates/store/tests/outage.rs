@@ -1,0 +1,233 @@
+//! A database that stops, freezes or slows down for a minute, under calls of known and unknown users: known users' calls go on untouched, the
+//! others get the stated answer at the deadline, and when it answers again all is as before.
+//!
+//! The clock runs over the minute in one step.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use strowger_store::clock::Moment;
+use strowger_store::error::StoreError;
+use strowger_store::read_through::{Changes, Engine, ReadThrough, ReadThroughSettings, Watch};
+use strowger_store::subscriber::{Answer, Asked, Question};
+use strowger_store::ticket::{SinkId, Ticket};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Well,
+    Stopped,
+    Frozen,
+    Slow,
+}
+
+/// A database that does what the test says.
+#[derive(Clone)]
+struct Database(Arc<(Mutex<Mode>, Condvar)>);
+
+impl Database {
+    fn set(&self, mode: Mode) {
+        *self.0.0.lock().unwrap() = mode;
+        self.0.1.notify_all();
+    }
+
+    fn reach(&self) -> Result<(), StoreError> {
+        let (mode, changed) = &*self.0;
+        let mode = changed.wait_while(mode.lock().unwrap(), |mode| *mode == Mode::Frozen).unwrap();
+        let now = *mode;
+        drop(mode);
+        match now {
+            Mode::Stopped => return Err(StoreError::Unavailable),
+            // It takes that long.
+            Mode::Slow => std::thread::sleep(SLOW),
+            Mode::Well | Mode::Frozen => {}
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Database {
+    type Key = Asked;
+
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        self.reach()?;
+        answers.extend(questions.iter().map(|_| Answer::Exists));
+        Ok(())
+    }
+}
+
+impl Watch for Database {
+    type Key = Asked;
+
+    fn changes(&mut self) -> Result<Changes<Asked>, StoreError> {
+        self.reach()?;
+        Ok(Changes::None)
+    }
+}
+
+const SLOW: Duration = Duration::from_millis(500);
+const DEADLINE: Duration = Duration::from_secs(1);
+const LIFETIME: Duration = Duration::from_secs(10);
+const KNOWN: u64 = 50;
+
+type Heard = (u64, Result<Answer, StoreError>);
+
+struct Bed {
+    database: Database,
+    store: ReadThrough<Asked>,
+    sink: SinkId,
+    heard: mpsc::Receiver<(Heard, Instant)>,
+    start: Instant,
+    ahead: Arc<AtomicU64>,
+    calls: u64,
+    open: HashMap<u64, Instant>,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let database = Database(Arc::new((Mutex::new(Mode::Well), Condvar::new())));
+        let (start, ahead) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+        let skew = ahead.clone();
+        let clock = Arc::new(move || Moment { mono: start.elapsed().as_millis() as u64 + skew.load(SeqCst), wall: 0 });
+        let settings =
+            ReadThroughSettings { found_ttl: LIFETIME, deadline: DEADLINE, ..ReadThroughSettings::default() };
+        let again = database.clone();
+        let watch = Box::new(database.clone());
+        let store =
+            ReadThrough::start(database.clone(), move || Ok(again.clone()), Some(watch), settings, clock).unwrap();
+        let (tx, heard) = mpsc::channel();
+        let sink = store.receiver(move |results: &[Heard]| {
+            for result in results {
+                let _gone = tx.send((result.clone(), Instant::now()));
+            }
+        });
+        Self { database, store, sink, heard, start, ahead, calls: 0, open: HashMap::new() }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64 + self.ahead.load(SeqCst)
+    }
+
+    /// A call of this user: what is known of it at once, else it waits.
+    fn call(&mut self, name: &str) -> Option<Result<Answer, StoreError>> {
+        let question = Question::User { username: name.as_bytes(), domain: b"d" };
+        let known = self.store.cached(question, self.now());
+        if known.is_none() {
+            self.calls += 1;
+            self.open.insert(self.calls, Instant::now());
+            self.store.request(Ticket { sink: self.sink, value: self.calls }, question, self.now()).unwrap();
+            self.store.flush();
+        }
+        known
+    }
+
+    /// What became of a call that waits, and how long it has waited.
+    fn hear(&mut self) -> (Result<Answer, StoreError>, Duration) {
+        let ((value, result), at) = self.heard.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back");
+        (result, at - self.open.remove(&value).expect("it is open"))
+    }
+
+    fn known(&mut self) {
+        for n in 0..KNOWN {
+            assert!(self.call(&format!("known{n}")) == Some(Ok(Answer::Exists)), "known{n} waits");
+        }
+    }
+}
+
+fn outage(mode: Mode) {
+    let mut bed = Bed::new();
+    for n in 0..KNOWN {
+        bed.call(&format!("known{n}"));
+        assert_eq!(bed.hear().0, Ok(Answer::Exists));
+    }
+    // Every answer is past its lifetime, so that each of these calls would ask.
+    bed.ahead.fetch_add(LIFETIME.as_millis() as u64, SeqCst);
+    bed.database.set(mode);
+
+    // The first calls find out; none waits for longer than an answer past its lifetime is held back.
+    let mut waited = Vec::new();
+    for n in 0..KNOWN {
+        if bed.call(&format!("known{n}")).is_none() {
+            let (result, took) = bed.hear();
+            assert_eq!(result, Ok(Answer::Exists), "known{n} while the database is {mode:?}");
+            waited.push(took);
+        }
+    }
+    waited.sort();
+    assert!(waited.len() <= 2, "only until it is known to be silent: {waited:?}");
+    assert!(waited[0] < Duration::from_millis(200 + 100), "{waited:?}");
+
+    // Unknown users, one every 20 ms, and the known ones between.
+    let mut took = Vec::new();
+    let mut at_once = 0;
+    for n in 0..100 {
+        match bed.call(&format!("unknown{n}")) {
+            None => {}
+            Some(Err(StoreError::Unavailable)) => at_once += 1,
+            other => panic!("unknown{n}: {other:?}"),
+        }
+        bed.known();
+        // The rate of calls.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    while !bed.open.is_empty() {
+        let (result, took_it) = bed.hear();
+        took.push(took_it);
+        match mode {
+            Mode::Stopped => assert_eq!(result, Err(StoreError::Unavailable)),
+            Mode::Frozen => assert_eq!(result, Err(StoreError::TimedOut)),
+            Mode::Slow | Mode::Well => assert_eq!(result, Ok(Answer::Exists)),
+        }
+    }
+    took.sort();
+    // One may wait for the processor among tests that run beside this one.
+    let most = took[took.len() - 1 - took.len() / 20];
+    assert!(most <= DEADLINE + Duration::from_millis(100), "{mode:?}: {took:?}");
+    assert_eq!(at_once > 0, mode == Mode::Frozen, "{at_once} failed at once");
+
+    // The minute passes, and nothing is lost by it.
+    bed.ahead.fetch_add(60_000, SeqCst);
+    bed.known();
+
+    bed.database.set(Mode::Well);
+    let back = Instant::now();
+    let mut n = 0;
+    loop {
+        n += 1;
+        let known = bed.call(&format!("new{n}"));
+        let result = known.unwrap_or_else(|| bed.hear().0);
+        if result == Ok(Answer::Exists) {
+            break;
+        }
+        assert!(back.elapsed() < Duration::from_secs(20), "it never recovers");
+        // The rate of calls.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // A batch that was slow may be under way.
+    assert!(back.elapsed() < SLOW + Duration::from_millis(500), "{mode:?}: back after {:?}", back.elapsed());
+    // All is as before: what is past its lifetime is asked for.
+    for n in 0..KNOWN {
+        let known = bed.call(&format!("known{n}"));
+        assert_eq!(known.unwrap_or_else(|| bed.hear().0), Ok(Answer::Exists));
+    }
+    eprintln!(
+        "{mode:?}: known waited {waited:?}; unknown at most {most:?}, {at_once} at once; back after {:?}",
+        back.elapsed()
+    );
+}
+
+#[test]
+fn a_database_that_stops() {
+    outage(Mode::Stopped);
+}
+
+#[test]
+fn a_database_that_freezes() {
+    outage(Mode::Frozen);
+}
+
+#[test]
+fn a_database_that_slows_down() {
+    outage(Mode::Slow);
+}

@@ -1,0 +1,150 @@
+//! A database file that another process holds so that nothing can be read from it: the calls of users who are known go on, and others get
+//! their answer in time.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use strowger_tests::account::{authorized, register};
+use strowger_tests::call::exchange;
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, method, respond, status, unique};
+use strowger_tests::wire::Transport::Tcp;
+use strowger_tests::wire::Wire;
+
+const STEP: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_millis(500);
+const STALE_WAIT: Duration = Duration::from_millis(200);
+/// What a step may take beside that, where other tests have the processor.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Locks of the write-ahead log that a reader takes one of, in the file beside the database: held, no connection reads.
+struct Frozen(File);
+
+impl Frozen {
+    fn new(server: &Server) -> Self {
+        let path = server.folder().join("test.sqlite-shm");
+        let file = OpenOptions::new().read(true).write(true).open(path).expect("the database is open");
+        let frozen = Self(file);
+        // A reader holds one of them for a moment.
+        let end = Instant::now() + STEP;
+        while !frozen.lock(libc::F_WRLCK) {
+            assert!(Instant::now() < end, "the database is read all the time");
+            std::thread::yield_now();
+        }
+        frozen
+    }
+
+    /// `WAL_READ_LOCK(0)` to `(4)` of SQLite's file format, section "locks".
+    fn lock(&self, kind: i32) -> bool {
+        // SAFETY: zeroed is a value of this plain struct.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = kind as i16;
+        lock.l_whence = libc::SEEK_SET as i16;
+        (lock.l_start, lock.l_len) = (123, 5);
+        // SAFETY: the descriptor is open, and the struct lives for the call.
+        unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETLK, &raw const lock) == 0 }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.lock(libc::F_UNLCK);
+    }
+}
+
+/// A call with credentials, answered by `callee`: what came of it, and how long that took.
+fn call(caller: &mut Wire, callee: &mut Wire, user: &str, to: &str) -> (Option<u16>, Duration) {
+    let mut invite = Request::new("INVITE", &format!("sip:{to}@example.org"), "tcp", caller.local())
+        .with(format!("Contact: <sip:{user}@{};transport=tcp>", caller.local()));
+    invite.from = format!("<sip:{user}@example.org>;tag={}", unique("f"));
+    let challenge = exchange(caller, &invite);
+    caller.send(&invite.ack(&challenge).bytes()).expect("the server takes messages");
+    let invite = authorized(&invite, &challenge, user, user);
+    let start = Instant::now();
+    caller.send(&invite.bytes()).expect("the server takes messages");
+    loop {
+        // Its ACKs come to it too.
+        if let Some(got) = callee.receive(Duration::from_millis(1)) {
+            if method(&got).as_deref() == Some("INVITE") {
+                let contact = format!("Contact: <sip:alice@{};transport=tcp>", callee.local());
+                callee.send(&respond(&got, 486, "callee", &[contact])).expect("the server takes messages");
+            }
+        }
+        if let Some(answer) = caller.final_response(Duration::from_millis(2)) {
+            let took = start.elapsed();
+            caller.send(&invite.ack(&answer).bytes()).expect("the server takes messages");
+            return (status(&answer), took);
+        }
+        assert!(start.elapsed() < STEP, "the call of {user} is not answered");
+    }
+}
+
+#[test]
+fn a_frozen_database_is_no_outage_for_users_who_are_known() {
+    let mut server = Setup::on(&[Tcp])
+        .with("domains = [\"example.org\"]\nban.enabled = false\nstore.cache_lifetime = \"0s\"")
+        .with("store.lookup_timeout = \"500ms\"\nstore.stale_wait = \"200ms\"\nlog.refusals_per_minute = 1000")
+        .start();
+    for user in ["alice", "bob", "carol", "dave"] {
+        server.add_user(&format!("{user}@example.org"), user);
+    }
+    let (mut phone, mut caller) = (server.connect(Tcp), server.connect(Tcp));
+    register(&mut phone, "alice", "alice");
+    assert_eq!(call(&mut caller, &mut phone, "bob", "alice").0, Some(486));
+
+    let frozen = Frozen::new(&server);
+    // The first waits for the moment that the database has; from then on it is known to be silent.
+    let (answer, took) = call(&mut caller, &mut phone, "bob", "alice");
+    assert_eq!(answer, Some(486));
+    assert!(took < STALE_WAIT + PATIENCE, "the first call waited for {took:?}");
+    let mut late = Vec::new();
+    for n in 0..8 {
+        let (answer, took) = call(&mut caller, &mut phone, "bob", "alice");
+        assert_eq!(answer, Some(486), "call {n}");
+        late.push(took);
+        // Not asked before the outage.
+        let (answer, took) = call(&mut caller, &mut phone, "carol", "alice");
+        assert_eq!(answer, Some(500));
+        assert!(took < DEADLINE + PATIENCE, "an unknown user waited for {took:?}");
+    }
+    late.sort();
+    assert!(late[4] < Duration::from_millis(50), "known users' calls wait: {late:?}");
+    server.process().wait_for("the database does not answer", 1, STEP);
+    let (answer, took) = call(&mut caller, &mut phone, "dave", "alice");
+    assert_eq!(answer, Some(500));
+    assert!(took < DEADLINE / 2, "it fails at once, not after {took:?}");
+
+    drop(frozen);
+    let back = Instant::now();
+    while call(&mut caller, &mut phone, "dave", "alice").0 != Some(486) {
+        assert!(back.elapsed() < STEP, "it never recovers");
+        // No busy loop beside other tests.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // SQLite looks again after up to a third of a second.
+    assert!(back.elapsed() < Duration::from_millis(1500), "back after {:?}", back.elapsed());
+    server.process().wait_for("the database answers again", 1, STEP);
+    assert_eq!(call(&mut caller, &mut phone, "carol", "alice").0, Some(486));
+}
+
+/// The server goes on with the file that it has open, and says that the one of its name is another.
+#[test]
+fn a_database_that_is_replaced_is_read_on() {
+    let server = Setup::on(&[Tcp])
+        .with("domains = [\"example.org\"]\nstore.cache_lifetime = \"0s\"\nstore.cache_absent_lifetime = \"0s\"")
+        .start();
+    for user in ["alice", "bob"] {
+        server.add_user(&format!("{user}@example.org"), user);
+    }
+    let (mut phone, mut caller) = (server.connect(Tcp), server.connect(Tcp));
+    register(&mut phone, "alice", "alice");
+    let (path, aside) = (server.folder().join("test.sqlite"), server.folder().join("aside"));
+    std::fs::rename(&path, &aside).expect("it can be renamed");
+    std::fs::write(&path, "this is no database").expect("the folder can be written");
+    for user in ["alice", "bob"] {
+        assert_eq!(call(&mut caller, &mut phone, user, "alice").0, Some(486), "{user}");
+    }
+    std::fs::rename(&aside, &path).expect("it can be renamed");
+    assert_eq!(call(&mut caller, &mut phone, "bob", "alice").0, Some(486));
+}
