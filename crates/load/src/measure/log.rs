@@ -1,9 +1,8 @@
 //! The raw log: everything that reports are made from, written as the run goes.
 //!
-//! A file begins with the 8 bytes `STRWLOG` and the version (2). Records follow: length of the payload (u32), kind (u8),
-//! CRC-32 of kind and payload (u32), payload; numbers little-endian. Kinds: 1 heading, 2 page, 3 sample of the generator,
-//! 4 note, 5 receive buffer, 6 ending; all but pages in JSON. The heading also names the figures of pages, in their order. Readers skip kinds that they do not know. Each record is written
-//! by one call, so a process that is killed leaves whole records and at most one cut one, which a reader leaves out.
+//! A file of [records](strowger_records) that begins with `STRWLOG` and the version (2). Kinds: 1 heading, 2 page, 3 sample of the generator,
+//! 4 note, 5 receive buffer, 6 ending; all but pages in JSON. The heading also names the figures of pages, in their order. Readers skip
+//! kinds that they do not know.
 
 use super::encoding::DecodeError;
 use super::heading::{Ending, Heading, Note, ReceiveBuffer};
@@ -11,13 +10,12 @@ use super::layout::{Layout, Places};
 use super::{Page, Sample};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use strowger_records::{Medium, Reader, Writer};
 
-const MAGIC: &[u8; 8] = b"STRWLOG\x02";
-/// No record is longer; more is damage.
-const LONGEST: u32 = 64 << 20;
+const NAME: [u8; 7] = *b"STRWLOG";
+const VERSION: u8 = 2;
 
 const HEADING: u8 = 1;
 const PAGE: u8 = 2;
@@ -35,91 +33,54 @@ struct First {
     layout: Layout,
 }
 
-/// Where a log is written: a file, or what a test puts in its place.
-pub trait Medium: Write + Send {
-    /// Everything after the first `length` bytes was written in vain: forgets it and goes on from there.
-    fn cut(&mut self, length: u64) -> io::Result<()>;
-}
-
-impl Medium for File {
-    fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.set_len(length)?;
-        self.seek(SeekFrom::Start(length)).map(|_| ())
-    }
-}
-
 /// A log being written. It never stops a run: what cannot be written is counted, the first reason kept, and the next record
 /// is tried again.
 pub struct Log {
-    medium: Box<dyn Medium>,
-    /// Bytes that are whole records.
-    length: u64,
-    /// The medium may hold more than `length`.
-    torn: bool,
-    bytes: Vec<u8>,
+    writer: Writer,
     lost: u64,
     problem: Option<String>,
-    headless: Option<Heading>,
+    headless: Option<First>,
 }
 
 impl Log {
     /// A new file, or an existing one in its place. An error here is one of opening: no such folder, no permission.
     pub fn create(path: &Path, heading: &Heading) -> io::Result<Self> {
-        Ok(Self::on(File::create(path)?, heading))
+        Ok(Self::by(Writer::create(path, magic())?, heading))
     }
 
     /// A log on anything.
     pub fn on(medium: impl Medium + 'static, heading: &Heading) -> Self {
-        let mut log = Self {
-            medium: Box::new(medium),
-            length: 0,
-            torn: false,
-            bytes: Vec::new(),
-            lost: 0,
-            problem: None,
-            headless: Some(heading.clone()),
-        };
+        Self::by(Writer::on(medium, magic()), heading)
+    }
+
+    fn by(writer: Writer, heading: &Heading) -> Self {
+        let first = First { heading: heading.clone(), layout: Layout::own() };
+        let mut log = Self { writer, lost: 0, problem: None, headless: Some(first) };
         log.begin();
         log
     }
 
-    /// The magic and the heading go first, or nothing does: tried again with each record until it works.
+    /// The heading goes first, or nothing does: tried again with each record until it works.
     fn begin(&mut self) -> bool {
-        let Some(heading) = self.headless.take() else { return true };
-        self.bytes.clear();
-        self.bytes.extend_from_slice(MAGIC);
-        let first = First { heading, layout: Layout::own() };
-        if let Ok(json) = serde_json::to_vec(&first) {
-            frame(&mut self.bytes, HEADING, |out| out.extend_from_slice(&json));
-        }
-        if !self.write() {
-            self.headless = Some(first.heading);
+        let Some(first) = self.headless.take() else { return true };
+        if let Ok(json) = serde_json::to_vec(&first)
+            && !self.write(HEADING, |out| out.extend_from_slice(&json))
+        {
+            self.headless = Some(first);
         }
         self.headless.is_none()
     }
 
-    fn write(&mut self) -> bool {
-        let medium = &mut self.medium;
-        let cut = if self.torn { medium.cut(self.length) } else { Ok(()) };
-        match cut.and_then(|()| medium.write_all(&self.bytes)) {
-            Ok(()) => {
-                self.torn = false;
-                self.length += self.bytes.len() as u64;
-                true
-            }
-            Err(error) => {
-                self.torn = true;
-                self.problem.get_or_insert_with(|| error.to_string());
-                false
-            }
+    fn write(&mut self, kind: u8, payload: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let written = self.writer.write(|records| records.push(kind, payload));
+        if let Err(error) = &written {
+            self.problem.get_or_insert_with(|| error.to_string());
         }
+        written.is_ok()
     }
 
     fn record(&mut self, kind: u8, payload: impl FnOnce(&mut Vec<u8>)) {
-        let begun = self.begin();
-        self.bytes.clear();
-        frame(&mut self.bytes, kind, payload);
-        if !begun || !self.write() {
+        if !self.begin() || !self.write(kind, payload) {
             self.lost += 1;
         }
     }
@@ -162,36 +123,9 @@ impl Log {
     }
 }
 
-fn frame(out: &mut Vec<u8>, kind: u8, payload: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    out.push(kind);
-    out.extend_from_slice(&[0; 4]);
-    payload(out);
-    let length = (out.len() - start - 9) as u32;
-    let crc = crc32(crc32(!0, &[kind]), &out[start + 9..]);
-    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
-    out[start + 5..start + 9].copy_from_slice(&(!crc).to_le_bytes());
-}
-
-/// One step of CRC-32 (ISO 3309, as in zip and gzip); begins with !0, ends with the complement.
-fn crc32(crc: u32, bytes: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = {
-        let mut table = [0; 256];
-        let mut n = 0;
-        while n < 256 {
-            let mut value = n as u32;
-            let mut bit = 0;
-            while bit < 8 {
-                value = if value & 1 == 1 { value >> 1 ^ 0xedb8_8320 } else { value >> 1 };
-                bit += 1;
-            }
-            table[n] = value;
-            n += 1;
-        }
-        table
-    };
-    bytes.iter().fold(crc, |crc, byte| TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize] ^ crc >> 8)
+const fn magic() -> strowger_records::Magic {
+    let [a, b, c, d, e, f, g] = NAME;
+    [a, b, c, d, e, f, g, VERSION]
 }
 
 /// One thing in a log. A page is put into the page given to [`LogReader::next`].
@@ -220,46 +154,30 @@ pub enum LogError {
 /// A log being read.
 pub struct LogReader {
     path: PathBuf,
-    input: BufReader<File>,
+    reader: Reader,
     heading: Heading,
     places: Places,
-    bytes: Vec<u8>,
-    /// Records that were passed over.
-    damaged: u64,
-    /// Why reading ended before the file did.
-    stopped: Option<String>,
+    /// Why a page could not be understood, behind which nothing is.
+    stopped: Option<DecodeError>,
 }
 
 impl LogReader {
     pub fn open(path: &Path) -> Result<Self, LogError> {
-        let unreadable = |error| LogError::Unreadable { path: path.into(), error };
-        let mut input = BufReader::new(File::open(path).map_err(unreadable)?);
-        let mut magic = [0; MAGIC.len()];
-        let read = read_up_to(&mut input, &mut magic).map_err(unreadable)?;
-        if read < magic.len() || magic[..7] != MAGIC[..7] {
-            return Err(LogError::NoLog(path.into()));
+        let (mut reader, version) = Reader::open(path, NAME).map_err(|error| match error {
+            strowger_records::OpenError::Unreadable { path, error } => LogError::Unreadable { path, error },
+            strowger_records::OpenError::NoRecords { path, .. } => LogError::NoLog(path),
+        })?;
+        if version != VERSION {
+            return Err(LogError::Version { path: path.into(), version });
         }
-        if magic[7] != MAGIC[7] {
-            return Err(LogError::Version { path: path.into(), version: magic[7] });
-        }
-        let mut reader = Self {
-            path: path.into(),
-            input,
-            heading: Heading::default(),
-            places: Places::of(&Layout::default(), 0),
-            bytes: Vec::new(),
-            damaged: 0,
-            stopped: None,
-        };
-        match reader.record() {
-            Some(HEADING) => {
-                let First { heading, layout } = reader.json().ok_or_else(|| LogError::NoHeading(path.into()))?;
-                reader.places = Places::of(&layout, heading.timers.len());
-                reader.heading = heading;
+        match reader.next() {
+            Some((HEADING, payload)) => {
+                let First { heading, layout } = json(payload).ok_or_else(|| LogError::NoHeading(path.into()))?;
+                let places = Places::of(&layout, heading.timers.len());
+                Ok(Self { path: path.into(), reader, heading, places, stopped: None })
             }
-            _ => return Err(LogError::NoHeading(path.into())),
+            _ => Err(LogError::NoHeading(path.into())),
         }
-        Ok(reader)
     }
 
     pub fn path(&self) -> &Path {
@@ -278,100 +196,46 @@ impl LogReader {
     /// What is missing of what was read so far: damaged records, and what stands where reading ended before the file did. A
     /// sentence.
     pub fn damage(&self) -> Option<String> {
-        let left_out = match self.damaged {
-            0 => None,
-            1 => Some("a damaged record was left out".into()),
-            more => Some(format!("{more} damaged records were left out")),
-        };
         let stopped = self.stopped.as_ref().map(|why| format!("{why}; what stands before it was read"));
-        let all: Vec<String> = left_out.into_iter().chain(stopped).collect();
+        let all: Vec<String> = self.reader.damage().into_iter().chain(stopped).collect();
         (!all.is_empty()).then(|| format!("{}: {}", self.path.display(), all.join(", and ")))
     }
 
     /// The next entry; `None` at the end, or where the log is cut or damaged (see [`LogReader::damage`]).
     pub fn next(&mut self, page: &mut Page) -> Option<Entry> {
-        loop {
-            let entry = match self.record()? {
-                PAGE => match page.decode(&self.bytes, &self.places) {
+        while self.stopped.is_none() {
+            let (kind, payload) = self.reader.next()?;
+            let entry = match kind {
+                PAGE => match page.decode(payload, &self.places) {
                     Ok(()) => Some(Entry::Page),
-                    Err(error) => return self.stop_at(error),
+                    Err(error) => {
+                        self.stopped = Some(error);
+                        None
+                    }
                 },
-                SAMPLE => self.json().map(Entry::Sample),
-                NOTE => self.json().map(Entry::Note),
-                BUFFER => self.json().map(Entry::ReceiveBuffer),
-                ENDING => self.json().map(Entry::Ending),
+                SAMPLE => json(payload).map(Entry::Sample),
+                NOTE => json(payload).map(Entry::Note),
+                BUFFER => json(payload).map(Entry::ReceiveBuffer),
+                ENDING => json(payload).map(Entry::Ending),
                 _ => None,
             };
             if entry.is_some() {
                 return entry;
             }
         }
-    }
-
-    fn stop_at(&mut self, error: DecodeError) -> Option<Entry> {
-        self.stopped = Some(error.to_string());
         None
-    }
-
-    fn json<T: DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_slice(&self.bytes).ok()
-    }
-
-    /// The next record's kind; its payload in `bytes`. One whose checksum is wrong is passed over: its length leads to the next, or,
-    /// if it is that which is wrong, soon to nothing that could be one.
-    fn record(&mut self) -> Option<u8> {
-        while self.stopped.is_none() {
-            let mut head = [0; 9];
-            let result = match read_up_to(&mut self.input, &mut head) {
-                Ok(0) => return None,
-                Ok(9) => {
-                    let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-                    let crc = u32::from_le_bytes([head[5], head[6], head[7], head[8]]);
-                    self.payload(length, head[4], crc)
-                }
-                Ok(_) => Err("its last record is cut"),
-                Err(_) => Err("it cannot be read on"),
-            };
-            match result {
-                Ok(true) => return Some(head[4]),
-                Ok(false) => self.damaged += 1,
-                Err(what) => self.stopped = Some(what.into()),
-            }
-        }
-        None
-    }
-
-    /// Whether the payload is what its checksum says.
-    fn payload(&mut self, length: u32, kind: u8, crc: u32) -> Result<bool, &'static str> {
-        if length > LONGEST {
-            return Err("a record is damaged");
-        }
-        self.bytes.clear();
-        match Read::by_ref(&mut self.input).take(u64::from(length)).read_to_end(&mut self.bytes) {
-            Ok(read) if read < length as usize => Err("its last record is cut"),
-            Ok(_) => Ok(!crc32(crc32(!0, &[kind]), &self.bytes) == crc),
-            Err(_) => Err("it cannot be read on"),
-        }
     }
 }
 
-fn read_up_to(input: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
-    let mut read = 0;
-    while read < into.len() {
-        match input.read(&mut into[read..]) {
-            Ok(0) => break,
-            Ok(more) => read += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(read)
+fn json<T: DeserializeOwned>(payload: &[u8]) -> Option<T> {
+    serde_json::from_slice(payload).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::measure::heading::Level;
+    use std::io::Write;
     use std::sync::{Arc, Mutex};
 
     fn heading() -> Heading {
@@ -394,11 +258,6 @@ mod tests {
             }
         }
         (seconds, reader.damage())
-    }
-
-    #[test]
-    fn the_checksum_is_the_usual_one() {
-        assert_eq!(!crc32(!0, b"123456789"), 0xcbf4_3926);
     }
 
     #[test]
@@ -428,14 +287,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.log");
         let mut log = Log::create(&path, &heading()).unwrap();
-        let begun = log.length;
+        let begun = log.writer.length();
         let mut ends = vec![];
         for number in 1..=3 {
             log.page(&second(number));
-            ends.push(log.length);
+            ends.push(log.writer.length());
         }
         let whole = std::fs::read(&path).unwrap();
-        assert_eq!(whole.len() as u64, log.length);
+        assert_eq!(whole.len() as u64, log.writer.length());
         for length in 0..=whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
             if (length as u64) < begun {

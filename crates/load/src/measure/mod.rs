@@ -68,7 +68,7 @@ pub use heading::{Ending, GeneratorRole, Heading, Level, Note, ReceiveBuffer};
 pub use health::{Health, Judged, ThreadLoad, Verdict};
 pub use journal::Journal;
 pub use judge::Reason;
-pub use log::{Entry, Log, LogError, LogReader, Medium};
+pub use log::{Entry, Log, LogError, LogReader};
 pub use page::{Codes, METHODS, Page};
 pub use preflight::{Answer, Obstacle, Preflight, Probe};
 pub(crate) use requirement::ungrouped;

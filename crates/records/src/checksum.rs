@@ -1,0 +1,35 @@
+//! CRC-32 (ISO 3309, as in zip and gzip).
+
+/// Of the kind and the payload of a record.
+pub(crate) fn of(kind: u8, payload: &[u8]) -> u32 {
+    !step(step(!0, &[kind]), payload)
+}
+
+fn step(crc: u32, bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut n = 0;
+        while n < 256 {
+            let mut value = n as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                value = if value & 1 == 1 { value >> 1 ^ 0xedb8_8320 } else { value >> 1 };
+                bit += 1;
+            }
+            table[n] = value;
+            n += 1;
+        }
+        table
+    };
+    bytes.iter().fold(crc, |crc, byte| TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize] ^ crc >> 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_usual_one() {
+        assert_eq!(of(b'1', b"23456789"), 0xcbf4_3926);
+    }
+}

@@ -1,0 +1,48 @@
+//! A file of records that only grows, each with a checksum: what was written before a kill, a full disk or a damaged sector is read.
+//!
+//! A file begins with 7 bytes that name its kind and one that is its version. Records follow: length of the payload (u32), kind (u8),
+//! CRC-32 of kind and payload (u32), payload; numbers little-endian. Records that belong together are written by one call, so a
+//! process that is killed leaves whole records and at most one cut one, which a reader leaves out.
+//!
+//! ```
+//! use strowger_records::{Reader, Writer};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("calls");
+//! let mut writer = Writer::create(&path, *b"EXAMPLE\x01")?;
+//! writer.write(|records| {
+//!     records.push(7, |out| out.extend_from_slice(b"first"));
+//!     records.push(7, |out| out.extend_from_slice(b"second"));
+//! })?;
+//! // A cut record, as a kill leaves one.
+//! std::fs::OpenOptions::new().append(true).open(&path).and_then(|mut file| std::io::Write::write_all(&mut file, &[9; 6]))?;
+//! let (mut reader, version) = Reader::open(&path, *b"EXAMPLE")?;
+//! assert_eq!(version, 1);
+//! assert_eq!(reader.next(), Some((7, &b"first"[..])));
+//! assert_eq!(reader.next(), Some((7, &b"second"[..])));
+//! assert_eq!(reader.next(), None);
+//! assert!(reader.damage().is_some());
+//! // The next writer goes on behind what is whole.
+//! let mut writer = Writer::append(&path, *b"EXAMPLE\x01")?;
+//! writer.write(|records| records.push(7, |out| out.extend_from_slice(b"third")))?;
+//! assert_eq!(Reader::open(&path, *b"EXAMPLE")?.0.count(), 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod checksum;
+mod reader;
+mod writer;
+
+pub use self::reader::{OpenError, Reader};
+pub use self::writer::{Medium, Records, Writer};
+
+/// Name and version, with which a file begins.
+pub type Magic = [u8; 8];
+
+/// No payload is longer, in bytes; more is damage.
+pub const LONGEST: u32 = 64 << 20;
+
+/// Bytes before a payload.
+const HEAD: usize = 9;

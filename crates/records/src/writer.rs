@@ -1,0 +1,245 @@
+//! Writing: what belongs together goes by one call, whole or not at all.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use crate::reader::{OpenError, Reader};
+use crate::{HEAD, LONGEST, Magic, checksum};
+
+/// Where records are written: a file, or what a test puts in its place.
+pub trait Medium: Write + Send {
+    /// Everything after the first `length` bytes was written in vain: forgets it and goes on from there.
+    ///
+    /// # Errors
+    /// As the system says; the next write tries again.
+    fn cut(&mut self, length: u64) -> io::Result<()>;
+
+    /// Returns when what was written survives a power cut.
+    ///
+    /// # Errors
+    /// As the system says: it may not.
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Medium for File {
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.set_len(length)?;
+        self.seek(SeekFrom::Start(length)).map(|_| ())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// A file of records being written.
+pub struct Writer {
+    medium: Box<dyn Medium>,
+    /// None once it stands there.
+    magic: Option<Magic>,
+    /// Bytes that are whole records.
+    length: u64,
+    /// The medium may hold more than `length`.
+    is_torn: bool,
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// A new file, or an existing one in its place.
+    ///
+    /// # Errors
+    /// One of opening: no such folder, no permission.
+    pub fn create(path: &Path, magic: Magic) -> io::Result<Self> {
+        Ok(Self::on(File::create(path)?, magic))
+    }
+
+    /// A file that was written before, or a new one. What a kill left of a record at its end is cut off.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is of another kind or version.
+    pub fn append(path: &Path, magic: Magic) -> Result<Self, OpenError> {
+        let unreadable = |error| OpenError::Unreadable { path: path.into(), error };
+        let [name @ .., version] = magic;
+        let length = match Reader::open(path, name) {
+            Ok((mut reader, found)) if found == version => {
+                while reader.next().is_some() {}
+                reader.position()
+            }
+            Ok(_) => return Err(OpenError::NoRecords { path: path.into(), name }),
+            Err(OpenError::Unreadable { error, .. }) if error.kind() == io::ErrorKind::NotFound => 0,
+            // Killed before the first record was whole.
+            Err(error) if std::fs::metadata(path).is_ok_and(|file| file.len() < magic.len() as u64) => {
+                drop(error);
+                0
+            }
+            Err(error) => return Err(error),
+        };
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(unreadable)?;
+        let mut writer = Self::on(file, magic);
+        writer.medium.cut(length).map_err(unreadable)?;
+        (writer.length, writer.magic) = (length, (length == 0).then_some(magic));
+        Ok(writer)
+    }
+
+    /// Records on anything.
+    pub fn on(medium: impl Medium + 'static, magic: Magic) -> Self {
+        Self { medium: Box::new(medium), magic: Some(magic), length: 0, is_torn: false, bytes: Vec::new() }
+    }
+
+    /// Writes what `fill` pushes, by one call.
+    ///
+    /// # Errors
+    /// As the system says; none of these records is there then, and the next call tries again with its own.
+    pub fn write(&mut self, fill: impl FnOnce(&mut Records<'_>)) -> io::Result<()> {
+        self.bytes.clear();
+        self.bytes.extend(self.magic.iter().flatten());
+        fill(&mut Records(&mut self.bytes));
+        if self.is_torn {
+            self.medium.cut(self.length)?;
+        }
+        self.is_torn = true;
+        self.medium.write_all(&self.bytes)?;
+        (self.is_torn, self.magic) = (false, None);
+        self.length += self.bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Returns when what was written survives a power cut.
+    ///
+    /// # Errors
+    /// As the system says: it may not.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.medium.sync()
+    }
+
+    /// Bytes of the file that are whole records, with its beginning.
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+/// Takes the records of one call.
+pub struct Records<'a>(&'a mut Vec<u8>);
+
+impl Records<'_> {
+    /// A record of this kind, whose payload `fill` appends: at most [`LONGEST`] bytes.
+    ///
+    /// # Panics
+    /// It is longer.
+    pub fn push(&mut self, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
+        let out = &mut *self.0;
+        let start = out.len();
+        out.extend_from_slice(&[0; HEAD]);
+        fill(out);
+        let payload = &out[start + HEAD..];
+        let length = u32::try_from(payload.len()).ok().filter(|length| *length <= LONGEST);
+        let length = length.expect("a record is no longer than readers take");
+        let sum = checksum::of(kind, payload);
+        out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+        out[start + 4] = kind;
+        out[start + 5..start + HEAD].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// A disk of `room` bytes that takes what it can of each write.
+    #[derive(Clone)]
+    struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let (written, room) = &mut *self.0.lock().unwrap();
+            let takes = bytes.len().min(*room - written.len());
+            if takes == 0 {
+                return Err(io::Error::new(io::ErrorKind::StorageFull, "No space left on device"));
+            }
+            written.extend_from_slice(&bytes[..takes]);
+            Ok(takes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Medium for Disk {
+        fn cut(&mut self, length: u64) -> io::Result<()> {
+            self.0.lock().unwrap().0.truncate(length as usize);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_takes_whole_groups_or_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        for room in 0..80 {
+            let disk = Disk(Arc::new(Mutex::new((vec![], room))));
+            let mut writer = Writer::on(disk.clone(), *b"RECORDS\x01");
+            let mut group = |number: u8| {
+                let two = |records: &mut Records<'_>| (0..2).for_each(|_| records.push(number, |out| out.push(number)));
+                writer.write(two).is_ok()
+            };
+            let mut want: Vec<u8> = (1..=3).filter(|number| group(*number)).collect();
+            disk.0.lock().unwrap().1 = usize::MAX;
+            assert!(group(4));
+            want.push(4);
+            std::fs::write(&path, &disk.0.lock().unwrap().0).unwrap();
+            let (mut reader, _) = Reader::open(&path, *b"RECORDS").unwrap();
+            let mut found = Vec::new();
+            while let Some((kind, payload)) = reader.next() {
+                assert_eq!(payload, [kind]);
+                found.push(kind);
+            }
+            assert_eq!(found, want.iter().flat_map(|number| [*number; 2]).collect::<Vec<_>>(), "room for {room}");
+            assert_eq!((reader.damage(), writer.length()), (None, reader.position()));
+        }
+    }
+
+    #[test]
+    fn the_next_writer_goes_on_behind_what_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let magic = *b"RECORDS\x01";
+        let write = |text: &[u8]| {
+            let mut writer = Writer::append(&path, magic).unwrap();
+            writer.write(|records| records.push(1, |out| out.extend_from_slice(text))).unwrap();
+            writer.sync().unwrap();
+        };
+        write(b"one");
+        write(b"two");
+        let whole = std::fs::read(&path).unwrap();
+        for length in 0..=whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            write(b"more");
+            let (mut reader, _) = Reader::open(&path, *b"RECORDS").unwrap();
+            let mut found = Vec::new();
+            while let Some((_, payload)) = reader.next() {
+                found.push(payload.to_vec());
+            }
+            let first = 8 + 9 + 3;
+            let kept = usize::from(length >= first) + usize::from(length >= first + 12);
+            assert_eq!(found[..kept], [b"one", b"two"][..kept], "{length}");
+            assert_eq!(found[kept..], [b"more"], "{length}");
+            assert_eq!(reader.damage(), None);
+        }
+        assert!(Writer::append(&path, *b"RECORDS\x02").is_err(), "it is of another version");
+        assert!(Writer::append(&path, *b"OTHERS!\x01").is_err(), "it is of another kind");
+    }
+
+    #[test]
+    fn the_device_that_is_always_full() {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut writer = Writer::on(full, *b"RECORDS\x01");
+        let error = writer.write(|records| records.push(1, |_| ())).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(writer.length(), 0);
+    }
+}
