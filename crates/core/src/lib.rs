@@ -15,7 +15,7 @@ pub mod fuzz;
 #[doc(hidden)]
 pub mod fuzz_dialog;
 mod hmac;
-pub mod message_store;
+mod message_store;
 pub mod now;
 pub mod outbox;
 pub mod proxy;

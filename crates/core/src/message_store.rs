@@ -11,14 +11,14 @@ const SEGMENT: usize = 255;
 const NONE: u32 = u32::MAX;
 
 /// Memory that a kept message of so many bytes takes.
-pub const fn memory_of(bytes: usize) -> usize {
+pub(crate) const fn memory_of(bytes: usize) -> usize {
     let blocks = bytes.div_ceil(TEXT);
     size_of::<Block>() * if blocks == 0 { 1 } else { blocks }
 }
 
 /// Names one kept message. Not checked: its holder frees it once and uses it no more.
 #[derive(Debug, PartialEq, Eq)]
-pub struct StoredMessage(NonZeroU32);
+pub(crate) struct StoredMessage(NonZeroU32);
 
 impl StoredMessage {
     /// The chain's first block.
@@ -29,7 +29,7 @@ impl StoredMessage {
 
 /// The kept messages of one shard.
 #[derive(Debug, Default)]
-pub struct MessageStore {
+pub(crate) struct MessageStore {
     segments: Segments<Segment>,
     bytes: usize,
     messages: usize,
@@ -70,27 +70,28 @@ impl segments::Segment for Segment {
 }
 
 impl MessageStore {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Bytes of all messages kept.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// How many messages are kept.
-    pub fn messages(&self) -> usize {
+    pub(crate) fn messages(&self) -> usize {
         self.messages
     }
 
     /// Segments that hold memory, 32 KB each.
-    pub fn segments(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn segments(&self) -> usize {
         self.segments.held()
     }
 
     /// Bytes that the segments take.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.segments.held() * (size_of::<Segment>() + SEGMENT * size_of::<Block>())
     }
 
@@ -98,7 +99,7 @@ impl MessageStore {
     ///
     /// # Panics
     /// With a message of 4 GiB or more, or when 512 GiB are kept.
-    pub fn store(&mut self, message: &[u8]) -> StoredMessage {
+    pub(crate) fn store(&mut self, message: &[u8]) -> StoredMessage {
         let whole = u32::try_from(message.len()).expect("a message is far smaller than 4 GiB");
         let first = self.take();
         let (mut at, mut rest) = (first, message);
@@ -121,7 +122,7 @@ impl MessageStore {
     }
 
     /// Appends the message to `out`.
-    pub fn append_to(&self, kept: &StoredMessage, out: &mut Vec<u8>) {
+    pub(crate) fn append_to(&self, kept: &StoredMessage, out: &mut Vec<u8>) {
         let mut at = kept.first();
         out.reserve(self.block(at).len as usize);
         while at != NONE {
@@ -132,11 +133,11 @@ impl MessageStore {
     }
 
     /// Bytes of the message.
-    pub fn len(&self, kept: &StoredMessage) -> usize {
+    pub(crate) fn len(&self, kept: &StoredMessage) -> usize {
         self.block(kept.first()).len as usize
     }
 
-    pub fn free(&mut self, kept: StoredMessage) {
+    pub(crate) fn free(&mut self, kept: StoredMessage) {
         self.bytes -= self.len(&kept);
         self.messages -= 1;
         let mut at = kept.first();
@@ -154,7 +155,7 @@ impl MessageStore {
     }
 
     /// As [`crate::slots::Slots::tidy`].
-    pub fn tidy(&mut self) -> bool {
+    pub(crate) fn tidy(&mut self) -> bool {
         self.segments.tidy()
     }
 

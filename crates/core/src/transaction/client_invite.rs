@@ -4,7 +4,7 @@ use super::step::{Action, Class, End, Retransmission, Step};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub(super) enum State {
     Calling,
     Proceeding,
     /// A 300-699 came and was acknowledged.
@@ -15,7 +15,7 @@ pub enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(super) enum Event {
     Response(Class),
     /// Timer A.
     Retransmit,
@@ -27,12 +27,12 @@ pub enum Event {
 }
 
 /// The first state; the request is sent by the caller.
-pub fn start(reliable: bool) -> Step<State> {
+pub(super) fn start(reliable: bool) -> Step<State> {
     let retransmission = if reliable { Retransmission::Unchanged } else { Retransmission::Start };
     Step::to(State::Calling, Action::SendAndKeep).retransmission(retransmission).end(End::B)
 }
 
-pub fn step(state: State, event: Event, reliable: bool) -> Step<State> {
+pub(super) fn step(state: State, event: Event, reliable: bool) -> Step<State> {
     use State::{Accepted, Calling, Completed, Proceeding, Terminated};
     match (state, event) {
         (Calling, Event::Retransmit) => Step::to(Calling, Action::Resend).retransmission(Retransmission::Double),

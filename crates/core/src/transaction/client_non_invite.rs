@@ -4,7 +4,7 @@ use super::step::{Action, Class, End, Retransmission, Step};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub(super) enum State {
     Trying,
     Proceeding,
     Completed,
@@ -12,7 +12,7 @@ pub enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(super) enum Event {
     Response(Class),
     /// Timer E.
     Retransmit,
@@ -22,13 +22,13 @@ pub enum Event {
 }
 
 /// The first state; the request is sent by the caller.
-pub fn start(reliable: bool) -> Step<State> {
+pub(super) fn start(reliable: bool) -> Step<State> {
     // Kept over reliable transports too: a response may have to be made from it.
     let retransmission = if reliable { Retransmission::Unchanged } else { Retransmission::Start };
     Step::to(State::Trying, Action::SendAndKeep).retransmission(retransmission).end(End::T1_64)
 }
 
-pub fn step(state: State, event: Event, reliable: bool) -> Step<State> {
+pub(super) fn step(state: State, event: Event, reliable: bool) -> Step<State> {
     use State::{Completed, Proceeding, Terminated, Trying};
     match (state, event) {
         (Trying, Event::Retransmit) => Step::to(Trying, Action::Resend).retransmission(Retransmission::DoubleToT2),

@@ -9,9 +9,9 @@ use strowger_message::{Message, Method, Name};
 
 /// The hash of what must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Key {
-    pub high: u64,
-    pub low: u64,
+pub(super) struct Key {
+    pub(super) high: u64,
+    pub(super) low: u64,
 }
 
 impl Key {
@@ -23,13 +23,13 @@ impl Key {
 
 /// The parts of the topmost Via that transactions are told apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TopVia<'a> {
+pub(super) struct TopVia<'a> {
     /// Host and port, without white space around.
-    pub sent_by: &'a [u8],
+    pub(super) sent_by: &'a [u8],
     /// Empty if there is none.
-    pub branch: &'a [u8],
+    pub(super) branch: &'a [u8],
     /// The whole value, without what follows its comma.
-    pub whole: &'a [u8],
+    pub(super) whole: &'a [u8],
 }
 
 /// The magic cookie: the branch was made by the rules of RFC 3261 (section 8.1.1.7).
@@ -37,7 +37,7 @@ const COOKIE: &[u8] = b"z9hG4bK";
 
 impl<'a> TopVia<'a> {
     /// The first value of a Via line.
-    pub fn of(value: &'a [u8]) -> Option<Self> {
+    pub(super) fn of(value: &'a [u8]) -> Option<Self> {
         let whole = &value[..end_of_part(value, b',').unwrap_or(value.len())];
         // sent-protocol: two slashes, white space around them allowed.
         let protocol = match whole.strip_prefix(b"SIP/2.0/") {
@@ -63,7 +63,7 @@ impl<'a> TopVia<'a> {
         (!sent_by.is_empty()).then_some(Self { sent_by, branch, whole: whole.trim_ascii() })
     }
 
-    pub fn of_message(message: &Message<'a>) -> Option<Self> {
+    pub(super) fn of_message(message: &Message<'a>) -> Option<Self> {
         Self::of(message.header(Name::Via)?)
     }
 }
@@ -130,18 +130,18 @@ const CLIENT: u64 = 2;
 
 /// Makes keys with one secret.
 #[derive(Clone, Copy, Debug)]
-pub struct Keys {
+pub(super) struct Keys {
     secret: [u64; 2],
 }
 
 impl Keys {
-    pub const fn new(secret: [u64; 2]) -> Self {
+    pub(super) const fn new(secret: [u64; 2]) -> Self {
         Self { secret }
     }
 
     /// The server transaction of a request, taken to have this method: an ACK belongs to the transaction of its
     /// INVITE, and a CANCEL looks for one (RFC 3261 sections 17.2.3 and 9.2).
-    pub fn server(&self, message: &Message<'_>, via: &TopVia<'_>, method: &[u8]) -> Key {
+    pub(super) fn server(&self, message: &Message<'_>, via: &TopVia<'_>, method: &[u8]) -> Key {
         let mut hasher = Fast::new(self.secret);
         if via.branch.starts_with(COOKIE) && via.branch.len() > COOKIE.len() {
             hasher.word(SERVER);
@@ -164,7 +164,7 @@ impl Keys {
     }
 
     /// The client transaction of a response: branch of the topmost Via and method of the CSeq (section 17.1.3).
-    pub fn client(&self, branch: &[u8], method: &[u8]) -> Key {
+    pub(super) fn client(&self, branch: &[u8], method: &[u8]) -> Key {
         let mut hasher = Fast::new(self.secret);
         hasher.word(CLIENT);
         hasher.part(branch);

@@ -1,7 +1,7 @@
 //! Transactions: RFC 3261 section 17 with the corrections of RFC 6026.
 //!
-//! Four small machines ([`client_invite`], [`client_non_invite`], [`server_invite`], [`server_non_invite`]) map
-//! a state and an event to the next state and a [`step::Step`]; [`Transactions`] finds the transaction of each message, drives
+//! Four small machines (`client_invite`, `client_non_invite`, `server_invite`, `server_non_invite`) map
+//! a state and an event to the next state and a `step::Step`; [`Transactions`] finds the transaction of each message, drives
 //! its machine, sends, keeps what may have to be sent again, and runs the timers.
 //!
 //! The rule of use: hand every request to [`Transactions::request`] and every response to
@@ -14,21 +14,21 @@ mod ack_cancel;
 mod allowance;
 mod cancel;
 mod charges;
-pub mod client_invite;
-pub mod client_non_invite;
+mod client_invite;
+mod client_non_invite;
 mod dues;
 mod entry;
 mod failure;
 mod icmp_quote;
-pub mod key;
+mod key;
 mod key_index;
 mod machine;
 mod outcome;
 mod packed_target;
 mod record;
-pub mod server_invite;
-pub mod server_non_invite;
-pub mod step;
+mod server_invite;
+mod server_non_invite;
+mod step;
 mod table;
 mod timer_table;
 mod user;

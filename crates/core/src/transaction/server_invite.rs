@@ -4,7 +4,7 @@ use super::step::{Action, Class, End, Retransmission, Step};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub(super) enum State {
     Proceeding,
     /// A 300-699 was sent; its ACK is awaited.
     Completed,
@@ -16,7 +16,7 @@ pub enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(super) enum Event {
     /// The INVITE came again.
     Request,
     Ack,
@@ -29,7 +29,7 @@ pub enum Event {
     TransportError,
 }
 
-pub fn step(state: State, event: Event, reliable: bool) -> Step<State> {
+pub(super) fn step(state: State, event: Event, reliable: bool) -> Step<State> {
     use State::{Accepted, Completed, Confirmed, Proceeding, Terminated};
     match (state, event) {
         (Proceeding, Event::Request) => Step::to(Proceeding, Action::Resend),

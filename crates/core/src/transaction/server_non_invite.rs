@@ -4,7 +4,7 @@ use super::step::{Action, Class, End, Retransmission, Step};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub(super) enum State {
     Trying,
     Proceeding,
     Completed,
@@ -12,7 +12,7 @@ pub enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(super) enum Event {
     /// The request came again.
     Request,
     /// The user answers.
@@ -22,7 +22,7 @@ pub enum Event {
     TransportError,
 }
 
-pub fn step(state: State, event: Event, reliable: bool) -> Step<State> {
+pub(super) fn step(state: State, event: Event, reliable: bool) -> Step<State> {
     use State::{Completed, Proceeding, Terminated, Trying};
     let send = if reliable { Action::Send } else { Action::SendAndKeep };
     match (state, event) {

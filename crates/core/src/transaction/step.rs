@@ -2,13 +2,13 @@
 
 /// The answer of a machine to one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step<S> {
-    pub next: S,
-    pub action: Action,
-    pub retransmission: Retransmission,
-    pub end: End,
+pub(super) struct Step<S> {
+    pub(super) next: S,
+    pub(super) action: Action,
+    pub(super) retransmission: Retransmission,
+    pub(super) end: End,
     /// The kept message is needed no longer.
-    pub forget: bool,
+    pub(super) forget: bool,
 }
 
 impl<S> Step<S> {
@@ -44,7 +44,7 @@ impl<S> Step<S> {
 
 /// What is to be done with the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(super) enum Action {
     /// Nothing; a message is swallowed.
     Absorb,
     /// The message goes to the user of the transaction.
@@ -69,7 +69,7 @@ pub enum Action {
 
 /// What becomes of the timer of retransmissions: A, E or G.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retransmission {
+pub(super) enum Retransmission {
     Unchanged,
     /// After T1.
     Start,
@@ -84,7 +84,7 @@ pub enum Retransmission {
 
 /// What becomes of the timer that ends the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(super) enum End {
     Unchanged,
     Stop,
     /// At once, by the next poll.
@@ -101,7 +101,7 @@ pub enum End {
 
 /// The class of a response, as the machines tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub(super) enum Class {
     /// 1xx.
     Provisional,
     /// 2xx.
@@ -111,7 +111,7 @@ pub enum Class {
 }
 
 impl Class {
-    pub const fn of(status: u16) -> Self {
+    pub(super) const fn of(status: u16) -> Self {
         match status {
             0..200 => Self::Provisional,
             200..300 => Self::Success,
