@@ -33,7 +33,9 @@ pub const fn bucket(hash: u32) -> u8 {
 pub struct BucketSet([u64; BUCKETS / 64]);
 
 impl BucketSet {
+    /// No bucket: what a shard owns until some are given to it.
     pub const NONE: Self = Self([0; BUCKETS / 64]);
+    /// All 256: what the only shard of a process owns.
     pub const ALL: Self = Self([u64::MAX; BUCKETS / 64]);
 
     /// Those for which `member` is true.
@@ -45,16 +47,19 @@ impl BucketSet {
         set
     }
 
+    /// Whether this bucket, 0 to 255, is one of them.
     #[inline]
     pub const fn contains(self, bucket: u8) -> bool {
         self.0[(bucket / 64) as usize] >> (bucket % 64) & 1 == 1
     }
 
+    /// These and the others.
     #[must_use]
     pub fn with(self, others: Self) -> Self {
         Self(std::array::from_fn(|n| self.0[n] | others.0[n]))
     }
 
+    /// These but for the others.
     #[must_use]
     pub fn without(self, others: Self) -> Self {
         Self(std::array::from_fn(|n| self.0[n] & !others.0[n]))

@@ -18,6 +18,7 @@ impl std::fmt::Debug for Entropy {
 }
 
 impl Entropy {
+    /// The stream that belongs to `seed`: 256 random bits from outside. The same seed gives the same numbers.
     pub fn new(seed: [u8; 32]) -> Self {
         Self { seed, stream: ChaCha12Rng::from_seed(seed) }
     }
@@ -27,6 +28,7 @@ impl Entropy {
         Self::new(Sha256::new().chain_update(self.seed).chain_update(label).finalize().into())
     }
 
+    /// The next number, any of 64 bits.
     #[inline]
     pub fn u64(&mut self) -> u64 {
         self.stream.next_u64()

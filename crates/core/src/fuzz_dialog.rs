@@ -241,7 +241,7 @@ impl World {
     }
 }
 
-/// [`WORDS`], and the parts of these requests that lead somewhere.
+/// `WORDS`, and the parts of these requests that lead somewhere.
 pub fn pieces(requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut pieces: Vec<Vec<u8>> = WORDS.iter().map(|word| word.as_bytes().to_vec()).collect();
     for request in requests {

@@ -4,6 +4,7 @@
 //! bytes and entropy come in; what is to be sent goes out through the [`Outbox`].
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod base64;
 pub mod call;

@@ -7,6 +7,7 @@ use std::ops::Range;
 /// to the kernel without copying them again. Cleared after each round, it allocates nothing once warm.
 #[derive(Debug, Default)]
 pub struct Outbox {
+    /// The messages, one behind the other.
     pub bytes: Vec<u8>,
     sends: Vec<Send>,
 }
@@ -14,6 +15,7 @@ pub struct Outbox {
 /// One message to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Send {
+    /// Where it goes, and from where.
     pub target: Target,
     range: (u32, u32),
     /// Given back with [`Failure`] if the message could not be sent; 0: no one asks.
@@ -21,6 +23,7 @@ pub struct Send {
 }
 
 impl Send {
+    /// Where the message stands in [`Outbox::bytes`].
     pub fn range(&self) -> Range<usize> {
         self.range.0 as usize..self.range.1 as usize
     }
@@ -29,10 +32,12 @@ impl Send {
 /// A message that could not be sent (RFC 3261 section 17.1.4).
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
+    /// What its [`Send::token`] was.
     pub token: u64,
 }
 
 impl Outbox {
+    /// Without memory; it grows with the first rounds.
     pub fn new() -> Self {
         Self::default()
     }
@@ -48,14 +53,17 @@ impl Outbox {
         self.sends.push(Send { target, range: (range.start as u32, range.end as u32), token });
     }
 
+    /// What is to be sent, in the order in which the machines said so.
     pub fn sends(&self) -> &[Send] {
         &self.sends
     }
 
+    /// Nothing is to be sent.
     pub fn is_empty(&self) -> bool {
         self.sends.is_empty()
     }
 
+    /// At the end of a round: messages go, memory stays.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.sends.clear();

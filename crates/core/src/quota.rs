@@ -33,6 +33,7 @@ pub enum Kind {
 const KINDS: usize = Kind::ALL.len();
 
 impl Kind {
+    /// Every kind, in the order of their numbers.
     pub const ALL: [Self; 8] = [
         Self::Connection,
         Self::Forwarding,
@@ -75,6 +76,7 @@ impl LeftOut {
         self.0.iter().sum()
     }
 
+    /// Of this kind alone.
     pub fn of(&self, kind: Kind) -> u64 {
         self.0[kind as usize]
     }

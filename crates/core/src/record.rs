@@ -23,12 +23,15 @@ pub trait Recorded: Serialize + DeserializeOwned {
 /// A number of one process.
 #[derive(Debug)]
 pub enum Number<'a> {
+    /// A place in the list of listeners of this process's configuration.
     Listener(&'a mut ListenerId),
+    /// The number that stands for a name which a peer must prove.
     Peer(&'a mut PeerName),
 }
 
 /// What numbers of this process mean.
 pub trait Names {
+    /// The name by which another process finds the listener.
     fn listener(&self, number: ListenerId) -> String;
 
     /// The name that a peer must prove. One that is forgotten is a name that no peer proves.
@@ -37,6 +40,7 @@ pub trait Names {
     /// The listener of this name, if there is one.
     fn listener_called(&self, name: &str) -> Option<ListenerId>;
 
+    /// The number that this process has for the name, a new one if it has none.
     fn peer_called(&self, name: &str) -> PeerName;
 }
 
@@ -45,6 +49,7 @@ pub trait Names {
 pub enum Unreadable {
     /// Of a form that another version of this program writes.
     Version(u8),
+    /// Cut short, or not what [`write()`] writes.
     Malformed,
     /// It goes on by a listener that this process does not have.
     NoListener(String),
@@ -100,7 +105,7 @@ fn place<N: Hash + Eq>(
     })
 }
 
-/// Reads what [`write`] wrote, with the numbers of this process.
+/// Reads what [`write()`] wrote, with the numbers of this process.
 ///
 /// # Errors
 /// The bytes are no such record, or mean nothing here.

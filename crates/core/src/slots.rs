@@ -9,6 +9,7 @@ pub const GENERATION_BITS: u32 = 28;
 /// Names one entry of a [`Slots`]: where it stands and which use of the place is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Id {
+    /// Its place in the table; another entry may have it later.
     pub slot: u32,
     /// Never 0, below 2^[`GENERATION_BITS`]. Counts insertions of the whole table, so that an id is not mistaken for a later one of the
     /// same slot.
@@ -91,6 +92,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
+    /// Empty, and without memory until something is inserted.
     pub fn new() -> Self {
         Self { segments: Segments::default(), len: 0, generation: 0 }
     }
@@ -100,6 +102,7 @@ impl<T> Slots<T> {
         self.len
     }
 
+    /// No entry is there; segments may hold memory yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -135,12 +138,14 @@ impl<T> Slots<T> {
         self.segments.get(slot as usize / SEGMENT)
     }
 
+    /// None: it was removed, or there never was such an entry.
     pub fn get(&self, id: Id) -> Option<&T> {
         let segment = self.segment(id.slot)?;
         let place = id.slot as usize % SEGMENT;
         (segment.generations[place] == id.generation).then_some(segment.values[place].as_ref())?
     }
 
+    /// As [`Slots::get`].
     pub fn get_mut(&mut self, id: Id) -> Option<&mut T> {
         let segment = self.segments.get_mut(id.slot as usize / SEGMENT)?;
         let place = id.slot as usize % SEGMENT;
@@ -154,6 +159,7 @@ impl<T> Slots<T> {
         segment.values[place].as_ref().map(|value| (Id { slot, generation: segment.generations[place] }, value))
     }
 
+    /// Takes the entry out, and its place is free. None: there is no such entry.
     pub fn remove(&mut self, id: Id) -> Option<T> {
         let at = id.slot as usize / SEGMENT;
         let segment = self.segments.get_mut(at)?;

@@ -63,6 +63,7 @@ impl Stamp {
     /// No timer runs.
     pub const NONE: Self = Self(0);
 
+    /// The owner has started the timer, and it has neither stopped it nor seen its end.
     pub fn is_running(self) -> bool {
         self != Self::NONE
     }
@@ -109,6 +110,7 @@ struct Queue {
 }
 
 impl Timers {
+    /// Without timers and without lengths: [`Timers::length`] names each length that is needed.
     pub fn new() -> Self {
         Self::default()
     }

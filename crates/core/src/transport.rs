@@ -9,15 +9,20 @@ use std::num::NonZeroU32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Transport {
+    /// One message a datagram, unreliable (RFC 3261 section 18).
     Udp,
+    /// A stream, cut by Content-Length (RFC 3261 section 18.3).
     Tcp,
+    /// TLS on TCP (RFC 3261 section 26.2.1).
     Tls,
     /// RFC 7118.
     Ws,
+    /// WebSocket on TLS (RFC 7118).
     Wss,
 }
 
 impl Transport {
+    /// Every transport, in the order of their numbers.
     pub const ALL: [Self; 5] = [Self::Udp, Self::Tcp, Self::Tls, Self::Ws, Self::Wss];
 
     /// The transport itself retransmits: no timers A, E, G (RFC 3261 section 17).
@@ -25,6 +30,7 @@ impl Transport {
         !matches!(self, Self::Udp)
     }
 
+    /// It is encrypted, by TLS.
     pub const fn is_secure(self) -> bool {
         matches!(self, Self::Tls | Self::Wss)
     }
@@ -59,6 +65,7 @@ impl Transport {
         }
     }
 
+    /// Reads [`Transport::text`] without regard to case; none: another word.
     pub fn of(text: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.text().as_bytes().eq_ignore_ascii_case(text))
     }
@@ -81,9 +88,13 @@ pub struct ListenerId(pub u16);
 /// A connection, named so that any shard of any process of any node can tell whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Flow {
+    /// The number of the server in its cluster.
     pub node: u16,
+    /// The number of the process among those of the node, past and present.
     pub process: u16,
+    /// The shard that has the socket.
     pub shard: u8,
+    /// The place of the connection in the table of that shard.
     pub slot: u32,
     /// Counts the uses of the slot: a flow that ended is never mistaken for its successor.
     pub generation: u32,
@@ -92,8 +103,11 @@ pub struct Flow {
 /// Where a message came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
+    /// What it came by.
     pub transport: Transport,
+    /// The listener that took it, or from whose address the connection was made.
     pub listener: ListenerId,
+    /// Address and port of the sender, as the socket says.
     #[serde(with = "record::address")]
     pub remote: SocketAddr,
     /// The connection, of a stream.
@@ -116,11 +130,14 @@ pub struct PeerName(pub NonZeroU32);
 /// connection that is there already, or a new one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
+    /// What it goes by.
     pub transport: Transport,
     /// The listener whose socket sends, or whose address a new connection comes from.
     pub listener: ListenerId,
+    /// Address and port of the next hop.
     #[serde(with = "record::address")]
     pub address: SocketAddr,
+    /// The connection to be used while it lives.
     pub flow: Option<Flow>,
     /// The port of `address` at which the peer takes connections when the flow has ended (RFC 3261 section 18.2.2); 0: the
     /// same.

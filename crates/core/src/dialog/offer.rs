@@ -19,7 +19,9 @@ pub enum OfferAnswer {
 /// What a description is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Description {
+    /// Proposes a session, or a change of the one there is (RFC 3264 sections 5 and 8).
     Offer,
+    /// Takes or refuses each stream of the offer (RFC 3264 section 6).
     Answer,
 }
 
@@ -33,6 +35,7 @@ pub enum OfferError {
 }
 
 impl OfferError {
+    /// The status code with which the request that brought it is refused: 491 or 500.
     pub const fn status(self) -> u16 {
         match self {
             Self::Glare => 491,

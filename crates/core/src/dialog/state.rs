@@ -19,10 +19,12 @@ pub enum Role {
     Callee,
 }
 
+/// How far a dialog has come (section 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// A provisional response made it (section 12.1).
     Early,
+    /// A 2xx made it, or followed on the response that made it early.
     Confirmed,
     /// A BYE, or a final response other than 2xx to the request that made it.
     Ended,
@@ -60,6 +62,7 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// The status code of the refusal.
     pub const fn status(self) -> u16 {
         match self {
             Self::Ended => 481,
@@ -130,22 +133,27 @@ impl Dialog {
         })
     }
 
+    /// Which end we are; the dialog keeps it for good.
     pub fn role(&self) -> Role {
         self.role
     }
 
+    /// Only [`Dialog::confirm`] and [`Dialog::end`] change it.
     pub fn state(&self) -> State {
         self.state
     }
 
+    /// It was made over TLS, by a request to a SIPS URI (sections 12.1.1 and 12.1.2).
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
+    /// The value of Call-ID in each of its requests.
     pub fn call_id(&self) -> &[u8] {
         self.texts.of(Piece::CallId)
     }
 
+    /// Our tag: that of From in what we request, that of To in what the peer requests.
     pub fn local_tag(&self) -> &[u8] {
         self.texts.of(Piece::LocalTag)
     }
@@ -251,6 +259,7 @@ impl Dialog {
         }
     }
 
+    /// It is over, by a BYE or a failure (section 12.3): requests of the peer are refused as [`Fault::Ended`] from now on.
     pub fn end(&mut self) {
         self.state = State::Ended;
     }

@@ -9,8 +9,11 @@ use subtle::ConstantTimeEq;
 /// A hash function of digest authentication, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hash {
+    /// RFC 1321, 16 bytes: for peers that know no other.
     Md5,
+    /// FIPS 180-4, 32 bytes.
     Sha256,
+    /// SHA-512 cut to 32 bytes, with initial values of its own (FIPS 180-4).
     Sha512_256,
 }
 
@@ -72,10 +75,12 @@ impl HashValue {
         Some(Self { hash, bytes })
     }
 
+    /// Of which hash it is a value.
     pub fn hash(&self) -> Hash {
         self.hash
     }
 
+    /// [`Hash::size`] of them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.hash.size()]
     }
@@ -131,17 +136,24 @@ pub(super) fn hex_digit(byte: u8) -> Option<u8> {
 /// What the `algorithm` parameter names: a hash, with or without the session variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Algorithm {
+    /// What HA1, HA2 and the response are made with.
     pub hash: Hash,
     /// `-sess`: the HA1 is mixed with nonce and cnonce (RFC 7616 section 3.4.2).
     pub session: bool,
 }
 
 impl Algorithm {
+    /// Also what a challenge without `algorithm` asks for (RFC 7616 section 3.3).
     pub const MD5: Self = Self { hash: Hash::Md5, session: false };
+    /// MD5, the HA1 mixed with nonce and cnonce.
     pub const MD5_SESS: Self = Self { hash: Hash::Md5, session: true };
+    /// SHA-256 (RFC 7616 section 3.3).
     pub const SHA_256: Self = Self { hash: Hash::Sha256, session: false };
+    /// SHA-256, the HA1 mixed with nonce and cnonce.
     pub const SHA_256_SESS: Self = Self { hash: Hash::Sha256, session: true };
+    /// SHA-512/256 (RFC 7616 section 3.3).
     pub const SHA_512_256: Self = Self { hash: Hash::Sha512_256, session: false };
+    /// SHA-512/256, the HA1 mixed with nonce and cnonce.
     pub const SHA_512_256_SESS: Self = Self { hash: Hash::Sha512_256, session: true };
 
     /// Every algorithm, weakest first.

@@ -10,6 +10,7 @@ use super::params::write_quoted;
 /// What a user agent knows of its password.
 #[derive(Clone, Copy)]
 pub enum Secret<'a> {
+    /// The password itself: the HA1 is made for each answer.
     Password(&'a [u8]),
     /// Values for the realm that challenges.
     Ha1(&'a Ha1Set),
@@ -27,11 +28,15 @@ impl fmt::Debug for Secret<'_> {
 /// The request to be sent again, and who sends it.
 #[derive(Clone, Copy, Debug)]
 pub struct ChallengeAnswer<'a> {
+    /// The name as it is in the realm; it is hashed where the challenge says `userhash=true`.
     pub user: &'a [u8],
+    /// In the realm that challenges.
     pub secret: Secret<'a>,
+    /// As it stands in the start line.
     pub method: &'a [u8],
     /// The Request-URI.
     pub uri: &'a [u8],
+    /// The whole body, empty if there is none; auth-int alone covers it.
     pub body: &'a [u8],
     /// Random text, new for each challenge; it must hold no control characters.
     pub cnonce: &'a [u8],

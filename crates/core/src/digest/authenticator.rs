@@ -26,6 +26,7 @@ pub struct DigestSettings {
     pub clock_skew: u32,
     /// How close the `uri` parameter must be to the Request-URI.
     pub uri_check: UriCheck,
+    /// How many nonces are remembered, and how far out of order their counts may come.
     pub replay: ReplaySettings,
 }
 
@@ -49,6 +50,7 @@ impl Default for DigestSettings {
 /// Proxies on the way may rewrite a Request-URI (RFC 3261 section 22.4 item 5), mostly its port and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum UriCheck {
+    /// They are not compared.
     Off,
     /// Same user and same host; scheme, port, parameters and the spelling of escapes may differ. Anything for the registrar:
     /// whose binding it is stands in To.
@@ -61,9 +63,11 @@ pub enum UriCheck {
 /// The request that carries the credentials.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedRequest<'a> {
+    /// As it stands in the start line.
     pub method: &'a [u8],
     /// The Request-URI.
     pub uri: &'a [u8],
+    /// The whole body, empty if there is none; auth-int alone covers it.
     pub body: &'a [u8],
     /// It is a REGISTER for this server.
     pub to_registrar: bool,
@@ -78,9 +82,11 @@ pub struct SignedRequest<'a> {
 /// What a server asks for when it challenges.
 #[derive(Clone, Copy, Debug)]
 pub struct ChallengeParams<'a> {
+    /// As what the server challenges: registrar or proxy.
     pub header: ChallengeHeader,
     /// One challenge each, in this order (RFC 8760 section 2.3).
     pub algorithms: &'a [Algorithm],
+    /// Where users are known by their passwords; without quotes.
     pub realm: &'a [u8],
     /// As in [`SignedRequest`].
     pub source: &'a [u8],
@@ -116,6 +122,7 @@ impl From<BadRequest> for Verdict {
 }
 
 impl Verdict {
+    /// The request may go on, as that user.
     pub fn is_ok(self) -> bool {
         self == Self::Ok
     }
@@ -243,6 +250,7 @@ impl Authenticator {
         Self { settings, lasting: Arc::new(lasting) }
     }
 
+    /// Those that it judges by now.
     pub fn settings(&self) -> &DigestSettings {
         &self.settings
     }

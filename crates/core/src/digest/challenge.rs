@@ -42,15 +42,21 @@ impl ChallengeHeader {
 /// The qualities of protection that a challenge offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub struct QopOffer {
+    /// `auth`: the response covers method and URI (RFC 7616 section 3.4.3).
     pub auth: bool,
+    /// `auth-int`: it covers the body too.
     pub auth_int: bool,
 }
 
 impl QopOffer {
+    /// `auth` alone.
     pub const AUTH: Self = Self { auth: true, auth_int: false };
+    /// `auth-int` alone.
     pub const AUTH_INT: Self = Self { auth: false, auth_int: true };
+    /// The user agent chooses.
     pub const BOTH: Self = Self { auth: true, auth_int: true };
 
+    /// Whether a response may claim this quality.
     pub const fn contains(self, qop: Qop) -> bool {
         match qop {
             Qop::Auth => self.auth,
@@ -84,9 +90,13 @@ impl QopOffer {
 /// One Digest challenge as it stands in the header; nothing is copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Challenge<'a> {
+    /// Which password is wanted: a user has one in each realm.
     pub realm: Text<'a>,
+    /// The server's own text, opaque to the user agent; it goes back with each answer.
     pub nonce: Text<'a>,
+    /// URIs for which the same credentials are good, joined with spaces (RFC 7616 section 3.3); not acted on here.
     pub domain: Option<Text<'a>>,
+    /// Text that goes back as it is with each answer.
     pub opaque: Option<Text<'a>>,
     /// The nonce was too old but the password right: try again without asking the user.
     pub stale: bool,
@@ -94,6 +104,7 @@ pub struct Challenge<'a> {
     pub algorithm: Option<Text<'a>>,
     /// `None` if the parameter is missing: the server speaks RFC 2069.
     pub qop: Option<QopOffer>,
+    /// Whether `userhash=true`: the server knows its users by hashed names (RFC 7616 section 3.4.4).
     pub userhash: bool,
 }
 

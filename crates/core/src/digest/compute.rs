@@ -14,6 +14,7 @@ pub enum Qop {
 }
 
 impl Qop {
+    /// The token, as it stands in a header.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auth => "auth",
@@ -34,6 +35,7 @@ impl Qop {
 pub struct Ha1(HashValue);
 
 impl Ha1 {
+    /// From the password; name and realm as they are, without quotes or escapes.
     pub fn new(hash: Hash, user: &[u8], realm: &[u8], password: &[u8]) -> Self {
         Self(hash.of(&[user, b":", realm, b":", password]))
     }
@@ -48,10 +50,12 @@ impl Ha1 {
         HashValue::from_bytes(hash, bytes).map(Self)
     }
 
+    /// The hash value: worth as much as the password.
     pub fn value(&self) -> &HashValue {
         &self.0
     }
 
+    /// Which hash it was made with; only algorithms of this hash can use it.
     pub fn hash(&self) -> Hash {
         self.0.hash()
     }
@@ -102,6 +106,7 @@ impl Ha1Set {
         Ha1::from_bytes(hash, bytes)
     }
 
+    /// No value is stored: no response can be right.
     pub fn is_empty(&self) -> bool {
         self.md5.is_none() && self.sha256.is_none() && self.sha512_256.is_none()
     }
@@ -147,8 +152,11 @@ pub fn userhash(hash: Hash, user: &[u8], realm: &[u8]) -> HashValue {
 /// What goes into a response beside the secret. Values are unquoted.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseInput<'a> {
+    /// What the response is made with; the HA1 must be of its hash.
     pub algorithm: Algorithm,
+    /// None: the response is that of RFC 2069.
     pub qop: Option<Qop>,
+    /// That of the challenge.
     pub nonce: &'a [u8],
     /// The digits as they stood in the header; unused without qop.
     pub nc: &'a [u8],
@@ -156,6 +164,7 @@ pub struct ResponseInput<'a> {
     pub cnonce: &'a [u8],
     /// Empty for the `rspauth` of a server.
     pub method: &'a [u8],
+    /// The value of the parameter `uri`, which may differ from the Request-URI (RFC 3261 section 22.4).
     pub uri: &'a [u8],
     /// Used by auth-int alone.
     pub body: &'a [u8],

@@ -16,15 +16,23 @@ pub struct Credentials<'a> {
     pub username: Option<Text<'a>>,
     /// `username*`, an extended value of RFC 5987; [`Credentials::user`] decodes it.
     pub username_ext: Option<Text<'a>>,
+    /// That of the challenge: the user's name and password hold in this realm.
     pub realm: Text<'a>,
+    /// That of the challenge.
     pub nonce: Text<'a>,
+    /// The Request-URI as the user agent wrote it; proxies may have rewritten that since (RFC 3261 section 22.4 item 5).
     pub uri: Text<'a>,
+    /// Hexadecimal digits; [`Credentials::response_value`] reads them.
     pub response: Text<'a>,
     /// `None` if the parameter is missing, which means MD5.
     pub algorithm: Option<Text<'a>>,
+    /// Text of the user agent's choice, part of the response where there is a qop or a `-sess` algorithm.
     pub cnonce: Option<Text<'a>>,
+    /// That of the challenge; ours have none.
     pub opaque: Option<Text<'a>>,
+    /// The quality of protection claimed; [`Credentials::qop`] reads it.
     pub qop: Option<Text<'a>>,
+    /// The nonce count, in hexadecimal digits; [`Credentials::nonce_count`] reads them.
     pub nc: Option<Text<'a>>,
     /// Whether `userhash=true`.
     pub userhash: bool,

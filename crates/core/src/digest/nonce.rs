@@ -22,6 +22,7 @@ const BYTES: usize = 27;
 pub struct NonceText([u8; NONCE_LEN]);
 
 impl NonceText {
+    /// [`NONCE_LEN`] characters of base64; none of them must be escaped between quotes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

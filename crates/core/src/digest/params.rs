@@ -37,6 +37,7 @@ impl<'a> Text<'a> {
         Cow::Owned(out)
     }
 
+    /// There is nothing between the quotes.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }

@@ -68,7 +68,9 @@ impl Default for ProxySettings {
 /// What a request is forwarded by, to its last response.
 #[derive(Debug)]
 pub struct Policy {
+    /// Names and keys of this server.
     pub router: Arc<Router>,
+    /// Limits, and what is changed on the way.
     pub settings: ProxySettings,
 }
 
@@ -117,14 +119,17 @@ impl Proxy {
         }
     }
 
+    /// That of new requests.
     pub fn router(&self) -> &Arc<Router> {
         &self.policy.router
     }
 
+    /// Those of new requests.
     pub fn settings(&self) -> &ProxySettings {
         &self.policy.settings
     }
 
+    /// That of new requests.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }

@@ -11,27 +11,58 @@ use std::ops::Range;
 pub struct Notice {
     /// What [`Proxy::forward`] was given.
     pub context: u64,
+    /// What happened to it.
     pub event: NoticeEvent,
 }
 
-/// What happened. `bytes`: where the response that goes upstream stands in [`crate::Outbox::bytes`], until that is sent.
+/// What happened.
+///
+/// `bytes`: where the response that goes upstream stands in [`crate::Outbox::bytes`], until that is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoticeEvent {
     /// A provisional response but 100 goes upstream.
-    Rang { status: u16, bytes: Range<usize> },
+    Rang {
+        /// 101 to 199.
+        status: u16,
+        /// The response, in the bytes of the outbox.
+        bytes: Range<usize>,
+    },
     /// The first 2xx goes upstream.
-    Answered { status: u16, bytes: Range<usize> },
+    Answered {
+        /// 200 to 299.
+        status: u16,
+        /// The response, in the bytes of the outbox.
+        bytes: Range<usize>,
+    },
     /// A branch has a final response of 300 or more, or (503) its request could not be sent there.
-    Refused { status: u16, by: Option<Target> },
+    Refused {
+        /// 300 to 699.
+        status: u16,
+        /// The next hop; none: the transaction there is gone already.
+        by: Option<Target>,
+    },
     /// A branch had no final response in time.
-    TimedOut { target: Option<Target> },
+    TimedOut {
+        /// The next hop; none: the transaction there is gone already.
+        target: Option<Target>,
+    },
     /// Its sender has cancelled it.
     Cancelled,
     /// Every target has failed, and the plan asks: nothing goes upstream until the user says [`Proxy::more`], [`Proxy::answer`] or
     /// [`Proxy::pass`]. `status`: of the best response. After a move to another shard it is asked again there.
-    Failing { server: ServerId, status: u16 },
+    Failing {
+        /// Names the request in the answer of the user.
+        server: ServerId,
+        /// That of the best response (section 16.7 step 6), 300 to 699.
+        status: u16,
+    },
     /// Every target was tried: the best response goes upstream.
-    Exhausted { status: u16, bytes: Range<usize> },
+    Exhausted {
+        /// What the sender of the request gets.
+        status: u16,
+        /// The response, in the bytes of the outbox.
+        bytes: Range<usize>,
+    },
     /// The last of its transactions has ended.
     Ended,
 }

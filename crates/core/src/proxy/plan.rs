@@ -22,6 +22,7 @@ pub struct Plan<'a> {
     /// How long a target may say nothing at all before the next one is tried, in milliseconds. Default: until its transaction ends
     /// (timers B and F).
     pub answer_timeout: Option<u64>,
+    /// Default [`TryNext::Any`].
     pub try_next: TryNext<'a>,
     /// The user is asked before a failure goes upstream ([`NoticeEvent::Failing`]): it says [`Proxy::more`], [`Proxy::answer`] or
     /// [`Proxy::pass`]. The request is kept for that.

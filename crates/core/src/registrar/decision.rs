@@ -13,9 +13,11 @@ use crate::Now;
 /// A binding that the address-of-record has now.
 #[derive(Clone, Copy, Debug)]
 pub struct Current<'a> {
+    /// The contact's URI, without angle brackets.
     pub uri: &'a [u8],
     /// Of the REGISTER that made or last refreshed it.
     pub call_id: &'a [u8],
+    /// CSeq number of that REGISTER.
     pub cseq: u32,
     /// Milliseconds of [`Now::mono`], which no step of the system's clock moves; one whose time has passed counts as gone.
     pub expires_at: u64,
@@ -77,6 +79,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// The status code of the response: 4xx, or 500.
     pub const fn status(self) -> u16 {
         match self {
             Self::BadRequest(_) => 400,
@@ -122,6 +125,7 @@ pub struct Registrar {
 }
 
 impl Registrar {
+    /// Decides by these; of bindings it knows only what each request comes with.
     pub fn new(settings: RegistrarSettings) -> Self {
         Self { settings: Arc::new(settings), ..Self::default() }
     }
@@ -133,6 +137,7 @@ impl Registrar {
         }
     }
 
+    /// Those by which the next REGISTER is decided.
     pub fn settings(&self) -> &RegistrarSettings {
         &self.settings
     }

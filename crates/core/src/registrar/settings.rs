@@ -24,6 +24,7 @@ pub struct RegistrarSettings {
     /// Most contacts that one address-of-record may have; those that cannot be reached give way, then a request for
     /// more is answered 403. Default 10.
     pub max_contacts: usize,
+    /// Default [`PathRule::Keep`].
     pub path: PathRule,
     /// Service-Route of every 200, ready to be written: name-addrs joined with commas (RFC 3608). Empty: none.
     pub service_route: Vec<u8>,

@@ -7,6 +7,7 @@ use strowger_message::Host;
 /// One listener as it stands in Via and Record-Route.
 #[derive(Clone, Debug)]
 pub struct ListenerAddress {
+    /// What it takes messages by.
     pub transport: Transport,
     /// The bound address, its port never 0.
     pub bound: SocketAddr,
@@ -87,10 +88,15 @@ impl Identity {
         self
     }
 
+    /// The address of this listener.
+    ///
+    /// # Panics
+    /// There is none of this number, so it is of another configuration.
     pub fn listener(&self, id: ListenerId) -> &ListenerAddress {
         &self.listeners[id.0 as usize]
     }
 
+    /// All of them, each in the place that its [`ListenerId`] says.
     pub fn listeners(&self) -> &[ListenerAddress] {
         &self.listeners
     }

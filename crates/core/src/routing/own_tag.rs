@@ -22,6 +22,7 @@ impl std::fmt::Debug for OwnTag {
 const LEN: usize = 16;
 
 impl OwnTag {
+    /// `secret`: servers with the same one know each other's tags.
     pub fn new(secret: &[u8]) -> Self {
         Self(SipKey::derive(secret, b"strowger to-tag 2"))
     }

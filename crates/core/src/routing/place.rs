@@ -23,6 +23,7 @@ pub struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
+    /// Where this URI leads, with the default port and transport where it names none.
     pub fn of(uri: &SipUri<'a>) -> Self {
         let default = if uri.secure { Transport::Tls } else { Transport::Udp };
         let transport =

@@ -7,26 +7,39 @@ use strowger_message::{Edit, Error, Essentials, Form, Index, Limits, Line, Messa
 
 /// A parsed request with the views that every step of its way needs, made once.
 ///
-/// It is canonical ([`strowger_message::canonical`]): so is what a proxy makes of it. Its top Via is complete: `received` and `rport` were filled in when it arrived (RFC 3261 section
-/// 18.2.1, RFC 3581).
+/// It is canonical ([`strowger_message::canonical`]): so is what a proxy makes of it. Its top Via is complete: `received` and `rport`
+/// were filled in when it arrived (RFC 3261 section 18.2.1, RFC 3581).
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
+    /// The whole of it.
     pub message: Message<'a>,
+    /// From where it came, and by what listener or connection.
     pub arrival: &'a Arrival,
+    /// That of the start line.
     pub method: Method,
+    /// The Request-URI as it came.
     pub uri: Uri<'a>,
+    /// The header fields that each request must have, read.
     pub essentials: Essentials<'a>,
+    /// That of the top Via; empty: it has none (a peer of RFC 2543).
     pub branch: &'a [u8],
+    /// The value of Call-ID.
     pub call_id: &'a [u8],
+    /// Empty: From has none (a peer of RFC 2543).
     pub from_tag: &'a [u8],
+    /// Empty: To has none, and the request is in no dialog.
     pub to_tag: &'a [u8],
+    /// The number of CSeq.
     pub cseq: u32,
+    /// 0 to 255; none: there is no Max-Forwards (section 16.3 step 3).
     pub max_forwards: Option<u32>,
     /// [`crate::call::hash`] of the Call-ID.
     pub call_hash: u32,
 }
 
 impl<'a> Request<'a> {
+    /// Reads what a request must have (section 8.1.1), once for all that look at it. `call_hash`: [`Request::call_hash`].
+    ///
     /// # Errors
     /// What [`Essentials::of`] finds missing or malformed; [`Reason::StartLine`] for a response; what keeps the message
     /// from being [`Form::Canonical`]: what goes on to others must mean the same to them.

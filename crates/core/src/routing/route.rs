@@ -24,6 +24,7 @@ pub(crate) const ROUTE_TOKEN: &[u8] = b"d";
 pub struct Routing<'a> {
     /// The Request-URI to route by: a strict router's work is undone.
     pub uri: Uri<'a>,
+    /// Its text in the message.
     pub uri_text: &'a [u8],
     /// There was a Route of ours; it is taken off.
     pub own_route: bool,
@@ -59,7 +60,16 @@ pub enum NextHop<'a> {
     /// An address.
     Known(Target),
     /// A name: to be resolved (RFC 3263).
-    Name { host: &'a [u8], port: Option<u16>, transport: Option<Transport>, secure: bool },
+    Name {
+        /// As it stands in the URI.
+        host: &'a [u8],
+        /// None: SRV records say it, or the default of the transport holds (RFC 3263 section 4.2).
+        port: Option<u16>,
+        /// None: NAPTR and SRV records say it (RFC 3263 section 4.1).
+        transport: Option<Transport>,
+        /// It is a sips URI: only TLS will do.
+        secure: bool,
+    },
     /// No listener of ours reaches it, or the URI names no host.
     Unreachable,
 }

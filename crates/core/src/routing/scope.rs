@@ -15,10 +15,12 @@ pub enum Scope {
     Link,
     /// RFC 1918, RFC 6598, RFC 4193.
     Site,
+    /// Every other address.
     World,
 }
 
 impl Scope {
+    /// How far this address reaches. One of IPv4 that is written as IPv6 reaches as far as it does itself.
     pub fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             ip if ip.is_loopback() || ip.is_unspecified() => Self::Machine,

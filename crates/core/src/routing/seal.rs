@@ -38,8 +38,11 @@ const FLOW: u8 = 1 << 5;
 /// From where a device sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
+    /// What it sends by.
     pub transport: Transport,
+    /// Where its messages come from: behind NAT, an address of that.
     pub address: SocketAddr,
+    /// The connection that they came over, if there is one.
     pub flow: Option<Flow>,
 }
 

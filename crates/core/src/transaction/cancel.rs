@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 impl Transactions {
     /// Cancels an INVITE that has no final response yet (RFC 3261 section 9.1): at once if a provisional one came, else when one comes. If
-    /// then no final response comes for 64*T1, [`Event::Timeout`] tells. What becomes of the CANCEL itself is not told. `lines`: header
-    /// lines of the CANCEL, such as its Reason (RFC 3326). Returns whether there was something to cancel.
+    /// then no final response comes for 64*T1, [`Event::Timeout`](super::Event::Timeout) tells. What becomes of the CANCEL itself is not
+    /// told. `lines`: header lines of the CANCEL, such as its Reason (RFC 3326). Returns whether there was something to cancel.
     pub fn cancel(&mut self, now: Now, id: ClientId, lines: Option<&Arc<[u8]>>, out: &mut Outbox) -> bool {
         let Some(entry) = self.entries.get_mut(id.0) else { return false };
         match (entry.machine, entry.cancel) {

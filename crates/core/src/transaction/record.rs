@@ -17,7 +17,9 @@ use std::sync::Arc;
 /// Which side of the transaction this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Side {
+    /// It receives the request and answers.
     Server,
+    /// It sends the request.
     Client,
 }
 
@@ -26,9 +28,11 @@ pub enum Side {
 pub struct Record {
     /// The id that it had, as a word ([`super::ServerId::to_u64`], [`super::ClientId::to_u64`]).
     pub id: u64,
+    /// What kind of id that is.
     pub side: Side,
     /// The user's word. It names something of the old shard: the user translates it with its own records.
     pub tu: TransactionUser,
+    /// Where responses go, or where the request went.
     pub target: Target,
     /// The bucket of its call, 0 to 255.
     pub bucket: u8,

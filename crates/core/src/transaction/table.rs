@@ -84,6 +84,7 @@ impl Transactions {
         self.limit = limit;
     }
 
+    /// The lengths of its timers.
     pub fn settings(&self) -> &TimerSettings {
         &self.settings
     }
@@ -167,6 +168,7 @@ impl Transactions {
         self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
     }
 
+    /// Says whose a server transaction is from now on: its events name this user.
     pub fn set_user(&mut self, id: ServerId, tu: TransactionUser) {
         if let Some(entry) = self.entries.get_mut(id.0) {
             entry.tu = tu;
@@ -178,6 +180,7 @@ impl Transactions {
         self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
     }
 
+    /// Says whose a client transaction is from now on: its responses and events name this user.
     pub fn set_client_user(&mut self, id: ClientId, tu: TransactionUser) {
         if let Some(entry) = self.entries.get_mut(id.0) {
             entry.tu = tu;
@@ -369,6 +372,7 @@ impl Transactions {
         sooner(self.timers.deadline(runs(&self.entries)), self.tidy)
     }
 
+    /// The gauges as they stand now, and the counters.
     pub fn counts(&self) -> Counts {
         Counts {
             kept_bytes: self.kept.bytes() as u64,

@@ -24,12 +24,15 @@ pub struct TransactionUser(u64);
 const ROLE: u32 = 32 + GENERATION_BITS;
 
 impl TransactionUser {
+    /// No user: [`Role::None`].
     pub const NONE: Self = Self(0);
 
+    /// `id` is one of the table of that role.
     pub const fn new(role: Role, id: Id) -> Self {
         Self((role as u64) << ROLE | id.to_u64())
     }
 
+    /// By whom the events of the transaction are to be heard.
     pub const fn role(self) -> Role {
         match self.0 >> ROLE {
             1 => Role::Proxy,

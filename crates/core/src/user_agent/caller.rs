@@ -16,8 +16,9 @@ use crate::{Outbox, Round, Target, call};
 /// A call to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Invite<'a> {
-    /// Name-addr or URI; To likewise.
+    /// Who calls: name-addr or URI, for From.
     pub from: &'a [u8],
+    /// Who is called: name-addr or URI, for To.
     pub to: &'a [u8],
     /// The Request-URI; none: the URI of `to`.
     pub uri: Option<&'a [u8]>,
@@ -25,6 +26,7 @@ pub struct Invite<'a> {
     pub routes: &'a [u8],
     /// Where the INVITE is sent.
     pub target: Target,
+    /// Whose password answers challenges; none: a 401 or 407 is the end of the call.
     pub account: Option<AccountKey>,
     /// Session description; empty: the callee is asked for one.
     pub offer: &'a [u8],

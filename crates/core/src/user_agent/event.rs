@@ -26,10 +26,12 @@ pub struct Span {
 }
 
 impl Span {
+    /// There is no text.
     pub const fn is_empty(self) -> bool {
         self.start == self.end
     }
 
+    /// Bytes of the text.
     pub const fn len(self) -> usize {
         (self.end - self.start) as usize
     }
@@ -57,46 +59,64 @@ pub enum Ending {
 pub enum Event {
     /// A provisional response to our INVITE: 100 Trying, 180 Ringing, 183 with early media.
     Progress {
+        /// Our call.
         call: CallKey,
+        /// 100 to 199.
         status: u16,
         /// The session description, if it is an answer to our offer.
         body: Span,
     },
     /// A 2xx to our INVITE. Its ACK has been sent, unless `offer` is set.
     Answered {
+        /// Our call.
         call: CallKey,
+        /// The session description: the answer to our offer, or an offer.
         body: Span,
         /// The body is an offer: [`super::UserAgent::acknowledge`] with the answer.
         offer: bool,
     },
     /// Our INVITE was refused. The call is gone.
     Failed {
+        /// Finds nothing from now on.
         call: CallKey,
+        /// 300 to 699.
         status: u16,
         /// No peer said so: no answer came in time (408), or the request could not be sent (503), or the answer was of no
         /// use (502).
         local: bool,
     },
     /// A 3xx: the URI of the first Contact. The call is gone.
-    Redirected { call: CallKey, status: u16, target: Span },
+    Redirected {
+        /// Finds nothing from now on.
+        call: CallKey,
+        /// 300 to 399.
+        status: u16,
+        /// The URI, without angle brackets.
+        target: Span,
+    },
     /// An INVITE for us: [`super::UserAgent::ring`], [`super::UserAgent::answer`], [`super::UserAgent::reject`].
     Invited {
+        /// The new call.
         call: CallKey,
-        /// From, To and Request-URI as they stand.
+        /// The value of From as it stands.
         from: Span,
+        /// The value of To as it stands.
         to: Span,
+        /// The Request-URI as it stands.
         uri: Span,
         /// Empty: the caller wants the offer from us.
         offer: Span,
     },
     /// The ACK to our 2xx came.
     Confirmed {
+        /// The call that we answered.
         call: CallKey,
         /// The answer, if our 2xx brought the offer.
         body: Span,
     },
     /// The peer wants to change the session.
     Offered {
+        /// The call whose session is to change.
         call: CallKey,
         /// Empty: the offer is wanted from us.
         offer: Span,
@@ -105,31 +125,84 @@ pub enum Event {
         update: bool,
     },
     /// Our re-INVITE or UPDATE was granted.
-    Changed { call: CallKey, body: Span },
+    Changed {
+        /// The call whose session changed.
+        call: CallKey,
+        /// The session description of the 2xx: mostly the answer to our offer; may be empty.
+        body: Span,
+    },
     /// Our re-INVITE or UPDATE was refused; the session goes on as before.
     Unchanged {
+        /// The call.
         call: CallKey,
+        /// 300 to 699.
         status: u16,
         /// After a 491: milliseconds after which to try again (section 14.1).
         wait: u64,
     },
     /// A request within a call that needs no dialog usage of its own (INFO, MESSAGE); it has been answered 200.
-    Within { call: CallKey, method: strowger_message::Method, body: Span },
+    Within {
+        /// The call.
+        call: CallKey,
+        /// That of the request.
+        method: strowger_message::Method,
+        /// Its body, of whatever type; may be empty.
+        body: Span,
+    },
     /// A request of a method that this user agent does not know, within a call or not: the owner answers it by
     /// [`super::UserAgent::respond`]. Only with [`super::UserAgentSettings::other_methods`].
-    Request { request: IncomingKey, call: Option<CallKey> },
+    Request {
+        /// Names it in the answer.
+        request: IncomingKey,
+        /// The call that it came within; none: it came outside of any.
+        call: Option<CallKey>,
+    },
     /// The call is over.
-    Ended { call: CallKey, by: Ending },
+    Ended {
+        /// Finds nothing from now on.
+        call: CallKey,
+        /// Who ended it, or what.
+        by: Ending,
+    },
     /// A MESSAGE outside of any call; it has been answered 200.
-    Message { from: Span, to: Span, content_type: Span, body: Span },
+    Message {
+        /// The value of From as it stands.
+        from: Span,
+        /// The value of To as it stands.
+        to: Span,
+        /// The value of Content-Type; empty: there is none.
+        content_type: Span,
+        /// Of the type that Content-Type says.
+        body: Span,
+    },
     /// The final response to a request of the owner's; 408 and 503 may mean that none came.
-    Reply { request: RequestKey, status: u16, body: Span },
+    Reply {
+        /// Which of our requests.
+        request: RequestKey,
+        /// 200 to 699.
+        status: u16,
+        /// Of the response; may be empty.
+        body: Span,
+    },
     /// The registrar holds our contact for so many seconds; it is refreshed in time.
-    Registered { registration: RegistrationKey, expires: u32 },
+    Registered {
+        /// The registration that is kept up.
+        registration: RegistrationKey,
+        /// Seconds that the registrar granted.
+        expires: u32,
+    },
     /// The registrar refused, or did not answer.
-    RegistrationFailed { registration: RegistrationKey, status: u16 },
+    RegistrationFailed {
+        /// The registration; it is tried again if the settings say so.
+        registration: RegistrationKey,
+        /// 300 to 699; 408: no answer came in time, 503: the request could not be sent.
+        status: u16,
+    },
     /// The registrar has removed our contact; the key is gone.
-    Unregistered { registration: RegistrationKey },
+    Unregistered {
+        /// Finds nothing from now on.
+        registration: RegistrationKey,
+    },
 }
 
 /// Where an event comes from.

@@ -157,6 +157,7 @@ impl UserAgent {
         }
     }
 
+    /// Those that it was made with; they do not change.
     pub fn settings(&self) -> &UserAgentSettings {
         &self.settings
     }
@@ -235,7 +236,7 @@ impl UserAgent {
         self.requests.get(id).is_some_and(|request| request.client == Some(client)).then_some(id)
     }
 
-    /// When [`UserAgent::poll`] must be called at the latest ([`Now::mono`] milliseconds).
+    /// When [`UserAgent::poll`] must be called at the latest ([`Now::mono`](crate::Now::mono) milliseconds).
     pub fn deadline(&mut self) -> Option<u64> {
         let calls = self.timers.deadline(runs(&self.calls));
         let registrations = &self.registrations;

@@ -74,18 +74,22 @@ impl MovedCalls {
         Some(TransactionUser::new(Role::UserAgent, *of.get(&old)?))
     }
 
+    /// The key that this call has here; none: it did not move.
     pub fn call(&self, old: CallKey) -> Option<CallKey> {
         self.calls.get(&old.0).copied().map(CallKey)
     }
 
+    /// The key that this request of ours has here; none: it did not move.
     pub fn request(&self, old: RequestKey) -> Option<RequestKey> {
         self.requests.get(&old.0).copied().map(RequestKey)
     }
 
+    /// The key that this registration has here; none: it did not move.
     pub fn registration(&self, old: RegistrationKey) -> Option<RegistrationKey> {
         self.registrations.get(&old.0).copied().map(RegistrationKey)
     }
 
+    /// The key that this request of a peer's has here; none: it did not move.
     pub fn incoming(&self, old: IncomingKey) -> Option<IncomingKey> {
         self.open.get(&old.0).copied().map(IncomingKey)
     }

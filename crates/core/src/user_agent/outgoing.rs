@@ -73,9 +73,11 @@ const TRIES: u8 = 4;
 /// A request in no dialog: OPTIONS, MESSAGE or any other that makes none.
 #[derive(Clone, Copy, Debug)]
 pub struct Outside<'a> {
+    /// One that makes no dialog.
     pub method: Method,
-    /// Name-addr or URI; To likewise.
+    /// Who asks: name-addr or URI, for From.
     pub from: &'a [u8],
+    /// Who is asked: name-addr or URI, for To.
     pub to: &'a [u8],
     /// The Request-URI; none: the URI of `to`.
     pub uri: Option<&'a [u8]>,
@@ -83,9 +85,11 @@ pub struct Outside<'a> {
     pub routes: &'a [u8],
     /// Where it is sent.
     pub target: Target,
+    /// Whose password answers challenges; none: a 401 or 407 is the final response.
     pub account: Option<AccountKey>,
     /// Further header lines, each with its CRLF; Content-Type among them if there is a body.
     pub headers: &'a [u8],
+    /// Empty: none.
     pub body: &'a [u8],
 }
 

@@ -22,6 +22,7 @@ pub struct Register<'a> {
     pub routes: &'a [u8],
     /// Where it is sent.
     pub target: Target,
+    /// Whose password answers challenges; none: a 401 is a failure.
     pub account: Option<AccountKey>,
     /// Seconds that are asked for.
     pub expires: u32,

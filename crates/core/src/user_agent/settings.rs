@@ -18,12 +18,14 @@ pub enum Reliability {
 pub struct UserAgentSettings {
     /// Value of User-Agent and Server; empty: neither is written. Default `Strowger`.
     pub name: Vec<u8>,
+    /// T1 to T4 of calls and transactions. Default: those of RFC 3261.
     pub timers: TimerSettings,
     /// Most calls at once; further ones are refused with 503. Default 1,000,000.
     pub calls: usize,
     /// Answer each INVITE 100 at once (RFC 3261 section 17.2.1). Off where every call is answered or refused within
     /// 200 ms. Default on.
     pub trying: bool,
+    /// Default [`Reliability::Required`].
     pub reliability: Reliability,
     /// The owner answers requests of methods that the user agent does not know ([`super::Event::Request`]). Default off: 405.
     pub other_methods: bool,
