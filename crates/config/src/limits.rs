@@ -61,6 +61,9 @@ section! {
         pub connection_queue: usize = 1 << 20, Rule::bytes(4 << 10, 1 << 30);
         /// Messages that may wait on their way from one shard to another; of more, requests over connections are answered 503, those by UDP dropped, for they come again; all are counted.
         pub shard_queue: usize = 4_096, Rule::number(64, 1 << 24);
+        /// Messages taken from one connection before others get their turn: a peer that sends many at once does not delay the calls of
+        /// others by more than these take. What came behind them waits in the connection.
+        pub messages_per_turn: usize = 64, Rule::number(1, 65_536);
         /// Look-ups (database, DNS) that may wait at once; more are answered 503.
         pub lookup_queue: usize = 10_000, Rule::number(16, 1 << 24);
         /// Names that may be looked up at once for requests of one source, in each shard; more are answered 503. Half of `lookup_queue` is

@@ -54,6 +54,8 @@ pub(crate) struct Connection {
     pub(crate) layer: Option<Box<Layer>>,
     /// The start of a message whose rest has not come.
     pub(crate) partial: Vec<u8>,
+    /// Whole messages may lie in `partial`: the connection's turn was over.
+    pub(crate) behind: bool,
     /// How far a header in `partial` was searched for its end.
     pub(crate) scanned: usize,
     /// Bytes that the socket did not take.
@@ -136,6 +138,7 @@ impl Connection {
             alias: None,
             layer: Some(Box::new(Layer { websocket, ..Layer::default() })),
             partial: Vec::new(),
+            behind: false,
             scanned: 0,
             waiting: Vec::new(),
             heard: now.mono,

@@ -7,6 +7,7 @@ use crate::streams::{Streams, drained};
 use crate::{stamp, ws};
 use rustls::Connection as Tls;
 use socket2::SockRef;
+use std::future::Future;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
@@ -34,6 +35,7 @@ impl Streams {
         now: Now,
         dispatcher: &mut Dispatcher<S, X>,
     ) -> Progress {
+        self.budget = self.common.settings.messages_per_turn.max(1);
         let mut scratch = std::mem::take(&mut self.scratch);
         let progress = self.read_into(&mut scratch, slot, generation, cx, now, dispatcher);
         self.scratch = scratch;
@@ -51,7 +53,16 @@ impl Streams {
     ) -> Progress {
         let mut read = false;
         for _ in 0..READS {
+            if self.same(slot, generation).is_some_and(|c| c.behind) {
+                read = true;
+                if self.budget > 0 {
+                    self.catch_up(slot, now, dispatcher);
+                }
+            }
             let Some(connection) = self.same(slot, generation) else { return Progress::Over };
+            if connection.behind {
+                break;
+            }
             let Some(stream) = &connection.stream else { return Progress::Over };
             match stream.poll_read_ready(cx) {
                 Poll::Pending => return Progress::Waiting { read },
@@ -94,8 +105,20 @@ impl Streams {
                 self.came(slot, &mut scratch[..n], now, dispatcher);
             }
         }
-        cx.waker().wake_by_ref();
+        another_turn(cx);
         Progress::Waiting { read }
+    }
+
+    /// Goes on with what came before this turn.
+    #[cold]
+    fn catch_up<S: Service, X: Extension<S>>(&mut self, slot: u32, now: Now, dispatcher: &mut Dispatcher<S, X>) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.behind = false;
+        self.cut(slot, &mut [], now, dispatcher);
+        if self.connection(slot).is_some_and(|c| !c.behind && c.layer.as_ref().is_some_and(|l| l.tls.is_some())) {
+            // What TLS said behind it.
+            self.came(slot, &mut [], now, dispatcher);
+        }
     }
 
     fn came<S: Service, X: Extension<S>>(
@@ -117,6 +140,10 @@ impl Streams {
             self.cut(slot, &mut plain, now, dispatcher);
         }
         self.plain = plain;
+        if self.connection(slot).is_some_and(|c| c.behind) {
+            // The end of the connection comes behind what it has brought.
+            return;
+        }
         match result {
             Ok(false) => (),
             Ok(true) => self.finish(slot),
@@ -149,20 +176,27 @@ impl Streams {
         } else {
             self.pieces(slot, bytes, now, dispatcher)
         };
-        let Some(connection) = self.connection(slot) else { return };
+        let Some(behind) = self.connection(slot).map(|c| c.behind) else { return };
         let had = was_partial && at == 0;
         if was_partial {
             at = at.min(kept.len());
             kept.drain(..at);
         } else if at < bytes.len() {
             let rest = &bytes[at..];
+            if behind {
+                kept = std::mem::take(&mut self.rest);
+            }
             kept.reserve_exact(expected.unwrap_or(0).max(rest.len()));
             kept.extend_from_slice(rest);
         }
+        let Some(connection) = self.connection(slot) else { return };
         if kept.is_empty() {
             // Nothing is held while nothing is lacking.
             connection.is_whole();
             if was_partial {
+                if (self.rest.capacity()..=2 * self.scratch.len()).contains(&kept.capacity()) {
+                    self.rest = kept;
+                }
                 self.weigh(slot);
             }
             return;
@@ -186,7 +220,12 @@ impl Streams {
     ) -> (usize, Option<usize>) {
         let mut at = 0;
         while at < bytes.len() {
+            let is_over = self.budget == 0;
             let Some(connection) = self.connection(slot) else { break };
+            if is_over {
+                connection.behind = true;
+                break;
+            }
             let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
             let step = match connection.phase {
                 Phase::Dialling | Phase::Tls => break,
@@ -195,7 +234,10 @@ impl Streams {
                 Phase::Open => self.message(slot, &bytes[at..], now, dispatcher),
             };
             match step {
-                Ok(n) => at += n,
+                Ok(n) => {
+                    at += n;
+                    self.budget -= 1;
+                }
                 Err(expected) => return (at, expected),
             }
         }
@@ -390,11 +432,13 @@ fn connection_heard(streams: &mut Streams, slot: u32, now: Now) {
     }
 }
 
-/// Appends what the bytes mean to `plain`; whether the peer has said that nothing will follow.
+/// Appends what the bytes mean to `plain`; whether the peer has said, now or before, that nothing will follow.
 fn decrypt(tls: &mut Tls, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, String> {
     let mut rest = bytes;
-    while !rest.is_empty() {
-        tls.read_tls(&mut rest).map_err(|e| e.to_string())?;
+    loop {
+        if !rest.is_empty() {
+            tls.read_tls(&mut rest).map_err(|e| e.to_string())?;
+        }
         let state = tls.process_new_packets().map_err(|e| crate::tls::reason(&e))?;
         let n = state.plaintext_bytes_to_read();
         if n > 0 {
@@ -402,9 +446,14 @@ fn decrypt(tls: &mut Tls, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, Str
             plain.resize(start + n, 0);
             tls.reader().read_exact(&mut plain[start..]).map_err(|e| e.to_string())?;
         }
-        if state.peer_has_closed() {
-            return Ok(true);
+        if state.peer_has_closed() || rest.is_empty() {
+            return Ok(state.peer_has_closed());
         }
     }
-    Ok(false)
+}
+
+/// Asks for one more turn, when the shard's main future and the other connections have had theirs: a task that wakes itself is run dozens of
+/// times before them.
+fn another_turn(cx: &mut Context<'_>) {
+    let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
 }

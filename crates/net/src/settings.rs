@@ -110,6 +110,8 @@ pub struct Settings {
     pub unreachable: bool,
     /// Messages between two shards, rounded up to a power of two. Default 4,096.
     pub ring: usize,
+    /// Messages, and pieces between them, taken from one connection before others get their turn. Default 64, at least 1.
+    pub messages_per_turn: usize,
     /// Largest message and its parts.
     pub limits: Limits,
     /// Connections of all shards together. Default 500,000.
@@ -179,6 +181,7 @@ impl Default for Settings {
             datagrams_waiting: 4_096,
             unreachable: false,
             ring: 4_096,
+            messages_per_turn: 64,
             limits: Limits::default(),
             connections: 500_000,
             connections_per_source: 10_000,

@@ -66,6 +66,10 @@ pub(crate) struct Streams {
     pub(crate) scratch: Vec<u8>,
     /// What comes out of decryption.
     pub(crate) plain: Vec<u8>,
+    /// Messages that the connection being read may still give in this turn.
+    pub(crate) budget: usize,
+    /// A buffer for what a connection gives in its next turn.
+    pub(crate) rest: Vec<u8>,
     /// What goes into encryption, and what comes out.
     clear: Vec<u8>,
     wire: Vec<u8>,
@@ -134,6 +138,8 @@ impl Streams {
             round: Vec::new(),
             scratch: vec![0; 65_536],
             plain: Vec::new(),
+            budget: 0,
+            rest: Vec::new(),
             clear: Vec::new(),
             wire: Vec::new(),
             alarms: BinaryHeap::new(),

@@ -44,6 +44,7 @@ pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
         unreachable: server.icmp_errors,
         quota: Arc::new(Quota::new(config.log.refusals_per_minute, limits.ipv6_prefix)),
         ring: limits.shard_queue,
+        messages_per_turn: limits.messages_per_turn,
         limits: config.message_limits(),
         connections: limits.connections,
         connections_per_source: limits.connections_per_source,
@@ -100,6 +101,7 @@ mod tests {
         let config = Config::default();
         let (ours, theirs) = (net(&config, 1), NetSettings::default());
         assert_eq!((ours.batch, ours.batches, ours.ring), (theirs.batch, theirs.batches, theirs.ring));
+        assert_eq!(ours.messages_per_turn, theirs.messages_per_turn);
         assert_eq!((ours.connections, ours.idle_timeout), (theirs.connections, theirs.idle_timeout));
         assert_eq!((ours.connection_memory, ours.remembered), (theirs.connection_memory, theirs.remembered));
         assert_eq!(ours.connection_memory_per_source, theirs.connection_memory_per_source);
@@ -110,9 +112,9 @@ mod tests {
     /// Settings whose effect no peer can bring about in a test without a broken machine.
     #[test]
     fn what_no_peer_can_see_arrives_at_the_network_side() {
-        let text = "server.node = 7\nlimits.udp_queue = 77\nlimits.shard_queue = 777";
+        let text = "server.node = 7\nlimits.udp_queue = 77\nlimits.shard_queue = 777\nlimits.messages_per_turn = 7";
         let (config, _) = Config::read(Source { text, ..Default::default() }).expect("right");
         let net = net(&config, 1);
-        assert_eq!((net.node, net.datagrams_waiting, net.ring), (7, 77, 777));
+        assert_eq!((net.node, net.datagrams_waiting, net.ring, net.messages_per_turn), (7, 77, 777, 7));
     }
 }

@@ -245,6 +245,13 @@ const TESTS: &[(&str, &[&str])] = &[
             "crates/net/tests/shard/shed.rs::what_a_full_ring_takes_no_more_is_answered_by_who_read_it",
         ],
     ),
+    (
+        "limits.messages_per_turn",
+        &[
+            "crates/node/src/settings.rs::what_no_peer_can_see_arrives_at_the_network_side",
+            "crates/net/tests/shard/turns.rs::a_connection_with_many_messages_has_its_turn_and_no_more",
+        ],
+    ),
     ("limits.lookup_queue", &["tests/tests/keys/names.rs::so_many_look_ups_wait_and_so_many_messages_of_a_call"]),
     ("limits.lookups_per_source", &["tests/tests/keys/names.rs::so_many_names_are_looked_up_for_one_source"]),
     (

@@ -9,5 +9,6 @@ mod noise;
 mod relay;
 mod shed;
 mod streams;
+mod turns;
 mod udp;
 mod unreachable;
