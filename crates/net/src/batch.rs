@@ -83,7 +83,6 @@ impl Receiver {
         let names = Memory::<sockaddr_storage>::zeroed(batch);
         let vectors = Memory::<iovec>::zeroed(batch);
         let headers = Memory::<mmsghdr>::zeroed(batch);
-        let control = beside.then(|| Memory::<u8>::zeroed(batch * CONTROL));
         for i in 0..batch {
             // SAFETY: each pointer stays inside its allocation (`at` asserts it) and nothing else uses them yet.
             unsafe {
@@ -93,13 +92,29 @@ impl Receiver {
                 header.msg_namelen = size_of::<sockaddr_storage>() as u32;
                 header.msg_iov = vectors.at(i);
                 header.msg_iovlen = 1;
-                if let Some(control) = &control {
-                    header.msg_control = control.at(i * CONTROL).cast();
-                    header.msg_controllen = CONTROL as _;
-                }
             }
         }
-        Self { data, names, _vectors: vectors, headers, control, batch, received: 0 }
+        let mut receiver = Self { data, names, _vectors: vectors, headers, control: None, batch, received: 0 };
+        if beside {
+            receiver.hear_beside();
+        }
+        receiver
+    }
+
+    /// From the next call on the kernel may say something beside datagrams; of those that are here it has said nothing.
+    pub(crate) fn hear_beside(&mut self) {
+        if self.control.is_some() {
+            return;
+        }
+        let control = self.control.insert(Memory::zeroed(self.batch * CONTROL));
+        for i in 0..self.batch {
+            // SAFETY: each pointer stays inside its allocation (`at` asserts it); no call to the kernel is under way that reads them.
+            unsafe {
+                let header = &mut (*self.headers.at(i)).msg_hdr;
+                header.msg_control = control.at(i * CONTROL).cast();
+                header.msg_controllen = CONTROL as _;
+            }
+        }
     }
 
     pub(crate) const fn batch(&self) -> usize {

@@ -70,6 +70,8 @@ counters! {
     datagram_bytes_in: counter;
     /// Receiving system calls that brought at least one datagram.
     batches_in: counter;
+    /// Microseconds for which the oldest unread datagram has waited, where a batch was full; else 0.
+    datagram_age: gauge;
     /// Datagrams that were only a keep-alive.
     datagram_pings: counter;
     /// Datagrams sent.

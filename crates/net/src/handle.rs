@@ -271,6 +271,11 @@ impl<S: Service + 'static> Handle<S> {
         crate::shard_pool::cpu_time(self.shared.entries[shard].clock.load(Acquire))
     }
 
+    /// How long the oldest datagram has waited that a shard has not read, as of its last look; nothing where it reads all that comes.
+    pub fn oldest_datagram(&self, shard: usize) -> Duration {
+        Duration::from_micros(self.shared.entries[shard].counters.datagram_age.value())
+    }
+
     /// New work should be refused: the process is about to end.
     pub fn is_draining(&self) -> bool {
         self.shared.draining.load(Relaxed)

@@ -44,6 +44,7 @@ mod streams;
 mod tickets;
 mod udp;
 mod unreachable;
+mod wait;
 mod ways;
 mod ws;
 

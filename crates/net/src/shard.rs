@@ -244,10 +244,14 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     fn read_udp(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
         let shared = self.dispatcher.shared.clone();
         let counters = &shared.entries[self.dispatcher.index].counters;
-        let mut more = false;
+        let (mut more, mut measured) = (false, false);
         for udp in &mut self.udp {
             let (n, full) = udp.receive(&mut self.receiver, self.lingered, cx, counters);
             more |= full;
+            if n == self.receiver.batch() || udp.wait.is_measured() {
+                udp.note_wait(&mut self.receiver, n, now.mono);
+                measured = true;
+            }
             if n == 0 {
                 continue;
             }
@@ -277,6 +281,9 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             }
             counters.datagrams_in.add(n as u64 + runs);
             counters.datagram_bytes_in.add(bytes);
+        }
+        if measured {
+            counters.datagram_age.set(self.udp.iter().map(|udp| udp.wait.age()).max().unwrap_or(0));
         }
         more
     }

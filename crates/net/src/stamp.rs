@@ -22,6 +22,12 @@ pub(crate) fn ask(socket: BorrowedFd<'_>) -> bool {
     socket_option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_ok()
 }
 
+/// Asks it to stamp no more.
+pub(crate) fn stop(socket: BorrowedFd<'_>) {
+    // Where it goes on, stamps are not looked at.
+    let _ = socket_option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
+}
+
 /// Asks the kernel to say to which of our addresses each datagram came; whether it will.
 pub(crate) fn ask_for_addresses(socket: BorrowedFd<'_>, v6: bool) -> bool {
     let (level, option) =

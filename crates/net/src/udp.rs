@@ -4,6 +4,7 @@ use crate::batch::{Receiver, Sender};
 use crate::bursts::{self, Bursts};
 use crate::counters::Counters;
 use crate::unreachable::{self, Unreachable};
+use crate::wait::Wait;
 use crate::ways::Ways;
 use crate::{Settings, clock, socket_option, stamp};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -109,6 +110,8 @@ pub(crate) struct Udp {
     writable: Option<AsyncFd<UdpSocket>>,
     pub(crate) listener: ListenerId,
     pub(crate) v6: bool,
+    /// How long what comes has waited.
+    pub(crate) wait: Wait,
     /// False: the socket is another shard's, which reads it.
     reads: bool,
     sender: Sender,
@@ -155,6 +158,7 @@ impl Udp {
             writable: None,
             listener,
             v6,
+            wait: Wait::new(settings.stamps),
             reads,
             sender: Sender::new(settings.batch),
             bursts: settings.segment.then(|| Bursts::new(settings.batch)),
@@ -382,7 +386,7 @@ impl Udp {
                     counters.batches_out.add(1);
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => match self.wait(cx) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => match self.wait_for_room(cx) {
                     Ok(Poll::Pending) => return,
                     Ok(Poll::Ready(())) => continue,
                     // Without a way to hear of room, the timer of the next message has to do.
@@ -406,7 +410,7 @@ impl Udp {
     }
 
     /// Whether the socket has become writable since it was full.
-    fn wait(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
+    fn wait_for_room(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
         let watch = match &mut self.writable {
             Some(watch) => watch,
             none => none.insert(watch(self.socket.get_ref().try_clone()?, Interest::WRITABLE)?),
@@ -423,6 +427,17 @@ impl Udp {
                 Poll::Ready(())
             }
         })
+    }
+
+    /// Notes how long the batch has waited that was just read into `receiver`, `n` datagrams.
+    #[cold]
+    pub(crate) fn note_wait(&mut self, receiver: &mut Receiver, n: usize, now: u64) {
+        let full = n == receiver.batch();
+        if full {
+            receiver.hear_beside();
+        }
+        let stamp = n.checked_sub(1).and_then(|last| receiver.datagram(last)).and_then(|last| last.beside.stamp);
+        self.wait.note(self.socket.get_ref().as_fd(), full, stamp, now);
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
@@ -510,6 +525,8 @@ mod tests {
         }
         assert_eq!((counters.datagrams_waiting.value(), counters.datagrams_out.value()), (0, 4));
         // A wait for room ends, since there is some.
-        tokio::time::timeout(Duration::from_secs(5), std::future::poll_fn(|cx| udp.wait(cx).unwrap())).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(5), std::future::poll_fn(|cx| udp.wait_for_room(cx).unwrap()))
+            .await
+            .unwrap();
     }
 }

@@ -43,6 +43,32 @@ fn say(to: &Arrival, text: &[u8], out: &mut Outbox) {
     out.send(to.reply(), start..out.bytes.len(), 0);
 }
 
+/// A shard that reads less than comes shows for how long the rest waits, and when it has read all.
+#[test]
+fn the_age_of_the_oldest_unread_datagram_is_known() {
+    const COUNT: usize = 400;
+    let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
+    let settings = Settings { batch: 8, ..settings(1) };
+    let node = Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(node.handle().addresses()[0]).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    assert_eq!(node.handle().oldest_datagram(0), Duration::ZERO);
+    let (mut oldest, mut answer) = (Duration::ZERO, [0; 16]);
+    for _ in 0..COUNT {
+        socket.send(b"MESSAGE sip:a@b SIP/2.0\r\nCall-ID: 1\r\n\r\n").unwrap();
+    }
+    for _ in 0..COUNT {
+        socket.recv(&mut answer).expect("each message has one answer");
+        oldest = oldest.max(node.handle().oldest_datagram(0));
+    }
+    // 2 ms each. The kernel begins to stamp a little after it was asked to.
+    assert!(oldest > Duration::from_millis(100), "{oldest:?}");
+    socket.send(b"MESSAGE sip:a@b SIP/2.0\r\nCall-ID: 1\r\n\r\n").unwrap();
+    socket.recv(&mut answer).expect("an answer");
+    assert_eq!(node.handle().oldest_datagram(0), Duration::ZERO);
+}
+
 #[test]
 fn what_a_full_ring_takes_no_more_is_answered_by_who_read_it() {
     const COUNT: usize = 400;
