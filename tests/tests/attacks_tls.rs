@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rcgen::{DnType, date_time_ymd};
+use rustls::server::ResolvesServerCertUsingSni;
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use strowger_tests::certificate::{Authority, Identity};
 use strowger_tests::name_server::{NameServer, Record};
@@ -188,6 +190,44 @@ fn handshakes_for_two_names_at_one_address_are_not_mixed_up() {
         }
     });
     assert_eq!(evil.seen().iter().filter(|uri| uri.contains("bank")).count(), 0);
+}
+
+/// Two peers behind one address, each with its own name and certificate.
+#[test]
+fn each_of_two_names_at_one_address_has_a_connection_of_its_own() {
+    let Some(world) = World::new("server.shards = 3") else { return };
+    let (config, mut by_name) = (ServerConfig::builder().with_no_client_auth(), ResolvesServerCertUsingSni::new());
+    for name in ["bank.test", "evil.test"] {
+        let (chain, key) = world.authority.sign(&[name]).read();
+        let own = CertifiedKey::from_der(chain, key, config.crypto_provider()).expect("they belong together");
+        by_name.add(name, own).expect("it is of this name");
+    }
+    let config = Arc::new(config.with_cert_resolver(Arc::new(by_name)));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let connections = Arc::<Mutex<Vec<Arc<Mutex<Vec<String>>>>>>::default();
+    let remembers = connections.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (config, seen) = (config.clone(), Arc::<Mutex<Vec<String>>>::default());
+            remembers.lock().expect("no thread panics with it").push(seen.clone());
+            std::thread::spawn(move || {
+                let connection = ServerConnection::new(config).expect("a server of TLS");
+                serve(StreamOwned::new(connection, stream), &seen);
+            });
+        }
+    });
+    for _ in 0..3 {
+        for name in ["bank.test", "evil.test"] {
+            let status = world.ask(&format!("sips:secret@{name}:{port}"));
+            assert_eq!(status, Some(200), "{name}\n{}", world.server.log());
+        }
+    }
+    let connections = connections.lock().expect("no thread panics with it");
+    let mut seen: Vec<Vec<String>> = connections.iter().map(|seen| seen.lock().expect("likewise").clone()).collect();
+    seen.sort();
+    let expected = ["bank.test", "evil.test"].map(|name| vec![format!("sips:secret@{name}:{port}"); 3]);
+    assert_eq!(seen, expected, "what each connection carried");
 }
 
 /// One certificate for both is as good as two.

@@ -37,6 +37,7 @@ mod load_gate;
 mod load_trouble;
 mod load_use;
 mod logging;
+mod lost_connections;
 mod operation;
 mod outage;
 mod phones;

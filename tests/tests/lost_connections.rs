@@ -1,0 +1,145 @@
+//! A phone whose connection was lost, by its own restart, by the server's, or because it has another address now: until it has registered
+//! again a caller hears at once that it is not there; from then on new calls reach it, and so does what the other party says in
+//! calls that stand. In the default configuration.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use strowger_tests::account::{challenged, register_at};
+use strowger_tests::call::exchange;
+use strowger_tests::dialog::{End, arrives, set_up_with};
+use strowger_tests::server::{Server, Setup};
+use strowger_tests::text::{Request, address, field, request_uri, status};
+use strowger_tests::wire::{Transport, Wire};
+
+/// Far less than Timer B (RFC 3261 section 17.1.1.2), which would end a call to a phone that only seems to be there.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// How the connection is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    PhoneRestarts,
+    ServerRestarts,
+    NewAddress,
+}
+
+/// Which Contact the phone has after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contact {
+    /// The same, as browsers and phones that listen at a port of their own have it.
+    Same,
+    /// That of its new connection. The calls that stand hear of it by the phone (RFC 3261 section 12.2.1.2).
+    New,
+}
+
+const USER: &str = "sip:alice@example.org";
+
+fn connect(server: &Server, way: Transport, from: [u8; 4]) -> Wire {
+    let from = SocketAddr::new(IpAddr::from(Ipv4Addr::from(from)), 0);
+    Wire::connect_from(way, from, server.address(way), Some(&server.authority())).expect("the server accepts")
+}
+
+/// An INVITE of bob, who is a user as well.
+fn call(bob: &mut Wire) -> Request {
+    let at = format!("sip:bob@{};transport=udp", bob.local());
+    let mut call = Request::new("INVITE", USER, "udp", bob.local()).with(format!("Contact: <{at}>"));
+    call.from = "<sip:bob@example.org>;tag=bob".into();
+    challenged(bob, &call, "bob", "bob")
+}
+
+/// Bob calls alice, who answers at this Contact; his end of the call, and hers.
+fn talk(bob: &mut Wire, alice: &mut Wire, at: &str) -> (End, End) {
+    let call = call(bob);
+    set_up_with(bob, alice, &call, true, &[format!("Contact: <{at}>")])
+}
+
+fn is_refused_at_once(bob: &mut Wire, request: &Request) {
+    let begun = Instant::now();
+    let answer = exchange(bob, request);
+    assert_eq!(status(&answer), Some(480), "{}", String::from_utf8_lossy(&answer));
+    assert!(begun.elapsed() < AT_ONCE, "{} is answered after {:?}", request.method, begun.elapsed());
+    if request.method == "INVITE" {
+        bob.send(&request.ack(&answer).bytes()).expect("the server takes messages");
+    }
+}
+
+fn is_reached_again(way: Transport, cause: Cause, contact: Contact) {
+    let mut server = Setup::on(&[Transport::Udp, way]).with("domains = [\"example.org\"]").start();
+    for user in ["alice", "bob"] {
+        server.add_user(&format!("{user}@example.org"), user);
+    }
+    let mut bob = server.connect(Transport::Udp);
+    let here = format!("sip:bob@{};transport=udp", bob.local());
+    register_at(&mut bob, "bob", "bob", &here);
+    let mut alice = connect(&server, way, [127, 0, 0, 1]);
+    let at = |alice: &Wire| match contact {
+        Contact::Same => format!("sip:alice@a1b2c3.invalid;transport={}", way.name()),
+        Contact::New => format!("sip:alice@{};transport={}", alice.local(), way.name()),
+    };
+    let first = at(&alice);
+    register_at(&mut alice, "alice", "alice", &first);
+    let (mut end, mut hers) = talk(&mut bob, &mut alice, &first);
+
+    match cause {
+        Cause::PhoneRestarts | Cause::NewAddress => {
+            drop(alice);
+            // The server has seen the end of the connection.
+            let uri = format!("sip:{}", server.address(Transport::Udp));
+            let options = Request::new("OPTIONS", &uri, "udp", bob.local());
+            exchange(&mut bob, &options);
+        }
+        Cause::ServerRestarts => {
+            server.kill();
+            drop(alice);
+            server.start();
+        }
+    }
+    let lost = call(&mut bob);
+    is_refused_at_once(&mut bob, &lost);
+    let begun = Instant::now();
+    let answer = exchange(&mut bob, &end.request("INFO"));
+    assert!(status(&answer).is_some_and(|code| code >= 400) && begun.elapsed() < AT_ONCE, "{begun:?}");
+
+    let from = if cause == Cause::NewAddress { [127, 0, 0, 2] } else { [127, 0, 0, 1] };
+    let mut alice = connect(&server, way, from);
+    let again = at(&alice);
+    register_at(&mut alice, "alice", "alice", &again);
+    let (mut next, _) = talk(&mut bob, &mut alice, &again);
+    if contact == Contact::New {
+        hers.via.1 = alice.local();
+        let update = hers.request("UPDATE").with(format!("Contact: <{again}>"));
+        let (got, _) = arrives(&mut alice, &mut bob, &update, &[]);
+        end.uri = address(&field(&got, "Contact").expect("a Contact"));
+    }
+    for end in [&mut end, &mut next] {
+        for method in ["INFO", "BYE"] {
+            let (got, _) = arrives(&mut bob, &mut alice, &end.request(method), &[]);
+            assert_eq!(request_uri(&got), again);
+        }
+    }
+    assert!(bob.request("BYE", Duration::ZERO).is_none());
+}
+
+fn each_cause(way: Transport) {
+    for contact in [Contact::Same, Contact::New] {
+        for cause in [Cause::PhoneRestarts, Cause::ServerRestarts, Cause::NewAddress] {
+            eprintln!("{way:?}, {cause:?}, {contact:?}");
+            is_reached_again(way, cause, contact);
+        }
+    }
+}
+
+#[test]
+fn a_phone_on_tcp_is_reached_as_soon_as_it_has_registered_again() {
+    each_cause(Transport::Tcp);
+}
+
+#[test]
+fn a_phone_on_tls_is_reached_as_soon_as_it_has_registered_again() {
+    each_cause(Transport::Tls);
+}
+
+#[test]
+fn a_phone_on_wss_is_reached_as_soon_as_it_has_registered_again() {
+    each_cause(Transport::Wss);
+}
