@@ -29,13 +29,14 @@ TESTS ?=
 TEST_THREADS ?= $(shell expr 2 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all faults test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse
+.PHONY: help demo build packages lint test test-all faults loom test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-load bench-abuse
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
 	@echo 'make build         the program, optimised: $(TARGET)/release/strowger'
 	@echo 'make test          the tests; about 15 minutes on two cores from an empty target, half of them the build'
-	@echo 'make test-all      the tests, then planted faults: the simulation must find each; another five minutes'
+	@echo 'make test-all      the tests, then planted faults (the simulation must find each) and loom; another five minutes'
+	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
 	@echo 'make test-sipp-corpus  the verdict on 975 SIPp documents against that of SIPp 3.6.1 itself'
 	@echo 'make test-sipp-wire    every message of "strowger sipp" against that of SIPp 3.6.1, byte by byte'
@@ -74,11 +75,15 @@ test: packages
 		$(CARGO) test --locked --workspace --no-fail-fast -- $(TESTS)
 	@echo 'make test: everything passed'
 
-test-all: test faults
+test-all: test faults loom
 
 # Each fault of tests/faults.toml is planted alone in a copy of the tree.
 faults:
 	$(CARGO) test --locked --package strowger-tests --test faults -- --ignored --nocapture
+
+# The queue between two shards and the bell of one, built with loom in place of the standard library's atomics.
+loom:
+	cd loom && RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(abspath $(TARGET))/loom $(CARGO) test --locked --release
 
 # SIPp reads each document of the corpus in its folder, then our own oddities, then mutants; it takes three minutes.
 test-sipp-corpus: packages

@@ -1,7 +1,7 @@
 //! Waking a shard, and only if it sleeps: a wake costs 15-20 µs, a look at a flag nothing.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::*, fence};
+use crate::sync::{AtomicBool, Mutex, fence};
+use std::sync::atomic::Ordering::*;
 use std::task::Waker;
 
 /// The bell of one shard. The thread that put something into one of its queues rings; the shard, before it sleeps,
@@ -43,5 +43,66 @@ impl Bell {
         if !held.as_ref().is_some_and(|w| w.will_wake(waker)) {
             *held = Some(waker.clone());
         }
+    }
+}
+
+/// In every order of the threads' steps.
+#[cfg(all(test, loom))]
+mod interleavings {
+    use super::*;
+    use crate::sync::{Arc, AtomicUsize};
+    use loom::sync::Notify;
+    use loom::thread;
+
+    struct Sleeper(Notify);
+
+    impl std::task::Wake for Sleeper {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.notify();
+        }
+    }
+
+    /// A shard that found its queue empty sleeps, unless something was put in meanwhile; then it is woken.
+    #[test]
+    fn what_is_put_into_a_queue_is_found() {
+        loom::model(|| {
+            let (bell, queue) = (Arc::new(Bell::default()), Arc::new(AtomicUsize::new(0)));
+            let sleeper = std::sync::Arc::new(Sleeper(Notify::new()));
+            bell.hang(&Waker::from(sleeper.clone()));
+            let peer = {
+                let (bell, queue) = (bell.clone(), queue.clone());
+                thread::spawn(move || {
+                    queue.store(1, Relaxed);
+                    bell.ring();
+                })
+            };
+            loop {
+                bell.rise();
+                if queue.load(Relaxed) > 0 {
+                    break;
+                }
+                bell.rest();
+                if queue.load(Relaxed) > 0 {
+                    break;
+                }
+                // It may end for nothing.
+                sleeper.0.wait();
+            }
+            peer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn of_two_that_ring_one_wakes() {
+        loom::model(|| {
+            let bell = Arc::new(Bell::default());
+            bell.rest();
+            let other = {
+                let bell = bell.clone();
+                thread::spawn(move || bell.ring())
+            };
+            let ours = bell.ring();
+            assert!(ours ^ other.join().unwrap());
+        });
     }
 }

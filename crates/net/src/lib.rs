@@ -41,6 +41,7 @@ mod spare;
 mod stamp;
 mod steer;
 mod streams;
+mod sync;
 mod tickets;
 mod udp;
 mod unreachable;

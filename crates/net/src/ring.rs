@@ -1,9 +1,8 @@
 //! A bounded queue from one thread to another whose slots are filled and emptied in place. What a slot owns (a buffer) comes
 //! back to the producer, so that it is used again and nothing is allocated once warm.
 
-use std::cell::UnsafeCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*, fence};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, UnsafeCell, fence};
+use std::sync::atomic::Ordering::*;
 
 /// A number alone on its cache line, lest the two sides disturb each other.
 #[repr(align(128))]
@@ -63,7 +62,7 @@ impl<T> Producer<T> {
         }
         // SAFETY: fewer than `size` slots lie between head and tail, so this one is outside, ours until `tail` moves;
         // `&mut self` keeps a second producer away, and `Producer` cannot be cloned.
-        fill(unsafe { &mut *self.ring.slots[self.tail & (size - 1)].get() });
+        self.ring.slots[self.tail & (size - 1)].with_mut(|slot| fill(unsafe { &mut *slot }));
         self.tail = self.tail.wrapping_add(1);
         if self.tail.wrapping_sub(self.reclaimed) > size {
             // What the slot held was for `fill` to see.
@@ -80,7 +79,7 @@ impl<T> Producer<T> {
             let at = self.reclaimed & (self.ring.slots.len() - 1);
             // SAFETY: `reclaimed` lies behind head, so the consumer is done with the slot, and no more than `size` behind
             // tail, so it is not one that was filled again; `&mut self` keeps a second producer away.
-            take(unsafe { &mut *self.ring.slots[at].get() });
+            self.ring.slots[at].with_mut(|slot| take(unsafe { &mut *slot }));
             self.reclaimed = self.reclaimed.wrapping_add(1);
         }
     }
@@ -109,7 +108,7 @@ impl<T> Consumer<T> {
         }
         // SAFETY: the slot lies inside head..tail, so it is ours until `head` moves; `&mut self` keeps a second
         // consumer away, and `Consumer` cannot be cloned.
-        empty(unsafe { &mut *self.ring.slots[self.head & (self.ring.slots.len() - 1)].get() });
+        self.ring.slots[self.head & (self.ring.slots.len() - 1)].with_mut(|slot| empty(unsafe { &mut *slot }));
         self.head = self.head.wrapping_add(1);
         self.ring.head.0.store(self.head, Release);
         true
@@ -122,7 +121,7 @@ impl<T> Consumer<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -195,5 +194,69 @@ mod tests {
         }
         producer.join().unwrap();
         assert_eq!(rx.len(), 0);
+    }
+}
+
+/// In every order of the two threads' steps.
+#[cfg(all(test, loom))]
+mod interleavings {
+    use super::*;
+    use loom::sync::Notify;
+    use loom::thread;
+
+    #[test]
+    fn slots_go_over_in_order_and_come_back() {
+        const COUNT: u32 = 3;
+        // Any order in which the threads take turns by themselves, and each is interrupted at any three places.
+        let mut orders = loom::model::Builder::new();
+        orders.preemption_bound = Some(3);
+        orders.check(|| {
+            let (mut tx, mut rx) = ring::<u32>(2);
+            let consumer = thread::spawn(move || {
+                let mut next = 1;
+                while next <= COUNT {
+                    match rx.pop(|slot| assert_eq!(std::mem::replace(slot, 10 * next), next)) {
+                        true => next += 1,
+                        false => thread::yield_now(),
+                    }
+                }
+            });
+            let mut back = Vec::new();
+            for i in 1..=COUNT {
+                // A slot has what was left in it, once, unless it was reclaimed before.
+                while !tx.push(|slot| back.extend((std::mem::replace(slot, i) > 0).then_some(()))) {
+                    thread::yield_now();
+                }
+                tx.reclaim(|slot| {
+                    assert_eq!(std::mem::take(slot) % 10, 0, "it is the consumer's still");
+                    back.push(());
+                });
+            }
+            consumer.join().unwrap();
+            tx.reclaim(|slot| back.extend((std::mem::take(slot) > 0).then_some(())));
+            assert_eq!(back.len(), COUNT as usize);
+            assert!(!tx.is_owed());
+        });
+    }
+
+    #[test]
+    fn a_producer_that_found_no_room_hears_of_some() {
+        loom::model(|| {
+            let (mut tx, mut rx) = ring::<u32>(2);
+            let room = Arc::new(Notify::new());
+            let tell = room.clone();
+            assert!(tx.push(|slot| *slot = 1) && tx.push(|slot| *slot = 2));
+            let consumer = thread::spawn(move || {
+                assert!(rx.pop(|_| ()));
+                if rx.feed() {
+                    tell.notify();
+                }
+            });
+            // A wait may end for nothing.
+            while !tx.push(|slot| *slot = 3) {
+                room.wait();
+            }
+            consumer.join().unwrap();
+        });
     }
 }

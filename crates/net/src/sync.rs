@@ -1,0 +1,26 @@
+//! What [`ring`](crate::ring) and [`bell`](crate::bell) share between threads by: the standard library's means or, where these two are
+//! tested in every order of their steps (`make loom`), loom's.
+
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell;
+#[cfg(loom)]
+pub(crate) use loom::sync::{Arc, Mutex, atomic::AtomicBool, atomic::AtomicUsize, atomic::fence};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Arc, Mutex, atomic::AtomicBool, atomic::AtomicUsize, atomic::fence};
+
+/// [`std::cell::UnsafeCell`] with loom's face.
+#[cfg(not(loom))]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    /// Gives the address of the value. Who reads or writes there answers for it that no other thread does.
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
