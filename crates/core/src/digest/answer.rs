@@ -71,6 +71,9 @@ impl ChallengeAnswer<'_> {
     /// Appends the header's value: `Digest username=...`, without name and line end.
     ///
     /// `auth` is preferred where both qualities are offered, because a proxy may change a body on its way.
+    ///
+    /// # Errors
+    /// The challenge asks for what is not known here, or for an HA1 that is not there; nothing is appended then.
     pub fn write(&self, challenge: &Challenge<'_>, out: &mut Vec<u8>) -> Result<(), ChallengeAnswerError> {
         let algorithm = challenge.algorithm().ok_or(ChallengeAnswerError::Algorithm)?;
         let qop = match challenge.qop {

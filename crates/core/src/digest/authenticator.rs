@@ -286,6 +286,9 @@ impl Authenticator {
 
     /// Checks everything that needs no secret of the user: form, offer, and whether the nonce is ours and may be used from
     /// there.
+    ///
+    /// # Errors
+    /// The judgement, where it needs no password: never [`Verdict::Ok`] or [`Verdict::WrongPassword`].
     pub fn check(
         &self,
         now: Now,

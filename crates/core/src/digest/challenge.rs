@@ -110,6 +110,9 @@ pub struct Challenge<'a> {
 
 impl<'a> Challenge<'a> {
     /// Reads a header's value, with or without folds.
+    ///
+    /// # Errors
+    /// It is no Digest challenge, or none that can be read; an unknown algorithm or qop is no error.
     pub fn parse(value: &'a [u8]) -> Result<Self, HeaderError> {
         let (name, params) = scheme(value);
         if !name.eq_ignore_ascii_case(b"Digest") {

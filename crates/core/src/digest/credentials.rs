@@ -40,6 +40,9 @@ pub struct Credentials<'a> {
 
 impl<'a> Credentials<'a> {
     /// Reads a header's value, with or without folds.
+    ///
+    /// # Errors
+    /// It holds no Digest credentials, or none that can be read; an unknown algorithm or qop is no error.
     pub fn parse(value: &'a [u8]) -> Result<Self, HeaderError> {
         let (name, params) = scheme(value);
         if !name.eq_ignore_ascii_case(b"Digest") {
