@@ -3,6 +3,84 @@
 //! Its user (a server) receives a request, asks [`Router::route`] what the request's Route headers and
 //! Request-URI say, decides by its own policy where it may go, finds the targets (locations, DNS) and calls
 //! [`Proxy::forward`]. From there on responses, time-outs and CANCEL are handled here.
+//!
+//! A request from 192.0.2.1 through a proxy at 192.0.2.9 to 192.0.2.2, and its response:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use strowger_core::entropy::Entropy;
+//! use strowger_core::proxy::{Candidate, Plan, Proxy, ProxySettings};
+//! use strowger_core::routing::{Identity, ListenerAddress, NextHop, Request, Router};
+//! use strowger_core::timer::TimerSettings;
+//! use strowger_core::transaction::{Incoming, Outgoing, Role, Transactions};
+//! use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Transport, call};
+//! use strowger_message::{Index, Limits, Message, respond};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let listener = ListenerAddress {
+//!     transport: Transport::Udp,
+//!     bound: "192.0.2.9:5060".parse()?,
+//!     sent_by: b"192.0.2.9:5060"[..].into(),
+//!     network: 0,
+//! };
+//! let identity = Arc::new(Identity::new(vec![listener], ["example.org"], &[]));
+//! // The secret, the keys and the seed are random in a server.
+//! let router = Router::new(identity, b"a secret of this server", 86_400);
+//! let mut proxy = Proxy::new(Arc::new(router), ProxySettings::default(), Entropy::new([7; 32]));
+//! let mut transactions = Transactions::new(TimerSettings::default(), [1, 2]);
+//! let (now, mut out) = (Now { mono: 0, wall: 1_700_000_000_000 }, Outbox::new());
+//! let from = |remote: &str| {
+//!     let remote = remote.parse().expect("an address");
+//!     Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None }
+//! };
+//!
+//! // A request comes, and makes a server transaction. (Before that a server completes its top Via: `via::complete`.)
+//! let bytes = b"OPTIONS sip:bob@192.0.2.2 SIP/2.0\r\n\
+//!     Via: SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bKnashds8\r\n\
+//!     From: <sip:alice@example.org>;tag=1\r\nTo: <sip:bob@example.org>\r\n\
+//!     Call-ID: a84b4c76e66710\r\nCSeq: 1 OPTIONS\r\nMax-Forwards: 70\r\nContent-Length: 0\r\n\r\n";
+//! let mut index = Index::new();
+//! index.parse(bytes, &Limits::default())?;
+//! let message = Message::new(bytes, &index);
+//! let call_hash = call::hash(3, message.call_id()?.text);
+//! let arrival = from("192.0.2.1:5060");
+//! let request = Request::of(message, &arrival, call_hash)?;
+//! let Incoming::New(server) = transactions.request(now, &message, &arrival, call_hash, &mut out) else {
+//!     panic!("it comes for the first time")
+//! };
+//!
+//! // It says itself where it goes; it might be led elsewhere.
+//! let routing = proxy.router().route(now, &request);
+//! let NextHop::Known(target) = proxy.router().next_hop(&routing.next(), arrival.listener) else {
+//!     panic!("its Request-URI has an address")
+//! };
+//! let candidates = [Candidate { targets: &[target], ..Candidate::default() }];
+//! let mut round = Round { now, tx: &mut transactions, out: &mut out };
+//! proxy.forward(&mut round, &request, &routing, server, &candidates, &Plan::default());
+//! let [send] = out.sends() else { panic!("one message is to be sent") };
+//! assert_eq!(send.target.address, "192.0.2.2:5060".parse()?);
+//! let forwarded = out.bytes[send.range()].to_vec();
+//! assert!(forwarded.starts_with(b"OPTIONS sip:bob@192.0.2.2 SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.9:5060;"));
+//! out.clear();
+//!
+//! // The next hop answers. The transaction knows that it was the proxy's, and what the proxy called it.
+//! index.parse(&forwarded, &Limits::default())?;
+//! let mut ok = Vec::new();
+//! respond(&Message::new(&forwarded, &index), 200, None, Some(b"2"), &mut ok).finish(b"");
+//! index.parse(&ok, &Limits::default())?;
+//! let response = Message::new(&ok, &index);
+//! let Outgoing::Deliver { id, tu, .. } = transactions.response(now, &response, &mut out) else {
+//!     panic!("the transaction waits for it")
+//! };
+//! let context = tu.id(Role::Proxy).expect("a request that was forwarded");
+//! let mut round = Round { now, tx: &mut transactions, out: &mut out };
+//! proxy.response(&mut round, context, &response, &from("192.0.2.2:5060"), id);
+//! let [send] = out.sends() else { panic!("one message is to be sent") };
+//! assert_eq!(send.target.address, arrival.remote);
+//! assert!(out.bytes[send.range()].starts_with(b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bKnashds8\r\n"));
+//! # Ok(())
+//! # }
+//! ```
 
 mod best;
 mod contact;
