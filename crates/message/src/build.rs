@@ -81,30 +81,38 @@ impl<'o> Builder<'o> {
         self
     }
 
+    /// A line of one Via. The first that is written is the topmost: that of the element that sends (RFC 3261 section 8.1.1.7).
     pub fn via(self, via: &Via<'_>) -> Self {
         self.header(Name::Via, via)
     }
 
+    /// The party that makes the request, with its tag (RFC 3261 section 8.1.1.3).
     pub fn from(self, from: &Party<'_>) -> Self {
         self.header(Name::From, from)
     }
 
+    /// The party that the request is meant for; its tag stands here within a dialog only (RFC 3261 section 8.1.1.2).
     pub fn to(self, to: &Party<'_>) -> Self {
         self.header(Name::To, to)
     }
 
+    /// `text` as it is to stand; one for all requests of a dialog and all registrations of a user agent (RFC 3261 section 8.1.1.4).
     pub fn call_id(self, text: &[u8]) -> Self {
         self.header(Name::CallId, &CallId { text })
     }
 
+    /// `number` is below 2^31 (RFC 3261 section 8.1.1.5), which is not checked here. [`Method::Other`] has no text: write such a
+    /// CSeq by [`Builder::header`].
     pub fn cseq(self, number: u32, method: Method) -> Self {
         self.header(Name::CSeq, &CSeq::new(number, method))
     }
 
+    /// Hops that are left; a user agent starts with 70 (RFC 3261 section 8.1.1.6).
     pub fn max_forwards(self, hops: u8) -> Self {
         self.header(Name::MaxForwards, &MaxForwards(hops))
     }
 
+    /// A line of one Contact: where the sender is reached without a proxy in between (RFC 3261 section 8.1.1.8).
     pub fn contact(self, contact: &Contact<'_>) -> Self {
         self.header(Name::Contact, contact)
     }
@@ -118,10 +126,12 @@ impl<'o> Builder<'o> {
         })
     }
 
+    /// A line of one Route. The first that is written is the next hop (RFC 3261 section 20.34).
     pub fn route(self, route: &NameAddr<'_>) -> Self {
         self.header(Name::Route, route)
     }
 
+    /// A line of one Record-Route. A proxy writes its own before those that came (RFC 3261 section 16.6 step 4).
     pub fn record_route(self, route: &NameAddr<'_>) -> Self {
         self.header(Name::RecordRoute, route)
     }

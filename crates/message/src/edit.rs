@@ -21,15 +21,18 @@ struct Patch {
 }
 
 impl Edit {
+    /// No patches and no memory yet.
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// Forgets the patches, keeps their memory.
     pub fn clear(&mut self) {
         self.patches.clear();
         self.text.clear();
     }
 
+    /// Without patches [`Edit::write`] copies the message.
     pub fn is_empty(&self) -> bool {
         self.patches.is_empty()
     }
@@ -45,10 +48,12 @@ impl Edit {
         });
     }
 
+    /// What `write` writes comes before the byte at `at`, an offset in the message.
     pub fn insert(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {
         self.replace(at..at, write);
     }
 
+    /// These bytes of the message go; nothing comes in their place.
     pub fn remove(&mut self, range: Range<usize>) {
         self.replace(range, |_| ());
     }

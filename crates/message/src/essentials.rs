@@ -14,8 +14,11 @@ pub struct Essentials<'a> {
     pub uri: Option<Uri<'a>>,
     /// The topmost one.
     pub via: Via<'a>,
+    /// Of elements of RFC 2543 it may have no tag.
     pub from: Party<'a>,
+    /// With a tag, a request belongs to a dialog (section 12.2).
     pub to: Party<'a>,
+    /// Together with both tags it names the dialog (section 12).
     pub call_id: CallId<'a>,
     /// In a request its method is the request's.
     pub cseq: CSeq<'a>,
@@ -24,6 +27,8 @@ pub struct Essentials<'a> {
 }
 
 impl<'a> Essentials<'a> {
+    /// Reads and checks them, the Request-URI first and the others from Via to Max-Forwards.
+    ///
     /// # Errors
     /// - [`Reason::RequestUri`]: a sip, sips, tel or urn Request-URI that does not follow its grammar, or one with
     ///   header fields in it (section 19.1.1, table 1);

@@ -10,11 +10,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub enum Host<'a> {
     /// A domain name as it stands. Names compare in any case.
     Name(&'a [u8]),
+    /// Four numbers, each of at most three digits.
     V4(Ipv4Addr),
+    /// In brackets on the wire (IPv6reference).
     V6(Ipv6Addr),
 }
 
 impl<'a> Host<'a> {
+    /// Reads a whole host, without port.
+    ///
     /// # Errors
     /// Neither a name, an IPv4 address nor an IPv6 address in brackets.
     pub fn parse(text: &'a [u8]) -> Result<Self, Error> {

@@ -17,6 +17,7 @@ pub struct Line {
     pub end: u32,
     /// Bytes of the name.
     pub name_len: u16,
+    /// [`Name::Other`] if no table lists it: then [`Message::name`](crate::Message::name) has the text.
     pub name: Name,
     /// The value goes over several lines (RFC 3261 section 7.3.1).
     pub folded: bool,
@@ -26,9 +27,21 @@ pub struct Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// `Method SP Request-URI SP SIP/2.0`; the range is the Request-URI's.
-    Request { method: Method, method_len: u16, uri: (u32, u32) },
+    Request {
+        /// [`Method::Other`] if no table lists it: then [`Message::method_text`](crate::Message::method_text) has the text.
+        method: Method,
+        /// Bytes of the method, which ends one space before the Request-URI.
+        method_len: u16,
+        /// Its first byte, and one past its last, from the start of the message.
+        uri: (u32, u32),
+    },
     /// `SIP/2.0 SP code SP reason`; the range is the reason's.
-    Status { code: u16, reason: (u32, u32) },
+    Status {
+        /// 100 to 699; 0 where nothing was read, or a status line was refused.
+        code: u16,
+        /// Its first byte, and one past its last, from the start of the message; maybe empty.
+        reason: (u32, u32),
+    },
 }
 
 /// How start line and header are written, apart from what they say. Readers differ in what they make of the rest: what
@@ -86,6 +99,7 @@ const _: () = assert!(Name::COUNT <= u128::BITS as usize);
 const WORTH_COUNTING: usize = 4_096;
 
 impl Index {
+    /// Nothing is read yet, nothing allocated. Any bytes can be read into it, again and again.
     pub fn new() -> Self {
         Self::default()
     }
@@ -376,6 +390,7 @@ impl Index {
         self.lines.last().map_or(self.headers as usize, |l| l.end as usize)
     }
 
+    /// The bytes of the body; empty if there is none. Of a message that was refused for its body it is what came.
     pub fn body(&self) -> Range<usize> {
         self.body as usize..self.end as usize
     }

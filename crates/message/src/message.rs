@@ -22,10 +22,12 @@ impl<'a> Message<'a> {
         &self.bytes[..self.index.end()]
     }
 
+    /// Where start line, header lines and body stand.
     pub fn index(&self) -> &'a Index {
         self.index
     }
 
+    /// By its start line; one that was refused counts by how it begins.
     pub fn is_request(&self) -> bool {
         matches!(self.index.start, Start::Request { .. })
     }
@@ -65,6 +67,7 @@ impl<'a> Message<'a> {
         }
     }
 
+    /// The reason phrase of a response as it stands, maybe empty; of a request, empty.
     pub fn reason(&self) -> &'a [u8] {
         match self.index.start {
             Start::Status { reason, .. } => &self.bytes[reason.0 as usize..reason.1 as usize],
@@ -100,10 +103,12 @@ impl<'a> Message<'a> {
         self.index.lines.iter().find(|l| self.name(l).eq_ignore_ascii_case(name)).map(|l| self.value(l))
     }
 
+    /// Some line has this name, whatever its value.
     pub fn has(&self, name: Name) -> bool {
         self.index.first[name as usize] != 0
     }
 
+    /// What stands behind the blank line, as far as Content-Length says (RFC 3261 section 18.3); empty if there is none.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[self.index.body()]
     }

@@ -3,11 +3,15 @@
 use std::fmt;
 
 macro_rules! methods {
-    ($($name:ident = $text:literal,)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// A method. Those that no table names are [`Method::Other`]; their text stands in the message.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub enum Method { $($name,)* Other }
+        pub enum Method {
+            $($(#[$doc])* $name,)*
+            /// Any other token: it is routed and answered, but has no rules of its own.
+            Other,
+        }
 
         impl Method {
             /// Every method with a name of its own.
@@ -28,19 +32,33 @@ macro_rules! methods {
 }
 
 methods! {
+    /// Acknowledges the final response to an INVITE (RFC 3261 sections 13.2.2.4, 17.1.1.3); never answered.
     Ack = b"ACK",
+    /// Ends a dialog (RFC 3261 section 15).
     Bye = b"BYE",
+    /// Withdraws a request that has no final response yet (RFC 3261 section 9).
     Cancel = b"CANCEL",
+    /// Carries what an application has to say within a dialog (RFC 6086).
     Info = b"INFO",
+    /// Begins a call, or changes one (RFC 3261 sections 13, 14).
     Invite = b"INVITE",
+    /// A text message (RFC 3428).
     Message = b"MESSAGE",
+    /// Tells a subscriber of an event (RFC 6665).
     Notify = b"NOTIFY",
+    /// Asks what the other side can do (RFC 3261 section 11).
     Options = b"OPTIONS",
+    /// Acknowledges a reliable provisional response (RFC 3262).
     Prack = b"PRACK",
+    /// Hands in the state of an event (RFC 3903).
     Publish = b"PUBLISH",
+    /// Asks the other side to send a request elsewhere (RFC 3515).
     Refer = b"REFER",
+    /// Binds contacts to an address-of-record (RFC 3261 section 10).
     Register = b"REGISTER",
+    /// Asks for notifications of an event (RFC 6665).
     Subscribe = b"SUBSCRIBE",
+    /// Changes a session, even before its INVITE is answered (RFC 3311).
     Update = b"UPDATE",
 }
 

@@ -3,11 +3,15 @@
 use std::fmt;
 
 macro_rules! names {
-    ($($name:ident = $text:literal $(, $compact:literal)?;)*) => {
+    ($($name:ident = $text:literal $(, $compact:literal)? in $source:literal;)*) => {
         /// A header field name. One that no table names is [`Name::Other`]; its text stands in the message.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub enum Name { $($name,)* Other }
+        pub enum Name {
+            $(#[doc = concat!("`", $text, "` (", $source, ")")] $name,)*
+            /// A name without rules here; it is passed on as it stands.
+            Other,
+        }
 
         impl Name {
             /// Every name of the table.
@@ -29,78 +33,78 @@ macro_rules! names {
 }
 
 names! {
-    Accept = "Accept";
-    AcceptContact = "Accept-Contact", b'a';
-    AcceptEncoding = "Accept-Encoding";
-    AcceptLanguage = "Accept-Language";
-    AlertInfo = "Alert-Info";
-    Allow = "Allow";
-    AllowEvents = "Allow-Events", b'u';
-    AuthenticationInfo = "Authentication-Info";
-    Authorization = "Authorization";
-    CallId = "Call-ID", b'i';
-    CallInfo = "Call-Info";
-    Contact = "Contact", b'm';
-    ContentDisposition = "Content-Disposition";
-    ContentEncoding = "Content-Encoding", b'e';
-    ContentLanguage = "Content-Language";
-    ContentLength = "Content-Length", b'l';
-    ContentType = "Content-Type", b'c';
-    CSeq = "CSeq";
-    Date = "Date";
-    Diversion = "Diversion";
-    ErrorInfo = "Error-Info";
-    Event = "Event", b'o';
-    Expires = "Expires";
-    FlowTimer = "Flow-Timer";
-    From = "From", b'f';
-    HistoryInfo = "History-Info";
-    Identity = "Identity", b'y';
-    IdentityInfo = "Identity-Info", b'n';
-    InReplyTo = "In-Reply-To";
-    MaxBreadth = "Max-Breadth";
-    MaxForwards = "Max-Forwards";
-    MimeVersion = "MIME-Version";
-    MinExpires = "Min-Expires";
-    MinSe = "Min-SE";
-    Organization = "Organization";
-    PAssertedIdentity = "P-Asserted-Identity";
-    PPreferredIdentity = "P-Preferred-Identity";
-    Path = "Path";
-    Priority = "Priority";
-    Privacy = "Privacy";
-    ProxyAuthenticate = "Proxy-Authenticate";
-    ProxyAuthorization = "Proxy-Authorization";
-    ProxyRequire = "Proxy-Require";
-    RAck = "RAck";
-    Reason = "Reason";
-    RecordRoute = "Record-Route";
-    ReferTo = "Refer-To", b'r';
-    ReferredBy = "Referred-By", b'b';
-    RejectContact = "Reject-Contact", b'j';
-    Replaces = "Replaces";
-    RemotePartyId = "Remote-Party-ID";
-    ReplyTo = "Reply-To";
-    RequestDisposition = "Request-Disposition", b'd';
-    Require = "Require";
-    RetryAfter = "Retry-After";
-    Route = "Route";
-    RSeq = "RSeq";
-    Server = "Server";
-    ServiceRoute = "Service-Route";
-    SessionExpires = "Session-Expires", b'x';
-    SipETag = "SIP-ETag";
-    SipIfMatch = "SIP-If-Match";
-    Subject = "Subject", b's';
-    SubscriptionState = "Subscription-State";
-    Supported = "Supported", b'k';
-    Timestamp = "Timestamp";
-    To = "To", b't';
-    Unsupported = "Unsupported";
-    UserAgent = "User-Agent";
-    Via = "Via", b'v';
-    Warning = "Warning";
-    WwwAuthenticate = "WWW-Authenticate";
+    Accept = "Accept" in "RFC 3261 section 20.1";
+    AcceptContact = "Accept-Contact", b'a' in "RFC 3841";
+    AcceptEncoding = "Accept-Encoding" in "RFC 3261 section 20.2";
+    AcceptLanguage = "Accept-Language" in "RFC 3261 section 20.3";
+    AlertInfo = "Alert-Info" in "RFC 3261 section 20.4";
+    Allow = "Allow" in "RFC 3261 section 20.5";
+    AllowEvents = "Allow-Events", b'u' in "RFC 6665";
+    AuthenticationInfo = "Authentication-Info" in "RFC 3261 section 20.6";
+    Authorization = "Authorization" in "RFC 3261 section 20.7";
+    CallId = "Call-ID", b'i' in "RFC 3261 section 20.8";
+    CallInfo = "Call-Info" in "RFC 3261 section 20.9";
+    Contact = "Contact", b'm' in "RFC 3261 section 20.10";
+    ContentDisposition = "Content-Disposition" in "RFC 3261 section 20.11";
+    ContentEncoding = "Content-Encoding", b'e' in "RFC 3261 section 20.12";
+    ContentLanguage = "Content-Language" in "RFC 3261 section 20.13";
+    ContentLength = "Content-Length", b'l' in "RFC 3261 section 20.14";
+    ContentType = "Content-Type", b'c' in "RFC 3261 section 20.15";
+    CSeq = "CSeq" in "RFC 3261 section 20.16";
+    Date = "Date" in "RFC 3261 section 20.17";
+    Diversion = "Diversion" in "RFC 5806";
+    ErrorInfo = "Error-Info" in "RFC 3261 section 20.18";
+    Event = "Event", b'o' in "RFC 6665 section 8.2.1";
+    Expires = "Expires" in "RFC 3261 section 20.19";
+    FlowTimer = "Flow-Timer" in "RFC 5626";
+    From = "From", b'f' in "RFC 3261 section 20.20";
+    HistoryInfo = "History-Info" in "RFC 7044";
+    Identity = "Identity", b'y' in "RFC 8224 section 4";
+    IdentityInfo = "Identity-Info", b'n' in "RFC 4474";
+    InReplyTo = "In-Reply-To" in "RFC 3261 section 20.21";
+    MaxBreadth = "Max-Breadth" in "RFC 5393";
+    MaxForwards = "Max-Forwards" in "RFC 3261 section 20.22";
+    MimeVersion = "MIME-Version" in "RFC 3261 section 20.24";
+    MinExpires = "Min-Expires" in "RFC 3261 section 20.23";
+    MinSe = "Min-SE" in "RFC 4028 section 5";
+    Organization = "Organization" in "RFC 3261 section 20.25";
+    PAssertedIdentity = "P-Asserted-Identity" in "RFC 3325";
+    PPreferredIdentity = "P-Preferred-Identity" in "RFC 3325";
+    Path = "Path" in "RFC 3327";
+    Priority = "Priority" in "RFC 3261 section 20.26";
+    Privacy = "Privacy" in "RFC 3323 section 4.2";
+    ProxyAuthenticate = "Proxy-Authenticate" in "RFC 3261 section 20.27";
+    ProxyAuthorization = "Proxy-Authorization" in "RFC 3261 section 20.28";
+    ProxyRequire = "Proxy-Require" in "RFC 3261 section 20.29";
+    RAck = "RAck" in "RFC 3262 section 7.2";
+    Reason = "Reason" in "RFC 3326";
+    RecordRoute = "Record-Route" in "RFC 3261 section 20.30";
+    ReferTo = "Refer-To", b'r' in "RFC 3515 section 2.1";
+    ReferredBy = "Referred-By", b'b' in "RFC 3892";
+    RejectContact = "Reject-Contact", b'j' in "RFC 3841";
+    Replaces = "Replaces" in "RFC 3891 section 6.1";
+    RemotePartyId = "Remote-Party-ID" in "draft-ietf-sip-privacy, never an RFC";
+    ReplyTo = "Reply-To" in "RFC 3261 section 20.31";
+    RequestDisposition = "Request-Disposition", b'd' in "RFC 3841";
+    Require = "Require" in "RFC 3261 section 20.32";
+    RetryAfter = "Retry-After" in "RFC 3261 section 20.33";
+    Route = "Route" in "RFC 3261 section 20.34";
+    RSeq = "RSeq" in "RFC 3262 section 7.1";
+    Server = "Server" in "RFC 3261 section 20.35";
+    ServiceRoute = "Service-Route" in "RFC 3608";
+    SessionExpires = "Session-Expires", b'x' in "RFC 4028 section 4";
+    SipETag = "SIP-ETag" in "RFC 3903 section 11.3.1";
+    SipIfMatch = "SIP-If-Match" in "RFC 3903 section 11.3.2";
+    Subject = "Subject", b's' in "RFC 3261 section 20.36";
+    SubscriptionState = "Subscription-State" in "RFC 6665 section 8.2.3";
+    Supported = "Supported", b'k' in "RFC 3261 section 20.37";
+    Timestamp = "Timestamp" in "RFC 3261 section 20.38";
+    To = "To", b't' in "RFC 3261 section 20.39";
+    Unsupported = "Unsupported" in "RFC 3261 section 20.40";
+    UserAgent = "User-Agent" in "RFC 3261 section 20.41";
+    Via = "Via", b'v' in "RFC 3261 section 20.42";
+    Warning = "Warning" in "RFC 3261 section 20.43";
+    WwwAuthenticate = "WWW-Authenticate" in "RFC 3261 section 20.44";
 }
 
 impl Name {

@@ -13,17 +13,22 @@ use std::borrow::Cow;
 pub struct NameAddr<'a> {
     /// As it stands: tokens, or a quoted string with its quotes; empty if there is none.
     pub display: &'a [u8],
+    /// Without the brackets.
     pub uri: Uri<'a>,
     /// The URI as it stands. Empty if this was not read but made.
     pub uri_text: &'a [u8],
+    /// Those of the header field, not of the URI: behind the bracket, or of a bare URI all that has a semicolon.
     pub params: Params<'a>,
 }
 
 impl<'a> NameAddr<'a> {
+    /// An address to be written, without display name and parameters.
     pub fn new(uri: Uri<'a>) -> Self {
         Self { display: b"", uri, uri_text: b"", params: Params::default() }
     }
 
+    /// Reads a whole value, folded or not.
+    ///
     /// # Errors
     /// No URI, an unbalanced quote or bracket, a display name that needs quotes, or malformed parameters.
     pub fn parse(text: &'a [u8]) -> Result<Self, Error> {

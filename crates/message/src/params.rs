@@ -88,11 +88,13 @@ impl<'a> Params<'a> {
         self.text
     }
 
+    /// There is no parameter.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
+    /// In their order. A name may stand twice.
     pub fn iter(&self) -> ParamIter<'a> {
         ParamIter { scan: Reader::new(self.text) }
     }
@@ -102,6 +104,7 @@ impl<'a> Params<'a> {
         self.iter().find(|p| p.name.eq_ignore_ascii_case(name))
     }
 
+    /// Some parameter has this name, in any case, with a value or without one.
     pub fn has(&self, name: &[u8]) -> bool {
         self.find(name).is_some()
     }
@@ -111,6 +114,7 @@ impl<'a> Params<'a> {
         self.find(name)?.value
     }
 
+    /// As they stand, without white space between them and with folds undone.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         if !self.spaced {

@@ -55,13 +55,13 @@ pub(crate) fn whole<'a, T: Field<'a>>(text: &'a [u8]) -> Result<T, Error> {
 
 impl<'a> Reader<'a> {
     #[inline]
-    pub fn new(text: &'a [u8]) -> Self {
+    pub(crate) fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0 }
     }
 
     /// Bytes from the start of the text.
     #[inline(always)]
-    pub fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline(always)]
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.at >= self.text.len()
     }
 
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
 
     /// White space; a folded line's CRLF is white space (RFC 3261 section 7.3.1).
     #[inline(always)]
-    pub fn ws(&mut self) {
+    pub(crate) fn ws(&mut self) {
         // Mostly there is none.
         if let Some(&b) = self.text.get(self.at)
             && b <= b' '

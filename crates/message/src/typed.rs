@@ -39,6 +39,8 @@ impl<'a> Message<'a> {
         }
     }
 
+    /// Who makes the request (RFC 3261 section 20.20).
+    ///
     /// # Errors
     /// Missing, repeated or malformed.
     #[inline]
@@ -46,6 +48,8 @@ impl<'a> Message<'a> {
         self.mandatory(Name::From)
     }
 
+    /// Whom it is meant for (RFC 3261 section 20.39).
+    ///
     /// # Errors
     /// Missing, repeated or malformed.
     #[inline]
@@ -53,6 +57,8 @@ impl<'a> Message<'a> {
         self.mandatory(Name::To)
     }
 
+    /// The call that it belongs to (RFC 3261 section 20.8).
+    ///
     /// # Errors
     /// Missing, repeated or malformed.
     #[inline]
@@ -60,6 +66,8 @@ impl<'a> Message<'a> {
         self.mandatory(Name::CallId)
     }
 
+    /// Its number within the call, and its method (RFC 3261 section 20.16).
+    ///
     /// # Errors
     /// Missing, repeated or malformed.
     #[inline]
@@ -67,15 +75,16 @@ impl<'a> Message<'a> {
         self.mandatory(Name::CSeq)
     }
 
+    /// Hops that are left. None if there is none: a proxy then writes 70 (RFC 3261 section 16.6 step 3).
+    ///
     /// # Errors
-    /// Repeated, or not a number up to 255. None if there is none: a proxy then writes 70 (RFC 3261 section
-    /// 16.6 step 3).
+    /// Repeated, or not a number up to 255.
     #[inline]
     pub fn max_forwards(&self) -> Result<Option<MaxForwards>, Error> {
         self.optional(Name::MaxForwards)
     }
 
-    /// Seconds.
+    /// How long what is asked for shall last, in seconds (RFC 3261 section 20.19).
     ///
     /// # Errors
     /// Repeated, or not a number of 32 bits.
@@ -83,7 +92,7 @@ impl<'a> Message<'a> {
         Ok(self.optional::<DeltaSeconds<'a>>(Name::Expires)?.map(|e| e.seconds))
     }
 
-    /// Seconds.
+    /// The shortest time that a registrar accepts, in seconds; of a 423 (RFC 3261 section 20.23).
     ///
     /// # Errors
     /// Repeated, or not a number of 32 bits.
@@ -102,10 +111,12 @@ impl<'a> Message<'a> {
         all.next() == Some(b"*") && all.next().is_none()
     }
 
+    /// The proxies that the request still has to pass, the next one first (RFC 3261 section 20.34).
     pub fn routes(&self) -> Values<'a, Hop<'a>> {
         self.values(Name::Route)
     }
 
+    /// The proxies that stay on the way of the dialog, the one that was passed last first (RFC 3261 section 20.30).
     pub fn record_routes(&self) -> Values<'a, Hop<'a>> {
         self.values(Name::RecordRoute)
     }
@@ -130,14 +141,17 @@ impl<'a> Message<'a> {
         self.supported().flatten().any(|t| t.is(option))
     }
 
+    /// Option tags that the server must know, else it answers 420 (RFC 3261 section 20.32).
     pub fn require(&self) -> Values<'a, Token<'a>> {
         self.values(Name::Require)
     }
 
+    /// Option tags that each proxy must know, else it answers 420 (RFC 3261 section 20.29).
     pub fn proxy_require(&self) -> Values<'a, Token<'a>> {
         self.values(Name::ProxyRequire)
     }
 
+    /// Option tags of a 420 that the server does not know (RFC 3261 section 20.40).
     pub fn unsupported(&self) -> Values<'a, Token<'a>> {
         self.values(Name::Unsupported)
     }

@@ -1,6 +1,6 @@
 //! URIs: sip and sips (RFC 3261 section 19.1), tel (RFC 3966), urn (RFC 8141, RFC 5031); others opaque.
 
-pub mod compare;
+mod compare;
 pub mod sip;
 pub mod tel;
 pub mod urn;
@@ -18,14 +18,18 @@ use crate::{Error, Reason};
 pub enum Uri<'a> {
     /// `sip:` or `sips:`
     Sip(SipUri<'a>),
+    /// `tel:`
     Tel(TelUri<'a>),
+    /// `urn:`
     Urn(Urn<'a>),
+    /// Any other scheme: `mailto:`, `http:`, `cid:`, ...
     Other(OtherUri<'a>),
 }
 
 /// A URI of a scheme that is only carried.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherUri<'a> {
+    /// As it stands, without the colon; compares in any case.
     pub scheme: &'a [u8],
     /// What follows the colon.
     pub rest: &'a [u8],
@@ -88,6 +92,7 @@ impl<'a> Uri<'a> {
         }
     }
 
+    /// The URI, if it is `sip:` or `sips:`.
     #[inline]
     pub const fn sip(&self) -> Option<&SipUri<'a>> {
         match self {
@@ -122,6 +127,7 @@ impl<'a> Uri<'a> {
         }
     }
 
+    /// What was read comes out as it stood, but for the case of the scheme and the form of addresses and ports.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
@@ -158,6 +164,7 @@ impl<'a> OtherUri<'a> {
         Some(Self { scheme, rest })
     }
 
+    /// Is this the scheme, which is given in lower case?
     pub fn is_scheme<const N: usize>(&self, lower: &[u8; N]) -> bool {
         is(self.scheme, lower)
     }

@@ -7,6 +7,7 @@ use std::ops::{Deref, Range};
 /// One value of a list and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed<T> {
+    /// What stands there, as a view.
     pub value: T,
     /// The first byte of the value, from the start of the message.
     start: u32,

@@ -168,6 +168,7 @@ impl<'a> Typed<'a> for Star {
 
 /// What gets every value of a message: see [`visit`].
 pub trait Visit<'a> {
+    /// One value with its line: each by itself where a line has several.
     fn value<T: Typed<'a>>(&mut self, line: &'a Line, value: &T);
 }
 

@@ -5,6 +5,7 @@ use crate::scan;
 /// Something that is written as it stands on the wire, in normal form: one space where white space must
 /// be, none elsewhere, nothing folded.
 pub trait Write {
+    /// Appends it to `out`, whose bytes stay.
     fn write(&self, out: &mut Vec<u8>);
 }
 

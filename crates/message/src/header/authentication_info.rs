@@ -24,6 +24,7 @@ impl<'a> AuthenticationInfo<'a> {
         unquote(self.value)
     }
 
+    /// `name=value`, folds undone.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.name);
         out.push(b'=');

@@ -9,6 +9,7 @@ use std::ops::Deref;
 /// One contact. The lone `*` of a REGISTER is none: see [`crate::Message::contact_star`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contact<'a> {
+    /// With all parameters, those below among them. Where it has none, the fields below are written instead.
     pub addr: NameAddr<'a>,
     /// Preference in thousandths, 0 to 1,000.
     pub q: Option<u16>,
@@ -34,6 +35,7 @@ impl<'a> Contact<'a> {
         Some(text.strip_prefix(b"\"").and_then(|t| t.strip_suffix(b"\"")).unwrap_or(text))
     }
 
+    /// The address in angle brackets, and its parameters: those that were read, else those of the fields.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         self.addr.write(out);

@@ -17,6 +17,7 @@ pub struct Credentials<'a> {
 view!(Credentials);
 
 impl Credentials<'_> {
+    /// Scheme, one space, the rest with its folds undone.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.scheme);
         out.push(b' ');

@@ -10,7 +10,9 @@ use crate::write::Write;
 pub struct CSeq<'a> {
     /// Below 2^31 (RFC 3261 section 8.1.1.5).
     pub number: u32,
+    /// [`Method::Other`] where no table lists `method_text`.
     pub method: Method,
+    /// As it stands; compares with case (RFC 3261 section 7.1).
     pub method_text: &'a [u8],
 }
 
@@ -40,6 +42,7 @@ impl CSeq<'_> {
         Self { number, method, method_text: method.text() }
     }
 
+    /// Number, one space, the text of the method.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         self.number.write(out);

@@ -19,6 +19,7 @@ const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
 impl Date<'_> {
+    /// `unix` as in [`Date::unix`].
     pub const fn new(unix: i64) -> Self {
         Self { unix, of: PhantomData }
     }

@@ -9,13 +9,16 @@ use crate::reader::{Field, Reader, is};
 pub struct Event<'a> {
     /// The package with its templates, compared byte for byte.
     pub package: &'a [u8],
+    /// Tells apart several subscriptions to this package within one dialog.
     pub id: Option<&'a [u8]>,
+    /// All parameters, `id` among them. Where there are none, `id` is written from the field.
     pub params: Params<'a>,
 }
 
 view!(Event);
 
 impl<'a> Event<'a> {
+    /// An event without an id.
     pub fn new(package: &'a [u8]) -> Self {
         Self { package, id: None, params: Params::default() }
     }
@@ -25,6 +28,7 @@ impl<'a> Event<'a> {
         self.package == other.package && self.id == other.id
     }
 
+    /// The package and its parameters, folds undone.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.package);
         if let Some(id) = self.id

@@ -11,14 +11,18 @@ pub struct Identity<'a> {
     pub digest: &'a [u8],
     /// Where the certificate lies, without the brackets.
     pub info: Option<&'a [u8]>,
+    /// How it is signed; `ES256` if none is named (RFC 8224 section 4).
     pub alg: Option<&'a [u8]>,
+    /// The PASSporT extension that is signed, like `shaken`; none for the plain form (RFC 8224 section 4).
     pub ppt: Option<&'a [u8]>,
+    /// All parameters, those above among them: they alone are written.
     pub params: Params<'a>,
 }
 
 view!(Identity);
 
 impl Identity<'_> {
+    /// The signature and the parameters, folds undone.
     pub fn write(&self, out: &mut Vec<u8>) {
         crate::write::unfolded(self.digest, out);
         self.params.write(out);

@@ -9,13 +9,16 @@ use crate::uri::Uri;
 /// `<uri>;parameters`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Info<'a> {
+    /// Where the information lies: in a body part (`cid:`), by HTTP, or a tone of the phone's own (`urn:`, `file:`).
     pub uri: Uri<'a>,
+    /// Behind the bracket: `purpose` of a Call-Info, `alg` of an Identity-Info.
     pub params: Params<'a>,
 }
 
 view!(Info);
 
 impl<'a> Info<'a> {
+    /// A URI without parameters.
     pub fn new(uri: Uri<'a>) -> Self {
         Self { uri, params: Params::default() }
     }
@@ -25,6 +28,7 @@ impl<'a> Info<'a> {
         self.params.value(b"purpose")
     }
 
+    /// `<uri>` and the parameters, folds undone.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(b'<');
         self.uri.write(out);

@@ -10,7 +10,9 @@ use crate::reader::{Field, Reader, is};
 pub struct MediaType<'a> {
     /// Compares in any case, like the subtype.
     pub kind: &'a [u8],
+    /// Compares in any case.
     pub subtype: &'a [u8],
+    /// All parameters, `q` among them: they alone are written, the field `q` is not.
     pub params: Params<'a>,
     /// Preference in thousandths, of a range.
     pub q: Option<u16>,
@@ -19,6 +21,7 @@ pub struct MediaType<'a> {
 view!(MediaType);
 
 impl<'a> MediaType<'a> {
+    /// A type without parameters.
     pub fn new(kind: &'a [u8], subtype: &'a [u8]) -> Self {
         Self { kind, subtype, params: Params::default(), q: None }
     }
@@ -35,6 +38,7 @@ impl<'a> MediaType<'a> {
         fits(self.kind, other.kind) && fits(self.subtype, other.subtype)
     }
 
+    /// `type/subtype` and the parameters, folds undone.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.kind);
         out.push(b'/');

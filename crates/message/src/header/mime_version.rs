@@ -6,13 +6,16 @@ use crate::reader::{DIGIT, Field, Reader};
 /// `1.0`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MimeVersion<'a> {
+    /// Digits before the point.
     pub major: &'a [u8],
+    /// Digits behind the point.
     pub minor: &'a [u8],
 }
 
 view!(MimeVersion);
 
 impl MimeVersion<'_> {
+    /// Both with the point between them.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.major);
         out.push(b'.');

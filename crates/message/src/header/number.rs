@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 /// A number below 2^32, exactly: Content-Length, RSeq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number<'a> {
+    /// 0 to 2^32 - 1; an RSeq starts below 2^31 (RFC 3262 section 3).
     pub value: u32,
     of: PhantomData<&'a ()>,
 }
@@ -17,10 +18,12 @@ pub struct Number<'a> {
 view!(Number);
 
 impl Number<'_> {
+    /// To be written.
     pub const fn new(value: u32) -> Self {
         Self { value, of: PhantomData }
     }
 
+    /// Decimal digits, no leading zeros.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         self.value.write(out);
@@ -46,10 +49,12 @@ pub struct DeltaSeconds<'a> {
 view!(DeltaSeconds);
 
 impl DeltaSeconds<'_> {
+    /// To be written.
     pub const fn new(seconds: u32) -> Self {
         Self { seconds, of: PhantomData }
     }
 
+    /// Decimal digits, no leading zeros.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         self.seconds.write(out);
@@ -68,6 +73,8 @@ impl<'a> Field<'a> for DeltaSeconds<'a> {
 pub struct MaxForwards(pub u8);
 
 impl MaxForwards {
+    /// Reads a whole value, folded or not.
+    ///
     /// # Errors
     /// Not a number up to 255 (leading zeros are).
     #[inline]
@@ -75,6 +82,7 @@ impl MaxForwards {
         reader::whole(text)
     }
 
+    /// Decimal digits, no leading zeros.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         (self.0 as u32).write(out);

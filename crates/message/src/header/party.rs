@@ -9,6 +9,7 @@ use std::ops::Deref;
 /// quotes and does not, such as `Bob, Jr. <sip:bob@example.org>`, is read all the same (RFC 3261 section 16.3 step 1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Party<'a> {
+    /// With all parameters; the tag that was read stands among them too.
     pub addr: NameAddr<'a>,
     /// The tag, if it has one already (RFC 3261 section 19.3). If set on a party that was made, it is
     /// written behind the parameters, which must not name one themselves.
@@ -18,6 +19,7 @@ pub struct Party<'a> {
 view!(Party);
 
 impl<'a> Party<'a> {
+    /// A party to be written, `tag` behind the address.
     pub const fn new(addr: NameAddr<'a>, tag: Option<&'a [u8]>) -> Self {
         Self { addr, tag }
     }
@@ -28,6 +30,7 @@ impl<'a> Party<'a> {
         !display.starts_with(b"\"") && display.iter().any(|b| CLASS[*b as usize] & DISPLAY == 0)
     }
 
+    /// The address in angle brackets, and the tag unless the parameters have it.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         self.addr.write(out);

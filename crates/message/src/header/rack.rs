@@ -16,6 +16,7 @@ pub struct RAck<'a> {
 view!(RAck);
 
 impl RAck<'_> {
+    /// RSeq, CSeq number and method with one space between each two.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.rseq.write(out);
         out.push(b' ');

@@ -10,9 +10,11 @@ use std::borrow::Cow;
 pub struct ReasonValue<'a> {
     /// `SIP`, `Q.850` or another.
     pub protocol: &'a [u8],
+    /// Of `SIP` a status code, of `Q.850` a cause of ISUP.
     pub cause: Option<u32>,
     /// As it stands, with its quotes.
     pub text: Option<&'a [u8]>,
+    /// All parameters, those of the other fields among them: they alone are written.
     pub params: Params<'a>,
 }
 
@@ -24,6 +26,7 @@ impl<'a> ReasonValue<'a> {
         unquote(self.text.unwrap_or_default())
     }
 
+    /// The protocol and the parameters, folds undone.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.protocol);
         self.params.write(out);

@@ -14,16 +14,19 @@ pub struct RetryAfter<'a> {
     pub comment: Option<&'a [u8]>,
     /// Seconds for which the callee can then be reached.
     pub duration: Option<u32>,
+    /// All parameters, `duration` among them. Where there are none, `duration` is written from the field.
     pub params: Params<'a>,
 }
 
 view!(RetryAfter);
 
 impl RetryAfter<'_> {
+    /// Seconds alone, without comment and duration.
     pub fn new(seconds: u32) -> Self {
         Self { seconds, comment: None, duration: None, params: Params::default() }
     }
 
+    /// `seconds (comment);duration=seconds`, folds undone.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.seconds.write(out);
         if let Some(comment) = self.comment {

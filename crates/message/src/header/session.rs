@@ -8,25 +8,32 @@ use crate::write::Write;
 /// `1800;refresher=uac`; a Min-SE has no refresher.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SessionExpires<'a> {
+    /// The session ends if no refresh comes in this time; in a Min-SE, the shortest such time that is accepted.
     pub seconds: u32,
+    /// None in a request that leaves the choice to the other side.
     pub refresher: Option<Refresher>,
+    /// All parameters, `refresher` among them. Where there are none, the field is written instead.
     pub params: Params<'a>,
 }
 
 /// Who refreshes the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refresher {
+    /// The side that sent the request with this header field.
     Uac,
+    /// The side that answers it.
     Uas,
 }
 
 view!(SessionExpires);
 
 impl SessionExpires<'_> {
+    /// To be written.
     pub fn new(seconds: u32, refresher: Option<Refresher>) -> Self {
         Self { seconds, refresher, params: Params::default() }
     }
 
+    /// Seconds and the parameters, folds undone.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.seconds.write(out);
         if self.params.is_empty() {

@@ -15,16 +15,19 @@ pub struct SubscriptionState<'a> {
     pub reason: Option<&'a [u8]>,
     /// Seconds to wait before trying again.
     pub retry_after: Option<u32>,
+    /// All parameters, those of the other fields among them: they alone are written.
     pub params: Params<'a>,
 }
 
 view!(SubscriptionState);
 
 impl SubscriptionState<'_> {
+    /// No more NOTIFY comes for this subscription.
     pub fn is_terminated(&self) -> bool {
         self.state.eq_ignore_ascii_case(b"terminated")
     }
 
+    /// The state and the parameters, folds undone.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.state);
         self.params.write(out);

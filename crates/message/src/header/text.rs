@@ -7,10 +7,13 @@ use crate::write::{self, Write};
 /// A value as it stands, maybe folded, maybe empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<'a> {
+    /// Not read further; bytes of whatever encoding.
     pub text: &'a [u8],
 }
 
 impl<'a> Text<'a> {
+    /// Takes a whole value, whatever it is.
+    ///
     /// # Errors
     /// Never; the signature is that of all views.
     #[inline]
@@ -18,6 +21,7 @@ impl<'a> Text<'a> {
         Ok(Self { text })
     }
 
+    /// The text, each fold as one space.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         write::unfolded(self.text, out);

@@ -6,13 +6,16 @@ use crate::reader::{DIGIT, Field, Reader};
 /// When the request was sent, and what the server took to answer, in seconds with decimals as they stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp<'a> {
+    /// By the client's clock; only the client knows since when it counts.
     pub sent: &'a [u8],
+    /// From the arrival of the request to the sending of the response (RFC 3261 section 8.2.6.1).
     pub delay: Option<&'a [u8]>,
 }
 
 view!(Timestamp);
 
 impl Timestamp<'_> {
+    /// Both with one space between them.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.sent);
         if let Some(delay) = self.delay {

@@ -8,6 +8,7 @@ use crate::reader::{Field, Reader};
 /// One option tag, method, event package or coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
+    /// Never empty. A method compares with case, the others in any (see [`Token::is`]).
     pub text: &'a [u8],
 }
 
@@ -31,6 +32,7 @@ impl Token<'_> {
         Method::of(self.text)
     }
 
+    /// The text as it stands.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.text);

@@ -15,17 +15,22 @@ pub struct Via<'a> {
     pub text: &'a [u8],
     /// `UDP`, `TCP`, ... as it stands; compares in any case.
     pub transport: &'a [u8],
+    /// The sent-by host: where the sender says it is, which `received` may contradict (RFC 3261 section 18.2.1).
     pub host: Host<'a>,
+    /// The sent-by port; none for the default of the transport (RFC 3261 section 18.1.1).
     pub port: Option<u16>,
-    /// All parameters. Those below stand here too; of a made Via they are written behind these.
+    /// All parameters, those below among them. Where there are none, the fields below are written instead.
     pub params: Params<'a>,
+    /// Names the transaction, in all of space and time if it starts with [`MAGIC`] (RFC 3261 section 8.1.1.7).
     pub branch: Option<&'a [u8]>,
     /// As it stands; see [`Via::received_ip`].
     pub received: Option<&'a [u8]>,
     /// Some empty text if the parameter stands without a value: a client asks for one, and this is the
     /// place behind the name where `=port` goes (RFC 3581 section 4).
     pub rport: Option<&'a [u8]>,
+    /// Where the response goes in place of the host (RFC 3261 section 18.2.2), as it stands; meant for multicast.
     pub maddr: Option<&'a [u8]>,
+    /// The time to live of a multicast packet, in hops (RFC 3261 section 18.1.1).
     pub ttl: Option<u8>,
     /// The connection may carry requests backwards (RFC 5923).
     pub alias: bool,
@@ -64,6 +69,7 @@ impl<'a> Via<'a> {
         self.branch.filter(|b| b.len() > MAGIC.len() && b[..MAGIC.len()].eq_ignore_ascii_case(MAGIC))
     }
 
+    /// Is this the transport, in any case?
     pub fn is_transport(&self, text: &[u8]) -> bool {
         self.transport.eq_ignore_ascii_case(text)
     }
@@ -78,6 +84,7 @@ impl<'a> Via<'a> {
         self.rport.and_then(strict_number).and_then(|n| u16::try_from(n).ok())
     }
 
+    /// `SIP/2.0/UDP host:port` and the parameters: those that were read, else those of the fields.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"SIP/2.0/");

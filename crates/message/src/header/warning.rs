@@ -25,6 +25,7 @@ impl<'a> Warning<'a> {
         unquote(self.text)
     }
 
+    /// Code, agent and quoted text with one space between each two.
     pub fn write(&self, out: &mut Vec<u8>) {
         (self.code as u32).write(out);
         out.push(b' ');

@@ -11,6 +11,7 @@ use crate::reader::{Field, Reader, is};
 pub struct Weighted<'a> {
     /// Compares in any case.
     pub token: &'a [u8],
+    /// All parameters, `q` among them: they alone are written, the field `q` is not.
     pub params: Params<'a>,
     /// Preference in thousandths.
     pub q: Option<u16>,
@@ -19,6 +20,7 @@ pub struct Weighted<'a> {
 view!(Weighted);
 
 impl<'a> Weighted<'a> {
+    /// A token without parameters.
     pub fn new(token: &'a [u8]) -> Self {
         Self { token, params: Params::default(), q: None }
     }
@@ -29,6 +31,7 @@ impl<'a> Weighted<'a> {
         self.params.value(b"handling").is_some_and(|v| v.eq_ignore_ascii_case(b"optional"))
     }
 
+    /// The token and the parameters, folds undone.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.token);
         self.params.write(out);

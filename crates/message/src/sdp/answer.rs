@@ -17,10 +17,13 @@ pub struct Local<'a> {
     /// The same in every description of a call, with a version that rises by one when anything changes (RFC 3264
     /// section 8).
     pub session_id: u64,
+    /// One higher whenever the description changes.
     pub session_version: u64,
     /// Where audio is received.
     pub address: IpAddr,
+    /// Where RTP is received, 1 to 65,535; RTCP goes to the next one.
     pub port: u16,
+    /// What this side would like: an answer keeps of it what the offer allows.
     pub direction: Direction,
     /// The preferred one first.
     pub codecs: &'a [Codec<'a>],
@@ -35,11 +38,13 @@ pub struct Audio<'a, 'c> {
     pub media: usize,
     /// Where to send, if it can be read; not on hold.
     pub connection: Option<Connection<'a>>,
+    /// Where to send RTP, never 0.
     pub port: u16,
     /// As the other side sees it. Hold by `0.0.0.0` takes its receiving away.
     pub direction: Direction,
     /// The payload types of formats known here with what they mean, in the other side's order.
     pub formats: Vec<(u8, &'c Codec<'c>)>,
+    /// Milliseconds of audio that the other side would like in a packet (RFC 8866 section 6.4).
     pub ptime: Option<u64>,
 }
 

@@ -8,7 +8,9 @@ use crate::write::Write;
 /// A property (`a=name`) or a value attribute (`a=name:value`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribute<'a> {
+    /// Compares with case (RFC 8866 section 5.13).
     pub name: &'a [u8],
+    /// What follows the first colon, as it stands; none of a property.
     pub value: Option<&'a [u8]>,
 }
 
@@ -82,7 +84,9 @@ impl Write for RtpMap<'_> {
 /// Parameters of a format: `a=fmtp` (RFC 8866 section 6.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fmtp<'a> {
+    /// One of the `m=` line: of RTP, the payload type in digits.
     pub format: &'a [u8],
+    /// As they stand; each encoding has a grammar of its own.
     pub parameters: &'a [u8],
 }
 
@@ -105,14 +109,19 @@ impl Write for Fmtp<'_> {
 /// The direction of media, seen from who wrote the description (RFC 8866 section 6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Direction {
+    /// `sendrecv`, which holds where no attribute says another.
     #[default]
     SendRecv,
+    /// `sendonly`: the other side is on hold.
     SendOnly,
+    /// `recvonly`
     RecvOnly,
+    /// `inactive`: no media either way, RTCP goes on.
     Inactive,
 }
 
 impl Direction {
+    /// Each direction once.
     pub const ALL: [Self; 4] = [Self::SendRecv, Self::SendOnly, Self::RecvOnly, Self::Inactive];
 
     /// The attribute's name.
@@ -132,10 +141,12 @@ impl Direction {
         Self::ALL.into_iter().find(|direction| attribute.name == direction.name().as_bytes())
     }
 
+    /// Media go out from the side that wrote it.
     pub const fn sends(self) -> bool {
         matches!(self, Self::SendRecv | Self::SendOnly)
     }
 
+    /// Media come in at the side that wrote it.
     pub const fn receives(self) -> bool {
         matches!(self, Self::SendRecv | Self::RecvOnly)
     }
@@ -160,6 +171,7 @@ impl Direction {
 /// Where RTCP goes, if not to the next port: `a=rtcp` (RFC 3605).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtcp<'a> {
+    /// 1 to 65,535, maybe an odd one.
     pub port: u16,
     /// If not that of the media.
     pub connection: Option<Connection<'a>>,

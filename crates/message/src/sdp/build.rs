@@ -33,16 +33,19 @@ impl SdpBuilder {
         self
     }
 
+    /// Adds an `i=` to the section at hand: words for people about the session or medium (RFC 8866 section 5.4).
     pub fn information(mut self, text: &[u8]) -> Self {
         self.add(b'i', text);
         self
     }
 
+    /// Adds a `b=` to the section at hand (RFC 8866 section 5.8).
     pub fn bandwidth(mut self, bandwidth: &Bandwidth<'_>) -> Self {
         self.add(b'b', bandwidth);
         self
     }
 
+    /// Adds an `a=name:value`, or an `a=name` if there is no value, to the section at hand (RFC 8866 section 5.13).
     pub fn attribute(mut self, name: &str, value: Option<&[u8]>) -> Self {
         self.add(b'a', &Attribute { name: name.as_bytes(), value });
         self

@@ -11,14 +11,18 @@ pub struct Codec<'a> {
     pub encoding: &'a str,
     /// Ticks a second.
     pub clock_rate: u32,
+    /// 1 unless an `a=rtpmap` says another number.
     pub channels: u32,
     /// The value of `a=fmtp` behind the payload type.
     pub parameters: Option<&'a str>,
 }
 
 impl<'a> Codec<'a> {
+    /// G.711 with the μ-law of North America and Japan.
     pub const PCMU: Self = Self::new(0, "PCMU", 8_000);
+    /// GSM full rate, 13 kbit/s.
     pub const GSM: Self = Self::new(3, "GSM", 8_000);
+    /// G.711 with the A-law of the rest of the world.
     pub const PCMA: Self = Self::new(8, "PCMA", 8_000);
     /// Samples at 16 kHz, but its clock is 8 kHz by an old mistake (RFC 3551 section 4.5.2).
     pub const G722: Self = Self::new(9, "G722", 8_000);

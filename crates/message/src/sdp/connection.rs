@@ -114,6 +114,7 @@ impl Write for Bandwidth<'_> {
 pub struct Key<'a> {
     /// `prompt`, `clear`, `base64` or `uri`.
     pub method: &'a [u8],
+    /// What follows the colon, as it stands; none of `prompt`.
     pub key: Option<&'a [u8]>,
 }
 

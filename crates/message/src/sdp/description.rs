@@ -13,6 +13,7 @@ use super::{number, trim};
 /// Bounds of what is indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SdpLimits {
+    /// Lines of every type, blank ones left out; default 4,096.
     pub lines: usize,
     /// `m=` lines.
     pub media: usize,
@@ -49,6 +50,7 @@ struct Span {
 pub struct SdpLine<'a> {
     /// The letter before the equals sign.
     pub kind: u8,
+    /// What follows the equals sign, without the line end.
     pub value: &'a [u8],
     /// Counted from 1, blank lines left out.
     pub number: usize,
@@ -236,6 +238,7 @@ pub struct Section<'s, 'a> {
 }
 
 impl<'s, 'a> Section<'s, 'a> {
+    /// Every line of this section in its order; of a medium, the `m=` first.
     pub fn lines(self) -> impl DoubleEndedIterator<Item = SdpLine<'a>> + ExactSizeIterator + 's {
         (self.from..self.to).map(move |index| self.sdp.line(index))
     }

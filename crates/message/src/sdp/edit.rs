@@ -15,6 +15,7 @@ use crate::write::Write;
 /// The section that a change is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
+    /// The lines before the first `m=`, which hold for each medium without its own.
     Session,
     /// The medium with this index, counted from 0.
     Media(usize),
@@ -51,6 +52,7 @@ impl EditLine<'_> {
 }
 
 impl<'a> SdpEdit<'a> {
+    /// Starts with the lines as they are; none is copied before it is changed.
     pub fn new(sdp: &Sdp<'a>) -> Self {
         let line = |line: SdpLine<'a>| {
             let (text, end) = line.raw.split_at(line.value.len() + 2);

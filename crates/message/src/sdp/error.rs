@@ -7,6 +7,7 @@ use std::fmt;
 pub struct SdpError {
     /// The line, counted from 1; for something missing, the line at which that was seen.
     pub line: usize,
+    /// With the type of the line, where that matters.
     pub reason: SdpReason,
 }
 

@@ -6,13 +6,17 @@ use crate::write::Write;
 /// An origin. Both numbers may have any length, so they are kept as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin<'a> {
+    /// The login of the author; `-` on a host that knows none.
     pub username: &'a [u8],
+    /// Digits. With username, type and address it is unique among all sessions; stays while the description changes.
     pub session_id: &'a [u8],
+    /// Digits; see [`Origin::version`].
     pub session_version: &'a [u8],
     /// `IN`.
     pub net_type: &'a [u8],
     /// `IP4` or `IP6`.
     pub address_type: &'a [u8],
+    /// Of the machine that made the session: an address or a name. Media need not come from there.
     pub address: &'a [u8],
 }
 

@@ -6,7 +6,9 @@ use crate::write::Write;
 /// Start and stop in seconds since 1900; 0 for unbounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Timing {
+    /// 0: it has begun already.
     pub start: u64,
+    /// 0: it does not end.
     pub stop: u64,
 }
 

@@ -15,14 +15,18 @@ pub struct SipUri<'a> {
     pub user: Option<&'a [u8]>,
     /// With its escapes.
     pub password: Option<&'a [u8]>,
+    /// A domain, a server of it, or the device itself.
     pub host: Host<'a>,
+    /// None for the default: 5060, or 5061 with TLS (RFC 3261 section 19.1, table 1). It is not equal to its default spelled out.
     pub port: Option<u16>,
+    /// Those of the URI itself, before any question mark.
     pub params: UriParams<'a>,
     /// What follows the question mark, `name=value` joined by `&`.
     pub headers: &'a [u8],
 }
 
 impl<'a> SipUri<'a> {
+    /// A `sip:` URI without port, parameters and headers; `user` comes escaped (see [`escape_user`]).
     pub const fn new(user: Option<&'a [u8]>, host: Host<'a>) -> Self {
         Self { secure: false, user, password: None, host, port: None, params: UriParams::NONE, headers: b"" }
     }
@@ -69,6 +73,7 @@ impl<'a> SipUri<'a> {
         Some(Self { secure, user, password, host, port, params, headers })
     }
 
+    /// `sip` or `sips`, without the colon.
     pub const fn scheme(&self) -> &'static [u8] {
         if self.secure { b"sips" } else { b"sip" }
     }
@@ -78,6 +83,7 @@ impl<'a> SipUri<'a> {
         compare::pairs(self.headers)
     }
 
+    /// All parts in the order of the grammar, escapes as they came.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(if self.secure { b"sips:" } else { b"sip:" });
@@ -196,6 +202,7 @@ const OB: u8 = 1 << 6;
 const GR: u8 = 1 << 7;
 
 impl<'a> UriParams<'a> {
+    /// No parameters.
     pub const NONE: UriParams<'static> = UriParams { text: b"", found: 0 };
 
     /// From text like `;transport=tcp;lr`, or an empty one.
@@ -244,6 +251,7 @@ impl<'a> UriParams<'a> {
         self.text
     }
 
+    /// There is no parameter.
     pub const fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -282,15 +290,18 @@ impl<'a> UriParams<'a> {
         self.found & LR != 0
     }
 
+    /// `udp`, `tcp`, `tls`, `ws`, ... as it stands; compares in any case. None: the resolver of RFC 3263 decides.
     #[inline]
     pub fn transport(&self) -> Option<&'a [u8]> {
         self.known(TRANSPORT, b"transport")
     }
 
+    /// The address to contact in place of the host (RFC 3261 section 19.1.1), as it stands.
     pub fn maddr(&self) -> Option<&'a [u8]> {
         self.known(MADDR, b"maddr")
     }
 
+    /// The time to live of a UDP multicast packet (RFC 3261 section 19.1.1), digits as they stand.
     pub fn ttl(&self) -> Option<&'a [u8]> {
         self.known(TTL, b"ttl")
     }
@@ -300,6 +311,7 @@ impl<'a> UriParams<'a> {
         self.known(USER_PARAM, b"user")
     }
 
+    /// The method of a request that is formed from this URI, as in a Refer-To; INVITE if none is named (RFC 3261 section 19.1.5).
     pub fn method(&self) -> Option<&'a [u8]> {
         self.known(METHOD, b"method")
     }

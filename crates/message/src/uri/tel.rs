@@ -10,6 +10,7 @@ use crate::write::Write;
 pub struct TelUri<'a> {
     /// With its plus sign and visual separators.
     pub number: &'a [u8],
+    /// `phone-context`, `ext`, `isub` and others (RFC 3966 section 3).
     pub params: UriParams<'a>,
 }
 
@@ -39,6 +40,7 @@ impl<'a> TelUri<'a> {
         self.number.iter().copied().filter(|&b| !is_separator(b))
     }
 
+    /// `tel:`, the number with its visual separators, and the parameters.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"tel:");
         out.extend_from_slice(self.number);

@@ -43,6 +43,7 @@ impl<'a> Urn<'a> {
         })
     }
 
+    /// `urn:nid:nss`, both parts as they stand.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"urn:");
         out.extend_from_slice(self.nid);
