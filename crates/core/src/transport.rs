@@ -35,7 +35,7 @@ impl Transport {
         matches!(self, Self::Tls | Self::Wss)
     }
 
-    /// As it stands in a Via (RFC 3261 section 18.1.1, RFC 7118 section 5.1).
+    /// As it stands in a Via (RFC 3261 section 20.42, RFC 7118 section 5.1).
     pub const fn via(self) -> &'static str {
         match self {
             Self::Udp => "UDP",

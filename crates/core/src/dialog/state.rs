@@ -133,7 +133,7 @@ impl Dialog {
         })
     }
 
-    /// Which end we are; the dialog keeps it for good.
+    /// Which end we are: who sends later requests does not change it.
     pub fn role(&self) -> Role {
         self.role
     }

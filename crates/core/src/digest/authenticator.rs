@@ -86,7 +86,7 @@ pub struct ChallengeParams<'a> {
     pub header: ChallengeHeader,
     /// One challenge each, in this order (RFC 8760 section 2.3).
     pub algorithms: &'a [Algorithm],
-    /// Where users are known by their passwords; without quotes.
+    /// In which a user has one password (RFC 7616 section 3.3), without quotes; an HA1 is of one realm.
     pub realm: &'a [u8],
     /// As in [`SignedRequest`].
     pub source: &'a [u8],

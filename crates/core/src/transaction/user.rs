@@ -32,7 +32,7 @@ impl TransactionUser {
         Self((role as u64) << ROLE | id.to_u64())
     }
 
-    /// By whom the events of the transaction are to be heard.
+    /// Which part of the shard its responses and events are for.
     pub const fn role(self) -> Role {
         match self.0 >> ROLE {
             1 => Role::Proxy,

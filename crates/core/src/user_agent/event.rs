@@ -198,7 +198,7 @@ pub enum Event {
         /// 300 to 699; 408: no answer came in time, 503: the request could not be sent.
         status: u16,
     },
-    /// The registrar has removed our contact; the key is gone.
+    /// The registrar has answered the removal of our contact, by whatever status, or did not answer; the key is gone.
     Unregistered {
         /// Finds nothing from now on.
         registration: RegistrationKey,
