@@ -65,11 +65,11 @@ fn call(caller: &mut Wire, callee: &mut Wire, user: &str, to: &str) -> (Option<u
     caller.send(&invite.bytes()).expect("the server takes messages");
     loop {
         // Its ACKs come to it too.
-        if let Some(got) = callee.receive(Duration::from_millis(1)) {
-            if method(&got).as_deref() == Some("INVITE") {
-                let contact = format!("Contact: <sip:alice@{};transport=tcp>", callee.local());
-                callee.send(&respond(&got, 486, "callee", &[contact])).expect("the server takes messages");
-            }
+        if let Some(got) = callee.receive(Duration::from_millis(1))
+            && method(&got).as_deref() == Some("INVITE")
+        {
+            let contact = format!("Contact: <sip:alice@{};transport=tcp>", callee.local());
+            callee.send(&respond(&got, 486, "callee", &[contact])).expect("the server takes messages");
         }
         if let Some(answer) = caller.final_response(Duration::from_millis(2)) {
             let took = start.elapsed();
