@@ -21,19 +21,21 @@
 //! engine over a network (MariaDB, PostgreSQL) sends one multi-row statement a group, Redis one pipeline. The rest, order,
 //! linger, bounds, roll-back and tickets, is here once for all of them.
 
+mod change;
 mod engine;
 mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub(crate) use self::change::Change;
 pub use self::engine::{BindingEngine, Durability, Write};
-use self::writer::Writer;
+use self::writer::{Writer, give_up};
 use crate::binding::Binding;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::group::{GroupGauges, GroupSettings, GroupWriter};
 use crate::location::LocationTable;
 use crate::queue::Queue;
 use crate::ticket::{SinkId, Sinks};
@@ -96,9 +98,9 @@ pub struct JournalGauges {
 
 /// The writer: a thread with an engine. Dropping it writes what is queued and ends the thread.
 pub struct Journal {
-    queue: Arc<Queue>,
+    writer: GroupWriter<Change>,
     sinks: Arc<Sinks<dyn WriteSink>>,
-    thread: Option<JoinHandle<()>>,
+    unpurged: Arc<AtomicU64>,
 }
 
 impl Journal {
@@ -126,16 +128,19 @@ impl Journal {
             }
         })?;
         table.ids_from(highest + 1);
-        let queue = Arc::new(Queue::new(settings));
+        let JournalSettings { linger, group, queue, .. } = settings;
+        let queue = Arc::new(Queue::new(GroupSettings { linger, group, queue }));
         let sinks = Arc::<Sinks<dyn WriteSink>>::default();
         let writer = Writer::new(engine, Arc::clone(table), Arc::clone(&queue), Arc::clone(&sinks), clock);
-        let thread =
-            std::thread::Builder::new().name("binding-writer".into()).spawn(move || writer.run()).map_err(|error| {
-                tracing::error!("the thread that writes bindings cannot be started: {error}");
-                StoreError::Refused
-            })?;
-        table.write_to(Arc::clone(&queue));
-        Ok((Self { queue, sinks, thread: Some(thread) }, loaded))
+        let (unpurged, to) = (writer.unpurged(), Arc::clone(&sinks));
+        let writer =
+            GroupWriter::on("binding-writer", Arc::clone(&queue), writer, move |changes| give_up(changes, &to));
+        let writer = writer.map_err(|error| {
+            tracing::error!("the thread that writes bindings cannot be started: {error}");
+            StoreError::Unavailable
+        })?;
+        table.write_to(queue);
+        Ok((Self { writer, sinks, unpurged }, loaded))
     }
 
     /// Adds a receiver of tickets.
@@ -148,44 +153,20 @@ impl Journal {
 
     /// Figures for the log and the metrics.
     pub fn gauges(&self) -> JournalGauges {
-        let f = &self.queue.figures;
-        let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        JournalGauges {
-            queued: self.queue.lock().weight,
-            bound: self.queue.settings.queue,
-            groups: of(&f.groups),
-            kept: of(&f.kept),
-            failed: of(&f.failed),
-            refused: of(&f.refused),
-            commit_us: of(&f.commit_us),
-            commit_max_us: of(&f.commit_max_us),
-            unpurged: of(&f.unpurged),
-        }
+        let GroupGauges { queued, bound, groups, kept, failed, refused, commit_us, commit_max_us, .. } =
+            self.writer.gauges();
+        let unpurged = self.unpurged.load(Ordering::Relaxed);
+        JournalGauges { queued, bound, groups, kept, failed, refused, commit_us, commit_max_us, unpurged }
     }
 
     /// Whether the thread has ended before it was asked to: by a panic. Every change is refused from then on.
     pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+        self.writer.has_ended()
     }
 
     /// Writes what is queued, hands back its tickets and ends the thread. Changes after that are refused.
-    pub fn close(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        self.queue.stop();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that writes bindings had ended by a panic");
-        }
-    }
-}
-
-impl Drop for Journal {
-    fn drop(&mut self) {
-        self.end();
+    pub fn close(self) {
+        self.writer.close();
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! * [`location`]: the table that every call reads.
 //! * [`journal`]: from that table to a database, in groups, with tickets; [`clock`]: by which time bindings end.
+//! * [`group`]: the writer under it, for whatever kind of row; [`spool`], rows that must not be lost, in a file.
 //! * [`subscriber`]: users and their HA1s; [`cached_subscribers`], the users of any database; [`read_through`], the cache before it, for
 //!   any kind of question.
 //! * [`sqlite`], [`sqlite_bindings`], [`sqlite_subscribers`]: both in one SQLite file. Other engines implement
@@ -41,12 +42,14 @@ pub mod cached_subscribers;
 mod claim;
 pub mod clock;
 pub mod error;
+pub mod group;
 pub mod journal;
 pub mod location;
 mod partition;
 mod queue;
 pub mod read_through;
 mod schema;
+pub mod spool;
 pub mod sqlite;
 pub mod sqlite_bindings;
 pub mod sqlite_subscribers;

@@ -23,8 +23,9 @@ use self::decision::Plan;
 pub use self::decision::{Current, Standing, Step, UpdateError};
 use crate::agents::Agents;
 use crate::binding::{Binding, BindingId, BindingView, Record, Unfit};
+use crate::journal::Change;
 use crate::partition::Partition;
-use crate::queue::{Change, Queue};
+use crate::queue::Queue;
 use crate::ticket::Ticket;
 
 /// Limits of the table.
@@ -80,7 +81,7 @@ pub struct LocationTable {
     expired: AtomicU64,
     /// Where the next clean-up starts, so that its bound starves no partition.
     clean_from: AtomicUsize,
-    queue: OnceLock<Arc<Queue>>,
+    queue: OnceLock<Arc<Queue<Change>>>,
 }
 
 impl LocationTable {
@@ -294,7 +295,7 @@ impl LocationTable {
     }
 
     /// Changes go to `queue` from now on. Only the first call counts: there is one journal for a table.
-    pub(crate) fn write_to(&self, queue: Arc<Queue>) {
+    pub(crate) fn write_to(&self, queue: Arc<Queue<Change>>) {
         let _first = self.queue.set(queue);
     }
 

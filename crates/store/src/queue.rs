@@ -1,81 +1,35 @@
-//! The bounded queue between the location table and the writer.
+//! The bounded queue before a writer of groups.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::binding::{BindingId, Record};
-use crate::journal::JournalSettings;
-use crate::ticket::{Refused, Ticket};
+use crate::group::{GroupFigures, GroupSettings, Numbered, Row};
+use crate::ticket::Refused;
 
-/// What one decision changes, as queued.
-pub(crate) enum Change {
-    /// A decision about one address-of-record.
-    Update {
-        ticket: Option<Ticket>,
-        aor: Box<[u8]>,
-        puts: Vec<Record>,
-        deletes: Vec<BindingId>,
-        /// All bindings of the address-of-record as they were before.
-        before: Vec<Record>,
-    },
-    /// Bindings that expired.
-    Purge { ids: Vec<BindingId> },
-}
-
-impl Change {
-    /// What it counts for against the bound of the queue: one, and one more for each [`WEIGHT`] bytes.
-    fn weight(&self) -> usize {
-        let bytes = match self {
-            Self::Update { puts, before, .. } => puts.iter().chain(before).map(Record::bytes).sum::<usize>(),
-            Self::Purge { .. } => 0,
-        };
-        1 + bytes / WEIGHT
-    }
-}
-
-/// Eight usual registrations fit, so only bindings made large on purpose count for more than one.
-const WEIGHT: usize = 4096;
-
-pub(crate) struct Pending {
-    pub(crate) seq: u64,
-    pub(crate) change: Change,
-}
-
-pub(crate) struct State {
-    pub(crate) pending: Vec<Pending>,
+struct State<R> {
+    pending: Vec<Numbered<R>>,
     /// What `pending` counts for against the bound.
-    pub(crate) weight: usize,
+    weight: usize,
     /// When the oldest of `pending` came.
     since: Instant,
-    /// Number of the last change accepted.
+    /// Number of the last row accepted.
     last: u64,
     /// The writer sleeps until something comes.
     asleep: bool,
     stopped: bool,
 }
 
-/// The bounded queue between the table and the writer.
-pub(crate) struct Queue {
-    state: Mutex<State>,
+/// The bounded queue before a writer.
+pub(crate) struct Queue<R> {
+    state: Mutex<State<R>>,
     wake: Condvar,
-    pub(crate) settings: JournalSettings,
-    pub(crate) figures: Figures,
+    pub(crate) settings: GroupSettings,
+    pub(crate) figures: GroupFigures,
 }
 
-#[derive(Default)]
-pub(crate) struct Figures {
-    pub(crate) groups: AtomicU64,
-    pub(crate) kept: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    pub(crate) refused: AtomicU64,
-    pub(crate) commit_us: AtomicU64,
-    pub(crate) commit_max_us: AtomicU64,
-    pub(crate) unpurged: AtomicU64,
-}
-
-impl Queue {
-    pub(crate) fn new(settings: JournalSettings) -> Self {
+impl<R: Row> Queue<R> {
+    pub(crate) fn new(settings: GroupSettings) -> Self {
         Self {
             state: Mutex::new(State {
                 pending: Vec::new(),
@@ -87,22 +41,22 @@ impl Queue {
             }),
             wake: Condvar::new(),
             settings,
-            figures: Figures::default(),
+            figures: GroupFigures::default(),
         }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a change. Called under a bucket lock, so it neither blocks nor does I/O.
-    pub(crate) fn submit(&self, change: Change) -> Result<(), Refused> {
+    /// Takes a row. Called under locks, so it neither blocks nor does I/O.
+    pub(crate) fn submit(&self, row: R) -> Result<(), Refused> {
         let mut state = self.lock();
         if state.stopped {
             return Err(Refused::Stopped);
         }
-        let weight = change.weight();
-        // A change that is larger than the whole queue still passes when it is alone.
+        let weight = row.weight();
+        // A row that is larger than the whole queue still passes when it is alone.
         if state.weight + weight > self.settings.queue && !(state.pending.is_empty() && self.settings.queue > 0) {
             drop(state);
             self.figures.refused.fetch_add(1, Ordering::Relaxed);
@@ -113,9 +67,9 @@ impl Queue {
         }
         state.weight += weight;
         state.last += 1;
-        let seq = state.last;
-        state.pending.push(Pending { seq, change });
-        // While the writer lingers it wakes by itself: a wake-up costs more than the whole change.
+        let number = state.last;
+        state.pending.push(Numbered { number, row });
+        // While the writer lingers it wakes by itself: a wake-up costs more than the whole row.
         let wake = state.asleep || state.pending.len() == self.settings.group;
         state.asleep = false;
         drop(state);
@@ -125,13 +79,13 @@ impl Queue {
         Ok(())
     }
 
-    /// Number of the last change accepted.
+    /// Number of the last row accepted.
     pub(crate) fn last(&self) -> u64 {
         self.lock().last
     }
 
     /// Waits for a group; `None` once stopped and empty.
-    pub(crate) fn take(&self, group: &mut Vec<Pending>) -> Option<()> {
+    pub(crate) fn take(&self, group: &mut Vec<Numbered<R>>) -> Option<()> {
         group.clear();
         let linger = self.settings.linger;
         let mut waited = false;
@@ -161,8 +115,33 @@ impl Queue {
             let most = self.settings.group.max(1);
             group.extend(state.pending.drain(..most));
         }
-        state.weight -= group.iter().map(|pending| pending.change.weight()).sum::<usize>();
+        state.weight -= group.iter().map(|pending| pending.row.weight()).sum::<usize>();
         Some(())
+    }
+
+    /// Sleeps; `false` once stopped, at once.
+    pub(crate) fn pause(&self, most: Duration) -> bool {
+        let end = Instant::now() + most;
+        let mut state = self.lock();
+        while !state.stopped {
+            let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
+                return true;
+            };
+            (state, _) = self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+        }
+        false
+    }
+
+    /// What rows count for that are queued now.
+    pub(crate) fn weight(&self) -> usize {
+        self.lock().weight
+    }
+
+    /// Takes out all that is queued.
+    pub(crate) fn take_all(&self) -> Vec<Numbered<R>> {
+        let mut state = self.lock();
+        state.weight = 0;
+        std::mem::take(&mut state.pending)
     }
 
     /// Refuses whatever comes from now on; what is queued is still written.

@@ -1,0 +1,233 @@
+//! Writing in groups, for whatever kind of row: what comes in a moment is committed together, in order, by a thread of its own.
+//!
+//! A writer has a bound, a linger and figures. What a group that fails means is its user's to say ([`Commit::write`]): bindings go back in
+//! memory and their REGISTERs fail ([`journal`](crate::journal)); rows that must not be lost stay and are written again
+//! ([`spool`](crate::spool)), while the queue fills up to its bound.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::queue::Queue;
+use crate::ticket::Refused;
+
+/// Limits of a writer.
+#[derive(Clone, Debug)]
+pub struct GroupSettings {
+    /// How long the first row of a group waits for company.
+    pub linger: Duration,
+    /// Most rows in a group; a group that reaches it does not wait longer.
+    pub group: usize,
+    /// Most weight of the rows queued; more are refused ([`Refused::Full`]). A group that is being written comes on top.
+    pub queue: usize,
+}
+
+/// What is written.
+pub trait Row: Send + 'static {
+    /// What it counts for against the bound of the queue: more than one for what is large.
+    fn weight(&self) -> usize {
+        1
+    }
+}
+
+/// A row, by its place in the order in which rows were taken, from 1.
+#[derive(Debug)]
+pub struct Numbered<R> {
+    /// Its place.
+    pub number: u64,
+    /// The row.
+    pub row: R,
+}
+
+/// Writes groups, on a thread of its own; may block.
+pub trait Commit: Send + 'static {
+    /// What it writes.
+    type Row: Row;
+
+    /// Writes a group and takes out what it is done with, kept or not. What it leaves is given again, before any later row, after the time
+    /// that it returns; once the writer is closed, one last time.
+    fn write(&mut self, group: &mut Vec<Numbered<Self::Row>>, figures: &GroupFigures) -> Duration;
+
+    /// The group is done: the place for work that may take longer.
+    fn settle(&mut self) {}
+}
+
+/// What a writer has done, counted by its [`Commit`].
+#[derive(Debug, Default)]
+pub struct GroupFigures {
+    pub(crate) groups: AtomicU64,
+    pub(crate) kept: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) retried: AtomicU64,
+    pub(crate) commit_us: AtomicU64,
+    pub(crate) commit_max_us: AtomicU64,
+}
+
+impl GroupFigures {
+    /// So many rows are kept, so many will never be.
+    pub fn rows(&self, kept: usize, failed: usize) {
+        self.kept.fetch_add(kept as u64, Ordering::Relaxed);
+        self.failed.fetch_add(failed as u64, Ordering::Relaxed);
+    }
+
+    /// A commit took this long.
+    pub fn commit(&self, took: Duration, is_kept: bool) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.commit_us.fetch_add(us, Ordering::Relaxed);
+        self.commit_max_us.fetch_max(us, Ordering::Relaxed);
+        self.groups.fetch_add(u64::from(is_kept), Ordering::Relaxed);
+    }
+}
+
+/// Figures of a writer since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupGauges {
+    /// Weight of the rows queued now.
+    pub queued: usize,
+    /// Bound of the queue.
+    pub bound: usize,
+    /// Groups committed.
+    pub groups: u64,
+    /// Rows kept.
+    pub kept: u64,
+    /// Rows failed.
+    pub failed: u64,
+    /// Rows refused since the queue was full.
+    pub refused: u64,
+    /// Times that a group was written again.
+    pub retried: u64,
+    /// Microseconds spent in commits, all together.
+    pub commit_us: u64,
+    /// Longest commit, in microseconds.
+    pub commit_max_us: u64,
+}
+
+/// The queue with its thread. Dropping it writes what is queued and ends the thread.
+pub struct GroupWriter<R: Row> {
+    queue: Arc<Queue<R>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<R: Row> GroupWriter<R> {
+    /// Starts a thread of this name. `abandon` gets the rows that are never written: when `commit` panics, or the last attempt of a closed
+    /// writer fails.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub fn start(
+        name: &str,
+        settings: GroupSettings,
+        commit: impl Commit<Row = R>,
+        abandon: impl Fn(Vec<R>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        Self::on(name, Arc::new(Queue::new(settings)), commit, abandon)
+    }
+
+    pub(crate) fn on(
+        name: &str,
+        queue: Arc<Queue<R>>,
+        commit: impl Commit<Row = R>,
+        abandon: impl Fn(Vec<R>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (of_thread, group) = (queue.clone(), Vec::new());
+        // Made here, so that rows come back even where the thread has not begun.
+        let left = Left { queue: of_thread, group, abandon };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(left, commit))?;
+        Ok(Self { queue, thread: Some(thread) })
+    }
+
+    /// Queues a row. Neither blocks nor does I/O.
+    ///
+    /// # Errors
+    /// The queue is at its bound, or the thread has ended.
+    pub fn submit(&self, row: R) -> Result<(), Refused> {
+        self.queue.submit(row)
+    }
+
+    /// Figures for the log and the metrics.
+    pub fn gauges(&self) -> GroupGauges {
+        let f = &self.queue.figures;
+        let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        GroupGauges {
+            queued: self.queue.weight(),
+            bound: self.queue.settings.queue,
+            groups: of(&f.groups),
+            kept: of(&f.kept),
+            failed: of(&f.failed),
+            refused: of(&f.refused),
+            retried: of(&f.retried),
+            commit_us: of(&f.commit_us),
+            commit_max_us: of(&f.commit_max_us),
+        }
+    }
+
+    /// Whether the thread has ended before it was asked to: by a panic. Every row is refused from then on.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    /// Writes what is queued and ends the thread. Rows after that are refused.
+    pub fn close(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.queue.stop();
+        if let Some(thread) = self.thread.take() {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            if thread.join().is_err() {
+                tracing::error!(thread = %name, "a thread that writes to the database had ended by a panic");
+            }
+        }
+    }
+}
+
+impl<R: Row> Drop for GroupWriter<R> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn run<C: Commit>(mut left: Left<C::Row, impl Fn(Vec<C::Row>)>, mut commit: C) {
+    while left.queue.take(&mut left.group).is_some() {
+        loop {
+            let pause = commit.write(&mut left.group, &left.queue.figures);
+            if left.group.is_empty() {
+                break;
+            }
+            left.queue.figures.retried.fetch_add(1, Ordering::Relaxed);
+            if !left.queue.pause(pause) {
+                let _last = commit.write(&mut left.group, &left.queue.figures);
+                left.give_up();
+            }
+        }
+        commit.settle();
+    }
+}
+
+/// What is not written yet. Should the thread panic, rows are refused instead of waiting for ever.
+struct Left<R: Row, F: Fn(Vec<R>)> {
+    queue: Arc<Queue<R>>,
+    group: Vec<Numbered<R>>,
+    abandon: F,
+}
+
+impl<R: Row, F: Fn(Vec<R>)> Left<R, F> {
+    fn give_up(&mut self) {
+        let rows: Vec<R> = self.group.drain(..).map(|numbered| numbered.row).collect();
+        if !rows.is_empty() {
+            self.queue.figures.rows(0, rows.len());
+            (self.abandon)(rows);
+        }
+    }
+}
+
+impl<R: Row, F: Fn(Vec<R>)> Drop for Left<R, F> {
+    fn drop(&mut self) {
+        self.queue.stop();
+        self.group.append(&mut self.queue.take_all());
+        self.give_up();
+    }
+}

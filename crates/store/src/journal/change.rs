@@ -1,0 +1,34 @@
+//! What the location table gives to its journal.
+
+use crate::binding::{BindingId, Record};
+use crate::group::Row;
+use crate::ticket::Ticket;
+
+/// What one decision changes, as queued.
+pub(crate) enum Change {
+    /// A decision about one address-of-record.
+    Update {
+        ticket: Option<Ticket>,
+        aor: Box<[u8]>,
+        puts: Vec<Record>,
+        deletes: Vec<BindingId>,
+        /// All bindings of the address-of-record as they were before.
+        before: Vec<Record>,
+    },
+    /// Bindings that expired.
+    Purge { ids: Vec<BindingId> },
+}
+
+impl Row for Change {
+    /// One, and one more for each [`WEIGHT`] bytes.
+    fn weight(&self) -> usize {
+        let bytes = match self {
+            Self::Update { puts, before, .. } => puts.iter().chain(before).map(Record::bytes).sum::<usize>(),
+            Self::Purge { .. } => 0,
+        };
+        1 + bytes / WEIGHT
+    }
+}
+
+/// Eight usual registrations fit, so only bindings made large on purpose count for more than one.
+const WEIGHT: usize = 4096;
