@@ -4,6 +4,7 @@
 //! carries out what it wants.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod identity;
 mod removal;

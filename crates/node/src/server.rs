@@ -127,6 +127,7 @@ impl Server {
         self.shared.policy()
     }
 
+    /// The shards and their sockets: their number, their counters, what is sent to them from outside.
     pub fn handle(&self) -> &Handle<Shard> {
         self.node.handle()
     }
@@ -141,6 +142,7 @@ impl Server {
         self.shared.location.gauges().bindings
     }
 
+    /// What the engines of all shards have in common: policy, bindings, users, counters.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

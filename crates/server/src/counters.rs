@@ -13,6 +13,7 @@ macro_rules! counters {
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
 
         impl Counters {
+            /// The values as they are; of two counters one may be a moment older than the other.
             pub fn read(&self) -> Counts {
                 Counts { $($name: self.$name.0.load(Relaxed),)* }
             }
@@ -48,17 +49,20 @@ pub fn counted(value: u64) -> Option<u64> {
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    /// To be called by the owner of the counter alone: of two threads one would be lost.
     #[inline]
     pub fn add(&self, n: u64) {
         // One writer: no need for an atomic read-modify-write.
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
+    /// As [`Counter::add`] of 1.
     #[inline]
     pub fn one(&self) {
         self.add(1);
     }
 
+    /// The value of a gauge.
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }

@@ -46,7 +46,14 @@ pub enum Answer {
     /// For the first shard: bindings that want pings were made.
     Pings,
     /// A name was resolved: to nothing if it could not be.
-    Resolved { ticket: u64, name: HostKey, to: Resolved },
+    Resolved {
+        /// That of the [`Effect::Resolve`].
+        ticket: u64,
+        /// What was asked for.
+        name: HostKey,
+        /// Where it leads.
+        to: Resolved,
+    },
     /// The configuration has changed: what comes from now on goes by this.
     Policy(Arc<Policy>),
 }
@@ -55,11 +62,25 @@ pub enum Answer {
 #[derive(Debug)]
 pub enum Effect {
     /// Messages to this address go over that connection, while it lives (RFC 5923).
-    Alias { flow: Flow, transport: Transport, address: SocketAddr },
+    Alias {
+        /// The connection that the request came by.
+        flow: Flow,
+        /// Its transport.
+        transport: Transport,
+        /// The address that the peer sent from, with the port that its Via names.
+        address: SocketAddr,
+    },
     /// What came last from this address by UDP was of the peer that is there.
     Confirm(SocketAddr),
     /// A name is to be resolved for a request of this source: [`Answer::Resolved`] comes back.
-    Resolve { ticket: u64, source: IpAddr, name: HostKey },
+    Resolve {
+        /// Names the request that waits.
+        ticket: u64,
+        /// The address that it came from, by which lines about failed look-ups are counted.
+        source: IpAddr,
+        /// What to resolve.
+        name: HostKey,
+    },
     /// The first shard is to look for bindings that want pings.
     WakePings,
     /// Much less is under way than before: memory may go back to the system.
@@ -77,6 +98,7 @@ pub struct Circumstances {
 
 /// The machines of one shard and what they need.
 pub struct Engine {
+    /// What the engines of the process have in common.
     pub shared: Arc<Shared>,
     /// That of new requests; while one that came before is looked at, its own.
     pub(crate) policy: Arc<InForce>,
@@ -85,10 +107,13 @@ pub struct Engine {
     pub(crate) proxy: Proxy,
     pub(crate) registrar: Registrar,
     pub(crate) entropy: Entropy,
+    /// To be brought up to date before each call.
     pub circumstances: Circumstances,
+    /// What the calls so far want of the world, in order; the owner takes it out.
     pub effects: Vec<Effect>,
-    /// This shard among the receivers of the stores.
+    /// This shard among the receivers of commits; none where nothing is kept on disk.
     pub written: Option<SinkId>,
+    /// The same for subscribers; none where the server has no users.
     pub found: Option<SinkId>,
     /// Subscribers were asked in this round: what they are asked leaves when it ends.
     pub has_asked: bool,
@@ -136,6 +161,7 @@ impl Engine {
         &self.shared.counters[self.number]
     }
 
+    /// For a look from outside: how many there are, and what they keep.
     pub fn transactions(&self) -> &Transactions {
         &self.transactions
     }
@@ -153,12 +179,14 @@ impl Engine {
 
 /// What comes in.
 impl Engine {
+    /// A whole message of a call whose bucket this shard owns.
     pub fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.read(now, arrival, bytes, out);
         self.hear_notices(now, out);
         self.show_busy();
     }
 
+    /// Runs the timers that are due. To be called when [`Engine::deadline`] has passed.
     pub fn poll(&mut self, now: Now, out: &mut Outbox) {
         self.divide_bounds();
         self.transactions.poll(now, out, &mut self.events);
@@ -171,10 +199,12 @@ impl Engine {
         self.give_memory_back(now);
     }
 
+    /// When [`Engine::poll`] must be called at the latest, as [`Now::mono`]; none while nothing is under way.
     pub fn deadline(&mut self) -> Option<u64> {
         sooner(self.transactions.deadline(), sooner(self.proxy.deadline(), self.pings.deadline()))
     }
 
+    /// What came back from beside it. An answer to a request that waits no more is dropped.
     pub fn answered(&mut self, now: Now, answer: Answer, out: &mut Outbox) {
         match answer {
             Answer::Written(results) => {
@@ -205,6 +235,7 @@ impl Engine {
         self.show_busy();
     }
 
+    /// The connection has ended by which went what has this token: no answer comes by it (RFC 3261 section 18.4).
     pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
         self.transactions.cut_off(now, token, out, &mut self.events);
         self.run_events(now, "connection lost", out);
@@ -212,6 +243,7 @@ impl Engine {
         self.show_busy();
     }
 
+    /// A datagram to this address was unreachable, as ICMP says; `quoted` is how it began. Believed only where that names a transaction.
     pub fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         if self.transactions.unreachable(now, to, quoted, out, &mut self.events) {
             self.run_events(now, "unreachable (ICMP error)", out);
@@ -220,6 +252,7 @@ impl Engine {
         }
     }
 
+    /// A connection of this shard has ended: no binding is reached by it any more.
     pub fn closed(&self, flow: Flow) {
         self.shared.flows.closed(flow);
     }
@@ -263,6 +296,7 @@ impl Engine {
 }
 
 impl Engine {
+    /// The engine of the shard with this number, counted from 0. The first one sends pings, if bindings are there that want them.
     pub fn new(now: Now, shared: Arc<Shared>, number: usize, circumstances: Circumstances) -> Self {
         let policy = InForce::new(shared.policy());
         let config = &policy.config;

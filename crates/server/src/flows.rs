@@ -9,7 +9,7 @@ use strowger_core::Flow;
 
 /// Process-wide; 4 bytes for each slot of a connection. A lock is held for one look alone.
 #[derive(Debug)]
-pub struct Flows {
+pub(crate) struct Flows {
     node: u16,
     process: u16,
     /// Of each shard: the generation of the connection in a slot that ended last. A shard begins once in a process, so those of
@@ -19,12 +19,12 @@ pub struct Flows {
 
 impl Flows {
     /// For the connections of this process on this node, and of so many shards.
-    pub fn new(node: u16, process: u16, shards: usize) -> Self {
+    pub(crate) fn new(node: u16, process: u16, shards: usize) -> Self {
         Self { node, process, shards: (0..shards).map(|_| Mutex::default()).collect() }
     }
 
     /// This connection has ended; those that its slot held before have ended before.
-    pub fn closed(&self, flow: Flow) {
+    pub(crate) fn closed(&self, flow: Flow) {
         let Some(mut slots) = self.shard(flow) else { return };
         let slot = flow.slot as usize;
         if slots.len() <= slot {
@@ -35,7 +35,7 @@ impl Flows {
 
     /// Whether a connection that a request came by has not ended. Those of another process have: of this server before it was
     /// started again.
-    pub fn is_open(&self, flow: Flow) -> bool {
+    pub(crate) fn is_open(&self, flow: Flow) -> bool {
         let Some(slots) = self.shard(flow) else { return false };
         let ended = slots.get(flow.slot as usize).copied().unwrap_or(0);
         // Generations start again after four thousand million connections.

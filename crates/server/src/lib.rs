@@ -5,6 +5,7 @@
 //! `core`, responses back through its transactions.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod acknowledgement;
 mod address;
@@ -15,11 +16,11 @@ mod call_log;
 mod contacts;
 pub mod counters;
 pub mod engine;
-pub mod flows;
+mod flows;
 mod forwarding;
 mod handling;
 mod identity;
-pub mod line_rate;
+mod line_rate;
 pub mod local_address;
 mod own_name;
 mod ping;

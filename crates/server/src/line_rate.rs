@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// A bucket of tokens for the process; each line takes one.
 #[derive(Debug)]
-pub struct LineRate {
+pub(crate) struct LineRate {
     /// 0: no lines at all.
     per_minute: AtomicU64,
     state: Mutex<State>,
@@ -29,7 +29,7 @@ const FULL: u64 = MINUTE / 6;
 
 impl LineRate {
     /// So many lines a minute: a sixth of them at once.
-    pub fn new(per_minute: u32) -> Self {
+    pub(crate) fn new(per_minute: u32) -> Self {
         let per_minute = u64::from(per_minute);
         Self {
             per_minute: per_minute.into(),
@@ -42,12 +42,12 @@ impl LineRate {
     }
 
     /// Whether there are lines at all.
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.per_minute() > 0
     }
 
     /// So many lines a minute from now on.
-    pub fn set(&self, per_minute: u32) {
+    pub(crate) fn set(&self, per_minute: u32) {
         self.per_minute.store(per_minute.into(), Relaxed);
     }
 
@@ -56,12 +56,12 @@ impl LineRate {
     }
 
     /// Whether a line may be written at `now` (milliseconds). If not it is counted.
-    pub fn may_log(&self, now: u64) -> bool {
+    pub(crate) fn may_log(&self, now: u64) -> bool {
         self.take(now, 0)
     }
 
     /// The same for what any peer can cause: half a bucket stays for others.
-    pub fn may_log_of_anyone(&self, now: u64) -> bool {
+    pub(crate) fn may_log_of_anyone(&self, now: u64) -> bool {
         self.take(now, Self::full(self.per_minute()) / 2)
     }
 
@@ -84,7 +84,7 @@ impl LineRate {
 
     /// How many lines had no token since this was last answered, once a minute; to be asked now and then. 0: there is nothing to
     /// report.
-    pub fn suppressed(&self, now: u64) -> u64 {
+    pub(crate) fn suppressed(&self, now: u64) -> u64 {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if now < state.reported.saturating_add(MINUTE) {
             return 0;

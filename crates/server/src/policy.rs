@@ -15,17 +15,20 @@ use strowger_message::Limits;
 
 /// A configuration in the form in which requests are judged by it. All shards share one.
 pub struct Policy {
+    /// As it was read: what the fields below do not have compiled is looked up here.
     pub config: Config,
     /// Who this server is, and what it wrote.
-    pub router: Arc<Router>,
-    pub limits: Limits,
+    pub(crate) router: Arc<Router>,
+    pub(crate) limits: Limits,
+    /// Issues and judges nonces. The nonces that were used are the process's: each next policy has the same.
     pub authenticator: Authenticator,
     /// Algorithms of digest authentication that each listener offers.
-    pub algorithms: Vec<Box<[Algorithm]>>,
+    pub(crate) algorithms: Vec<Box<[Algorithm]>>,
+    /// The sources that are banned; kept by each next policy.
     pub bans: Bans,
-    pub registrar: Arc<registrar::RegistrarSettings>,
+    pub(crate) registrar: Arc<registrar::RegistrarSettings>,
     /// `Server: ...` with its line end, or nothing.
-    pub server_line: Vec<u8>,
+    pub(crate) server_line: Vec<u8>,
 }
 
 impl Policy {
@@ -61,7 +64,7 @@ impl Policy {
     }
 
     /// What digest authentication offers to a request that came in by this listener.
-    pub fn algorithms(&self, listener: ListenerId) -> &[Algorithm] {
+    pub(crate) fn algorithms(&self, listener: ListenerId) -> &[Algorithm] {
         self.algorithms.get(usize::from(listener.0)).map_or(&[], |offered| offered)
     }
 }

@@ -12,6 +12,7 @@ pub type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
 /// Where a name leads.
 #[derive(Clone, Debug, Default)]
 pub struct Resolved {
+    /// Each with the transport to use, in the order in which they are to be tried (RFC 3263 section 4); none: it leads nowhere.
     pub targets: Vec<(Transport, SocketAddr)>,
     /// What those of secure transports must prove: the name that was asked for, not one that it led to (RFC 5922 section 7.2).
     pub name: Option<PeerName>,

@@ -19,23 +19,24 @@ pub struct Shared {
     policy: Mutex<Arc<Policy>>,
     /// What the server writes is known again by this key.
     secret: Vec<u8>,
+    /// The bindings of all users.
     pub location: Arc<LocationTable>,
-    pub flows: Flows,
+    pub(crate) flows: Flows,
     /// None: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
     /// Of lines about requests and connections that were refused or failed.
     pub quota: Arc<Quota>,
-    pub routes: Box<dyn Routes>,
+    pub(crate) routes: Box<dyn Routes>,
     /// Of calls that are logged.
-    pub call_lines: LineRate,
+    pub(crate) call_lines: LineRate,
     /// Of lines about registrations.
-    pub registration_lines: LineRate,
+    pub(crate) registration_lines: LineRate,
     /// Key of [`strowger_core::call::hash`].
     pub call_secret: u32,
     /// The rounds of pings run.
-    pub pings_awake: std::sync::atomic::AtomicBool,
+    pub(crate) pings_awake: std::sync::atomic::AtomicBool,
     /// Drawn at the start of the process: seeds of each shard's entropy.
-    pub seed: [u8; 32],
+    pub(crate) seed: [u8; 32],
     /// Of each shard, in their order.
     pub counters: Vec<Counters>,
 }
@@ -54,14 +55,18 @@ pub struct Surroundings {
     pub process: u16,
     /// Shards, at most.
     pub shards: usize,
+    /// Where bindings are kept, those of the database read in already.
     pub location: Arc<LocationTable>,
     /// None: the server knows no user, and admits or refuses every user of a local domain alike.
     pub subscribers: Option<Arc<dyn Subscribers>>,
+    /// Bounds what is logged about each source.
     pub quota: Arc<Quota>,
+    /// What the kernel says of its routes.
     pub routes: Box<dyn Routes>,
 }
 
 impl Shared {
+    /// With the first policy of the process, made of `config`. Engines are made from it: see [`Engine::new`](crate::engine::Engine::new).
     pub fn new(now: Now, config: Config, surroundings: Surroundings) -> Self {
         let Surroundings { identity, secret, seed, call_secret, process, shards, location, subscribers, quota, routes } =
             surroundings;

@@ -12,21 +12,29 @@ use strowger_message::{Index, Message, Name};
 /// What moves with a bucket of calls.
 #[derive(Debug)]
 pub enum Moved {
+    /// All that is under way and waits for nothing but messages and timers.
     Calls {
+        /// Of the proxy core.
         contexts: Vec<ContextRecord>,
+        /// Of the transaction table, those of the contexts among them.
         transactions: Vec<Record>,
+        /// Calls in the log that have not ended, by the hash of their dialog.
         logged: Vec<(u64, LoggedCall)>,
     },
     /// A request that waited for an answer, with how far it came: it asks again with its new owner. Without that: a message that was
     /// held back behind one.
     Waiting {
+        /// The message with its body.
         bytes: Vec<u8>,
+        /// Where it came from.
         arrival: Arrival,
+        /// None of a message that was held back.
         progress: Option<Progress>,
     },
 }
 
 impl Engine {
+    /// Takes out what belongs to the calls of this bucket, 0 to 255, in the order in which its new owner is to have it.
     pub fn export(&mut self, now: Now, bucket: u8) -> Vec<Moved> {
         let moves = |b: u8| b == bucket;
         // Before the transactions: those of requests that wait are forgotten, not moved.
@@ -40,6 +48,7 @@ impl Engine {
         calls.into_iter().chain(waiting).collect()
     }
 
+    /// What another engine exported; timers go on where they were.
     pub fn import(&mut self, now: Now, record: Moved, out: &mut Outbox) {
         match record {
             Moved::Calls { contexts, transactions, logged } => {
