@@ -99,9 +99,9 @@ pub mod call;
 pub mod dialog;
 pub mod digest;
 pub mod entropy;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_dialog;
 mod hmac;
 mod message_store;

@@ -86,9 +86,9 @@ pub mod edit;
 pub mod error;
 pub mod essentials;
 pub mod frame;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_views;
 pub mod header;
 pub mod host;

@@ -29,7 +29,7 @@ mod connection;
 mod description;
 mod edit;
 mod error;
-#[doc(hidden)]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod media;
 mod origin;
