@@ -19,6 +19,7 @@ impl Count {
         self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
     }
 
+    /// The number at this moment.
     pub fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }

@@ -26,6 +26,7 @@ pub fn bind(address: SocketAddr, receive_buffer: usize, send_buffer: usize) -> i
 pub struct Sent {
     /// Datagrams that the kernel took, and their bytes.
     pub datagrams: u64,
+    /// Bytes that were sent.
     pub bytes: u64,
     /// Datagrams that it did not take: no route, buffer full, too long.
     pub failed: u64,
@@ -48,6 +49,7 @@ impl Outgoing {
         self.sender.is_full()
     }
 
+    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.sender.queued().is_empty()
     }

@@ -33,6 +33,7 @@ pub const fn index(flow: Flow) -> usize {
 /// A dedicated socket that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DedicatedSocket {
+    /// Its name; messages with it go over this socket.
     pub flow: Flow,
     /// Our side of it.
     pub address: SocketAddr,
@@ -46,6 +47,7 @@ pub fn is_full(error: &io::Error) -> bool {
 /// What is to be opened.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketRequest {
+    /// How it speaks; datagrams have no other side.
     pub transport: Transport,
     /// The listener that what comes is said to have come by.
     pub listener: ListenerId,

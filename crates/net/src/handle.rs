@@ -148,6 +148,7 @@ impl<S: Service> Mailbox<S> {
         self.shared.entries[self.shard].post(Command::Answer(answer));
     }
 
+    /// Its number.
     pub const fn shard(&self) -> usize {
         self.shard
     }
@@ -175,6 +176,7 @@ impl<S: Service + 'static> Handle<S> {
         &self.shared.addresses
     }
 
+    /// What the shards were started with.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
     }

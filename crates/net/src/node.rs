@@ -192,6 +192,7 @@ pub struct Node<S: Service + 'static> {
 }
 
 impl<S: Service + 'static> Node<S> {
+    /// What the rest of the process holds of the shards.
     pub fn handle(&self) -> &Handle<S> {
         &self.handle
     }

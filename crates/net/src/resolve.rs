@@ -89,6 +89,7 @@ pub struct Settings {
 pub struct Speaks(u8);
 
 impl Speaks {
+    /// Every transport.
     pub const ALL: Self = Self(u8::MAX);
 
     /// These transports.
@@ -96,6 +97,7 @@ impl Speaks {
         Self(transports.into_iter().fold(0, |set, transport| set | 1 << transport as u8))
     }
 
+    /// Whether this one is among them.
     pub const fn has(self, transport: Transport) -> bool {
         self.0 & 1 << transport as u8 != 0
     }

@@ -10,6 +10,7 @@ use strowger_message::Limits;
 /// An address at which messages are received.
 #[derive(Clone, Debug)]
 pub struct Listener {
+    /// What is spoken there.
     pub transport: Transport,
     /// Port 0: any free one, see [`crate::Handle::addresses`].
     pub bind: SocketAddr,
@@ -22,6 +23,7 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// This transport at this address, not encrypted, in no network by name.
     pub fn new(transport: Transport, bind: SocketAddr) -> Self {
         Self { transport, bind, advertised: None, network: String::new(), tls: None }
     }
@@ -33,7 +35,10 @@ pub enum Shards {
     /// This many, 1 to 64.
     Fixed(usize),
     /// One at first, more when one is busy for over 70 % of the time, fewer when they idle; never more than this.
-    Auto { most: usize },
+    Auto {
+        /// 1 to 64.
+        most: usize,
+    },
 }
 
 impl Shards {

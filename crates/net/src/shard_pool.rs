@@ -61,7 +61,9 @@ pub(crate) struct OpenListener {
 /// What the kernel says of one UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
+    /// Whose socket it is.
     pub listener: ListenerId,
+    /// The shard that reads it.
     pub shard: usize,
     /// Bytes, with the kernel's own around them, that wait to be read.
     pub waiting: u32,

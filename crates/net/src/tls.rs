@@ -28,6 +28,7 @@ pub struct Server {
     pub client_authorities: Option<PathBuf>,
     /// PEM file of revocation lists (RFC 5280 section 5), for certificates of clients: see [`Client::revoked`].
     pub revoked: Option<PathBuf>,
+    /// Versions that are spoken.
     pub versions: Versions,
 }
 
@@ -43,6 +44,7 @@ pub struct Client {
     /// PEM file of revocation lists (RFC 5280 section 5). If given, every certificate between the peer and an authority
     /// needs a list of its issuer that is not out of date and does not name it. Makes sense with `authorities` only.
     pub revoked: Option<PathBuf>,
+    /// Versions that are spoken.
     pub versions: Versions,
 }
 
@@ -52,7 +54,9 @@ pub enum Versions {
     /// 1.2 and 1.3, whichever is the highest that the peer speaks too.
     #[default]
     All,
+    /// 1.2 alone.
     Only12,
+    /// 1.3 alone.
     Only13,
 }
 

@@ -2,6 +2,38 @@
 //!
 //! [`Server::start`] makes shards of a [`strowger_config::Config`]; each owns a [`shard::Shard`], which gives its engine what comes and
 //! carries out what it wants.
+//!
+//! # A server for a test
+//!
+//! ```
+//! use std::net::UdpSocket;
+//! use strowger_config::{Config, Source};
+//! use strowger_node::Server;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! // It writes nothing but its secret, into that folder.
+//! let text = "listen = [\"udp:127.0.0.1:0\"]\n\
+//!             domains = [\"example.org\"]\n\
+//!             registrar.durability = \"none\"\n\
+//!             store.database = \"memory\"";
+//! let (config, _) = Config::read(Source { text, folder: folder.path(), ..Source::default() }).expect("it is right");
+//! let server = Server::start(config)?;
+//!
+//! let (server_address, phone) = (server.addresses()[0], UdpSocket::bind("127.0.0.1:0")?);
+//! let options = format!(
+//!     "OPTIONS sip:{server_address} SIP/2.0\r\nVia: SIP/2.0/UDP {};branch=z9hG4bK1\r\nMax-Forwards: 70\r\n\
+//!      From: <sip:alice@example.org>;tag=a\r\nTo: <sip:{server_address}>\r\nCall-ID: 1\r\nCSeq: 1 OPTIONS\r\n\r\n",
+//!     phone.local_addr()?
+//! );
+//! phone.send_to(options.as_bytes(), server_address)?;
+//! let mut answer = [0; 2_000];
+//! let length = phone.recv(&mut answer)?;
+//! assert!(answer[..length].starts_with(b"SIP/2.0 200 "));
+//! server.stop();
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
