@@ -146,22 +146,37 @@ impl Config {
     }
 
     /// Those of the writer of bindings.
-    pub const fn journal_settings(&self) -> JournalSettings {
+    pub fn journal_settings(&self) -> JournalSettings {
         JournalSettings {
             linger: self.registrar.linger,
             group: self.registrar.commit_rows,
             queue: self.registrar.commit_queue,
             longest: self.registrar.max_expires,
+            listeners: self.listener_names(),
         }
     }
 
     /// Those of the table of bindings.
     pub fn location_settings(&self) -> LocationSettings {
         LocationSettings {
+            node: self.server.node,
             bindings: self.registrar.max_bindings,
             binding_bytes: self.registrar.max_binding_size,
             ..LocationSettings::default()
         }
+    }
+
+    /// What bindings name listeners by: `udp:192.0.2.1:5060`, and where two have one name, as with ports that the system chooses, `#2` behind the
+    /// second.
+    pub fn listener_names(&self) -> Vec<Box<str>> {
+        let mut names: Vec<Box<str>> = Vec::new();
+        for listener in &self.listeners {
+            let name = format!("{}:{}", listener.transport.text(), listener.address);
+            let same = |taken: &&Box<str>| taken.split('#').next() == Some(&name);
+            let number = 1 + names.iter().filter(same).count();
+            names.push(if number == 1 { name.into() } else { format!("{name}#{number}").into() });
+        }
+        names
     }
 
     /// Those of the cache of subscribers.
@@ -215,6 +230,15 @@ mod tests {
         let (config, _) = Config::read(super::super::Source { text, ..Default::default() }).expect("right");
         assert_eq!(config.journal_settings().group, 7777);
         assert_eq!(config.sqlite_settings().expect("a database").cache_kib, 7 << 10);
+    }
+
+    #[test]
+    fn each_listener_has_a_name_of_its_own() {
+        let text = "listen = [\"udp:127.0.0.1:0\", \"tcp:127.0.0.1:5060\", \"udp:127.0.0.1:0\", \"udp:127.0.0.1:0\"]";
+        let (config, _) = Config::read(super::super::Source { text, ..Default::default() }).expect("right");
+        let names = config.listener_names();
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        assert_eq!(names, ["udp:127.0.0.1:0", "tcp:127.0.0.1:5060", "udp:127.0.0.1:0#2", "udp:127.0.0.1:0#3"]);
     }
 
     #[test]

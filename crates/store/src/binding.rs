@@ -5,12 +5,32 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::ops::RangeInclusive;
 
 use crate::agents::Agents;
 
-/// The name of a binding for as long as it lives, and the key of its row on disk. Never used twice in one database.
+/// The name of a binding for as long as it lives, and the key of its row on disk. Never used twice in one database, whichever nodes
+/// write there: the node that gave it stands in it, above a count of 47 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BindingId(pub u64);
+
+impl BindingId {
+    const COUNT: u32 = 47;
+
+    /// The ids that a node gives, the first of which is never given.
+    pub const fn of_node(node: u16) -> RangeInclusive<u64> {
+        let first = (node as u64) << Self::COUNT;
+        first..=first + ((1 << Self::COUNT) - 1)
+    }
+
+    /// The node that gave it.
+    pub const fn node(self) -> u16 {
+        (self.0 >> Self::COUNT) as u16
+    }
+}
+
+/// [`Binding::listener`] of one whose name no listener has: the configuration is another one than when its row was written.
+pub const NO_LISTENER: u16 = u16::MAX;
 
 /// A connection or socket of some process, named so that no later one is ever taken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,7 +112,7 @@ pub struct Binding<'a> {
     pub received: Option<Received>,
     /// Flow that the REGISTER came by.
     pub flow: Option<Flow>,
-    /// Listener that took the REGISTER.
+    /// Listener that took the REGISTER, by its place in the configuration of this process; on disk by its name.
     pub listener: u16,
     /// Node that took the REGISTER.
     pub node: u16,

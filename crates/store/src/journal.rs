@@ -32,7 +32,7 @@ use std::time::Duration;
 pub(crate) use self::change::Change;
 pub use self::engine::{BindingEngine, Durability, Write};
 use self::writer::{Writer, give_up};
-use crate::binding::Binding;
+use crate::binding::{Binding, NO_LISTENER};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::group::{GroupGauges, GroupSettings, GroupWriter};
@@ -65,11 +65,20 @@ pub struct JournalSettings {
     /// Longest life of a binding that is loaded: no longer than the registrar grants, whatever the system's clock was put to. One
     /// whose row says that it was granted more keeps that.
     pub longest: Duration,
+    /// Names of the listeners, by their numbers: what stands on disk, so that a binding keeps its listener when the configuration lists them
+    /// otherwise.
+    pub listeners: Vec<Box<str>>,
 }
 
 impl Default for JournalSettings {
     fn default() -> Self {
-        Self { linger: Duration::from_millis(2), group: 4096, queue: 20_000, longest: Duration::MAX }
+        Self {
+            linger: Duration::from_millis(2),
+            group: 4096,
+            queue: 20_000,
+            longest: Duration::MAX,
+            listeners: Vec::new(),
+        }
     }
 }
 
@@ -118,10 +127,17 @@ impl Journal {
         let mut loaded = 0;
         let now = clock();
         let longest = settings.longest;
-        let highest = engine.load(now.wall, &mut |id, row| {
+        let names = Arc::<[Box<str>]>::from(settings.listeners.clone());
+        let highest = engine.load(now.wall, table.ids(), &mut |id, row, listener| {
+            let listener =
+                names.iter().position(|name| **name == *listener).and_then(|place| u16::try_from(place).ok());
             let granted = if row.updated_at > 0 { row.expires_at.saturating_sub(row.updated_at) } else { 0 };
             let longest = longest.max(Duration::from_millis(granted));
-            let binding = Binding { expires_at: now.to_mono(row.expires_at, longest), ..*row };
+            let binding = Binding {
+                expires_at: now.to_mono(row.expires_at, longest),
+                listener: listener.unwrap_or(NO_LISTENER),
+                ..*row
+            };
             match table.load(id, &binding) {
                 Ok(()) => loaded += 1,
                 Err(unfit) => tracing::warn!(id = id.0, "a binding on disk is left out: {unfit}"),
@@ -131,7 +147,7 @@ impl Journal {
         let JournalSettings { linger, group, queue, .. } = settings;
         let queue = Arc::new(Queue::new(GroupSettings { linger, group, queue }));
         let sinks = Arc::<Sinks<dyn WriteSink>>::default();
-        let writer = Writer::new(engine, Arc::clone(table), Arc::clone(&queue), Arc::clone(&sinks), clock);
+        let writer = Writer::new(engine, Arc::clone(table), Arc::clone(&queue), Arc::clone(&sinks), names, clock);
         let (unpurged, to) = (writer.unpurged(), Arc::clone(&sinks));
         let writer =
             GroupWriter::on("binding-writer", Arc::clone(&queue), writer, move |changes| give_up(changes, &to));
@@ -178,6 +194,7 @@ mod tests {
     use crate::location::{LocationSettings, Standing, Step, UpdateError};
     use crate::ticket::{Refused, Ticket};
     use std::collections::BTreeMap;
+    use std::ops::RangeInclusive;
     use std::sync::atomic::AtomicBool;
     use std::sync::{Mutex, mpsc};
 
@@ -195,12 +212,17 @@ mod tests {
     }
 
     impl BindingEngine for Fake {
-        fn load(&mut self, now_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, StoreError> {
+        fn load(
+            &mut self,
+            now_ms: u64,
+            ids: RangeInclusive<u64>,
+            each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
+        ) -> Result<u64, StoreError> {
             let mut rows = self.rows.lock().unwrap();
-            let highest = rows.keys().max().copied().unwrap_or(0);
+            let highest = rows.range(ids.clone()).next_back().map_or(*ids.start(), |(id, _)| *id);
             rows.retain(|_, row| row.2 > now_ms);
             for (id, (aor, uri, expires_at)) in &*rows {
-                each(BindingId(*id), &Binding { aor, uri, expires_at: *expires_at, ..Binding::EMPTY });
+                each(BindingId(*id), &Binding { aor, uri, expires_at: *expires_at, ..Binding::EMPTY }, "");
             }
             Ok(highest)
         }
@@ -212,7 +234,7 @@ mod tests {
             let mut new = rows.clone();
             for write in writes {
                 match write {
-                    Write::Put(id, b) => {
+                    Write::Put(id, b, _) => {
                         new.insert(id.0, (b.aor.to_vec(), b.uri.to_vec(), b.expires_at));
                     }
                     Write::Delete(id) => {
@@ -486,6 +508,29 @@ mod tests {
         let mut id = 0;
         table.lookup(b"c", 10, &mut |b| id = b.id().0);
         assert_eq!(id, 3, "ids are not used twice, not even those of expired rows");
+    }
+
+    #[test]
+    fn nodes_that_share_a_database_give_different_ids() {
+        let fake = Fake::default();
+        let mut seen = Vec::new();
+        for node in [0, 1, 65_535, 1] {
+            let table = Arc::new(LocationTable::new(LocationSettings { node, ..LocationSettings::default() }));
+            let (journal, loaded) = Journal::start(fake.clone(), &table, quick(), at(0)).unwrap();
+            assert_eq!(loaded, seen.len());
+            let add = |_: &crate::location::Current<'_>| {
+                Ok::<_, ()>(vec![Step::Add(Binding { expires_at: 9000, ..Binding::EMPTY })])
+            };
+            table.update(format!("{}", seen.len()).as_bytes(), 0, 1, Ticket::NONE, add).unwrap();
+            journal.close();
+            let rows = fake.rows.lock().unwrap();
+            let new = rows.keys().find(|id| !seen.contains(*id)).copied().expect("a row of its own");
+            assert_eq!(BindingId(new).node(), node);
+            assert!(i64::try_from(new).is_ok(), "databases count with a sign");
+            drop(rows);
+            seen.push(new);
+        }
+        assert_eq!(seen[3], seen[1] + 1, "a node goes on where it ended");
     }
 
     #[test]

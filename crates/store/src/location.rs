@@ -14,6 +14,7 @@
 mod decision;
 
 use std::hash::BuildHasher;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -31,6 +32,8 @@ use crate::ticket::Ticket;
 /// Limits of the table.
 #[derive(Clone, Debug)]
 pub struct LocationSettings {
+    /// Number of this server among those that share a database; part of each id.
+    pub node: u16,
     /// Partitions; rounded up to a power of two, 1 to 65,536.
     pub partitions: usize,
     /// Most bindings in all.
@@ -43,7 +46,7 @@ pub struct LocationSettings {
 
 impl Default for LocationSettings {
     fn default() -> Self {
-        Self { partitions: 256, bindings: 10_000_000, binding_bytes: 16 * 1024, user_agents: 4096 }
+        Self { node: 0, partitions: 256, bindings: 10_000_000, binding_bytes: 16 * 1024, user_agents: 4096 }
     }
 }
 
@@ -92,8 +95,8 @@ impl LocationTable {
             partitions: (0..partitions).map(|_| Mutex::default()).collect(),
             hasher: RandomState::default(),
             agents: Agents::new(settings.user_agents),
+            next_id: AtomicU64::new(BindingId::of_node(settings.node).start() + 1),
             settings,
-            next_id: AtomicU64::new(1),
             bindings: AtomicUsize::new(0),
             aors: AtomicUsize::new(0),
             expired: AtomicU64::new(0),
@@ -287,6 +290,11 @@ impl LocationTable {
         partition.insert(hash, record, |record| self.hasher.hash_one(record.aor()));
         self.account(before, before + 1);
         Ok(())
+    }
+
+    /// The ids that this table gives.
+    pub(crate) const fn ids(&self) -> RangeInclusive<u64> {
+        BindingId::of_node(self.settings.node)
     }
 
     /// New bindings get ids from `id` on.

@@ -9,7 +9,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x5354_5257;
 
 /// One step each, in order.
-pub(crate) const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD];
+pub(crate) const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH];
 
 /// `binding` has no index but its key: shards read the table in memory, and a restart reads all rows. Each further index
 /// would double the pages that a registration writes. Texts of peers are TEXT when they are UTF-8, BLOB otherwise, hence
@@ -141,6 +141,13 @@ CREATE TRIGGER credential_removed AFTER DELETE ON credential
 BEGIN
     INSERT INTO subscriber_change (username, realm) VALUES (OLD.username, OLD.realm);
 END;
+";
+
+/// A binding names its listener; the number was its place in the configuration of then, which another one lists otherwise. Of rows from before
+/// it is not known any more: such a phone is reached from the first listener that fits, until it registers again.
+const FOURTH: &str = "
+ALTER TABLE binding DROP COLUMN listener;
+ALTER TABLE binding ADD COLUMN listener TEXT NOT NULL DEFAULT '';
 ";
 
 /// Notices that a file keeps.

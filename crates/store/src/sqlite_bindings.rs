@@ -8,6 +8,7 @@
 //! writes back the little that came meanwhile, since only a log that is written back whole starts again from its beginning.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -18,7 +19,7 @@ use rusqlite::hooks::Wal;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, ToSql, TransactionBehavior};
 
-use crate::binding::{Binding, BindingId, Flow, Received};
+use crate::binding::{Binding, BindingId, Flow, NO_LISTENER, Received};
 use crate::claim::Claim;
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -162,6 +163,7 @@ impl Trouble {
 const PUT: &str = "INSERT OR REPLACE INTO binding (id, aor, uri, call_id, cseq, q, expires_at, updated_at, \
     received_transport, received_address, path, instance, reg_id, user_agent, flow, listener, node, flags) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+const HIGHEST: &str = "SELECT max(id) FROM binding WHERE id BETWEEN ?1 AND ?2";
 const DELETE: &str = "DELETE FROM binding WHERE id = ?1";
 const LOAD: &str = "SELECT id, aor, uri, call_id, cseq, q, expires_at, updated_at, received_transport, \
     received_address, path, instance, reg_id, user_agent, flow, listener, node, flags FROM binding";
@@ -212,7 +214,7 @@ impl SqliteBindings {
             let mut delete = tx.prepare_cached(DELETE)?;
             for write in writes {
                 match write {
-                    Write::Put(id, binding) => put_row(&mut put, id, &binding)?,
+                    Write::Put(id, binding, listener) => put_row(&mut put, id, &binding, listener)?,
                     Write::Delete(id) => {
                         delete.execute([key(id)])?;
                     }
@@ -240,7 +242,7 @@ fn optional(bytes: &[u8]) -> Option<Text<'_>> {
     (!bytes.is_empty()).then_some(Text(bytes))
 }
 
-/// Ids and times stay far below 2^63: ids count up from 1, times have 48 bits.
+/// Ids and times stay below 2^63: ids have 63 bits, times 48.
 fn number(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
@@ -249,7 +251,12 @@ fn key(id: BindingId) -> i64 {
     number(id.0)
 }
 
-fn put_row(put: &mut rusqlite::CachedStatement<'_>, id: BindingId, b: &Binding<'_>) -> rusqlite::Result<()> {
+fn put_row(
+    put: &mut rusqlite::CachedStatement<'_>,
+    id: BindingId,
+    b: &Binding<'_>,
+    listener: &str,
+) -> rusqlite::Result<()> {
     put.execute(rusqlite::params![
         key(id),
         Text(b.aor),
@@ -266,7 +273,7 @@ fn put_row(put: &mut rusqlite::CachedStatement<'_>, id: BindingId, b: &Binding<'
         (b.reg_id != 0).then_some(b.reg_id),
         optional(b.user_agent),
         b.flow.map(|f| Value::Blob(f.to_bytes().to_vec())),
-        b.listener,
+        listener,
         b.node,
         b.flags,
     ])?;
@@ -280,7 +287,7 @@ fn bytes<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> rusqlite::Result<&'a 
     })
 }
 
-fn read_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(BindingId, Binding<'a>)> {
+fn read_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(BindingId, Binding<'a>, &'a str)> {
     let time = |column| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0));
     let address = row.get_ref(9)?.as_str_or_null().ok().flatten().and_then(|a| a.parse::<SocketAddr>().ok());
     let transport: Option<u8> = row.get(8)?;
@@ -298,11 +305,11 @@ fn read_row<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<(BindingId, Bind
         reg_id: row.get::<_, Option<u32>>(12)?.unwrap_or(0),
         user_agent: bytes(row, 13)?,
         flow: bytes(row, 14)?.try_into().ok().map(Flow::from_bytes),
-        listener: row.get(15)?,
+        listener: NO_LISTENER,
         node: row.get(16)?,
         flags: row.get(17)?,
     };
-    Ok((BindingId(time(0)?), binding))
+    Ok((BindingId(time(0)?), binding, row.get_ref(15)?.as_str()?))
 }
 
 /// The file of the connection has another name now, or none.
@@ -310,22 +317,27 @@ fn is_moved(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_READONLY_DBMOVED)
 }
 
-/// Device and number of the file of this name now.
 impl BindingEngine for SqliteBindings {
-    fn load(&mut self, wall_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, StoreError> {
+    fn load(
+        &mut self,
+        wall_ms: u64,
+        ids: RangeInclusive<u64>,
+        each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
+    ) -> Result<u64, StoreError> {
         let path = &self.settings.path;
         let mut load = || -> rusqlite::Result<u64> {
-            let highest: Option<i64> = self.connection.query_row("SELECT max(id) FROM binding", [], |r| r.get(0))?;
+            let of_node = [number(*ids.start()), number(*ids.end())];
+            let highest: Option<i64> = self.connection.query_row(HIGHEST, of_node, |r| r.get(0))?;
             self.connection.execute("DELETE FROM binding WHERE expires_at <= ?1", [number(wall_ms)])?;
             let mut select = self.connection.prepare(LOAD)?;
             let mut rows = select.query([])?;
             while let Some(row) = rows.next()? {
                 match read_row(row) {
-                    Ok((id, binding)) => each(id, &binding),
+                    Ok((id, binding, listener)) => each(id, &binding, listener),
                     Err(error) => tracing::warn!(path = %path.display(), "a binding on disk cannot be read: {error}"),
                 }
             }
-            Ok(highest.and_then(|id| u64::try_from(id).ok()).unwrap_or(0))
+            Ok(highest.and_then(|id| u64::try_from(id).ok()).unwrap_or(*ids.start()))
         };
         load().map_err(|error| {
             tracing::error!(path = %path.display(), "bindings cannot be loaded: {error}");
@@ -375,9 +387,16 @@ mod tests {
     type Results = mpsc::Receiver<(u64, Result<(), StoreError>)>;
 
     fn start(settings: &SqliteSettings) -> (Arc<LocationTable>, Journal, SinkId, Results) {
+        start_with(settings, &["a", "b", "c", "d", "e", "f"])
+    }
+
+    fn start_with(settings: &SqliteSettings, listeners: &[&str]) -> (Arc<LocationTable>, Journal, SinkId, Results) {
+        let listeners = listeners.iter().map(|name| (*name).into()).collect();
         let table = Arc::new(LocationTable::new(LocationSettings::default()));
         let engine = SqliteBindings::open(settings).unwrap();
-        let (journal, _) = Journal::start(engine, &table, JournalSettings::default(), still()).unwrap();
+        let (journal, _) =
+            Journal::start(engine, &table, JournalSettings { listeners, ..JournalSettings::default() }, still())
+                .unwrap();
         let (tx, rx) = mpsc::channel();
         let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), StoreError>)]| {
             for result in results {
@@ -419,6 +438,28 @@ mod tests {
             node: 1,
             reg_id: 1,
             flags: 0x8000_0001,
+        }
+    }
+
+    #[test]
+    fn a_binding_names_its_listener() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = SqliteSettings::new(dir.path().join("s.db"));
+        let (table, journal, sink, results) = start_with(&settings, &["udp:192.0.2.1:5060", "tcp:192.0.2.1:5060"]);
+        add(&table, sink, 1, Binding { listener: 1, ..full() });
+        assert_eq!(wait(&results), (1, Ok(())));
+        journal.close();
+        let cases: [(&[&str], u16); 3] = [
+            (&["tcp:192.0.2.1:5060", "udp:192.0.2.1:5060"], 0),
+            (&["udp:192.0.2.1:5060"], NO_LISTENER),
+            (&["a", "b", "tcp:192.0.2.1:5060"], 2),
+        ];
+        for (listeners, now) in cases {
+            let (table, journal, ..) = start_with(&settings, listeners);
+            let mut seen = None;
+            table.lookup(full().aor, 0, &mut |b| seen = Some(b.listener()));
+            assert_eq!(seen, Some(now), "{listeners:?}");
+            journal.close();
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a database that keeps bindings must do, and what it promises.
 
+use std::ops::RangeInclusive;
+
 use crate::binding::{Binding, BindingId};
 use crate::error::StoreError;
 
@@ -19,20 +21,25 @@ pub enum Durability {
 /// One row to write.
 #[derive(Clone, Copy, Debug)]
 pub enum Write<'a> {
-    /// Insert the row of this id, or replace it whole.
-    Put(BindingId, Binding<'a>),
+    /// Insert the row of this id, or replace it whole. The text is the name of its listener, which is kept in place of the number.
+    Put(BindingId, Binding<'a>, &'a str),
     /// Delete the row of this id; fine when there is none.
     Delete(BindingId),
 }
 
 /// A database that keeps bindings; their times are milliseconds since 1970 UTC in all of this. Called on the writer's thread alone; may block, should give up after its own deadline.
 pub trait BindingEngine: Send + 'static {
-    /// Hands over every binding that has not expired at `wall_ms` and forgets the others. Returns the highest id that was
-    /// ever used as far as the rows show (0 for none).
+    /// Hands over every binding that has not expired at `wall_ms`, with the name of its listener, and forgets the others. Returns the
+    /// highest of `ids`, those of this node, that was ever used as far as the rows show; their first for none.
     ///
     /// # Errors
     /// What the database said; the server should not start on it.
-    fn load(&mut self, wall_ms: u64, each: &mut dyn FnMut(BindingId, &Binding<'_>)) -> Result<u64, StoreError>;
+    fn load(
+        &mut self,
+        wall_ms: u64,
+        ids: RangeInclusive<u64>,
+        each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
+    ) -> Result<u64, StoreError>;
 
     /// Writes all rows or none, in their order, as durable as it was opened for. Logs in words what went wrong.
     ///

@@ -30,6 +30,7 @@ pub(super) struct Writer<E> {
     unpurged: Vec<BindingId>,
     /// How many those are.
     still_there: Arc<AtomicU64>,
+    listeners: Arc<[Box<str>]>,
     clock: Clock,
     results: Vec<(Ticket, Result<(), StoreError>)>,
 }
@@ -71,6 +72,7 @@ impl<E: BindingEngine> Writer<E> {
         table: Arc<LocationTable>,
         queue: Arc<Queue<Change>>,
         sinks: Arc<Sinks<dyn WriteSink>>,
+        listeners: Arc<[Box<str>]>,
         clock: Clock,
     ) -> Self {
         Self {
@@ -82,6 +84,7 @@ impl<E: BindingEngine> Writer<E> {
             back: HashMap::new(),
             unpurged: Vec::new(),
             still_there: Arc::default(),
+            listeners,
             clock,
             results: Vec::new(),
         }
@@ -101,8 +104,8 @@ impl<E: BindingEngine> Writer<E> {
         let agents = self.table.agents();
         let timely = group.iter().enumerate().filter(|(n, _)| !is_late(*n));
         let now = (self.clock)();
-        let back = &self.back;
-        let mut writes = timely.flat_map(|(_, pending)| rows(pending, back, agents, now)).peekable();
+        let (back, listeners) = (&self.back, &self.listeners);
+        let mut writes = timely.flat_map(|(_, pending)| rows(pending, back, agents, listeners, now)).peekable();
         if writes.peek().is_none() {
             return Ok(());
         }
@@ -181,6 +184,7 @@ fn rows<'a>(
     pending: &'a Numbered<Change>,
     back: &'a HashMap<BindingId, u64>,
     agents: &'a Agents,
+    listeners: &'a [Box<str>],
     now: Moment,
 ) -> impl Iterator<Item = Write<'a>> {
     let (puts, deletes, expired): (&[Record], &[BindingId], &[BindingId]) = match &pending.row {
@@ -190,7 +194,8 @@ fn rows<'a>(
     let expired = expired.iter().filter(move |id| !is_back(back, **id, pending.number));
     let put = move |record: &'a Record| {
         let binding = BindingView::new(record, agents).binding();
-        Write::Put(record.id(), Binding { expires_at: now.to_wall(binding.expires_at), ..binding })
+        let listener = listeners.get(usize::from(binding.listener)).map_or("", |name| &**name);
+        Write::Put(record.id(), Binding { expires_at: now.to_wall(binding.expires_at), ..binding }, listener)
     };
     deletes.iter().chain(expired).map(|id| Write::Delete(*id)).chain(puts.iter().map(put))
 }
