@@ -12,6 +12,8 @@
 //! assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:5060");
 //! ```
 
+#![warn(missing_docs)]
+
 mod auth;
 mod ban;
 mod check;
