@@ -172,8 +172,7 @@ impl Config {
         let mut names: Vec<Box<str>> = Vec::new();
         for listener in &self.listeners {
             let name = format!("{}:{}", listener.transport.text(), listener.address);
-            let same = |taken: &&Box<str>| taken.split('#').next() == Some(&name);
-            let number = 1 + names.iter().filter(same).count();
+            let number = 1 + names.iter().filter(|taken| taken.split('#').next() == Some(&name)).count();
             names.push(if number == 1 { name.into() } else { format!("{name}#{number}").into() });
         }
         names

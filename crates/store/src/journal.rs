@@ -219,7 +219,7 @@ mod tests {
             each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
         ) -> Result<u64, StoreError> {
             let mut rows = self.rows.lock().unwrap();
-            let highest = rows.range(ids.clone()).next_back().map_or(*ids.start(), |(id, _)| *id);
+            let highest = rows.range(ids.clone()).next_back().map_or_else(|| *ids.start(), |(id, _)| *id);
             rows.retain(|_, row| row.2 > now_ms);
             for (id, (aor, uri, expires_at)) in &*rows {
                 each(BindingId(*id), &Binding { aor, uri, expires_at: *expires_at, ..Binding::EMPTY }, "");

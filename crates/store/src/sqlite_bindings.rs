@@ -326,7 +326,8 @@ impl BindingEngine for SqliteBindings {
     ) -> Result<u64, StoreError> {
         let path = &self.settings.path;
         let mut load = || -> rusqlite::Result<u64> {
-            let of_node = [number(*ids.start()), number(*ids.end())];
+            let (first, last) = ids.clone().into_inner();
+            let of_node = [number(first), number(last)];
             let highest: Option<i64> = self.connection.query_row(HIGHEST, of_node, |r| r.get(0))?;
             self.connection.execute("DELETE FROM binding WHERE expires_at <= ?1", [number(wall_ms)])?;
             let mut select = self.connection.prepare(LOAD)?;
@@ -337,7 +338,7 @@ impl BindingEngine for SqliteBindings {
                     Err(error) => tracing::warn!(path = %path.display(), "a binding on disk cannot be read: {error}"),
                 }
             }
-            Ok(highest.and_then(|id| u64::try_from(id).ok()).unwrap_or(*ids.start()))
+            Ok(highest.and_then(|id| u64::try_from(id).ok()).unwrap_or(first))
         };
         load().map_err(|error| {
             tracing::error!(path = %path.display(), "bindings cannot be loaded: {error}");
